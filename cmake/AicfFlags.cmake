@@ -1,0 +1,48 @@
+# Language level, warnings and code generation flags shared by every target (interface target aicf_flags).
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+# Host code gains nothing from -O3 and compiles slower; the kernels ask for it themselves.
+string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(AICF_CCACHE ccache)
+  if(AICF_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${AICF_CCACHE}")
+  endif()
+endif()
+
+add_library(aicf_flags INTERFACE)
+target_include_directories(aicf_flags INTERFACE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/include")
+target_compile_options(aicf_flags INTERFACE
+  -Wall -Wextra
+  # Results must not depend on which a*b+c the compiler happens to fuse: fused multiply-add is written out.
+  -ffp-contract=off
+  # Nobody reads errno after sqrt; without this every sqrt keeps a branch to the library call.
+  -fno-math-errno)
+if(AICF_WERROR)
+  target_compile_options(aicf_flags INTERFACE -Werror)
+endif()
+if(AICF_SANITIZE)
+  target_compile_options(aicf_flags INTERFACE "-fsanitize=${AICF_SANITIZE}" -fno-omit-frame-pointer)
+  target_link_options(aicf_flags INTERFACE "-fsanitize=${AICF_SANITIZE}")
+  if(AICF_SANITIZE MATCHES "undefined")
+    target_compile_options(aicf_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+find_package(Threads REQUIRED)
+target_link_libraries(aicf_flags INTERFACE Threads::Threads)

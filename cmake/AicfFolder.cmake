@@ -1,0 +1,49 @@
+# aicf_folder(<name> [DEPS <folder>...] [LIBS <target>...] [PRIVATE_LIBS <target>...] [TEST_DEPS <folder>...] [OBJECTS <object>...])
+#
+# Makes from src/<name>/**:
+#   aicf_<name>   static library of all .cc files but tests, benches and ISA sources; an interface library while
+#                 there is no such file
+#   test_<name>   one GoogleTest executable of all *_test.cc, registered with ctest under the same name
+#   bench_<name>  one Google Benchmark executable of all *_bench.cc, built by the target `benches` only
+# New files are found by the next build without editing CMake.
+function(aicf_folder name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPS;LIBS;PRIVATE_LIBS;TEST_DEPS;OBJECTS")
+  set(dir "${CMAKE_SOURCE_DIR}/src/${name}")
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS "${dir}/*.cc")
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(benches ${all})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  list(FILTER all EXCLUDE REGEX "_(test|bench|isa)\\.cc$")
+
+  list(TRANSFORM arg_DEPS PREPEND aicf_)
+  list(TRANSFORM arg_TEST_DEPS PREPEND aicf_)
+  if(all OR arg_OBJECTS)
+    add_library(aicf_${name} STATIC ${all} ${arg_OBJECTS})
+    set_target_properties(aicf_${name} PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(aicf_${name} PUBLIC aicf_flags ${arg_DEPS} ${arg_LIBS} PRIVATE ${arg_PRIVATE_LIBS})
+  else()
+    add_library(aicf_${name} INTERFACE)
+    target_link_libraries(aicf_${name} INTERFACE aicf_flags ${arg_DEPS} ${arg_LIBS})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY AICF_FOLDER_LIBS aicf_${name})
+
+  if(AICF_TESTS AND tests)
+    add_executable(test_${name} ${tests})
+    target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} GTest::gtest_main)
+    target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
+    add_test(NAME test_${name} COMMAND test_${name} --gtest_brief=1)
+    set_tests_properties(test_${name} PROPERTIES TIMEOUT 600)
+  endif()
+
+  if(AICF_BENCHES AND benches)
+    if(NOT TARGET benches)
+      add_custom_target(benches)
+    endif()
+    add_executable(bench_${name} EXCLUDE_FROM_ALL ${benches})
+    target_link_libraries(bench_${name} PRIVATE aicf_${name} benchmark::benchmark_main)
+    set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    add_dependencies(benches bench_${name})
+  endif()
+endfunction()

@@ -1,0 +1,33 @@
+# System packages. All of those that end up in libaicf are used as headers only, so that the library needs nothing
+# beyond libc and libstdc++ at run time; the interface targets below carry no include path because the headers lie
+# in the default one.
+
+include(CheckIncludeFileCXX)
+function(aicf_header_package name header package)
+  check_include_file_cxx("${header}" AICF_HAVE_${name})
+  if(NOT AICF_HAVE_${name})
+    message(FATAL_ERROR "<${header}> not found: install ${package} (make setup does it)")
+  endif()
+  add_library(aicf_${name} INTERFACE)
+  add_library(aicf::${name} ALIAS aicf_${name})
+endfunction()
+
+aicf_header_package(fmt fmt/core.h libfmt-dev)
+target_compile_definitions(aicf_fmt INTERFACE FMT_HEADER_ONLY=1)
+aicf_header_package(xxhash xxhash.h libxxhash-dev)
+target_compile_definitions(aicf_xxhash INTERFACE XXH_INLINE_ALL=1)
+aicf_header_package(json nlohmann/json.hpp nlohmann-json3-dev)
+aicf_header_package(protozero protozero/pbf_reader.hpp libprotozero-dev)
+aicf_header_package(highway hwy/highway.h libhwy-dev)
+if(AICF_TOOLS)
+  aicf_header_package(cli11 CLI/CLI.hpp libcli11-dev)
+endif()
+
+target_link_libraries(aicf_flags INTERFACE aicf_fmt aicf_xxhash aicf_highway)
+
+if(AICF_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(AICF_BENCHES)
+  find_package(benchmark REQUIRED)
+endif()
