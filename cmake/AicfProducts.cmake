@@ -1,15 +1,40 @@
-# What leaves the build: libaicf.so and its CMake package, the command line tool, the Python extension, the examples
+# What leaves the build: libaicf.so and its CMake package, the command line tool, the examples, the Python extension
 # and the fuzzers. Each appears as soon as its folder has sources.
 
+include(GNUInstallDirs)
 get_property(folders GLOBAL PROPERTY AICF_FOLDER_LIBS)
+
 file(GLOB_RECURSE api_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/api/*.cc")
 set(api_tests ${api_sources})
 list(FILTER api_tests INCLUDE REGEX "_test\\.cc$")
 list(FILTER api_sources EXCLUDE REGEX "_test\\.cc$")
+if(api_sources)
+  add_library(aicf_api_objects OBJECT ${api_sources})
+  target_link_libraries(aicf_api_objects PUBLIC aicf_flags)
+  if(AICF_SHARED_LIB)
+    include(AicfSharedLib)
+  endif()
+endif()
 
-include(GNUInstallDirs)
-if(AICF_SHARED_LIB AND api_sources)
-  include(AicfSharedLib)
+# The API's tests see what its users see: the shared library and include/.
+if(AICF_TESTS AND api_tests AND TARGET aicf)
+  add_executable(test_api ${api_tests})
+  target_link_libraries(test_api PRIVATE AICF::aicf GTest::gtest_main Threads::Threads)
+  target_compile_definitions(test_api PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  set_target_properties(test_api PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
+  add_test(NAME test_api COMMAND test_api --gtest_brief=1)
+  set_tests_properties(test_api PROPERTIES TIMEOUT 600)
+endif()
+
+file(GLOB example_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/examples/*.cc" "${CMAKE_SOURCE_DIR}/examples/*.c")
+if(AICF_EXAMPLES AND TARGET aicf)
+  foreach(source IN LISTS example_sources)
+    get_filename_component(name "${source}" NAME_WE)
+    add_executable(example_${name} "${source}")
+    set_target_properties(example_${name} PROPERTIES
+      OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/examples")
+    target_link_libraries(example_${name} PRIVATE AICF::aicf)
+  endforeach()
 endif()
 
 file(GLOB tool_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tools/*.cc")
@@ -18,7 +43,12 @@ if(AICF_TOOLS AND tool_sources)
   set_target_properties(aicf_cli PROPERTIES OUTPUT_NAME aicf)
   target_link_libraries(aicf_cli PRIVATE ${folders} aicf::cli11 aicf::json)
   target_compile_definitions(aicf_cli PRIVATE AICF_VERSION="${PROJECT_VERSION}")
-  install(TARGETS aicf_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT cli)
+  if(SKBUILD)
+    target_link_options(aicf_cli PRIVATE -static-libstdc++ -static-libgcc)
+    install(TARGETS aicf_cli RUNTIME DESTINATION "${SKBUILD_SCRIPTS_DIR}")
+  else()
+    install(TARGETS aicf_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
 endif()
 
 if(AICF_PYTHON)

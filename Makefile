@@ -1,0 +1,67 @@
+# One command each; every target installs what it needs first (scripts/setup.sh). `make help` lists them.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+BUILD := build
+VENV := .venv
+PY := $(VENV)/bin/python
+export PYTHON
+export NINJA_STATUS ?= [%f/%t %es]$(subst ,, )
+
+.DEFAULT_GOAL := build
+.PHONY: help setup build test check demo bench bench-gpu soak wheel generate format lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(VENV)/.ready: requirements.txt requirements-nodeps.txt scripts/setup.sh
+	@scripts/setup.sh
+
+$(VENV)/.ready-lint: requirements-lint.txt $(VENV)/.ready
+	@scripts/setup.sh --lint
+
+$(VENV)/.ready-fuzz: $(VENV)/.ready
+	@scripts/setup.sh --fuzz
+
+$(BUILD)/build.ninja: $(VENV)/.ready CMakePresets.json
+	@cmake --fresh --preset release -Wno-dev >$(VENV)/configure.log || { cat $(VENV)/configure.log; exit 1; }
+
+setup: $(VENV)/.ready ## system packages and .venv
+
+build: $(BUILD)/build.ninja ## build/bin/aicf, build/lib/libaicf.so, and the extension for .venv
+	@ninja -C $(BUILD)
+
+check: setup ## the checks that need no build: include arrows, generated files
+	@$(PY) scripts/check_includes.py
+	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py --check; fi
+
+test: build check ## everything that must pass
+	@scripts/test.sh $(BUILD) $(JOBS)
+
+demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
+	@$(PY) examples/minilm_demo.py
+
+bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
+	@scripts/bench.sh $(BUILD)
+
+bench-gpu:
+	@echo "bench-gpu: comes with the GPU driver; this tree has the cpu and null drivers only" >&2; exit 3
+
+soak: build $(VENV)/.ready-fuzz ## the long counts: tests with AICF_SOAK=1, fuzzers
+	@scripts/soak.sh $(BUILD) $(JOBS)
+
+wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment
+	@scripts/test_wheel.sh
+
+generate: setup ## rewrite the files made from ops.def and the error and option tables
+	@$(PY) scripts/generate.py
+
+format: $(VENV)/.ready-lint ## clang-format and ruff, in place
+	@scripts/lint.sh --fix
+
+lint: $(VENV)/.ready-lint $(BUILD)/build.ninja ## format check, clang-tidy, ruff, include arrows
+	@scripts/lint.sh
+
+clean: ## everything that make created, but .venv
+	@rm -rf $(BUILD) build-* dist python/aicf/*.so

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Brings a Debian 12 or Ubuntu 24.04 machine to the point where the tree builds: system packages through apt and the
+# Python packages of requirements*.txt in .venv. Installs only what is missing. Exit 3 when a system package is
+# missing and cannot be installed from here; the one line to run is printed.
+#
+#   scripts/setup.sh [--lint] [--fuzz]     --lint, --fuzz: also the tools of `make lint`, of the fuzz targets
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+python=${PYTHON:-python3}
+venv=$root/.venv
+lint=0 fuzz=0
+for arg in "$@"; do
+  case $arg in
+    --lint) lint=1 ;;
+    --fuzz) fuzz=1 ;;
+    *) echo "setup: unknown argument $arg" >&2; exit 2 ;;
+  esac
+done
+
+# Two makes at once must not both write .venv.
+exec 9<"$root/requirements.txt"
+flock 9
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+missing_packages() {
+  local tool header package
+  while read -r tool package; do
+    command -v "$tool" >/dev/null || echo "$package"
+  done <<'TOOLS'
+g++ g++
+cmake cmake
+ninja ninja-build
+TOOLS
+  if ((fuzz)) && ! command -v clang++ >/dev/null && ! command -v clang++-19 >/dev/null; then
+    echo clang
+    echo "libclang-rt-dev"
+  fi
+  while read -r header package; do
+    if ! command -v g++ >/dev/null ||
+        ! echo "#include <$header>" | g++ -std=c++20 -x c++ -M - >/dev/null 2>&1; then
+      echo "$package"
+    fi
+  done <<'HEADERS'
+hwy/detect_compiler_arch.h libhwy-dev
+nlohmann/json_fwd.hpp nlohmann-json3-dev
+CLI/Version.hpp libcli11-dev
+gtest/gtest_prod.h libgtest-dev
+benchmark/benchmark.h libbenchmark-dev
+protozero/version.hpp libprotozero-dev
+fmt/core.h libfmt-dev
+xxhash.h libxxhash-dev
+HEADERS
+  if ! command -v "$python" >/dev/null; then
+    echo python3 python3-venv python3-dev
+  else
+    "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+    "$python" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || echo python3-dev
+  fi
+}
+
+install_packages() {
+  local sudo=()
+  if [[ $(id -u) != 0 ]]; then
+    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+      sudo=(sudo -n)
+    else
+      return 1
+    fi
+  fi
+  command -v apt-get >/dev/null || return 1
+  say "installing $*"
+  "${sudo[@]}" apt-get update -qq >&2 &&
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+mapfile -t missing < <(missing_packages | tr ' ' '\n' | sort -u)
+if ((${#missing[@]})); then
+  if ! install_packages "${missing[@]}"; then
+    say "system packages are missing and cannot be installed without root; run"
+    echo "sudo apt-get install -y ${missing[*]}"
+    exit 3
+  fi
+  mapfile -t missing < <(missing_packages | tr ' ' '\n' | sort -u)
+  if ((${#missing[@]})); then
+    say "still missing after the installation: ${missing[*]}"
+    exit 3
+  fi
+fi
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+  say "$python is $("$python" -V 2>&1); 3.10 or newer is needed (PYTHON=... chooses another)"
+  exit 3
+fi
+
+# An interpreter that no longer starts (moved tree, upgraded system Python) makes the whole environment useless.
+if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+  say "creating .venv with $("$python" -V)"
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+fi
+
+# install_requirements <file> [pip arguments]: once per content of the file.
+install_requirements() {
+  local file=$1 stamp=$venv/.installed-$1
+  shift
+  cmp -s "$file" "$stamp" && return
+  say "installing the Python packages of $file"
+  local progress=(--progress-bar off)
+  [[ -t 2 ]] && progress=()
+  if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check "${progress[@]}" "$@" -r "$file" >&2; then
+    say "pip could not install $file"
+    exit 3
+  fi
+  cp "$file" "$stamp"
+}
+install_requirements requirements.txt
+install_requirements requirements-nodeps.txt --no-deps
+((lint)) && install_requirements requirements-lint.txt
+
+# `import aicf` in .venv takes the package from the tree.
+site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$root/python" >"$site/aicf-tree.pth"
+touch "$venv/.ready"
+if ((lint)); then touch "$venv/.ready-lint"; fi
+if ((fuzz)); then touch "$venv/.ready-fuzz"; fi

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The long counts: the C++ and Python tests with AICF_SOAK=1, then every fuzz target for AICF_FUZZ_RUNS (100,000)
+# inputs under the sanitizers. All of them run even if one fails. A found input stays in build-fuzz/found.
+#   scripts/soak.sh <build folder> <jobs>
+set -uo pipefail
+build=$1 jobs=$2
+runs=${AICF_FUZZ_RUNS:-100000}
+failed=0
+export AICF_SOAK=1
+
+ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 14400 -j "$jobs" || failed=1
+if compgen -G 'python/tests/test_*.py' >/dev/null; then
+  .venv/bin/python -m pytest python/tests -q -n "$jobs" -o timeout=14400 || failed=1
+fi
+
+if compgen -G 'fuzz/*.cc' >/dev/null; then
+  compiler=$(command -v clang++ || command -v clang++-19)
+  cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null && ninja -C build-fuzz || exit 1
+  mkdir -p build-fuzz/found
+  for source in fuzz/*.cc; do
+    name=$(basename "$source" .cc)
+    corpus=build-fuzz/corpus/$name
+    mkdir -p "$corpus"
+    seeds=()
+    [[ -d fuzz/seeds/$name ]] && seeds=("fuzz/seeds/$name")
+    # One input may take 1 GB and 20 s; the process limit adds what the sanitizer's quarantine holds.
+    "build-fuzz/fuzz/$name" -runs="$runs" -timeout=20 -malloc_limit_mb=1024 -rss_limit_mb=2560 -print_final_stats=1 \
+      -artifact_prefix="build-fuzz/found/$name-" "$corpus" "${seeds[@]}" || failed=1
+  done
+fi
+exit $failed

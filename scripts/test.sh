@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The C++ and the Python tests of a finished build; all of them run even if one fails. Exit 1 if any failed.
+#   scripts/test.sh <build folder> <jobs>
+set -uo pipefail
+build=$1 jobs=$2
+failed=0
+
+.venv/bin/python scripts/check_binaries.py "$build" || failed=1
+
+ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" || failed=1
+
+if compgen -G 'python/tests/test_*.py' >/dev/null; then
+  .venv/bin/python -m pytest python/tests -q -n "$jobs" || failed=1
+fi
+exit $failed

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Builds dist/*.whl by way of an sdist, so that nothing but packaged files can end up inside, installs it into an
+# empty environment outside the tree and runs the Python tests and the command line there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+rm -rf dist
+.venv/bin/python -m build --no-isolation --outdir dist . >build-wheel.log 2>&1 || { tail -50 build-wheel.log; exit 1; }
+rm -f build-wheel.log
+wheel=$(ls "$root"/dist/*.whl)
+echo "wheel: $(basename "$wheel"), $(($(stat -c %s "$wheel") / 1024)) KiB"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+.venv/bin/python -m venv "$scratch/venv"
+pinned() { grep -E "^($1)==" "$root/requirements.txt"; }
+pinned 'numpy|onnx|safetensors|pytest|pytest-timeout' >"$scratch/requirements.txt"
+"$scratch/venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" -r "$scratch/requirements.txt"
+cp -r "$root/python/tests" "$scratch/tests"
+cd "$scratch"
+"$scratch/venv/bin/aicf" --version
+"$scratch/venv/bin/python" -c 'import aicf, sys; assert aicf.__file__.startswith(sys.prefix), aicf.__file__'
+"$scratch/venv/bin/python" -m pytest -q tests
