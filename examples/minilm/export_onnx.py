@@ -1,7 +1,8 @@
-"""Writes all-MiniLM-L6-v2 as an ONNX file from the packaged weights, node for node as a PyTorch export of the model.
+"""Writes all-MiniLM-L6-v2 as an ONNX file from the packaged weights, node for node as PyTorch exports it.
 
 Inputs  `input_ids`, `attention_mask`, `token_type_ids`: int64 [batch, sequence].
-Outputs `last_hidden_state` [batch, sequence, 384] and `sentence_embedding` [batch, 384] (masked mean, unit length).
+Outputs `last_hidden_state` [batch, sequence, 384] and `sentence_embedding` [batch, 384] (masked mean of
+unit length).
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def export_key() -> str:
 
 
 def write_minilm_onnx(path: str | Path) -> Path:
-    """Writes the model (91 MB, f32, opset 17); the file appears whole or not at all. Metadata carry the vocabulary."""
+    """Writes the model (91 MB, f32, opset 17), the vocabulary in its metadata. The file appears by rename."""
     path = Path(path)
     metadata = {
         "source": f"{PACKAGE} {package_version()}",

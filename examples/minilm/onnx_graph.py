@@ -1,10 +1,11 @@
-"""A small writer of ONNX graphs that names nodes and values as the PyTorch exporter does (`/encoder/layer.0/MatMul_output_0`)."""
+"""A writer of ONNX graphs whose names follow the PyTorch exporter: `/encoder/layer.0/MatMul_output_0`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +18,7 @@ _IR_VERSION = 8  # the IR version that belongs to opset 17
 
 
 class GraphWriter:
-    """Collects nodes, initializers, inputs and outputs; `op` and `constant` return the name of the value made."""
+    """Collects nodes, initializers, inputs and outputs; `op` and `constant` return the name of a value."""
 
     def __init__(self) -> None:
         self._nodes: list[onnx.NodeProto] = []
@@ -58,7 +59,7 @@ class GraphWriter:
         tensor = numpy_helper.from_array(np.array(value, dtype=dtype))
         return self.op("Constant", [], value=tensor)
 
-    def op(self, op_type: str, inputs: list[str], output: str | None = None, **attributes: object) -> str:
+    def op(self, op_type: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
         name = self._unique(op_type)
         result = output or f"{name}_output_0"
         self._nodes.append(helper.make_node(op_type, inputs, [result], name=name, **attributes))

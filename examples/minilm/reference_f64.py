@@ -1,7 +1,8 @@
 """all-MiniLM-L6-v2 in numpy float64, straight from the packaged weights: the judge of every other evaluation.
 
-It shares nothing with the ONNX file. The network is BERT (Devlin et al. 2018, arXiv:1810.04805) with post-norm layers
-and the erf form of GELU, then the masked mean and unit length of Sentence-BERT (arXiv:1908.10084).
+It shares nothing with the ONNX file. The network is BERT (Devlin et al. 2018, arXiv:1810.04805) with
+post-norm layers and the erf form of GELU, then the masked mean and unit length of Sentence-BERT
+(arXiv:1908.10084).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _softmax(x: Array) -> Array:
 
 
 class MiniLmF64:
-    """Callable: int [batch, sequence] ids, mask, types → (last_hidden_state, sentence_embedding), both float64."""
+    """Callable: named int inputs [batch, sequence] → (last_hidden_state, sentence_embedding), float64."""
 
     def __init__(self) -> None:
         self.config: MiniLmConfig = load_config()
@@ -83,7 +84,7 @@ class MiniLmF64:
             self._heads(self._linear(x, f"{module}.{name}")) for name in ("query", "key", "value")
         )
         scores = query @ key.swapaxes(-1, -2) / math.sqrt(self.config.head_dim)
-        # A finite floor keeps a row without any token defined: it averages all positions, as the f32 model does.
+        # A finite floor keeps a row without any token defined: it averages all positions, like the f32 model.
         scores = np.where(mask[:, None, None, :], scores, np.finfo(np.float64).min)
         return (_softmax(scores) @ value).swapaxes(1, 2).reshape(x.shape)
 

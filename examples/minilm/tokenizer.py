@@ -18,7 +18,7 @@ Inputs = dict[str, np.ndarray]
 
 
 class MiniLmTokenizer:
-    """Callable: sentences → int64 [batch, sequence] arrays under the model's input names, padded to the longest."""
+    """Callable: sentences → the model's int64 [batch, sequence] inputs by name, padded to the longest."""
 
     def __init__(self, min_sequence: int = MIN_SEQUENCE, max_sequence: int = MAX_SEQUENCE) -> None:
         self._tokenizer = Tokenizer.from_file(str(model_file("tokenizer.json")))
