@@ -1,0 +1,221 @@
+#include "base/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/atomic_file.h"
+#include "base/dim.h"
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+using Json = nlohmann::json;
+
+// The reference implementation's own limit.
+constexpr int64_t kMaxHeaderBytes = 100'000'000;
+constexpr int64_t kPrefixBytes = 8;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what, std::string actual = "") {
+  throw UserError(ErrorCode::kU_bad_model_file, "not a valid safetensors file: " + what)
+      .with_value(path)
+      .with_actual(std::move(actual))
+      .with_remedy("download or export the file again");
+}
+
+int64_t read_header_size(const MappedFile& file) {
+  if (file.size() < kPrefixBytes) fail(file.path(), "shorter than its length prefix");
+  uint64_t size = 0;
+  for (int i = 7; i >= 0; --i) size = size << 8 | static_cast<uint8_t>(file.data()[i]);
+  if (size > kMaxHeaderBytes || static_cast<int64_t>(size) > file.size() - kPrefixBytes)
+    fail(file.path(), "header length exceeds the file or its limit", std::to_string(size));
+  return static_cast<int64_t>(size);
+}
+
+struct Extent {
+  int64_t begin, end;
+  std::string name;
+};
+
+int64_t unsigned_number(const Json& value, const std::string& path, const std::string& name) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX)
+    fail(path, "tensor '" + name + "' has a size or offset that is not a number >= 0", value.dump());
+  return value.get<int64_t>();
+}
+
+Array read_tensor(const std::shared_ptr<const MappedFile>& file, int64_t data_begin, const std::string& name,
+                  const Json& entry, std::vector<Extent>& extents) {
+  const std::string& path = file->path();
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
+      !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
+      entry["data_offsets"].size() != 2)
+    fail(path, "tensor '" + name + "' lacks dtype, shape or data_offsets");
+  const std::string dtype_text = entry["dtype"];
+  const auto dtype = dtype_from_safetensors(dtype_text);
+  if (!dtype)
+    throw UserError(ErrorCode::kU_unsupported_dtype, "safetensors tensor '" + name + "' has an unsupported dtype")
+        .with_value(path)
+        .with_actual(dtype_text);
+  std::vector<int64_t> sizes;
+  for (const Json& size : entry["shape"]) sizes.push_back(unsigned_number(size, path, name));
+  const int64_t begin = unsigned_number(entry["data_offsets"][0], path, name);
+  const int64_t end = unsigned_number(entry["data_offsets"][1], path, name);
+  const int64_t bytes = checked_mul(element_count(sizes), dtype_bytes(*dtype));
+  if (begin > end || end > file->size() - data_begin)
+    fail(path, "tensor '" + name + "' lies outside the file", std::to_string(begin) + ".." + std::to_string(end));
+  if (end - begin != bytes)
+    fail(path, "tensor '" + name + "' has " + std::to_string(end - begin) + " bytes where its shape needs " +
+                   std::to_string(bytes));
+  extents.push_back({begin, end, name});
+  const std::byte* data = file->data() + data_begin + begin;
+  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(dtype_bytes(*dtype)) == 0)
+    return Array::view(*dtype, std::move(sizes), data, file);
+  Array copy(*dtype, std::move(sizes));
+  if (bytes > 0) std::memcpy(copy.mutable_data(), data, static_cast<size_t>(bytes));
+  return copy;
+}
+
+void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  for (size_t i = 1; i < extents.size(); ++i)
+    if (extents[i].begin < extents[i - 1].end)
+      fail(path, "tensors '" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
+}
+
+// nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded because
+// the parser recurses into nothing deeper than a tensor's own fields.
+Json parse_header(const std::string& path, std::string_view text) {
+  std::vector<std::set<std::string>> keys;
+  auto callback = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > 4) fail(path, "header nests too deeply");
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      fail(path, "a key appears twice in the header", value.get<std::string>());
+    return true;
+  };
+  try {
+    Json header = Json::parse(text.begin(), text.end(), callback);
+    if (!header.is_object()) fail(path, "the header is not a JSON object");
+    return header;
+  } catch (const Json::exception& error) {
+    fail(path, "the header is not JSON", error.what());
+  }
+}
+
+SafetensorsMetadata read_metadata(const std::string& path, const Json& object) {
+  if (!object.is_object()) fail(path, "__metadata__ is not an object");
+  SafetensorsMetadata metadata;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_string()) fail(path, "__metadata__ holds a value that is not text", key);
+    metadata.emplace(key, value.get<std::string>());
+  }
+  return metadata;
+}
+
+struct Placed {
+  const SafetensorsTensor* tensor;  // null for a filler
+  std::string name;
+  int64_t begin, end;
+};
+
+int64_t align_up(int64_t value, int64_t alignment) { return checked_add(value, alignment - 1) / alignment * alignment; }
+
+std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
+  std::set<std::string_view> names;
+  std::vector<Placed> placed;
+  int64_t at = 0;
+  int fillers = 0;
+  for (const SafetensorsTensor& tensor : tensors) {
+    AICF_CHECK(tensor.alignment > 0 && tensor.alignment <= 4096 && (tensor.alignment & (tensor.alignment - 1)) == 0,
+               tensor.name);
+    if (tensor.name == "__metadata__" || tensor.name.starts_with(kSafetensorsFiller) ||
+        !names.insert(tensor.name).second)
+      throw UserError(ErrorCode::kU_misuse, "a tensor name is reserved or appears twice").with_value(tensor.name);
+    const int64_t aligned = align_up(at, std::max<int64_t>(tensor.alignment, dtype_bytes(tensor.array.dtype())));
+    if (aligned > at) {
+      placed.push_back({nullptr, std::string(kSafetensorsFiller) + std::to_string(fillers++), at, aligned});
+      at = aligned;
+    }
+    placed.push_back({&tensor, tensor.name, at, checked_add(at, tensor.array.bytes())});
+    at = placed.back().end;
+  }
+  return placed;
+}
+
+std::string header_text(const std::vector<Placed>& placed, const SafetensorsMetadata& metadata, int64_t alignment) {
+  // Json objects are sorted by key, so the text depends on nothing but the contents.
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  for (const Placed& item : placed) {
+    const DType dtype = item.tensor ? item.tensor->array.dtype() : DType::u8;
+    const std::vector<int64_t> sizes =
+        item.tensor ? item.tensor->array.sizes() : std::vector<int64_t>{item.end - item.begin};
+    header[item.name] = {{"dtype", dtype_info(dtype).safetensors},
+                         {"shape", sizes},
+                         {"data_offsets", {item.begin, item.end}}};
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception& error) {
+    throw UserError(ErrorCode::kU_misuse, "a tensor name or metadata value is not UTF-8").with_actual(error.what());
+  }
+  const int64_t size = static_cast<int64_t>(text.size());
+  text.resize(static_cast<size_t>(align_up(size + kPrefixBytes, alignment) - kPrefixBytes), ' ');
+  return text;
+}
+
+}  // namespace
+
+SafetensorsFile read_safetensors(const std::string& path) { return read_safetensors(MappedFile::open(path)); }
+
+SafetensorsFile read_safetensors(std::shared_ptr<const MappedFile> file) {
+  const std::string& path = file->path();
+  const int64_t header_size = read_header_size(*file);
+  const Json header = parse_header(path, file->text().substr(kPrefixBytes, static_cast<size_t>(header_size)));
+  SafetensorsFile result;
+  std::vector<Extent> extents;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__")
+      result.metadata = read_metadata(path, entry);
+    else
+      result.tensors.emplace(name, read_tensor(file, kPrefixBytes + header_size, name, entry, extents));
+  }
+  check_disjoint(path, extents);
+  return result;
+}
+
+void write_safetensors(const std::string& path, const std::vector<SafetensorsTensor>& tensors,
+                       const SafetensorsMetadata& metadata) {
+  const std::vector<Placed> placed = place(tensors);
+  int64_t alignment = 64;
+  for (const SafetensorsTensor& tensor : tensors)
+    if (tensor.alignment > alignment) alignment = 4096;
+  const std::string header = header_text(placed, metadata, alignment);
+  std::string prefix;
+  for (int i = 0; i < 8; ++i) prefix.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
+  AtomicFile file(path);
+  file.write(prefix);
+  file.write(header);
+  for (const Placed& item : placed) {
+    if (item.tensor)
+      file.write(item.tensor->array.data(), item.tensor->array.bytes());
+    else
+      file.write(std::string(static_cast<size_t>(item.end - item.begin), '\0'));
+  }
+  file.commit();
+}
+
+void sort_for_safetensors(std::vector<SafetensorsTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+    const int width_a = dtype_bytes(a.array.dtype()), width_b = dtype_bytes(b.array.dtype());
+    return width_a != width_b ? width_a > width_b : a.name < b.name;
+  });
+}
+
+}  // namespace aicf

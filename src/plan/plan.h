@@ -1,0 +1,92 @@
+// The plan: every byte and every step decided. Plain, printable, comparable data; the runtime needs nothing else and never sees the
+// IR. Sizes may be symbolic; they are evaluated at bind. A plan read from a file is untrusted: check_plan must accept it
+// (indices, alignment, arena bounds over the whole range of sizes) before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dim.h"
+#include "base/dtype.h"
+#include "kernels/tile_program.h"
+
+namespace aicf {
+
+inline constexpr int64_t kBufferAlignment = 64;  // bytes
+
+enum class BufferKind : uint8_t { kInput, kOutput, kVariable, kConstant, kPacked, kArena };
+std::string_view buffer_kind_name(BufferKind kind);
+
+struct Buffer {
+  BufferKind kind = BufferKind::kArena;
+  std::string name;        // input, output, variable or constant name; for people in packed and arena buffers
+  Dim bytes;               // at the bound sizes
+  int64_t max_bytes = 0;   // over the declared ranges
+  int64_t offset = 0;      // in the arena (kArena) or the packed area (kPacked)
+  int32_t first_step = 0, last_step = 0;  // lifetime, inclusive (kArena)
+  std::string note;        // why it shares bytes with another, if it does
+  bool operator==(const Buffer&) const = default;
+};
+
+struct TensorRef {
+  int32_t buffer = -1;
+  DType dtype = DType::f32;
+  Dim offset;              // elements from the buffer's start to index 0, …, 0
+  Shape sizes;
+  std::vector<Dim> strides;  // elements
+  bool operator==(const TensorRef&) const = default;
+};
+
+struct Step {
+  std::string kernel;      // a row of the target's kernel table
+  std::vector<TensorRef> inputs, outputs;
+  std::vector<Dim> params;
+  std::vector<double> fparams;
+  int32_t program = -1;    // index into Plan::programs, -1 if none
+  std::string origin;      // node or region it came from
+  std::string reason;      // why this kernel
+  bool operator==(const Step&) const = default;
+};
+
+struct IoTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape sizes;
+  int32_t buffer = -1;
+  bool operator==(const IoTensor&) const = default;
+};
+
+struct EntryPlan {
+  std::string name;        // "main"; "init" runs once at load and after a param change
+  std::vector<IoTensor> inputs, outputs;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  int64_t arena_bytes = 0;  // at the largest sizes
+  bool operator==(const EntryPlan&) const = default;
+};
+
+struct PlanVariable {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape sizes;
+  bool is_state = false;
+  bool operator==(const PlanVariable&) const = default;
+};
+
+struct Plan {
+  SymbolRanges sizes;
+  std::vector<PlanVariable> variables;
+  std::vector<TileProgram> programs;
+  std::vector<EntryPlan> entries;
+  int64_t packed_bytes = 0;  // area that `init` fills
+  bool operator==(const Plan&) const = default;
+
+  const EntryPlan* entry(std::string_view name) const;
+};
+
+std::string to_string(const Plan& plan);  // tables for people: steps, buffers with offsets, lifetimes and notes
+// Throws UserError bad_artifact naming the first violation.
+void check_plan(const Plan& plan);
+
+}  // namespace aicf
