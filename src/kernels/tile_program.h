@@ -4,7 +4,9 @@
 //
 // Iteration domain: outer × inner. The inner space is walked in chunks of at most kTileChunk elements; instructions of a stage
 // run in order on every chunk. A stage's reductions are complete when its last chunk is done, and later stages read
-// them as row scalars. A region without reductions has one stage.
+// them as row scalars. A region without reductions has one stage. An instruction whose dst is a row scalar and which is not a
+// reduction (epsilon added to a variance, its rsqrt) has only row scalars as operands, or is a constant or a load of the outer
+// index, and runs once per row, in order, before the first chunk of its stage.
 //
 // Register classes (TileType): f32, f64, i32, i64, and mask (int32 0 or 1). f16 and bf16 are loaded to f32 and rounded once when
 // stored; i16, i8, u8 are loaded to i32 and a `wrap_*` instruction follows arithmetic that may leave their range.
