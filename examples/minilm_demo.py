@@ -1,7 +1,7 @@
 """`make demo`: the real all-MiniLM-L6-v2 from its ONNX file to a verified, replayed artifact on the CPU.
 
 Writes the ONNX file, compiles it for batch 1..8 and sequence 16..512, embeds a page of sentences in a fresh
-process from the saved artifact, and shows neighbours, agreement, plan, latency beside onnxruntime, verification.
+process from the saved artifact, and shows neighbours, agreement, plan, latency, verification.
 Exit status: 0, or 1 if the agreement with float64 or the verification fails.
 """
 

@@ -90,10 +90,10 @@ inline void append_hangul(std::u32string& out, char32_t syllable) {
 // Appends the character without accents and in lower case.
 inline void append_folded(std::u32string& out, char32_t code) {
   if (code >= 0xAC00 && code < 0xD7A4) return append_hangul(out, code);
-  const auto* pair = std::lower_bound(std::begin(kFoldPairs), std::end(kFoldPairs), code,
-                                      [](const FoldPair& row, char32_t value) { return row.from < value; });
-  if (pair != std::end(kFoldPairs) && pair->from == code) {
-    out.append(pair->to, 2);
+  const auto* many = std::lower_bound(std::begin(kFoldsToMany), std::end(kFoldsToMany), code,
+                                      [](const FoldMany& row, char32_t value) { return row.from < value; });
+  if (many != std::end(kFoldsToMany) && many->from == code) {
+    out.append(many->to, many->to[2] == 0 ? 2 : 3);
     return;
   }
   const FoldRange* range = find_range(std::span<const FoldRange>(kFolds), code);
