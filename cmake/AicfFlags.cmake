@@ -36,13 +36,18 @@ target_compile_options(aicf_flags INTERFACE
 if(AICF_WERROR)
   target_compile_options(aicf_flags INTERFACE -Werror)
 endif()
+
+# Apart, because users of the shared library (its tests, the examples) need the sanitizers too, but not our warnings
+# and include paths.
+add_library(aicf_sanitize INTERFACE)
 if(AICF_SANITIZE)
-  target_compile_options(aicf_flags INTERFACE "-fsanitize=${AICF_SANITIZE}" -fno-omit-frame-pointer)
-  target_link_options(aicf_flags INTERFACE "-fsanitize=${AICF_SANITIZE}")
+  target_compile_options(aicf_sanitize INTERFACE "-fsanitize=${AICF_SANITIZE}" -fno-omit-frame-pointer)
+  target_link_options(aicf_sanitize INTERFACE "-fsanitize=${AICF_SANITIZE}")
   if(AICF_SANITIZE MATCHES "undefined")
-    target_compile_options(aicf_flags INTERFACE -fno-sanitize-recover=undefined)
+    target_compile_options(aicf_sanitize INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
+target_link_libraries(aicf_flags INTERFACE aicf_sanitize)
 if(AICF_FUZZ)
   target_compile_options(aicf_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what a build produced: `check_binaries.py <build folder>`.
 
-1. Objects compiled for a CPU level define no weak symbol outside that level's namespaces. The linker keeps one copy
+1. Objects compiled for a CPU level define no weak function outside that level's namespaces. The linker keeps one copy
    of an inline function; if that copy came from an AVX-512 object, older CPUs would execute it.
 2. libaicf.so needs nothing beyond libc and libstdc++, and exports only names of aicf.
 
@@ -28,9 +28,9 @@ def check_isa_objects(build):
         for obj in sorted(build.glob(f"CMakeFiles/aicf_isa_{level}.dir/**/*.o")):
             for line in output("nm", "-C", "--defined-only", str(obj)).splitlines():
                 kind, name = line[17:18], line[19:]
-                if kind in "WVu" and not own.search(name):
+                if kind == "W" and not own.search(name):
                     source = obj.name.removesuffix(".o")
-                    yield f"{source} ({level}): weak symbol {name} may replace the portable one; keep it out of ISA sources"
+                    yield f"{source} ({level}): weak function {name} may replace the portable one; keep it out of ISA sources"
 
 
 def check_shared_library(library):

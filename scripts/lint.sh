@@ -33,7 +33,7 @@ PY
 )
 if ((${#tidy[@]})); then
   printf '%s\n' "${tidy[@]}" |
-    xargs -P "$(nproc)" -n 4 "$bin/clang-tidy" -p build --quiet --warnings-as-errors='*' 2>/dev/null || failed=1
+    xargs -P "$(nproc)" -n 4 "$bin/clang-tidy" -p build --quiet --header-filter="^$PWD/(src|include|tools|python)/" --warnings-as-errors='*' 2>/dev/null || failed=1
 fi
 ((failed)) || echo "lint: clean"
 exit $failed

@@ -5,8 +5,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 rm -rf dist
-.venv/bin/python -m build --no-isolation --outdir dist . >build-wheel.log 2>&1 || { tail -50 build-wheel.log; exit 1; }
-rm -f build-wheel.log
+log=$(mktemp)
+.venv/bin/python -m build --no-isolation --outdir dist . >"$log" 2>&1 || { tail -50 "$log"; exit 1; }
+rm -f "$log"
 wheel=$(ls "$root"/dist/*.whl)
 echo "wheel: $(basename "$wheel"), $(($(stat -c %s "$wheel") / 1024)) KiB"
 
