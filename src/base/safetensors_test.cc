@@ -1,0 +1,139 @@
+#include "base/safetensors.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+class SafetensorsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "aicf_safetensors_XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = folder_ + "/t.safetensors";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string bytes() const {
+    std::ifstream in(path_, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  // A file whose header is `header` before `data_bytes` zeros.
+  void write_raw(const std::string& header, size_t data_bytes) {
+    std::string text;
+    for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
+    std::ofstream(path_, std::ios::binary) << text << header << std::string(data_bytes, '\0');
+  }
+  ErrorCode read_error() {
+    try {
+      read_safetensors(path_);
+    } catch (const Error& error) {
+      return error.code;
+    }
+    return ErrorCode::kI_check_failed;
+  }
+
+  std::string folder_, path_;
+};
+
+TEST_F(SafetensorsTest, RoundTripKeepsBytesNamesAndMetadata) {
+  std::vector<SafetensorsTensor> tensors = {
+      {"odd", Array::from<int64_t>(DType::u8, {3}, {1, 2, 3}), 1},
+      {"w", Array::from<double>(DType::f32, {2, 2}, {1, 2, 3, 4}), 1},
+      {"empty", Array(DType::i64, {0, 4}), 1},
+      {"scalar", Array::scalar_f64(DType::f64, 2.5), 1},
+  };
+  sort_for_safetensors(tensors);
+  write_safetensors(path_, tensors, {{"format", "pt"}});
+  const SafetensorsFile file = read_safetensors(path_);
+  ASSERT_EQ(file.tensors.size(), 4u);
+  for (const SafetensorsTensor& tensor : tensors) EXPECT_EQ(file.tensors.at(tensor.name), tensor.array);
+  EXPECT_EQ(file.metadata.at("format"), "pt");
+}
+
+TEST_F(SafetensorsTest, DataBeginsAlignedAndFillersKeepEachTensorAligned) {
+  const std::vector<SafetensorsTensor> tensors = {{"a", Array::from<int64_t>(DType::u8, {3}, {1, 2, 3}), 64},
+                                                  {"b", Array(DType::f32, {5}), 64}};
+  write_safetensors(path_, tensors, {});
+  const SafetensorsFile file = read_safetensors(path_);
+  for (const char* name : {"a", "b"})
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(file.tensors.at(name).data()) % 64, 0u) << name;
+  EXPECT_EQ(file.tensors.count("aicf.filler.0"), 1u);
+  const std::string first = bytes();
+  write_safetensors(path_, tensors, {});
+  EXPECT_EQ(first, bytes());
+}
+
+TEST_F(SafetensorsTest, HostileHeadersAreRefused) {
+  const std::string ok = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  struct Case {
+    std::string header;
+    size_t data;
+    ErrorCode code;
+  };
+  const ErrorCode bad = ErrorCode::kU_bad_model_file;
+  const std::vector<Case> cases = {
+      {ok, 7, bad},
+      {"[]", 0, bad},
+      {"{", 0, bad},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, bad},
+      {R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, bad},
+      {R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8, bad},
+      {R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, bad},
+      {R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})", 8, ErrorCode::kU_size_overflow},
+      {R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", 8, ErrorCode::kU_unsupported_dtype},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+       12, bad},
+      {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+       8, bad},
+      {R"({"a":{"dtype":"F32","shape":[2]}})", 8, bad},
+      {std::string(200, '[') + std::string(200, ']'), 0, bad},
+  };
+  for (const Case& item : cases) {
+    write_raw(item.header, item.data);
+    EXPECT_EQ(read_error(), item.code) << item.header;
+  }
+  write_raw(ok, 8);
+  EXPECT_NO_THROW(read_safetensors(path_));
+  std::ofstream(path_, std::ios::binary) << std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+  EXPECT_EQ(read_error(), bad);
+  std::ofstream(path_, std::ios::binary) << "abc";
+  EXPECT_EQ(read_error(), bad);
+}
+
+TEST_F(SafetensorsTest, UnalignedTensorsAreReadable) {
+  write_raw(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} )", 4);
+  EXPECT_EQ(read_safetensors(path_).tensors.at("a"), Array(DType::f32, {1}));
+}
+
+TEST_F(SafetensorsTest, AnAbandonedAtomicFileLeavesTheTargetAndNoTemporary) {
+  write_file_atomically(path_, "old");
+  {
+    AtomicFile file(path_);
+    file.write("new");
+  }
+  EXPECT_EQ(bytes(), "old");
+  write_file_atomically(path_, "new");
+  EXPECT_EQ(bytes(), "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(SafetensorsTest, MissingFilesAndFoldersAreUserErrors) {
+  EXPECT_EQ(read_error(), ErrorCode::kU_file_not_found);
+  path_ = folder_;
+  EXPECT_EQ(read_error(), ErrorCode::kU_bad_option);
+}
+
+}  // namespace
+}  // namespace aicf
