@@ -100,10 +100,12 @@ class Graph {
 
  private:
   ValueId add_value(Value value);
+  ValueId add_named(std::string name, TensorType type, Role role);
   std::string name_;
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_, outputs_, leaves_;
+  std::map<std::string, ValueId, std::less<>> named_;  // inputs, params and states
   std::vector<std::string> output_names_;
   std::vector<Update> updates_;
 };

@@ -1,0 +1,74 @@
+#include "base/error.h"
+#include "ir/shape_rules/rules.h"
+
+namespace aicf {
+namespace {
+
+void require_epsilon(const ShapeQuery& query) {
+  if (!(query.attrs.get_float("epsilon") >= 0)) fail_attribute(query, "epsilon", "0 or more", "a negative number");
+}
+
+}  // namespace
+
+void shape_norm(ShapeQuery& query) {
+  const Shape& x = query.shape(0);
+  const size_t axis = use_axis(query, query.rank(0));
+  require_epsilon(query);
+  const Shape normalized(x.begin() + static_cast<int64_t>(axis), x.end());
+  for (size_t i = 1; i < query.operands.size(); ++i) require_shape(query, i, normalized);
+  query.results[0].shape = x;
+}
+
+// batch_norm and group_norm: vectors over the channels, axis 1.
+void shape_batch_norm(ShapeQuery& query) {
+  require_rank_at_least(query, 0, 2);
+  require_epsilon(query);
+  const Shape& x = query.shape(0);
+  for (size_t i = 1; i < query.operands.size(); ++i) require_shape(query, i, {x[1]});
+  if (query.info.attribute("groups")) {
+    const int64_t groups = query.attrs.get_int("groups");
+    if (groups < 1) fail_attribute(query, "groups", "at least 1", std::to_string(groups));
+    if (x[1].is_constant() && x[1].constant_part() % groups != 0)
+      fail_shape(query, "channels divisible by groups " + std::to_string(groups), x[1].to_string());
+  }
+  query.results[0].shape = x;
+}
+
+// cos and sin hold one angle for each of the R/2 rotated pairs; the remaining D - R elements pass unchanged.
+void shape_rope(ShapeQuery& query) {
+  require_rank_at_least(query, 0, 2);
+  require_rank_at_least(query, 1, 1);
+  require_shape(query, 2, query.shape(1));
+  Shape target = query.shape(0);
+  const Dim pairs = query.shape(1).back();
+  if (known_greater(pairs * Dim(2), target.back()))
+    fail_shape(query, "at most " + target.back().to_string() + " rotated elements", (pairs * Dim(2)).to_string());
+  target.back() = pairs;
+  require_broadcastable(query, 1, target);
+  query.results[0].shape = query.shape(0);
+}
+
+void shape_one_hot(ShapeQuery& query) {
+  require_rank(query, 1, 0);
+  require_rank(query, 2, 0);
+  const Dim depth = require_dims(query, "depth", 1)[0];
+  const size_t axis = use_axis(query, query.rank(0) + 1);
+  Shape result = query.shape(0);
+  result.insert(result.begin() + static_cast<int64_t>(axis), depth);
+  query.results[0].shape = std::move(result);
+}
+
+void shape_cross_entropy(ShapeQuery& query) {
+  require_rank(query, 0, 2);
+  require_shape(query, 1, {query.shape(0)[0]});
+  query.results[0].shape = {};
+}
+
+void shape_adamw_step(ShapeQuery& query) {
+  for (size_t i = 1; i < 4; ++i) require_shape(query, i, query.shape(0));
+  require_rank(query, 4, 0);
+  require_rank(query, 5, 0);
+  for (TensorType& result : query.results) result.shape = query.shape(0);
+}
+
+}  // namespace aicf
