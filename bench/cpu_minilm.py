@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import aicf
 
 from bench.machine import describe_machine, physical_cores, versions
+from bench.peak_memory import PROGRAMS, peak_growth
 from bench.stats import PAUSE_SECONDS, interleave, quartiles, ratios
 from examples.minilm.console import Steps, show_count
 from examples.minilm.export_onnx import write_minilm_onnx
@@ -50,8 +51,9 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load_programs(model: Path, threads: int) -> dict[str, Program]:
+def load_programs(model: Path, artifact: Path, threads: int) -> dict[str, Program]:
     exe = aicf.compile(str(model), dims=DIMS, device="cpu", threads=threads)
+    exe.save(str(artifact))
     as_used = OnnxRuntimeMiniLm(model)
     same_threads = OnnxRuntimeMiniLm(model, threads)
     return {
@@ -75,28 +77,40 @@ def measure_size(programs: dict[str, Program], batch: int, sequence: int, rounds
     }
 
 
+def measure_memory(files: dict[str, Path], batch: int, sequence: int, threads: int) -> dict[str, int]:
+    return {program: peak_growth(program, files[program], batch, sequence, threads) for program in PROGRAMS}
+
+
 def print_size(row: dict[str, Any]) -> None:
     print(f"{row['batch']}×{row['sequence']}")
     for name, q in row["milliseconds"].items():
         ratio = row["peer_over_aicf"].get(name)
         beside = f"   {ratio['median']:.3f}× aicf ({ratio['q1']:.3f}–{ratio['q3']:.3f})" if ratio else ""
         print(f"  {name:<24} {q['median']:8.2f} ms ({q['q1']:.2f}–{q['q3']:.2f}){beside}")
+    for name, growth in row["peak_memory_growth_bytes"].items():
+        print(f"  {name:<24} {growth / 1e6:8.1f} MB peak memory growth")
 
 
 def main() -> int:
     arguments = parse_arguments()
-    steps = Steps(2 + len(arguments.sizes))
+    steps = Steps(2 + 2 * len(arguments.sizes))
+    model: Path = arguments.model
+    artifact = model.with_suffix(".aicf")
     started = time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     machine = describe_machine()
     with steps.step("write the ONNX file"):
-        write_minilm_onnx(arguments.model)
+        write_minilm_onnx(model)
     with steps.step("compile and load"):
-        programs = load_programs(arguments.model, arguments.threads)
+        programs = load_programs(model, artifact, arguments.threads)
     rows = []
     for batch, sequence in arguments.sizes:
         with steps.step(f"time {batch}×{sequence}"):
-            rows.append(measure_size(programs, batch, sequence, arguments.rounds))
-        print_size(rows[-1])
+            row = measure_size(programs, batch, sequence, arguments.rounds)
+        with steps.step(f"memory {batch}×{sequence}"):
+            files = {"aicf": artifact, "onnxruntime": model}
+            row["peak_memory_growth_bytes"] = measure_memory(files, batch, sequence, arguments.threads)
+        print_size(row)
+        rows.append(row)
     report = {
         "schema": 1,
         "command": shlex.join(["python", "bench/cpu_minilm.py", *sys.argv[1:]]),
