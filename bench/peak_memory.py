@@ -1,7 +1,7 @@
 """Peak memory of MiniLM: growth of a process's high-water mark from after its imports to after 50 runs.
 
 `peak_growth` starts a process for one program; run as
-`python -m bench.peak_memory PROGRAM FILE BATCH SEQUENCE THREADS` this module is that process; it prints bytes.
+`python -m bench.peak_memory PROGRAM FILE BATCH SEQUENCE THREADS` it is that process and prints bytes.
 """
 
 from __future__ import annotations

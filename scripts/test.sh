@@ -9,7 +9,7 @@ failed=0
 
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" || failed=1
 
-if compgen -G 'python/tests/test_*.py' >/dev/null; then
-  .venv/bin/python -m pytest python/tests -q -n "$jobs" || failed=1
-fi
+test_folders=(examples)
+if compgen -G 'python/tests/test_*.py' >/dev/null; then test_folders+=(python/tests); fi
+.venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" || failed=1
 exit $failed
