@@ -202,7 +202,7 @@ def write_minilm_onnx(path: str | Path) -> Path:
     path = Path(path)
     metadata = {
         "source": f"{PACKAGE} {package_version()}",
-        "vocab.txt": model_file("vocab.txt").read_text(encoding="utf-8"),
+        "vocabulary": model_file("vocab.txt").read_text(encoding="utf-8"),
     }
     model = _Exporter().run().model("all-MiniLM-L6-v2", metadata)
     path.parent.mkdir(parents=True, exist_ok=True)

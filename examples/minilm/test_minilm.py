@@ -44,7 +44,7 @@ def test_file_is_valid_and_carries_the_vocabulary(model_path: Path) -> None:
     axes = [dim.dim_param for dim in model.graph.input[0].type.tensor_type.shape.dim]
     assert axes == ["batch", "sequence"]
     properties = {entry.key: entry.value for entry in model.metadata_props}
-    assert properties["vocab.txt"] == model_file("vocab.txt").read_text(encoding="utf-8")
+    assert properties["vocabulary"] == model_file("vocab.txt").read_text(encoding="utf-8")
 
 
 def test_weights_keep_their_names_and_bits(model_path: Path) -> None:
