@@ -1,0 +1,276 @@
+// Composites, each from its own formula and never through its decomposition, so that the two can be compared.
+#include <cmath>
+#include <limits>
+
+#include "ir/reference/contractions.h"
+#include "ir/reference/ref_op.h"
+
+namespace aicf::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double line_max(const std::vector<double>& x, const Lines& lines, int64_t o, int64_t n) {
+  double top = -kInfinity;
+  for (int64_t k = 0; k < lines.length; ++k) top = max_of(top, x[lines.at(o, k, n)]);
+  return top;
+}
+
+template <typename Body>
+void for_each_line(const Lines& lines, Body body) {
+  for (int64_t o = 0; o < lines.outer; ++o)
+    for (int64_t n = 0; n < lines.inner; ++n) body(o, n);
+}
+
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+Moments moments_of(const double* x, int64_t count) {
+  Moments moments;
+  for (int64_t k = 0; k < count; ++k) moments.mean += x[k];
+  moments.mean /= static_cast<double>(count);
+  for (int64_t k = 0; k < count; ++k) moments.variance += (x[k] - moments.mean) * (x[k] - moments.mean);
+  moments.variance /= static_cast<double>(count);
+  return moments;
+}
+
+// Operand `which` at `at`, or `otherwise` if it is absent.
+double at_or(const RefContext& c, size_t which, int64_t at, double otherwise) {
+  return c.has(which) ? c.x(which).f.at(static_cast<size_t>(at)) : otherwise;
+}
+
+// Whether attention keeps score [b, h, i, j], and what the mask adds to it.
+struct Mask {
+  bool present = false, boolean = false;
+  RefTensor full;  // expanded to [B, H, Tq, Tk]
+
+  double apply(double score, size_t at) const {
+    if (!present) return score;
+    if (boolean) return full.i[at] != 0 ? score : -kInfinity;
+    return score + full.f[at];
+  }
+};
+
+// Turns a row of scores into probabilities; a fully masked row becomes zeros.
+void softmax_row(double* row, int64_t count) {
+  double top = -kInfinity, sum = 0;
+  for (int64_t j = 0; j < count; ++j) top = max_of(top, row[j]);
+  for (int64_t j = 0; j < count; ++j) sum += row[j] = top == -kInfinity ? 0 : std::exp(row[j] - top);
+  for (int64_t j = 0; j < count; ++j) row[j] = top == -kInfinity ? 0 : row[j] / sum;
+}
+
+}  // namespace
+
+RefResults ref_softmax(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_along(out.sizes, c.axis("axis", out.rank()));
+  for_each_line(lines, [&](int64_t o, int64_t n) {
+    const double top = line_max(c.x(0).f, lines, o, n);
+    double sum = 0;
+    for (int64_t k = 0; k < lines.length; ++k)
+      sum += out.f[lines.at(o, k, n)] = std::exp(c.x(0).f[lines.at(o, k, n)] - top);
+    for (int64_t k = 0; k < lines.length; ++k) out.f[lines.at(o, k, n)] /= sum;
+  });
+  return one(std::move(out));
+}
+
+RefResults ref_log_softmax(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_along(out.sizes, c.axis("axis", out.rank()));
+  for_each_line(lines, [&](int64_t o, int64_t n) {
+    const double top = line_max(c.x(0).f, lines, o, n);
+    double sum = 0;
+    for (int64_t k = 0; k < lines.length; ++k) sum += std::exp(c.x(0).f[lines.at(o, k, n)] - top);
+    for (int64_t k = 0; k < lines.length; ++k)
+      out.f[lines.at(o, k, n)] = c.x(0).f[lines.at(o, k, n)] - top - std::log(sum);
+  });
+  return one(std::move(out));
+}
+
+RefResults ref_layer_norm(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_from(out.sizes, c.axis("axis", out.rank()));
+  const double epsilon = c.attrs().get_float("epsilon");
+  for (int64_t o = 0; o < lines.outer; ++o) {
+    const double* x = c.x(0).f.data() + o * lines.length;
+    const Moments moments = moments_of(x, lines.length);
+    for (int64_t k = 0; k < lines.length; ++k)
+      out.f[lines.at(o, k, 0)] =
+          (x[k] - moments.mean) / std::sqrt(moments.variance + epsilon) * at_or(c, 1, k, 1) +
+          at_or(c, 2, k, 0);
+  }
+  return one(std::move(out));
+}
+
+RefResults ref_rms_norm(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_from(out.sizes, c.axis("axis", out.rank()));
+  const double epsilon = c.attrs().get_float("epsilon");
+  for (int64_t o = 0; o < lines.outer; ++o) {
+    const double* x = c.x(0).f.data() + o * lines.length;
+    double squares = 0;
+    for (int64_t k = 0; k < lines.length; ++k) squares += x[k] * x[k];
+    const double rms = std::sqrt(squares / static_cast<double>(lines.length) + epsilon);
+    for (int64_t k = 0; k < lines.length; ++k) out.f[lines.at(o, k, 0)] = x[k] / rms * at_or(c, 1, k, 1);
+  }
+  return one(std::move(out));
+}
+
+RefResults ref_batch_norm(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_along(out.sizes, 1);
+  const double epsilon = c.attrs().get_float("epsilon");
+  for (int64_t o = 0; o < lines.outer; ++o)
+    for (int64_t channel = 0; channel < lines.length; ++channel) {
+      const double scale = at_or(c, 1, channel, 1), bias = at_or(c, 2, channel, 0),
+                   mean = at_or(c, 3, channel, 0);
+      const double deviation = std::sqrt(at_or(c, 4, channel, 1) + epsilon);
+      for (int64_t n = 0; n < lines.inner; ++n)
+        out.f[lines.at(o, channel, n)] =
+            (c.x(0).f[lines.at(o, channel, n)] - mean) / deviation * scale + bias;
+    }
+  return one(std::move(out));
+}
+
+RefResults ref_group_norm(const RefContext& c) {
+  RefTensor out = c.result();
+  const Lines lines = lines_along(out.sizes, 1);  // length: channels
+  const int64_t groups = c.attrs().get_int("groups"), group_channels = lines.length / groups;
+  const int64_t group_count = group_channels * lines.inner;
+  const double epsilon = c.attrs().get_float("epsilon");
+  for (int64_t group = 0; group < lines.outer * groups; ++group) {
+    const double* x = c.x(0).f.data() + group * group_count;
+    const Moments moments = moments_of(x, group_count);
+    for (int64_t k = 0; k < group_count; ++k) {
+      const int64_t channel = group % groups * group_channels + k / lines.inner;
+      out.f[static_cast<size_t>(group * group_count + k)] =
+          (x[k] - moments.mean) / std::sqrt(moments.variance + epsilon) * at_or(c, 1, channel, 1) +
+          at_or(c, 2, channel, 0);
+    }
+  }
+  return one(std::move(out));
+}
+
+RefResults ref_attention(const RefContext& c) {
+  const RefTensor &q = c.x(0), &v = c.x(2);
+  const RefTensor k_transposed = swap_last_axes(c.x(1));
+  const int64_t batch = q.sizes[0], heads = q.sizes[1], tq = q.sizes[2], depth = q.sizes[3];
+  const int64_t kv_heads = v.sizes[1], tk = v.sizes[2], v_depth = v.sizes[3];
+  const double scale = c.attrs().get_float("scale"), softcap = c.attrs().get_float("softcap");
+  const bool causal = c.attrs().get_bool("causal");
+  Mask mask;
+  if ((mask.present = c.has(3))) {
+    mask.full = expand(c.x(3), {batch, heads, tq, tk});
+    mask.boolean = !mask.full.is_float();
+  }
+  RefTensor out = c.result();
+  for (int64_t head = 0; head < batch * heads; ++head) {
+    const int64_t kv = head / heads * kv_heads + head % heads / (heads / kv_heads);
+    std::vector<double> scores(static_cast<size_t>(tq * tk), 0.0);
+    multiply(q.f.data() + head * tq * depth, k_transposed.f.data() + kv * depth * tk, scores.data(), tq,
+             depth, tk);
+    for (int64_t i = 0; i < tq; ++i) {
+      double* row = scores.data() + i * tk;
+      for (int64_t j = 0; j < tk; ++j) {
+        row[j] *= scale;
+        if (softcap > 0) row[j] = softcap * std::tanh(row[j] / softcap);
+        row[j] = mask.apply(row[j], static_cast<size_t>((head * tq + i) * tk + j));
+        if (causal && j > i + tk - tq) row[j] = -kInfinity;
+      }
+      softmax_row(row, tk);
+    }
+    multiply(scores.data(), v.f.data() + kv * tk * v_depth, out.f.data() + head * tq * v_depth, tq, tk,
+             v_depth);
+  }
+  return one(std::move(out));
+}
+
+RefResults ref_rope(const RefContext& c) {
+  const RefTensor& x = c.x(0);
+  RefTensor out = x;
+  Index table = x.sizes;
+  const int64_t depth = x.sizes.back(), half = c.x(1).sizes.back();
+  table.back() = half;
+  const RefTensor cosines = expand(c.x(1), table), sines = expand(c.x(2), table);
+  const bool interleaved = c.attrs().get_bool("interleaved");
+  for (int64_t at = 0; at < cosines.count(); ++at) {
+    const int64_t row = at / half * depth, pair = at % half;
+    const auto first = static_cast<size_t>(row + (interleaved ? 2 * pair : pair));
+    const auto second = static_cast<size_t>(row + (interleaved ? 2 * pair + 1 : pair + half));
+    const double cosine = cosines.f[static_cast<size_t>(at)], sine = sines.f[static_cast<size_t>(at)];
+    out.f.at(first) = x.f.at(first) * cosine - x.f.at(second) * sine;
+    out.f.at(second) = x.f.at(second) * cosine + x.f.at(first) * sine;
+  }
+  return one(std::move(out));
+}
+
+RefResults ref_one_hot(const RefContext& c) {
+  const RefTensor& indices = c.x(0);
+  RefTensor out = c.result();
+  const auto axis = static_cast<size_t>(c.axis("axis", out.rank()));
+  const int64_t depth = c.dims("depth").at(0);
+  const auto fill = [&](auto& to, const auto& on, const auto& off) {
+    for_each_index(out.sizes, [&](const Index& index, int64_t flat) {
+      Index where = index;
+      where.erase(where.begin() + static_cast<int64_t>(axis));
+      const int64_t given = indices.i[static_cast<size_t>(flat_index(indices.sizes, where))];
+      to[static_cast<size_t>(flat)] =
+          index[axis] == (given < 0 ? given + depth : given) ? on.at(0) : off.at(0);
+    });
+  };
+  if (out.is_float())
+    fill(out.f, c.x(1).f, c.x(2).f);
+  else
+    fill(out.i, c.x(1).i, c.x(2).i);
+  return one(std::move(out));
+}
+
+RefResults ref_cross_entropy(const RefContext& c) {
+  const RefTensor &logits = c.x(0), &labels = c.x(1);
+  const int64_t classes = logits.sizes[1], ignored = c.attrs().get_int("ignore_index");
+  const Lines lines = lines_along(logits.sizes, 1);
+  double total = 0;
+  int64_t kept = 0;
+  for (int64_t row = 0; row < lines.outer; ++row) {
+    const int64_t label = labels.i.at(static_cast<size_t>(row));
+    if (label == ignored) continue;
+    if (label < 0 || label >= classes)
+      throw UserError(ErrorCode::kU_index_out_of_range, "a label lies outside the classes")
+          .with_op(c.op())
+          .with_value(c.node.origin)
+          .with_expected("0 <= label < " + std::to_string(classes) + ", or " + std::to_string(ignored) +
+                         " to ignore the row")
+          .with_actual(std::to_string(label))
+          .with_remedy("check the labels");
+    const double top = line_max(logits.f, lines, row, 0);
+    double sum = 0;
+    for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits.f[lines.at(row, k, 0)] - top);
+    total += top + std::log(sum) - logits.f[lines.at(row, label, 0)];
+    ++kept;
+  }
+  RefTensor out = c.result();
+  out.f.at(0) = kept == 0 ? 0 : total / static_cast<double>(kept);
+  return one(std::move(out));
+}
+
+// Algorithm 2 of "Decoupled weight decay regularization" (Loshchilov & Hutter 2019) with schedule multiplier
+// 1 and the decay scaled by the learning rate, as PyTorch does.
+RefResults ref_adamw_step(const RefContext& c) {
+  const double beta1 = c.attrs().get_float("beta1"), beta2 = c.attrs().get_float("beta2");
+  const double epsilon = c.attrs().get_float("epsilon"), decay = c.attrs().get_float("weight_decay");
+  const double step = static_cast<double>(c.x(4).i.at(0)), lr = c.x(5).f.at(0);
+  RefTensor param = c.x(0), m = c.x(2), v = c.x(3);
+  for (size_t k = 0; k < param.f.size(); ++k) {
+    const double grad = c.x(1).f.at(k);
+    m.f[k] = beta1 * m.f[k] + (1 - beta1) * grad;
+    v.f[k] = beta2 * v.f[k] + (1 - beta2) * grad * grad;
+    const double m_hat = m.f[k] / (1 - std::pow(beta1, step)), v_hat = v.f[k] / (1 - std::pow(beta2, step));
+    param.f[k] -= lr * (m_hat / (std::sqrt(v_hat) + epsilon) + decay * param.f[k]);
+  }
+  RefResults results;
+  for (RefTensor* tensor : {&param, &m, &v}) results.push_back(std::move(*tensor));
+  return results;
+}
+
+}  // namespace aicf::reference
