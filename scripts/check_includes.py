@@ -17,9 +17,9 @@ SRC = ROOT / "src"
 # generation and planning know what a launch and a tile program look like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/tile_program.h"}
 PARTIAL = {
-    ("select", "kernels"): LAUNCH | {"kernels/kernel.h", "kernels/kernels.def"},
+    ("select", "kernels"): LAUNCH | {"kernels/kernel.h", "kernels/kernels.def", "kernels/tile_ops.def"},
     ("build", "kernels"): LAUNCH | {"kernels/tile_ops.def"},
-    ("build", "select"): {"select/kernel_call.h", "select/layout.h"},
+    ("build", "select"): {"select/kernel_call.h", "select/layout.h", "select/tile_mapping.h"},
     ("plan", "kernels"): LAUNCH,
 }
 
