@@ -9,6 +9,8 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kUnboundedSize = int64_t{1} << 31;
+// Multiplying sums multiplies their term counts; far beyond any real model, it bounds what hostile text can cost.
+constexpr size_t kMaxProductTerms = 4096;
 
 int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -134,6 +136,10 @@ Dim operator+(const Dim& a, const Dim& b) {
 Dim operator-(const Dim& a, const Dim& b) { return a + Dim(-1) * b; }
 
 Dim operator*(const Dim& a, const Dim& b) {
+  if (a.terms_.size() * b.terms_.size() > kMaxProductTerms)
+    throw UserError(ErrorCode::kU_size_overflow, "a size expression has too many terms")
+        .with_expected(std::to_string(kMaxProductTerms) + " at most")
+        .with_actual(std::to_string(a.terms_.size()) + " * " + std::to_string(b.terms_.size()));
   Dim product(checked_mul(a.constant_, b.constant_));
   for (const Dim::Term& x : a.terms_) {
     if (b.constant_ != 0) product.add_term({checked_mul(x.coefficient, b.constant_), x.factors});

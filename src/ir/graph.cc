@@ -91,9 +91,8 @@ void Graph::add_output(ValueId value, std::string name) {
     throw UserError(ErrorCode::kU_bad_graph, "an output names a value that does not exist")
         .with_value(name)
         .with_actual(std::to_string(value));
-  for (const std::string& other : output_names_)
-    if (!name.empty() && other == name)
-      throw UserError(ErrorCode::kU_bad_graph, "graph '" + name_ + "' has two outputs of one name").with_value(name);
+  if (!name.empty() && !taken_output_names_.insert(name).second)
+    throw UserError(ErrorCode::kU_bad_graph, "graph '" + name_ + "' has two outputs of one name").with_value(name);
   outputs_.push_back(value);
   output_names_.push_back(std::move(name));
 }
@@ -115,9 +114,8 @@ void Graph::add_update(ValueId variable, ValueId value) {
         .with_value(describe(target.role, target.name))
         .with_expected(to_string(target.type))
         .with_actual(to_string(type(value)));
-  for (const Update& update : updates_)
-    if (update.variable == variable)
-      throw fail("the variable is updated twice").with_value(describe(target.role, target.name));
+  if (!updated_.insert(variable).second)
+    throw fail("the variable is updated twice").with_value(describe(target.role, target.name));
   updates_.push_back({variable, value});
 }
 

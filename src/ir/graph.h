@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,9 @@ class Graph {
   std::map<std::string, ValueId, std::less<>> named_;  // inputs, params and states
   std::vector<std::string> output_names_;
   std::vector<Update> updates_;
+  // Names and variables already taken by outputs_ and updates_.
+  std::set<std::string, std::less<>> taken_output_names_;
+  std::set<ValueId> updated_;
 };
 
 // A param (trained weight) or state (optimizer moment, KV cache, counter) shared by a program's entries.

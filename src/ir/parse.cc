@@ -1,0 +1,429 @@
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ir/cursor.h"
+#include "ir/literal.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+namespace aicf {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, const BlobResolver& blobs) : in_(text), blobs_(blobs) {}
+
+  Program program() {
+    Program program;
+    in_.expect_word("program");
+    in_.expect('{');
+    while (!in_.take('}')) item(program);
+    in_.expect_end();
+    return program;
+  }
+
+  Graph lone_entry() {
+    in_.expect_word("entry");
+    Graph result = entry();
+    in_.expect_end();
+    return result;
+  }
+
+ private:
+  // Names of a graph's values; a body starts a scope of its own because bodies are closed.
+  struct Scope {
+    Graph graph;
+    std::unordered_map<std::string, ValueId> values, variables;
+  };
+
+  void item(Program& program) {
+    const size_t at = in_.position();
+    const std::string_view word = in_.word();
+    if (word == "size") return size(program);
+    if (word == "meta") return meta(program);
+    if (word == "param") return variable(program, Role::kParam);
+    if (word == "state") return variable(program, Role::kState);
+    if (word == "entry") {
+      program.entries.push_back(entry());
+      return;
+    }
+    in_.fail_at(at, "unexpected item", "size, meta, param, state, entry or '}'");
+  }
+
+  void size(Program& program) {
+    const size_t at = in_.position();
+    std::string name(in_.symbol_name());
+    in_.expect_word("in");
+    Interval range;
+    range.lo = integer();
+    in_.expect('.');
+    in_.expect('.');
+    range.hi = integer();
+    if (!program.sizes.emplace(std::move(name), range).second) in_.fail_at(at, "this size is declared twice");
+  }
+
+  void meta(Program& program) {
+    const size_t at = in_.position();
+    std::string key = in_.quoted();
+    in_.expect('=');
+    if (!program.metadata.emplace(std::move(key), in_.quoted()).second) in_.fail_at(at, "this key is given twice");
+  }
+
+  void variable(Program& program, Role role) {
+    const size_t at = in_.position();
+    Variable variable;
+    variable.name = in_.quoted();
+    variable.role = role;
+    in_.expect(':');
+    variable.type = type();
+    const std::string name = variable.name;
+    if (!program.variables.emplace(name, std::move(variable)).second)
+      in_.fail_at(at, "this param or state is declared twice");
+  }
+
+  Graph entry() {
+    Scope scope{Graph(in_.peek('"') ? in_.quoted() : std::string(in_.word())), {}, {}};
+    in_.expect('(');
+    if (!in_.take(')')) {
+      do {
+        const size_t at = in_.position();
+        const ValueName name = value_name();
+        in_.expect(':');
+        const TensorType input_type = type();
+        define(scope, at, name.key, checked(at, [&] { return scope.graph.add_input(name.text, input_type); }));
+      } while (in_.take(','));
+      in_.expect(')');
+    }
+    block(scope, false, 0);
+    return std::move(scope.graph);
+  }
+
+  Graph body(int depth) {
+    if (depth > kMaxBodyDepth) in_.fail("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
+    Scope scope{Graph("body"), {}, {}};
+    in_.expect('(');
+    if (!in_.take(')')) {
+      do {
+        const size_t at = in_.position();
+        const ValueName name = value_name();
+        in_.expect(':');
+        const TensorType input_type = type();
+        std::string own_name = in_.take_word("as") ? in_.quoted() : name.text;
+        define(scope, at, name.key, checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type); }));
+      } while (in_.take(','));
+      in_.expect(')');
+    }
+    block(scope, true, depth);
+    return std::move(scope.graph);
+  }
+
+  void block(Scope& scope, bool is_body, int depth) {
+    in_.expect('{');
+    for (;;) {
+      const size_t at = in_.position();
+      if (in_.take_word("return")) break;
+      if (in_.take_word("update")) {
+        update(scope, at);
+      } else {
+        statement(scope, depth);
+      }
+    }
+    returns(scope, is_body);
+    in_.expect('}');
+  }
+
+  void returns(Scope& scope, bool is_body) {
+    if (in_.peek('}')) return;
+    do {
+      const size_t at = in_.position();
+      std::string name;
+      if (!is_body) {
+        name = in_.quoted();
+        in_.expect('=');
+      }
+      const ValueId value = use(scope);
+      checked(at, [&] { return scope.graph.add_output(value, std::move(name)), 0; });
+    } while (in_.take(','));
+  }
+
+  void update(Scope& scope, size_t at) {
+    const std::string variable = in_.quoted();
+    in_.expect('=');
+    const ValueId value = use(scope);
+    const auto leaf = scope.variables.find(variable);
+    if (leaf == scope.variables.end()) in_.fail_at(at, "the updated param or state is not read in this entry");
+    checked(at, [&] { return scope.graph.add_update(leaf->second, value), 0; });
+  }
+
+  // [%name (, %name)* =] (param | state | constant | op) …
+  void statement(Scope& scope, int depth) {
+    std::vector<std::pair<size_t, std::string>> names;
+    if (in_.peek('%')) {
+      do names.emplace_back(in_.position(), value_name().key);
+      while (in_.take(','));
+      in_.expect('=');
+    }
+    const size_t at = in_.position();
+    const std::string_view word = in_.word();
+    std::vector<ValueId> results;
+    if (word == "param" || word == "state") {
+      results = {variable_leaf(scope, at, word == "param" ? Role::kParam : Role::kState)};
+    } else if (word == "constant") {
+      results = {constant(scope, at)};
+    } else {
+      results = node(scope, at, word, depth);
+    }
+    if (results.size() != names.size())
+      in_.fail_at(at, "wrong number of results", std::to_string(results.size()) + " names",
+                  std::to_string(names.size()));
+    for (size_t i = 0; i < names.size(); ++i) define(scope, names[i].first, names[i].second, results[i]);
+  }
+
+  ValueId variable_leaf(Scope& scope, size_t at, Role role) {
+    const std::string name = in_.quoted();
+    in_.expect(':');
+    const TensorType leaf_type = type();
+    const ValueId id = checked(at, [&] {
+      return role == Role::kParam ? scope.graph.add_param(name, leaf_type) : scope.graph.add_state(name, leaf_type);
+    });
+    scope.variables.emplace(name, id);
+    return id;
+  }
+
+  ValueId constant(Scope& scope, size_t at) {
+    const TensorType declared = type();
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : declared.shape) {
+      if (!dim.is_constant() || dim.constant_part() < 0) in_.fail_at(at, "the sizes of a constant are numbers");
+      sizes.push_back(dim.constant_part());
+    }
+    in_.expect('=');
+    Array array = in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
+    std::string hint = in_.take_word("as") ? in_.quoted() : std::string();
+    return checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
+  }
+
+  Array inline_elements(size_t at, DType dtype, const std::vector<int64_t>& sizes) {
+    const int64_t count = checked(at, [&] { return element_count(sizes); });
+    if (count > kInlineElements)
+      in_.fail_at(at, "too many elements to stand inline", "blob 0x<hash>", std::to_string(count) + " elements");
+    Array array(dtype, sizes);
+    in_.expect('[');
+    for (int64_t i = 0; i < count; ++i) {
+      if (i) in_.expect(',');
+      const size_t element_at = in_.position();
+      const std::string_view token = in_.scalar();
+      if (!read_element(token, array, i))
+        in_.fail_at(element_at, "not an element of this type", std::string(dtype_name(dtype)), std::string(token));
+    }
+    in_.expect(']');
+    return array;
+  }
+
+  Array blob(DType dtype, const std::vector<int64_t>& sizes) {
+    const size_t at = in_.position();
+    const std::string_view token = in_.scalar();
+    const auto hash = token.starts_with("0x") ? hash_from_text(token.substr(2)) : std::nullopt;
+    if (!hash) in_.fail_at(at, "not a content hash", "0x and 32 hex digits", std::string(token.substr(0, 40)));
+    const Array bytes = blobs_ ? blobs_(*hash) : Array();
+    if (bytes.data() == nullptr) in_.fail_at(at, "the contents of this constant are not at hand", "", std::string(token));
+    const int64_t expected = checked(at, [&] { return checked_mul(element_count(sizes), dtype_bytes(dtype)); });
+    if (bytes.bytes() != expected)
+      in_.fail_at(at, "the contents do not fit the type", std::to_string(expected) + " bytes",
+                  std::to_string(bytes.bytes()) + " bytes");
+    if (hash_content(bytes) != *hash) in_.fail_at(at, "the contents do not have this hash");
+    return of_type(bytes, dtype, sizes);
+  }
+
+  static Array of_type(const Array& bytes, DType dtype, const std::vector<int64_t>& sizes) {
+    if (bytes.dtype() == dtype) return bytes.reshaped(sizes);
+    if (reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<size_t>(dtype_bytes(dtype)) == 0)
+      return Array::view(dtype, sizes, bytes.data(), std::make_shared<const Array>(bytes));
+    Array copy(dtype, sizes);
+    std::memcpy(copy.mutable_data(), bytes.data(), static_cast<size_t>(bytes.bytes()));
+    return copy;
+  }
+
+  // op(operands) {attributes} body… : types as hints @"origin"
+  std::vector<ValueId> node(Scope& scope, size_t at, std::string_view name, int depth) {
+    const auto op = op_from_name(name);
+    if (!op)
+      throw UserError(ErrorCode::kU_unknown_op, in_.place(at) + "no op of this name exists").with_op(std::string(name));
+    std::vector<ValueId> inputs = operands(scope);
+    Attrs attrs = in_.peek('{') ? attributes(op_info(*op)) : Attrs();
+    std::vector<Graph> bodies;
+    while (in_.take_word("body")) bodies.push_back(body(depth + 1));
+    std::vector<TensorType> declared;
+    if (in_.take(':')) {
+      do declared.push_back(type());
+      while (in_.take(','));
+    }
+    std::vector<std::string> hints;
+    if (in_.take_word("as")) {
+      do hints.push_back(in_.quoted());
+      while (in_.take(','));
+    }
+    std::string origin = in_.take('@') ? in_.quoted() : std::string();
+    const NodeId id = checked(at, [&] {
+      return scope.graph.add_node(*op, std::move(inputs), std::move(attrs), std::move(bodies), std::move(origin));
+    });
+    const std::vector<ValueId> results = scope.graph.node(id).results;
+    check_types(scope.graph, at, name, results, declared);
+    if (!hints.empty() && hints.size() != results.size()) in_.fail_at(at, "wrong number of value names after 'as'");
+    for (size_t i = 0; i < hints.size(); ++i) scope.graph.set_name(results[i], std::move(hints[i]));
+    return results;
+  }
+
+  void check_types(const Graph& graph, size_t at, std::string_view op, const std::vector<ValueId>& results,
+                   const std::vector<TensorType>& declared) {
+    std::vector<TensorType> inferred;
+    for (ValueId id : results) inferred.push_back(graph.type(id));
+    if (inferred == declared) return;
+    const auto text = [](const std::vector<TensorType>& types) {
+      std::string list;
+      for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + to_string(t);
+      return list.empty() ? std::string("no type") : list;
+    };
+    in_.fail_at(at, "the stated type of " + std::string(op) + " is not what the op gives", text(inferred), text(declared));
+  }
+
+  std::vector<ValueId> operands(Scope& scope) {
+    std::vector<ValueId> ids;
+    in_.expect('(');
+    if (in_.take(')')) return ids;
+    do ids.push_back(in_.take_word("none") ? kNoValue : use(scope));
+    while (in_.take(','));
+    in_.expect(')');
+    return ids;
+  }
+
+  Attrs attributes(const OpInfo& info) {
+    Attrs attrs;
+    in_.expect('{');
+    do {
+      const size_t at = in_.position();
+      std::string name(in_.word());
+      const AttrInfo* declared = info.attribute(name);
+      if (!declared) in_.fail_at(at, "op " + std::string(info.name) + " has no attribute of this name", "", name);
+      if (attrs.find(name)) in_.fail_at(at, "this attribute is given twice", "", name);
+      in_.expect('=');
+      attrs.set(std::move(name), attribute(declared->type));
+    } while (in_.take(','));
+    in_.expect('}');
+    return attrs;
+  }
+
+  Attr attribute(AttrType type) {
+    switch (type) {
+      case AttrType::kInt: return integer();
+      case AttrType::kFloat: return real();
+      case AttrType::kBool: return boolean();
+      case AttrType::kStr: return in_.quoted();
+      case AttrType::kInts: return list<int64_t>([&] { return integer(); });
+      case AttrType::kFloats: return list<double>([&] { return real(); });
+      case AttrType::kDType: return dtype();
+      case AttrType::kDims: return in_.dims();
+    }
+    AICF_CHECK(false, "unknown attribute type");
+  }
+
+  template <typename T, typename Read>
+  std::vector<T> list(Read read) {
+    std::vector<T> items;
+    in_.expect('[');
+    if (in_.take(']')) return items;
+    do items.push_back(read());
+    while (in_.take(','));
+    in_.expect(']');
+    return items;
+  }
+
+  int64_t integer() {
+    const size_t at = in_.position();
+    const auto value = read_int(in_.integer_token());
+    if (!value) in_.fail_at(at, "not a 64-bit integer");
+    return *value;
+  }
+
+  double real() {
+    const size_t at = in_.position();
+    const auto value = read_float(in_.scalar());
+    if (!value) in_.fail_at(at, "not a number that fits in 64 bits");
+    return *value;
+  }
+
+  bool boolean() {
+    if (in_.take_word("true")) return true;
+    in_.expect_word("false");
+    return false;
+  }
+
+  DType dtype() {
+    const size_t at = in_.position();
+    const std::string_view name = in_.word();
+    const auto found = dtype_from_name(name);
+    if (!found) in_.fail_at(at, "no dtype of this name exists", "", std::string(name));
+    return *found;
+  }
+
+  TensorType type() {
+    const DType element = dtype();
+    return {element, in_.dims()};
+  }
+
+  // The text after '%': a bare run of name characters or a quoted string. An input may be called "0", which is not the
+  // value that the printer numbers 0, so its key keeps a quote.
+  struct ValueName {
+    std::string text, key;
+  };
+  ValueName value_name() {
+    in_.expect('%');
+    if (!in_.peek_exactly('"')) {
+      std::string token(in_.value_token());
+      return {token, token};
+    }
+    std::string text = in_.quoted();
+    const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9';
+    return {text, is_number ? '"' + text : text};
+  }
+
+  void define(Scope& scope, size_t at, const std::string& name, ValueId id) {
+    if (!scope.values.emplace(name, id).second) in_.fail_at(at, "this value is defined twice", "", "%" + name);
+  }
+
+  ValueId use(Scope& scope) {
+    const size_t at = in_.position();
+    const std::string name = value_name().key;
+    const auto found = scope.values.find(name);
+    if (found == scope.values.end()) in_.fail_at(at, "this value is not defined before its use", "", "%" + name);
+    return found->second;
+  }
+
+  // Runs a builder call and puts the place into the message of what it refuses.
+  template <typename Call>
+  auto checked(size_t at, Call call) -> decltype(call()) {
+    try {
+      return call();
+    } catch (UserError& error) {
+      error.message = in_.place(at) + error.message;
+      error.refresh();
+      throw;
+    }
+  }
+
+  Cursor in_;
+  const BlobResolver& blobs_;
+};
+
+}  // namespace
+
+Program parse(std::string_view text, const BlobResolver& blobs) {
+  Program program = Parser(text, blobs).program();
+  verify(program, Fault::kUser);
+  return program;
+}
+
+Graph parse_graph(std::string_view text, const BlobResolver& blobs) { return Parser(text, blobs).lone_entry(); }
+
+}  // namespace aicf
