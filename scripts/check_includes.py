@@ -13,11 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-# (folder, seen folder) -> what may be included from it. Selection asks the kernel table, never kernel code; code
+# (folder, seen folder) -> what may be included from it. Passes ask the target what it claims; selection asks the
+# kernel table and how large a packed form is, never kernel code; code
 # generation and planning know what a launch and a tile program look like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/tile_program.h"}
 PARTIAL = {
-    ("select", "kernels"): LAUNCH | {"kernels/kernel.h", "kernels/kernels.def", "kernels/tile_ops.def"},
+    ("passes", "select"): {"select/target.h"},
+    ("select", "kernels"): LAUNCH
+    | {"kernels/kernel.h", "kernels/kernels.def", "kernels/tile_ops.def", "kernels/matmul/pack.h"},
     ("build", "kernels"): LAUNCH | {"kernels/tile_ops.def"},
     ("build", "select"): {"select/kernel_call.h", "select/layout.h", "select/tile_mapping.h"},
     ("plan", "kernels"): LAUNCH,

@@ -73,7 +73,7 @@ install_packages() {
   command -v apt-get >/dev/null || return 1
   say "installing $*"
   "${sudo[@]}" apt-get update -qq >&2 &&
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >&2
 }
 
 mapfile -t missing < <(missing_packages | tr ' ' '\n' | sort -u)
