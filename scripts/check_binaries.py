@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks what a build produced: `check_binaries.py <build folder>`.
 
-1. Objects compiled for a CPU level define no weak function outside that level's namespaces. The linker keeps one copy
-   of an inline function; if that copy came from an AVX-512 object, older CPUs would execute it.
+1. Objects compiled for a CPU level define no weak function outside that level's namespaces. The linker keeps
+   one copy of an inline function; if that copy came from an AVX-512 object, older CPUs would execute it.
 2. libaicf.so needs nothing beyond libc and libstdc++, and exports only names of aicf.
 
 Exit 1 with one line per violation.
@@ -30,7 +30,7 @@ def check_isa_objects(build):
                 kind, name = line[17:18], line[19:]
                 if kind == "W" and not own.search(name):
                     source = obj.name.removesuffix(".o")
-                    yield f"{source} ({level}): weak function {name} may replace the portable one; keep it out of ISA sources"
+                    yield f"{source} ({level}): the linker may keep this weak function for all CPUs: {name}"
 
 
 def check_shared_library(library):
