@@ -1,0 +1,318 @@
+#include "build/region_codegen.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "select/tile_mapping.h"
+
+namespace aicf {
+namespace {
+
+TileOp wrap_op(DType dtype) {
+  return dtype == DType::i16 ? TileOp::wrap_i16 : dtype == DType::i8 ? TileOp::wrap_i8 : TileOp::wrap_u8;
+}
+
+TileOp clamp_op(DType dtype) {
+  return dtype == DType::i16 ? TileOp::clamp_i16 : dtype == DType::i8 ? TileOp::clamp_i8 : TileOp::clamp_u8;
+}
+
+TileOp convert_op(TileType to) {
+  constexpr TileOp kOps[] = {TileOp::to_f32, TileOp::to_f64, TileOp::to_i32, TileOp::to_i64, TileOp::to_mask};
+  return kOps[static_cast<int>(to)];
+}
+
+// Emits instructions over virtual registers, one per value; Allocator below maps them to real ones.
+class RegionCompiler {
+ public:
+  RegionCompiler(const Region& region, const Schedule& schedule) : body_(region.body), schedule_(schedule), full_(region.full_shape) {}
+
+  TileProgram run() {
+    const auto count = static_cast<size_t>(body_.value_count());
+    location_.resize(count);
+    number_operands();
+    for (const Node& node : body_.nodes()) emit_node(node);
+    for (size_t i = 0; i < body_.outputs().size(); ++i) emit_store(body_.outputs()[i], i);
+    allocate_registers();
+    return std::move(program_);
+  }
+
+ private:
+  // A value is a vector (register) or constant along the inner axes (row scalar), ready from stage `stage` on.
+  struct Location {
+    bool emitted = false, scalar = false;
+    int index = -1;
+    int stage = 0;
+    int operand = -1;  // loads: operand number, reloaded in each stage that reads it
+  };
+
+  void number_operands() {
+    for (ValueId id : body_.inputs()) {
+      location_[static_cast<size_t>(id)].operand = static_cast<int>(program_.inputs.size());
+      program_.inputs.push_back(body_.dtype(id));
+    }
+  }
+
+  std::vector<TileInstr>& stage(int index) {
+    while (static_cast<int>(program_.stages.size()) <= index) program_.stages.emplace_back();
+    return program_.stages[static_cast<size_t>(index)];
+  }
+
+  int new_register(TileType type) {
+    virtual_types_.push_back(type);
+    return static_cast<int>(virtual_types_.size()) - 1;
+  }
+
+  int new_scalar(TileType type) {
+    program_.scalars.push_back(type);
+    return static_cast<int>(program_.scalars.size()) - 1;
+  }
+
+  static int16_t encode(const Location& at) {
+    return static_cast<int16_t>(at.scalar ? at.index + kTileScalarBase : at.index);
+  }
+
+  // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first use there.
+  int16_t use(ValueId id, int s) {
+    Location& at = location_[static_cast<size_t>(id)];
+    const Value& value = body_.value(id);
+    if (value.role == Role::kConstant) return use_constant(at, value);
+    if (at.operand >= 0) {
+      for (const auto& [key, index] : loads_)
+        if (key == std::pair(id, s)) return static_cast<int16_t>(index);
+      const int index = new_register(tile_type(value.type.dtype));
+      TileInstr load{TileOp::load, tile_type(value.type.dtype), static_cast<int16_t>(index)};
+      load.operand = static_cast<int16_t>(at.operand);
+      stage(s).push_back(load);
+      loads_.push_back({{id, s}, index});
+      return static_cast<int16_t>(index);
+    }
+    AICF_CHECK(at.emitted, "a region value is used before it is computed");
+    return encode(at);
+  }
+
+  // Constants are row scalars made in stage 0.
+  int16_t use_constant(Location& at, const Value& value) {
+    if (!at.emitted) {
+      AICF_CHECK(value.constant.count() == 1, "a region holds a constant that is not a scalar");
+      const TileType type = tile_type(value.type.dtype);
+      at = {true, true, new_scalar(type), 0, -1};
+      TileInstr instr{TileOp::constant, type, encode(at)};
+      if (is_float(value.type.dtype)) {
+        instr.imm_f = value.constant.get_f64(0);
+      } else {
+        instr.imm_i = value.constant.get_i64(0);
+      }
+      std::vector<TileInstr>& first = stage(0);
+      first.insert(first.begin(), instr);
+    }
+    return encode(at);
+  }
+
+  int ready_stage(ValueId id) const {
+    const Value& value = body_.value(id);
+    return value.role == Role::kTemp ? location_[static_cast<size_t>(id)].stage : 0;
+  }
+
+  bool scalar_operand(ValueId id) const {
+    const Value& value = body_.value(id);
+    if (value.role == Role::kConstant) return true;
+    return value.role == Role::kTemp && location_[static_cast<size_t>(id)].scalar;
+  }
+
+  void emit_node(const Node& node) {
+    if (op_info(node.op).has(kReduction)) return emit_reduction(node);
+    int s = 0;
+    bool scalar = true;
+    for (ValueId id : node.operands) {
+      s = std::max(s, ready_stage(id));
+      scalar = scalar && scalar_operand(id);
+    }
+    const DType dtype = body_.dtype(node.results[0]);
+    if (node.op == Op::reshape || node.op == Op::broadcast_to) {
+      // Inside a region these only add or drop axes of size 1: the same element for every domain index.
+      const ValueId source = node.operands[0];
+      Location& from = location_[static_cast<size_t>(source)];
+      if (body_.value(source).role == Role::kTemp) {
+        location_[static_cast<size_t>(node.results[0])] = from;
+        return;
+      }
+    }
+    std::vector<int16_t> operands;
+    for (ValueId id : node.operands) operands.push_back(use(id, s));
+    const int16_t result = emit_pointwise(node, operands, s, scalar);
+    finish(node.results[0], dtype, result, s, scalar);
+  }
+
+  int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar, std::vector<int16_t> operands, int64_t imm = 0) {
+    Location at{true, scalar, scalar ? new_scalar(result_type) : new_register(result_type), s, -1};
+    TileInstr instr{op, type, encode(at)};
+    if (!operands.empty()) instr.a = operands[0];
+    if (operands.size() > 1) instr.b = operands[1];
+    if (operands.size() > 2) instr.c = operands[2];
+    instr.imm_i = imm;
+    stage(s).push_back(instr);
+    return instr.dst;
+  }
+
+  int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, int s, bool scalar) {
+    const DType result = body_.dtype(node.results[0]);
+    const DType operand = body_.dtype(node.operands[node.op == Op::select ? 1 : 0]);
+    const TileType type = tile_type(operand);
+    switch (node.op) {
+      case Op::reshape:
+      case Op::broadcast_to: return operands[0];
+      case Op::cast: return emit_cast(operands[0], operand, result, s, scalar);
+      case Op::is_inf: {
+        const int64_t flags = (node.attrs.get_bool("positive") ? 1 : 0) | (node.attrs.get_bool("negative") ? 2 : 0);
+        return emit(TileOp::is_inf, type, TileType::mask, s, scalar, operands, flags);
+      }
+      case Op::relu: return emit_relu(operands[0], type, s, scalar);
+      default: break;
+    }
+    const TileOpRow* row = find_tile_op(instruction_name(node));
+    AICF_CHECK(row != nullptr, "no tile instruction for a claimed op");
+    const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
+    const int16_t value = emit(row->op, type, tile_type(result), s, scalar, operands, shift ? 8 * dtype_bytes(operand) : 0);
+    if (!is_narrow_integer(result)) return value;
+    return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
+  }
+
+  int16_t emit_relu(int16_t x, TileType type, int s, bool scalar) {
+    const int zero = new_scalar(type);
+    const auto reference = static_cast<int16_t>(zero + kTileScalarBase);
+    std::vector<TileInstr>& first = stage(0);
+    first.insert(first.begin(), TileInstr{TileOp::constant, type, reference});
+    return emit(TileOp::max, type, type, s, scalar, {x, reference});
+  }
+
+  int16_t emit_cast(int16_t x, DType from, DType to, int s, bool scalar) {
+    const TileType source = tile_type(from), target = tile_type(to);
+    if (is_narrow_integer(to)) {
+      if (is_float(from)) return emit(clamp_op(to), source, TileType::i32, s, scalar, {x});
+      if (source != TileType::i32) x = emit(TileOp::to_i32, source, TileType::i32, s, scalar, {x});
+      return emit(wrap_op(to), TileType::i32, TileType::i32, s, scalar, {x});
+    }
+    if (source != target) x = emit(convert_op(target), source, target, s, scalar, {x});
+    if (to == DType::f16) return emit(TileOp::round_f16, TileType::f32, TileType::f32, s, scalar, {x});
+    if (to == DType::bf16) return emit(TileOp::round_bf16, TileType::f32, TileType::f32, s, scalar, {x});
+    return x;
+  }
+
+  void emit_reduction(const Node& node) {
+    const ValueId source = node.operands[0];
+    const DType dtype = body_.dtype(node.results[0]);
+    const TileType type = tile_type(dtype);
+    const int s = ready_stage(source);
+    int16_t operand = use(source, s);
+    if (operand >= kTileScalarBase) operand = spread(operand, type, s);
+    const TileOpRow* row = find_tile_op(op_info(node.op).name);
+    AICF_CHECK(row != nullptr, "no tile instruction for a reduction");
+    Location at{true, true, new_scalar(type), s + 1, -1};
+    stage(s).push_back({row->op, type, encode(at), operand});
+    stage(s + 1);
+    if (is_narrow_integer(dtype)) {
+      Location wrapped{true, true, new_scalar(type), s + 1, -1};
+      stage(s + 1).push_back({wrap_op(dtype), type, encode(wrapped), encode(at)});
+      at = wrapped;
+    }
+    location_[static_cast<size_t>(node.results[0])] = at;
+  }
+
+  // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to nobody.
+  int16_t spread(int16_t scalar, TileType type, int s) {
+    const int index = new_register(type);
+    const TileOp op = type == TileType::mask ? TileOp::bit_or : TileOp::max;
+    stage(s).push_back({op, type, static_cast<int16_t>(index), scalar, scalar});
+    return static_cast<int16_t>(index);
+  }
+
+  void finish(ValueId id, DType, int16_t reference, int s, bool scalar) {
+    const int index = scalar ? reference - kTileScalarBase : reference;
+    location_[static_cast<size_t>(id)] = {true, scalar, index, s, -1};
+  }
+
+  void emit_store(ValueId id, size_t output) {
+    const DType dtype = body_.dtype(id);
+    const int s = std::max(ready_stage(id), 0);
+    int16_t reference = use(id, s);
+    const bool row_scalar = is_row_shape(body_.shape(id));
+    program_.outputs.push_back(dtype);
+    TileInstr store{TileOp::store, tile_type(dtype)};
+    if (row_scalar && reference >= kTileScalarBase) {
+      store.op = TileOp::store_scalar;
+    } else if (reference >= kTileScalarBase) {
+      reference = spread(reference, tile_type(dtype), s);
+    }
+    store.a = reference;
+    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+    stage(s).push_back(store);
+  }
+
+  // Whether a value has one element per row although the row is longer.
+  bool is_row_shape(const Shape& shape) const { return schedule_.inner_rank > 0 && !(element_count(shape) == element_count(full_)); }
+
+  // Linear scan: a register that lives within one stage is reused after its last read; one read in a later stage keeps the row.
+  void allocate_registers() {
+    struct Life {
+      int first_stage = -1, last_stage = -1, first = -1, last = -1;
+    };
+    std::vector<Life> lives(virtual_types_.size());
+    int position = 0;
+    for (size_t s = 0; s < program_.stages.size(); ++s)
+      for (const TileInstr& instr : program_.stages[s]) {
+        auto touch = [&](int16_t r) {
+          if (r < 0 || r >= kTileScalarBase) return;
+          Life& life = lives[static_cast<size_t>(r)];
+          if (life.first < 0) life.first = position, life.first_stage = static_cast<int>(s);
+          life.last = position;
+          life.last_stage = static_cast<int>(s);
+        };
+        touch(instr.a), touch(instr.b), touch(instr.c), touch(instr.dst);
+        ++position;
+      }
+    std::vector<int> real(virtual_types_.size(), -1), free_at;
+    position = 0;
+    for (auto& instructions : program_.stages)
+      for (TileInstr& instr : instructions) {
+        auto rename = [&](int16_t& r) {
+          if (r < 0 || r >= kTileScalarBase) return;
+          const auto v = static_cast<size_t>(r);
+          if (real[v] < 0) {
+            const bool row = lives[v].first_stage != lives[v].last_stage;
+            real[v] = take_register(virtual_types_[v], row, position, free_at);
+            free_at[static_cast<size_t>(real[v])] = row ? INT32_MAX : lives[v].last;
+          }
+          r = static_cast<int16_t>(real[v]);
+        };
+        rename(instr.a), rename(instr.b), rename(instr.c), rename(instr.dst);
+        ++position;
+      }
+  }
+
+  int take_register(TileType type, bool row, int position, std::vector<int>& free_at) {
+    if (!row)
+      for (size_t i = 0; i < free_at.size(); ++i)
+        if (!program_.registers[i].row && program_.registers[i].type == type && free_at[i] < position) return static_cast<int>(i);
+    program_.registers.push_back({type, row});
+    free_at.push_back(-1);
+    return static_cast<int>(free_at.size()) - 1;
+  }
+
+  const Graph& body_;
+  const Schedule& schedule_;
+  const Shape& full_;
+  TileProgram program_;
+  std::vector<Location> location_;
+  std::vector<TileType> virtual_types_;
+  std::vector<std::pair<std::pair<ValueId, int>, int>> loads_;
+};
+
+}  // namespace
+
+TileProgram generate_tile_program(const Region& region, const Schedule& schedule) {
+  return RegionCompiler(region, schedule).run();
+}
+
+}  // namespace aicf

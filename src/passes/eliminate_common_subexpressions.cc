@@ -1,0 +1,41 @@
+#include <map>
+
+#include "passes/pass.h"
+
+namespace aicf {
+namespace {
+
+// What makes two nodes compute the same values. Nodes with bodies are left alone.
+struct NodeKey {
+  Op op;
+  std::vector<ValueId> operands;
+  std::map<std::string, Attr, std::less<>> attrs;
+  bool operator==(const NodeKey&) const = default;
+};
+
+}  // namespace
+
+Graph eliminate_common_subexpressions(const Graph& graph, const PassContext&) {
+  GraphRewriter rewriter(graph);
+  std::multimap<std::pair<Op, ValueId>, std::pair<NodeKey, const Node*>> seen;
+  for (const Node& node : graph.nodes()) {
+    if (!node.bodies.empty()) {
+      rewriter.copy(node);
+      continue;
+    }
+    const NodeKey key{node.op, rewriter.values(node.operands), node.attrs.items()};
+    const std::pair<Op, ValueId> bucket{node.op, key.operands.empty() ? kNoValue : key.operands[0]};
+    const Node* twin = nullptr;
+    for (auto [at, end] = seen.equal_range(bucket); at != end; ++at)
+      if (at->second.first == key) twin = at->second.second;
+    if (twin == nullptr) {
+      rewriter.copy(node);
+      seen.emplace(bucket, std::pair(key, &node));
+      continue;
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) rewriter.map(node.results[i], rewriter.value(twin->results[i]));
+  }
+  return rewriter.finish();
+}
+
+}  // namespace aicf

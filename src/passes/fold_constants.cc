@@ -1,0 +1,44 @@
+#include "ir/reference/evaluator.h"
+#include "passes/pass.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kMaxFoldedElements = 1 << 20;  // larger results cost more in the file than when running
+
+// `operands` are the node's operands in the graph being built.
+bool foldable(const Graph& graph, const Node& node, const Graph& built, const std::vector<ValueId>& operands) {
+  if (operands.empty() || !node.bodies.empty() || op_info(node.op).has(kRandom)) return false;
+  for (ValueId id : operands)
+    if (id != kNoValue && built.value(id).role != Role::kConstant) return false;
+  for (ValueId id : node.results) {
+    const Dim count = element_count(graph.shape(id));
+    if (!count.is_constant() || *count.constant() > kMaxFoldedElements) return false;
+  }
+  for (const auto& [name, attr] : node.attrs.items())
+    if (const Shape* dims = std::get_if<Shape>(&attr))
+      for (const Dim& dim : *dims)
+        if (!dim.is_constant()) return false;
+  return true;
+}
+
+}  // namespace
+
+// Only constants fold: what depends on params is left to the init entry, so that weights can be swapped.
+Graph fold_constants(const Graph& graph, const PassContext&) {
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    const std::vector<ValueId> ids = rewriter.values(node.operands);
+    if (!foldable(graph, node, rewriter.graph(), ids)) {
+      rewriter.copy(node);
+      continue;
+    }
+    std::vector<Array> operands;
+    for (ValueId id : ids) operands.push_back(id == kNoValue ? Array() : rewriter.graph().value(id).constant);
+    const std::vector<Array> results = evaluate_node(graph, node, operands, {});
+    for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], rewriter.graph().add_constant(results[i]));
+  }
+  return rewriter.finish();
+}
+
+}  // namespace aicf

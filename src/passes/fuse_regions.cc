@@ -1,0 +1,312 @@
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "kernels/kernel.h"
+#include "passes/pass.h"
+#include "select/op_problem.h"
+#include "select/tile_mapping.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kMaxRegionNodes = 40;
+constexpr size_t kMaxRegionOperands = 20;       // below kMaxTileOperands, outputs count too
+constexpr int64_t kMaxKeptRow = 1 << 16;        // elements: a row that later stages read again stays in the L2 cache
+
+// A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes of size 1).
+struct Group {
+  std::vector<NodeId> nodes;  // in topological order
+  bool matmul = false;        // nodes[0] is a matmul, the others its epilogue
+  Shape full;
+  std::vector<int64_t> axes;  // reduced; empty: no reductions
+};
+
+class Fuser {
+ public:
+  Fuser(const Graph& graph, const PassContext& context)
+      : graph_(graph), context_(context), group_of_(graph.nodes().size(), -1), stamp_(graph.nodes().size(), 0) {}
+
+  Graph run() {
+    const auto count = static_cast<NodeId>(graph_.nodes().size());
+    for (NodeId id = 0; id < count; ++id) consider(id);
+    return emit();
+  }
+
+ private:
+  Group& group(int id) { return groups_[static_cast<size_t>(id)]; }
+
+  void consider(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (is_epilogue_matmul(node)) return start_group(id, true);
+    if (!is_fusible(node)) return;
+    for (int candidate : producer_groups(node)) {
+      if (group_of_[static_cast<size_t>(id)] < 0) {
+        if (accepts(group(candidate), node) && !depends_outside(node, candidate)) join(id, candidate);
+      } else {
+        merge(candidate, group_of_[static_cast<size_t>(id)]);
+      }
+    }
+    if (group_of_[static_cast<size_t>(id)] < 0) start_group(id, false);
+  }
+
+  bool is_epilogue_matmul(const Node& node) const {
+    if (node.op != Op::matmul || node.operands[0] == node.operands[1]) return false;
+    Problem problem = problem_of(graph_, node);
+    problem.has_program = true;
+    return !candidates(problem).empty();
+  }
+
+  bool is_fusible(const Node& node) const {
+    const OpInfo& info = op_info(node.op);
+    if (!tile_claims(graph_, node)) return false;
+    return info.has(kPointwise) || (info.has(kReduction) && node.attrs.get_bool("keepdims"));
+  }
+
+  // Groups that produce operands, matmul groups first because an epilogue saves a whole pass over memory, then the latest.
+  std::vector<int> producer_groups(const Node& node) const {
+    std::vector<int> found;
+    for (ValueId id : node.operands) {
+      if (id == kNoValue || graph_.value(id).role != Role::kTemp) continue;
+      const int g = group_of_[static_cast<size_t>(graph_.value(id).producer)];
+      if (g >= 0 && std::find(found.begin(), found.end(), g) == found.end()) found.push_back(g);
+    }
+    std::sort(found.begin(), found.end(), [&](int a, int b) {
+      const bool ma = groups_[static_cast<size_t>(a)].matmul, mb = groups_[static_cast<size_t>(b)].matmul;
+      return ma != mb ? ma : a > b;
+    });
+    return found;
+  }
+
+  void start_group(NodeId id, bool matmul) {
+    const Node& node = graph_.node(id);
+    Group created;
+    created.nodes = {id};
+    created.matmul = matmul;
+    const bool reduction = op_info(node.op).has(kReduction);
+    created.full = graph_.shape(reduction ? node.operands[0] : node.results[0]);
+    if (reduction) created.axes = node.attrs.get_ints("axes");
+    group_of_[static_cast<size_t>(id)] = static_cast<int>(groups_.size());
+    groups_.push_back(std::move(created));
+  }
+
+  void join(NodeId id, int g) {
+    const Node& node = graph_.node(id);
+    if (op_info(node.op).has(kReduction)) group(g).axes = node.attrs.get_ints("axes");
+    group(g).nodes.push_back(id);
+    group_of_[static_cast<size_t>(id)] = g;
+  }
+
+  static Shape row_shape(const Group& g) {
+    Shape shape = g.full;
+    for (int64_t axis : g.axes) shape[static_cast<size_t>(axis)] = Dim(1);
+    return shape;
+  }
+
+  bool row_fits(const Shape& full, const std::vector<int64_t>& axes) const {
+    Dim length(1);
+    for (int64_t axis : axes) length = length * full[static_cast<size_t>(axis)];
+    return bounds(length, context_.program.sizes).hi <= kMaxKeptRow;
+  }
+
+  bool accepts(const Group& g, const Node& node) const {
+    if (g.nodes.size() >= kMaxRegionNodes || operand_count(g, node) > kMaxRegionOperands) return false;
+    if (op_info(node.op).has(kReduction)) {
+      const std::vector<int64_t>& axes = node.attrs.get_ints("axes");
+      if (g.matmul || axes.empty() || !(graph_.shape(node.operands[0]) == g.full)) return false;
+      return (g.axes.empty() || g.axes == axes) && row_fits(g.full, axes);
+    }
+    const Shape& shape = graph_.shape(node.results[0]);
+    if (g.axes.empty()) return shape == g.full;
+    return shape == row_shape(g) || (shape == g.full && row_fits(g.full, g.axes));
+  }
+
+  size_t operand_count(const Group& g, const Node& extra) const {
+    std::vector<ValueId> outside;
+    const auto add = [&](const Node& node) {
+      for (ValueId id : node.operands)
+        if (id != kNoValue && std::find(outside.begin(), outside.end(), id) == outside.end()) outside.push_back(id);
+      for (ValueId id : node.results) outside.push_back(id);
+    };
+    for (NodeId id : g.nodes) add(graph_.node(id));
+    add(extra);
+    size_t count = 0;
+    for (ValueId id : outside) {
+      const Value& value = graph_.value(id);
+      const bool inner_temp = value.role == Role::kTemp && inside(g, value.producer);
+      const bool immediate = value.role == Role::kConstant && value.constant.count() == 1;
+      if (!immediate && (!inner_temp || used_outside(g, id))) ++count;
+    }
+    return count;
+  }
+
+  static bool inside(const Group& g, NodeId id) { return std::find(g.nodes.begin(), g.nodes.end(), id) != g.nodes.end(); }
+
+  bool used_outside(const Group& g, ValueId id) const {
+    for (ValueId output : graph_.outputs())
+      if (output == id) return true;
+    for (const Update& update : graph_.updates())
+      if (update.value == id) return true;
+    const auto readers = readers_of(id);
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return !inside(g, reader); });
+  }
+
+  const std::vector<NodeId>& readers_of(ValueId id) const {
+    if (readers_.empty()) {
+      readers_.resize(static_cast<size_t>(graph_.value_count()));
+      for (size_t n = 0; n < graph_.nodes().size(); ++n)
+        for (ValueId operand : graph_.nodes()[n].operands)
+          if (operand != kNoValue) readers_[static_cast<size_t>(operand)].push_back(static_cast<NodeId>(n));
+    }
+    return readers_[static_cast<size_t>(id)];
+  }
+
+  // Whether some operand of `node` that lies outside group g depends on g: joining would make a cycle.
+  bool depends_outside(const Node& node, int g) {
+    for (ValueId id : node.operands) {
+      if (id == kNoValue || graph_.value(id).role != Role::kTemp) continue;
+      const NodeId producer = graph_.value(id).producer;
+      if (group_of_[static_cast<size_t>(producer)] != g && reaches(producer, g)) return true;
+    }
+    return false;
+  }
+
+  // Whether `start` or anything it depends on (through whole groups, for they run as one) is in group g.
+  bool reaches(NodeId start, int g) {
+    ++visit_;
+    std::vector<NodeId> stack{start};
+    while (!stack.empty()) {
+      const NodeId id = stack.back();
+      stack.pop_back();
+      if (stamp_[static_cast<size_t>(id)] == visit_) continue;
+      stamp_[static_cast<size_t>(id)] = visit_;
+      const int own = group_of_[static_cast<size_t>(id)];
+      if (own == g) return true;
+      if (own >= 0)
+        for (NodeId member : group(own).nodes) stack.push_back(member);
+      for (ValueId operand : graph_.node(id).operands)
+        if (operand != kNoValue && graph_.value(operand).role == Role::kTemp) stack.push_back(graph_.value(operand).producer);
+    }
+    return false;
+  }
+
+  // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through a third.
+  void merge(int from, int to) {
+    if (from == to || group(from).matmul) return;
+    Group& target = group(to);
+    const Group source = group(from);
+    if (!(source.full == target.full) || source.nodes.size() + target.nodes.size() > kMaxRegionNodes) return;
+    if (target.matmul && !source.axes.empty()) return;
+    if (!source.axes.empty() && !target.axes.empty() && source.axes != target.axes) return;
+    const std::vector<int64_t> axes = source.axes.empty() ? target.axes : source.axes;
+    if (!axes.empty() && !row_fits(source.full, axes)) return;
+    if (path_through_third(from, to) || path_through_third(to, from)) return;
+    if (target.matmul && depends_on(graph_.node(target.nodes[0]), from)) return;
+    Group merged = target;
+    merged.axes = axes;
+    merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
+    std::sort(merged.nodes.begin(), merged.nodes.end());
+    if (target.matmul) std::stable_partition(merged.nodes.begin(), merged.nodes.end(), [&](NodeId id) { return id == target.nodes[0]; });
+    if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
+    target = merged;
+    for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
+    group(from).nodes.clear();
+  }
+
+  // Whether an operand of the node is in group g or depends on it.
+  bool depends_on(const Node& node, int g) {
+    return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
+      return id != kNoValue && graph_.value(id).role == Role::kTemp && reaches(graph_.value(id).producer, g);
+    });
+  }
+
+  // Whether a node of `later` has an operand outside both groups that depends on `earlier`.
+  bool path_through_third(int earlier, int later) {
+    for (NodeId id : group(later).nodes)
+      for (ValueId operand : graph_.node(id).operands) {
+        if (operand == kNoValue || graph_.value(operand).role != Role::kTemp) continue;
+        const NodeId producer = graph_.value(operand).producer;
+        const int own = group_of_[static_cast<size_t>(producer)];
+        if (own != earlier && own != later && reaches(producer, earlier)) return true;
+      }
+    return false;
+  }
+
+  // Emits groups and lone nodes in dependency order: a unit is emitted when all it reads has been.
+  Graph emit() {
+    GraphRewriter rewriter(graph_);
+    std::vector<char> done(graph_.nodes().size(), 0);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) emit_unit(id, rewriter, done);
+    return rewriter.finish();
+  }
+
+  void emit_unit(NodeId id, GraphRewriter& rewriter, std::vector<char>& done) {
+    if (done[static_cast<size_t>(id)]) return;
+    const int g = group_of_[static_cast<size_t>(id)];
+    const std::vector<NodeId> members = g >= 0 ? group(g).nodes : std::vector<NodeId>{id};
+    for (NodeId member : members) done[static_cast<size_t>(member)] = 1;
+    for (NodeId member : members)
+      for (ValueId operand : graph_.node(member).operands)
+        if (operand != kNoValue && graph_.value(operand).role == Role::kTemp) {
+          const NodeId producer = graph_.value(operand).producer;
+          if (std::find(members.begin(), members.end(), producer) == members.end()) emit_unit(producer, rewriter, done);
+        }
+    if (members.size() == 1) {
+      rewriter.copy(graph_.node(id));
+    } else {
+      emit_region(group(g), rewriter);
+    }
+  }
+
+  void emit_region(const Group& g, GraphRewriter& rewriter) {
+    Graph body("body");
+    std::map<ValueId, ValueId> inner;
+    std::vector<ValueId> operands;
+    std::string origin;
+    for (NodeId id : g.nodes) {
+      const Node& node = graph_.node(id);
+      std::vector<ValueId> mapped;
+      for (ValueId operand : node.operands) mapped.push_back(body_value(operand, body, inner, operands));
+      const NodeId copy = body.add_node(node.op, mapped, node.attrs, {}, node.origin);
+      for (size_t i = 0; i < node.results.size(); ++i) inner[node.results[i]] = body.node(copy).results[i];
+      if (!node.origin.empty()) origin = node.origin;
+    }
+    std::vector<ValueId> results;
+    for (NodeId id : g.nodes)
+      for (ValueId result : graph_.node(id).results)
+        if (used_outside(g, result)) {
+          body.add_output(inner.at(result), "y" + std::to_string(results.size()));
+          results.push_back(result);
+        }
+    std::vector<ValueId> mapped = rewriter.values(operands);
+    std::vector<Graph> bodies;
+    bodies.push_back(std::move(body));
+    const NodeId fused = rewriter.graph().add_node(Op::fused, mapped, {{"kind", std::string(g.matmul ? "matmul" : "tile")}},
+                                                   std::move(bodies), origin);
+    for (size_t i = 0; i < results.size(); ++i) rewriter.map(results[i], rewriter.graph().node(fused).results[i]);
+  }
+
+  // The body's value for an outer one: a member's result, an immediate, or a new input.
+  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner, std::vector<ValueId>& operands) const {
+    if (auto at = inner.find(id); at != inner.end()) return at->second;
+    const Value& value = graph_.value(id);
+    if (value.role == Role::kConstant && value.constant.count() == 1) return inner[id] = body.add_constant(value.constant);
+    inner[id] = body.add_input("x" + std::to_string(operands.size()), value.type);
+    operands.push_back(id);
+    return inner[id];
+  }
+
+  const Graph& graph_;
+  const PassContext& context_;
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;
+  std::vector<int> stamp_;
+  int visit_ = 0;
+  mutable std::vector<std::vector<NodeId>> readers_;
+};
+
+}  // namespace
+
+Graph fuse_regions(const Graph& graph, const PassContext& context) { return Fuser(graph, context).run(); }
+
+}  // namespace aicf

@@ -1,0 +1,57 @@
+// What a pass is: a function from one entry graph to an equivalent one. pipeline.cc lists them in order; the wrapper there gives each a name,
+// a skip switch, timing, a dump when it changed something, and verification afterwards.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "select/target.h"
+
+namespace aicf {
+
+struct PassContext {
+  const Program& program;  // sizes and variables; the entry being rewritten is passed apart
+  const Target& target;
+};
+
+struct PassInfo {
+  std::string_view name;
+  Graph (*run)(const Graph& graph, const PassContext& context);
+  bool required;            // cannot be skipped: later stages rely on it
+  int opt_level;            // runs at --opt >= this level (required ones: 0)
+  std::string_view effect;  // one line for people
+};
+
+const std::vector<PassInfo>& pass_table();
+
+struct PassRecord {
+  std::string name, entry;
+  double milliseconds = 0;
+  int nodes_before = 0, nodes_after = 0;
+};
+
+struct PipelineOptions {
+  int opt_level = 2;
+  std::set<std::string> skip;
+  std::set<std::string> dump_after;                    // pass names, or "all"
+  std::function<void(const std::string& pass, const Graph& graph)> dump;
+  bool verify = true;
+};
+
+// Runs the pipeline over every entry. UserError bad_option for an unknown or required pass in `skip`.
+Program run_pipeline(Program program, const Target& target, const PipelineOptions& options, std::vector<PassRecord>* records);
+
+// --- the passes, one file each
+Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
+Graph decompose_composites(const Graph& graph, const PassContext& context);
+Graph fold_constants(const Graph& graph, const PassContext& context);
+Graph simplify(const Graph& graph, const PassContext& context);
+Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
+Graph remove_dead_code(const Graph& graph, const PassContext& context);
+Graph fuse_regions(const Graph& graph, const PassContext& context);
+
+}  // namespace aicf

@@ -1,0 +1,121 @@
+#include "plan/plan.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "kernels/abi.h"
+
+namespace aicf {
+namespace {
+
+UserError violation(const std::string& what, const std::string& where) {
+  return UserError(ErrorCode::kU_bad_artifact, "the plan is not consistent: " + what)
+      .with_op(where)
+      .with_remedy("compile the model again");
+}
+
+void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& where) {
+  if (ref.buffer < 0 || ref.buffer >= static_cast<int32_t>(entry.buffers.size())) throw violation("a buffer index is out of range", where);
+  if (ref.sizes.size() != ref.strides.size() || ref.sizes.size() > kMaxRank) throw violation("a window has a bad rank", where);
+}
+
+void check_step(const Step& step, size_t index, const EntryPlan& entry, const Plan& plan) {
+  const std::string where = "step " + std::to_string(index) + " of entry " + entry.name;
+  for (const auto* refs : {&step.inputs, &step.outputs})
+    for (const TensorRef& ref : *refs) {
+      check_ref(ref, entry, where);
+      const Buffer& buffer = entry.buffers[static_cast<size_t>(ref.buffer)];
+      const auto at = static_cast<int32_t>(index);
+      if (buffer.kind == BufferKind::kArena && (at < buffer.first_step || at > buffer.last_step))
+        throw violation("a buffer is used outside its lifetime", where);
+    }
+  for (const TensorRef& ref : step.outputs) {
+    const BufferKind kind = entry.buffers[static_cast<size_t>(ref.buffer)].kind;
+    const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput || kind == BufferKind::kVariable ||
+                          (kind == BufferKind::kPacked && entry.name == "init");
+    if (!writable) throw violation("a step writes to a buffer that is read-only", where);
+  }
+  if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size())) throw violation("a program index is out of range", where);
+}
+
+void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {
+  const std::string where = "buffer '" + buffer.name + "' of entry " + entry.name;
+  const int64_t area = buffer.kind == BufferKind::kArena ? entry.arena_bytes : buffer.kind == BufferKind::kPacked ? plan.packed_bytes : INT64_MAX;
+  if (buffer.max_bytes < 0 || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0) throw violation("a bad size or offset", where);
+  if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
+}
+
+void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
+  for (const IoTensor& io : list) {
+    const std::string where = "'" + io.name + "' of entry " + entry.name;
+    if (io.buffer < 0 || io.buffer >= static_cast<int32_t>(entry.buffers.size())) throw violation("a buffer index is out of range", where);
+    if (entry.buffers[static_cast<size_t>(io.buffer)].kind != kind) throw violation("a buffer of the wrong kind", where);
+    if (io.sizes.size() > kMaxRank) throw violation("a tensor has a bad rank", where);
+  }
+}
+
+std::string format_bytes(int64_t bytes) {
+  char text[32];
+  if (bytes < 10 * 1024) {
+    std::snprintf(text, sizeof(text), "%lld B", static_cast<long long>(bytes));
+  } else if (bytes < 10 * 1024 * 1024) {
+    std::snprintf(text, sizeof(text), "%.1f KiB", static_cast<double>(bytes) / 1024);
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1024 * 1024));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view buffer_kind_name(BufferKind kind) {
+  constexpr std::string_view kNames[] = {"input", "output", "variable", "constant", "packed", "arena"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+const EntryPlan* Plan::entry(std::string_view name) const {
+  for (const EntryPlan& entry : entries)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+void check_plan(const Plan& plan) {
+  for (const auto& [name, range] : plan.sizes)
+    if (range.lo < 0 || range.lo > range.hi) throw violation("a size has a bad range", name);
+  if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
+  for (const TileProgram& program : plan.programs) check_tile_program(program);
+  for (const EntryPlan& entry : plan.entries) {
+    if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
+    for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
+    check_io(entry.inputs, BufferKind::kInput, entry);
+    check_io(entry.outputs, BufferKind::kOutput, entry);
+    for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
+  }
+}
+
+std::string to_string(const Plan& plan) {
+  std::string text;
+  for (const EntryPlan& entry : plan.entries) {
+    text += "entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps, arena " + format_bytes(entry.arena_bytes) + "\n";
+    for (size_t i = 0; i < entry.steps.size(); ++i) {
+      const Step& step = entry.steps[i];
+      text += "  " + std::to_string(i) + "  " + step.kernel + "  (";
+      for (size_t k = 0; k < step.inputs.size(); ++k) text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
+      text += ") -> (";
+      for (size_t k = 0; k < step.outputs.size(); ++k) text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
+      text += ")  " + step.origin + "; " + step.reason + "\n";
+    }
+    for (size_t i = 0; i < entry.buffers.size(); ++i) {
+      const Buffer& b = entry.buffers[i];
+      text += "  b" + std::to_string(i) + "  " + std::string(buffer_kind_name(b.kind)) + "  " + b.bytes.to_string() + " B (max " + format_bytes(b.max_bytes) + ")";
+      if (b.kind == BufferKind::kArena || b.kind == BufferKind::kPacked) text += "  at " + std::to_string(b.offset);
+      if (b.kind == BufferKind::kArena) text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
+      if (!b.name.empty()) text += "  '" + b.name + "'";
+      if (!b.note.empty()) text += "  " + b.note;
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace aicf

@@ -1,0 +1,176 @@
+#include "plan/plan_builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/arena.h"
+
+namespace aicf {
+namespace {
+
+Dim byte_count(const TensorType& type) { return element_count(type.shape) * Dim(dtype_bytes(type.dtype)); }
+
+std::string packed_key(const std::string& source, const KernelCall& call) {
+  const Window& w = call.inputs[0];
+  return call.kernel + " " + source + " " + w.offset.to_string() + to_string(w.sizes) + to_string(w.strides);
+}
+
+}  // namespace
+
+struct PlanBuilder::EntryState {
+  const Graph& graph;
+  const KernelCalls& calls;
+  EntryPlan plan;
+  std::map<ValueId, int32_t> buffers;       // root value → buffer
+  std::map<ValueId, int64_t> packed_offset; // extra packed values
+};
+
+PlanBuilder::PlanBuilder(const Program& program) : program_(program) {
+  plan_.sizes = program.sizes;
+  for (const auto& [name, variable] : program.variables)
+    plan_.variables.push_back({name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
+  init_.name = "init";
+}
+
+int32_t PlanBuilder::intern_program(const TileProgram& program) {
+  const auto at = std::find(plan_.programs.begin(), plan_.programs.end(), program);
+  if (at != plan_.programs.end()) return static_cast<int32_t>(at - plan_.programs.begin());
+  plan_.programs.push_back(program);
+  return static_cast<int32_t>(plan_.programs.size()) - 1;
+}
+
+std::string PlanBuilder::intern_constant(const Array& array) {
+  for (const auto& [name, known] : constants_)
+    if (known == array) return name;
+  std::string name = "aicf.constant." + std::to_string(constants_.size());
+  constants_.emplace(name, array);
+  return name;
+}
+
+Buffer PlanBuilder::variable_or_constant(const Value& value) {
+  Buffer buffer;
+  buffer.kind = value.role == Role::kConstant ? BufferKind::kConstant : BufferKind::kVariable;
+  buffer.name = value.role == Role::kConstant ? intern_constant(value.constant) : value.name;
+  buffer.bytes = byte_count(value.type);
+  return buffer;
+}
+
+int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
+  if (auto at = state.buffers.find(root); at != state.buffers.end()) return at->second;
+  Buffer buffer;
+  if (root >= state.graph.value_count()) {
+    const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.graph.value_count())];
+    buffer.name = extra.name;
+    buffer.bytes = byte_count(extra.type);
+    if (extra.kind == ExtraValue::Kind::kPacked) {
+      buffer.kind = BufferKind::kPacked;
+      buffer.offset = state.packed_offset.at(root);
+    }
+  } else {
+    const Value& value = state.graph.value(root);
+    if (value.role == Role::kTemp || value.role == Role::kInput) {
+      buffer.kind = value.role == Role::kInput ? BufferKind::kInput : BufferKind::kArena;
+      buffer.name = value.name;
+      buffer.bytes = byte_count(value.type);
+    } else {
+      buffer = variable_or_constant(value);
+    }
+  }
+  const auto& roots = state.calls.output_roots;
+  if (const auto at = std::find(roots.begin(), roots.end(), root); at != roots.end()) {
+    buffer.kind = BufferKind::kOutput;
+    buffer.name = state.graph.output_names()[static_cast<size_t>(at - roots.begin())];
+  }
+  buffer.max_bytes = bounds(buffer.bytes, plan_.sizes).hi;
+  buffer.first_step = INT32_MAX;
+  buffer.last_step = -1;
+  const auto index = static_cast<int32_t>(state.plan.buffers.size());
+  state.plan.buffers.push_back(std::move(buffer));
+  state.buffers.emplace(root, index);
+  return index;
+}
+
+TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
+  return {buffer, window.dtype, window.offset, window.sizes, window.strides};
+}
+
+void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
+  for (const KernelCall& call : calls.init_calls) {
+    const Value& source = graph.value(call.inputs[0].root);
+    Buffer from = variable_or_constant(source);
+    const std::string key = packed_key(from.name, call);
+    if (packed_offsets_.contains(key)) continue;
+    from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
+    Buffer to;
+    to.kind = BufferKind::kPacked;
+    to.name = "packed " + from.name;
+    to.bytes = element_count(call.outputs[0].sizes);
+    to.max_bytes = to.bytes.require_constant("the size of packed weights");
+    to.offset = plan_.packed_bytes;
+    packed_offsets_.emplace(key, to.offset);
+    plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(to.max_bytes));
+
+    from.first_step = from.last_step = to.first_step = to.last_step = static_cast<int32_t>(init_.steps.size());
+    const auto index = static_cast<int32_t>(init_.buffers.size());
+    Step step;
+    step.kernel = call.kernel;
+    step.inputs = {tensor_ref(index, call.inputs[0])};
+    step.outputs = {tensor_ref(index + 1, call.outputs[0])};
+    step.params = call.params;
+    step.fparams = call.fparams;
+    step.origin = call.origin;
+    step.reason = call.reason;
+    init_.buffers.push_back(std::move(from));
+    init_.buffers.push_back(std::move(to));
+    init_.steps.push_back(std::move(step));
+  }
+}
+
+void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& code) {
+  add_init(graph, calls);
+  EntryState state{graph, calls, {}, {}, {}};
+  for (const KernelCall& call : calls.init_calls) {
+    const Value& source = graph.value(call.inputs[0].root);
+    const std::string name = source.role == Role::kConstant ? intern_constant(source.constant) : source.name;
+    state.packed_offset[call.outputs[0].root] = packed_offsets_.at(packed_key(name, call));
+  }
+  state.plan.name = graph.name();
+  for (ValueId id : graph.inputs())
+    state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id)});
+  for (const KernelCall& call : calls.calls) {
+    Step step;
+    step.kernel = call.kernel;
+    for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+    for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+    step.params = call.params;
+    step.fparams = call.fparams;
+    if (call.region >= 0) step.program = intern_program(code[static_cast<size_t>(call.region)]);
+    step.origin = call.origin;
+    step.reason = call.reason;
+    const auto index = static_cast<int32_t>(state.plan.steps.size());
+    for (const auto* refs : {&step.inputs, &step.outputs})
+      for (const TensorRef& ref : *refs) {
+        Buffer& buffer = state.plan.buffers[static_cast<size_t>(ref.buffer)];
+        buffer.first_step = std::min(buffer.first_step, index);
+        buffer.last_step = std::max(buffer.last_step, index);
+      }
+    state.plan.steps.push_back(std::move(step));
+  }
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const ValueId id = graph.outputs()[i];
+    state.plan.outputs.push_back({graph.output_names()[i], graph.dtype(id), graph.shape(id), buffer_of(state, calls.output_roots[i])});
+  }
+  // Inputs, variables and unused inputs live through the whole entry.
+  const auto last = static_cast<int32_t>(state.plan.steps.size()) - 1;
+  for (Buffer& buffer : state.plan.buffers)
+    if (buffer.kind != BufferKind::kArena) buffer.first_step = 0, buffer.last_step = std::max(last, 0);
+  state.plan.arena_bytes = assign_arena_offsets(state.plan.buffers);
+  plan_.entries.push_back(std::move(state.plan));
+}
+
+Plan PlanBuilder::finish() {
+  if (!init_.steps.empty()) plan_.entries.push_back(std::move(init_));
+  return std::move(plan_);
+}
+
+}  // namespace aicf

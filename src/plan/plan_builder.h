@@ -1,0 +1,42 @@
+// Places every value that selection named: buffers by role, lifetimes, arena offsets, the packed area. Takes the selected calls of each entry
+// with the code of their regions; gives the Plan and the constants it refers to.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+class PlanBuilder {
+ public:
+  explicit PlanBuilder(const Program& program);
+
+  // `code[i]` is the program of calls.regions[i].
+  void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& code);
+  // The whole plan, its entry "init" last if anything is packed.
+  Plan finish();
+  // Contents of the kConstant buffers by name.
+  const std::map<std::string, Array>& constants() const { return constants_; }
+
+ private:
+  struct EntryState;
+  int32_t intern_program(const TileProgram& program);
+  std::string intern_constant(const Array& array);
+  int32_t buffer_of(EntryState& state, ValueId root);
+  int32_t init_buffer(const Graph& graph, const KernelCalls& calls, ValueId root);
+  TensorRef tensor_ref(int32_t buffer, const Window& window) const;
+  void add_init(const Graph& graph, const KernelCalls& calls);
+  Buffer variable_or_constant(const Value& value);
+
+  const Program& program_;
+  Plan plan_;
+  EntryPlan init_;
+  std::map<std::string, Array> constants_;
+  std::map<std::string, int64_t> packed_offsets_;  // key: source, kernel and window
+};
+
+}  // namespace aicf

@@ -1,0 +1,268 @@
+#include "plan/plan_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+// ordered_json keeps the members as written, so equal plans give equal bytes.
+using Json = nlohmann::ordered_json;
+
+UserError malformed(const std::string& why) {
+  return UserError(ErrorCode::kU_bad_artifact, "the plan section is malformed").with_actual(why).with_remedy("compile the model again");
+}
+
+Json dim_json(const Dim& dim) { return dim.is_constant() ? Json(dim.constant_part()) : Json(dim.to_string()); }
+
+Dim dim_from(const Json& json) {
+  return json.is_string() ? Dim::parse(json.get_ref<const std::string&>()) : Dim(json.get<int64_t>());
+}
+
+Json dims_json(const std::vector<Dim>& dims) {
+  Json list = Json::array();
+  for (const Dim& dim : dims) list.push_back(dim_json(dim));
+  return list;
+}
+
+std::vector<Dim> dims_from(const Json& json) {
+  std::vector<Dim> dims;
+  for (const Json& item : json) dims.push_back(dim_from(item));
+  return dims;
+}
+
+DType dtype_from(const Json& json) {
+  const auto dtype = dtype_from_name(json.get_ref<const std::string&>());
+  if (!dtype) throw malformed("unknown dtype");
+  return *dtype;
+}
+
+template <typename Enum>
+Enum enum_from(const Json& json, int64_t count) {
+  const auto value = json.get<int64_t>();
+  if (value < 0 || value >= count) throw malformed("an enumeration value is out of range");
+  return static_cast<Enum>(value);
+}
+
+template <typename T>
+T number_from(const Json& json) {
+  const auto value = json.get<int64_t>();
+  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) throw malformed("a number is out of range");
+  return static_cast<T>(value);
+}
+
+// Instructions are written by name, so a later version may add some without renumbering.
+constexpr std::string_view kTileOpNames[] = {
+#define AICF_TILE_OP(name, arity, types) #name,
+#include "kernels/tile_ops.def"
+#undef AICF_TILE_OP
+};
+constexpr std::string_view kTileTypeNames[] = {"f32", "f64", "i32", "i64", "mask"};
+
+template <typename Enum, size_t N>
+Enum named_from(const Json& json, const std::string_view (&names)[N]) {
+  const std::string& name = json.get_ref<const std::string&>();
+  for (size_t i = 0; i < N; ++i)
+    if (names[i] == name) return static_cast<Enum>(i);
+  throw malformed("unknown name " + name);
+}
+
+Json ref_json(const TensorRef& ref) {
+  return {{"buffer", ref.buffer},
+          {"dtype", std::string(dtype_name(ref.dtype))},
+          {"offset", dim_json(ref.offset)},
+          {"sizes", dims_json(ref.sizes)},
+          {"strides", dims_json(ref.strides)}};
+}
+
+TensorRef ref_from(const Json& json) {
+  return {number_from<int32_t>(json.at("buffer")), dtype_from(json.at("dtype")), dim_from(json.at("offset")),
+          dims_from(json.at("sizes")), dims_from(json.at("strides"))};
+}
+
+Json refs_json(const std::vector<TensorRef>& refs) {
+  Json list = Json::array();
+  for (const TensorRef& ref : refs) list.push_back(ref_json(ref));
+  return list;
+}
+
+std::vector<TensorRef> refs_from(const Json& json) {
+  std::vector<TensorRef> refs;
+  for (const Json& item : json) refs.push_back(ref_from(item));
+  return refs;
+}
+
+// Floats travel as their bit patterns: JSON has no NaN or infinity.
+Json float_json(double value) {
+  int64_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+double float_from(const Json& json) {
+  const auto bits = json.get<int64_t>();
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+Json instr_json(const TileInstr& i) {
+  return {std::string(kTileOpNames[static_cast<size_t>(i.op)]), std::string(kTileTypeNames[static_cast<size_t>(i.type)]),
+          i.dst, i.a, i.b, i.c, i.operand, float_json(i.imm_f), i.imm_i};
+}
+
+TileInstr instr_from(const Json& json) {
+  TileInstr i{};
+  i.op = named_from<TileOp>(json.at(0), kTileOpNames);
+  i.type = named_from<TileType>(json.at(1), kTileTypeNames);
+  i.dst = number_from<int16_t>(json.at(2));
+  i.a = number_from<int16_t>(json.at(3));
+  i.b = number_from<int16_t>(json.at(4));
+  i.c = number_from<int16_t>(json.at(5));
+  i.operand = number_from<int16_t>(json.at(6));
+  i.imm_f = float_from(json.at(7));
+  i.imm_i = json.at(8).get<int64_t>();
+  return i;
+}
+
+Json program_json(const TileProgram& program) {
+  Json inputs = Json::array(), outputs = Json::array(), registers = Json::array(), scalars = Json::array(), stages = Json::array();
+  for (DType dtype : program.inputs) inputs.push_back(std::string(dtype_name(dtype)));
+  for (DType dtype : program.outputs) outputs.push_back(std::string(dtype_name(dtype)));
+  for (const TileRegister& r : program.registers) registers.push_back({std::string(kTileTypeNames[static_cast<size_t>(r.type)]), r.row});
+  for (TileType type : program.scalars) scalars.push_back(std::string(kTileTypeNames[static_cast<size_t>(type)]));
+  for (const auto& stage : program.stages) {
+    Json list = Json::array();
+    for (const TileInstr& instr : stage) list.push_back(instr_json(instr));
+    stages.push_back(std::move(list));
+  }
+  return {{"inputs", inputs}, {"outputs", outputs}, {"registers", registers}, {"scalars", scalars}, {"stages", stages}};
+}
+
+TileProgram program_from(const Json& json) {
+  TileProgram program;
+  for (const Json& item : json.at("inputs")) program.inputs.push_back(dtype_from(item));
+  for (const Json& item : json.at("outputs")) program.outputs.push_back(dtype_from(item));
+  for (const Json& item : json.at("registers"))
+    program.registers.push_back({named_from<TileType>(item.at(0), kTileTypeNames), item.at(1).get<bool>()});
+  for (const Json& item : json.at("scalars")) program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
+  for (const Json& stage : json.at("stages")) {
+    program.stages.emplace_back();
+    for (const Json& item : stage) program.stages.back().push_back(instr_from(item));
+  }
+  return program;
+}
+
+Json buffer_json(const Buffer& b) {
+  return {{"kind", std::string(buffer_kind_name(b.kind))}, {"name", b.name}, {"bytes", dim_json(b.bytes)},
+          {"max_bytes", b.max_bytes}, {"offset", b.offset}, {"first_step", b.first_step}, {"last_step", b.last_step}, {"note", b.note}};
+}
+
+Buffer buffer_from(const Json& json) {
+  Buffer b;
+  const std::string& kind = json.at("kind").get_ref<const std::string&>();
+  bool known = false;
+  for (int k = 0; k <= static_cast<int>(BufferKind::kArena); ++k)
+    if (buffer_kind_name(static_cast<BufferKind>(k)) == kind) b.kind = static_cast<BufferKind>(k), known = true;
+  if (!known) throw malformed("unknown buffer kind " + kind);
+  b.name = json.at("name").get<std::string>();
+  b.bytes = dim_from(json.at("bytes"));
+  b.max_bytes = json.at("max_bytes").get<int64_t>();
+  b.offset = json.at("offset").get<int64_t>();
+  b.first_step = number_from<int32_t>(json.at("first_step"));
+  b.last_step = number_from<int32_t>(json.at("last_step"));
+  b.note = json.at("note").get<std::string>();
+  return b;
+}
+
+Json step_json(const Step& s) {
+  Json fparams = Json::array();
+  for (double v : s.fparams) fparams.push_back(float_json(v));
+  return {{"kernel", s.kernel}, {"inputs", refs_json(s.inputs)}, {"outputs", refs_json(s.outputs)}, {"params", dims_json(s.params)},
+          {"fparams", fparams}, {"program", s.program}, {"origin", s.origin}, {"reason", s.reason}};
+}
+
+Step step_from(const Json& json) {
+  Step s;
+  s.kernel = json.at("kernel").get<std::string>();
+  s.inputs = refs_from(json.at("inputs"));
+  s.outputs = refs_from(json.at("outputs"));
+  s.params = dims_from(json.at("params"));
+  for (const Json& item : json.at("fparams")) s.fparams.push_back(float_from(item));
+  s.program = number_from<int32_t>(json.at("program"));
+  s.origin = json.at("origin").get<std::string>();
+  s.reason = json.at("reason").get<std::string>();
+  return s;
+}
+
+Json io_json(const std::vector<IoTensor>& list) {
+  Json json = Json::array();
+  for (const IoTensor& io : list)
+    json.push_back({{"name", io.name}, {"dtype", std::string(dtype_name(io.dtype))}, {"sizes", dims_json(io.sizes)}, {"buffer", io.buffer}});
+  return json;
+}
+
+std::vector<IoTensor> io_from(const Json& json) {
+  std::vector<IoTensor> list;
+  for (const Json& item : json)
+    list.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
+                    number_from<int32_t>(item.at("buffer"))});
+  return list;
+}
+
+Json entry_json(const EntryPlan& entry) {
+  Json buffers = Json::array(), steps = Json::array();
+  for (const Buffer& buffer : entry.buffers) buffers.push_back(buffer_json(buffer));
+  for (const Step& step : entry.steps) steps.push_back(step_json(step));
+  return {{"name", entry.name}, {"inputs", io_json(entry.inputs)}, {"outputs", io_json(entry.outputs)},
+          {"buffers", buffers}, {"steps", steps}, {"arena_bytes", entry.arena_bytes}};
+}
+
+EntryPlan entry_from(const Json& json) {
+  EntryPlan entry;
+  entry.name = json.at("name").get<std::string>();
+  entry.inputs = io_from(json.at("inputs"));
+  entry.outputs = io_from(json.at("outputs"));
+  for (const Json& item : json.at("buffers")) entry.buffers.push_back(buffer_from(item));
+  for (const Json& item : json.at("steps")) entry.steps.push_back(step_from(item));
+  entry.arena_bytes = json.at("arena_bytes").get<int64_t>();
+  return entry;
+}
+
+Plan plan_from(const Json& json) {
+  Plan plan;
+  for (const auto& [name, range] : json.at("sizes").items())
+    plan.sizes[name] = {range.at(0).get<int64_t>(), range.at(1).get<int64_t>()};
+  for (const Json& item : json.at("variables"))
+    plan.variables.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
+                              item.at("is_state").get<bool>()});
+  for (const Json& item : json.at("programs")) plan.programs.push_back(program_from(item));
+  for (const Json& item : json.at("entries")) plan.entries.push_back(entry_from(item));
+  plan.packed_bytes = json.at("packed_bytes").get<int64_t>();
+  return plan;
+}
+
+}  // namespace
+
+std::string plan_to_json(const Plan& plan) {
+  Json sizes = Json::object(), variables = Json::array(), programs = Json::array(), entries = Json::array();
+  for (const auto& [name, range] : plan.sizes) sizes[name] = {range.lo, range.hi};
+  for (const PlanVariable& v : plan.variables)
+    variables.push_back({{"name", v.name}, {"dtype", std::string(dtype_name(v.dtype))}, {"sizes", dims_json(v.sizes)}, {"is_state", v.is_state}});
+  for (const TileProgram& program : plan.programs) programs.push_back(program_json(program));
+  for (const EntryPlan& entry : plan.entries) entries.push_back(entry_json(entry));
+  const Json json = {{"sizes", sizes}, {"variables", variables}, {"programs", programs}, {"entries", entries},
+                     {"packed_bytes", plan.packed_bytes}};
+  return json.dump();
+}
+
+Plan plan_from_json(std::string_view text) {
+  try {
+    return plan_from(Json::parse(text));
+  } catch (const nlohmann::json::exception& error) {
+    throw malformed(error.what());
+  }
+}
+
+}  // namespace aicf

@@ -1,0 +1,66 @@
+// What selection gives: which kernel runs for which nodes, over which windows of which values, and why. Plain data over value ids of the
+// entry's graph; no buffer, address or code exists yet. build/ adds the code of regions, plan/ places the values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace aicf {
+
+// A strided view of a value's storage; `root` is the value that owns the bytes (row-major when it was made).
+struct Window {
+  ValueId root = kNoValue;
+  DType dtype = DType::f32;
+  Dim offset;  // elements
+  Shape sizes;
+  std::vector<Dim> strides;  // elements
+  bool operator==(const Window&) const = default;
+};
+
+// How a region runs. Barriers between the stages of a CPU region are "same thread"; GPU schedules add scopes here.
+struct Schedule {
+  int inner_rank = 0;               // trailing axes of the domain that one row covers
+  std::vector<int64_t> domain_axes; // domain axis i is axis domain_axes[i] of the region's full shape
+  bool operator==(const Schedule&) const = default;
+};
+
+// A region to be turned into code: the nodes of `body` over its inputs. Inputs that are scalar constants become immediates.
+struct Region {
+  Graph body;
+  Shape full_shape;  // the shape that every value of the body broadcasts to
+};
+
+struct KernelCall {
+  std::string kernel;
+  std::vector<Window> inputs, outputs;
+  std::vector<Dim> params;
+  std::vector<double> fparams;
+  int region = -1;  // index into KernelCalls::regions
+  Schedule schedule;
+  std::string origin;
+  std::string reason;
+};
+
+// A value that selection adds beside those of the graph: ids count on from the graph's value_count().
+struct ExtraValue {
+  enum class Kind { kPacked, kTemp };
+  Kind kind;
+  TensorType type;  // packed: u8, its byte count as size
+  std::string name;
+};
+
+struct KernelCalls {
+  std::vector<KernelCall> calls, init_calls;
+  std::vector<Region> regions;
+  std::vector<ExtraValue> extra;
+  // Where each value of the graph lives: its window on a root. Index = value id.
+  std::vector<Window> placement;
+  // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a copy fills.
+  std::vector<ValueId> output_roots;
+};
+
+std::string to_string(const KernelCalls& calls, const Graph& graph);
+
+}  // namespace aicf

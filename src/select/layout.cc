@@ -1,0 +1,125 @@
+#include "select/layout.h"
+
+#include "base/error.h"
+
+namespace aicf {
+
+Window row_major_window(ValueId root, const TensorType& type) {
+  return {root, type.dtype, Dim(0), type.shape, row_major_strides(type.shape)};
+}
+
+bool is_row_major(const Window& window) {
+  Dim expected(1);
+  for (size_t i = window.sizes.size(); i-- > 0;) {
+    if (window.sizes[i] == Dim(1)) continue;
+    if (!(window.strides[i] == expected)) return false;
+    expected = expected * window.sizes[i];
+  }
+  return true;
+}
+
+Window broadcast_window(const Window& window, const Shape& shape) {
+  Window result{window.root, window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0))};
+  const size_t lead = shape.size() - window.sizes.size();
+  for (size_t i = 0; i < window.sizes.size(); ++i)
+    if (!(window.sizes[i] == Dim(1)) || shape[lead + i] == Dim(1)) result.strides[lead + i] = window.strides[i];
+  return result;
+}
+
+Window transpose_window(const Window& window, const std::vector<int64_t>& perm) {
+  Window result{window.root, window.dtype, window.offset, {}, {}};
+  for (int64_t axis : perm) {
+    result.sizes.push_back(window.sizes[static_cast<size_t>(axis)]);
+    result.strides.push_back(window.strides[static_cast<size_t>(axis)]);
+  }
+  return result;
+}
+
+std::optional<Window> merge_axes(const Window& window, size_t first, size_t last) {
+  Window result{window.root, window.dtype, window.offset, {}, {}};
+  for (size_t i = 0; i < window.sizes.size(); ++i) {
+    if (i <= first || i >= last) {
+      result.sizes.push_back(window.sizes[i]);
+      result.strides.push_back(window.strides[i]);
+      continue;
+    }
+    Dim& size = result.sizes.back();
+    Dim& stride = result.strides.back();
+    const bool fits = size == Dim(1) || window.sizes[i] == Dim(1) || stride == window.sizes[i] * window.strides[i];
+    if (!fits) return std::nullopt;
+    if (!(window.sizes[i] == Dim(1))) stride = window.strides[i];
+    size = size * window.sizes[i];
+  }
+  return result;
+}
+
+std::optional<Window> reshape_window(const Window& window, const Shape& shape) {
+  Window result{window.root, window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0))};
+  if (is_row_major(window)) {
+    result.strides = row_major_strides(shape);
+    return result;
+  }
+  // Walk both shapes from the left, closing a group whenever the products agree; inside a group the old axes must merge.
+  size_t old_axis = 0, new_axis = 0;
+  while (new_axis < shape.size() || old_axis < window.sizes.size()) {
+    size_t old_end = old_axis, new_end = new_axis;
+    Dim old_product(1), new_product(1);
+    if (old_end < window.sizes.size()) old_product = window.sizes[old_end++];
+    if (new_end < shape.size()) new_product = shape[new_end++];
+    while (!(old_product == new_product)) {
+      // Grow the side that divides the other; when neither is known to, the strides cannot be matched symbolically.
+      if (new_end < shape.size() && divide_exactly(old_product, new_product)) {
+        new_product = new_product * shape[new_end++];
+      } else if (old_end < window.sizes.size() && divide_exactly(new_product, old_product)) {
+        old_product = old_product * window.sizes[old_end++];
+      } else {
+        return std::nullopt;
+      }
+    }
+    Dim stride(1);
+    if (old_end > old_axis) {
+      auto merged = merge_axes(window, old_axis, old_end);
+      if (!merged) return std::nullopt;
+      stride = merged->strides[old_axis];
+    }
+    for (size_t i = new_end; i-- > new_axis;) {
+      result.strides[i] = stride;
+      stride = stride * shape[i];
+    }
+    old_axis = old_end;
+    new_axis = new_end;
+  }
+  return result;
+}
+
+std::optional<Window> view_window(const Node& node, const TensorType& result, const Window& operand) {
+  switch (node.op) {
+    case Op::reshape: return reshape_window(operand, result.shape);
+    case Op::broadcast_to: return broadcast_window(operand, result.shape);
+    case Op::transpose: return transpose_window(operand, node.attrs.get_ints("perm"));
+    case Op::slice: {
+      Window window = operand;
+      const Shape& starts = node.attrs.get_dims("starts");
+      const Ints& steps = node.attrs.get_ints("steps");
+      window.sizes = result.shape;
+      for (size_t i = 0; i < steps.size(); ++i) {
+        window.offset = window.offset + starts[i] * window.strides[i];
+        window.strides[i] = window.strides[i] * Dim(steps[i]);
+      }
+      return window;
+    }
+    case Op::reverse: {
+      Window window = operand;
+      for (int64_t axis : node.attrs.get_ints("axes")) {
+        const auto i = static_cast<size_t>(axis);
+        window.offset = window.offset + (window.sizes[i] - Dim(1)) * window.strides[i];
+        window.strides[i] = Dim(0) - window.strides[i];
+      }
+      return window;
+    }
+    default: break;
+  }
+  AICF_CHECK(false, std::string("not a view op: ") + std::string(op_info(node.op).name));
+}
+
+}  // namespace aicf

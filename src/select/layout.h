@@ -1,0 +1,23 @@
+// Views without copies: computes the window a view op gives on its operand's storage, by strides. A reshape that strides cannot
+// express returns nullopt; the caller then copies.
+#pragma once
+
+#include <optional>
+
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+Window row_major_window(ValueId root, const TensorType& type);
+bool is_row_major(const Window& window);
+
+// Windows of the view ops (trait kView) over an operand's window.
+std::optional<Window> view_window(const Node& node, const TensorType& result, const Window& operand);
+std::optional<Window> reshape_window(const Window& window, const Shape& shape);
+Window broadcast_window(const Window& window, const Shape& shape);
+Window transpose_window(const Window& window, const std::vector<int64_t>& perm);
+
+// Merges axes [first, last) into one; nullopt if the strides do not allow it.
+std::optional<Window> merge_axes(const Window& window, size_t first, size_t last);
+
+}  // namespace aicf

@@ -1,0 +1,98 @@
+#include "select/op_problem.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+std::vector<std::string> split_names(std::string_view list) {
+  std::vector<std::string> names;
+  std::string name;
+  for (char c : list) {
+    if (c == ',') {
+      names.push_back(name);
+      name.clear();
+    } else if (c != ' ' && c != '.') {
+      name += c;
+    }
+  }
+  if (!name.empty()) names.push_back(name);
+  return names;
+}
+
+int64_t enum_index(std::string_view value, std::initializer_list<std::string_view> names) {
+  const auto at = std::find(names.begin(), names.end(), value);
+  AICF_CHECK(at != names.end(), "attribute value without a kernel code: " + std::string(value));
+  return at - names.begin();
+}
+
+int64_t code_of(const std::string& attribute, const std::string& value) {
+  if (attribute == "reduction") return enum_index(value, {"none", "add", "mul", "max", "min"});
+  if (attribute == "mode") return enum_index(value, {"constant", "edge", "reflect", "wrap"});
+  AICF_CHECK(false, "text attribute without kernel codes: " + attribute);
+}
+
+bool has_operand(const Node& node, size_t index) { return index < node.operands.size() && node.operands[index] != kNoValue; }
+
+// Parameters that are facts of the operands rather than attributes.
+bool append_derived(const Graph& graph, const Node& node, const std::string& name, std::vector<Dim>& params) {
+  const auto append_half = [&](bool second) {
+    const Ints& pads = node.attrs.get_ints("pads");
+    const size_t half = pads.size() / 2;
+    for (size_t i = 0; i < half; ++i) params.emplace_back(pads[second ? half + i : i]);
+  };
+  if (name == "spatial_rank") {
+    params.emplace_back(graph.type(node.operands[0]).rank() - 2);
+  } else if (name == "pads_low") {
+    append_half(false);
+  } else if (name == "pads_high") {
+    append_half(true);
+  } else if (name == "has_bias") {
+    params.emplace_back(has_operand(node, 2) ? 1 : 0);
+  } else if (name == "has_mask") {
+    params.emplace_back(has_operand(node, 3) ? 1 : 0);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+struct ParamAppender {
+  const std::string& name;
+  std::vector<Dim>& out;
+  void operator()(int64_t v) const { out.emplace_back(v); }
+  void operator()(bool v) const { out.emplace_back(v ? 1 : 0); }
+  void operator()(const Ints& v) const { out.insert(out.end(), v.begin(), v.end()); }
+  void operator()(const Shape& v) const { out.insert(out.end(), v.begin(), v.end()); }
+  void operator()(const std::string& v) const { out.emplace_back(code_of(name, v)); }
+  template <typename Other>
+  void operator()(const Other&) const {
+    AICF_CHECK(false, "attribute type has no integer parameter form: " + name);
+  }
+};
+
+}  // namespace
+
+Problem problem_of(const Graph& graph, const Node& node) {
+  Problem problem;
+  problem.family = op_info(node.op).name;
+  for (ValueId id : node.operands)
+    if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
+  for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});
+  return problem;
+}
+
+void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params, std::vector<double>& fparams) {
+  for (const std::string& name : split_names(row.params)) {
+    if (append_derived(graph, node, name, params)) continue;
+    const Attr* attr = node.attrs.find(name);
+    AICF_CHECK(attr != nullptr, "kernel " + std::string(row.name) + " asks for the unknown parameter " + name);
+    std::visit(ParamAppender{name, params}, *attr);
+  }
+  for (const std::string& name : split_names(row.fparams)) fparams.push_back(node.attrs.get_float(name));
+}
+
+}  // namespace aicf

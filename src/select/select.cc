@@ -1,0 +1,420 @@
+#include "select/select.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/kernel.h"
+#include "kernels/matmul/pack.h"
+#include "select/layout.h"
+#include "select/op_problem.h"
+#include "select/tile_mapping.h"
+
+namespace aicf {
+namespace {
+
+class Selector {
+ public:
+  Selector(const Graph& graph, const Target& target) : graph_(graph), target_(target) {
+    result_.placement.resize(static_cast<size_t>(graph.value_count()));
+    for (ValueId id : graph.leaves()) place(id);
+  }
+
+  KernelCalls run() {
+    for (const Node& node : graph_.nodes()) lower(node);
+    place_outputs();
+    write_updates();
+    return std::move(result_);
+  }
+
+ private:
+  const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
+  const Window& place(ValueId id) {
+    return result_.placement[static_cast<size_t>(id)] = row_major_window(id, graph_.type(id));
+  }
+
+  static std::string origin_of(const Node& node) {
+    const std::string name(op_info(node.op).name);
+    return node.origin.empty() ? name : name + " " + node.origin;
+  }
+
+  void lower(const Node& node) {
+    const OpInfo& info = op_info(node.op);
+    if (info.has(kView)) return lower_view(node);
+    if (node.op == Op::fused) return lower_fused(node);
+    if (node.op == Op::concat) return lower_concat(node);
+    if (node.op == Op::matmul) return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
+    if (tile_claims(graph_, node)) return lower_single(node);
+    lower_by_table(node);
+  }
+
+  void lower_view(const Node& node) {
+    const ValueId result = node.results[0];
+    if (auto view = view_window(node, graph_.type(result), window(node.operands[0]))) {
+      result_.placement[static_cast<size_t>(result)] = *view;
+      return;
+    }
+    // The elements in row-major order of the operand, which is the order of the result.
+    const TensorType source{graph_.dtype(result), graph_.shape(node.operands[0])};
+    Window target = row_major_window(result, source);
+    emit_copy(window(node.operands[0]), target, origin_of(node), "the view cannot be expressed by strides");
+    place(result);
+  }
+
+  void emit_copy(const Window& from, const Window& to, std::string origin, std::string reason) {
+    Region region;
+    region.full_shape = to.sizes;
+    const ValueId x = region.body.add_input("x", {from.dtype, to.sizes});
+    region.body.add_output(x, "y");
+    add_tile_call(std::move(region), {}, {from}, {to}, std::move(origin), std::move(reason));
+  }
+
+  void lower_concat(const Node& node) {
+    const Window whole = place(node.results[0]);
+    const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
+    Dim at(0);
+    for (ValueId id : node.operands) {
+      Window part = whole;
+      part.sizes = graph_.shape(id);
+      part.offset = at * whole.strides[axis];
+      emit_copy(window(id), part, origin_of(node), "part of a concat");
+      at = at + graph_.shape(id)[axis];
+    }
+  }
+
+  // A lone pointwise op or reduction is a region of one node.
+  void lower_single(const Node& node) {
+    Region region;
+    std::vector<ValueId> operands, outer;
+    for (ValueId id : node.operands) {
+      const Value& value = graph_.value(id);
+      if (value.role == Role::kConstant && value.constant.count() == 1) {
+        operands.push_back(region.body.add_constant(value.constant));
+        continue;
+      }
+      operands.push_back(region.body.add_input("x" + std::to_string(outer.size()), value.type));
+      outer.push_back(id);
+    }
+    const ValueId result = region.body.add(node.op, operands, node.attrs);
+    region.body.add_output(result, "y");
+    lower_region(std::move(region), outer, node.results, origin_of(node), "one node");
+  }
+
+  void lower_fused(const Node& node) {
+    const std::string& kind = node.attrs.get_str("kind");
+    if (kind == "tile") {
+      lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
+    } else {
+      AICF_CHECK(kind == "matmul", "a region of an unknown kind: " + kind);
+      lower_fused_matmul(node);
+    }
+  }
+
+  // The axes that the region's reductions cover (all agree), or none.
+  static std::vector<int64_t> reduced_axes(const Graph& body) {
+    for (const Node& node : body.nodes())
+      if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
+    return {};
+  }
+
+  static Shape full_shape(const Graph& body) {
+    for (const Node& node : body.nodes())
+      if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
+    return body.shape(body.outputs()[0]);
+  }
+
+  void lower_region(Region region, const std::vector<ValueId>& operands, const std::vector<ValueId>& results, std::string origin,
+                    std::string reason) {
+    region.full_shape = full_shape(region.body);
+    const std::vector<int64_t> axes = reduced_axes(region.body);
+    std::vector<Window> inputs, outputs;
+    for (ValueId id : operands) inputs.push_back(window(id));
+    for (ValueId id : results) outputs.push_back(row_window(place(id), region.full_shape.size(), axes));
+    add_tile_call(std::move(region), axes, std::move(inputs), std::move(outputs), std::move(origin), std::move(reason));
+  }
+
+  // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
+  static Window row_window(Window window, size_t rank, const std::vector<int64_t>& axes) {
+    if (window.sizes.size() == rank) return window;
+    std::vector<int64_t> sorted = axes;
+    std::sort(sorted.begin(), sorted.end());
+    for (int64_t axis : sorted) {
+      window.sizes.insert(window.sizes.begin() + axis, Dim(1));
+      window.strides.insert(window.strides.begin() + axis, Dim(0));
+    }
+    return window;
+  }
+
+  void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs, std::vector<Window> outputs,
+                     std::string origin, std::string reason) {
+    const auto rank = static_cast<int64_t>(region.full_shape.size());
+    KernelCall call;
+    call.kernel = "tile";
+    Schedule& schedule = call.schedule;
+    for (int64_t axis = 0; axis < rank; ++axis)
+      if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end()) schedule.domain_axes.push_back(axis);
+    for (int64_t axis = 0; axis < rank; ++axis)
+      if (std::find(inner_axes.begin(), inner_axes.end(), axis) != inner_axes.end()) schedule.domain_axes.push_back(axis);
+    schedule.inner_rank = static_cast<int>(inner_axes.empty() ? rank : static_cast<int64_t>(inner_axes.size()));
+    const auto to_domain = [&](const Window& w) {
+      return transpose_window(broadcast_window(w, region.full_shape), schedule.domain_axes);
+    };
+    for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
+    for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
+    call.params = {Dim(schedule.inner_rank)};
+    call.region = static_cast<int>(result_.regions.size());
+    call.origin = std::move(origin);
+    call.reason = std::move(reason);
+    result_.regions.push_back(std::move(region));
+    result_.calls.push_back(std::move(call));
+  }
+
+  void lower_by_table(const Node& node) {
+    const Problem problem = problem_of(graph_, node);
+    const std::vector<const Kernel*> rows = candidates(problem);
+    if (rows.empty()) throw no_kernel(node);
+    KernelCall call;
+    call.kernel = rows[0]->name;
+    for (ValueId id : node.operands)
+      if (id != kNoValue) call.inputs.push_back(window(id));
+    for (ValueId id : node.results) {
+      Window out = place(id);
+      if (op_info(node.op).has(kReduction)) out = row_window(out, graph_.shape(node.operands[0]).size(), {node.attrs.get_int("axis")});
+      call.outputs.push_back(out);
+    }
+    fill_params(graph_, node, *rows[0], call.params, call.fparams);
+    call.origin = origin_of(node);
+    call.reason = rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+    result_.calls.push_back(std::move(call));
+  }
+
+  UserError no_kernel(const Node& node) const {
+    std::string types;
+    for (ValueId id : node.operands)
+      if (id != kNoValue) types += (types.empty() ? "" : ", ") + to_string(graph_.type(id));
+    return UserError(ErrorCode::kU_no_kernel, "no kernel of target '" + target_.name + "' serves this op")
+        .with_op(origin_of(node))
+        .with_actual(types)
+        .with_remedy("list the ops a model needs with 'aicf support'");
+  }
+
+  void lower_fused_matmul(const Node& node) {
+    const Graph& body = node.bodies[0];
+    const Node& matmul = body.nodes()[0];
+    // The epilogue reads the tile as its first operand, then the region's other operands.
+    auto epilogue = std::make_unique<Region>();
+    epilogue->full_shape = body.shape(matmul.results[0]);
+    std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
+    map[static_cast<size_t>(matmul.results[0])] = epilogue->body.add_input("tile", body.type(matmul.results[0]));
+    std::vector<ValueId> operands, extras;
+    const auto position = [&](ValueId id) { return std::find(body.inputs().begin(), body.inputs().end(), id) - body.inputs().begin(); };
+    for (ValueId id : matmul.operands) operands.push_back(node.operands[static_cast<size_t>(position(id))]);
+    for (ValueId id : body.leaves()) {
+      const Value& value = body.value(id);
+      if (value.role == Role::kConstant) {
+        map[static_cast<size_t>(id)] = epilogue->body.add_constant(value.constant);
+      } else if (std::find(matmul.operands.begin(), matmul.operands.end(), id) == matmul.operands.end() || reads_besides(body, id)) {
+        map[static_cast<size_t>(id)] = epilogue->body.add_input(value.name, value.type);
+        extras.push_back(node.operands[static_cast<size_t>(position(id))]);
+      }
+    }
+    for (size_t i = 1; i < body.nodes().size(); ++i) {
+      const Node& inner = body.nodes()[i];
+      std::vector<ValueId> mapped;
+      for (ValueId id : inner.operands) mapped.push_back(map[static_cast<size_t>(id)]);
+      map[static_cast<size_t>(inner.results[0])] = epilogue->body.add(inner.op, mapped, inner.attrs);
+    }
+    for (size_t i = 0; i < body.outputs().size(); ++i)
+      epilogue->body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
+    Node flat = matmul;
+    flat.results = node.results;
+    flat.origin = node.origin;
+    lower_matmul(flat, operands, std::move(epilogue), body.shape(matmul.results[0]), extras);
+  }
+
+  // Whether an operand of the matmul is read by the epilogue too.
+  static bool reads_besides(const Graph& body, ValueId id) {
+    for (size_t i = 1; i < body.nodes().size(); ++i)
+      for (ValueId operand : body.nodes()[i].operands)
+        if (operand == id) return true;
+    return false;
+  }
+
+  static Window swap_last_axes(Window w) {
+    const size_t r = w.sizes.size();
+    std::swap(w.sizes[r - 1], w.sizes[r - 2]);
+    std::swap(w.strides[r - 1], w.strides[r - 2]);
+    return w;
+  }
+
+  static Window with_batch(const Window& w, const Shape& batch) {
+    Shape shape = batch;
+    shape.insert(shape.end(), w.sizes.end() - 2, w.sizes.end());
+    return broadcast_window(w, shape);
+  }
+
+  // `node` carries attributes, results and origin; `product` is the shape of the plain product.
+  void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue, const Shape& product,
+                    const std::vector<ValueId>& extras) {
+    Window x = window(operands[0]), y = window(operands[1]);
+    if (node.attrs.get_bool("transpose_x")) x = swap_last_axes(x);
+    if (node.attrs.get_bool("transpose_y")) y = swap_last_axes(y);
+    const bool shared_y = y.sizes.size() == 2;
+    const Shape batch(product.begin(), product.end() - 2);
+    std::vector<Window> inputs{with_batch(x, batch), shared_y ? y : with_batch(y, batch)}, outputs;
+    for (ValueId id : extras) inputs.push_back(broadcast_window(window(id), product));
+    for (ValueId id : node.results) outputs.push_back(place(id));
+    if (shared_y && !batch.empty() && !merge_batch(inputs, outputs)) inputs[1] = with_batch(y, batch);
+    emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
+  }
+
+  // With one y for all batches, batch and row axes form one long row axis where every window's strides allow it.
+  static bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
+    std::vector<Window> merged_inputs = inputs, merged_outputs = outputs;
+    const auto merge = [](Window& w) {
+      auto merged = merge_axes(w, 0, w.sizes.size() - 1);
+      if (merged) w = *merged;
+      return merged.has_value();
+    };
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (i != 1 && !merge(merged_inputs[i])) return false;
+    for (Window& w : merged_outputs)
+      if (!merge(w)) return false;
+    inputs = std::move(merged_inputs);
+    outputs = std::move(merged_outputs);
+    return true;
+  }
+
+  void emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs, std::vector<Window> outputs,
+                   std::unique_ptr<Region> epilogue) {
+    KernelCall call;
+    Problem problem;
+    problem.family = "matmul";
+    problem.has_program = epilogue != nullptr;
+    for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
+    for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
+    const Shape packed_shape = inputs[1].sizes;
+    const Kernel* row = packable(y, inputs[1]) ? find_packed(problem) : nullptr;
+    if (row != nullptr) {
+      call.params = {packed_shape[0], packed_shape[1]};
+      call.reason = "weights packed at load";
+      inputs[1] = pack(inputs[1], node);
+    } else {
+      const std::vector<const Kernel*> rows = candidates(problem);
+      if (rows.empty()) throw no_kernel(node);
+      row = rows[0];
+      call.reason = rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+    }
+    call.kernel = row->name;
+    call.inputs = std::move(inputs);
+    call.outputs = std::move(outputs);
+    call.origin = origin_of(node);
+    if (epilogue != nullptr) {
+      call.region = static_cast<int>(result_.regions.size());
+      result_.regions.push_back(std::move(*epilogue));
+    }
+    result_.calls.push_back(std::move(call));
+  }
+
+  bool packable(ValueId y, const Window& w) const {
+    const Role role = graph_.value(graph_.value(y).role == Role::kTemp ? w.root : y).role;
+    if (role != Role::kParam && role != Role::kConstant) return false;
+    return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() && w.dtype == DType::f32;
+  }
+
+  static const Kernel* find_packed(Problem problem) {
+    problem.inputs[1] = {DType::u8, {Dim(packed_matmul_y_bytes(*problem.inputs[1].sizes[0].constant(), *problem.inputs[1].sizes[1].constant()))}};
+    for (const Kernel* row : candidates(problem))
+      if (row->name == "matmul_f32_packed") return row;
+    return nullptr;
+  }
+
+  Window pack(const Window& y, const Node& node) {
+    for (const KernelCall& done : result_.init_calls)
+      if (done.inputs[0] == y) return done.outputs[0];
+    const int64_t bytes = packed_matmul_y_bytes(*y.sizes[0].constant(), *y.sizes[1].constant());
+    KernelCall call;
+    call.kernel = "pack_matmul_y";
+    call.inputs = {y};
+    call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + graph_.value(y.root).name)};
+    call.origin = origin_of(node);
+    call.reason = "weights packed at load";
+    result_.init_calls.push_back(std::move(call));
+    return result_.init_calls.back().outputs[0];
+  }
+
+  Window add_extra(ExtraValue::Kind kind, TensorType type, std::string name) {
+    const auto id = static_cast<ValueId>(graph_.value_count() + static_cast<int>(result_.extra.size()));
+    Window window = row_major_window(id, type);
+    result_.extra.push_back({kind, std::move(type), std::move(name)});
+    return window;
+  }
+
+  // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is copied there.
+  void place_outputs() {
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const ValueId id = graph_.outputs()[i];
+      const Window& at = window(id);
+      const bool taken = std::find(result_.output_roots.begin(), result_.output_roots.end(), at.root) != result_.output_roots.end();
+      const bool whole = graph_.value(at.root).role == Role::kTemp && is_row_major(at) && at.offset == Dim(0) &&
+                         element_count(at.sizes) == element_count(graph_.shape(at.root));
+      if (whole && !taken) {
+        result_.output_roots.push_back(at.root);
+        continue;
+      }
+      const Window copy = add_extra(ExtraValue::Kind::kTemp, graph_.type(id), graph_.output_names()[i]);
+      emit_copy(at, copy, "output " + graph_.output_names()[i], "an output needs a buffer of its own");
+      result_.output_roots.push_back(copy.root);
+    }
+  }
+
+  // Updates come after every read. A new value that is itself a variable to be overwritten is saved first.
+  void write_updates() {
+    std::vector<Window> sources;
+    for (const Update& update : graph_.updates()) {
+      Window source = window(update.value);
+      if (source.root != update.variable && is_updated(source.root)) {
+        const Window saved = add_extra(ExtraValue::Kind::kTemp, graph_.type(update.value), "");
+        emit_copy(source, saved, "update " + graph_.value(update.variable).name, "its source is overwritten too");
+        source = saved;
+      }
+      sources.push_back(source);
+    }
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const Window target = window(graph_.updates()[i].variable);
+      if (sources[i] == target) continue;
+      emit_copy(sources[i], target, "update " + graph_.value(target.root).name, "written when all reads are done");
+    }
+  }
+
+  bool is_updated(ValueId root) const {
+    return std::any_of(graph_.updates().begin(), graph_.updates().end(), [&](const Update& u) { return u.variable == root; });
+  }
+
+  const Graph& graph_;
+  const Target& target_;
+  KernelCalls result_;
+};
+
+}  // namespace
+
+KernelCalls select_kernels(const Graph& graph, const Target& target) { return Selector(graph, target).run(); }
+
+std::string to_string(const KernelCalls& calls, const Graph& graph) {
+  const auto describe = [&](const Window& w) {
+    std::string name = w.root < graph.value_count() && !graph.value(w.root).name.empty() ? graph.value(w.root).name
+                                                                                         : "%" + std::to_string(w.root);
+    return name + to_string(w.sizes);
+  };
+  std::string text;
+  for (const auto* list : {&calls.init_calls, &calls.calls})
+    for (const KernelCall& call : *list) {
+      text += (list == &calls.init_calls ? "init " : "     ") + call.kernel + " (";
+      for (size_t i = 0; i < call.inputs.size(); ++i) text += (i ? ", " : "") + describe(call.inputs[i]);
+      text += ") -> (";
+      for (size_t i = 0; i < call.outputs.size(); ++i) text += (i ? ", " : "") + describe(call.outputs[i]);
+      text += ")  " + call.origin + "; " + call.reason + "\n";
+    }
+  return text;
+}
+
+}  // namespace aicf

@@ -1,0 +1,16 @@
+#include "select/target.h"
+
+#include "kernels/kernel.h"
+#include "select/op_problem.h"
+#include "select/tile_mapping.h"
+
+namespace aicf {
+
+bool Target::claims(const Graph& graph, const Node& node) const {
+  const OpInfo& info = op_info(node.op);
+  if (info.has(kView) || node.op == Op::concat || node.op == Op::fused) return true;
+  if (tile_claims(graph, node)) return true;
+  return !candidates(problem_of(graph, node)).empty();
+}
+
+}  // namespace aicf

@@ -1,0 +1,19 @@
+// What passes may know about a target: its name and which ops its kernels serve. A pure function of the kernel tables, so
+// that compiling for a machine needs no such machine.
+#pragma once
+
+#include <string>
+
+#include "ir/graph.h"
+
+namespace aicf {
+
+struct Target {
+  std::string name = "cpu";
+
+  // Whether a kernel serves this node as it stands. A claimed node always gets a kernel; an unclaimed composite is decomposed, an
+  // unclaimed primitive is the error no_kernel.
+  bool claims(const Graph& graph, const Node& node) const;
+};
+
+}  // namespace aicf

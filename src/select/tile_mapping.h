@@ -1,0 +1,29 @@
+// Which ops the tile machine of the CPU computes: the mapping from IR ops and dtypes to instructions of tile_ops.def, by name. Selection asks
+// it for claims, build/ for code.
+#pragma once
+
+#include <string_view>
+
+#include "ir/graph.h"
+#include "kernels/tile_program.h"
+
+namespace aicf {
+
+struct TileOpRow {
+  TileOp op;
+  std::string_view name;
+  int arity;
+  std::string_view types;  // letters as in tile_ops.def
+};
+
+const TileOpRow* find_tile_op(std::string_view name);
+// The register class that holds values of a dtype.
+TileType tile_type(DType dtype);
+// Integers held in a wider register: results of arithmetic must be wrapped.
+bool is_narrow_integer(DType dtype);
+// The instruction an op maps to by name; gelu has two forms.
+std::string_view instruction_name(const Node& node);
+// Whether the tile machine has an instruction sequence for this op on these dtypes.
+bool tile_claims(const Graph& graph, const Node& node);
+
+}  // namespace aicf
