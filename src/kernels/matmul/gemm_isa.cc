@@ -1,0 +1,239 @@
+// Micro-kernels of dense contractions. One call of micro() keeps a tile of C in registers over a whole block of k; columns
+// are vector lanes and k is never split over lanes, so every element is one chain of multiply-adds.
+#include <stdint.h>
+#include <string.h>
+
+#include "hwy/highway.h"
+#include "kernels/matmul/gemm_types.h"
+
+namespace aicf::AICF_ISA_NAMESPACE {
+extern const GemmIsa kGemmIsa;
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows × vectors of C in registers: 24 of 32 for AVX-512, 12 of 16 below.
+#if HWY_TARGET == HWY_AVX3
+constexpr int kRows = 8;
+#else
+constexpr int kRows = 4;
+#endif
+constexpr int kVectors = 3;
+
+#if HWY_TARGET == HWY_SCALAR
+// Highway has no vectors here; 16 bytes of the compiler's own are what every CPU does well.
+template <class T>
+struct Simd {
+  typedef T Vec __attribute__((vector_size(16)));
+  static constexpr int64_t kLanes = 16 / static_cast<int64_t>(sizeof(T));
+  static Vec load(const T* from) {
+    Vec v;
+    memcpy(&v, from, sizeof(v));
+    return v;
+  }
+  static void store(Vec v, T* to) { memcpy(to, &v, sizeof(v)); }
+  static Vec set(T value) { return Vec{} + value; }
+  static Vec zero() { return Vec{}; }
+  static Vec add(Vec a, Vec b) { return a + b; }
+  static Vec mul_add(Vec a, Vec b, Vec c) { return a * b + c; }
+};
+#else
+template <class T>
+struct Simd {
+  using Tag = hn::ScalableTag<T>;
+  using Vec = hn::Vec<Tag>;
+  static constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
+  static HWY_INLINE Vec load(const T* from) { return hn::LoadU(Tag(), from); }
+  static HWY_INLINE void store(Vec v, T* to) { hn::StoreU(v, Tag(), to); }
+  static HWY_INLINE Vec set(T value) { return hn::Set(Tag(), value); }
+  static HWY_INLINE Vec zero() { return hn::Zero(Tag()); }
+  static HWY_INLINE Vec add(Vec a, Vec b) { return hn::Add(a, b); }
+  static HWY_INLINE Vec mul_add(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
+};
+#endif
+template <class T>
+constexpr int64_t lanes() {
+  return Simd<T>::kLanes;
+}
+template <class T>
+constexpr int64_t panel() {
+  return kVectors * lanes<T>();
+}
+
+template <int kM, int kN, class T>
+HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb, int64_t depth,
+                      T* HWY_RESTRICT c, int64_t ldc, bool first) {
+  using S = Simd<T>;
+  constexpr int64_t kLanes = S::kLanes;
+  typename S::Vec sum[kM][kN];
+#pragma GCC unroll 8
+  for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kN; ++j) sum[i][j] = S::zero();
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    typename S::Vec right[kN];
+#pragma GCC unroll 8
+    for (int j = 0; j < kN; ++j) right[j] = S::load(b + j * kLanes);
+    b += ldb;
+#pragma GCC unroll 8
+    for (int i = 0; i < kM; ++i) {
+      const auto left = S::set(a[i * lda + k]);
+#pragma GCC unroll 8
+      for (int j = 0; j < kN; ++j) sum[i][j] = S::mul_add(left, right[j], sum[i][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kN; ++j) {
+      T* to = c + i * ldc + j * kLanes;
+      S::store(first ? sum[i][j] : S::add(S::load(to), sum[i][j]), to);
+    }
+  }
+}
+
+template <class T>
+using MicroFunction = void (*)(const T*, int64_t, const T*, int64_t, int64_t, T*, int64_t, bool);
+
+template <int kM, int kN, class T>
+HWY_NOINLINE void micro_function(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t depth, T* c, int64_t ldc,
+                                 bool first) {
+  micro<kM, kN>(a, lda, b, ldb, depth, c, ldc, first);
+}
+
+template <int kN, class T>
+MicroFunction<T> pick_rows(int64_t rows) {
+  switch (rows) {
+    case 1: return micro_function<1, kN, T>;
+    case 2: return micro_function<2, kN, T>;
+    case 3: return micro_function<3, kN, T>;
+    case 4: return micro_function<4, kN, T>;
+#if HWY_TARGET == HWY_AVX3
+    case 5: return micro_function<5, kN, T>;
+    case 6: return micro_function<6, kN, T>;
+    case 7: return micro_function<7, kN, T>;
+    case 8: return micro_function<8, kN, T>;
+#endif
+  }
+  return nullptr;
+}
+
+template <class T>
+MicroFunction<T> pick(int64_t rows, int64_t columns) {
+  const int64_t vectors = (columns + lanes<T>() - 1) / lanes<T>();
+  return vectors == 1 ? pick_rows<1, T>(rows) : vectors == 2 ? pick_rows<2, T>(rows) : pick_rows<3, T>(rows);
+}
+
+// A panel narrower than its vectors goes through a copy, because the columns after it belong to someone else.
+template <class T>
+void ragged(MicroFunction<T> function, const GemmBlock<T>& block, const T* a, const T* b, T* c, int64_t rows,
+            int64_t columns) {
+  T tile[kRows * panel<T>()];
+  function(a, block.lda, b, block.ldb, block.depth, tile, panel<T>(), true);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      T& to = c[i * block.ldc + j];
+      to = block.first ? tile[i * panel<T>() + j] : to + tile[i * panel<T>() + j];
+    }
+  }
+}
+
+template <class T>
+void run_panel(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t column) {
+  const int64_t left = block.n - column;
+  const int64_t columns = left < panel<T>() ? left : panel<T>();
+  const MicroFunction<T> function = pick<T>(rows, columns);
+  const T* a = block.a + row * block.lda;
+  const T* b = block.b + column / panel<T>() * block.panel_stride;
+  T* c = block.c + row * block.ldc + column;
+  if (columns % lanes<T>() == 0 || block.padded)
+    function(a, block.lda, b, block.ldb, block.depth, c, block.ldc, block.first);
+  else
+    ragged(function, block, a, b, c, rows, columns);
+}
+
+// Rows are dealt out evenly, since a call with few rows waits on the latency of its chains.
+template <class T>
+void run_block(const GemmBlock<T>& block) {
+  const int64_t groups = (block.m + kRows - 1) / kRows;
+  if (HWY_TARGET == HWY_AVX3) {  // the rows of A stay in L1, panels stream from L2
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t row = g * block.m / groups, rows = (g + 1) * block.m / groups - row;
+      for (int64_t column = 0; column < block.n; column += panel<T>()) run_panel(block, row, rows, column);
+    }
+  } else {  // the panel stays in L1
+    for (int64_t column = 0; column < block.n; column += panel<T>()) {
+      for (int64_t g = 0; g < groups; ++g) {
+        const int64_t row = g * block.m / groups, rows = (g + 1) * block.m / groups - row;
+        run_panel(block, row, rows, column);
+      }
+    }
+  }
+}
+
+// Both strides general, or the columns contiguous.
+template <class T>
+void pack_columns(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, T* to) {
+  for (int64_t k = k0; k < pack.depth; ++k) {
+    const T* from = pack.from + k * pack.k_stride + column * pack.n_stride;
+    T* out = to + k * panel<T>();
+    if (pack.n_stride == 1 && columns == panel<T>()) {
+      memcpy(out, from, sizeof(T) * panel<T>());
+      continue;
+    }
+    for (int64_t j = 0; j < columns; ++j) out[j] = from[j * pack.n_stride];
+    for (int64_t j = columns; j < panel<T>(); ++j) out[j] = 0;
+  }
+}
+
+template <class T>
+int64_t pack_transposed(const GemmPack<T>&, int64_t, T*) {
+  return 0;
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Steps of k contiguous: 4 × 4 blocks turned in registers. Returns the steps done.
+template <>
+int64_t pack_transposed(const GemmPack<float>& pack, int64_t column, float* to) {
+  const hn::Full128<float> d;
+  const hn::Repartition<double, decltype(d)> wide;
+  const int64_t steps = pack.depth / 4 * 4;
+  for (int64_t j = 0; j < panel<float>(); j += 4) {
+    const float* from = pack.from + (column + j) * pack.n_stride;
+    for (int64_t k = 0; k < steps; k += 4) {
+      const auto r0 = hn::LoadU(d, from + k), r1 = hn::LoadU(d, from + k + pack.n_stride);
+      const auto r2 = hn::LoadU(d, from + k + 2 * pack.n_stride), r3 = hn::LoadU(d, from + k + 3 * pack.n_stride);
+      const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
+      const auto b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
+      const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
+      const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+      float* out = to + k * panel<float>() + j;
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, out);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + panel<float>());
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * panel<float>());
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * panel<float>());
+    }
+  }
+  return steps;
+}
+#endif
+
+template <class T>
+void run_pack(const GemmPack<T>& pack) {
+  for (int64_t column = 0; column < pack.n; column += panel<T>()) {
+    const int64_t left = pack.n - column;
+    const int64_t columns = left < panel<T>() ? left : panel<T>();
+    T* to = pack.to + column / panel<T>() * pack.panel_stride;
+    const bool turn = pack.k_stride == 1 && pack.n_stride != 1 && columns == panel<T>();
+    const int64_t done = turn ? pack_transposed<T>(pack, column, to) : 0;
+    pack_columns(pack, column, columns, done, to);
+  }
+}
+
+}  // namespace
+
+const GemmIsa kGemmIsa = {kRows,           panel<float>(),  panel<double>(), run_block<float>,
+                          run_block<double>, run_pack<float>, run_pack<double>};
+
+}  // namespace aicf::AICF_ISA_NAMESPACE
