@@ -2,8 +2,8 @@
 """Checks every #include under src/ against the include arrows of the design.
 
 The arrows are the DEPS of aicf_folder() in CMakeLists.txt, so linking and including cannot drift apart. What
-CMake cannot say stands in the tables below: folders of which only a part may be seen, and folders that must not
-be reached even through other headers. Exit 1 with one line per violation.
+CMake cannot say stands in the tables below: folders of which only a part may be seen, and folders that must
+not be reached even through other headers. Exit 1 with one line per violation.
 """
 
 import re
@@ -13,9 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-# (folder, seen folder) -> what may be included from it. Passes ask the target what it claims. Selection asks the
-# kernel table and how large a packed form is, never kernel code. Code generation and planning know what a launch
-# and a tile program look like, not which kernels there are.
+# (folder, seen folder) -> what may be included from it. Passes ask the target what it claims. Selection asks
+# the kernel table and how large a packed form is, never kernel code. Code generation and planning know what a
+# launch and a tile program look like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("passes", "select"): {"select/target.h"},
