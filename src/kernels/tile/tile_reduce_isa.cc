@@ -1,0 +1,173 @@
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <hwy/highway.h>
+
+#include "kernels/tile/tile_functions.h"
+#include "kernels/tile/tile_numbers.h"
+
+namespace aicf {
+namespace AICF_ISA_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+constexpr int kLanes = 16;
+
+// Each operation: the neutral element, and the combination of scalars and of vectors with the same bits.
+template <class T>
+struct Sum {
+  static constexpr T neutral() { return 0; }
+  static T scalar(T x, T y) { return x + y; }
+  template <class V>
+  static HWY_INLINE V vector(V x, V y) {
+    return hn::Add(x, y);
+  }
+};
+template <class T>
+struct Product {
+  static constexpr T neutral() { return 1; }
+  static T scalar(T x, T y) { return x * y; }
+  template <class V>
+  static HWY_INLINE V vector(V x, V y) {
+    return hn::Mul(x, y);
+  }
+};
+template <class T>
+struct Maximum {
+  static T neutral() { return -static_cast<T>(INFINITY); }
+  static T scalar(T x, T y) { return x > y || x != x ? x : y; }
+  template <class V>
+  static HWY_INLINE V vector(V x, V y) {
+    return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::Ne(x, x)), x, y);
+  }
+};
+template <class T>
+struct Minimum {
+  static T neutral() { return static_cast<T>(INFINITY); }
+  static T scalar(T x, T y) { return x < y || x != x ? x : y; }
+  template <class V>
+  static HWY_INLINE V vector(V x, V y) {
+    return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::Ne(x, x)), x, y);
+  }
+};
+// T is unsigned here for sums and products, signed for comparisons.
+template <class T>
+struct IntegerMaximum {
+  static constexpr T neutral() { return static_cast<T>(sizeof(T) == 4 ? INT32_MIN : INT64_MIN); }
+  static T scalar(T x, T y) { return x > y ? x : y; }
+};
+template <class T>
+struct IntegerMinimum {
+  static constexpr T neutral() { return static_cast<T>(sizeof(T) == 4 ? INT32_MAX : INT64_MAX); }
+  static T scalar(T x, T y) { return x < y ? x : y; }
+};
+struct Any {
+  static constexpr int32_t neutral() { return 0; }
+  static int32_t scalar(int32_t x, int32_t y) { return x | y; }
+};
+struct All {
+  static constexpr int32_t neutral() { return 1; }
+  static int32_t scalar(int32_t x, int32_t y) { return x & y; }
+};
+
+template <class T, class Operation>
+void begin(const TileArgs& args) {
+  T* lanes = static_cast<T*>(args.dst);
+  for (int l = 0; l < 2 * kLanes; ++l) lanes[l] = Operation::neutral();
+}
+
+template <class T, class Operation>
+void close_block(T* lanes) {
+  for (int l = 0; l < kLanes; ++l) {
+    lanes[kLanes + l] = Operation::scalar(lanes[kLanes + l], lanes[l]);
+    lanes[l] = Operation::neutral();
+  }
+}
+
+template <class T, class Operation>
+void finish(const TileArgs& args) {
+  T lanes[2 * kLanes];
+  memcpy(lanes, args.a, sizeof lanes);
+  close_block<T, Operation>(lanes);
+  T* total = lanes + kLanes;
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) total[l] = Operation::scalar(total[l], total[l + half]);
+  memcpy(args.dst, total, sizeof(T));
+}
+
+template <class T, class Operation>
+void float_step(const TileArgs& args) {
+  constexpr size_t kWidth = hn::MaxLanes(hn::ScalableTag<T>()) < kLanes ? hn::MaxLanes(hn::ScalableTag<T>()) : kLanes;
+  const hn::CappedTag<T, kLanes> d;
+  constexpr size_t kVectors = kLanes / kWidth;
+  using V = hn::Vec<hn::CappedTag<T, kLanes>>;
+  const T* a = static_cast<const T*>(args.a);
+  T* lanes = static_cast<T*>(args.dst);
+  if (args.imm > 0 && args.imm % kTileBlock == 0) close_block<T, Operation>(lanes);
+  V sums[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) sums[v] = hn::LoadU(d, lanes + v * kWidth);
+  int64_t i = 0;
+  for (; i + kLanes <= args.n; i += kLanes)
+    for (size_t v = 0; v < kVectors; ++v)
+      sums[v] = Operation::vector(sums[v], hn::LoadU(d, a + i + v * kWidth));
+  for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, lanes + v * kWidth);
+  for (int64_t l = 0; i < args.n; ++i, ++l) lanes[l] = Operation::scalar(lanes[l], a[i]);
+}
+
+template <class T, class Operation>
+void integer_step(const TileArgs& args) {
+  const T* a = static_cast<const T*>(args.a);
+  T* out = static_cast<T*>(args.dst);
+  T lanes[kLanes];
+  memcpy(lanes, out, sizeof lanes);
+  int64_t i = 0;
+  for (; i + kLanes <= args.n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] = Operation::scalar(lanes[l], a[i + l]);
+  for (int64_t l = 0; i < args.n; ++i, ++l) lanes[l] = Operation::scalar(lanes[l], a[i]);
+  memcpy(out, lanes, sizeof lanes);
+}
+
+template <class T, class Operation>
+constexpr TileReduction kFloat = {begin<T, Operation>, float_step<T, Operation>, finish<T, Operation>};
+template <class T, class Operation>
+constexpr TileReduction kInteger = {begin<T, Operation>, integer_step<T, Operation>, finish<T, Operation>};
+
+template <class T>
+TileReduction float_reduction(int op) {
+  switch (op) {
+    case kOp_reduce_sum: return kFloat<T, Sum<T>>;
+    case kOp_reduce_prod: return kFloat<T, Product<T>>;
+    case kOp_reduce_max: return kFloat<T, Maximum<T>>;
+    case kOp_reduce_min: return kFloat<T, Minimum<T>>;
+  }
+  return {};
+}
+template <class T, class U>
+TileReduction integer_reduction(int op) {
+  switch (op) {
+    case kOp_reduce_sum: return kInteger<U, Sum<U>>;
+    case kOp_reduce_prod: return kInteger<U, Product<U>>;
+    case kOp_reduce_max: return kInteger<T, IntegerMaximum<T>>;
+    case kOp_reduce_min: return kInteger<T, IntegerMinimum<T>>;
+  }
+  return {};
+}
+
+}  // namespace
+
+TileReduction tile_reduction(int op, int type) {
+  switch (type) {
+    case kF32: return float_reduction<float>(op);
+    case kF64: return float_reduction<double>(op);
+    case kI32: return integer_reduction<int32_t, uint32_t>(op);
+    case kI64: return integer_reduction<int64_t, uint64_t>(op);
+    case kMask:
+      if (op == kOp_reduce_max) return kInteger<int32_t, Any>;
+      if (op == kOp_reduce_min) return kInteger<int32_t, All>;
+  }
+  return {};
+}
+
+}  // namespace AICF_ISA_NAMESPACE
+}  // namespace aicf

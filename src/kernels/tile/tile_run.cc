@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/tile/tile_state.h"
+
+namespace aicf {
+
+namespace {
+
+template <class T>
+void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, src + i * src_stride, sizeof value);
+    std::memcpy(dst + i * dst_stride, &value, sizeof value);
+  }
+}
+
+void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n, int bytes) {
+  if (dst_stride == bytes && src_stride == bytes) {
+    std::memcpy(dst, src, static_cast<size_t>(n * bytes));
+    return;
+  }
+  switch (bytes) {
+    case 1: return copy_run<uint8_t>(dst, dst_stride, src, src_stride, n);
+    case 2: return copy_run<uint16_t>(dst, dst_stride, src, src_stride, n);
+    case 4: return copy_run<uint32_t>(dst, dst_stride, src, src_stride, n);
+    default: return copy_run<uint64_t>(dst, dst_stride, src, src_stride, n);
+  }
+}
+
+// Repeats the first element of dst.
+void repeat(void* dst, int bytes, int64_t n) {
+  if (bytes == 4) {
+    uint32_t value;
+    std::memcpy(&value, dst, sizeof value);
+    std::fill_n(static_cast<uint32_t*>(dst), n, value);
+  } else {
+    uint64_t value;
+    std::memcpy(&value, dst, sizeof value);
+    std::fill_n(static_cast<uint64_t*>(dst), n, value);
+  }
+}
+
+// Calls run(offset in bytes, position, count) for the contiguous index runs of inner elements [first, first + n).
+template <class Run>
+void for_each_run(const TileState& state, const TileOperand& operand, int64_t first, int64_t n, Run run) {
+  const int last = state.inner_rank - 1;
+  int64_t index[kMaxRank];
+  int64_t offset = 0;
+  for (int axis = last; axis >= 0; --axis) {
+    index[axis] = axis > 0 ? first % state.inner_sizes[axis] : first;
+    first /= state.inner_sizes[axis];
+    offset += index[axis] * operand.inner_strides[axis];
+  }
+  for (int64_t done = 0; done < n;) {
+    const int64_t count = std::min(state.inner_sizes[last] - index[last], n - done);
+    run(offset, done, count);
+    done += count;
+    index[last] += count;
+    offset += count * operand.inner_strides[last];
+    for (int axis = last; axis > 0 && index[axis] == state.inner_sizes[axis]; --axis) {
+      offset += operand.inner_strides[axis - 1] - index[axis] * operand.inner_strides[axis];
+      index[axis] = 0;
+      ++index[axis - 1];
+    }
+  }
+}
+
+void gather(const TileState& state, const TileOperand& operand, const std::byte* base, int64_t first, int64_t n,
+            std::byte* dst) {
+  const int64_t stride = operand.inner_strides[state.inner_rank - 1];
+  for_each_run(state, operand, first, n, [&](int64_t offset, int64_t position, int64_t count) {
+    copy_elements(dst + position * operand.bytes, operand.bytes, base + offset, stride, count, operand.bytes);
+  });
+}
+
+void scatter(const TileState& state, const TileOperand& operand, std::byte* base, int64_t first, int64_t n,
+             const std::byte* src) {
+  const int64_t stride = operand.inner_strides[state.inner_rank - 1];
+  for_each_run(state, operand, first, n, [&](int64_t offset, int64_t position, int64_t count) {
+    copy_elements(base + offset, stride, src + position * operand.bytes, operand.bytes, count, operand.bytes);
+  });
+}
+
+// One worker's view of a tile: where every slot and operand lies now.
+struct Machine {
+  const TileState& state;
+  std::byte* scratch;
+  std::byte* base[kMaxTileOperands];   // operands at the current row
+  const void* where[kTileSlots];       // current contents of registers and row scalars
+  std::byte* own[kTileSlots];          // their memory in scratch
+
+  void set_row(const BoundCall& call, int64_t row) {
+    int64_t index[kMaxRank];
+    for (int axis = state.outer_rank - 1; axis >= 0; --axis) {
+      index[axis] = axis > 0 ? row % state.outer_sizes[axis] : row;
+      row /= state.outer_sizes[axis];
+    }
+    const size_t inputs = call.inputs.size();
+    for (size_t i = 0; i < inputs + call.outputs.size(); ++i) {
+      const TensorArg& arg = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
+      int64_t offset = 0;
+      for (int axis = 0; axis < state.outer_rank; ++axis) offset += index[axis] * state.operands[i].outer_strides[axis];
+      base[i] = static_cast<std::byte*>(arg.data) + offset;
+    }
+  }
+
+  void set_chunk(int64_t first) {
+    for (int i = 0; i < state.row_registers; ++i) {
+      const int r = state.row_register[i];
+      own[r] = scratch + state.slot_offset[r] + first * state.row_register_bytes[i];
+      where[r] = own[r];
+    }
+  }
+
+  void compute(const TileStep& step, void* dst, int64_t n, int64_t imm) {
+    const TileArgs args = {where[step.a], where[step.b], where[step.c], dst, n, imm};
+    step.fn(args);
+    where[step.dst] = dst;
+  }
+
+  void convert(TileFunction fn, const void* from, void* to, int64_t n) { fn({from, nullptr, nullptr, to, n, 0}); }
+
+  std::byte* contiguous(const TileStep& step, int64_t first) {
+    return base[step.operand] + first * state.operands[step.operand].bytes;
+  }
+
+  void run(const TileStep& step, int64_t first, int64_t n) {
+    switch (step.kind) {
+      case TileStepKind::kCompute: return compute(step, own[step.dst], n, step.imm);
+      case TileStepKind::kComputeInto: return compute(step, contiguous(step, first), n, step.imm);
+      case TileStepKind::kIndex: return compute(step, own[step.dst], n, first);
+      case TileStepKind::kLoadAlias: where[step.dst] = contiguous(step, first); return;
+      case TileStepKind::kLoadConvert:
+        convert(step.fn, contiguous(step, first), own[step.dst], n);
+        where[step.dst] = own[step.dst];
+        return;
+      case TileStepKind::kLoadUniform:
+        convert(step.fn, base[step.operand], own[step.dst], 1);
+        repeat(own[step.dst], step.bytes, n);
+        where[step.dst] = own[step.dst];
+        return;
+      case TileStepKind::kLoadStrided: return load_strided(step, first, n);
+      case TileStepKind::kStore: return convert(step.fn, where[step.a], contiguous(step, first), n);
+      case TileStepKind::kStoreStrided:
+        convert(step.fn, where[step.a], scratch + state.exchange_offset, n);
+        return scatter(state, state.operands[step.operand], base[step.operand], first, n, scratch + state.exchange_offset);
+      case TileStepKind::kReduce:
+        return step.fn({where[step.a], nullptr, nullptr, accumulators(step.dst), n, first});
+      case TileStepKind::kScalar:
+        compute(step, own[step.dst], 1, step.imm);
+        return repeat(own[step.dst], step.bytes, n);
+      case TileStepKind::kReduceBegin: return convert(step.fn, nullptr, accumulators(step.dst), 1);
+      case TileStepKind::kReduceEnd:
+        convert(step.fn, accumulators(step.dst), own[step.dst], 1);
+        return repeat(own[step.dst], step.bytes, n);
+      case TileStepKind::kStoreScalar: return convert(step.fn, where[step.a], base[step.operand], 1);
+    }
+  }
+
+  std::byte* accumulators(int slot) { return scratch + state.accumulator_offset[slot - kMaxTileRegisters]; }
+
+  void load_strided(const TileStep& step, int64_t first, int64_t n) {
+    std::byte* dst = own[step.dst];
+    std::byte* gathered = step.fn ? scratch + state.exchange_offset : dst;
+    gather(state, state.operands[step.operand], base[step.operand], first, n, gathered);
+    if (step.fn) convert(step.fn, gathered, dst, n);
+    where[step.dst] = dst;
+  }
+
+  void run_all(const TileStep* step, const TileStep* end, int64_t first, int64_t n) {
+    for (; step != end; ++step) run(*step, first, n);
+  }
+};
+
+// Inner elements [first, end) of the current row through every stage.
+void run_row(Machine& machine, const TileStep* steps, int64_t first, int64_t end) {
+  const TileState& state = machine.state;
+  for (int stage = 0; stage < state.stages; ++stage) {
+    const int32_t* begin = state.begin + 1 + 3 * stage;
+    machine.run_all(steps + begin[0], steps + begin[1], 0, state.repeat);
+    if (begin[1] != begin[2]) {
+      for (int64_t i = first; i < end; i += kTileChunk) {
+        machine.set_chunk(i);
+        machine.run_all(steps + begin[1], steps + begin[2], i, std::min(kTileChunk, end - i));
+      }
+    }
+    machine.run_all(steps + begin[2], steps + begin[3], 0, state.repeat);
+  }
+}
+
+}  // namespace
+
+void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
+  const TileState& state = tile_state(call);
+  const TileStep* steps = tile_steps(call);
+  Machine machine = {state, scratch, {}, {}, {}};
+  for (int slot = 0; slot < kTileSlots; ++slot) {
+    machine.own[slot] = scratch + state.slot_offset[slot];
+    machine.where[slot] = machine.own[slot];
+  }
+  machine.run_all(steps + state.begin[0], steps + state.begin[1], 0, state.repeat);
+  if (state.tile_rows == 0) {
+    machine.set_row(call, 0);
+    const int64_t first = tile * state.tile_elements;
+    run_row(machine, steps, first, std::min(first + state.tile_elements, state.inner_count));
+    return;
+  }
+  const int64_t first = tile * state.tile_rows, end = std::min(first + state.tile_rows, state.rows);
+  for (int64_t row = first; row < end; ++row) {
+    machine.set_row(call, row);
+    run_row(machine, steps, 0, state.inner_count);
+  }
+}
+
+}  // namespace aicf

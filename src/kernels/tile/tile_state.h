@@ -1,0 +1,84 @@
+// What prepare() of the tile kernel leaves for run(): the domain with mergeable axes collapsed, the strides of every operand, the
+// layout of the scratch memory, and the program compiled to steps that hold function addresses. Fixed part, then the steps.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/abi.h"
+#include "kernels/tile/tile_functions.h"
+#include "kernels/tile/tile_info.h"
+
+namespace aicf {
+
+enum class TileMode : int32_t {
+  kUniform,     // one element for the whole inner space
+  kContiguous,  // inner elements lie one after another
+  kStrided,
+};
+
+struct TileOperand {
+  int32_t bytes;  // of an element
+  TileMode mode;
+  int64_t outer_strides[kMaxRank], inner_strides[kMaxRank];  // bytes
+};
+
+enum class TileStepKind : int32_t {
+  kCompute,       // dst = fn(a, b, c) on a chunk
+  kComputeInto,   // the same, dst is the output operand's memory
+  kIndex,         // fn gets the first inner index
+  kLoadAlias,     // dst becomes a name of the operand's memory
+  kLoadConvert,   // contiguous memory through fn
+  kLoadUniform,   // one element through fn, repeated
+  kLoadStrided,   // gathered; through fn unless it is null
+  kStore,         // through fn to contiguous memory
+  kStoreStrided,  // through fn to the exchange buffer, from there to memory
+  kReduce,        // fn adds a to the accumulators of scalar dst
+  kScalar,        // dst = fn(a, b, c) on one element, repeated
+  kReduceBegin,
+  kReduceEnd,     // fn combines the accumulators, repeated
+  kStoreScalar,
+};
+
+struct TileStep {
+  TileFunction fn;
+  TileStepKind kind;
+  int32_t dst, a, b, c;  // slots: registers, then row scalars
+  int32_t operand;
+  int32_t bytes;         // of a dst element
+  int64_t imm;
+};
+
+constexpr int kTileSlots = kMaxTileRegisters + kMaxTileScalars;
+
+struct TileState {
+  int32_t outer_rank, inner_rank;
+  int64_t outer_sizes[kMaxRank], inner_sizes[kMaxRank];
+  int64_t rows, inner_count;
+  int64_t tile_rows;      // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
+  int64_t tile_elements;  // multiple of kTileChunk
+  int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1
+  int32_t stages, row_registers;
+  int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
+  int64_t slot_offset[kTileSlots];                // in scratch; bytes
+  int64_t accumulator_offset[kMaxTileScalars];
+  int64_t exchange_offset;                        // one chunk of the widest element
+  // Steps [begin[0], begin[1]) run once per tile, then for stage i three ranges from begin[1 + 3 i]: before the chunks of a
+  // row, per chunk, after the chunks.
+  int32_t begin[2 + 3 * kMaxTileStages];
+  TileOperand operands[kMaxTileOperands];
+};
+static_assert(std::is_trivially_copyable_v<TileState> && std::is_trivially_copyable_v<TileStep>);
+
+constexpr int64_t kTileStateWords = (sizeof(TileState) + 7) / 8;
+
+inline const TileState& tile_state(const BoundCall& call) {
+  return *reinterpret_cast<const TileState*>(call.state.data());
+}
+inline const TileStep* tile_steps(const BoundCall& call) {
+  return reinterpret_cast<const TileStep*>(call.state.data() + kTileStateWords);
+}
+
+void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch);
+
+}  // namespace aicf
