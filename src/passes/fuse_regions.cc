@@ -2,9 +2,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "kernels/kernel.h"
 #include "passes/pass.h"
-#include "select/op_problem.h"
 #include "select/tile_mapping.h"
 
 namespace aicf {
@@ -51,10 +49,7 @@ class Fuser {
   }
 
   bool is_epilogue_matmul(const Node& node) const {
-    if (node.op != Op::matmul || node.operands[0] == node.operands[1]) return false;
-    Problem problem = problem_of(graph_, node);
-    problem.has_program = true;
-    return !candidates(problem).empty();
+    return node.op == Op::matmul && node.operands[0] != node.operands[1] && context_.target.takes_epilogue(graph_, node);
   }
 
   bool is_fusible(const Node& node) const {

@@ -13,4 +13,10 @@ bool Target::claims(const Graph& graph, const Node& node) const {
   return !candidates(problem_of(graph, node)).empty();
 }
 
+bool Target::takes_epilogue(const Graph& graph, const Node& node) const {
+  Problem problem = problem_of(graph, node);
+  problem.has_program = true;
+  return !candidates(problem).empty();
+}
+
 }  // namespace aicf

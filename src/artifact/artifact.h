@@ -1,0 +1,36 @@
+// The .aicf file: a safetensors file with the weights under their model names and u8 sections "aicf.*" for the rest; docs/artifact.md
+// gives the format. Writing is deterministic and by rename. A file read is untrusted: sections are checked by checksum and the plan by
+// check_plan before this returns.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/array.h"
+#include "plan/plan.h"
+
+namespace aicf {
+
+inline constexpr int kArtifactMajor = 1, kArtifactMinor = 0;
+
+// One compiled form of the program.
+struct Variant {
+  std::string target;  // "cpu"
+  Plan plan;
+};
+
+struct Artifact {
+  std::string program;                          // IR text; the runtime does not read it
+  std::map<std::string, std::string> metadata;  // free text that travels with the model
+  std::vector<Variant> variants;
+  std::map<std::string, Array> weights;         // params and states with contents, by name
+  std::map<std::string, Array> constants;       // kConstant buffers of the plans, by name ("aicf.constant.0")
+};
+
+void write_artifact(const std::string& path, const Artifact& artifact);
+// file_not_found, bad_artifact, newer_artifact.
+Artifact read_artifact(const std::string& path);
+// Recomputes every checksum, weights included; bad_artifact names the first section that differs.
+void check_artifact(const std::string& path);
+
+}  // namespace aicf

@@ -1,0 +1,120 @@
+#include "compile/compile.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "build/region_codegen.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "plan/plan_builder.h"
+#include "select/select.h"
+
+namespace aicf {
+namespace {
+
+class StageClock {
+ public:
+  explicit StageClock(CompileReport* report) : report_(report), last_(std::chrono::steady_clock::now()) {}
+  void lap(const std::string& stage) {
+    const auto now = std::chrono::steady_clock::now();
+    if (report_ != nullptr) report_->stages.push_back({stage, std::chrono::duration<double, std::milli>(now - last_).count()});
+    last_ = now;
+  }
+
+ private:
+  CompileReport* report_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+void check_options(const CompileOptions& options) {
+  if (options.target != "cpu")
+    throw UserError(ErrorCode::kU_unsupported_target, "this target is not built in").with_value(options.target).with_expected("cpu");
+  if (options.opt_level < 0 || options.opt_level > 2)
+    throw UserError(ErrorCode::kU_bad_option, "an optimisation level is out of range")
+        .with_value("--opt " + std::to_string(options.opt_level))
+        .with_expected("0, 1 or 2");
+}
+
+std::vector<TileProgram> build_code(const KernelCalls& calls) {
+  std::vector<TileProgram> code(calls.regions.size());
+  for (const KernelCall& call : calls.calls)
+    if (call.region >= 0) {
+      const auto index = static_cast<size_t>(call.region);
+      code[index] = generate_tile_program(calls.regions[index], call.schedule);
+      check_tile_program(code[index]);
+    }
+  return code;
+}
+
+Artifact start_artifact(const Program& program) {
+  Artifact artifact;
+  artifact.program = print(program);
+  artifact.metadata = program.metadata;
+  for (const auto& [name, variable] : program.variables)
+    if (variable.data.data() != nullptr) artifact.weights.emplace(name, variable.data);
+  return artifact;
+}
+
+}  // namespace
+
+Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
+  check_options(options);
+  const auto stop = [&](const std::string& stage, const auto& text) {
+    if (options.stop_after != stage) return false;
+    if (options.print_stage && options.on_dump) options.on_dump(stage, text());
+    return true;
+  };
+  StageClock clock(report);
+  verify(program, Fault::kUser);
+  Artifact artifact = start_artifact(program);
+
+  // Passes: the same meaning, canonical, grouped into regions.
+  const Target target{options.target};
+  PipelineOptions pipeline;
+  pipeline.opt_level = options.opt_level;
+  pipeline.skip = options.skip_passes;
+  pipeline.dump_after = options.dump_after;
+  pipeline.dump = [&](const std::string& pass, const Graph& graph) {
+    if (options.on_dump) options.on_dump(pass, print(graph));
+  };
+  const Program optimised = run_pipeline(program, target, pipeline, report != nullptr ? &report->passes : nullptr);
+  clock.lap("passes");
+  if (stop("passes", [&] { return print(optimised); })) return artifact;
+
+  // Select: a kernel for every node, a window for every value.
+  std::vector<KernelCalls> selected;
+  for (const Graph& entry : optimised.entries) selected.push_back(select_kernels(entry, target));
+  clock.lap("select");
+  if (stop("select", [&] {
+        std::string text;
+        for (size_t i = 0; i < selected.size(); ++i) text += to_string(selected[i], optimised.entries[i]);
+        return text;
+      }))
+    return artifact;
+
+  // Build: code for every region.
+  std::vector<std::vector<TileProgram>> code;
+  for (const KernelCalls& calls : selected) code.push_back(build_code(calls));
+  clock.lap("build");
+  if (stop("build", [&] {
+        std::string text;
+        for (const auto& programs : code)
+          for (const TileProgram& one : programs) text += to_string(one) + "\n";
+        return text;
+      }))
+    return artifact;
+
+  // Plan: every byte and step.
+  PlanBuilder builder(optimised);
+  for (size_t i = 0; i < selected.size(); ++i) builder.add_entry(optimised.entries[i], selected[i], code[i]);
+  Plan plan = builder.finish();
+  check_plan(plan);
+  artifact.constants = builder.constants();
+  clock.lap("plan");
+  if (stop("plan", [&] { return to_string(plan); })) return artifact;
+
+  artifact.variants.push_back({options.target, std::move(plan)});
+  return artifact;
+}
+
+}  // namespace aicf

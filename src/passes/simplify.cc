@@ -1,0 +1,132 @@
+#include <numeric>
+#include <optional>
+
+#include "passes/pass.h"
+
+namespace aicf {
+namespace {
+
+// A rule looks at a node whose operands are values of the graph being built, and returns an equal value or nothing. It may add nodes.
+using Rule = std::optional<ValueId> (*)(Graph& graph, const Node& node, const TensorType& result);
+
+std::optional<double> scalar_constant(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  if (value.role != Role::kConstant || value.constant.count() != 1) return std::nullopt;
+  return value.constant.get_f64(0);
+}
+
+const Node* producer_of(const Graph& graph, ValueId id, Op op) {
+  const Node* node = graph.producer(id);
+  return node != nullptr && node->op == op ? node : nullptr;
+}
+
+// x * 1 = x, x / 1 = x, x - 0 = x (exact for every float, -0 and NaN included; x + 0 is not, for x = -0).
+std::optional<ValueId> drop_identity_operand(Graph& graph, const Node& node, const TensorType& result) {
+  const auto keeps = [&](size_t i) { return graph.type(node.operands[i]) == result; };
+  if (node.op == Op::mul && keeps(1) && scalar_constant(graph, node.operands[0]) == 1.0) return node.operands[1];
+  if ((node.op == Op::mul || node.op == Op::div) && keeps(0) && scalar_constant(graph, node.operands[1]) == 1.0) return node.operands[0];
+  if (node.op == Op::sub && keeps(0) && scalar_constant(graph, node.operands[1]) == 0.0) return node.operands[0];
+  return std::nullopt;
+}
+
+// A view, or a cast, to the type it already has.
+std::optional<ValueId> drop_no_op(Graph& graph, const Node& node, const TensorType& result) {
+  const bool candidate = node.op == Op::reshape || node.op == Op::broadcast_to || node.op == Op::cast;
+  if (candidate && graph.type(node.operands[0]) == result) return node.operands[0];
+  if (node.op == Op::transpose) {
+    Ints identity(node.attrs.get_ints("perm").size());
+    std::iota(identity.begin(), identity.end(), 0);
+    if (node.attrs.get_ints("perm") == identity) return node.operands[0];
+  }
+  if (node.op == Op::slice && graph.type(node.operands[0]) == result && node.attrs.get_ints("steps") == Ints(result.shape.size(), 1))
+    return node.operands[0];
+  return std::nullopt;
+}
+
+// reshape(reshape(x)) = reshape(x)
+std::optional<ValueId> merge_reshapes(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::reshape) return std::nullopt;
+  const Node* inner = producer_of(graph, node.operands[0], Op::reshape);
+  if (inner == nullptr) return std::nullopt;
+  return graph.add(Op::reshape, {inner->operands[0]}, node.attrs, node.origin);
+}
+
+// transpose(transpose(x, p), q) = transpose(x, p[q])
+std::optional<ValueId> merge_transposes(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::transpose) return std::nullopt;
+  const Node* inner = producer_of(graph, node.operands[0], Op::transpose);
+  if (inner == nullptr) return std::nullopt;
+  const Ints& p = inner->attrs.get_ints("perm");
+  Ints composed;
+  for (int64_t axis : node.attrs.get_ints("perm")) composed.push_back(p[static_cast<size_t>(axis)]);
+  return graph.add(Op::transpose, {inner->operands[0]}, {{"perm", composed}}, node.origin);
+}
+
+// neg(neg(x)) = x, logical_not(logical_not(x)) = x, bit_not(bit_not(x)) = x
+std::optional<ValueId> drop_involution(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::neg && node.op != Op::logical_not && node.op != Op::bit_not) return std::nullopt;
+  const Node* inner = producer_of(graph, node.operands[0], node.op);
+  return inner == nullptr ? std::nullopt : std::optional(inner->operands[0]);
+}
+
+// matmul(transpose(x), y) with only the last two axes swapped takes the operand as it is stored.
+std::optional<ValueId> fold_transpose_into_matmul(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::matmul) return std::nullopt;
+  std::vector<ValueId> operands = node.operands;
+  Attrs attrs = node.attrs;
+  bool changed = false;
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* inner = producer_of(graph, operands[i], Op::transpose);
+    if (inner == nullptr) continue;
+    const Ints& perm = inner->attrs.get_ints("perm");
+    Ints swapped(perm.size());
+    std::iota(swapped.begin(), swapped.end(), 0);
+    std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+    if (perm != swapped) continue;
+    const char* name = i == 0 ? "transpose_x" : "transpose_y";
+    attrs.set(name, !attrs.get_bool(name));
+    operands[i] = inner->operands[0];
+    changed = true;
+  }
+  if (!changed) return std::nullopt;
+  return graph.add(Op::matmul, operands, attrs, node.origin);
+}
+
+constexpr Rule kRules[] = {drop_identity_operand, drop_no_op, merge_reshapes, merge_transposes, drop_involution, fold_transpose_into_matmul};
+
+std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
+  for (Rule rule : kRules)
+    if (auto value = rule(graph, node, result)) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+// One walk in topological order suffices: a rule sees operands that are already simplified.
+Graph simplify(const Graph& graph, const PassContext&) {
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    if (node.results.size() != 1 || !node.bodies.empty()) {
+      rewriter.copy(node);
+      continue;
+    }
+    Node mapped = node;
+    mapped.operands = rewriter.values(node.operands);
+    auto value = apply_rules(rewriter.graph(), mapped, graph.type(node.results[0]));
+    // A rule's own result may match another: views collapse in chains.
+    while (value && rewriter.graph().producer(*value) != nullptr) {
+      const Node again = *rewriter.graph().producer(*value);
+      const auto next = again.results.size() == 1 ? apply_rules(rewriter.graph(), again, rewriter.graph().type(*value)) : std::nullopt;
+      if (!next || *next == *value) break;
+      value = next;
+    }
+    if (value) {
+      rewriter.map(node.results[0], *value);
+    } else {
+      rewriter.copy(node);
+    }
+  }
+  return rewriter.finish();
+}
+
+}  // namespace aicf

@@ -1,0 +1,25 @@
+// From a plan's step with symbolic windows to a kernel's BoundCall with plain numbers, at bound sizes. Shared by the drivers.
+#pragma once
+
+#include <vector>
+
+#include "kernels/abi.h"
+#include "plan/plan.h"
+
+namespace aicf {
+
+// Where an operand's address comes from, so that it can be set again.
+struct AddressPatch {
+  int32_t buffer;
+  int32_t step;
+  bool output;
+  int32_t operand;
+  int64_t byte_offset;
+};
+
+// Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch per operand. Every window
+// must lie inside its buffer at these sizes: bad_artifact otherwise.
+void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step, const SymbolValues& sizes, BoundCall& call,
+               std::vector<AddressPatch>& patches);
+
+}  // namespace aicf

@@ -1,0 +1,170 @@
+#include "runtime/cpu/cpu_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "kernels/kernel.h"
+#include "runtime/bind_step.h"
+#include "runtime/cpu/thread_pool.h"
+
+namespace aicf {
+namespace {
+
+// An anonymous mapping: zero-filled, and a page costs nothing before it is touched, so an arena planned for the largest
+// sizes takes only what the bound sizes use.
+class CpuMemory final : public DeviceMemory {
+ public:
+  explicit CpuMemory(int64_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot map memory for the model")
+          .with_actual(std::to_string(bytes) + " bytes")
+          .with_remedy("compile with a smaller range of sizes");
+    data_ = static_cast<std::byte*>(memory);
+  }
+  ~CpuMemory() override {
+    if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+  }
+  CpuMemory(const CpuMemory&) = delete;
+  CpuMemory& operator=(const CpuMemory&) = delete;
+  std::byte* data() override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_;
+};
+
+class CpuSequence final : public Sequence {
+ public:
+  CpuSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes, const std::vector<std::byte*>& addresses,
+              std::shared_ptr<ThreadPool> pool, IsaLevel isa)
+      : entry_(entry), pool_(std::move(pool)), addresses_(entry.buffers.size(), nullptr), calls_(entry.steps.size()),
+        errors_(entry.steps.size()) {
+    std::vector<AddressPatch> patches;
+    int64_t scratch = 0;
+    for (size_t i = 0; i < entry.steps.size(); ++i) {
+      BoundCall& call = calls_[i];
+      call.isa = isa;
+      call.error = &errors_[i];
+      bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
+      const Kernel* kernel = find_kernel(entry.steps[i].kernel);
+      if (kernel == nullptr)
+        throw UserError(ErrorCode::kU_bad_artifact, "the artifact names a kernel that this build does not have")
+            .with_value(entry.steps[i].kernel)
+            .with_remedy("compile the model again with this version");
+      kernel->prepare(call);
+      scratch = std::max(scratch, call.scratch_bytes);
+    }
+    std::stable_sort(patches.begin(), patches.end(), [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
+    patches_ = std::move(patches);
+    for (size_t b = 0; b < addresses.size(); ++b)
+      if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
+    allocate_scratch(scratch);
+  }
+
+  void set_address(int32_t buffer, std::byte* address) override {
+    if (addresses_[static_cast<size_t>(buffer)] == address) return;
+    addresses_[static_cast<size_t>(buffer)] = address;
+    auto at = std::lower_bound(patches_.begin(), patches_.end(), buffer, [](const AddressPatch& p, int32_t b) { return p.buffer < b; });
+    for (; at != patches_.end() && at->buffer == buffer; ++at) {
+      BoundCall& call = calls_[static_cast<size_t>(at->step)];
+      TensorArg& arg = (at->output ? call.outputs : call.inputs)[static_cast<size_t>(at->operand)];
+      arg.data = address + at->byte_offset;
+    }
+  }
+
+  void run() override {
+    std::unique_lock<std::mutex> pool_lock;
+    if (pool_->threads() > 1) pool_lock = pool_->try_acquire();
+    for (const BoundCall& call : calls_) {
+      if (pool_lock.owns_lock() && call.tiles > 1) {
+        pool_->run(call, scratch_.data());
+      } else {
+        for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch_[0]);
+      }
+    }
+    report_errors();
+  }
+
+ private:
+  void allocate_scratch(int64_t bytes) {
+    const int64_t padded = (bytes + 4095) / 4096 * 4096 + 64;  // the extra line keeps workers off each other's cache sets
+    memory_ = std::make_unique<CpuMemory>(checked_mul(padded, pool_->threads()));
+    for (int worker = 0; worker < pool_->threads(); ++worker) scratch_.push_back(memory_->data() + worker * padded);
+  }
+
+  void report_errors() {
+    for (size_t i = 0; i < errors_.size(); ++i) {
+      CallError& error = errors_[i];
+      if (error.raised.load(std::memory_order_relaxed) == 0) continue;
+      error.raised.store(0);
+      throw UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
+          .with_op(entry_.steps[i].origin)
+          .with_expected("-" + std::to_string(error.bound) + " <= index < " + std::to_string(error.bound))
+          .with_actual(std::to_string(error.value))
+          .with_remedy("check the values of the inputs");
+    }
+  }
+
+  const EntryPlan& entry_;
+  std::shared_ptr<ThreadPool> pool_;
+  std::vector<std::byte*> addresses_;
+  std::vector<BoundCall> calls_;
+  std::vector<CallError> errors_;
+  std::vector<AddressPatch> patches_;  // sorted by buffer
+  std::unique_ptr<CpuMemory> memory_;
+  std::vector<std::byte*> scratch_;    // one per worker
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const CpuOptions& options) : pool_(ThreadPool::shared(choose_threads(options.threads))), isa_(options.isa) {}
+  std::string_view name() const override { return "cpu"; }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override { return std::make_unique<CpuMemory>(bytes); }
+  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+                                 const std::vector<std::byte*>& addresses) override {
+    return std::make_unique<CpuSequence>(plan, entry, sizes, addresses, pool_, isa_);
+  }
+
+ private:
+  std::shared_ptr<ThreadPool> pool_;
+  IsaLevel isa_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_cpu_device(const CpuOptions& options) {
+  if (options.isa > detect_isa())
+    throw EnvironmentError(ErrorCode::kE_isa_missing, "this machine does not have the instruction set")
+        .with_expected(std::string(isa_name(options.isa)))
+        .with_actual(std::string(isa_name(detect_isa())));
+  return std::make_shared<CpuDevice>(options);
+}
+
+IsaLevel choose_isa(const std::string& name) {
+  if (name.empty()) return detect_isa();
+  for (IsaLevel level : {IsaLevel::kPortable, IsaLevel::kAvx2, IsaLevel::kAvx512})
+    if (isa_name(level) == name) return level;
+  throw UserError(ErrorCode::kU_bad_option, "unknown instruction set").with_value(name).with_expected("portable, avx2 or avx512");
+}
+
+int choose_threads(int requested) {
+  constexpr int kMaxThreads = 1024;
+  if (requested == 0) {
+    const char* text = std::getenv("AICF_NUM_THREADS");
+    if (text == nullptr || *text == '\0') return default_thread_count();
+    requested = std::atoi(text);
+  }
+  if (requested < 1 || requested > kMaxThreads)
+    throw UserError(ErrorCode::kU_bad_option, "a thread count is out of range")
+        .with_expected("1.." + std::to_string(kMaxThreads))
+        .with_actual(std::to_string(requested));
+  return requested;
+}
+
+}  // namespace aicf

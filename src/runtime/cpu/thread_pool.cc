@@ -1,0 +1,100 @@
+#include "runtime/cpu/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+
+namespace aicf {
+namespace {
+
+constexpr int kSpins = 20000;  // about 50 to 100 µs
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+std::shared_ptr<ThreadPool> ThreadPool::shared(int threads) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<ThreadPool>> pools;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<ThreadPool> pool = pools[threads].lock();
+  if (pool == nullptr) pools[threads] = pool = std::make_shared<ThreadPool>(threads);
+  return pool;
+}
+
+void ThreadPool::take_tiles(int worker) {
+  const BoundCall& call = *call_;
+  for (int64_t tile = next_tile_.fetch_add(1, std::memory_order_relaxed); tile < call.tiles;
+       tile = next_tile_.fetch_add(1, std::memory_order_relaxed))
+    call.run(call, tile, scratch_[worker]);
+}
+
+void ThreadPool::run(const BoundCall& call, std::byte* const* scratch) {
+  call_ = &call;
+  scratch_ = scratch;
+  next_tile_.store(0, std::memory_order_relaxed);
+  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  epoch_.fetch_add(1, std::memory_order_release);
+  epoch_.notify_all();
+  take_tiles(0);
+  while (busy_.load(std::memory_order_acquire) != 0) pause();
+}
+
+void ThreadPool::work(int worker) {
+  uint32_t seen = 0;
+  for (;;) {
+    int spins = 0;
+    while (epoch_.load(std::memory_order_acquire) == seen) {
+      if (++spins < kSpins) {
+        pause();
+      } else {
+        epoch_.wait(seen, std::memory_order_acquire);
+      }
+    }
+    ++seen;
+    if (stop_.load()) return;
+    take_tiles(worker);
+    busy_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+int default_thread_count() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return std::max(1u, std::thread::hardware_concurrency());
+  // One thread per (package, core): siblings share the arithmetic units.
+  std::set<std::pair<std::string, std::string>> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    std::string package, core;
+    std::ifstream(folder + "physical_package_id") >> package;
+    std::ifstream(folder + "core_id") >> core;
+    if (core.empty()) core = "cpu" + std::to_string(cpu);
+    cores.emplace(package, core);
+  }
+  return std::max<int>(1, static_cast<int>(cores.size()));
+}
+
+}  // namespace aicf

@@ -1,0 +1,50 @@
+// Workers that run the tiles of one kernel call at a time. Which worker takes a tile is left to chance; by the accumulation law
+// no result depends on it. The calling thread is worker 0. Workers spin for a short while between calls, because the next call of a
+// sequence follows within microseconds, then sleep.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "kernels/abi.h"
+
+namespace aicf {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // The pool of this size shared by the process.
+  static std::shared_ptr<ThreadPool> shared(int threads);
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  // One sequence uses the pool at a time; another that finds it taken runs on its own thread alone.
+  std::unique_lock<std::mutex> try_acquire() { return std::unique_lock<std::mutex>(in_use_, std::try_to_lock); }
+  // Runs every tile of the call; scratch[w] is the private memory of worker w. Returns when all are done.
+  void run(const BoundCall& call, std::byte* const* scratch);
+
+ private:
+  void work(int worker);
+  void take_tiles(int worker);
+
+  std::mutex in_use_;
+  std::vector<std::thread> workers_;
+  const BoundCall* call_ = nullptr;
+  std::byte* const* scratch_ = nullptr;
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<int64_t> next_tile_{0};
+  alignas(64) std::atomic<int> busy_{0};
+  std::atomic<bool> stop_{false};
+};
+
+// Physical cores that this process may use.
+int default_thread_count();
+
+}  // namespace aicf

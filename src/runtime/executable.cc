@@ -1,0 +1,337 @@
+#include "runtime/executable.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
+constexpr uintptr_t kNaturalAlignment = 8;
+
+std::string describe(const std::string& name, bool output) { return std::string(output ? "output '" : "input '") + name + "'"; }
+
+// Copies between a strided view and row-major bytes, element by element along the last axis.
+void copy_strided(const TensorView& view, std::byte* dense, bool to_dense) {
+  const int64_t bytes = dtype_bytes(view.dtype);
+  const int64_t count = element_count(view.sizes);
+  auto* base = static_cast<std::byte*>(view.data);
+  std::vector<int64_t> index(view.sizes.size(), 0);
+  int64_t offset = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    std::byte* at = base + offset * bytes;
+    std::memcpy(to_dense ? dense + i * bytes : at, to_dense ? at : dense + i * bytes, static_cast<size_t>(bytes));
+    for (size_t axis = view.sizes.size(); axis-- > 0;) {
+      offset += view.strides[axis];
+      if (++index[axis] < view.sizes[axis]) break;
+      offset -= view.strides[axis] * view.sizes[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+class RunGuard {
+ public:
+  explicit RunGuard(std::atomic_flag& flag) : flag_(flag) {
+    if (flag_.test_and_set())
+      throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight").with_remedy("use one clone() per thread");
+  }
+  ~RunGuard() { flag_.clear(); }
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+}  // namespace
+
+bool TensorView::row_major() const {
+  if (strides.empty()) return true;
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] != 1 && strides[i] != expected) return false;
+    expected *= sizes[i];
+  }
+  return true;
+}
+
+TensorView view_of(const Array& array) { return {array.dtype(), array.sizes(), {}, const_cast<void*>(array.data())}; }
+
+// One entry bound to one set of input sizes.
+struct Executable::Bound {
+  const EntryPlan* entry = nullptr;
+  SymbolValues sizes;
+  std::vector<std::vector<int64_t>> input_sizes, output_sizes;
+  std::vector<Binding> input_bindings, output_bindings;
+  std::vector<Array> input_copies, output_copies;  // filled when a caller's memory cannot be used
+  std::unique_ptr<Sequence> sequence;
+
+  bool matches(const EntryPlan& e, const std::vector<TensorView>& inputs) const {
+    if (entry != &e || inputs.size() != input_sizes.size()) return false;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].sizes != input_sizes[i] || inputs[i].dtype != e.inputs[i].dtype) return false;
+    return true;
+  }
+
+  void bind_input(size_t i, const TensorView& view) {
+    const int32_t buffer = entry->inputs[i].buffer;
+    if (usable(view)) {
+      input_bindings[i] = Binding::kRebound;
+      sequence->set_address(buffer, static_cast<std::byte*>(view.data));
+      return;
+    }
+    input_bindings[i] = Binding::kCopied;
+    Array& copy = staging(input_copies[i], view);
+    pack(view, static_cast<std::byte*>(copy.mutable_data()), true);
+    sequence->set_address(buffer, static_cast<std::byte*>(copy.mutable_data()));
+  }
+
+  void bind_output(size_t i, const TensorView& view) {
+    const int32_t buffer = entry->outputs[i].buffer;
+    if (usable(view)) {
+      output_bindings[i] = Binding::kRebound;
+      sequence->set_address(buffer, static_cast<std::byte*>(view.data));
+      return;
+    }
+    output_bindings[i] = Binding::kCopied;
+    sequence->set_address(buffer, static_cast<std::byte*>(staging(output_copies[i], view).mutable_data()));
+  }
+
+  void finish_output(size_t i, const TensorView& view) {
+    if (output_bindings[i] == Binding::kCopied) pack(view, static_cast<std::byte*>(output_copies[i].mutable_data()), false);
+  }
+
+ private:
+  static bool usable(const TensorView& view) {
+    return view.row_major() && reinterpret_cast<uintptr_t>(view.data) % std::min<uintptr_t>(kNaturalAlignment, static_cast<uintptr_t>(dtype_bytes(view.dtype))) == 0;
+  }
+  static Array& staging(Array& copy, const TensorView& view) {
+    if (copy.data() == nullptr) copy = Array(view.dtype, view.sizes);
+    return copy;
+  }
+  static void pack(const TensorView& view, std::byte* dense, bool to_dense) {
+    if (!view.row_major()) return copy_strided(view, dense, to_dense);
+    const auto bytes = static_cast<size_t>(element_count(view.sizes) * dtype_bytes(view.dtype));
+    if (bytes != 0) std::memcpy(to_dense ? static_cast<void*>(dense) : view.data, to_dense ? view.data : static_cast<void*>(dense), bytes);
+  }
+};
+
+Executable::Executable(std::shared_ptr<const Model> model) : model_(std::move(model)) {
+  int64_t arena = 0;
+  for (const EntryPlan& entry : model_->plan().entries) arena = std::max(arena, entry.arena_bytes);
+  arena_ = model_->device().allocate(arena);
+  place_states();
+}
+
+Executable::~Executable() = default;
+
+// States, and params that some entry writes, are the Executable's own.
+void Executable::place_states() {
+  std::set<std::string> owned;
+  for (const PlanVariable& v : model_->plan().variables)
+    if (v.is_state) owned.insert(v.name);
+  for (const EntryPlan& entry : model_->plan().entries)
+    for (const Step& step : entry.steps)
+      for (const TensorRef& ref : step.outputs)
+        if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)]; b.kind == BufferKind::kVariable) owned.insert(b.name);
+  for (const PlanVariable& v : model_->plan().variables) {
+    if (!owned.contains(v.name)) continue;
+    Array array(v.dtype, evaluate(v.sizes, {}));
+    if (auto at = model_->weights().find(v.name); at != model_->weights().end() && at->second.bytes() > 0)
+      std::memcpy(array.mutable_data(), at->second.data(), static_cast<size_t>(array.bytes()));
+    states_.emplace(v.name, std::move(array));
+  }
+}
+
+const EntryPlan& Executable::entry(const std::string& name) const {
+  const EntryPlan* found = name.empty() && !model_->plan().entries.empty() ? &model_->plan().entries[0] : model_->plan().entry(name);
+  if (found != nullptr) return *found;
+  std::string names;
+  for (const EntryPlan& e : model_->plan().entries) names += (names.empty() ? "" : ", ") + e.name;
+  throw UserError(ErrorCode::kU_bad_option, "the model has no entry of this name").with_value(name).with_expected(names);
+}
+
+SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<TensorView>& inputs) const {
+  if (inputs.size() != entry.inputs.size())
+    throw UserError(ErrorCode::kU_missing_input, "wrong number of inputs")
+        .with_expected(std::to_string(entry.inputs.size()))
+        .with_actual(std::to_string(inputs.size()));
+  SymbolValues values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const IoTensor& io = entry.inputs[i];
+    if (inputs[i].dtype != io.dtype)
+      throw UserError(ErrorCode::kU_input_dtype, describe(io.name, false) + " has the wrong dtype")
+          .with_expected(std::string(dtype_name(io.dtype)))
+          .with_actual(std::string(dtype_name(inputs[i].dtype)))
+          .with_remedy("convert it before the call");
+    if (inputs[i].sizes.size() != io.sizes.size())
+      throw UserError(ErrorCode::kU_input_shape, describe(io.name, false) + " has the wrong rank")
+          .with_expected(to_string(io.sizes))
+          .with_actual(to_string(inputs[i].sizes));
+    for (size_t axis = 0; axis < io.sizes.size(); ++axis) {
+      const auto symbol = io.sizes[axis].as_symbol();
+      if (!symbol) continue;
+      const auto [at, fresh] = values.emplace(*symbol, inputs[i].sizes[axis]);
+      if (!fresh && at->second != inputs[i].sizes[axis])
+        throw UserError(ErrorCode::kU_size_conflict, "two inputs give different values to size '" + *symbol + "'")
+            .with_op(describe(io.name, false))
+            .with_expected(std::to_string(at->second))
+            .with_actual(std::to_string(inputs[i].sizes[axis]));
+    }
+  }
+  for (const auto& [name, range] : model_->plan().sizes) {
+    auto at = values.find(name);
+    if (at == values.end()) {
+      if (range.lo == range.hi) values[name] = range.lo;
+      continue;
+    }
+    if (at->second < range.lo || at->second > range.hi)
+      throw UserError(ErrorCode::kU_size_out_of_range, "size '" + name + "' is outside the range the model was compiled for")
+          .with_expected(std::to_string(range.lo) + ".." + std::to_string(range.hi))
+          .with_actual(std::to_string(at->second))
+          .with_remedy("compile with --dim " + name + "=LO..HI that includes it");
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::vector<int64_t> expected = evaluate(entry.inputs[i].sizes, values);
+    if (expected != inputs[i].sizes)
+      throw UserError(ErrorCode::kU_input_shape, describe(entry.inputs[i].name, false) + " has the wrong shape")
+          .with_expected(to_string(entry.inputs[i].sizes) + " = " + to_string(expected))
+          .with_actual(to_string(inputs[i].sizes));
+  }
+  return values;
+}
+
+std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t output, const SymbolValues& sizes) const {
+  return evaluate(entry.outputs[output].sizes, sizes);
+}
+
+Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) {
+  auto bound = std::make_unique<Bound>();
+  bound->entry = &entry;
+  bound->sizes = sizes;
+  for (const IoTensor& io : entry.inputs) bound->input_sizes.push_back(evaluate(io.sizes, sizes));
+  for (size_t i = 0; i < entry.outputs.size(); ++i) bound->output_sizes.push_back(output_sizes(entry, i, sizes));
+  bound->input_bindings.resize(entry.inputs.size());
+  bound->output_bindings.resize(entry.outputs.size());
+  bound->input_copies.resize(entry.inputs.size());
+  bound->output_copies.resize(entry.outputs.size());
+  std::vector<std::byte*> addresses = model_->addresses(entry);
+  for (size_t i = 0; i < entry.buffers.size(); ++i) {
+    const Buffer& buffer = entry.buffers[i];
+    if (buffer.kind == BufferKind::kArena) addresses[i] = arena_->data() + buffer.offset;
+    if (buffer.kind != BufferKind::kVariable) continue;
+    if (auto at = states_.find(buffer.name); at != states_.end()) addresses[i] = static_cast<std::byte*>(at->second.mutable_data());
+    if (addresses[i] == nullptr) throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold").with_op(buffer.name);
+  }
+  bound->sequence = model_->device().bind(model_->plan(), entry, sizes, addresses);
+  if (bound_.size() >= kMaxBoundShapes) bound_.pop_back();
+  bound_.insert(bound_.begin(), std::move(bound));
+  return *bound_.front();
+}
+
+void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs) {
+  const RunGuard guard(running_);
+  const EntryPlan& plan = entry(name);
+  auto at = std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
+  if (at != bound_.end() && at != bound_.begin()) std::rotate(bound_.begin(), at, at + 1);
+  Bound& bound = at != bound_.end() ? *bound_.front() : bind(plan, bind_sizes(plan, inputs));
+  if (outputs.size() != plan.outputs.size())
+    throw UserError(ErrorCode::kU_input_shape, "wrong number of outputs")
+        .with_expected(std::to_string(plan.outputs.size()))
+        .with_actual(std::to_string(outputs.size()));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].dtype == plan.outputs[i].dtype && outputs[i].sizes == bound.output_sizes[i]) continue;
+    throw UserError(outputs[i].dtype != plan.outputs[i].dtype ? ErrorCode::kU_input_dtype : ErrorCode::kU_input_shape,
+                    describe(plan.outputs[i].name, true) + " does not fit")
+        .with_expected(std::string(dtype_name(plan.outputs[i].dtype)) + to_string(bound.output_sizes[i]))
+        .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
+  bound.sequence->run();
+  for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i]);
+}
+
+std::vector<Array> Executable::run(const std::string& name, const std::vector<TensorView>& inputs) {
+  const EntryPlan& plan = entry(name);
+  const SymbolValues sizes = bind_sizes(plan, inputs);
+  std::vector<Array> outputs;
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < plan.outputs.size(); ++i) outputs.emplace_back(plan.outputs[i].dtype, output_sizes(plan, i, sizes));
+  for (const Array& array : outputs) views.push_back(view_of(array));
+  run_into(name, inputs, views);
+  return outputs;
+}
+
+std::map<std::string, Array> Executable::run(const std::string& name, const std::map<std::string, Array>& inputs) {
+  const EntryPlan& plan = entry(name);
+  std::vector<TensorView> views;
+  std::string names;
+  for (const IoTensor& io : plan.inputs) names += (names.empty() ? "" : ", ") + io.name;
+  for (const auto& [given, array] : inputs)
+    if (std::none_of(plan.inputs.begin(), plan.inputs.end(), [&](const IoTensor& io) { return io.name == given; }))
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(given).with_expected(names);
+  for (const IoTensor& io : plan.inputs) {
+    auto at = inputs.find(io.name);
+    if (at == inputs.end()) throw UserError(ErrorCode::kU_missing_input, "a required input was not given").with_value(io.name).with_expected(names);
+    views.push_back(view_of(at->second));
+  }
+  std::vector<Array> outputs = run(name, views);
+  std::map<std::string, Array> result;
+  for (size_t i = 0; i < outputs.size(); ++i) result.emplace(plan.outputs[i].name, outputs[i]);
+  return result;
+}
+
+std::vector<Binding> Executable::input_bindings(const EntryPlan& entry) const {
+  for (const auto& bound : bound_)
+    if (bound->entry == &entry) return bound->input_bindings;
+  return {};
+}
+
+Array Executable::state(const std::string& name) const {
+  auto at = states_.find(name);
+  if (at == states_.end()) throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
+  Array copy(at->second.dtype(), at->second.sizes());
+  if (copy.bytes() > 0) std::memcpy(copy.mutable_data(), at->second.data(), static_cast<size_t>(copy.bytes()));
+  return copy;
+}
+
+void Executable::set_state(const std::string& name, const Array& value) {
+  auto at = states_.find(name);
+  if (at == states_.end()) throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
+  if (at->second.dtype() != value.dtype() || at->second.sizes() != value.sizes())
+    throw UserError(ErrorCode::kU_input_shape, "a state has the wrong dtype or shape")
+        .with_value(name)
+        .with_expected(std::string(dtype_name(at->second.dtype())) + to_string(at->second.sizes()))
+        .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
+  if (value.bytes() > 0) std::memcpy(at->second.mutable_data(), value.data(), static_cast<size_t>(value.bytes()));
+}
+
+std::vector<std::string> Executable::state_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, array] : states_) names.push_back(name);
+  return names;
+}
+
+void Executable::reset() {
+  for (auto& [name, array] : states_) {
+    if (array.bytes() == 0) continue;
+    auto at = model_->weights().find(name);
+    if (at != model_->weights().end()) {
+      std::memcpy(array.mutable_data(), at->second.data(), static_cast<size_t>(array.bytes()));
+    } else {
+      std::memset(array.mutable_data(), 0, static_cast<size_t>(array.bytes()));
+    }
+  }
+}
+
+std::unique_ptr<Executable> Executable::clone() const {
+  auto copy = std::make_unique<Executable>(model_);
+  for (const auto& [name, array] : states_) copy->set_state(name, array);
+  return copy;
+}
+
+}  // namespace aicf

@@ -1,0 +1,75 @@
+// What runs: an Executable owns states, an arena and the bound sequences of one user of a Model; one run is in flight at a time. docs/binding.md
+// is the contract of inputs, outputs and sizes.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/array.h"
+#include "runtime/model.h"
+
+namespace aicf {
+
+// Memory of the caller. Strides in elements; empty: row-major.
+struct TensorView {
+  DType dtype = DType::f32;
+  std::vector<int64_t> sizes, strides;
+  void* data = nullptr;  // of inputs never written
+  bool row_major() const;
+};
+TensorView view_of(const Array& array);
+
+// How an input or output of the last bind meets the caller's memory.
+enum class Binding : uint8_t {
+  kRebound,  // the kernels use the caller's address
+  kCopied,   // strided or misaligned: copied to or from a buffer of ours
+};
+
+class Executable {
+ public:
+  explicit Executable(std::shared_ptr<const Model> model);
+  ~Executable();
+
+  const Model& model() const { return *model_; }
+  // UserError bad_option listing the entries if there is none of this name; "" is the first.
+  const EntryPlan& entry(const std::string& name) const;
+
+  // Sizes that these inputs give; errors input_dtype, input_shape, size_conflict, size_out_of_range, unset_size.
+  SymbolValues bind_sizes(const EntryPlan& entry, const std::vector<TensorView>& inputs) const;
+  std::vector<int64_t> output_sizes(const EntryPlan& entry, size_t output, const SymbolValues& sizes) const;
+
+  // Inputs and outputs in the order of the entry. Outputs must have exactly the sizes that the inputs imply. With sizes seen before and
+  // row-major memory it allocates nothing.
+  void run_into(const std::string& entry, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs);
+  // Allocates the outputs.
+  std::vector<Array> run(const std::string& entry, const std::vector<TensorView>& inputs);
+  // By name: missing_input, unknown_input.
+  std::map<std::string, Array> run(const std::string& entry, const std::map<std::string, Array>& inputs);
+
+  std::vector<Binding> input_bindings(const EntryPlan& entry) const;
+
+  // States by name; set copies, get copies. unknown_param.
+  Array state(const std::string& name) const;
+  void set_state(const std::string& name, const Array& value);
+  std::vector<std::string> state_names() const;
+  // All states as at load.
+  void reset();
+  // A second user of the same model with states of its own, equal to the present ones.
+  std::unique_ptr<Executable> clone() const;
+
+ private:
+  struct Bound;
+  Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
+  void place_states();
+
+  std::shared_ptr<const Model> model_;
+  std::unique_ptr<DeviceMemory> arena_;
+  std::map<std::string, Array> states_;
+  std::vector<std::unique_ptr<Bound>> bound_;  // most recently used first
+  std::atomic_flag running_ = ATOMIC_FLAG_INIT;
+};
+
+}  // namespace aicf

@@ -1,0 +1,84 @@
+#include "runtime/model.h"
+
+#include "base/error.h"
+
+namespace aicf {
+
+std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
+  std::shared_ptr<Model> model(new Model);
+  const std::string wanted = device->name() == "null" ? "cpu" : std::string(device->name());
+  std::string targets;
+  const Variant* found = nullptr;
+  for (const Variant& variant : artifact.variants) {
+    targets += (targets.empty() ? "" : ", ") + variant.target;
+    if (variant.target == wanted) found = &variant;
+  }
+  if (found == nullptr)
+    throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
+        .with_expected(wanted)
+        .with_actual(targets)
+        .with_remedy("compile with --target " + wanted);
+  model->plan_ = found->plan;
+  model->artifact_ = std::move(artifact);
+  model->device_ = std::move(device);
+  model->run_init();
+  return model;
+}
+
+std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
+  std::vector<std::byte*> addresses(entry.buffers.size(), nullptr);
+  for (size_t i = 0; i < entry.buffers.size(); ++i) {
+    const Buffer& buffer = entry.buffers[i];
+    const Array* array = nullptr;
+    if (buffer.kind == BufferKind::kConstant) {
+      auto at = artifact_.constants.find(buffer.name);
+      if (at != artifact_.constants.end()) array = &at->second;
+    } else if (buffer.kind == BufferKind::kVariable) {
+      auto at = artifact_.weights.find(buffer.name);
+      if (at == artifact_.weights.end()) continue;  // a state that begins as zeros: the Executable owns it
+      array = &at->second;
+    } else {
+      if (buffer.kind == BufferKind::kPacked) addresses[i] = packed_->data() + buffer.offset;
+      continue;
+    }
+    if (array == nullptr || array->bytes() < buffer.max_bytes)
+      throw UserError(ErrorCode::kU_bad_artifact, "a buffer of the plan has no data of its size in the file").with_op(buffer.name);
+    // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
+    addresses[i] = static_cast<std::byte*>(const_cast<void*>(array->data()));
+  }
+  return addresses;
+}
+
+void Model::run_init() {
+  packed_ = device_->allocate(plan_.packed_bytes);
+  const EntryPlan* init = plan_.entry("init");
+  if (init == nullptr) return;
+  device_->bind(plan_, *init, {}, addresses(*init))->run();
+}
+
+std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Array>& weights) const {
+  std::shared_ptr<Model> model(new Model);
+  model->plan_ = plan_;
+  model->artifact_ = artifact_;
+  model->device_ = device_;
+  for (const auto& [name, array] : weights) {
+    auto at = model->artifact_.weights.find(name);
+    if (at == model->artifact_.weights.end())
+      throw UserError(ErrorCode::kU_unknown_param, "the model has no param or state of this name").with_value(name);
+    if (at->second.dtype() != array.dtype())
+      throw UserError(ErrorCode::kU_input_dtype, "a weight has the wrong dtype")
+          .with_value(name)
+          .with_expected(std::string(dtype_name(at->second.dtype())))
+          .with_actual(std::string(dtype_name(array.dtype())));
+    if (at->second.sizes() != array.sizes())
+      throw UserError(ErrorCode::kU_input_shape, "a weight has the wrong shape")
+          .with_value(name)
+          .with_expected(to_string(at->second.sizes()))
+          .with_actual(to_string(array.sizes()));
+    at->second = array;
+  }
+  model->run_init();
+  return model;
+}
+
+}  // namespace aicf

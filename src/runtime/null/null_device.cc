@@ -1,0 +1,70 @@
+#include "runtime/null/null_device.h"
+
+#include "runtime/bind_step.h"
+
+namespace aicf {
+namespace {
+
+class NullMemory final : public DeviceMemory {
+ public:
+  explicit NullMemory(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {}
+  std::byte* data() override { return bytes_.data(); }
+  int64_t bytes() const override { return static_cast<int64_t>(bytes_.size()); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class NullSequence final : public Sequence {
+ public:
+  NullSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes, const std::vector<std::byte*>& addresses,
+               std::shared_ptr<std::vector<NullRecord>> records)
+      : entry_(entry), calls_(entry.steps.size()), records_(std::move(records)) {
+    for (size_t i = 0; i < entry.steps.size(); ++i) bind_step(plan, entry, static_cast<int32_t>(i), sizes, calls_[i], patches_);
+    for (size_t b = 0; b < addresses.size(); ++b)
+      if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
+  }
+
+  void set_address(int32_t buffer, std::byte* address) override {
+    for (const AddressPatch& patch : patches_) {
+      if (patch.buffer != buffer) continue;
+      BoundCall& call = calls_[static_cast<size_t>(patch.step)];
+      (patch.output ? call.outputs : call.inputs)[static_cast<size_t>(patch.operand)].data = address + patch.byte_offset;
+    }
+  }
+
+  void run() override {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      NullRecord record{entry_.steps[i].kernel, {}};
+      for (const auto* args : {&calls_[i].inputs, &calls_[i].outputs})
+        for (const TensorArg& arg : *args) record.addresses.push_back(arg.data);
+      records_->push_back(std::move(record));
+    }
+  }
+
+ private:
+  const EntryPlan& entry_;
+  std::vector<BoundCall> calls_;
+  std::vector<AddressPatch> patches_;
+  std::shared_ptr<std::vector<NullRecord>> records_;
+};
+
+class RecordingDevice final : public NullDevice {
+ public:
+  std::string_view name() const override { return "null"; }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override { return std::make_unique<NullMemory>(bytes); }
+  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+                                 const std::vector<std::byte*>& addresses) override {
+    return std::make_unique<NullSequence>(plan, entry, sizes, addresses, records_);
+  }
+  const std::vector<NullRecord>& records() const override { return *records_; }
+
+ private:
+  std::shared_ptr<std::vector<NullRecord>> records_ = std::make_shared<std::vector<NullRecord>>();
+};
+
+}  // namespace
+
+std::shared_ptr<NullDevice> make_null_device() { return std::make_shared<RecordingDevice>(); }
+
+}  // namespace aicf

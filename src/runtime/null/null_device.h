@@ -1,0 +1,26 @@
+// The null driver: memory and binding are real, running only records. Tests of binding, capture and bucket logic use it; a new
+// driver starts as a copy of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace aicf {
+
+// One recorded run of a step: its kernel and the addresses it would have used, inputs first.
+struct NullRecord {
+  std::string kernel;
+  std::vector<const void*> addresses;
+};
+
+class NullDevice : public Device {
+ public:
+  virtual const std::vector<NullRecord>& records() const = 0;
+};
+
+std::shared_ptr<NullDevice> make_null_device();
+
+}  // namespace aicf
