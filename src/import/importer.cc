@@ -1,0 +1,271 @@
+#include "import/importer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+constexpr int kMaxFunctionDepth = 64;
+
+std::string op_label(const NodeProto& node) {
+  return node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+}
+
+std::string node_label(const NodeProto& node) {
+  return !node.name.empty() ? node.name : node.outputs.empty() ? node.op_type : node.outputs[0];
+}
+
+}  // namespace
+
+Importer::Importer(const ModelProto& model, const ImportOptions& options, std::string folder, bool lenient_sizes)
+    : model_(model),
+      options_(options),
+      folder_(std::move(folder)),
+      lenient_sizes_(lenient_sizes),
+      main_(program_, "main") {}
+
+void Importer::run() {
+  const auto opset = model_.opsets.find("");
+  if (opset != model_.opsets.end() && (opset->second < kMinOpset || opset->second > kMaxOpset))
+    throw UserError(ErrorCode::kU_unsupported_opset, "the model's opset version is not supported")
+        .with_expected(std::to_string(kMinOpset) + " to " + std::to_string(kMaxOpset))
+        .with_actual(std::to_string(opset->second))
+        .with_remedy("convert the model with onnx.version_converter or export it again");
+  Scope scope;
+  scope.opsets = &model_.opsets;
+  add_initializers(model_.graph, scope);
+  add_inputs(scope);
+  check_options();
+  convert_nodes(model_.graph.nodes, scope, main_);
+  if (unsupported_.empty()) add_outputs(scope);
+}
+
+std::vector<UnsupportedOp> Importer::unsupported() const {
+  std::vector<UnsupportedOp> list;
+  for (const auto& [key, item] : unsupported_) list.push_back(item);
+  return list;
+}
+
+Program Importer::take_program() {
+  Graph graph = eliminate_dead_code(main_.graph());
+  std::set<std::string> used;
+  for (ValueId id : graph.leaves()) used.insert(graph.value(id).name);
+  std::erase_if(program_.variables, [&](const auto& item) { return !used.count(item.first); });
+  program_.entries.push_back(std::move(graph));
+  for (const auto& [key, value] : model_.metadata) program_.metadata.emplace(key, value);
+  return std::move(program_);
+}
+
+void Importer::report(const std::string& op, const std::string& where, const std::string& reason) {
+  UnsupportedOp& item = unsupported_[{op, reason}];
+  if (item.count++ == 0) {
+    item.op = op;
+    item.first_node = where;
+    item.reason = reason;
+  }
+}
+
+void Importer::report(const NodeProto& node, const std::string& reason) {
+  report(op_label(node), node_label(node), reason);
+}
+
+// --- values ------------------------------------------------------------------------------------------------------------
+
+void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
+  for (const std::string& name : graph.sparse_initializers) report("sparse_initializer", name, "sparse tensors are not supported");
+  for (const auto& tensor : graph.initializers) {
+    auto value = std::make_shared<OnnxValue>();
+    value->name = tensor->name;
+    try {
+      value->array = to_array(*tensor, model_.owner, folder_);
+    } catch (const UserError& error) {
+      if (error.code != ErrorCode::kU_unsupported_dtype) throw;
+      report("initializer", tensor->name, "data type " + data_type_name(tensor->data_type));
+      value->unsupported = true;
+      define(tensor->name, value, scope);
+      continue;
+    }
+    value->type = {value->array->dtype(), to_shape(value->array->sizes())};
+    value->param = is_float(value->type.dtype) && value->type.rank() >= 1 && scope.parent == nullptr;
+    define(tensor->name, value, scope);
+  }
+}
+
+void Importer::define(const std::string& name, ValueRef value, Scope& scope) {
+  if (!scope.values.emplace(name, std::move(value)).second)
+    throw UserError(ErrorCode::kU_bad_model_file, "a value name is defined twice").with_value(name);
+}
+
+ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& context, const NodeProto& node) {
+  for (Scope* at = &scope; at != nullptr; at = at->parent)
+    if (auto found = at->values.find(name); found != at->values.end()) {
+      if (found->second && !found->second->unsupported) context.capture_if_outer(found->second);
+      return found->second;
+    }
+  throw UserError(ErrorCode::kU_bad_model_file, "node '" + node_label(node) + "' reads a value that nothing defines before it")
+      .with_op(node.op_type)
+      .with_value(name);
+}
+
+// --- nodes -------------------------------------------------------------------------------------------------------------
+
+void Importer::convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, GraphContext& context) {
+  for (const NodeProto& node : nodes) convert_node(node, scope, context);
+}
+
+void Importer::mark_unsupported(const NodeProto& node, Scope& scope) {
+  for (const std::string& name : node.outputs) {
+    if (name.empty()) continue;
+    auto value = std::make_shared<OnnxValue>();
+    value->name = name;
+    value->unsupported = true;
+    define(name, std::move(value), scope);
+  }
+}
+
+void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& context) {
+  std::vector<ValueRef> inputs;
+  bool known = true;
+  for (const std::string& name : node.inputs) {
+    inputs.push_back(name.empty() ? nullptr : lookup(name, scope, context, node));
+    known = known && (inputs.back() == nullptr || !inputs.back()->unsupported);
+  }
+  const auto opset = scope.opsets->find(node.domain);
+  const int64_t version = opset == scope.opsets->end() ? (node.domain.empty() ? kMaxOpset : 1) : opset->second;
+  const OpRule* rule = find_rule(node.domain, node.op_type, version);
+  const FunctionProto* function = nullptr;
+  for (const FunctionProto& candidate : model_.functions)
+    if (candidate.name == node.op_type && candidate.domain == node.domain && candidate.overload == node.overload)
+      function = &candidate;
+  if (function == nullptr && rule == nullptr) {
+    report(node, "no converter for opset " + std::to_string(version));
+    return mark_unsupported(node, scope);
+  }
+  if (!known) return mark_unsupported(node, scope);
+  // A direct op keeps what the function means whole; its body is only the fallback.
+  if (rule != nullptr)
+    convert_with(*rule, node, std::move(inputs), scope, context);
+  else
+    expand_function(*function, node, inputs, scope, context);
+}
+
+void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vector<ValueRef> inputs, Scope& scope,
+                            GraphContext& context) {
+  const auto opset = scope.opsets->find(node.domain);
+  const int64_t version = opset == scope.opsets->end() ? kMaxOpset : opset->second;
+  NodeContext n(context, node, resolve_attributes(node, scope), std::move(inputs), version,
+                [&](const GraphProto& graph, const std::vector<ValueRef>& values, GraphContext& target) {
+                  return convert_body(graph, values, scope, target);
+                });
+  try {
+    upgrade(n);
+    const OpRule* current = n.op_type == node.op_type ? &rule : find_rule("", n.op_type, kMaxOpset);
+    AICF_CHECK(current != nullptr, n.op_type);
+    if (!convert_symbolically(n)) current->convert(n);
+    for (const std::string& name : n.unread_attributes()) n.unsupported("attribute '" + name + "' is not known");
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (!node.outputs[i].empty() && (i >= n.outputs().size() || !n.outputs()[i]))
+        n.unsupported("output " + std::to_string(i) + " is not supported");
+  } catch (const Unsupported& reason) {
+    report(node, reason.reason);
+    return mark_unsupported(node, scope);
+  } catch (UserError& error) {
+    // Op-table errors speak of our op; the user knows the ONNX node.
+    if (error.message.find(node_label(node)) == std::string::npos) {
+      error.message = "node '" + node_label(node) + "': " + error.message;
+      error.refresh();
+    }
+    if (error.op.empty()) error.with_op(node.op_type);
+    if (error.code == ErrorCode::kU_bad_dtype || error.code == ErrorCode::kU_unsupported_dtype) {
+      report(node, error.message + (error.actual.empty() ? "" : " (" + error.actual + ")"));
+      return mark_unsupported(node, scope);
+    }
+    throw;
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    ValueRef value = n.outputs()[i];
+    if (value->name.empty()) value->name = node.outputs[i];
+    if (auto at = value->emitted.find(context.serial()); at != value->emitted.end()) {
+      const Value& emitted = context.graph().value(at->second);
+      if (emitted.role == Role::kTemp && emitted.name.empty()) context.graph().set_name(at->second, node.outputs[i]);
+    }
+    define(node.outputs[i], std::move(value), scope);
+  }
+}
+
+std::vector<AttributeProto> Importer::resolve_attributes(const NodeProto& node, const Scope& scope) const {
+  std::vector<AttributeProto> attributes;
+  for (const AttributeProto& attribute : node.attributes) {
+    if (attribute.ref.empty()) {
+      attributes.push_back(attribute);
+      continue;
+    }
+    if (scope.function_attributes == nullptr)
+      throw UserError(ErrorCode::kU_bad_model_file, "an attribute refers to a function's attribute outside a function")
+          .with_op(node.op_type)
+          .with_value(attribute.ref);
+    auto at = scope.function_attributes->find(attribute.ref);
+    if (at == scope.function_attributes->end()) continue;  // optional and not given: absent here too
+    attributes.push_back(at->second);
+    attributes.back().name = attribute.name;
+  }
+  return attributes;
+}
+
+void Importer::expand_function(const FunctionProto& function, const NodeProto& node, const std::vector<ValueRef>& inputs,
+                               Scope& scope, GraphContext& context) {
+  if (scope.depth >= kMaxFunctionDepth)
+    throw UserError(ErrorCode::kU_bad_model_file, "functions call each other too deeply").with_op(op_label(node));
+  std::map<std::string, AttributeProto> attributes;
+  for (const AttributeProto& attribute : function.attribute_defaults) attributes[attribute.name] = attribute;
+  for (AttributeProto& attribute : resolve_attributes(node, scope)) {
+    if (std::find(function.attributes.begin(), function.attributes.end(), attribute.name) == function.attributes.end() &&
+        !attributes.count(attribute.name)) {
+      report(node, "attribute '" + attribute.name + "' is not known to the function");
+      return mark_unsupported(node, scope);
+    }
+    attributes[attribute.name] = std::move(attribute);
+  }
+  Scope inner;
+  inner.opsets = &function.opsets;
+  inner.function_attributes = &attributes;
+  inner.depth = scope.depth + 1;
+  for (size_t i = 0; i < function.inputs.size(); ++i)
+    define(function.inputs[i], i < inputs.size() ? inputs[i] : nullptr, inner);
+  convert_nodes(function.nodes, inner, context);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    auto at = i < function.outputs.size() ? inner.values.find(function.outputs[i]) : inner.values.end();
+    if (at == inner.values.end() || !at->second)
+      throw UserError(ErrorCode::kU_bad_model_file, "a function does not define one of its outputs")
+          .with_op(op_label(node))
+          .with_value(node.outputs[i]);
+    define(node.outputs[i], at->second, scope);
+  }
+}
+
+std::vector<ValueRef> Importer::convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs, Scope& scope,
+                                             GraphContext& context) {
+  Scope inner;
+  inner.parent = &scope;
+  inner.opsets = scope.opsets;
+  inner.function_attributes = scope.function_attributes;
+  inner.depth = scope.depth + 1;
+  if (inner.depth >= kMaxFunctionDepth) throw UserError(ErrorCode::kU_bad_model_file, "graphs nest too deeply");
+  add_initializers(graph, inner);
+  for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) define(graph.inputs[i].name, inputs[i], inner);
+  convert_nodes(graph.nodes, inner, context);
+  std::vector<ValueRef> outputs;
+  NodeProto self;
+  self.name = graph.name;
+  for (const ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name, inner, context, self));
+  for (const ValueRef& output : outputs)
+    if (!output || output->unsupported) throw Unsupported{"its body holds unsupported ops"};
+  return outputs;
+}
+
+}  // namespace aicf::onnx

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "import/importer.h"
+
+namespace aicf::onnx {
+namespace {
+
+// What a size may be while only support is asked for, not a compile.
+constexpr Interval kLenientRange = {1, 1 << 16};
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// A name that Dim::parse reads back.
+std::string symbol_name(const std::string& name) {
+  std::string symbol;
+  for (char c : name) symbol += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
+  if (symbol.empty() || std::isdigit(static_cast<unsigned char>(symbol[0]))) symbol = "d" + symbol;
+  return symbol;
+}
+
+// torch writes sizes that follow from others as expressions: "past_length + 1".
+std::optional<Dim> parse_expression(const std::string& name) {
+  if (name.find_first_of("+-*/() ") == std::string::npos) return std::nullopt;
+  try {
+    return Dim::parse(name);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+bool fits(const Shape& shape, const std::vector<int64_t>& sizes) {
+  if (shape.size() != sizes.size()) return false;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (shape[i].is_constant() && *shape[i].constant() != sizes[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+Dim Importer::declare_symbol(const std::string& name, Interval range) {
+  std::string symbol = symbol_name(name);
+  while (program_.sizes.count(symbol)) symbol += "_";
+  program_.sizes.emplace(symbol, range);
+  return Dim::symbol(symbol);
+}
+
+Dim Importer::resolve_dim(const std::string& name, int depth) {
+  if (auto at = dims_.find(name); at != dims_.end()) return at->second;
+  if (depth > 16)
+    throw UserError(ErrorCode::kU_bad_option, "sizes refer to each other in a circle").with_value(name);
+  Dim dim;
+  if (auto at = options_.dims.find(name); at != options_.dims.end()) {
+    const DimOption& option = at->second;
+    if (!option.same_as.empty()) {
+      dim = resolve_dim(option.same_as, depth + 1);
+    } else if (option.range) {
+      dim = declare_symbol(name, *option.range);
+    } else {
+      const auto [low, high] = std::minmax_element(option.values.begin(), option.values.end());
+      dim = option.values.size() == 1 ? Dim(*low) : declare_symbol(name, {*low, *high});
+    }
+  } else if (auto expression = parse_expression(name)) {
+    std::map<std::string, int> symbols;
+    expression->collect_symbols(symbols);
+    std::map<std::string, Dim, std::less<>> values;
+    for (const auto& [symbol, count] : symbols) values.emplace(symbol, resolve_dim(symbol, depth + 1));
+    dim = substitute(*expression, values);
+  } else {
+    if (!lenient_sizes_) unset_sizes_.push_back(name);
+    dim = declare_symbol(name, kLenientRange);
+  }
+  return dims_[name] = dim;
+}
+
+Shape Importer::input_shape(const ValueInfo& info) {
+  Shape shape;
+  for (size_t axis = 0; axis < info.shape.size(); ++axis) {
+    const Dimension& dimension = info.shape[axis];
+    const std::string key = info.name + ":" + std::to_string(axis);
+    if (dimension.has_value && dimension.value >= 0)
+      shape.emplace_back(dimension.value);
+    else if (options_.dims.count(key) || dimension.param.empty())
+      shape.push_back(resolve_dim(key, 0));
+    else
+      shape.push_back(resolve_dim(dimension.param, 0));
+  }
+  return shape;
+}
+
+ValueRef Importer::known_input(const ValueInfo& info, const TensorType& type) {
+  auto value = std::make_shared<OnnxValue>();
+  value->name = info.name;
+  value->type = type;
+  auto known = options_.input_values.find(info.name);
+  if (known == options_.input_values.end()) return value;
+  const Array& array = known->second;
+  if (array.dtype() != type.dtype)
+    throw UserError(ErrorCode::kU_input_dtype, "the value given for input '" + info.name + "' has the wrong dtype")
+        .with_expected(std::string(dtype_name(type.dtype)))
+        .with_actual(std::string(dtype_name(array.dtype())));
+  if (!fits(type.shape, array.sizes()))
+    throw UserError(ErrorCode::kU_input_shape, "the value given for input '" + info.name + "' has the wrong shape")
+        .with_expected(to_string(type.shape))
+        .with_actual(to_string(array.sizes()));
+  value->array = array;
+  value->type.shape = to_shape(array.sizes());
+  return value;
+}
+
+void Importer::add_input(const ValueInfo& info, Scope& scope) {
+  const auto dtype = dtype_from_onnx(info.elem_type);
+  if (info.kind != "tensor" || !dtype || !info.has_shape) {
+    const std::string reason = info.kind != "tensor" ? "its type is " + info.kind
+                               : !dtype              ? "data type " + data_type_name(info.elem_type)
+                                                     : "it has no shape";
+    report("input", info.name, reason);
+    auto value = std::make_shared<OnnxValue>();
+    value->unsupported = true;
+    return define(info.name, value, scope);
+  }
+  const TensorType type = {*dtype, input_shape(info)};
+  ValueRef value = known_input(info, type);
+  const bool is_state = std::any_of(options_.states.begin(), options_.states.end(),
+                                    [&](const auto& pair) { return pair.first == info.name; });
+  ValueId id = kNoValue;
+  if (is_state) {
+    program_.variables.emplace(info.name, Variable{info.name, Role::kState, type, Array()});
+    id = main_.graph().add_state(info.name, type);
+  } else {
+    id = main_.graph().add_input(info.name, value->type);
+  }
+  if (!value->array) value->emitted.emplace(main_.serial(), id);
+  define(info.name, std::move(value), scope);
+}
+
+void Importer::add_inputs(Scope& scope) {
+  for (const ValueInfo& info : model_.graph.inputs) {
+    auto initializer = scope.values.find(info.name);
+    if (initializer == scope.values.end())
+      add_input(info, scope);
+    else if (initializer->second->array)
+      initializer->second->param = is_float(initializer->second->type.dtype);
+  }
+  if (unset_sizes_.empty()) return;
+  throw UserError(ErrorCode::kU_unset_size, "the model has dynamic sizes without a value or range")
+      .with_value(join(unset_sizes_))
+      .with_expected("a value or a range for each")
+      .with_actual("none for " + join(unset_sizes_))
+      .with_remedy("add --dim " + unset_sizes_[0] + "=8 or --dim " + unset_sizes_[0] + "=1..512");
+}
+
+void Importer::check_options() const {
+  std::set<std::string> names, inputs;
+  for (const ValueInfo& info : model_.graph.inputs) {
+    inputs.insert(info.name);
+    for (size_t axis = 0; axis < info.shape.size(); ++axis)
+      if (!info.shape[axis].has_value || info.shape[axis].value < 0) {
+        names.insert(info.name + ":" + std::to_string(axis));
+        names.insert(info.shape[axis].param);
+      }
+  }
+  for (const auto& [name, option] : options_.dims)
+    if (!names.count(name) && !dims_.count(name))
+      throw UserError(ErrorCode::kU_bad_option, "the model has no dynamic size of this name")
+          .with_value(name)
+          .with_expected(join({names.begin(), names.end()}));
+  auto check_input = [&](const std::string& name) {
+    if (inputs.count(name)) return;
+    throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
+        .with_value(name)
+        .with_expected(join({inputs.begin(), inputs.end()}));
+  };
+  for (const auto& [name, array] : options_.input_values) check_input(name);
+  std::set<std::string> outputs;
+  for (const ValueInfo& info : model_.graph.outputs) outputs.insert(info.name);
+  for (const auto& [past, present] : options_.states) {
+    check_input(past);
+    if (!outputs.count(present))
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no output of this name")
+          .with_value(present)
+          .with_expected(join({outputs.begin(), outputs.end()}));
+  }
+}
+
+void Importer::add_outputs(Scope& scope) {
+  NodeProto self;
+  self.name = model_.graph.name;
+  for (const ValueInfo& info : model_.graph.outputs) {
+    const ValueRef value = lookup(info.name, scope, main_, self);
+    if (!value || value->unsupported) {
+      report("output", info.name, "nothing defines it");
+      continue;
+    }
+    const ValueId id = main_.materialize(*value);
+    auto state = std::find_if(options_.states.begin(), options_.states.end(),
+                              [&](const auto& pair) { return pair.second == info.name; });
+    if (state == options_.states.end()) {
+      main_.graph().add_output(id, info.name);
+      continue;
+    }
+    const ValueRef past = lookup(state->first, scope, main_, self);
+    if (past->type != value->type)
+      throw UserError(ErrorCode::kU_bad_shape, "a state and its next value have different types")
+          .with_value(state->first + "=" + state->second)
+          .with_expected(to_string(past->type))
+          .with_actual(to_string(value->type))
+          .with_remedy("a state keeps its type: export the model with a fixed-size cache");
+    main_.graph().add_update(main_.materialize(*past), id);
+  }
+}
+
+}  // namespace aicf::onnx

@@ -1,0 +1,119 @@
+#include "import/onnx.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "import/importer.h"
+
+namespace aicf {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+onnx::ModelProto read_model(const std::string& path) {
+  auto file = MappedFile::open(path);
+  const std::string_view text = file->text();
+  return onnx::parse_model(text, std::move(file), path);
+}
+
+[[noreturn]] void fail_unsupported(const std::vector<UnsupportedOp>& ops) {
+  std::string list, names;
+  for (const UnsupportedOp& op : ops) {
+    list += "\n  " + op.op + " (" + std::to_string(op.count) + ", first '" + op.first_node + "'): " + op.reason;
+    names += (names.empty() ? "" : ", ") + op.op;
+  }
+  throw UserError(ErrorCode::kU_unsupported_op, "the model uses what AICF does not support:" + list)
+      .with_op(ops[0].op)
+      .with_value(names)
+      .with_remedy("replace these ops in the model; `aicf support` lists them before compiling");
+}
+
+Program import_model(const onnx::ModelProto& model, const ImportOptions& options, const std::string& folder) {
+  onnx::Importer importer(model, options, folder, false);
+  importer.run();
+  if (const auto unsupported = importer.unsupported(); !unsupported.empty()) fail_unsupported(unsupported);
+  return importer.take_program();
+}
+
+int64_t parse_size(std::string_view text, std::string_view whole) {
+  int64_t value = 0;
+  bool ok = !text.empty() && text.size() < 18;
+  for (char c : text) {
+    ok = ok && c >= '0' && c <= '9';
+    value = ok ? value * 10 + (c - '0') : value;
+  }
+  if (!ok)
+    throw UserError(ErrorCode::kU_bad_option, "not a size")
+        .with_value(std::string(whole))
+        .with_expected("8, 1,8, 16..512 or the name of another size");
+  return value;
+}
+
+}  // namespace
+
+DimOption parse_dim_option(std::string_view text) {
+  DimOption option;
+  if (const size_t dots = text.find(".."); dots != std::string_view::npos) {
+    option.range = Interval{parse_size(text.substr(0, dots), text), parse_size(text.substr(dots + 2), text)};
+    if (option.range->lo > option.range->hi)
+      throw UserError(ErrorCode::kU_bad_option, "a range ends before it begins").with_value(std::string(text));
+    return option;
+  }
+  if (!text.empty() && (text[0] < '0' || text[0] > '9') && text.find(',') == std::string_view::npos) {
+    option.same_as = std::string(text);
+    return option;
+  }
+  while (true) {
+    const size_t comma = text.find(',');
+    option.values.push_back(parse_size(text.substr(0, comma), text));
+    if (comma == std::string_view::npos) return option;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Program import_onnx(const std::string& path, const ImportOptions& options) {
+  return import_model(read_model(path), options, folder_of(path));
+}
+
+Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options, const std::string& folder,
+                          std::shared_ptr<const void> owner) {
+  if (!owner) {
+    auto copy = std::make_shared<Array>(DType::u8, std::vector<int64_t>{static_cast<int64_t>(bytes.size())});
+    if (!bytes.empty()) std::memcpy(copy->mutable_data(), bytes.data(), bytes.size());
+    bytes = {copy->data_as<char>(), bytes.size()};
+    owner = std::move(copy);
+  }
+  return import_model(onnx::parse_model(bytes, std::move(owner), "model bytes"), options, folder);
+}
+
+std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOptions& options) {
+  const onnx::ModelProto model = read_model(path);
+  onnx::Importer importer(model, options, folder_of(path), true);
+  importer.run();
+  return importer.unsupported();
+}
+
+std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path) {
+  const onnx::ModelProto model = read_model(path);
+  std::vector<OnnxDim> dims;
+  for (const onnx::ValueInfo& input : model.graph.inputs) {
+    const bool initialized = std::any_of(model.graph.initializers.begin(), model.graph.initializers.end(),
+                                         [&](const auto& tensor) { return tensor->name == input.name; });
+    for (size_t axis = 0; axis < input.shape.size() && !initialized; ++axis) {
+      const onnx::Dimension& dimension = input.shape[axis];
+      if (dimension.has_value && dimension.value >= 0) continue;
+      const std::string name = dimension.param.empty() ? input.name + ":" + std::to_string(axis) : dimension.param;
+      if (std::none_of(dims.begin(), dims.end(), [&](const OnnxDim& dim) { return dim.name == name; }))
+        dims.push_back({input.name, static_cast<int>(axis), name});
+    }
+  }
+  return dims;
+}
+
+}  // namespace aicf

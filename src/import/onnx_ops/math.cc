@@ -1,0 +1,128 @@
+// Elementwise arithmetic, comparison, logic and casts.
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+template <Op op>
+void unary(NodeContext& n) {
+  n.out(0, n.add(op, {n.in(0)}));
+}
+
+template <Op op>
+void binary(NodeContext& n) {
+  n.out(0, n.add(op, {n.in(0), n.in(1)}));
+}
+
+// Sum, Max, Min over any number of operands, left to right.
+template <Op op>
+void variadic(NodeContext& n) {
+  ValueId x = n.in(0);
+  for (size_t i = 1; i < n.input_count(); ++i) x = n.add(op, {x, n.in(i)});
+  n.out(0, x);
+}
+
+void mean(NodeContext& n) {
+  ValueId x = n.in(0);
+  for (size_t i = 1; i < n.input_count(); ++i) x = n.add(Op::add, {x, n.in(i)});
+  n.out(0, n.add(Op::div, {x, n.scalar(n.dtype(0), static_cast<double>(n.input_count()))}));
+}
+
+// Base and exponent may have different types; the result has the base's.
+void power(NodeContext& n) {
+  const DType base = n.dtype(0), exponent = n.dtype(1);
+  if (base == exponent || is_float(base)) {
+    n.out(0, n.add(Op::pow, {n.in(0), n.cast(n.in(1), base)}));
+  } else if (is_float(exponent)) {
+    n.out(0, n.cast(n.add(Op::pow, {n.cast(n.in(0), DType::f64), n.cast(n.in(1), DType::f64)}), base));
+  } else {
+    n.out(0, n.cast(n.add(Op::pow, {n.cast(n.in(0), DType::i64), n.cast(n.in(1), DType::i64)}), base));
+  }
+}
+
+void modulo(NodeContext& n) {
+  n.out(0, n.add(n.attr_int("fmod", 0) != 0 ? Op::rem : Op::mod, {n.in(0), n.in(1)}));
+}
+
+void reciprocal(NodeContext& n) { n.out(0, n.add(Op::div, {n.scalar(n.dtype(0), 1.0), n.in(0)})); }
+
+void bit_shift(NodeContext& n) {
+  const std::string direction = n.attr_str("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") n.bad("attribute 'direction'", "LEFT or RIGHT", direction);
+  n.out(0, n.add(direction == "LEFT" ? Op::shift_left : Op::shift_right, {n.in(0), n.in(1)}));
+}
+
+void is_inf(NodeContext& n) {
+  n.out(0, n.add(Op::is_inf, {n.in(0)}, {{"positive", n.attr_int("detect_positive", 1) != 0},
+                                         {"negative", n.attr_int("detect_negative", 1) != 0}}));
+}
+
+void clip(NodeContext& n) {
+  ValueId x = n.in(0);
+  if (n.has(1) && n.has(2))
+    return n.out(0, n.add(Op::clamp, {x, n.reshape(n.in(1), {}), n.reshape(n.in(2), {})}));
+  if (n.has(1)) x = n.add(Op::max, {x, n.reshape(n.in(1), {})});
+  if (n.has(2)) x = n.add(Op::min, {x, n.reshape(n.in(2), {})});
+  n.out(0, x);
+}
+
+DType target_dtype(NodeContext& n, std::string_view name) {
+  const int code = static_cast<int>(n.attr_int(name));
+  const auto dtype = dtype_from_onnx(code);
+  if (!dtype) n.unsupported("data type " + data_type_name(code));
+  return *dtype;
+}
+
+// saturate and round_mode speak of 8-bit float targets only, which target_dtype refuses.
+void cast(NodeContext& n) {
+  n.ignore("saturate");
+  n.ignore("round_mode");
+  n.out(0, n.cast(n.in(0), target_dtype(n, "to")));
+}
+
+void cast_like(NodeContext& n) {
+  n.ignore("saturate");
+  n.ignore("round_mode");
+  n.out(0, n.cast(n.in(0), n.dtype(1)));
+}
+
+void where(NodeContext& n) { n.out(0, n.add(Op::select, {n.in(0), n.in(1), n.in(2)})); }
+
+void identity(NodeContext& n) { n.out(0, n.ref(0)); }
+
+// Inference: the identity and, if asked for, a mask of ones.
+void dropout(NodeContext& n) {
+  n.ignore("seed");
+  if (n.has(2)) {
+    const auto training = n.constant(2);
+    if (!training) n.unsupported("training_mode that is not constant");
+    const auto ratio = n.has(1) ? n.constant(1) : Array::scalar_f64(DType::f32, 0.5);
+    if (training->get_i64(0) != 0 && (!ratio || ratio->get_f64(0) != 0)) n.unsupported("training_mode=1");
+  }
+  n.out(0, n.ref(0));
+  if (n.wants(1)) n.out(1, n.broadcast(n.iscalar(DType::boolean, 1), n.shape(0)));
+}
+
+}  // namespace
+
+std::vector<OpRule> math_rules() {
+  return {
+      {"Abs", unary<Op::abs>}, {"Neg", unary<Op::neg>}, {"Sign", unary<Op::sign>}, {"Exp", unary<Op::exp>},
+      {"Log", unary<Op::log>}, {"Sqrt", unary<Op::sqrt>}, {"Sin", unary<Op::sin>}, {"Cos", unary<Op::cos>},
+      {"Tan", unary<Op::tan>}, {"Asin", unary<Op::asin>}, {"Acos", unary<Op::acos>}, {"Atan", unary<Op::atan>},
+      {"Sinh", unary<Op::sinh>}, {"Cosh", unary<Op::cosh>}, {"Tanh", unary<Op::tanh>}, {"Asinh", unary<Op::asinh>},
+      {"Acosh", unary<Op::acosh>}, {"Atanh", unary<Op::atanh>}, {"Erf", unary<Op::erf>}, {"Floor", unary<Op::floor>},
+      {"Ceil", unary<Op::ceil>}, {"Round", unary<Op::round>}, {"IsNaN", unary<Op::is_nan>}, {"IsInf", is_inf},
+      {"Not", unary<Op::logical_not>}, {"BitwiseNot", unary<Op::bit_not>}, {"Reciprocal", reciprocal},
+      {"Add", binary<Op::add>}, {"Sub", binary<Op::sub>}, {"Mul", binary<Op::mul>}, {"Div", binary<Op::div>},
+      {"Pow", power}, {"Mod", modulo}, {"And", binary<Op::bit_and>}, {"Or", binary<Op::bit_or>},
+      {"Xor", binary<Op::bit_xor>}, {"BitwiseAnd", binary<Op::bit_and>}, {"BitwiseOr", binary<Op::bit_or>},
+      {"BitwiseXor", binary<Op::bit_xor>}, {"BitShift", bit_shift}, {"Equal", binary<Op::eq>},
+      {"Greater", binary<Op::gt>}, {"GreaterOrEqual", binary<Op::ge>}, {"Less", binary<Op::lt>},
+      {"LessOrEqual", binary<Op::le>}, {"Where", where}, {"Sum", variadic<Op::add>}, {"Max", variadic<Op::max>},
+      {"Min", variadic<Op::min>}, {"Mean", mean}, {"Clip", clip}, {"Cast", cast}, {"CastLike", cast_like},
+      {"Identity", identity}, {"Dropout", dropout},
+  };
+}
+
+}  // namespace aicf::onnx

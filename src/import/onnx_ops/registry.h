@@ -1,0 +1,51 @@
+// The table of ONNX ops: which converter serves which op_type of which opset versions. Older forms are first brought to
+// the current one by the upgrade table, so a converter reads one form.
+#pragma once
+
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "import/onnx_ops/node_context.h"
+
+namespace aicf::onnx {
+
+using Convert = void (*)(NodeContext&);
+
+struct OpRule {
+  std::string_view op;
+  Convert convert;
+  int64_t since = 1;                                     // first opset version that has the op
+  int64_t until = std::numeric_limits<int64_t>::max();   // last one
+  std::string_view domain = "";
+};
+
+// One list per family.
+std::vector<OpRule> math_rules();
+std::vector<OpRule> activation_rules();
+std::vector<OpRule> reduce_rules();
+std::vector<OpRule> shape_rules();
+std::vector<OpRule> index_rules();
+std::vector<OpRule> contraction_rules();
+std::vector<OpRule> window_rules();
+std::vector<OpRule> norm_rules();
+std::vector<OpRule> quant_rules();
+std::vector<OpRule> resize_rules();
+std::vector<OpRule> attention_rules();
+std::vector<OpRule> loss_rules();
+std::vector<OpRule> control_rules();
+std::vector<OpRule> recurrent_rules();
+std::vector<OpRule> signal_rules();
+
+inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
+
+// Null if there is none.
+const OpRule* find_rule(std::string_view domain, std::string_view op, int64_t opset);
+const std::vector<OpRule>& all_rules();
+
+// Brings an old form to the current one, in place (may change op_type).
+void upgrade(NodeContext& node);
+// Evaluates shape arithmetic on known sizes; true if it gave the outputs.
+bool convert_symbolically(NodeContext& node);
+
+}  // namespace aicf::onnx

@@ -1,0 +1,375 @@
+// Views, joins, fills: ops whose result shape is the point. Sizes may be symbolic throughout.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+// The smaller or larger size where the ranges of the symbols tell, else a min or max expression.
+Dim smaller(NodeContext& n, const Dim& a, const Dim& b) {
+  const Interval difference = n.bounds_of(a - b);
+  return difference.hi <= 0 ? a : difference.lo >= 0 ? b : min(a, b);
+}
+Dim larger(NodeContext& n, const Dim& a, const Dim& b) {
+  const Interval difference = n.bounds_of(a - b);
+  return difference.lo >= 0 ? a : difference.hi <= 0 ? b : max(a, b);
+}
+
+// --- reshape family
+
+void reshape(NodeContext& n) {
+  const bool allow_zero = n.attr_int("allowzero", 0) != 0;
+  const Shape from = n.shape(0);
+  Shape to = n.require_sizes(1, "the new shape");
+  Dim known(1);
+  std::optional<size_t> inferred;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == Dim(0) && !allow_zero) {
+      if (i >= from.size()) n.bad("shape copies an axis that x lacks", "rank above " + std::to_string(i), to_string(from));
+      to[i] = from[i];
+    }
+    if (to[i] == Dim(-1)) {
+      if (inferred) n.bad("shape", "at most one -1", to_string(to));
+      inferred = i;
+    } else {
+      known = known * to[i];
+    }
+  }
+  if (inferred) {
+    const Dim count = element_count(from);
+    const auto size = known == Dim(0) ? std::optional<Dim>(Dim(0)) : divide_exactly(count, known);
+    if (!size)
+      throw UserError(ErrorCode::kU_bad_shape, "node '" + n.origin() + "': the inferred size is not a whole number")
+          .with_op("Reshape")
+          .with_expected("a multiple of " + known.to_string())
+          .with_actual(count.to_string());
+    to[*inferred] = *size;
+  }
+  n.out(0, n.reshape(n.in(0), to));
+}
+
+void flatten(NodeContext& n) {
+  const int64_t rank = n.rank(0), given = n.attr_int("axis", 1);
+  const int64_t axis = given == rank ? rank : n.axis(given, std::max<int64_t>(rank, 1));
+  const Shape shape = n.shape(0);
+  const auto middle = shape.begin() + std::min(axis, rank);
+  n.out(0, n.reshape(n.in(0), {element_count(Shape(shape.begin(), middle)), element_count(Shape(middle, shape.end()))}));
+}
+
+void squeeze(NodeContext& n) {
+  const Shape shape = n.shape(0);
+  std::vector<bool> drop(shape.size(), false);
+  if (n.has(1)) {
+    for (int64_t axis : n.require_ints(1, "axes")) drop[static_cast<size_t>(n.axis(axis, n.rank(0)))] = true;
+  } else {
+    for (size_t i = 0; i < shape.size(); ++i) drop[i] = shape[i] == Dim(1);
+  }
+  Shape to;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (drop[i] && shape[i] != Dim(1)) n.bad("a squeezed axis", "size 1", shape[i].to_string());
+    if (!drop[i]) to.push_back(shape[i]);
+  }
+  n.out(0, n.reshape(n.in(0), to));
+}
+
+void unsqueeze(NodeContext& n) {
+  const Ints axes = n.require_ints(1, "axes");
+  const int64_t rank = n.rank(0) + static_cast<int64_t>(axes.size());
+  std::vector<bool> added(static_cast<size_t>(rank), false);
+  for (int64_t axis : axes) {
+    const size_t at = static_cast<size_t>(n.axis(axis, rank));
+    if (added[at]) n.bad("axes", "each axis once", to_string(axes));
+    added[at] = true;
+  }
+  Shape to;
+  size_t from = 0;
+  const Shape shape = n.shape(0);
+  for (bool is_new : added) to.push_back(is_new ? Dim(1) : shape[from++]);
+  n.out(0, n.reshape(n.in(0), to));
+}
+
+void transpose(NodeContext& n) {
+  Ints perm(static_cast<size_t>(n.rank(0)));
+  for (size_t i = 0; i < perm.size(); ++i) perm[i] = n.rank(0) - 1 - static_cast<int64_t>(i);
+  n.out(0, n.transpose(n.in(0), n.attr_ints("perm", perm)));
+}
+
+// x [N, C b b, H, W] → [N, C, H b, W b]; DCR: blocks are the slower part of the channel.
+void depth_to_space(NodeContext& n) {
+  const int64_t b = n.attr_int("blocksize");
+  const std::string mode = n.attr_str("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") n.unsupported("mode=" + mode);
+  if (n.rank(0) != 4 || b < 1) n.bad("x or blocksize", "rank 4, blocksize >= 1", to_string(n.shape(0)));
+  const Shape s = n.shape(0);
+  const Dim channels = floordiv(s[1], Dim(b * b));
+  const bool dcr = mode == "DCR";
+  const ValueId split = n.reshape(n.in(0), dcr ? Shape{s[0], b, b, channels, s[2], s[3]} : Shape{s[0], channels, b, b, s[2], s[3]});
+  const ValueId moved = n.transpose(split, dcr ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3});
+  n.out(0, n.reshape(moved, {s[0], channels, s[2] * Dim(b), s[3] * Dim(b)}));
+}
+
+void space_to_depth(NodeContext& n) {
+  const int64_t b = n.attr_int("blocksize");
+  if (n.rank(0) != 4 || b < 1) n.bad("x or blocksize", "rank 4, blocksize >= 1", to_string(n.shape(0)));
+  const Shape s = n.shape(0);
+  const Dim height = floordiv(s[2], Dim(b)), width = floordiv(s[3], Dim(b));
+  const ValueId moved = n.transpose(n.reshape(n.in(0), {s[0], s[1], height, b, width, b}), {0, 3, 5, 1, 2, 4});
+  n.out(0, n.reshape(moved, {s[0], s[1] * Dim(b * b), height, width}));
+}
+
+// --- joins and parts
+
+void concat(NodeContext& n) {
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < n.input_count(); ++i) parts.push_back(n.in(i));
+  n.out(0, n.add(Op::concat, parts, {{"axis", n.axis(n.attr_int("axis", 1), n.rank(0))}}));
+}
+
+void split(NodeContext& n) {
+  const int64_t axis = n.axis(n.attr_int("axis", 0), n.rank(0));
+  const Dim size = n.shape(0)[static_cast<size_t>(axis)];
+  const int64_t parts = n.attr_int("num_outputs", static_cast<int64_t>(n.output_count()));
+  std::vector<Dim> sizes;
+  if (n.has(1)) {
+    sizes = n.require_sizes(1, "split");
+  } else {
+    // Equal parts; the last is smaller if the size does not divide.
+    const Dim each = ceildiv(size, Dim(parts));
+    Dim left = size;
+    for (int64_t i = 0; i < parts; ++i) {
+      sizes.push_back(smaller(n, each, left));
+      left = left - sizes.back();
+    }
+  }
+  if (sizes.size() != n.output_count())
+    n.bad("split", std::to_string(n.output_count()) + " sizes", std::to_string(sizes.size()));
+  Dim at(0);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (n.wants(i)) n.out(i, n.slice_axis(n.in(0), axis, at, at + sizes[i]));
+    at = at + sizes[i];
+  }
+}
+
+// One axis of x[start:end:step] with Python's clamping; sizes may be symbolic.
+ValueId slice_one(NodeContext& n, ValueId x, int64_t axis, Dim start, Dim end, int64_t step) {
+  const Dim size = n.shape_of(x)[static_cast<size_t>(axis)];
+  const Dim low(step > 0 ? 0 : -1), high = step > 0 ? size : size - Dim(1);
+  auto clamp = [&](const Dim& value) {
+    const Dim counted = n.bounds_of(value).hi < 0 ? value + size : value;
+    return larger(n, smaller(n, counted, high), low);
+  };
+  start = clamp(start);
+  end = clamp(end);
+  if (step > 0) return n.slice_axis(x, axis, start, larger(n, start, end), step);
+  // Walking down is walking up the reversed axis: index i becomes size - 1 - i.
+  const ValueId reversed = n.add(Op::reverse, {x}, {{"axes", Ints{axis}}});
+  const Dim first = size - Dim(1) - start, last = size - Dim(1) - end;
+  return n.slice_axis(reversed, axis, first, larger(n, first, last), -step);
+}
+
+// An end of this size or beyond means "to the end" (exporters write INT64_MAX or INT32_MAX).
+constexpr int64_t kFarAway = int64_t{1} << 40;
+
+Dim near(const Dim& dim) {
+  const auto value = dim.constant();
+  return value ? Dim(std::clamp(*value, -kFarAway, kFarAway)) : dim;
+}
+
+void slice(NodeContext& n) {
+  const std::vector<Dim> starts = n.require_sizes(1, "starts"), ends = n.require_sizes(2, "ends");
+  Ints axes, steps(starts.size(), 1);
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (n.has(3)) axes = n.require_ints(3, "axes");
+  if (n.has(4)) steps = n.require_ints(4, "steps");
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    n.bad("starts, ends, axes and steps", "equal lengths", std::to_string(starts.size()) + " starts");
+  ValueId x = n.in(0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (steps[i] == 0) n.bad("steps", "not 0", "0");
+    const int64_t step = std::clamp(steps[i], -kFarAway, kFarAway);
+    x = slice_one(n, x, n.axis(axes[i], n.rank(0)), near(starts[i]), near(ends[i]), step);
+  }
+  n.out(0, x);
+}
+
+// --- growth
+
+void expand(NodeContext& n) {
+  Shape from = n.shape(0);
+  Shape to = n.require_sizes(1, "the shape");
+  while (from.size() < to.size()) from.insert(from.begin(), Dim(1));
+  while (to.size() < from.size()) to.insert(to.begin(), Dim(1));
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] == Dim(1)) to[i] = from[i];
+  n.out(0, n.broadcast(n.in(0), to));
+}
+
+// [a, b] repeated [r, s] times is [r, a, s, b] broadcast, seen as [r a, s b].
+void tile(NodeContext& n) {
+  const std::vector<Dim> repeats = n.require_sizes(1, "repeats");
+  const Shape shape = n.shape(0);
+  if (repeats.size() != shape.size())
+    n.bad("repeats", std::to_string(shape.size()) + " numbers", std::to_string(repeats.size()));
+  Shape thin, wide, result;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    thin.insert(thin.end(), {Dim(1), shape[i]});
+    wide.insert(wide.end(), {repeats[i], shape[i]});
+    result.push_back(repeats[i] * shape[i]);
+  }
+  n.out(0, n.reshape(n.broadcast(n.reshape(n.in(0), thin), wide), result));
+}
+
+// Negative pads cut; they are applied first as a slice.
+ValueId cut_negative(NodeContext& n, ValueId x, std::vector<Dim>& low, std::vector<Dim>& high) {
+  for (size_t i = 0; i < low.size(); ++i) {
+    Dim start(0), limit = n.shape_of(x)[i];
+    if (n.bounds_of(low[i]).hi < 0) start = Dim(0) - low[i], low[i] = Dim(0);
+    if (n.bounds_of(high[i]).hi < 0) limit = limit + high[i], high[i] = Dim(0);
+    x = n.slice_axis(x, static_cast<int64_t>(i), start, limit);
+  }
+  return x;
+}
+
+void pad(NodeContext& n) {
+  const std::string mode = n.attr_str("mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") n.unsupported("mode=" + mode);
+  const std::vector<Dim> pads = n.require_sizes(1, "pads");
+  const size_t rank = static_cast<size_t>(n.rank(0));
+  Ints axes;
+  for (size_t i = 0; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  if (n.has(3)) axes = n.require_ints(3, "axes");
+  if (pads.size() != 2 * axes.size())
+    n.bad("pads", std::to_string(2 * axes.size()) + " numbers", std::to_string(pads.size()));
+  std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const size_t at = static_cast<size_t>(n.axis(axes[i], n.rank(0)));
+    low[at] = pads[i];
+    high[at] = pads[axes.size() + i];
+  }
+  const ValueId value = n.has(2) ? n.reshape(n.in(2), {}) : kNoValue;
+  const ValueId x = cut_negative(n, n.in(0), low, high);
+  n.out(0, n.add(Op::pad, {x, mode == "constant" ? value : kNoValue}, {{"low", low}, {"high", high}, {"mode", mode}}));
+}
+
+// Crops and pads both halves around the middle, the odd element going behind.
+void center_crop_pad(NodeContext& n) {
+  const std::vector<Dim> target = n.require_sizes(1, "shape");
+  Ints axes = n.attr_ints("axes");
+  if (!n.has_attr("axes"))
+    for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
+  if (axes.size() != target.size()) n.bad("shape", std::to_string(axes.size()) + " sizes", std::to_string(target.size()));
+  ValueId x = n.in(0);
+  std::vector<Dim> low(static_cast<size_t>(n.rank(0)), Dim(0)), high = low;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = n.axis(axes[i], n.rank(0));
+    const size_t at = static_cast<size_t>(axis);
+    const int64_t size = n.shape_of(x)[at].require_constant("cropped axis"), want = target[i].require_constant("target size");
+    if (want < size) x = n.slice_axis(x, axis, (size - want) / 2, (size - want) / 2 + want);
+    if (want > size) low[at] = (want - size) / 2, high[at] = want - size - (want - size) / 2;
+  }
+  n.out(0, n.add(Op::pad, {x, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
+}
+
+// --- sizes and fills
+
+void shape(NodeContext& n) {
+  const int64_t rank = n.rank(0);
+  auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const int64_t start = clamp(n.attr_int("start", 0)), end = std::max(start, clamp(n.attr_int("end", rank)));
+  const Shape from = n.shape(0);
+  n.out_sizes(0, {from.begin() + start, from.begin() + end}, {DType::i64, {Dim(end - start)}});
+}
+
+void size(NodeContext& n) { n.out_sizes(0, {element_count(n.shape(0))}, {DType::i64, {}}); }
+
+void constant_of_shape(NodeContext& n) {
+  const Shape shape = n.require_sizes(0, "the shape");
+  Array value = Array::scalar_f64(DType::f32, 0);
+  if (const AttributeProto* a = n.attr("value"); a && a->t) value = to_array(*a->t, nullptr, "");
+  if (value.count() != 1) n.bad("value", "one element", std::to_string(value.count()));
+  value = value.reshaped({});
+  const auto count = element_count(shape).constant();
+  if (shape.size() <= 1 && count && *count <= kMaxSymbolicElements &&
+      (value.dtype() == DType::i64 || value.dtype() == DType::i32))
+    return n.out_sizes(0, std::vector<Dim>(static_cast<size_t>(*count), Dim(value.get_i64(0))), {value.dtype(), shape});
+  n.out(0, n.broadcast(n.constant_of(value), shape));
+}
+
+void constant(NodeContext& n) {
+  if (const AttributeProto* a = n.attr("value"); a && a->t) return n.out_array(0, to_array(*a->t, nullptr, ""));
+  if (const AttributeProto* a = n.attr("value_float")) return n.out_array(0, Array::scalar_f64(DType::f32, a->f));
+  if (const AttributeProto* a = n.attr("value_int")) return n.out_array(0, Array::scalar_i64(DType::i64, a->i));
+  if (const AttributeProto* a = n.attr("value_floats"))
+    return n.out_array(0, Array::from<float>(DType::f32, {static_cast<int64_t>(a->floats.size())}, a->floats));
+  if (const AttributeProto* a = n.attr("value_ints"))
+    return n.out_array(0, Array::from<int64_t>(DType::i64, {static_cast<int64_t>(a->ints.size())}, a->ints));
+  n.unsupported("a value that is text or sparse");
+}
+
+// start + delta * iota(count) with count = max(ceil((limit - start) / delta), 0).
+void range(NodeContext& n) {
+  const DType dtype = n.dtype(0);
+  Dim count;
+  if (is_float(dtype)) {
+    const double start = n.require_constant(0, "start").get_f64(0), limit = n.require_constant(1, "limit").get_f64(0),
+                 delta = n.require_constant(2, "delta").get_f64(0);
+    const double steps = std::ceil((limit - start) / delta);
+    if (!(steps < 1e9)) n.bad("range", "fewer than 1e9 elements", std::to_string(steps));
+    count = Dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
+  } else {
+    const Dim start = n.require_sizes(0, "start").at(0), limit = n.require_sizes(1, "limit").at(0);
+    const int64_t delta = n.require_ints(2, "delta").at(0);
+    if (delta == 0) n.bad("delta", "not 0", "0");
+    const Dim distance = delta > 0 ? limit - start : start - limit;
+    count = larger(n, ceildiv(distance, Dim(delta > 0 ? delta : -delta)), Dim(0));
+  }
+  const ValueId index = n.add(Op::iota, {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", dtype}});
+  const ValueId scaled = n.add(Op::mul, {index, n.reshape(n.in(2), {})});
+  n.out(0, n.add(Op::add, {scaled, n.reshape(n.in(0), {})}));
+}
+
+// column - row of a matrix [rows, columns].
+ValueId diagonal_number(NodeContext& n, const Dim& rows, const Dim& columns) {
+  const Shape shape = {rows, columns};
+  const ValueId row = n.add(Op::iota, {}, {{"shape", shape}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
+  const ValueId column = n.add(Op::iota, {}, {{"shape", shape}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
+  return n.add(Op::sub, {column, row});
+}
+
+void trilu(NodeContext& n) {
+  if (n.rank(0) < 2) n.bad("x", "rank >= 2", std::to_string(n.rank(0)));
+  const size_t rank = static_cast<size_t>(n.rank(0));
+  const ValueId diagonal = diagonal_number(n, n.shape(0)[rank - 2], n.shape(0)[rank - 1]);
+  const ValueId k = n.has(1) ? n.reshape(n.in(1), {}) : n.iscalar(DType::i64, 0);
+  const ValueId keep = n.add(n.attr_int("upper", 1) != 0 ? Op::ge : Op::le, {diagonal, k});
+  n.out(0, n.add(Op::select, {keep, n.in(0), n.cast(n.iscalar(DType::i64, 0), n.dtype(0))}));
+}
+
+void eye_like(NodeContext& n) {
+  if (n.rank(0) != 2) n.bad("x", "rank 2", std::to_string(n.rank(0)));
+  DType dtype = n.dtype(0);
+  if (n.has_attr("dtype")) {
+    const auto wanted = dtype_from_onnx(static_cast<int>(n.attr_int("dtype", 0)));
+    if (!wanted) n.unsupported("data type " + data_type_name(static_cast<int>(n.attr_int("dtype", 0))));
+    dtype = *wanted;
+  }
+  const ValueId diagonal = diagonal_number(n, n.shape(0)[0], n.shape(0)[1]);
+  n.out(0, n.cast(n.add(Op::eq, {diagonal, n.iscalar(DType::i64, n.attr_int("k", 0))}), dtype));
+}
+
+}  // namespace
+
+std::vector<OpRule> shape_rules() {
+  return {
+      {"Reshape", reshape}, {"Flatten", flatten}, {"Squeeze", squeeze}, {"Unsqueeze", unsqueeze}, {"Transpose", transpose},
+      {"DepthToSpace", depth_to_space}, {"SpaceToDepth", space_to_depth}, {"Concat", concat}, {"Split", split},
+      {"Slice", slice}, {"Expand", expand}, {"Tile", tile}, {"Pad", pad}, {"CenterCropPad", center_crop_pad},
+      {"Shape", shape}, {"Size", size}, {"ConstantOfShape", constant_of_shape}, {"Constant", constant}, {"Range", range},
+      {"Trilu", trilu}, {"EyeLike", eye_like},
+  };
+}
+
+}  // namespace aicf::onnx

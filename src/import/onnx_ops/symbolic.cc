@@ -1,0 +1,266 @@
+// Shape arithmetic: small integer values whose contents are sizes stay symbolic, so that Shape → Gather → Concat → Reshape
+// leaves no trace in the graph. A rule answers false where it cannot tell; the node is then converted as data.
+#include <algorithm>
+
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+using Dims = std::vector<Dim>;
+using MaybeDim = std::optional<Dim>;
+
+bool is_tracked(const TensorType& type) {
+  const auto count = element_count(type.shape).constant();
+  return count && *count <= kMaxSymbolicElements &&
+         (type.dtype == DType::i64 || type.dtype == DType::i32 || type.dtype == DType::boolean);
+}
+
+// Decides a < b, a == b from the ranges of the symbols.
+std::optional<bool> less(NodeContext& n, const Dim& a, const Dim& b) {
+  const Interval difference = n.bounds_of(a - b);
+  if (difference.hi < 0) return true;
+  if (difference.lo >= 0) return false;
+  return std::nullopt;
+}
+std::optional<bool> equal(NodeContext& n, const Dim& a, const Dim& b) {
+  const Interval difference = n.bounds_of(a - b);
+  if (difference.lo == 0 && difference.hi == 0) return true;
+  if (difference.lo > 0 || difference.hi < 0) return false;
+  return std::nullopt;
+}
+MaybeDim from_bool(std::optional<bool> value) {
+  if (!value) return std::nullopt;
+  return Dim(*value ? 1 : 0);
+}
+
+MaybeDim divide(NodeContext& n, const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) {
+    if (*b.constant() == 0 || *b.constant() == -1) return std::nullopt;
+    return Dim(*a.constant() / *b.constant());
+  }
+  // Truncation equals flooring only for non-negative numbers.
+  if (n.bounds_of(a).lo < 0 || n.bounds_of(b).lo <= 0) return std::nullopt;
+  if (auto exact = divide_exactly(a, b)) return exact;
+  return floordiv(a, b);
+}
+MaybeDim modulo(NodeContext& n, const Dim& a, const Dim& b) {
+  if (n.bounds_of(a).lo < 0 || n.bounds_of(b).lo <= 0) return std::nullopt;
+  return mod(a, b);
+}
+
+MaybeDim binary(NodeContext& n, const Dim& a, const Dim& b) {
+  const std::string& op = n.op_type;
+  if (op == "Add") return a + b;
+  if (op == "Sub") return a - b;
+  if (op == "Mul") return a * b;
+  if (op == "Div") return divide(n, a, b);
+  if (op == "Mod") return modulo(n, a, b);
+  if (op == "Max") return less(n, a, b).has_value() ? (*less(n, a, b) ? b : a) : max(a, b);
+  if (op == "Min") return less(n, a, b).has_value() ? (*less(n, a, b) ? a : b) : min(a, b);
+  if (op == "Equal") return from_bool(equal(n, a, b));
+  if (op == "Less") return from_bool(less(n, a, b));
+  if (op == "Greater") return from_bool(less(n, b, a));
+  if (op == "And") return a * b;
+  if (op == "Or") return a.is_constant() && b.is_constant() ? MaybeDim(Dim(a == Dim(1) || b == Dim(1))) : std::nullopt;
+  const auto below = op == "LessOrEqual" ? less(n, b, a) : less(n, a, b);
+  if (below) return from_bool(!*below);  // LessOrEqual, GreaterOrEqual
+  return std::nullopt;
+}
+
+// Result shape of broadcasting values of rank <= 1; nullopt if a rank is higher or sizes differ.
+std::optional<Shape> broadcast_small(NodeContext& n, size_t count) {
+  int64_t size = 1;
+  int rank = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (n.rank(i) > 1) return std::nullopt;
+    if (n.rank(i) == 0) continue;
+    rank = 1;
+    const int64_t own = *n.shape(i)[0].constant();
+    if (own != 1 && size != 1 && own != size) return std::nullopt;
+    if (own != 1) size = own;
+  }
+  return rank == 0 ? Shape{} : Shape{Dim(size)};
+}
+
+const Dim& element(const Dims& values, size_t i) { return values[values.size() == 1 ? 0 : i]; }
+
+using Operands = std::vector<Dims>;
+
+bool pointwise(NodeContext& n, const Operands& x) {
+  const auto shape = broadcast_small(n, x.size());
+  if (!shape || x.empty()) return false;
+  const size_t count = static_cast<size_t>(*element_count(*shape).constant());
+  const bool compares = n.op_type == "Equal" || n.op_type == "Less" || n.op_type == "Greater" ||
+                        n.op_type == "LessOrEqual" || n.op_type == "GreaterOrEqual";
+  Dims result;
+  for (size_t i = 0; i < count; ++i) {
+    Dim value = element(x[0], i);
+    for (size_t k = 1; k < x.size(); ++k) {
+      const MaybeDim next = binary(n, value, element(x[k], i));
+      if (!next) return false;
+      value = *next;
+    }
+    result.push_back(value);
+  }
+  if (n.op_type == "Mod") n.ignore("fmod");
+  n.out_sizes(0, result, {compares ? DType::boolean : n.dtype(0), *shape});
+  return true;
+}
+
+bool where(NodeContext& n, const Operands& x) {
+  const auto shape = broadcast_small(n, 3);
+  if (!shape) return false;
+  const size_t count = static_cast<size_t>(*element_count(*shape).constant());
+  Dims result;
+  for (size_t i = 0; i < count; ++i) {
+    const Dim& condition = element(x[0], i);
+    if (!condition.is_constant()) return false;
+    result.push_back(element(condition == Dim(0) ? x[2] : x[1], i));
+  }
+  n.out_sizes(0, result, {n.dtype(1), *shape});
+  return true;
+}
+
+bool negate(NodeContext& n, const Operands& x) {
+  Dims result;
+  for (const Dim& dim : x[0]) result.push_back(n.op_type == "Not" ? Dim(1) - dim : Dim(0) - dim);
+  n.out_sizes(0, result, n.type(0));
+  return true;
+}
+
+bool same_values(NodeContext& n, const Operands& x) {
+  n.out_sizes(0, x[0], n.type(0));
+  return true;
+}
+
+bool cast_sizes(NodeContext& n, const Operands& x) {
+  const auto dtype = dtype_from_onnx(static_cast<int>(n.attr_int("to")));
+  if (!dtype || (*dtype != DType::i64 && *dtype != DType::i32)) return false;
+  n.ignore("saturate");
+  n.ignore("round_mode");
+  n.out_sizes(0, x[0], {*dtype, n.shape(0)});
+  return true;
+}
+
+bool gather(NodeContext& n, const Operands& x) {
+  if (n.rank(0) != 1 || n.axis(n.attr_int("axis", 0), 1) != 0 || n.rank(1) > 1) return false;
+  const int64_t size = static_cast<int64_t>(x[0].size());
+  Dims result;
+  for (const Dim& index : x[1]) {
+    if (!index.is_constant()) return false;
+    const int64_t at = *index.constant() + (*index.constant() < 0 ? size : 0);
+    if (at < 0 || at >= size) return false;
+    result.push_back(x[0][static_cast<size_t>(at)]);
+  }
+  n.out_sizes(0, result, {n.dtype(0), n.shape(1)});
+  return true;
+}
+
+bool concat(NodeContext& n, const Operands& x) {
+  Dims result;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (n.rank(i) != 1) return false;
+    result.insert(result.end(), x[i].begin(), x[i].end());
+  }
+  n.ignore("axis");
+  n.out_sizes(0, result, {n.dtype(0), {Dim(static_cast<int64_t>(result.size()))}});
+  return true;
+}
+
+// Reshape, Squeeze and Unsqueeze between [1] and a scalar, Flatten to one axis: same content.
+bool rank_change(NodeContext& n, const Operands& x) {
+  const int64_t count = static_cast<int64_t>(x[0].size());
+  if (n.op_type == "Squeeze") {
+    if (n.rank(0) != 1 || count != 1) return false;
+    n.out_sizes(0, x[0], {n.dtype(0), {}});
+    return true;
+  }
+  if (n.op_type == "Unsqueeze") {
+    if (n.rank(0) != 0 || x[1].size() != 1) return false;
+    n.out_sizes(0, x[0], {n.dtype(0), {Dim(1)}});
+    return true;
+  }
+  if (x[1].size() > 1) return false;
+  n.ignore("allowzero");
+  n.out_sizes(0, x[0], {n.dtype(0), x[1].empty() ? Shape{} : Shape{Dim(count)}});
+  return true;
+}
+
+bool slice(NodeContext& n, const Operands& x) {
+  if (n.rank(0) != 1) return false;
+  for (size_t i = 1; i < x.size(); ++i)
+    if (x[i].size() != 1 || !x[i][0].is_constant()) return false;
+  const int64_t size = static_cast<int64_t>(x[0].size());
+  const int64_t step = x.size() > 4 ? *x[4][0].constant() : 1;
+  if (step == 0) return false;
+  auto clamp = [&](int64_t value, int64_t low, int64_t high) {
+    return std::clamp(value < 0 ? value + size : value, low, high);
+  };
+  const int64_t start = clamp(*x[1][0].constant(), 0, step > 0 ? size : size - 1);
+  const int64_t end = clamp(*x[2][0].constant(), step > 0 ? 0 : -1, size);
+  Dims result;
+  for (int64_t i = start; step > 0 ? i < end : i > end; i += std::clamp(step, -size - 1, size + 1))
+    result.push_back(x[0][static_cast<size_t>(i)]);
+  n.out_sizes(0, result, {n.dtype(0), {Dim(static_cast<int64_t>(result.size()))}});
+  return true;
+}
+
+bool reduce(NodeContext& n, const Operands& x) {
+  if (n.rank(0) != 1 || x[0].empty()) return false;
+  const bool keepdims = n.attr_int("keepdims", 1) != 0;
+  if (n.attr_int("noop_with_empty_axes", 0) != 0) return false;
+  Dim value = x[0][0];
+  for (size_t i = 1; i < x[0].size(); ++i) {
+    const Dim& next = x[0][i];
+    value = n.op_type == "ReduceProd"  ? value * next
+            : n.op_type == "ReduceSum" ? value + next
+            : n.op_type == "ReduceMax" ? max(value, next)
+                                       : min(value, next);
+  }
+  n.out_sizes(0, {value}, {n.dtype(0), keepdims ? Shape{Dim(1)} : Shape{}});
+  return true;
+}
+
+bool expand(NodeContext& n, const Operands& x) {
+  if (x[0].size() != 1 || x[1].size() != 1 || n.rank(0) > 1 || !x[1][0].is_constant()) return false;
+  const int64_t count = *x[1][0].constant();
+  if (count < 0 || count > kMaxSymbolicElements) return false;
+  n.out_sizes(0, Dims(static_cast<size_t>(count), x[0][0]), {n.dtype(0), {Dim(count)}});
+  return true;
+}
+
+struct SymbolicRow {
+  std::string_view op;
+  bool (*apply)(NodeContext&, const Operands&);
+};
+
+constexpr SymbolicRow kRows[] = {
+    {"Add", pointwise}, {"Sub", pointwise}, {"Mul", pointwise}, {"Div", pointwise}, {"Mod", pointwise},
+    {"Max", pointwise}, {"Min", pointwise}, {"Equal", pointwise}, {"Less", pointwise}, {"Greater", pointwise},
+    {"LessOrEqual", pointwise}, {"GreaterOrEqual", pointwise}, {"And", pointwise}, {"Or", pointwise}, {"Where", where},
+    {"Neg", negate}, {"Not", negate}, {"Identity", same_values}, {"Cast", cast_sizes}, {"Gather", gather},
+    {"Concat", concat}, {"Reshape", rank_change}, {"Squeeze", rank_change}, {"Unsqueeze", rank_change},
+    {"Slice", slice}, {"ReduceProd", reduce}, {"ReduceSum", reduce}, {"ReduceMax", reduce}, {"ReduceMin", reduce},
+    {"Expand", expand},
+};
+
+}  // namespace
+
+bool convert_symbolically(NodeContext& n) {
+  if (!n.proto().domain.empty()) return false;
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const SymbolicRow& r) { return r.op == n.op_type; });
+  if (row == std::end(kRows) || n.input_count() == 0) return false;
+  Operands operands;
+  bool symbolic = false;
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    if (!n.has(i) || !is_tracked(n.type(i))) return false;
+    auto sizes = n.sizes(i);
+    if (!sizes) return false;
+    symbolic = true;
+    operands.push_back(std::move(*sizes));
+  }
+  return symbolic && row->apply(n, operands);
+}
+
+}  // namespace aicf::onnx
