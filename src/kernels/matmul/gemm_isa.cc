@@ -182,7 +182,10 @@ void pack_columns(const GemmPack<T>& pack, int64_t column, int64_t columns, int6
       memcpy(out, from, sizeof(T) * panel<T>());
       continue;
     }
-    for (int64_t j = 0; j < columns; ++j) out[j] = from[j * pack.n_stride];
+    if (pack.n_stride == 1)
+      memcpy(out, from, sizeof(T) * static_cast<size_t>(columns));
+    else
+      for (int64_t j = 0; j < columns; ++j) out[j] = from[j * pack.n_stride];
     for (int64_t j = columns; j < panel<T>(); ++j) out[j] = 0;
   }
 }

@@ -1,0 +1,216 @@
+#include <limits>
+
+#include "kernels/matmul/step_testing.h"
+
+namespace aicf {
+namespace {
+
+using namespace step_testing;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Case {
+  int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
+  bool causal = false;
+  int mask = 0;  // 1 added [B, 1, 1, Tk], 2 bool [Tq, Tk], 3 added [B, H, Tq, Tk]
+  double softcap = 0;
+};
+
+struct Tensors {
+  TestTensor q, k, v, mask, out;
+};
+
+std::vector<int64_t> mask_sizes(const Case& c) {
+  if (c.mask == 1) return {c.batch, 1, 1, c.keys};
+  if (c.mask == 2) return {c.queries, c.keys};
+  return {c.batch, c.heads, c.queries, c.keys};
+}
+
+Tensors make(const Case& c, Layout layout = Layout::kDense) {
+  Tensors t{TestTensor(DType::f32, {c.batch, c.heads, c.queries, c.depth}, layout),
+            TestTensor(DType::f32, {c.batch, c.kv_heads, c.keys, c.depth}, layout),
+            TestTensor(DType::f32, {c.batch, c.kv_heads, c.keys, c.value_depth}, layout),
+            TestTensor(c.mask == 2 ? DType::boolean : DType::f32, mask_sizes(c)),
+            TestTensor(DType::f32, {c.batch, c.heads, c.queries, c.value_depth}, layout)};
+  t.q.randomize(1);
+  t.k.randomize(2);
+  t.v.randomize(3);
+  if (c.mask == 2)
+    t.mask.fill([](int64_t i) { return i % 3 != 0; });
+  else
+    t.mask.fill([](int64_t i) { return i % 5 == 0 ? -kInf : 0.1 * static_cast<double>(i % 7); });
+  return t;
+}
+
+Step step_of(const Case& c, const Tensors& t) {
+  Step step{"attention_f32", {t.q.arg(), t.k.arg(), t.v.arg()}, {t.out.arg()}, {c.causal, c.mask != 0}, {0.3, c.softcap}};
+  if (c.mask) step.inputs.push_back(t.mask.arg());
+  return step;
+}
+
+double masked_score(const Case& c, const Tensors& t, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
+  double score = 0;
+  for (int64_t d = 0; d < c.depth; ++d)
+    score += t.q.get(((b * c.heads + h) * c.queries + i) * c.depth + d) * t.k.get((kv * c.keys + j) * c.depth + d);
+  score *= 0.3f;
+  if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
+  if (c.mask == 1) score += t.mask.get(b * c.keys + j);
+  if (c.mask == 2 && t.mask.get(i * c.keys + j) == 0) return -kInf;
+  if (c.mask == 3) score += t.mask.get(((b * c.heads + h) * c.queries + i) * c.keys + j);
+  return c.causal && j > i + c.keys - c.queries ? -kInf : score;
+}
+
+void expect_attention(const Case& c, const Tensors& t, const std::string& what) {
+  std::vector<double> p(static_cast<size_t>(c.keys));
+  for (int64_t row = 0; row < c.batch * c.heads * c.queries; ++row) {
+    const int64_t b = row / (c.heads * c.queries), h = row / c.queries % c.heads, i = row % c.queries;
+    const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
+    double top = -kInf, sum = 0;
+    for (int64_t j = 0; j < c.keys; ++j) top = std::max(top, p[static_cast<size_t>(j)] = masked_score(c, t, b, h, i, j));
+    for (double& x : p) sum += x = top == -kInf ? 0 : std::exp(x - top);
+    for (int64_t e = 0; e < c.value_depth; ++e) {
+      double expected = 0;
+      for (int64_t j = 0; j < c.keys; ++j)
+        expected += p[static_cast<size_t>(j)] * t.v.get((kv * c.keys + j) * c.value_depth + e);
+      if (sum > 0) expected /= sum;
+      ASSERT_TRUE(agrees(t.out.get(row * c.value_depth + e), expected, 5e-6 + 1e-5 * std::abs(expected)))
+          << what << " row " << row << " column " << e << ": " << t.out.get(row * c.value_depth + e) << " for " << expected;
+    }
+  }
+}
+
+TEST(Attention, AgreesWithF64) {
+  const Case cases[] = {
+      {1, 1, 1, 1, 1, 1, 1},       {2, 3, 3, 17, 33, 8, 5},         {1, 4, 2, 40, 300, 32, 32, true},
+      {1, 2, 1, 7, 513, 64, 64},   {2, 2, 2, 130, 130, 32, 32, true, 1}, {1, 2, 2, 9, 20, 16, 48, false, 2},
+      {1, 1, 1, 50, 10, 4, 4, true}, {2, 2, 2, 5, 270, 300, 7, false, 3}, {1, 2, 2, 33, 40, 16, 16, true, 3, 2.0},
+      {1, 12, 12, 16, 16, 32, 32, false, 1},
+  };
+  for (const Case& c : cases) {
+    for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
+      Tensors t = make(c, layout);
+      for (IsaLevel isa : isa_levels()) {
+        t.out.poison();
+        run_step(step_of(c, t), isa);
+        expect_attention(c, t, std::string(isa_name(isa)) + " keys " + std::to_string(c.keys));
+      }
+    }
+  }
+}
+
+TEST(Attention, FullyMaskedRowGivesZero) {
+  const Case c{1, 1, 1, 4, 300, 8, 8, false, 1};
+  Tensors t = make(c);
+  t.mask.fill([](int64_t) { return -kInf; });
+  for (IsaLevel isa : isa_levels()) {
+    t.out.poison();
+    run_step(step_of(c, t), isa);
+    for (int64_t i = 0; i < t.out.count(); ++i) ASSERT_EQ(t.out.bits(i), 0u);
+  }
+}
+
+TEST(Attention, NoKeysGiveZero) {
+  const Case c{1, 2, 2, 3, 0, 8, 8};
+  Tensors t = make(c);
+  run_step(step_of(c, t), detect_isa());
+  for (int64_t i = 0; i < t.out.count(); ++i) ASSERT_EQ(t.out.bits(i), 0u);
+}
+
+TEST(Attention, NanReachesOnlyItsRows) {
+  const Case c{1, 1, 1, 20, 40, 8, 8};
+  Tensors t = make(c);
+  t.q.set(5 * 8 + 2, std::nan(""));
+  for (IsaLevel isa : isa_levels()) {
+    t.out.poison();
+    run_step(step_of(c, t), isa);
+    for (int64_t i = 0; i < t.out.count(); ++i) ASSERT_EQ(std::isnan(t.out.get(i)), i / 8 == 5) << i;
+  }
+}
+
+TEST(Attention, LargeNegativeMaskActsAsMasked) {
+  const Case c{1, 2, 2, 9, 64, 16, 16, false, 1};
+  Tensors padded = make(c);
+  padded.mask.fill([](int64_t j) { return j < 48 ? 0 : -1e9; });
+  for (IsaLevel isa : isa_levels()) {
+    run_step(step_of(c, padded), isa);
+    expect_attention(c, padded, std::string(isa_name(isa)));
+  }
+}
+
+// A row alone, all rows in another order of tiles, and a batch of one must give the same bits.
+TEST(Attention, RowAloneEqualsRowInBatch) {
+  for (const Case& c : {Case{2, 3, 3, 150, 150, 32, 32, true, 1}, Case{1, 2, 1, 40, 600, 32, 40}}) {
+    const Tensors t = make(c);
+    for (IsaLevel isa : isa_levels()) {
+      run_step(step_of(c, t), isa, true);
+      for (int64_t i = 0; i < c.queries; i += 7) {
+        if (c.causal && i != c.queries - 1) continue;  // alone, a row is the last: it would see all keys
+        for (int64_t b = 0; b < c.batch; ++b) {
+          TestTensor alone(DType::f32, {1, c.heads, 1, c.value_depth});
+          Step step = step_of(c, t);
+          step.outputs = {alone.arg()};
+          const auto narrow = [&](TensorArg& arg, int64_t row) {
+            arg.data = static_cast<float*>(arg.data) + b * arg.strides[0] + row * arg.strides[2];
+            arg.sizes[0] = 1;
+          };
+          narrow(step.inputs[0], i);
+          step.inputs[0].sizes[2] = 1;
+          for (size_t n = 1; n < step.inputs.size(); ++n) narrow(step.inputs[n], 0);
+          run_step(step, isa);
+          for (int64_t h = 0; h < c.heads; ++h)
+            for (int64_t e = 0; e < c.value_depth; ++e)
+              ASSERT_EQ(alone.bits(h * c.value_depth + e), t.out.bits(((b * c.heads + h) * c.queries + i) * c.value_depth + e));
+        }
+      }
+    }
+  }
+}
+
+// Causal rows: the last rows of a longer query block equal a run with those rows only.
+TEST(Attention, CausalSuffixEqualsWhole) {
+  const Case whole{1, 2, 2, 300, 300, 16, 16, true};
+  const Tensors t = make(whole);
+  for (IsaLevel isa : isa_levels()) {
+    run_step(step_of(whole, t), isa);
+    for (int64_t rows : {1, 5, 129, 299}) {
+      TestTensor suffix(DType::f32, {1, 2, rows, 16});
+      Step step = step_of(whole, t);
+      step.inputs[0].data = static_cast<float*>(step.inputs[0].data) + (300 - rows) * 16;
+      step.inputs[0].sizes[2] = rows;
+      step.outputs = {suffix.arg()};
+      run_step(step, isa);
+      for (int64_t i = 0; i < suffix.count(); ++i) {
+        const int64_t h = i / (rows * 16), rest = i % (rows * 16);
+        ASSERT_EQ(suffix.bits(i), t.out.bits(h * 300 * 16 + (300 - rows) * 16 + rest)) << rows << " rows, element " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, RefusesStepsThatDoNotFit) {
+  const Case c{1, 4, 2, 3, 5, 8, 6, false, 1};
+  const Tensors t = make(c);
+  const Step good = step_of(c, t);
+  bind_step(good, IsaLevel::kPortable);
+  const auto broken = [&](const char* what, const std::function<void(Step&)>& change) {
+    Step step = good;
+    change(step);
+    expect_refused(step, what);
+  };
+  broken("heads", [](Step& s) { s.inputs[1].sizes[1] = s.inputs[2].sizes[1] = 3; });
+  broken("no heads", [](Step& s) { s.inputs[1].sizes[1] = s.inputs[2].sizes[1] = 0; });
+  broken("depth", [](Step& s) { s.inputs[1].sizes[3] = 7; });
+  broken("keys", [](Step& s) { s.inputs[2].sizes[2] = 4; });
+  broken("batch", [](Step& s) { s.inputs[0].sizes[0] = 2; });
+  broken("mask", [](Step& s) { s.inputs[3].sizes[3] = 4; });
+  broken("mask dtype", [](Step& s) { s.inputs[3].dtype = DType::f64; });
+  broken("missing mask", [](Step& s) { s.inputs.pop_back(); });
+  broken("output", [](Step& s) { s.outputs[0].sizes[3] = 8; });
+  broken("rank", [](Step& s) { s.inputs[0].rank = 3; });
+  broken("params", [](Step& s) { s.params.pop_back(); });
+  broken("fparams", [](Step& s) { s.fparams.clear(); });
+}
+
+}  // namespace
+}  // namespace aicf
