@@ -1,4 +1,5 @@
-// Graph::add_node: what the op table demands of a node, checked in the order operands, dtypes, attributes, bodies, sizes.
+// Graph::add_node: what the op table demands of a node, checked in the order operands, dtypes, attributes,
+// bodies, sizes.
 #include "base/error.h"
 #include "ir/graph.h"
 #include "ir/shape_rule.h"
@@ -6,7 +7,8 @@
 namespace aicf {
 namespace {
 
-constexpr std::string_view kAttrTypeNames[] = {"int", "float", "bool", "str", "ints", "floats", "dtype", "dims"};
+constexpr std::string_view kAttrTypeNames[] = {"int",  "float",  "bool",  "str",
+                                               "ints", "floats", "dtype", "dims"};
 
 std::string operand_count_text(const OpInfo& info) {
   size_t required = 0;
@@ -59,7 +61,8 @@ struct TypeBinding {
   DType dtype = DType::f32;
 };
 
-[[noreturn]] void fail_dtype(const OpInfo& info, const OperandInfo& operand, std::string expected, DType actual) {
+[[noreturn]] void fail_dtype(const OpInfo& info, const OperandInfo& operand, std::string expected,
+                             DType actual) {
   throw UserError(ErrorCode::kU_bad_dtype,
                   std::string(info.name) + " does not take this dtype for operand '" + operand.name + "'")
       .with_value("operand '" + operand.name + "'")
@@ -85,23 +88,29 @@ std::vector<TypeBinding> unify(const OpInfo& info, const std::vector<const Tenso
     if (!binding.first) {
       binding = {&row, dtype};
     } else if (binding.dtype != dtype) {
-      fail_dtype(info, row, std::string(dtype_name(binding.dtype)) + ", as operand '" + binding.first->name + "'", dtype);
+      fail_dtype(info, row,
+                 std::string(dtype_name(binding.dtype)) + ", as operand '" + binding.first->name + "'",
+                 dtype);
     }
   }
   return bindings;
 }
 
-// A list of numbers has one spelling in most sources, so ints widen to the declared floats or dims; nothing else does.
+// A list of numbers has one spelling in most sources, so ints widen to the declared floats or dims; nothing
+// else does.
 void widen(AttrType type, Attr& attr) {
   if (type == AttrType::kFloat) {
     if (const int64_t* value = std::get_if<int64_t>(&attr)) attr = static_cast<double>(*value);
   } else if (const Ints* values = std::get_if<Ints>(&attr)) {
-    if (type == AttrType::kFloats) attr = Floats(Floats(values->begin(), values->end()));
-    else if (type == AttrType::kDims) attr = to_shape(Ints(*values));
+    if (type == AttrType::kFloats)
+      attr = Floats(Floats(values->begin(), values->end()));
+    else if (type == AttrType::kDims)
+      attr = to_shape(Ints(*values));
   }
 }
 
-[[noreturn]] void fail_attr(const OpInfo& info, std::string_view name, std::string expected, std::string actual) {
+[[noreturn]] void fail_attr(const OpInfo& info, std::string_view name, std::string expected,
+                            std::string actual) {
   throw UserError(ErrorCode::kU_bad_attribute,
                   std::string(info.name) + " has a wrong attribute '" + std::string(name) + "'")
       .with_value("attribute '" + std::string(name) + "'")
@@ -147,13 +156,15 @@ void check_bodies(const OpInfo& info, const std::vector<Graph>& bodies) {
       const Value& value = body.value(leaf);
       if (value.role != Role::kParam && value.role != Role::kState) continue;
       throw UserError(ErrorCode::kU_bad_graph, "a body graph reads a variable")
-          .with_value(std::string(role_name(value.role)) + " '" + value.name + "' in body '" + body.name() + "'")
+          .with_value(std::string(role_name(value.role)) + " '" + value.name + "' in body '" + body.name() +
+                      "'")
           .with_remedy("pass it as an operand");
     }
   }
 }
 
-std::vector<TensorType> result_types(const OpInfo& info, const std::vector<TypeBinding>& bindings, const Attrs& attrs) {
+std::vector<TensorType> result_types(const OpInfo& info, const std::vector<TypeBinding>& bindings,
+                                     const Attrs& attrs) {
   std::vector<TensorType> results;
   for (const std::string& text : info.results) {
     if (text == "*") continue;
@@ -170,8 +181,8 @@ std::vector<TensorType> result_types(const OpInfo& info, const std::vector<TypeB
   return results;
 }
 
-std::vector<TensorType> check_node(const Graph& graph, const OpInfo& info, std::vector<ValueId>& operands, Attrs& attrs,
-                                   const std::vector<Graph>& bodies) {
+std::vector<TensorType> check_node(const Graph& graph, const OpInfo& info, std::vector<ValueId>& operands,
+                                   Attrs& attrs, const std::vector<Graph>& bodies) {
   check_operands(info, operands, graph.value_count());
   std::vector<const TensorType*> types;
   types.reserve(operands.size());
@@ -201,7 +212,8 @@ NodeId Graph::add_node(Op op, std::vector<ValueId> operands, Attrs attrs, std::v
       value.result = static_cast<int>(results.size());
       results.push_back(add_value(std::move(value)));
     }
-    nodes_.push_back({op, std::move(operands), std::move(results), std::move(attrs), std::move(bodies), std::move(origin)});
+    nodes_.push_back({op, std::move(operands), std::move(results), std::move(attrs), std::move(bodies),
+                      std::move(origin)});
     return id;
   } catch (Error& error) {
     values_.resize(value_count_before);

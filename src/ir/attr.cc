@@ -10,7 +10,8 @@ const T& get(const Attrs& attrs, std::string_view name) {
   const Attr* attr = attrs.find(name);
   AICF_CHECK(attr, "a node lacks its attribute '" + std::string(name) + "'");
   const T* value = std::get_if<T>(attr);
-  AICF_CHECK(value, "attribute '" + std::string(name) + "' is read with a type that ops.def does not give it");
+  AICF_CHECK(value,
+             "attribute '" + std::string(name) + "' is read with a type that ops.def does not give it");
   return *value;
 }
 

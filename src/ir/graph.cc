@@ -5,7 +5,8 @@
 namespace aicf {
 namespace {
 
-// Sizes known when compiling must be legal and their byte count must fit; symbolic ones are checked when bound.
+// Sizes known when compiling must be legal and their byte count must fit; symbolic ones are checked when
+// bound.
 void check_type(const TensorType& type) {
   int64_t bytes = dtype_bytes(type.dtype);
   bool is_empty = false;
@@ -22,7 +23,9 @@ void check_type(const TensorType& type) {
           .with_actual(to_string(type));
 }
 
-std::string describe(Role role, const std::string& name) { return std::string(role_name(role)) + " '" + name + "'"; }
+std::string describe(Role role, const std::string& name) {
+  return std::string(role_name(role)) + " '" + name + "'";
+}
 
 }  // namespace
 
@@ -92,7 +95,8 @@ void Graph::add_output(ValueId value, std::string name) {
         .with_value(name)
         .with_actual(std::to_string(value));
   if (!name.empty() && !taken_output_names_.insert(name).second)
-    throw UserError(ErrorCode::kU_bad_graph, "graph '" + name_ + "' has two outputs of one name").with_value(name);
+    throw UserError(ErrorCode::kU_bad_graph, "graph '" + name_ + "' has two outputs of one name")
+        .with_value(name);
   outputs_.push_back(value);
   output_names_.push_back(std::move(name));
 }

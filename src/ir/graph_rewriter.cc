@@ -6,11 +6,16 @@ namespace {
 
 ValueId copy_leaf(Graph& graph, const Value& leaf) {
   switch (leaf.role) {
-    case Role::kInput: return graph.add_input(leaf.name, leaf.type);
-    case Role::kParam: return graph.add_param(leaf.name, leaf.type);
-    case Role::kState: return graph.add_state(leaf.name, leaf.type);
-    case Role::kConstant: return graph.add_constant(leaf.constant, leaf.name);
-    case Role::kTemp: break;
+    case Role::kInput:
+      return graph.add_input(leaf.name, leaf.type);
+    case Role::kParam:
+      return graph.add_param(leaf.name, leaf.type);
+    case Role::kState:
+      return graph.add_state(leaf.name, leaf.type);
+    case Role::kConstant:
+      return graph.add_constant(leaf.constant, leaf.name);
+    case Role::kTemp:
+      break;
   }
   AICF_CHECK(false, "a temp stands among the leaves of a graph");
 }
@@ -94,7 +99,8 @@ NodeId GraphRewriter::copy(const Node& node) {
 }
 
 Graph GraphRewriter::finish() {
-  for (size_t i = 0; i < old_.outputs().size(); ++i) new_.add_output(value(old_.outputs()[i]), old_.output_names()[i]);
+  for (size_t i = 0; i < old_.outputs().size(); ++i)
+    new_.add_output(value(old_.outputs()[i]), old_.output_names()[i]);
   for (const Update& update : old_.updates()) new_.add_update(value(update.variable), value(update.value));
   return eliminate_dead_code(new_);
 }
@@ -123,7 +129,8 @@ Graph eliminate_dead_code(const Graph& graph) {
 }
 
 std::vector<ValueId> inline_body(Graph& graph, const Graph& body, const std::vector<ValueId>& operands) {
-  AICF_CHECK(operands.size() == body.inputs().size(), "inlining body '" + body.name() + "' over a wrong operand count");
+  AICF_CHECK(operands.size() == body.inputs().size(),
+             "inlining body '" + body.name() + "' over a wrong operand count");
   AICF_CHECK(body.updates().empty(), "body '" + body.name() + "' updates a variable and cannot be inlined");
   std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -134,8 +141,10 @@ std::vector<ValueId> inline_body(Graph& graph, const Graph& body, const std::vec
     map[static_cast<size_t>(input)] = operands[i];
   }
   for (ValueId leaf : body.leaves())
-    if (body.value(leaf).role != Role::kInput) map[static_cast<size_t>(leaf)] = copy_leaf(graph, body.value(leaf));
-  for (const Node& node : body.nodes()) copy_node(graph, body, node, lookup(map, node.operands), node.bodies, map);
+    if (body.value(leaf).role != Role::kInput)
+      map[static_cast<size_t>(leaf)] = copy_leaf(graph, body.value(leaf));
+  for (const Node& node : body.nodes())
+    copy_node(graph, body, node, lookup(map, node.operands), node.bodies, map);
   return lookup(map, body.outputs());
 }
 

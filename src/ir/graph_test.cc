@@ -68,7 +68,8 @@ TEST(Graph, OperandCount) {
   expect_code(ErrorCode::kU_bad_operand_count, [&] { graph.add(Op::add, {x, x, x}); });
   expect_code(ErrorCode::kU_bad_operand_count, [&] { graph.add(Op::add, {x, kNoValue}); });
   expect_code(ErrorCode::kU_bad_operand_count, [&] { graph.add(Op::concat, {}, {{"axis", int64_t{0}}}); });
-  expect_code(ErrorCode::kU_bad_operand_count, [&] { graph.add(Op::concat, {x, kNoValue}, {{"axis", int64_t{0}}}); });
+  expect_code(ErrorCode::kU_bad_operand_count,
+              [&] { graph.add(Op::concat, {x, kNoValue}, {{"axis", int64_t{0}}}); });
   expect_code(ErrorCode::kU_bad_graph, [&] { graph.add(Op::add, {x, 17}); });
   expect_code(ErrorCode::kU_bad_graph, [&] { graph.add(Op::add, {x, -2}); });
   EXPECT_EQ(graph.value_count(), 1);
@@ -114,7 +115,8 @@ TEST(Graph, Attributes) {
             (Attrs{{"axes", Ints{0, 1}}, {"keepdims", false}}));
   // Whole numbers widen to floats and sizes.
   EXPECT_EQ(graph.producer(graph.add(Op::elu, {x}, {{"alpha", int64_t{2}}}))->attrs, (Attrs{{"alpha", 2.0}}));
-  EXPECT_EQ(graph.producer(graph.add(Op::reshape, {x}, {{"shape", Ints{8}}}))->attrs, (Attrs{{"shape", Shape{8}}}));
+  EXPECT_EQ(graph.producer(graph.add(Op::reshape, {x}, {{"shape", Ints{8}}}))->attrs,
+            (Attrs{{"shape", Shape{8}}}));
 }
 
 TEST(Graph, NamesAreUniqueAndVariablesAreShared) {
@@ -136,7 +138,8 @@ TEST(Graph, SizesMustBeLegal) {
   const int64_t big = int64_t{1} << 40;
   expect_code(ErrorCode::kU_size_overflow, [&] { graph.add_input("x", {DType::f32, {big, big}}); });
   graph.add_input("empty", {DType::f32, {big, 0, big}});
-  const ValueId row = graph.add_input("row", {DType::f32, {big, 1}}), column = graph.add_input("column", {DType::f32, {1, big}});
+  const ValueId row = graph.add_input("row", {DType::f32, {big, 1}}),
+                column = graph.add_input("column", {DType::f32, {1, big}});
   expect_code(ErrorCode::kU_size_overflow, [&] { graph.add(Op::add, {row, column}); });
 }
 

@@ -72,25 +72,30 @@ T parse_number(std::string_view op, std::string_view text) {
 }
 
 AttrType parse_attr_type(std::string_view op, std::string_view text) {
-  static constexpr std::string_view kNames[] = {"int", "float", "bool", "str", "ints", "floats", "dtype", "dims"};
+  static constexpr std::string_view kNames[] = {"int",  "float",  "bool",  "str",
+                                                "ints", "floats", "dtype", "dims"};
   for (size_t i = 0; i < std::size(kNames); ++i)
     if (text == kNames[i]) return static_cast<AttrType>(i);
   malformed(op, text, "unknown attribute type");
 }
 
 std::vector<std::string_view> split_list(std::string_view op, std::string_view text) {
-  if (!text.starts_with('[') || !text.ends_with(']')) malformed(op, text, "a list default stands in brackets");
+  if (!text.starts_with('[') || !text.ends_with(']'))
+    malformed(op, text, "a list default stands in brackets");
   return split_items(text.substr(1, text.size() - 2));
 }
 
 Attr parse_default(std::string_view op, AttrType type, std::string_view text) {
   switch (type) {
-    case AttrType::kInt: return parse_number<int64_t>(op, text);
-    case AttrType::kFloat: return parse_number<double>(op, text);
+    case AttrType::kInt:
+      return parse_number<int64_t>(op, text);
+    case AttrType::kFloat:
+      return parse_number<double>(op, text);
     case AttrType::kBool:
       if (text != "true" && text != "false") malformed(op, text, "a bool default is true or false");
       return text == "true";
-    case AttrType::kStr: return std::string(text);
+    case AttrType::kStr:
+      return std::string(text);
     case AttrType::kInts: {
       Ints values;
       for (std::string_view item : split_list(op, text)) values.push_back(parse_number<int64_t>(op, item));
@@ -129,7 +134,8 @@ void parse_operands(OpInfo& info, std::string_view text) {
     operand.variadic = remove_suffix(type, "...");
     operand.name = name;
     operand.type = type;
-    if (!info.operands.empty() && info.operands.back().variadic) malformed(info.name, text, "a variadic operand stands last");
+    if (!info.operands.empty() && info.operands.back().variadic)
+      malformed(info.name, text, "a variadic operand stands last");
     if (!info.operands.empty() && info.operands.back().optional && !operand.optional)
       malformed(info.name, text, "a required operand follows an optional one");
     info.operands.push_back(std::move(operand));
@@ -140,7 +146,8 @@ void parse_attributes(OpInfo& info, std::string_view text) {
   for (std::string_view item : split_items(text)) {
     auto [name, rest] = split_colon(info.name, item);
     const size_t equals = rest.find('=');
-    AttrInfo attribute{std::string(name), parse_attr_type(info.name, trim(rest.substr(0, equals))), std::nullopt};
+    AttrInfo attribute{std::string(name), parse_attr_type(info.name, trim(rest.substr(0, equals))),
+                       std::nullopt};
     if (equals != std::string_view::npos)
       attribute.default_value = parse_default(info.name, attribute.type, trim(rest.substr(equals + 1)));
     if (info.attribute(name)) malformed(info.name, text, "an attribute is declared twice");

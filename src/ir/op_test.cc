@@ -92,12 +92,14 @@ TEST(OpTable, TypeClasses) {
   for (const Case& c : cases)
     for (int i = 0; i < kDTypeCount; ++i) {
       const DType dtype = static_cast<DType>(i);
-      EXPECT_EQ(dtype_in_class(dtype, c.cls), c.members.count(dtype_name(dtype)) == 1) << c.cls << " " << dtype_name(dtype);
+      EXPECT_EQ(dtype_in_class(dtype, c.cls), c.members.count(dtype_name(dtype)) == 1)
+          << c.cls << " " << dtype_name(dtype);
     }
 }
 
 TEST(Attrs, TypedAccess) {
-  const Attrs attrs{{"axis", int64_t{2}}, {"epsilon", 0.5}, {"mode", std::string("edge")}, {"axes", Ints{1, 2}}};
+  const Attrs attrs{
+      {"axis", int64_t{2}}, {"epsilon", 0.5}, {"mode", std::string("edge")}, {"axes", Ints{1, 2}}};
   EXPECT_EQ(attrs.get_int("axis"), 2);
   EXPECT_EQ(attrs.get_float("epsilon"), 0.5);
   EXPECT_EQ(attrs.get_str("mode"), "edge");

@@ -1,4 +1,5 @@
-// Shape rules as a table: op, operand types, attributes, and the result types or the error code. `n`, `m`, `k` are symbolic.
+// Shape rules as a table: op, operand types, attributes, and the result types or the error code. `n`, `m`,
+// `k` are symbolic.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -61,8 +62,8 @@ std::string run(const Case& c) {
   std::vector<ValueId> operands;
   if (*c.operands)
     for (const std::string& text : split(c.operands, ';'))
-      operands.push_back(text == "-" ? kNoValue
-                                     : graph.add_input("i" + std::to_string(operands.size()), parse_type(text)));
+      operands.push_back(
+          text == "-" ? kNoValue : graph.add_input("i" + std::to_string(operands.size()), parse_type(text)));
   try {
     const NodeId id = graph.add_node(c.op, operands, c.attrs, c.bodies);
     return join_types(graph, graph.node(id).results);
@@ -72,7 +73,6 @@ std::string run(const Case& c) {
     return std::string(error_info(error.code).name);
   }
 }
-
 
 void check(const std::vector<Case>& cases) {
   for (const Case& c : cases) {
@@ -134,15 +134,35 @@ std::vector<Case> view_cases() {
       {Op::broadcast_to, "f32[1]", {{"shape", Ints{0}}}, "f32[0]"},
       {Op::broadcast_to, "f32[3]", {{"shape", Ints{4}}}, "bad_shape"},
       {Op::broadcast_to, "f32[3, 4]", {{"shape", Ints{4}}}, "bad_shape"},
-      {Op::slice, "f32[8, n]", {{"starts", Ints{2, 0}}, {"limits", dims({"7", "n"})}, {"steps", steps}},
+      {Op::slice,
+       "f32[8, n]",
+       {{"starts", Ints{2, 0}}, {"limits", dims({"7", "n"})}, {"steps", steps}},
        "f32[5, floordiv(n+1, 2)]"},
-      {Op::slice, "f32[4, 4]", {{"starts", Ints{2, 4}}, {"limits", Ints{2, 4}}, {"steps", steps}}, "f32[0, 0]"},
-      {Op::slice, "f32[8, 8]", {{"starts", Ints{2, 0}}, {"limits", Ints{9, 8}}, {"steps", steps}}, "bad_shape"},
-      {Op::slice, "f32[8, n]", {{"starts", Ints{0, 0}}, {"limits", dims({"8", "n+1"})}, {"steps", steps}}, "bad_shape"},
-      {Op::slice, "f32[8, 8]", {{"starts", Ints{3, 0}}, {"limits", Ints{2, 8}}, {"steps", steps}}, "bad_shape"},
-      {Op::slice, "f32[8, 8]", {{"starts", Ints{-1, 0}}, {"limits", Ints{8, 8}}, {"steps", steps}}, "bad_attribute"},
+      {Op::slice,
+       "f32[4, 4]",
+       {{"starts", Ints{2, 4}}, {"limits", Ints{2, 4}}, {"steps", steps}},
+       "f32[0, 0]"},
+      {Op::slice,
+       "f32[8, 8]",
+       {{"starts", Ints{2, 0}}, {"limits", Ints{9, 8}}, {"steps", steps}},
+       "bad_shape"},
+      {Op::slice,
+       "f32[8, n]",
+       {{"starts", Ints{0, 0}}, {"limits", dims({"8", "n+1"})}, {"steps", steps}},
+       "bad_shape"},
+      {Op::slice,
+       "f32[8, 8]",
+       {{"starts", Ints{3, 0}}, {"limits", Ints{2, 8}}, {"steps", steps}},
+       "bad_shape"},
+      {Op::slice,
+       "f32[8, 8]",
+       {{"starts", Ints{-1, 0}}, {"limits", Ints{8, 8}}, {"steps", steps}},
+       "bad_attribute"},
       {Op::slice, "f32[8]", {{"starts", Ints{0}}, {"limits", Ints{8}}, {"steps", Ints{0}}}, "bad_attribute"},
-      {Op::slice, "f32[8]", {{"starts", Ints{0, 0}}, {"limits", Ints{8}}, {"steps", Ints{1}}}, "bad_attribute"},
+      {Op::slice,
+       "f32[8]",
+       {{"starts", Ints{0, 0}}, {"limits", Ints{8}}, {"steps", Ints{1}}},
+       "bad_attribute"},
       {Op::reverse, "f32[2, n]", {{"axes", Ints{-1}}}, "f32[2, n]"},
       {Op::reverse, "f32[2, n]", {{"axes", Ints{1, -1}}}, "bad_attribute"},
       {Op::pad, "f32[2, n]", {{"low", Ints{1, 0}}, {"high", dims({"0", "m"})}}, "f32[3, m+n]"},
@@ -166,7 +186,10 @@ std::vector<Case> view_cases() {
       {Op::size_of, "", {{"size", Ints{2, 3}}}, "bad_attribute"},
       {Op::random_bits, "i64[]; i64[]", {{"shape", dims({"n", "3"})}, {"stream", i(1)}}, "i32[n, 3]"},
       {Op::random_bits, "i64[]; i64[1]", {{"shape", Ints{3}}, {"stream", i(1)}}, "bad_shape"},
-      {Op::random_bits, "i64[]; i64[]", {{"shape", Ints{3}}, {"stream", i(1)}, {"dtype", DType::u8}}, "bad_attribute"},
+      {Op::random_bits,
+       "i64[]; i64[]",
+       {{"shape", Ints{3}}, {"stream", i(1)}, {"dtype", DType::u8}},
+       "bad_attribute"},
   };
 }
 
@@ -197,8 +220,14 @@ std::vector<Case> indexing_cases() {
       {Op::scatter_elements, "f32[3, 4]; i64[0, 4]; f32[0, 4]", axis0, "f32[3, 4]"},
       {Op::scatter_elements, "f32[3, 4]; i64[2, 4]; f32[2, 3]", axis0, "bad_shape"},
       {Op::scatter_elements, "f32[3, 4]; i64[2, 5]; f32[2, 5]", axis0, "bad_shape"},
-      {Op::scatter_elements, "f32[3]; i64[3]; f32[3]", {{"axis", i(0)}, {"reduction", s("sub")}}, "bad_attribute"},
-      {Op::scatter_elements, "bool[3]; i64[3]; bool[3]", {{"axis", i(0)}, {"reduction", s("add")}}, "bad_attribute"},
+      {Op::scatter_elements,
+       "f32[3]; i64[3]; f32[3]",
+       {{"axis", i(0)}, {"reduction", s("sub")}},
+       "bad_attribute"},
+      {Op::scatter_elements,
+       "bool[3]; i64[3]; bool[3]",
+       {{"axis", i(0)}, {"reduction", s("add")}},
+       "bad_attribute"},
       {Op::scatter_nd, "f32[8, n]; i64[m, 1]; f32[m, n]", {}, "f32[8, n]"},
       {Op::scatter_nd, "f32[8, 4]; i64[2]; f32[]", {{"reduction", s("max")}}, "f32[8, 4]"},
       {Op::scatter_nd, "f32[8, 4]; i64[0, 1]; f32[0, 4]", {}, "f32[8, 4]"},
@@ -225,7 +254,8 @@ std::vector<Case> reduction_cases() {
       {Op::reduce_max, "bool[n, 2]", {{"axes", Ints{0}}}, "bool[2]"},
       {Op::reduce_sum, "bool[n, 2]", {{"axes", Ints{0}}}, "bad_dtype"},
   };
-  for (Op op : {Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean, Op::reduce_logsumexp}) {
+  for (Op op : {Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean,
+                Op::reduce_logsumexp}) {
     cases.push_back({op, "f32[2, n, 4]", {{"axes", Ints{-2}}}, "f32[2, 4]"});
     cases.push_back({op, "f32[2, n, 4]", keep, "f32[2, 1, 1]"});
     cases.push_back({op, "f32[2, n]", {{"axes", Ints{}}}, "f32[2, n]"});
@@ -272,14 +302,16 @@ std::vector<Case> contraction_cases() {
       {Op::linear, "f32[2, 3]; f32[2, 3, 4]", {}, "bad_shape"},
       {Op::attention, qkv, scale, "f32[n, 8, t, 32]"},
       {Op::attention, "f32[1, 4, 0, 8]; f32[1, 4, 0, 8]; f32[1, 4, 0, 8]", scale, "f32[1, 4, 0, 8]"},
-      {Op::attention, "f32[n, h, t, 64]; f32[n, h, s, 64]; f32[n, h, s, 64]; bool[n, 1, 1, s]", scale, "f32[n, h, t, 64]"},
+      {Op::attention, "f32[n, h, t, 64]; f32[n, h, s, 64]; f32[n, h, s, 64]; bool[n, 1, 1, s]", scale,
+       "f32[n, h, t, 64]"},
       {Op::attention, "f32[n, 3, t, 64]; f32[n, 2, s, 64]; f32[n, 2, s, 64]", scale, "bad_shape"},
       {Op::attention, "f32[n, 2, t, 64]; f32[n, 2, s, 32]; f32[n, 2, s, 64]", scale, "bad_shape"},
       {Op::attention, "f32[n, 2, t, 64]; f32[m, 2, s, 64]; f32[m, 2, s, 64]", scale, "bad_shape"},
       {Op::attention, "f32[n, 2, t, 64]; f32[n, 2, s, 64]; f32[n, 2, t, 64]", scale, "bad_shape"},
       {Op::attention, "f32[2, t, 64]; f32[2, s, 64]; f32[2, s, 64]", scale, "bad_shape"},
       {Op::attention, "f32[1, 2, t, 8]; f32[1, 2, s, 8]; f32[1, 2, s, 8]; f32[t, s, 1]", scale, "bad_shape"},
-      {Op::attention, "f32[1, 2, t, 8]; f32[1, 2, s, 8]; f32[1, 2, s, 8]; f32[t, s]", scale, "f32[1, 2, t, 8]"},
+      {Op::attention, "f32[1, 2, t, 8]; f32[1, 2, s, 8]; f32[1, 2, s, 8]; f32[t, s]", scale,
+       "f32[1, 2, t, 8]"},
       {Op::attention, "f32[1, 2, t, 8]; f32[1, 2, s, 8]; f32[1, 2, s, 8]; i64[t, s]", scale, "bad_dtype"},
       {Op::attention, qkv, {{"scale", 1.0}, {"softcap", -1.0}}, "bad_attribute"},
       {Op::attention, qkv, {}, "bad_attribute"},
@@ -296,10 +328,12 @@ Attrs with(Attrs attrs, const char* name, Attr value) {
 }
 
 std::vector<Case> window_cases() {
-  const Attrs same2 = windows({1, 1}, {1, 1, 1, 1}, {1, 1}), one = windows({1}, {0, 0}, {1}), two = windows({2}, {0, 0}, {1});
+  const Attrs same2 = windows({1, 1}, {1, 1, 1, 1}, {1, 1}), one = windows({1}, {0, 0}, {1}),
+              two = windows({2}, {0, 0}, {1});
   std::vector<Case> cases = {
       {Op::conv, "f32[n, 3, h, w]; f32[16, 3, 3, 3]; f32[16]", same2, "f32[n, 16, h, w]"},
-      {Op::conv, "f32[1, 4, 224]; f32[8, 2, 7]", with(windows({2}, {3, 3}, {1}), "groups", i(2)), "f32[1, 8, 112]"},
+      {Op::conv, "f32[1, 4, 224]; f32[8, 2, 7]", with(windows({2}, {3, 3}, {1}), "groups", i(2)),
+       "f32[1, 8, 112]"},
       {Op::conv, "f32[1, 3, n]; f32[8, 3, 3]", windows({2}, {0, 1}, {2}), "f32[1, 8, floordiv(n-4, 2)+1]"},
       {Op::conv, "f32[0, 3, 9]; f32[8, 3, 3]", one, "f32[0, 8, 7]"},
       {Op::conv, "f32[1, 3, 9]; f32[8, 4, 3]", one, "bad_shape"},
@@ -314,19 +348,24 @@ std::vector<Case> window_cases() {
       {Op::conv, "f32[1, 3, 9]; f32[8, 3, 3]", windows({1}, {0}, {1}), "bad_attribute"},
       {Op::conv, "f32[1, 3, 9]; f32[8, 3, 3]", windows({1}, {-1, 0}, {1}), "bad_attribute"},
       {Op::conv, "f32[1, 3, 9]; f32[8, 3, 3]", windows({}, {}, {}), "bad_attribute"},
-      {Op::conv_transpose, "f32[n, 4, h]; f32[4, 8, 3]; f32[8]", with(windows({2}, {1, 1}, {1}), "output_padding", Ints{1}),
-       "f32[n, 8, 2*h]"},
-      {Op::conv_transpose, "f32[1, 4, 5]; f32[4, 3, 2]", with(with(two, "output_padding", Ints{0}), "groups", i(2)),
-       "f32[1, 6, 10]"},
-      {Op::conv_transpose, "f32[0, 4, 5]; f32[4, 3, 2]", with(two, "output_padding", Ints{0}), "f32[0, 3, 10]"},
+      {Op::conv_transpose, "f32[n, 4, h]; f32[4, 8, 3]; f32[8]",
+       with(windows({2}, {1, 1}, {1}), "output_padding", Ints{1}), "f32[n, 8, 2*h]"},
+      {Op::conv_transpose, "f32[1, 4, 5]; f32[4, 3, 2]",
+       with(with(two, "output_padding", Ints{0}), "groups", i(2)), "f32[1, 6, 10]"},
+      {Op::conv_transpose, "f32[0, 4, 5]; f32[4, 3, 2]", with(two, "output_padding", Ints{0}),
+       "f32[0, 3, 10]"},
       {Op::conv_transpose, "f32[1, 4, 5]; f32[3, 3, 2]", with(two, "output_padding", Ints{0}), "bad_shape"},
-      {Op::conv_transpose, "f32[1, 4, 5]; f32[4, 3, 2]", with(two, "output_padding", Ints{2}), "bad_attribute"},
-      {Op::conv_transpose, "f32[1, 4, 1]; f32[4, 3, 2]", with(windows({1}, {2, 2}, {1}), "output_padding", Ints{0}), "bad_shape"},
+      {Op::conv_transpose, "f32[1, 4, 5]; f32[4, 3, 2]", with(two, "output_padding", Ints{2}),
+       "bad_attribute"},
+      {Op::conv_transpose, "f32[1, 4, 1]; f32[4, 3, 2]",
+       with(windows({1}, {2, 2}, {1}), "output_padding", Ints{0}), "bad_shape"},
   };
   for (Op op : {Op::max_pool, Op::avg_pool, Op::max_pool_indices}) {
     const bool indices = op == Op::max_pool_indices;
-    const auto add = [&](const char* x, Ints kernel, Attrs attrs, bool ceil_mode, const char* values, const char* positions) {
-      cases.push_back({op, x, with(with(attrs, "kernel", kernel), "ceil_mode", ceil_mode), indices ? positions : values});
+    const auto add = [&](const char* x, Ints kernel, Attrs attrs, bool ceil_mode, const char* values,
+                         const char* positions) {
+      cases.push_back(
+          {op, x, with(with(attrs, "kernel", kernel), "ceil_mode", ceil_mode), indices ? positions : values});
     };
     add("f32[n, 3, 8]", {2}, two, false, "f32[n, 3, 4]", "i64[n, 3, 4]");
     add("f32[n, 3, 9]", {2}, two, false, "f32[n, 3, 4]", "i64[n, 3, 4]");
@@ -368,7 +407,10 @@ std::vector<Case> composite_cases() {
       {Op::cross_entropy, "f32[n, 10]; i64[m]", {}, "bad_shape"},
       {Op::cross_entropy, "f32[n, 10, 3]; i64[n]", {}, "bad_shape"},
       {Op::cross_entropy, "f32[n, 10]; f32[n]", {}, "bad_dtype"},
-      {Op::adamw_step, "f32[2, n]; f32[2, n]; f32[2, n]; f32[2, n]; i64[]; f32[]", {}, "f32[2, n]; f32[2, n]; f32[2, n]"},
+      {Op::adamw_step,
+       "f32[2, n]; f32[2, n]; f32[2, n]; f32[2, n]; i64[]; f32[]",
+       {},
+       "f32[2, n]; f32[2, n]; f32[2, n]"},
       {Op::adamw_step, "f32[0]; f32[0]; f32[0]; f32[0]; i64[]; f32[]", {}, "f32[0]; f32[0]; f32[0]"},
       {Op::adamw_step, "f32[2]; f32[3]; f32[2]; f32[2]; i64[]; f32[]", {}, "bad_shape"},
       {Op::adamw_step, "f32[2]; f32[2]; f32[2]; f32[2]; i64[1]; f32[]", {}, "bad_shape"},
@@ -458,7 +500,8 @@ std::string run_pointwise(const OpInfo& info, const std::vector<Shape>& shapes) 
   Graph graph;
   std::vector<ValueId> operands;
   for (const OperandInfo& operand : info.operands)
-    operands.push_back(graph.add_input(operand.name, {sample_dtype(info, operand), shapes[operands.size() % shapes.size()]}));
+    operands.push_back(graph.add_input(
+        operand.name, {sample_dtype(info, operand), shapes[operands.size() % shapes.size()]}));
   Attrs attrs;
   if (info.attribute("dtype")) attrs.set("dtype", DType::f16);
   try {
@@ -494,7 +537,8 @@ TEST(ShapeRules, EveryOpIsTested) {
 
 TEST(ShapeRules, ErrorsNameSizesOpAndOrigin) {
   Graph graph;
-  const ValueId a = graph.add_input("a", parse_type("f32[n, 3]")), b = graph.add_input("b", parse_type("f32[m, 3]"));
+  const ValueId a = graph.add_input("a", parse_type("f32[n, 3]")),
+                b = graph.add_input("b", parse_type("f32[m, 3]"));
   try {
     graph.add(Op::add, {a, b}, {}, "encoder/Add");
     FAIL();

@@ -5,7 +5,8 @@ namespace aicf {
 namespace {
 
 void require_epsilon(const ShapeQuery& query) {
-  if (!(query.attrs.get_float("epsilon") >= 0)) fail_attribute(query, "epsilon", "0 or more", "a negative number");
+  if (!(query.attrs.get_float("epsilon") >= 0))
+    fail_attribute(query, "epsilon", "0 or more", "a negative number");
 }
 
 }  // namespace
@@ -42,7 +43,8 @@ void shape_rope(ShapeQuery& query) {
   Shape target = query.shape(0);
   const Dim pairs = query.shape(1).back();
   if (known_greater(pairs * Dim(2), target.back()))
-    fail_shape(query, "at most " + target.back().to_string() + " rotated elements", (pairs * Dim(2)).to_string());
+    fail_shape(query, "at most " + target.back().to_string() + " rotated elements",
+               (pairs * Dim(2)).to_string());
   target.back() = pairs;
   require_broadcastable(query, 1, target);
   query.results[0].shape = query.shape(0);

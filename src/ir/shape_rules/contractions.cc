@@ -48,7 +48,8 @@ void shape_attention(ShapeQuery& query) {
       fail_shape(query, "as many query heads as a multiple of the key heads",
                  std::to_string(query_heads) + " and " + std::to_string(key_heads));
   }
-  if (query.attrs.get_float("softcap") < 0) fail_attribute(query, "softcap", "0 or more", "a negative number");
+  if (!(query.attrs.get_float("softcap") >= 0))
+    fail_attribute(query, "softcap", "0 or more", "a negative number");
   if (query.operands[3]) {
     const DType mask = query.operands[3]->dtype;
     if (mask != DType::boolean && mask != query.operands[0]->dtype)

@@ -6,7 +6,8 @@ namespace {
 
 void require_bodies(const ShapeQuery& query, size_t count) {
   if (query.bodies.size() == count) return;
-  throw UserError(ErrorCode::kU_bad_graph, std::string(query.info.name) + " has the wrong number of body graphs")
+  throw UserError(ErrorCode::kU_bad_graph,
+                  std::string(query.info.name) + " has the wrong number of body graphs")
       .with_expected(std::to_string(count))
       .with_actual(std::to_string(query.bodies.size()));
 }
@@ -75,7 +76,8 @@ void shape_scan(ShapeQuery& query) {
   const Graph& body = query.bodies[0];
   const int64_t count = static_cast<int64_t>(query.operands.size()), carried = query.attrs.get_int("carried");
   if (carried < 0 || carried >= count)
-    fail_attribute(query, "carried", "0 to " + std::to_string(count - 1) + " (one operand at least is walked)",
+    fail_attribute(query, "carried",
+                   "0 to " + std::to_string(count - 1) + " (one operand at least is walked)",
                    std::to_string(carried));
   const size_t first = static_cast<size_t>(carried);
   std::vector<TensorType> inputs = operand_types(query, 0);

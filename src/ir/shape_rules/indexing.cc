@@ -10,7 +10,8 @@ void append(Shape& to, const Shape& from, size_t begin, size_t end) {
   to.insert(to.end(), from.begin() + static_cast<int64_t>(begin), from.begin() + static_cast<int64_t>(end));
 }
 
-// Indices of x's rank whose sizes off the axis are at most x's. They are not broadcast: a size of 1 addresses row 0 only.
+// Indices of x's rank whose sizes off the axis are at most x's. They are not broadcast: a size of 1 addresses
+// row 0 only.
 void require_element_indices(const ShapeQuery& query, size_t axis) {
   require_rank(query, 1, query.rank(0));
   for (size_t d = 0; d < query.shape(0).size(); ++d) {
@@ -18,7 +19,8 @@ void require_element_indices(const ShapeQuery& query, size_t axis) {
     const Dim spare = size - used;
     const bool fits = spare.is_constant() && spare.constant_part() >= 0;
     if (d != axis && !fits)
-      fail_shape(query, "at most " + size.to_string() + " indices on axis " + std::to_string(d), used.to_string());
+      fail_shape(query, "at most " + size.to_string() + " indices on axis " + std::to_string(d),
+                 used.to_string());
   }
 }
 
@@ -31,10 +33,13 @@ void require_reduction(const ShapeQuery& query) {
 // Size of the last axis of `indices`: how many axes of x, after `batch_dims`, one index addresses.
 size_t index_depth(const ShapeQuery& query, size_t batch_dims) {
   require_rank_at_least(query, 1, 1);
-  const int64_t depth = query.shape(1).back().require_constant("the last size of the indices of " + std::string(query.info.name));
+  const int64_t depth = query.shape(1).back().require_constant("the last size of the indices of " +
+                                                               std::string(query.info.name));
   if (depth < 1 || depth > query.rank(0) - static_cast<int64_t>(batch_dims))
-    fail_shape(query, "a last index size of 1 to " + std::to_string(query.rank(0) - static_cast<int64_t>(batch_dims)),
-               std::to_string(depth));
+    fail_shape(
+        query,
+        "a last index size of 1 to " + std::to_string(query.rank(0) - static_cast<int64_t>(batch_dims)),
+        std::to_string(depth));
   return static_cast<size_t>(depth);
 }
 
@@ -63,7 +68,8 @@ void shape_gather_nd(ShapeQuery& query) {
   const size_t batch = static_cast<size_t>(batch_dims);
   const size_t depth = index_depth(query, batch);
   const Shape &x = query.shape(0), &indices = query.shape(1);
-  for (size_t i = 0; i < batch; ++i) require_equal(query, x[i], indices[i], "batch sizes on axis " + std::to_string(i));
+  for (size_t i = 0; i < batch; ++i)
+    require_equal(query, x[i], indices[i], "batch sizes on axis " + std::to_string(i));
   Shape& result = query.results[0].shape;
   append(result, indices, 0, indices.size() - 1);
   append(result, x, batch + depth, x.size());

@@ -11,8 +11,10 @@ Shape without_axes(const Shape& x, const Ints& axes, bool keepdims) {
   for (size_t i = 0; i < x.size(); ++i) {
     const bool reduced = next < axes.size() && axes[next] == static_cast<int64_t>(i);
     next += reduced;
-    if (!reduced) result.push_back(x[i]);
-    else if (keepdims) result.push_back(Dim(1));
+    if (!reduced)
+      result.push_back(x[i]);
+    else if (keepdims)
+      result.push_back(Dim(1));
   }
   return result;
 }
@@ -27,7 +29,8 @@ void shape_reduce(ShapeQuery& query) {
 
 void shape_arg_reduce(ShapeQuery& query) {
   const size_t axis = use_axis(query, query.rank(0));
-  if (query.shape(0)[axis] == Dim(0)) fail_shape(query, "a size of at least 1 on axis " + std::to_string(axis), "0");
+  if (query.shape(0)[axis] == Dim(0))
+    fail_shape(query, "a size of at least 1 on axis " + std::to_string(axis), "0");
   query.results[0].shape =
       without_axes(query.shape(0), {static_cast<int64_t>(axis)}, query.attrs.get_bool("keepdims"));
 }
@@ -36,7 +39,8 @@ void shape_top_k(ShapeQuery& query) {
   const size_t axis = use_axis(query, query.rank(0));
   const Dim k = require_dims(query, "k", 1)[0];
   Shape result = query.shape(0);
-  if (known_greater(k, result[axis])) fail_attribute(query, "k", "at most " + result[axis].to_string(), k.to_string());
+  if (known_greater(k, result[axis]))
+    fail_attribute(query, "k", "at most " + result[axis].to_string(), k.to_string());
   result[axis] = k;
   query.results[0].shape = result;
   query.results[1].shape = std::move(result);

@@ -35,7 +35,8 @@ void fail_shape(const ShapeQuery& query, std::string expected, std::string actua
       .with_actual(std::move(actual));
 }
 
-void fail_attribute(const ShapeQuery& query, std::string_view name, std::string expected, std::string actual) {
+void fail_attribute(const ShapeQuery& query, std::string_view name, std::string expected,
+                    std::string actual) {
   throw UserError(ErrorCode::kU_bad_attribute,
                   std::string(query.info.name) + " has a wrong attribute '" + std::string(name) + "'")
       .with_value(operands_text(query))
@@ -60,7 +61,8 @@ void require_rank(const ShapeQuery& query, size_t operand, int rank) {
 
 void require_rank_at_least(const ShapeQuery& query, size_t operand, int rank) {
   if (query.operands[operand] && query.rank(operand) < rank)
-    fail_shape(query, "operand '" + operand_name(query, operand) + "' of rank " + std::to_string(rank) + " or more",
+    fail_shape(query,
+               "operand '" + operand_name(query, operand) + "' of rank " + std::to_string(rank) + " or more",
                describe_operand(query, operand));
 }
 
@@ -86,7 +88,8 @@ void require_broadcastable(const ShapeQuery& query, size_t operand, const Shape&
                describe_operand(query, operand));
 }
 
-void require_choice(const ShapeQuery& query, std::string_view name, std::initializer_list<std::string_view> choices) {
+void require_choice(const ShapeQuery& query, std::string_view name,
+                    std::initializer_list<std::string_view> choices) {
   const std::string& given = query.attrs.get_str(name);
   std::string list;
   for (std::string_view choice : choices) {
@@ -99,8 +102,8 @@ void require_choice(const ShapeQuery& query, std::string_view name, std::initial
 const Ints& require_ints(const ShapeQuery& query, std::string_view name, size_t count, int64_t least) {
   const Ints& values = query.attrs.get_ints(name);
   const bool fits = values.size() == count && std::all_of(values.begin(), values.end(), [&](int64_t value) {
-    return value >= least && value <= INT32_MAX;
-  });
+                      return value >= least && value <= INT32_MAX;
+                    });
   if (!fits)
     fail_attribute(query, name, std::to_string(count) + " values of at least " + std::to_string(least),
                    to_string(values));
@@ -110,8 +113,8 @@ const Ints& require_ints(const ShapeQuery& query, std::string_view name, size_t 
 const Shape& require_dims(const ShapeQuery& query, std::string_view name, size_t count) {
   const Shape& sizes = query.attrs.get_dims(name);
   const bool fits = sizes.size() == count && std::none_of(sizes.begin(), sizes.end(), [](const Dim& size) {
-    return known_greater(Dim(0), size);
-  });
+                      return known_greater(Dim(0), size);
+                    });
   if (!fits) fail_attribute(query, name, std::to_string(count) + " sizes of at least 0", to_string(sizes));
   return sizes;
 }
@@ -125,7 +128,8 @@ int64_t normalize_axis(const ShapeQuery& query, int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank)
     fail_attribute(query, query.info.attribute("axes") ? "axes" : "axis",
                    rank == 0 ? "no axis: the rank is 0"
-                             : std::to_string(-rank) + " to " + std::to_string(rank - 1) + " for rank " + std::to_string(rank),
+                             : std::to_string(-rank) + " to " + std::to_string(rank - 1) + " for rank " +
+                                   std::to_string(rank),
                    std::to_string(axis));
   return axis < 0 ? axis + rank : axis;
 }
@@ -158,7 +162,8 @@ Shape broadcast_shapes(const ShapeQuery& query, const std::vector<const Shape*>&
       const Dim& size = (*shape)[i];
       if (size == have || size == Dim(1)) continue;
       if (!(have == Dim(1)))
-        fail_shape(query, "equal sizes, or 1, on axis " + std::to_string(offset + i) + " of the broadcast shape",
+        fail_shape(query,
+                   "equal sizes, or 1, on axis " + std::to_string(offset + i) + " of the broadcast shape",
                    have.to_string() + " and " + size.to_string());
       have = size;
     }

@@ -1,6 +1,7 @@
-// The shape rules' functions, declared from the rows of ops.def (so a row naming a rule that nobody wrote fails to link), and
-// the checks they share. A size that is symbolic is compared in its canonical form; only what is known when compiling is
-// refused here, what depends on the values of symbols is checked again when they are bound.
+// The shape rules' functions, declared from the rows of ops.def (so a row naming a rule that nobody wrote
+// fails to link), and the checks they share. A size that is symbolic is compared in its canonical form; only
+// what is known when compiling is refused here, what depends on the values of symbols is checked again when
+// they are bound.
 #pragma once
 
 #include <initializer_list>
@@ -34,7 +35,8 @@ void require_equal(const ShapeQuery& query, const Dim& a, const Dim& b, std::str
 // The operand broadcasts to `target` without changing it.
 void require_broadcastable(const ShapeQuery& query, size_t operand, const Shape& target);
 // A string attribute is one of the choices.
-void require_choice(const ShapeQuery& query, std::string_view name, std::initializer_list<std::string_view> choices);
+void require_choice(const ShapeQuery& query, std::string_view name,
+                    std::initializer_list<std::string_view> choices);
 // A list attribute has `count` values, none below `least`.
 const Ints& require_ints(const ShapeQuery& query, std::string_view name, size_t count, int64_t least);
 // A dims attribute has `count` sizes, none known to be negative.

@@ -16,8 +16,9 @@ bool polynomial_symbols(const Dim& dim, std::set<std::string>& symbols) {
   return true;
 }
 
-// Two different polynomials in the same symbols differ for some values of them, so every size in the declared range could
-// not run. Where rounding functions or a further symbol take part, equality is left to the check at binding.
+// Two different polynomials in the same symbols differ for some values of them, so every size in the declared
+// range could not run. Where rounding functions or a further symbol take part, equality is left to the check
+// at binding.
 bool counts_may_agree(const Dim& a, const Dim& b) {
   if (a == b) return true;
   if ((a - b).is_constant()) return false;
@@ -32,7 +33,8 @@ void shape_reshape(ShapeQuery& query) {
   const Shape& shape = require_dims(query, "shape", query.attrs.get_dims("shape").size());
   const Dim from = element_count(query.shape(0)), to = element_count(shape);
   if (!counts_may_agree(from, to))
-    fail_shape(query, "a shape of " + from.to_string() + " elements", to_string(shape) + " of " + to.to_string());
+    fail_shape(query, "a shape of " + from.to_string() + " elements",
+               to_string(shape) + " of " + to.to_string());
   query.results[0].shape = shape;
 }
 
@@ -47,7 +49,8 @@ void shape_transpose(ShapeQuery& query) {
     if (fits) seen[static_cast<size_t>(axis)] = true;
   }
   if (!fits)
-    fail_attribute(query, "perm", "each of 0 to " + std::to_string(query.rank(0) - 1) + " once", to_string(perm));
+    fail_attribute(query, "perm", "each of 0 to " + std::to_string(query.rank(0) - 1) + " once",
+                   to_string(perm));
   Shape& result = query.results[0].shape;
   for (int64_t axis : perm) result.push_back(x[static_cast<size_t>(axis)]);
 }
@@ -80,7 +83,8 @@ void shape_pad(ShapeQuery& query) {
   const Shape& low = require_dims(query, "low", x.size());
   const Shape& high = require_dims(query, "high", x.size());
   require_rank(query, 1, 0);
-  if (copies && query.operands[1]) fail_attribute(query, "mode", "constant, as a value is given", query.attrs.get_str("mode"));
+  if (copies && query.operands[1])
+    fail_attribute(query, "mode", "constant, as a value is given", query.attrs.get_str("mode"));
   Shape& result = query.results[0].shape;
   for (size_t i = 0; i < x.size(); ++i) {
     const Dim added = low[i] + high[i];

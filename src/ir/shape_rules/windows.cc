@@ -6,7 +6,8 @@
 namespace aicf {
 namespace {
 
-// Attributes of a windowed op over `spatial` axes: strides and dilations of at least 1, pads = lows then highs.
+// Attributes of a windowed op over `spatial` axes: strides and dilations of at least 1, pads = lows then
+// highs.
 struct Windows {
   size_t spatial;
   const Ints &strides, &pads, &dilations;
@@ -29,15 +30,18 @@ Dim smaller(const Dim& a, const Dim& b) {
   return known_greater(b, a) ? a : min(a, b);
 }
 
-// How many windows fit: floor((size + low + high - extent) / stride) + 1. With ceil_mode a last window may hang over the
-// right edge, as long as it starts inside x or its low padding (ONNX and PyTorch): start < size + low, which bounds the
-// count by ceil((size + low) / stride).
-Dim window_count(const ShapeQuery& query, const Windows& windows, size_t i, const Dim& kernel, bool ceil_mode) {
+// How many windows fit: floor((size + low + high - extent) / stride) + 1. With ceil_mode a last window may
+// hang over the right edge, as long as it starts inside x or its low padding (ONNX and PyTorch): start < size
+// + low, which bounds the count by ceil((size + low) / stride).
+Dim window_count(const ShapeQuery& query, const Windows& windows, size_t i, const Dim& kernel,
+                 bool ceil_mode) {
   const Dim& size = query.shape(0)[2 + i];
   const Dim padded = size + Dim(windows.low(i)) + Dim(windows.high(i));
   const Dim window = extent(kernel, windows.dilations[i]);
   if (known_greater(window, padded))
-    fail_shape(query, "windows that fit into the padded size " + padded.to_string() + " on spatial axis " + std::to_string(i),
+    fail_shape(query,
+               "windows that fit into the padded size " + padded.to_string() + " on spatial axis " +
+                   std::to_string(i),
                "an extent of " + window.to_string());
   const Dim stride(windows.strides[i]);
   if (!ceil_mode) return floordiv(padded - window, stride) + Dim(1);
@@ -52,7 +56,8 @@ int64_t require_groups(const ShapeQuery& query) {
 
 void require_divisible(const ShapeQuery& query, const Dim& channels, int64_t groups, const char* what) {
   if (channels.is_constant() && channels.constant_part() % groups != 0)
-    fail_shape(query, std::string(what) + " divisible by groups " + std::to_string(groups), channels.to_string());
+    fail_shape(query, std::string(what) + " divisible by groups " + std::to_string(groups),
+               channels.to_string());
 }
 
 // A kernel size of 0 would make a window without elements.
@@ -92,7 +97,8 @@ void shape_conv_transpose(ShapeQuery& query) {
   Shape result = {x[0], channels};
   for (size_t i = 0; i < windows.spatial; ++i) {
     if (output_padding[i] >= std::max(windows.strides[i], windows.dilations[i]))
-      fail_attribute(query, "output_padding", "less than the stride or the dilation", to_string(output_padding));
+      fail_attribute(query, "output_padding", "less than the stride or the dilation",
+                     to_string(output_padding));
     const Dim size = (x[2 + i] - Dim(1)) * Dim(windows.strides[i]) + extent(w[2 + i], windows.dilations[i]) +
                      Dim(output_padding[i]) - Dim(windows.low(i)) - Dim(windows.high(i));
     if (known_greater(Dim(0), size))
