@@ -8,7 +8,7 @@
 
 namespace aicf {
 
-inline constexpr int kMaxTileScalars = 64;
+inline constexpr int kMaxTileScalars = 128;
 inline constexpr int kMaxTileStages = 64;
 
 struct TileOpInfo {

@@ -7,6 +7,7 @@
 #include "base/dim.h"
 #include "base/error.h"
 #include "kernels/kernel.h"
+#include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_state.h"
 
 namespace aicf {
@@ -113,42 +114,29 @@ int slot_of(int16_t number) {
   return is_scalar(number) ? kMaxTileRegisters + number - kTileScalarBase : number;
 }
 
-// Without reductions, row values and inner indices the domain is one row that can be cut anywhere.
+// Without values per row and inner indices the domain is one row that can be cut anywhere.
 bool is_pointwise(const TileProgram& program) {
   if (program.stages.size() != 1) return false;
-  for (const TileInstr& instr : program.stages[0])
-    if (is_scalar(instr.dst) || instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar) return false;
-  return true;
-}
-
-TileFunction compute_function(IsaLevel isa, const TileInstr& instr) {
-  const int op = static_cast<int>(instr.op), type = static_cast<int>(instr.type);
-  if (TileFunction fn = AICF_PICK_ISA(isa, tile_float_function)(op, type)) return fn;
-  if (TileFunction fn = AICF_PICK_ISA(isa, tile_integer_function)(op, type)) return fn;
-  if (TileFunction fn = AICF_PICK_ISA(isa, tile_cast_function)(op, type)) return fn;
-  AICF_CHECK(false, std::string(tile_op_info(instr.op).name));
-}
-
-int64_t immediate(const TileInstr& instr) {
-  if (instr.op != TileOp::constant || instr.type > TileType::f64) return instr.imm_i;
-  int64_t bits = 0;
-  if (instr.type == TileType::f64) {
-    std::memcpy(&bits, &instr.imm_f, sizeof instr.imm_f);
-  } else {
-    const float narrow = static_cast<float>(instr.imm_f);
-    std::memcpy(&bits, &narrow, sizeof narrow);
+  for (const TileInstr& instr : program.stages[0]) {
+    const bool per_row = is_tile_reduction(instr.op) || (instr.op == TileOp::load && is_scalar(instr.dst));
+    if (per_row || instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar) return false;
   }
-  return bits;
+  return true;
 }
 
 // Translates instructions to steps, deciding what runs once per tile, once per row and per chunk.
 class Compiler {
  public:
   Compiler(const BoundCall& call, TileState& state, bool pointwise)
-      : program_(*call.program), isa_(call.isa), state_(state), pointwise_(pointwise), writers_(program_.registers.size()) {
+      : program_(*call.program), isa_(call.isa), state_(state), pointwise_(pointwise), writers_(program_.registers.size()),
+        repeated_(program_.scalars.size()) {
     for (const auto& stage : program_.stages)
-      for (const TileInstr& instr : stage)
+      for (const TileInstr& instr : stage) {
         if (instr.dst >= 0 && !is_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
+        if (instr.op == TileOp::store_scalar || (is_scalar(instr.dst) && !is_tile_reduction(instr.op))) continue;
+        for (int16_t source : {instr.a, instr.b, instr.c})
+          if (is_scalar(source)) repeated_[static_cast<size_t>(source - kTileScalarBase)] = true;
+      }
   }
 
   std::vector<TileStep> compile() {
@@ -179,7 +167,7 @@ class Compiler {
   void add(const Stage& stage, size_t position) {
     const TileInstr& instr = stage[position];
     TileStep step = {nullptr, TileStepKind::kCompute, slot_of(instr.dst), slot_of(instr.a), slot_of(instr.b), slot_of(instr.c),
-                     instr.operand, 0, immediate(instr)};
+                     instr.operand, 0, tile_immediate(instr)};
     switch (instr.op) {
       case TileOp::load: return add_load(stage, position, step);
       case TileOp::store: return add_store(instr, step);
@@ -188,10 +176,11 @@ class Compiler {
     }
     step.bytes = tile_type_bytes(tile_result_type(instr));
     if (is_tile_reduction(instr.op)) return add_reduction(instr, step);
-    step.fn = compute_function(isa_, instr);
+    step.fn = tile_compute(isa_, instr);
     if (is_scalar(instr.dst)) {
       step.kind = TileStepKind::kScalar;
-      before_.push_back(step);
+      step.operand = repeats(instr.dst);
+      (instr.op == TileOp::constant ? once_ : before_).push_back(step);
     } else if (instr.op == TileOp::constant && hoistable(instr)) {
       once_.push_back(step);
     } else {
@@ -205,6 +194,7 @@ class Compiler {
     step.kind = TileStepKind::kIndex;
   }
 
+  bool repeats(int16_t scalar) const { return repeated_[static_cast<size_t>(scalar - kTileScalarBase)]; }
   bool row_register(int16_t r) const { return !pointwise_ && program_.registers[static_cast<size_t>(r)].row; }
   // Its value can be put in place before the chunks, because nothing else writes the register.
   bool hoistable(const TileInstr& instr) const {
@@ -215,8 +205,8 @@ class Compiler {
     const TileInstr& instr = stage[position];
     const TileMode mode = state_.operands[instr.operand].mode;
     bool identical = false;
-    step.fn = AICF_PICK_ISA(isa_, tile_load_function)(
-        static_cast<int>(program_.inputs[static_cast<size_t>(instr.operand)]), static_cast<int>(instr.type), &identical);
+    const DType dtype = program_.inputs[static_cast<size_t>(instr.operand)];
+    step.fn = tile_loader(isa_, dtype, instr.type, &identical);
     step.bytes = tile_type_bytes(instr.type);
     step.kind = mode == TileMode::kContiguous ? TileStepKind::kLoadConvert : TileStepKind::kLoadStrided;
     if (mode == TileMode::kUniform || is_scalar(instr.dst)) {
@@ -263,8 +253,7 @@ class Compiler {
 
   TileFunction store_function(const TileInstr& instr, bool* identical) const {
     const size_t output = static_cast<size_t>(instr.operand) - program_.inputs.size();
-    return AICF_PICK_ISA(isa_, tile_store_function)(static_cast<int>(instr.type), static_cast<int>(program_.outputs[output]),
-                                                    identical);
+    return tile_storer(isa_, instr.type, program_.outputs[output], identical);
   }
 
   void add_store_scalar(const TileInstr& instr, TileStep step) {
@@ -284,7 +273,7 @@ class Compiler {
     before_.push_back(step);
     step.kind = TileStepKind::kReduce, step.fn = reduction.step;
     chunk_.push_back(step);
-    step.kind = TileStepKind::kReduceEnd, step.fn = reduction.end;
+    step.kind = TileStepKind::kReduceEnd, step.fn = reduction.end, step.operand = repeats(instr.dst);
     // Before the stores of row scalars, which may stand earlier in the stage.
     after_.insert(after_.begin(), step);
   }
@@ -322,7 +311,8 @@ class Compiler {
   IsaLevel isa_;
   TileState& state_;
   bool pointwise_;
-  std::vector<int> writers_;  // per register: instructions that write it
+  std::vector<int> writers_;    // per register: instructions that write it
+  std::vector<bool> repeated_;  // per row scalar: chunks read it
   std::vector<TileStep> once_, before_, chunk_, after_;
 };
 

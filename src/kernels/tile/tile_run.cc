@@ -1,33 +1,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_state.h"
 
 namespace aicf {
 
 namespace {
-
-template <class T>
-void copy_run(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    T value;
-    std::memcpy(&value, src + i * src_stride, sizeof value);
-    std::memcpy(dst + i * dst_stride, &value, sizeof value);
-  }
-}
-
-void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n, int bytes) {
-  if (dst_stride == bytes && src_stride == bytes) {
-    std::memcpy(dst, src, static_cast<size_t>(n * bytes));
-    return;
-  }
-  switch (bytes) {
-    case 1: return copy_run<uint8_t>(dst, dst_stride, src, src_stride, n);
-    case 2: return copy_run<uint16_t>(dst, dst_stride, src, src_stride, n);
-    case 4: return copy_run<uint32_t>(dst, dst_stride, src, src_stride, n);
-    default: return copy_run<uint64_t>(dst, dst_stride, src, src_stride, n);
-  }
-}
 
 // Repeats the first element of dst.
 void repeat(void* dst, int bytes, int64_t n) {
@@ -150,11 +129,11 @@ struct Machine {
         return step.fn({where[step.a], nullptr, nullptr, accumulators(step.dst), n, first});
       case TileStepKind::kScalar:
         compute(step, own[step.dst], 1, step.imm);
-        return repeat(own[step.dst], step.bytes, n);
+        return repeat(own[step.dst], step.bytes, step.operand ? n : 1);
       case TileStepKind::kReduceBegin: return convert(step.fn, nullptr, accumulators(step.dst), 1);
       case TileStepKind::kReduceEnd:
         convert(step.fn, accumulators(step.dst), own[step.dst], 1);
-        return repeat(own[step.dst], step.bytes, n);
+        return repeat(own[step.dst], step.bytes, step.operand ? n : 1);
       case TileStepKind::kStoreScalar: return convert(step.fn, where[step.a], base[step.operand], 1);
     }
   }

@@ -44,7 +44,7 @@ struct TileStep {
   TileFunction fn;
   TileStepKind kind;
   int32_t dst, a, b, c;  // slots: registers, then row scalars
-  int32_t operand;
+  int32_t operand;       // kScalar, kReduceEnd: whether chunks read the value, so that it must be repeated
   int32_t bytes;         // of a dst element
   int64_t imm;
 };
