@@ -25,7 +25,7 @@ $(VENV)/.ready-fuzz: $(VENV)/.ready
 	@scripts/setup.sh --fuzz
 
 $(BUILD)/build.ninja: $(VENV)/.ready CMakePresets.json
-	@cmake --fresh --preset release -Wno-dev >$(VENV)/configure.log || { cat $(VENV)/configure.log; exit 1; }
+	@cmake --fresh --preset release --no-warn-unused-cli >$(VENV)/configure.log || { cat $(VENV)/configure.log; exit 1; }
 
 setup: $(VENV)/.ready ## system packages and .venv
 
