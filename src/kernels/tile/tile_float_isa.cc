@@ -90,11 +90,11 @@ static T python_mod(T x, T y) {
 
 template <class D, class V>
 static HWY_INLINE V max_nan(D, V x, V y) {
-  return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::Ne(x, x)), x, y);
+  return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
 }
 template <class D, class V>
 static HWY_INLINE V min_nan(D, V x, V y) {
-  return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::Ne(x, x)), x, y);
+  return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
 }
 
 template <class D, class V>

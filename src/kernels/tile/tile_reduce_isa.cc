@@ -39,7 +39,7 @@ struct Maximum {
   static T scalar(T x, T y) { return x > y || x != x ? x : y; }
   template <class V>
   static HWY_INLINE V vector(V x, V y) {
-    return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::Ne(x, x)), x, y);
+    return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
   }
 };
 template <class T>
@@ -48,7 +48,7 @@ struct Minimum {
   static T scalar(T x, T y) { return x < y || x != x ? x : y; }
   template <class V>
   static HWY_INLINE V vector(V x, V y) {
-    return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::Ne(x, x)), x, y);
+    return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
   }
 };
 // T is unsigned here for sums and products, signed for comparisons.
