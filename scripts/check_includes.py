@@ -23,7 +23,7 @@ PARTIAL = {
     | {"kernels/kernel.h", "kernels/kernels.def", "kernels/tile_ops.def", "kernels/matmul/pack.h"},
     ("build", "kernels"): LAUNCH | {"kernels/tile_ops.def"},
     ("build", "select"): {"select/kernel_call.h", "select/layout.h", "select/tile_mapping.h"},
-    ("plan", "kernels"): LAUNCH,
+    ("plan", "kernels"): LAUNCH | {"kernels/tile_ops.def"},
 }
 
 # The runtime and the artifact layer work on plans; the IR must not reach them by any route.
