@@ -261,13 +261,13 @@ EvalResult evaluate(const Program& program, const Graph& entry, const EvalInputs
 
 std::vector<Array> evaluate_node(const Graph& graph, const Node& node, const std::vector<Array>& operands,
                                  const SymbolValues& sizes) {
-  AICF_CHECK(operands.size() == node.operands.size(), "evaluate_node takes one array per operand");
   std::vector<RefValue> values;
-  for (size_t k = 0; k < operands.size(); ++k) {
-    const bool absent = node.operands[k] == kNoValue;
-    values.push_back(absent ? nullptr
-                            : std::make_shared<RefTensor>(
-                                  reference::from_array(operands[k], graph.dtype(node.operands[k]))));
+  for (size_t k = 0; k < node.operands.size(); ++k) {
+    const ValueId id = node.operands[k];
+    AICF_CHECK(id == kNoValue || k < operands.size(), "evaluate_node takes an array per operand");
+    values.push_back(id == kNoValue
+                         ? nullptr
+                         : std::make_shared<RefTensor>(reference::from_array(operands[k], graph.dtype(id))));
   }
   std::vector<Array> arrays;
   for (const RefTensor& tensor : reference::run_node(graph, node, std::move(values), sizes, true))

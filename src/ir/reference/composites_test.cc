@@ -1,0 +1,183 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/reference/op_case.h"
+
+namespace aicf {
+namespace {
+
+const double kLn3 = std::log(3.0);
+
+Attrs axis(int64_t value) { return {{"axis", value}}; }
+Attrs norm(double epsilon, int64_t axis = -1) { return {{"epsilon", epsilon}, {"axis", axis}}; }
+Attrs attend(double scale, bool causal = false, double softcap = 0) {
+  return {{"scale", scale}, {"causal", causal}, {"softcap", softcap}};
+}
+
+void add_softmax(std::vector<OpCase>& rows) {
+  rows.push_back({Op::softmax, {t({2, 2}, {1000, 1000, -kInf, 5})}, {}, {t({2, 2}, {0.5, 0.5, 0, 1})}});
+  rows.push_back(
+      {Op::softmax, {t({2, 2}, {0, 7, kLn3, 7})}, axis(0), {t({2, 2}, {0.25, 0.5, 0.75, 0.5})}, kWideFloats});
+  rows.push_back({Op::softmax,
+                  {t({3, 2}, {-kInf, -kInf, kNan, 1, kInf, 1})},
+                  {},
+                  {t({3, 2}, {kNan, kNan, kNan, kNan, kNan, kNan})}});
+  rows.push_back({Op::softmax, {t({2, 0}, {})}, {}, {t({2, 0}, {})}});
+  rows.push_back({Op::log_softmax,
+                  {t({2, 2}, {1000, 1000, -kInf, 5})},
+                  {},
+                  {t({2, 2}, {-std::log(2), -std::log(2), -kInf, 0})}});
+  rows.push_back({Op::log_softmax,
+                  {t({2}, {0, kLn3})},
+                  axis(0),
+                  {t({2}, {std::log(0.25), std::log(0.75)})},
+                  kWideFloats});
+  rows.push_back({Op::log_softmax, {t({0, 3}, {})}, {}, {t({0, 3}, {})}});
+}
+
+void add_norms(std::vector<OpCase>& rows) {
+  const CaseTensor x = t({2, 2}, {1, 3, 5, 7}), scale = t({2}, {2, 4}), bias = t({2}, {1, 2});
+  rows.push_back({Op::layer_norm, {x}, norm(0), {t({2, 2}, {-1, 1, -1, 1})}});
+  rows.push_back({Op::layer_norm, {x, scale, bias}, norm(3), {t({2, 2}, {0, 4, 0, 4})}});
+  rows.push_back({Op::layer_norm, {x, nothing(), bias}, norm(0), {t({2, 2}, {0, 3, 0, 3})}});
+  rows.push_back({Op::layer_norm,
+                  {t({2, 2}, {1, 3, 3, 1}), t({2, 2}, {1, 1, 2, 2})},
+                  norm(0, 0),
+                  {t({2, 2}, {-1, 1, 2, -2})}});
+  rows.push_back({Op::layer_norm, {t({2, 2}, {5, 5, 1, kNan})}, {}, {t({2, 2}, {0, 0, kNan, kNan})}});
+  rows.push_back({Op::layer_norm, {t({0, 2}, {})}, {}, {t({0, 2}, {})}});
+  rows.push_back({Op::rms_norm, {t({1, 2}, {1, 7})}, norm(0), {t({1, 2}, {0.2, 1.4})}});
+  rows.push_back({Op::rms_norm, {t({1, 2}, {1, 7}), t({2}, {5, 10})}, norm(0), {t({1, 2}, {1, 14})}});
+  rows.push_back({Op::rms_norm, {t({2}, {0, 0})}, {}, {t({2}, {0, 0})}});
+  rows.push_back(
+      {Op::batch_norm,
+       {t({1, 2, 2}, {3, 1, 4, 2}), t({2}, {2, 3}), t({2}, {0.5, 1}), t({2}, {1, 2}), t({2}, {4, 1})},
+       {{"epsilon", 0.0}},
+       {t({1, 2, 2}, {2.5, 0.5, 7, 1})}});
+  const CaseTensor groups = t({1, 4, 1}, {1, 3, 5, 9});
+  rows.push_back(
+      {Op::group_norm, {groups}, {{"groups", int64_t{2}}, {"epsilon", 0.0}}, {t({1, 4, 1}, {-1, 1, -1, 1})}});
+  rows.push_back({Op::group_norm,
+                  {groups, t({4}, {1, 2, 3, 4}), t({4}, {0, 0, 1, 1})},
+                  {{"groups", int64_t{2}}, {"epsilon", 0.0}},
+                  {t({1, 4, 1}, {-1, 2, -2, 5})}});
+  rows.push_back({Op::group_norm,
+                  {t({2, 1, 2}, {1, 3, 3, 1})},
+                  {{"groups", int64_t{1}}, {"epsilon", 0.0}},
+                  {t({2, 1, 2}, {-1, 1, 1, -1})}});
+}
+
+void add_attention(std::vector<OpCase>& rows) {
+  const CaseTensor q0 = t({1, 1, 1, 1}, {0}), q1 = t({1, 1, 1, 1}, {1});
+  const CaseTensor k = t({1, 1, 2, 1}, {0, 1}), v = t({1, 1, 2, 1}, {4, 8});
+  const auto gives = [](double value) { return std::vector<CaseTensor>{t({1, 1, 1, 1}, {value})}; };
+  rows.push_back({Op::attention, {q0, k, v}, attend(1), gives(6)});
+  rows.push_back({Op::attention, {q1, k, v}, attend(kLn3), gives(7), kWideFloats});
+  rows.push_back({Op::attention, {q1, k, v}, attend(10000, false, kLn3), gives(7)});
+  rows.push_back({Op::attention, {q0, k, v, boolean({2}, {1, 0})}, attend(1), gives(4)});
+  rows.push_back({Op::attention, {q0, k, v, boolean({1, 1}, {0})}, attend(1), gives(0)});
+  rows.push_back({Op::attention, {q0, k, v, t({1, 2}, {0, kLn3})}, attend(1), gives(7), kWideFloats});
+  rows.push_back({Op::attention, {q0, k, v, t({1, 2}, {-kInf, -kInf})}, attend(1), gives(0)});
+  rows.push_back({Op::attention, {t({1, 1, 1, 1}, {kNan}), k, v}, attend(1), gives(kNan)});
+  rows.push_back({Op::attention, {q0, t({1, 1, 0, 1}, {}), t({1, 1, 0, 1}, {})}, attend(1), gives(0)});
+  // Causal with fewer queries than keys, as many, and more.
+  rows.push_back({Op::attention, {q0, k, v}, attend(1, true), gives(6)});
+  const CaseTensor q00 = t({1, 1, 2, 1}, {0, 0}), q000 = t({1, 1, 3, 1}, {0, 0, 0});
+  rows.push_back({Op::attention, {q00, k, v}, attend(1, true), {t({1, 1, 2, 1}, {4, 6})}});
+  rows.push_back({Op::attention, {q000, k, v}, attend(1, true), {t({1, 1, 3, 1}, {0, 4, 6})}});
+  // Grouped heads: queries 0 and 1 share key head 0, 2 and 3 share key head 1; the second batch row has its
+  // own.
+  rows.push_back({Op::attention,
+                  {t({2, 4, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}), t({2, 2, 1, 1}, {0, 0, 0, 0}),
+                   t({2, 2, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8})},
+                  attend(1),
+                  {t({2, 4, 1, 2}, {1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 8, 7, 8})}});
+  // A mask per batch row and per head.
+  rows.push_back({Op::attention,
+                  {t({1, 2, 1, 1}, {0, 0}), k, v, boolean({2, 1, 2}, {1, 0, 0, 1})},
+                  attend(1),
+                  {t({1, 2, 1, 1}, {4, 8})}});
+}
+
+void add_rope(std::vector<OpCase>& rows) {
+  const CaseTensor x = t({1, 4}, {1, 2, 3, 4}), cosine = t({2}, {0, 1}), sine = t({2}, {1, 0});
+  rows.push_back({Op::rope, {x, cosine, sine}, {}, {t({1, 4}, {-3, 2, 1, 4})}});
+  rows.push_back({Op::rope, {x, cosine, sine}, {{"interleaved", true}}, {t({1, 4}, {-2, 1, 3, 4})}});
+  rows.push_back({Op::rope, {x, t({1}, {0}), t({1}, {1})}, {}, {t({1, 4}, {-2, 1, 3, 4})}});
+  rows.push_back({Op::rope,
+                  {t({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), t({2, 1}, {1, 0}), t({2, 1}, {0, 1})},
+                  {},
+                  {t({2, 2, 2}, {1, 2, -4, 3, 5, 6, -8, 7})}});
+  rows.push_back({Op::rope, {t({0, 4}, {}), cosine, sine}, {}, {t({0, 4}, {})}});
+}
+
+void add_losses(std::vector<OpCase>& rows) {
+  const Attrs depth = {{"depth", Shape{3}}};
+  const Attrs depth_first = {{"depth", Shape{3}}, {"axis", int64_t{0}}};
+  for (DType index : {DType::i64, DType::i32}) {
+    const CaseTensor indices = of(index, {4}, {1, -1, 3, -4});
+    rows.push_back(
+        {Op::one_hot, {indices, t(1), t(0)}, depth, {t({4, 3}, {0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0})}});
+    rows.push_back(
+        {Op::one_hot, {indices, t(0), t(1)}, depth_first, {t({3, 4}, {1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1})}});
+    const CaseTensor logits = t({2, 2}, {0, 0, 0, kLn3});
+    const double half = std::log(2), quarter = -std::log(0.75);
+    rows.push_back(
+        {Op::cross_entropy, {logits, of(index, {2}, {0, 1})}, {}, {t((half + quarter) / 2)}, kWideFloats});
+    rows.push_back({Op::cross_entropy, {logits, of(index, {2}, {-100, 1})}, {}, {t(quarter)}, kWideFloats});
+    rows.push_back(
+        {Op::cross_entropy, {logits, of(index, {2}, {1, 1})}, {{"ignore_index", int64_t{1}}}, {t(0)}});
+    rows.push_back({Op::cross_entropy, {t({0, 2}, {}), of(index, {0}, {})}, {}, {t(0)}});
+  }
+  rows.push_back({Op::one_hot, {i64({0}, {}), t(1), t(0)}, depth, {t({0, 3}, {})}});
+}
+
+void add_adamw(std::vector<OpCase>& rows) {
+  const double update = 2 / (2 + 1e-8);  // both bias-corrected moments are those of a constant gradient 2
+  const CaseTensor param = t({1}, {1}), grad = t({1}, {2}), lr = t(0.125);
+  rows.push_back({Op::adamw_step,
+                  {param, grad, t({1}, {0}), t({1}, {0}), i64({}, {1}), lr},
+                  {{"weight_decay", 0.0}},
+                  {t({1}, {1 - 0.125 * update}), t({1}, {0.2}), t({1}, {0.004})},
+                  kWideFloats});
+  rows.push_back({Op::adamw_step,
+                  {param, grad, t({1}, {0.2}), t({1}, {0.004}), i64({}, {2}), lr},
+                  {},
+                  {t({1}, {1 - 0.125 * (update + 0.01)}), t({1}, {0.38}), t({1}, {0.007996})},
+                  kWideFloats});
+  rows.push_back({Op::adamw_step,
+                  {t({0}, {}), t({0}, {}), t({0}, {}), t({0}, {}), i64({}, {1}), lr},
+                  {},
+                  {t({0}, {}), t({0}, {}), t({0}, {})}});
+}
+
+TEST(ReferenceComposites, LabelOutOfRangeIsAnError) {
+  const Array logits(DType::f32, {1, 2});
+  for (int64_t label : {2, -1}) {
+    try {
+      run_op(Op::cross_entropy, {logits, Array::from<int64_t>(DType::i64, {1}, {label})});
+      ADD_FAILURE() << "label " << label << " was accepted";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code, ErrorCode::kU_index_out_of_range);
+      EXPECT_EQ(error.op, "cross_entropy");
+      EXPECT_EQ(error.actual, std::to_string(label));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> composites_cases() {
+  std::vector<OpCase> rows;
+  add_softmax(rows);
+  add_norms(rows);
+  add_attention(rows);
+  add_rope(rows);
+  add_losses(rows);
+  add_adamw(rows);
+  return rows;
+}
+
+}  // namespace aicf
