@@ -1,5 +1,7 @@
 #include "kernels/matmul/step_check.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace aicf {
@@ -43,7 +45,8 @@ void check_sizes(const TensorArg& tensor, std::string_view kernel, const char* n
     bad_step(kernel, std::string("rank of ") + name, "0..12", std::to_string(tensor.rank));
   int64_t count = 1;
   for (int i = 0; i < tensor.rank; ++i) {
-    if (tensor.sizes[i] < 0 || __builtin_mul_overflow(count, tensor.sizes[i], &count))
+    // An empty tensor's other sizes count too, so that any sub-product fits.
+    if (tensor.sizes[i] < 0 || __builtin_mul_overflow(count, std::max<int64_t>(tensor.sizes[i], 1), &count))
       bad_step(kernel, std::string("size of ") + name, "0 <= product < 2^63", std::to_string(tensor.sizes[i]));
   }
 }

@@ -19,7 +19,7 @@ void check_counts(const BoundCall& call, std::string_view kernel, size_t min_inp
                   size_t fparams);
 void check_dtype(const TensorArg& tensor, DType dtype, std::string_view kernel, const char* name);
 void check_rank(const TensorArg& tensor, int rank, std::string_view kernel, const char* name);
-// All sizes >= 0 and their product below 2^63.
+// All sizes >= 0 and the product of those that are not 0 below 2^63.
 void check_sizes(const TensorArg& tensor, std::string_view kernel, const char* name);
 
 // Strides of `tensor` over an index space of `rank` sizes, aligned at the last axis; an axis of size 1 or none gets 0.

@@ -1,0 +1,105 @@
+// Depthwise convolution: one input and one output channel per group. Output rows are accumulated tap by tap.
+#include <algorithm>
+
+#include "kernels/conv/conv_plan.h"
+#include "kernels/conv/conv_store.h"
+#include "kernels/conv/depthwise_row.h"
+#include "kernels/isa.h"
+#include "kernels/kernel.h"
+#include "kernels/matmul/step_check.h"
+#include "kernels/tile/tile_rows.h"
+
+namespace aicf {
+
+AICF_DECLARE_PER_ISA(extern const DepthwiseIsa kDepthwiseIsa)
+
+namespace {
+
+constexpr const char* kName = "conv_f32_depthwise";
+constexpr int64_t kTilePixels = 8192;  // 32 KiB of sums
+
+struct OutputRow {
+  int64_t z, y;
+};
+
+// Adds the taps of kernel row (kz, ky), whose input row begins at `x`, to a row of sums.
+void add_kernel_row(const DepthwiseIsa& isa, const WindowAxis& axis, const float* x, const float* w, int64_t w_stride,
+                    float* sums) {
+  for (int64_t k = 0; k < axis.kernel; ++k) {
+    const int64_t first = axis.position(0, k);
+    const int64_t begin = std::min(first < 0 ? ceil_div(-first, axis.stride) : 0, axis.out);
+    const int64_t last = axis.in - 1 - first;
+    const int64_t end = last < 0 ? 0 : std::min(axis.out, last / axis.stride + 1);
+    if (begin >= end) continue;
+    isa.add_tap(sums + begin, x + (first + begin * axis.stride) * axis.in_stride, axis.stride * axis.in_stride, end - begin,
+                w[k * w_stride]);
+  }
+}
+
+void sum_row(const DepthwiseIsa& isa, const ConvPlan& plan, const float* x, const float* w, OutputRow row, float* sums) {
+  const WindowAxis &deep = plan.windows.axis[0], &down = plan.windows.axis[1], &across = plan.windows.axis[2];
+  std::fill_n(sums, across.out, 0.0f);
+  const KernelRange zs = kernel_range(deep, row.z), ys = kernel_range(down, row.y);
+  for (int64_t kz = zs.begin; kz < zs.end; ++kz) {
+    for (int64_t ky = ys.begin; ky < ys.end; ++ky) {
+      const int64_t at = deep.position(row.z, kz) * deep.in_stride + down.position(row.y, ky) * down.in_stride;
+      add_kernel_row(isa, across, x + at, w + kz * plan.w_kernel[0] + ky * plan.w_kernel[1], plan.w_kernel[2], sums);
+    }
+  }
+}
+
+void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+  const ConvPlan& plan = stored_plan<ConvPlan>(call);
+  const DepthwiseIsa& isa = *AICF_PICK_ISA(call.isa, kDepthwiseIsa);
+  ConvTile tile = {};
+  tile.pixel = index % plan.column_tiles * plan.column_tile;
+  tile.pixels = std::min(plan.column_tile, plan.pixels - tile.pixel);
+  tile.group = index / plan.column_tiles % plan.groups;
+  tile.batch = index / plan.column_tiles / plan.groups;
+  tile.rows = 1;
+  const float* x = static_cast<const float*>(call.inputs[0].data) + tile.batch * plan.x_batch + tile.group * plan.x_channel;
+  const float* w = static_cast<const float*>(call.inputs[1].data) + tile.group * plan.w_map;
+  const ConvView& result = plan.operand[plan.operands - 1];
+  float* c = plan.c_offset >= 0 ? reinterpret_cast<float*>(scratch + plan.c_offset)
+                                : static_cast<float*>(call.outputs[0].data) + tile.batch * result.batch +
+                                      tile.group * result.channel + tile.pixel;
+  const int64_t width = plan.windows.axis[2].out, height = plan.windows.axis[1].out;
+  for (int64_t done = 0; done < tile.pixels; done += width) {
+    const int64_t row = (tile.pixel + done) / width;
+    sum_row(isa, plan, x, w, {row / height, row % height}, c + done);
+  }
+  add_conv_bias(call, plan, tile, c, plan.column_tile);
+  if (plan.c_offset >= 0) store_conv_tile(call, plan, tile, c, plan.column_tile, scratch);
+}
+
+}  // namespace
+
+bool can_run_conv_f32_depthwise(const Problem& problem) {
+  if (problem.inputs.size() < 2 || problem.params.size() < 2 || problem.inputs[0].dtype != DType::f32) return false;
+  const Shape &x = problem.inputs[0].sizes, &w = problem.inputs[1].sizes;
+  return problem.inputs[1].dtype == DType::f32 && x.size() >= 3 && x.size() <= kSpatialAxes + 2 && w.size() == x.size() &&
+         w[1] == Dim(1) && w[0] == problem.params[1];
+}
+
+void prepare_conv_f32_depthwise(BoundCall& call) {
+  check_counts(call, kName, 2, kMaxTileOperands + 2, call.params.size(), 0);
+  check_dtype(call.inputs[0], DType::f32, kName, "x");
+  if (!call.program) check_dtype(call.outputs[0], DType::f32, kName, "result");
+  ConvPlan plan = plan_conv(call, kName);
+  check_step(plan.group_channels == 1, kName, "input channels per group", "1", plan.group_channels);
+  check_step(plan.group_maps == 1, kName, "output channels per group", "1", plan.group_maps);
+  const int64_t width = std::max<int64_t>(plan.windows.axis[2].out, 1);
+  plan.column_tile = std::max<int64_t>(1, kTilePixels / width) * width;
+  plan.column_tiles = ceil_div(plan.pixels, plan.column_tile);
+  const ConvView& result = plan.operand[plan.operands - 1];
+  const bool plain = result.collapsed && (result.spatial[2] == 1 || plan.pixels == 1);
+  const int64_t bytes = round_up(plan.column_tile * static_cast<int64_t>(sizeof(float)), 64);
+  plan.c_offset = call.program || !plain ? 0 : -1;
+  plan.program_offset = bytes;
+  call.scratch_bytes = plan.c_offset < 0 ? 0 : bytes + (call.program ? tile_rows_scratch_bytes(*call.program) : 0);
+  call.tiles = plan.batch * plan.groups * plan.column_tiles;
+  call.run = run_tile;
+  store_plan(call, plan);
+}
+
+}  // namespace aicf

@@ -1,0 +1,68 @@
+// What happens to a finished tile of a convolution: bias, epilogue, store; and element access by dtype.
+#pragma once
+
+#include "base/dtype.h"
+#include "kernels/conv/conv_plan.h"
+#include "kernels/matmul/step_check.h"
+
+namespace aicf {
+
+struct ConvTile {
+  int64_t batch, group, row, rows, pixel, pixels;  // rows: output channels inside the group
+};
+
+inline bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+template <class T>
+T load_element(const void* data, DType dtype, int64_t index) {
+  if (dtype == DType::f16) return static_cast<T>(f16_to_f32(static_cast<const uint16_t*>(data)[index]));
+  if (dtype == DType::bf16) return static_cast<T>(bf16_to_f32(static_cast<const uint16_t*>(data)[index]));
+  return static_cast<const T*>(data)[index];
+}
+
+template <class T>
+void store_element(void* data, DType dtype, int64_t index, T value) {
+  if (dtype == DType::f16)
+    static_cast<uint16_t*>(data)[index] = f32_to_f16(static_cast<float>(value));
+  else if (dtype == DType::bf16)
+    static_cast<uint16_t*>(data)[index] = f32_to_bf16(static_cast<float>(value));
+  else
+    static_cast<T*>(data)[index] = value;
+}
+
+template <class T>
+void add_conv_bias(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, T* c, int64_t ldc) {
+  if (!plan.has_bias) return;
+  const TensorArg& bias = call.inputs[2];
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    const int64_t map = tile.group * plan.group_maps + tile.row + i;
+    const T value = load_element<T>(bias.data, bias.dtype, map * plan.bias_stride);
+    for (int64_t j = 0; j < tile.pixels; ++j) c[i * ldc + j] += value;
+  }
+}
+
+// Runs the epilogue over the tile, or stores the tile as it is.
+void run_conv_epilogue(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c, int64_t ldc,
+                       std::byte* scratch);
+
+template <class T>
+void store_conv_tile(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, T* c, int64_t ldc,
+                     std::byte* scratch) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (call.program) return run_conv_epilogue(call, plan, tile, c, ldc, scratch);
+  }
+  const ConvView& view = plan.operand[0];
+  const TensorArg& out = call.outputs[0];
+  const int64_t width = plan.windows.axis[2].out, height = plan.windows.axis[1].out;
+  for (int64_t j = 0; j < tile.pixels; ++j) {
+    const int64_t p = tile.pixel + j;
+    const int64_t pixel = view.collapsed ? p * view.spatial[2]
+                                         : p / width / height * view.spatial[0] + p / width % height * view.spatial[1] +
+                                               p % width * view.spatial[2];
+    const int64_t first =
+        tile.batch * view.batch + (tile.group * plan.group_maps + tile.row) * view.channel + pixel;
+    for (int64_t i = 0; i < tile.rows; ++i) store_element(out.data, out.dtype, first + i * view.channel, c[i * ldc + j]);
+  }
+}
+
+}  // namespace aicf
