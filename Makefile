@@ -30,13 +30,14 @@ $(BUILD)/build.ninja: $(VENV)/.ready CMakePresets.json
 setup: $(VENV)/.ready ## system packages and .venv
 
 build: $(BUILD)/build.ninja ## build/bin/aicf, build/lib/libaicf.so, and the extension for .venv
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) products
 
 check: setup ## the checks that need no build: include arrows, generated files
 	@$(PY) scripts/check_includes.py
 	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py --check; fi
 
 test: build check ## everything that must pass
+	@ninja -C $(BUILD)
 	@scripts/test.sh $(BUILD) $(JOBS)
 
 demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
@@ -49,6 +50,7 @@ bench-gpu:
 	@echo "bench-gpu: comes with the GPU driver; this tree has the cpu and null drivers only" >&2; exit 3
 
 soak: build $(VENV)/.ready-fuzz ## the long counts: tests with AICF_SOAK=1, fuzzers
+	@ninja -C $(BUILD)
 	@scripts/soak.sh $(BUILD) $(JOBS)
 
 wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment

@@ -32,6 +32,8 @@ function(aicf_folder name)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} GTest::gtest_main)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    # Test code itself need not be fast, and compiles a fifth faster this way.
+    target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
     add_test(NAME test_${name} COMMAND test_${name} --gtest_brief=1)
     set_tests_properties(test_${name} PROPERTIES TIMEOUT 600)

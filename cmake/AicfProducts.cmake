@@ -4,6 +4,10 @@
 include(GNUInstallDirs)
 get_property(folders GLOBAL PROPERTY AICF_FOLDER_LIBS)
 
+# What `make build` builds: everything but the tests.
+add_custom_target(products)
+add_dependencies(products ${folders})
+
 file(GLOB_RECURSE api_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/api/*.cc")
 set(api_tests ${api_sources})
 list(FILTER api_tests INCLUDE REGEX "_test\\.cc$")
@@ -37,6 +41,7 @@ if(AICF_EXAMPLES AND TARGET aicf)
     set_target_properties(example_${name} PROPERTIES
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/examples")
     target_link_libraries(example_${name} PRIVATE AICF::aicf aicf_sanitize)
+    add_dependencies(products example_${name})
   endforeach()
 endif()
 
@@ -60,3 +65,9 @@ endif()
 if(AICF_FUZZ)
   include(AicfFuzz)
 endif()
+
+foreach(product IN ITEMS aicf aicf_cli _aicf)
+  if(TARGET ${product})
+    add_dependencies(products ${product})
+  endif()
+endforeach()
