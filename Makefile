@@ -57,7 +57,7 @@ wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment
 	@scripts/test_wheel.sh
 
 generate: setup ## rewrite the files made from ops.def and the error and option tables
-	@$(PY) scripts/generate.py
+	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py; else echo "generate: nothing is generated yet"; fi
 
 format: $(VENV)/.ready-lint ## clang-format and ruff, in place
 	@scripts/lint.sh --fix
