@@ -209,6 +209,57 @@ TEST(Conv, ImageAloneEqualsImageInBatch) {
   }
 }
 
+// Epilogue out = result * scale[channel] + residual, on layouts whose pixels do and do not lie in one line.
+TEST(Conv, EpilogueRunsOnEveryTile) {
+  TileProgram program;
+  program.inputs = {DType::f32, DType::f32, DType::f32};
+  program.outputs = {DType::f32};
+  program.registers.assign(3, {TileType::f32, false});
+  for (int16_t i = 0; i < 3; ++i) {
+    TileInstr load{TileOp::load, TileType::f32, i};
+    load.operand = i;
+    program.stages.resize(1);
+    program.stages[0].push_back(load);
+  }
+  program.stages[0].push_back({TileOp::fma, TileType::f32, 0, 0, 1, 2});
+  TileInstr store{TileOp::store, TileType::f32, -1, 0};
+  store.operand = 3;
+  program.stages[0].push_back(store);
+  const std::pair<const char*, Case> list[] = {
+      {"conv_f32", {2, 5, 40, 1, {9, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+      {"conv_f32", {1, 8, 6, 2, {50}, {1}, {1}, {0}, {0}, {1}, false}},
+      {"conv_f32_depthwise", {2, 6, 6, 6, {9, 31}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}},
+  };
+  for (const auto& [kernel, c] : list) {
+    for (Layout layout : {Layout::kDense, Layout::kTransposed}) {
+      Tensors t = make(c, DType::f32, false, Layout::kDense);
+      TestTensor residual(DType::f32, t.out.sizes(), layout);
+      std::vector<int64_t> channel(t.out.sizes().size() - 1, 1);
+      channel[0] = c.maps;
+      TestTensor scale(DType::f32, channel);
+      residual.randomize(7);
+      scale.randomize(8);
+      const int64_t pixels = product(out_sizes(c, false));
+      for (IsaLevel isa : isa_levels()) {
+        Step step = step_of(c, t, kernel);
+        run_step(step, isa);
+        TestTensor out(DType::f32, t.out.sizes());
+        step.inputs.push_back(scale.arg());
+        step.inputs.push_back(residual.arg());
+        step.outputs = {out.arg()};
+        step.program = &program;
+        run_step(step, isa, true);
+        for (int64_t i = 0; i < out.count(); ++i) {
+          const double factor = scale.get(i / pixels % c.maps);
+          const double expected = t.out.get(i) * factor + residual.get(i);
+          const double bound = 2.5e-7 * (std::abs(t.out.get(i) * factor) + std::abs(residual.get(i)));
+          ASSERT_TRUE(agrees(out.get(i), expected, bound)) << kernel << " element " << i;
+        }
+      }
+    }
+  }
+}
+
 TEST(Conv, NanStaysUnderItsWindows) {
   const Case c = {1, 2, 3, 1, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   Tensors t = make(c, DType::f32, false, Layout::kDense);
