@@ -124,7 +124,8 @@ std::string_view Cursor::value_token() {
 
 std::string_view Cursor::scalar() {
   skip();
-  return run([](char c) { return is_word_char(c) || c == '.' || c == '+' || c == '-' || c == ':'; }, "a number");
+  return run([](char c) { return is_word_char(c) || c == '.' || c == '+' || c == '-' || c == ':'; },
+             "a number");
 }
 
 std::string_view Cursor::integer_token() {
@@ -181,7 +182,8 @@ Dim Cursor::dim() {
     depth += c == '(' ? 1 : c == ')' ? -1 : 0;
   }
   const std::string_view text = text_.substr(begin, at_ - begin);
-  if (text.size() > kMaxDimText) fail_at(begin, "a size expression is too long", std::to_string(kMaxDimText) + " bytes");
+  if (text.size() > kMaxDimText)
+    fail_at(begin, "a size expression is too long", std::to_string(kMaxDimText) + " bytes");
   if (const auto number = read_int(text)) return Dim(*number);
   try {
     return Dim::parse(text);

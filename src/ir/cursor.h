@@ -1,4 +1,5 @@
-// Tokens of the text form, read from left to right. Every failure is bad_text with line and column (from 1, in bytes).
+// Tokens of the text form, read from left to right. Every failure is bad_text with line and column (from 1,
+// in bytes).
 #pragma once
 
 #include <string>
@@ -25,15 +26,15 @@ class Cursor {
   void expect(char c);
   void expect_end();
 
-  std::string_view word();            // letters, digits, '_'; fails if there is none
+  std::string_view word();  // letters, digits, '_'; fails if there is none
   bool take_word(std::string_view w);
   void expect_word(std::string_view w);
-  std::string_view symbol_name();     // name of a size, as Dim::parse reads it
-  std::string_view value_token();     // what follows '%': letters, digits, '_', '.'
-  std::string_view scalar();          // a number, nan:0x…, true, false
-  std::string_view integer_token();   // '-' and digits: stops before the '..' of a range
+  std::string_view symbol_name();    // name of a size, as Dim::parse reads it
+  std::string_view value_token();    // what follows '%': letters, digits, '_', '.'
+  std::string_view scalar();         // a number, nan:0x…, true, false
+  std::string_view integer_token();  // '-' and digits: stops before the '..' of a range
   std::string quoted();
-  Shape dims();                       // "[batch, 2*sequence]"
+  Shape dims();  // "[batch, 2*sequence]"
 
  private:
   void skip();

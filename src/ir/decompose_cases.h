@@ -1,5 +1,5 @@
-// Test data: for each composite op the operand shapes, attributes and value ranges on which its decomposition is checked.
-// Used by decompose_test.cc (types) and decompose_reference_test.cc (values).
+// Test data: for each composite op the operand shapes, attributes and value ranges on which its decomposition
+// is checked. Used by decompose_test.cc (types) and decompose_reference_test.cc (values).
 #pragma once
 
 #include <string>
@@ -32,7 +32,8 @@ struct DecomposeCase {
 
 const std::vector<DecomposeCase>& decompose_cases();
 
-// One entry with the composite's results as outputs "whole<i>" and its decomposition's as "parts<i>"; inputs "x<i>".
+// One entry with the composite's results as outputs "whole<i>" and its decomposition's as "parts<i>"; inputs
+// "x<i>".
 Program both_forms(const DecomposeCase& test, DType dtype, bool symbolic);
 DType operand_dtype(const CaseOperand& operand, DType dtype);
 

@@ -1,4 +1,5 @@
-// Each composite against its decomposition, both run by the reference evaluator, whose composites have formulas of their own.
+// Each composite against its decomposition, both run by the reference evaluator, whose composites have
+// formulas of their own.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +38,8 @@ class Random {
 // Values on which careless formulas overflow, cancel or give NaN. Their squares fit in f32.
 double nasty_value(Random& random) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double values[] = {0.0, -0.0, 1e4, -1e4, 1e-7, -1e-7, 89, -89, 104, kInfinity, -kInfinity, -kInfinity, std::nan("")};
+  const double values[] = {0.0, -0.0, 1e4,       -1e4,       1e-7,       -1e-7,       89,
+                           -89, 104,  kInfinity, -kInfinity, -kInfinity, std::nan("")};
   return values[random.next() % std::size(values)];
 }
 
@@ -60,15 +62,19 @@ struct Tolerance {
   double rtol, atol;
 };
 
-// A few roundings of the dtype that is computed in; for f16 and bf16, computed in f32, one rounding of the result. A linear
-// in f16 or bf16 rounds twice, after the product and after the bias.
+// A few roundings of the dtype that is computed in; for f16 and bf16, computed in f32, one rounding of the
+// result. A linear in f16 or bf16 rounds twice, after the product and after the bias.
 Tolerance tolerance(const DecomposeCase& test, DType dtype) {
   const double more = test.op == Op::linear ? 4 : 1;
   switch (dtype) {
-    case DType::f64: return {1e-12, 1e-12};
-    case DType::f16: return {1.01 * 0x1p-10 * more, 1e-6 + (more > 1 ? 0.04 : 0)};
-    case DType::bf16: return {1.01 * 0x1p-7 * more, 1e-6 + (more > 1 ? 0.3 : 0)};
-    default: return {1e-5, 3e-6};
+    case DType::f64:
+      return {1e-12, 1e-12};
+    case DType::f16:
+      return {1.01 * 0x1p-10 * more, 1e-6 + (more > 1 ? 0.04 : 0)};
+    case DType::bf16:
+      return {1.01 * 0x1p-7 * more, 1e-6 + (more > 1 ? 0.3 : 0)};
+    default:
+      return {1e-5, 3e-6};
   }
 }
 
@@ -88,8 +94,9 @@ void check(const DecomposeCase& test, DType dtype, bool symbolic, uint64_t seed,
     const Array& whole = result.outputs.at("whole" + std::to_string(i));
     const Array& parts = result.outputs.at("parts" + std::to_string(i));
     const CompareReport report = compare(parts, whole, test.slack * allowed.rtol, test.slack * allowed.atol);
-    EXPECT_TRUE(report.ok()) << test.name << " " << dtype_name(dtype) << " seed " << seed << " result " << i << ": "
-                             << to_string(report) << "\n" << print(program);
+    EXPECT_TRUE(report.ok()) << test.name << " " << dtype_name(dtype) << " seed " << seed << " result " << i
+                             << ": " << to_string(report) << "\n"
+                             << print(program);
   }
 }
 
@@ -108,7 +115,8 @@ TEST(DecomposeReference, EqualsTheCompositeOnNastyValues) {
 }
 
 TEST(DecomposeReference, LabelsThatAreNoClassFail) {
-  const DecomposeCase test{"", Op::cross_entropy, {{OperandKind::kFloat, {2, 3}}, {OperandKind::kIndex, {2}}}, {}, {}};
+  const DecomposeCase test{
+      "", Op::cross_entropy, {{OperandKind::kFloat, {2, 3}}, {OperandKind::kIndex, {2}}}, {}, {}};
   Program program = testing::both_forms(test, DType::f32, false);
   // The decomposition alone: the composite would fail first.
   GraphRewriter rewriter(program.entries[0]);

@@ -54,7 +54,8 @@ TEST(Decompose, SizesThatAreSymbolicAreReadWhenRunning) {
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("n"), 4}});
   const Node mean = graph.node(graph.add_node(Op::reduce_mean, {x}, {{"axes", Ints{0, 1}}}));
   decompose(graph, mean, {x});
-  EXPECT_NE(print(graph).find("size_of() {dtype = f32, size = [4*n]} : f32[]"), std::string::npos) << print(graph);
+  EXPECT_NE(print(graph).find("size_of() {dtype = f32, size = [4*n]} : f32[]"), std::string::npos)
+      << print(graph);
 }
 
 }  // namespace

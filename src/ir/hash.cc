@@ -9,7 +9,9 @@ namespace {
 
 constexpr PrintOptions kMeaningOnly{.hints = false, .origins = false};
 
-Hash128 hash_text(const std::string& text) { return hash_bytes(text.data(), static_cast<int64_t>(text.size())); }
+Hash128 hash_text(const std::string& text) {
+  return hash_bytes(text.data(), static_cast<int64_t>(text.size()));
+}
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';

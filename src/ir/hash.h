@@ -1,6 +1,7 @@
-// 128-bit content hashes (xxh3). The hash of a graph or program covers all that changes its meaning: interface names,
-// types, ops, attributes, bodies, constants, updates. It leaves out value name hints and origins, so it is equal exactly
-// when the text printed without those is equal. Variables count by name and type; their data can be swapped and does not.
+// 128-bit content hashes (xxh3). The hash of a graph or program covers all that changes its meaning:
+// interface names, types, ops, attributes, bodies, constants, updates. It leaves out value name hints and
+// origins, so it is equal exactly when the text printed without those is equal. Variables count by name and
+// type; their data can be swapped and does not.
 #pragma once
 
 #include <compare>

@@ -12,7 +12,8 @@ namespace {
 
 // The parts of a small program that a test changes one at a time.
 struct Parts {
-  std::string input = "x", output = "y", hint = "h", origin = "o", body_input = "a", body_name = "b", kind = "norm";
+  std::string input = "x", output = "y", hint = "h", origin = "o", body_input = "a", body_name = "b",
+              kind = "norm";
   std::string entry = "main", meta = "m", param = "w";
   double constant = 1, big = 2, alpha = 0.5;
   bool data = false, swapped = false, second_output = false, update = true;
@@ -51,8 +52,9 @@ constexpr PrintOptions kMeaningOnly{.hints = false, .origins = false};
 
 TEST(Hash, IgnoresHintsOriginsAndContentsOfVariables) {
   const Change changes[] = {
-      [](Parts& p) { p.hint = "other"; },   [](Parts& p) { p.origin = "other"; },    [](Parts& p) { p.body_input = "other"; },
-      [](Parts& p) { p.body_name = "other"; }, [](Parts& p) { p.data = true; },
+      [](Parts& p) { p.hint = "other"; },       [](Parts& p) { p.origin = "other"; },
+      [](Parts& p) { p.body_input = "other"; }, [](Parts& p) { p.body_name = "other"; },
+      [](Parts& p) { p.data = true; },
   };
   const Program plain = build({});
   for (const Change& change : changes) {
@@ -67,11 +69,21 @@ TEST(Hash, IgnoresHintsOriginsAndContentsOfVariables) {
 
 TEST(Hash, SeesEveryChangeOfMeaning) {
   const Change changes[] = {
-      [](Parts& p) { p.input = "z"; },        [](Parts& p) { p.output = "z"; },     [](Parts& p) { p.kind = "z"; },
-      [](Parts& p) { p.entry = "z"; },        [](Parts& p) { p.param = "z"; },      [](Parts& p) { p.constant = 1.0000001; },
-      [](Parts& p) { p.big = 3; },            [](Parts& p) { p.alpha = 0.25; },     [](Parts& p) { p.alpha = 0.01; },
-      [](Parts& p) { p.alpha = -0.0; },       [](Parts& p) { p.alpha = 0.0; },      [](Parts& p) { p.swapped = true; },
-      [](Parts& p) { p.second_output = true; }, [](Parts& p) { p.update = false; }, [](Parts& p) { p.dtype = DType::f64; },
+      [](Parts& p) { p.input = "z"; },
+      [](Parts& p) { p.output = "z"; },
+      [](Parts& p) { p.kind = "z"; },
+      [](Parts& p) { p.entry = "z"; },
+      [](Parts& p) { p.param = "z"; },
+      [](Parts& p) { p.constant = 1.0000001; },
+      [](Parts& p) { p.big = 3; },
+      [](Parts& p) { p.alpha = 0.25; },
+      [](Parts& p) { p.alpha = 0.01; },
+      [](Parts& p) { p.alpha = -0.0; },
+      [](Parts& p) { p.alpha = 0.0; },
+      [](Parts& p) { p.swapped = true; },
+      [](Parts& p) { p.second_output = true; },
+      [](Parts& p) { p.update = false; },
+      [](Parts& p) { p.dtype = DType::f64; },
       [](Parts& p) { p.size = 4; },
   };
   std::set<Hash128> programs = {hash(build({}))}, graphs = {hash(build({}).entries[0])};

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::string_view kNanPrefix = "nan:0x";
 
-// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none (RFC 3629: no overlong forms,
-// no surrogates, nothing above U+10FFFF).
+// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none (RFC 3629: no overlong
+// forms, no surrogates, nothing above U+10FFFF).
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto tail = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
@@ -111,11 +111,14 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void append_float(std::string& out, double value) { append_real(out, value, std::bit_cast<uint64_t>(value), 8); }
+void append_float(std::string& out, double value) {
+  append_real(out, value, std::bit_cast<uint64_t>(value), 8);
+}
 
 void append_element(std::string& out, const Array& array, int64_t index) {
   switch (array.dtype()) {
-    case DType::f64: return append_float(out, array.data_as<double>()[index]);
+    case DType::f64:
+      return append_float(out, array.data_as<double>()[index]);
     case DType::f32: {
       const float value = array.data_as<float>()[index];
       return append_real(out, value, std::bit_cast<uint32_t>(value), 4);
@@ -128,13 +131,19 @@ void append_element(std::string& out, const Array& array, int64_t index) {
       const uint16_t bits = array.data_as<uint16_t>()[index];
       return append_real(out, bf16_to_f32(bits), bits, 2);
     }
-    case DType::boolean: out += array.get_i64(index) ? "true" : "false"; return;
-    default: out += std::to_string(array.get_i64(index)); return;
+    case DType::boolean:
+      out += array.get_i64(index) ? "true" : "false";
+      return;
+    default:
+      out += std::to_string(array.get_i64(index));
+      return;
   }
 }
 
 bool same_bits(const Attr& a, const Attr& b) {
-  const auto same = [](double x, double y) { return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y); };
+  const auto same = [](double x, double y) {
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+  };
   if (a.index() != b.index()) return false;
   if (const double* x = std::get_if<double>(&a)) return same(*x, std::get<double>(b));
   if (const Floats* x = std::get_if<Floats>(&a)) {

@@ -1,5 +1,5 @@
-// Literals of the text form: quoted strings and numbers. Every bit survives: floats print as the shortest decimal that
-// reads back to the same value, NaN as nan:0x<all bits>, bytes that are not UTF-8 as \xNN.
+// Literals of the text form: quoted strings and numbers. Every bit survives: floats print as the shortest
+// decimal that reads back to the same value, NaN as nan:0x<all bits>, bytes that are not UTF-8 as \xNN.
 #pragma once
 
 #include <optional>

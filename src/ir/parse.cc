@@ -67,7 +67,8 @@ class Parser {
     const size_t at = in_.position();
     std::string key = in_.quoted();
     in_.expect('=');
-    if (!program.metadata.emplace(std::move(key), in_.quoted()).second) in_.fail_at(at, "this key is given twice");
+    if (!program.metadata.emplace(std::move(key), in_.quoted()).second)
+      in_.fail_at(at, "this key is given twice");
   }
 
   void variable(Program& program, Role role) {
@@ -91,7 +92,8 @@ class Parser {
         const ValueName name = value_name();
         in_.expect(':');
         const TensorType input_type = type();
-        define(scope, at, name.key, checked(at, [&] { return scope.graph.add_input(name.text, input_type); }));
+        define(scope, at, name.key,
+               checked(at, [&] { return scope.graph.add_input(name.text, input_type); }));
       } while (in_.take(','));
       in_.expect(')');
     }
@@ -100,7 +102,8 @@ class Parser {
   }
 
   Graph body(int depth) {
-    if (depth > kMaxBodyDepth) in_.fail("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
+    if (depth > kMaxBodyDepth)
+      in_.fail("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
     Scope scope{Graph("body"), {}, {}};
     in_.expect('(');
     if (!in_.take(')')) {
@@ -110,7 +113,8 @@ class Parser {
         in_.expect(':');
         const TensorType input_type = type();
         std::string own_name = in_.take_word("as") ? in_.quoted() : name.text;
-        define(scope, at, name.key, checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type); }));
+        define(scope, at, name.key,
+               checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type); }));
       } while (in_.take(','));
       in_.expect(')');
     }
@@ -152,7 +156,8 @@ class Parser {
     in_.expect('=');
     const ValueId value = use(scope);
     const auto leaf = scope.variables.find(variable);
-    if (leaf == scope.variables.end()) in_.fail_at(at, "the updated param or state is not read in this entry");
+    if (leaf == scope.variables.end())
+      in_.fail_at(at, "the updated param or state is not read in this entry");
     checked(at, [&] { return scope.graph.add_update(leaf->second, value), 0; });
   }
 
@@ -185,7 +190,8 @@ class Parser {
     in_.expect(':');
     const TensorType leaf_type = type();
     const ValueId id = checked(at, [&] {
-      return role == Role::kParam ? scope.graph.add_param(name, leaf_type) : scope.graph.add_state(name, leaf_type);
+      return role == Role::kParam ? scope.graph.add_param(name, leaf_type)
+                                  : scope.graph.add_state(name, leaf_type);
     });
     scope.variables.emplace(name, id);
     return id;
@@ -195,11 +201,13 @@ class Parser {
     const TensorType declared = type();
     std::vector<int64_t> sizes;
     for (const Dim& dim : declared.shape) {
-      if (!dim.is_constant() || dim.constant_part() < 0) in_.fail_at(at, "the sizes of a constant are numbers");
+      if (!dim.is_constant() || dim.constant_part() < 0)
+        in_.fail_at(at, "the sizes of a constant are numbers");
       sizes.push_back(dim.constant_part());
     }
     in_.expect('=');
-    Array array = in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
+    Array array =
+        in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
     std::string hint = in_.take_word("as") ? in_.quoted() : std::string();
     return checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
   }
@@ -207,7 +215,8 @@ class Parser {
   Array inline_elements(size_t at, DType dtype, const std::vector<int64_t>& sizes) {
     const int64_t count = checked(at, [&] { return element_count(sizes); });
     if (count > kInlineElements)
-      in_.fail_at(at, "too many elements to stand inline", "blob 0x<hash>", std::to_string(count) + " elements");
+      in_.fail_at(at, "too many elements to stand inline", "blob 0x<hash>",
+                  std::to_string(count) + " elements");
     Array array(dtype, sizes);
     in_.expect('[');
     for (int64_t i = 0; i < count; ++i) {
@@ -215,7 +224,8 @@ class Parser {
       const size_t element_at = in_.position();
       const std::string_view token = in_.scalar();
       if (!read_element(token, array, i))
-        in_.fail_at(element_at, "not an element of this type", std::string(dtype_name(dtype)), std::string(token));
+        in_.fail_at(element_at, "not an element of this type", std::string(dtype_name(dtype)),
+                    std::string(token));
     }
     in_.expect(']');
     return array;
@@ -225,10 +235,13 @@ class Parser {
     const size_t at = in_.position();
     const std::string_view token = in_.scalar();
     const auto hash = token.starts_with("0x") ? hash_from_text(token.substr(2)) : std::nullopt;
-    if (!hash) in_.fail_at(at, "not a content hash", "0x and 32 hex digits", std::string(token.substr(0, 40)));
+    if (!hash)
+      in_.fail_at(at, "not a content hash", "0x and 32 hex digits", std::string(token.substr(0, 40)));
     const Array bytes = blobs_ ? blobs_(*hash) : Array();
-    if (bytes.data() == nullptr) in_.fail_at(at, "the contents of this constant are not at hand", "", std::string(token));
-    const int64_t expected = checked(at, [&] { return checked_mul(element_count(sizes), dtype_bytes(dtype)); });
+    if (bytes.data() == nullptr)
+      in_.fail_at(at, "the contents of this constant are not at hand", "", std::string(token));
+    const int64_t expected =
+        checked(at, [&] { return checked_mul(element_count(sizes), dtype_bytes(dtype)); });
     if (bytes.bytes() != expected)
       in_.fail_at(at, "the contents do not fit the type", std::to_string(expected) + " bytes",
                   std::to_string(bytes.bytes()) + " bytes");
@@ -249,7 +262,8 @@ class Parser {
   std::vector<ValueId> node(Scope& scope, size_t at, std::string_view name, int depth) {
     const auto op = op_from_name(name);
     if (!op)
-      throw UserError(ErrorCode::kU_unknown_op, in_.place(at) + "no op of this name exists").with_op(std::string(name));
+      throw UserError(ErrorCode::kU_unknown_op, in_.place(at) + "no op of this name exists")
+          .with_op(std::string(name));
     std::vector<ValueId> inputs = operands(scope);
     Attrs attrs = in_.peek('{') ? attributes(op_info(*op)) : Attrs();
     std::vector<Graph> bodies;
@@ -266,11 +280,13 @@ class Parser {
     }
     std::string origin = in_.take('@') ? in_.quoted() : std::string();
     const NodeId id = checked(at, [&] {
-      return scope.graph.add_node(*op, std::move(inputs), std::move(attrs), std::move(bodies), std::move(origin));
+      return scope.graph.add_node(*op, std::move(inputs), std::move(attrs), std::move(bodies),
+                                  std::move(origin));
     });
     const std::vector<ValueId> results = scope.graph.node(id).results;
     check_types(scope.graph, at, name, results, declared);
-    if (!hints.empty() && hints.size() != results.size()) in_.fail_at(at, "wrong number of value names after 'as'");
+    if (!hints.empty() && hints.size() != results.size())
+      in_.fail_at(at, "wrong number of value names after 'as'");
     for (size_t i = 0; i < hints.size(); ++i) scope.graph.set_name(results[i], std::move(hints[i]));
     return results;
   }
@@ -285,7 +301,8 @@ class Parser {
       for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + to_string(t);
       return list.empty() ? std::string("no type") : list;
     };
-    in_.fail_at(at, "the stated type of " + std::string(op) + " is not what the op gives", text(inferred), text(declared));
+    in_.fail_at(at, "the stated type of " + std::string(op) + " is not what the op gives", text(inferred),
+                text(declared));
   }
 
   std::vector<ValueId> operands(Scope& scope) {
@@ -305,7 +322,8 @@ class Parser {
       const size_t at = in_.position();
       std::string name(in_.word());
       const AttrInfo* declared = info.attribute(name);
-      if (!declared) in_.fail_at(at, "op " + std::string(info.name) + " has no attribute of this name", "", name);
+      if (!declared)
+        in_.fail_at(at, "op " + std::string(info.name) + " has no attribute of this name", "", name);
       if (attrs.find(name)) in_.fail_at(at, "this attribute is given twice", "", name);
       in_.expect('=');
       attrs.set(std::move(name), attribute(declared->type));
@@ -316,14 +334,22 @@ class Parser {
 
   Attr attribute(AttrType type) {
     switch (type) {
-      case AttrType::kInt: return integer();
-      case AttrType::kFloat: return real();
-      case AttrType::kBool: return boolean();
-      case AttrType::kStr: return in_.quoted();
-      case AttrType::kInts: return list<int64_t>([&] { return integer(); });
-      case AttrType::kFloats: return list<double>([&] { return real(); });
-      case AttrType::kDType: return dtype();
-      case AttrType::kDims: return in_.dims();
+      case AttrType::kInt:
+        return integer();
+      case AttrType::kFloat:
+        return real();
+      case AttrType::kBool:
+        return boolean();
+      case AttrType::kStr:
+        return in_.quoted();
+      case AttrType::kInts:
+        return list<int64_t>([&] { return integer(); });
+      case AttrType::kFloats:
+        return list<double>([&] { return real(); });
+      case AttrType::kDType:
+        return dtype();
+      case AttrType::kDims:
+        return in_.dims();
     }
     AICF_CHECK(false, "unknown attribute type");
   }
@@ -372,8 +398,8 @@ class Parser {
     return {element, in_.dims()};
   }
 
-  // The text after '%': a bare run of name characters or a quoted string. An input may be called "0", which is not the
-  // value that the printer numbers 0, so its key keeps a quote.
+  // The text after '%': a bare run of name characters or a quoted string. An input may be called "0", which
+  // is not the value that the printer numbers 0, so its key keeps a quote.
   struct ValueName {
     std::string text, key;
   };
@@ -389,14 +415,16 @@ class Parser {
   }
 
   void define(Scope& scope, size_t at, const std::string& name, ValueId id) {
-    if (!scope.values.emplace(name, id).second) in_.fail_at(at, "this value is defined twice", "", "%" + name);
+    if (!scope.values.emplace(name, id).second)
+      in_.fail_at(at, "this value is defined twice", "", "%" + name);
   }
 
   ValueId use(Scope& scope) {
     const size_t at = in_.position();
     const std::string name = value_name().key;
     const auto found = scope.values.find(name);
-    if (found == scope.values.end()) in_.fail_at(at, "this value is not defined before its use", "", "%" + name);
+    if (found == scope.values.end())
+      in_.fail_at(at, "this value is not defined before its use", "", "%" + name);
     return found->second;
   }
 
@@ -424,6 +452,8 @@ Program parse(std::string_view text, const BlobResolver& blobs) {
   return program;
 }
 
-Graph parse_graph(std::string_view text, const BlobResolver& blobs) { return Parser(text, blobs).lone_entry(); }
+Graph parse_graph(std::string_view text, const BlobResolver& blobs) {
+  return Parser(text, blobs).lone_entry();
+}
 
 }  // namespace aicf

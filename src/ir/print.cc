@@ -65,14 +65,16 @@ class Printer {
   std::string take() { return std::move(out_); }
 
  private:
-  // Values are numbered in printing order; inputs of an entry go by their name, which is part of its interface.
+  // Values are numbered in printing order; inputs of an entry go by their name, which is part of its
+  // interface.
   struct Scope {
     const Graph& graph;
     bool body;
     std::vector<std::string> names;
     int next = 0;
 
-    Scope(const Graph& g, bool is_body) : graph(g), body(is_body), names(static_cast<size_t>(g.value_count())) {}
+    Scope(const Graph& g, bool is_body)
+        : graph(g), body(is_body), names(static_cast<size_t>(g.value_count())) {}
     std::string& name(ValueId id) { return names[static_cast<size_t>(id)]; }
     void number(ValueId id) { name(id) = "%" + std::to_string(next++); }
   };

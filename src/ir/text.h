@@ -1,6 +1,6 @@
-// The text form of programs, for people, golden tests and the artifact. print() takes any program; parse() takes text
-// from anywhere, rebuilds it through the checked graph builder and gives a verified program. Printing what was parsed
-// gives the same bytes.
+// The text form of programs, for people, golden tests and the artifact. print() takes any program; parse()
+// takes text from anywhere, rebuilds it through the checked graph builder and gives a verified program.
+// Printing what was parsed gives the same bytes.
 //
 //   program {
 //     size batch in 1..8
@@ -13,8 +13,9 @@
 //     }
 //   }
 //
-// A constant of more than kInlineElements elements stands as the hash of its bytes, `blob 0x…`; whoever parses brings a
-// resolver. Contents of params and states are never part of the text: attach them by name afterwards.
+// A constant of more than kInlineElements elements stands as the hash of its bytes, `blob 0x…`; whoever
+// parses brings a resolver. Contents of params and states are never part of the text: attach them by name
+// afterwards.
 #pragma once
 
 #include <functional>
@@ -40,15 +41,16 @@ std::string print(const Program& program, const PrintOptions& options = {});
 // One graph as an `entry`; parse_graph reads it back.
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
-// Gives the bytes with this hash; any dtype and sizes, the text knows the real ones. A null array means unknown.
+// Gives the bytes with this hash; any dtype and sizes, the text knows the real ones. A null array means
+// unknown.
 using BlobResolver = std::function<Array(const Hash128&)>;
 using Blobs = std::map<Hash128, Array>;
 // What a resolver must know to parse the printed program: all constants too large to stand inline.
 Blobs collect_blobs(const Program& program);
 BlobResolver resolver_of(Blobs blobs);
 
-// UserError: bad_text with line and column for what does not parse; the builder's and verifier's own codes, with the place
-// in the message, for text that parses and means nothing.
+// UserError: bad_text with line and column for what does not parse; the builder's and verifier's own codes,
+// with the place in the message, for text that parses and means nothing.
 Program parse(std::string_view text, const BlobResolver& blobs = {});
 Graph parse_graph(std::string_view text, const BlobResolver& blobs = {});
 

@@ -17,12 +17,14 @@ Program sample_program() {
   program.sizes = {{"batch", {1, 8}}, {"input.1:0", {0, 3}}};
   program.metadata = {{"vocabulary", "a\nb\t\"c\\\"\x01\xff é 漢"}, {"", ""}};
   program.variables.emplace("0.W", Variable{"0.W", Role::kParam, {DType::f32, {4, 3}}, {}});
-  program.variables.emplace("kv \"k\"", Variable{"kv \"k\"", Role::kState, {DType::f16, {Dim::symbol("batch"), 4}}, {}});
+  program.variables.emplace("kv \"k\"",
+                            Variable{"kv \"k\"", Role::kState, {DType::f16, {Dim::symbol("batch"), 4}}, {}});
 
   Graph g("main");
   const Dim batch = Dim::symbol("batch");
   const ValueId x = g.add_input("x", {DType::f32, {batch, 3}});
-  const ValueId odd = g.add_input("0", {DType::f32, {batch * Dim(2) - Dim(1), floordiv(batch + Dim(3), Dim(2))}});
+  const ValueId odd =
+      g.add_input("0", {DType::f32, {batch * Dim(2) - Dim(1), floordiv(batch + Dim(3), Dim(2))}});
   const ValueId w = g.add_param("0.W", {DType::f32, {4, 3}});
   const ValueId y = g.add(Op::matmul, {x, w}, {{"transpose_y", true}}, "/layer/MatMul \"quoted\"\n");
   g.set_name(y, "hidden");
@@ -40,7 +42,8 @@ Program sample_program() {
   body.add_output(body.add(Op::add, {a, b}), "sum");
   const NodeId fused = g.add_node(Op::fused, {y, bias}, {{"kind", std::string("norm")}}, {body}, "n");
   const ValueId sum = g.node(fused).results[0];
-  g.add(Op::broadcast_to, {odd}, {{"shape", Shape{2, batch * Dim(2) - Dim(1), floordiv(batch + Dim(3), Dim(2))}}});
+  g.add(Op::broadcast_to, {odd},
+        {{"shape", Shape{2, batch * Dim(2) - Dim(1), floordiv(batch + Dim(3), Dim(2))}}});
   g.add_update(k, g.add(Op::cast, {sum}, {{"dtype", DType::f16}}));
   g.add_output(sum, "logits");
   g.add_output(sum, "again \"x\"");
@@ -80,7 +83,8 @@ UserError failure(const std::string& text) {
 }
 
 std::string in_entry(const std::string& statements) {
-  return "program {\n  size n in 0..8\n  entry main(%x: f32[2, n]) {\n" + statements + "\n    return\n  }\n}\n";
+  return "program {\n  size n in 0..8\n  entry main(%x: f32[2, n]) {\n" + statements +
+         "\n    return\n  }\n}\n";
 }
 
 TEST(Text, PrintsAsDocumented) {
@@ -95,8 +99,8 @@ TEST(Text, PrintsAsDocumented) {
     %0 = param "0.W" : f32[4, 3]
     %1 = state "kv \"k\"" : f16[batch, 4]
     %2 = constant f32[4] = [1, -0, 0.1, 1e-45] as "bias"
-    %3 = constant f32[65] = blob 0x)" +
-                                       to_string(collect_blobs(sample_program()).begin()->first) + R"(
+    %3 = constant f32[65] = blob 0x)" + to_string(collect_blobs(sample_program()).begin()->first) +
+                                         R"(
     %4 = matmul(%x, %0) {transpose_y = true} : f32[batch, 4] as "hidden" @"/layer/MatMul \"quoted\"\n"
     %5 = neg(%3) : f32[65]
     %6 = layer_norm(%4, none, %2) {axis = 1, epsilon = 1e-12} : f32[batch, 4]
@@ -128,7 +132,8 @@ TEST(Text, RoundTripsByteForByte) {
 TEST(Text, KeepsEveryBitOfConstants) {
   for (DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     const int bytes = dtype_bytes(dtype);
-    // Zeros, ones of the mantissa, subnormals, infinities, quiet and signalling NaN with payloads, both signs.
+    // Zeros, ones of the mantissa, subnormals, infinities, quiet and signalling NaN with payloads, both
+    // signs.
     for (uint64_t seed = 0; seed < 400; ++seed) {
       uint64_t bits = seed * 0x9e3779b97f4a7c15u;
       if (seed < 80) bits = (seed & 1 ? ~uint64_t{0} << (seed / 2) : (uint64_t{1} << (seed / 2 % 64)));
@@ -140,13 +145,15 @@ TEST(Text, KeepsEveryBitOfConstants) {
   }
   for (DType dtype : {DType::i64, DType::i32, DType::i16, DType::i8, DType::u8, DType::boolean}) {
     Array array(dtype, {2, 3});
-    for (int64_t i = 0; i < 6; ++i) array.set_i64(i, i % 2 ? INT64_MIN >> (64 - 8 * dtype_bytes(dtype)) : i * 41);
+    for (int64_t i = 0; i < 6; ++i)
+      array.set_i64(i, i % 2 ? INT64_MIN >> (64 - 8 * dtype_bytes(dtype)) : i * 41);
     EXPECT_EQ(parsed_constant(one_constant(array)), array) << dtype_name(dtype);
   }
   for (DType dtype : {DType::f16, DType::bf16}) {
     for (int64_t first = 0; first < 65536; first += 64) {
       Array array(dtype, {64});
-      for (int64_t i = 0; i < 64; ++i) array.mutable_data_as<uint16_t>()[i] = static_cast<uint16_t>(first + i);
+      for (int64_t i = 0; i < 64; ++i)
+        array.mutable_data_as<uint16_t>()[i] = static_cast<uint16_t>(first + i);
       ASSERT_EQ(parsed_constant(one_constant(array)), array);
     }
   }
@@ -163,13 +170,15 @@ TEST(Text, ConstantsOfEverySize) {
 }
 
 TEST(Text, KeepsEveryBitOfFloatAttributes) {
-  for (double alpha : {0.0, -0.0, 0.01, -1e308, 5e-324, 1.0 / 3, std::bit_cast<double>(uint64_t{0xfff8000000000123})}) {
+  for (double alpha :
+       {0.0, -0.0, 0.01, -1e308, 5e-324, 1.0 / 3, std::bit_cast<double>(uint64_t{0xfff8000000000123})}) {
     Graph g;
     g.add_output(g.add(Op::leaky_relu, {g.add_input("x", {DType::f32, {2}})}, {{"alpha", alpha}}), "y");
     Program program;
     program.entries.push_back(std::move(g));
     const Program again = parse(print(program));
-    EXPECT_EQ(std::bit_cast<uint64_t>(again.entries[0].node(0).attrs.get_float("alpha")), std::bit_cast<uint64_t>(alpha));
+    EXPECT_EQ(std::bit_cast<uint64_t>(again.entries[0].node(0).attrs.get_float("alpha")),
+              std::bit_cast<uint64_t>(alpha));
     expect_round_trip(program);
   }
 }
@@ -259,7 +268,8 @@ TEST(Text, NestingIsBounded) {
   std::string open = "program { entry main(%x: f32[]) {\n", close;
   for (int i = 0; i < 200000; ++i) open += "%0 = call(%x) {name = \"f\"} body(%x: f32[]) {";
   EXPECT_NE(failure(open).text().find("nested too deeply"), std::string::npos);
-  EXPECT_EQ(failure("program { param \"w\" : f32[" + std::string(200000, '(') + "] }").code, ErrorCode::kU_bad_text);
+  EXPECT_EQ(failure("program { param \"w\" : f32[" + std::string(200000, '(') + "] }").code,
+            ErrorCode::kU_bad_text);
 }
 
 TEST(Text, DeepestLegalNestingRoundTrips) {
@@ -302,9 +312,15 @@ TEST(Text, DamagedTextOnlyThrows) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       const size_t at = (random >> 33) % damaged.size();
       switch ((random >> 20) % 3) {
-        case 0: damaged[at] = text[(random >> 40) % text.size()]; break;
-        case 1: damaged.erase(at, 1 + (random >> 50) % 5); break;
-        default: damaged.insert(at, text.substr((random >> 35) % text.size(), 1 + (random >> 52) % 12)); break;
+        case 0:
+          damaged[at] = text[(random >> 40) % text.size()];
+          break;
+        case 1:
+          damaged.erase(at, 1 + (random >> 50) % 5);
+          break;
+        default:
+          damaged.insert(at, text.substr((random >> 35) % text.size(), 1 + (random >> 52) % 12));
+          break;
       }
     }
     attempt(damaged);
@@ -318,7 +334,8 @@ TEST(Text, ParsesInLinearTime) {
     for (int i = 1; i < count; ++i)
       text += "%" + std::to_string(i) + " = neg(%" + std::to_string(i - 1) + ") : f32[4]\n";
     text += "return";
-    for (int i = 0; i < count; ++i) text += (i ? ", \"" : " \"") + std::to_string(i) + "\" = %" + std::to_string(i);
+    for (int i = 0; i < count; ++i)
+      text += (i ? ", \"" : " \"") + std::to_string(i) + "\" = %" + std::to_string(i);
     text += " } }";
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(parse(text).entries[0].nodes().size(), static_cast<size_t>(count));

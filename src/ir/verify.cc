@@ -10,8 +10,8 @@
 namespace aicf {
 namespace {
 
-[[noreturn]] void fail(Fault fault, const std::string& where, const std::string& rule, std::string expected = "",
-                       std::string actual = "") {
+[[noreturn]] void fail(Fault fault, const std::string& where, const std::string& rule,
+                       std::string expected = "", std::string actual = "") {
   if (fault == Fault::kUser)
     throw UserError(ErrorCode::kU_bad_graph, rule)
         .with_value(where)
@@ -24,26 +24,35 @@ namespace {
       .with_remedy("please report this with the model or the command that led here");
 }
 
-// Builds the graph again, value by value in id order, and compares what the builder gives with what is stored.
+// Builds the graph again, value by value in id order, and compares what the builder gives with what is
+// stored.
 class GraphVerifier {
  public:
   GraphVerifier(const Graph& graph, const Program& program, Fault fault, std::string where, int depth)
-      : graph_(graph), program_(program), fault_(fault), where_(std::move(where)), depth_(depth), fresh_(graph.name()) {}
+      : graph_(graph),
+        program_(program),
+        fault_(fault),
+        where_(std::move(where)),
+        depth_(depth),
+        fresh_(graph.name()) {}
 
   void run() {
-    if (depth_ > kMaxBodyDepth) fail_here("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
+    if (depth_ > kMaxBodyDepth)
+      fail_here("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
     try {
       rebuild();
     } catch (const UserError& error) {
       if (error.code == ErrorCode::kU_bad_graph && fault_ == Fault::kUser) throw;
-      fail(fault_, where_ + (error.op.empty() ? "" : ", op " + error.op), error.message, error.expected, error.actual);
+      fail(fault_, where_ + (error.op.empty() ? "" : ", op " + error.op), error.message, error.expected,
+           error.actual);
     }
     check_leaf_lists();
     if (depth_ == 0) check_interface();
   }
 
  private:
-  [[noreturn]] void fail_here(const std::string& rule, std::string expected = "", std::string actual = "") const {
+  [[noreturn]] void fail_here(const std::string& rule, std::string expected = "",
+                              std::string actual = "") const {
     fail(fault_, where_, rule, std::move(expected), std::move(actual));
   }
   std::string place(ValueId id) const {
@@ -51,7 +60,8 @@ class GraphVerifier {
     std::string text = where_ + ", " + std::string(role_name(value.role)) + " " + std::to_string(id);
     if (!value.name.empty()) text += " '" + value.name + "'";
     if (const Node* node = value.role == Role::kTemp ? graph_.producer(id) : nullptr)
-      text += " of " + std::string(op_info(node->op).name) + (node->origin.empty() ? "" : " (" + node->origin + ")");
+      text += " of " + std::string(op_info(node->op).name) +
+              (node->origin.empty() ? "" : " (" + node->origin + ")");
     return text;
   }
 
@@ -69,31 +79,43 @@ class GraphVerifier {
       compare(id, value);
     }
     add_nodes_up_to(static_cast<NodeId>(graph_.nodes().size()) - 1);
-    if (fresh_.value_count() != graph_.value_count()) fail_here("nodes have results that the graph does not list");
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) fresh_.add_output(graph_.outputs()[i], graph_.output_names()[i]);
+    if (fresh_.value_count() != graph_.value_count())
+      fail_here("nodes have results that the graph does not list");
+    for (size_t i = 0; i < graph_.outputs().size(); ++i)
+      fresh_.add_output(graph_.outputs()[i], graph_.output_names()[i]);
     for (const Update& update : graph_.updates()) fresh_.add_update(update.variable, update.value);
   }
 
   void add_leaf(ValueId id, const Value& value) {
     switch (value.role) {
-      case Role::kInput: fresh_.add_input(value.name, value.type); return;
+      case Role::kInput:
+        fresh_.add_input(value.name, value.type);
+        return;
       case Role::kParam:
-      case Role::kState: add_variable(id, value); return;
-      case Role::kConstant: add_constant(id, value); return;
-      case Role::kTemp: break;
+      case Role::kState:
+        add_variable(id, value);
+        return;
+      case Role::kConstant:
+        add_constant(id, value);
+        return;
+      case Role::kTemp:
+        break;
     }
     AICF_CHECK(false, "a temp is no leaf");
   }
 
   void add_variable(ValueId id, const Value& value) {
-    if (depth_ > 0) fail(fault_, place(id), "a body reads a param or state", "an operand of the op that owns the body");
+    if (depth_ > 0)
+      fail(fault_, place(id), "a body reads a param or state", "an operand of the op that owns the body");
     const auto at = program_.variables.find(value.name);
-    if (at == program_.variables.end()) fail(fault_, place(id), "the program has no param or state of this name");
+    if (at == program_.variables.end())
+      fail(fault_, place(id), "the program has no param or state of this name");
     if (at->second.role != value.role)
       fail(fault_, place(id), "a variable is read in another role", std::string(role_name(at->second.role)),
            std::string(role_name(value.role)));
     if (at->second.type != value.type)
-      fail(fault_, place(id), "a variable is read with another type", to_string(at->second.type), to_string(value.type));
+      fail(fault_, place(id), "a variable is read with another type", to_string(at->second.type),
+           to_string(value.type));
     if (value.role == Role::kParam) {
       fresh_.add_param(value.name, value.type);
     } else {
@@ -102,7 +124,8 @@ class GraphVerifier {
   }
 
   void add_constant(ValueId id, const Value& value) {
-    if (value.constant.data() == nullptr && value.constant.count() > 0) fail(fault_, place(id), "a constant has no contents");
+    if (value.constant.data() == nullptr && value.constant.count() > 0)
+      fail(fault_, place(id), "a constant has no contents");
     fresh_.add_constant(value.constant, value.name);
   }
 
@@ -112,12 +135,15 @@ class GraphVerifier {
       const Node& node = graph_.node(next_node_);
       for (const auto& [name, attr] : node.attrs.items())
         if (const Shape* dims = std::get_if<Shape>(&attr))
-          for (const Dim& dim : *dims) check_symbols(dim, where_ + ", op " + std::string(op_info(node.op).name));
+          for (const Dim& dim : *dims)
+            check_symbols(dim, where_ + ", op " + std::string(op_info(node.op).name));
       for (size_t i = 0; i < node.bodies.size(); ++i)
         GraphVerifier(node.bodies[i], program_, fault_,
-                      where_ + ", body " + std::to_string(i) + " of " + std::string(op_info(node.op).name), depth_ + 1)
+                      where_ + ", body " + std::to_string(i) + " of " + std::string(op_info(node.op).name),
+                      depth_ + 1)
             .run();
-      const Node& again = fresh_.node(fresh_.add_node(node.op, node.operands, node.attrs, node.bodies, node.origin));
+      const Node& again =
+          fresh_.node(fresh_.add_node(node.op, node.operands, node.attrs, node.bodies, node.origin));
       if (again.operands != node.operands || again.results != node.results || !same_attrs(again, node))
         fail_here("a node is not what the builder makes of it", describe(again), describe(node));
     }
@@ -137,7 +163,8 @@ class GraphVerifier {
       for (ValueId id : list) text += (text.empty() ? "" : ", ") + std::to_string(id);
       return text;
     };
-    std::string text = ids(node.results) + " = " + std::string(op_info(node.op).name) + "(" + ids(node.operands) + ") {";
+    std::string text =
+        ids(node.results) + " = " + std::string(op_info(node.op).name) + "(" + ids(node.operands) + ") {";
     for (const auto& item : node.attrs.items()) text += " " + item.first;
     return text + " }";
   }
@@ -146,7 +173,8 @@ class GraphVerifier {
     if (id >= fresh_.value_count()) fail(fault_, place(id), "a value is not a result of its producer");
     const Value& again = fresh_.value(id);
     if (again.type != value.type)
-      fail(fault_, place(id), "a value's type is not what its op gives", to_string(again.type), to_string(value.type));
+      fail(fault_, place(id), "a value's type is not what its op gives", to_string(again.type),
+           to_string(value.type));
     if (again.role != value.role || again.producer != value.producer || again.result != value.result)
       fail(fault_, place(id), "a value disagrees with its producer");
   }
@@ -160,7 +188,8 @@ class GraphVerifier {
     std::map<std::string, int> names;
     dim.collect_symbols(names);
     for (const auto& [name, count] : names)
-      if (!program_.sizes.contains(name)) fail(fault_, where, "a size has no declared range", "'" + name + "' in sizes");
+      if (!program_.sizes.contains(name))
+        fail(fault_, where, "a size has no declared range", "'" + name + "' in sizes");
   }
 
   void check_leaf_lists() const {
@@ -204,13 +233,16 @@ void check_size(const std::string& name, const Interval& range, Fault fault) {
 
 void check_variable(const std::string& key, const Variable& variable, const Program& program, Fault fault) {
   const std::string where = "variable '" + key + "'";
-  if (variable.name != key || key.empty()) fail(fault, where, "a variable is filed under another name", key, variable.name);
+  if (variable.name != key || key.empty())
+    fail(fault, where, "a variable is filed under another name", key, variable.name);
   if (variable.role != Role::kParam && variable.role != Role::kState)
-    fail(fault, where, "a variable has a wrong role", "param or state", std::string(role_name(variable.role)));
+    fail(fault, where, "a variable has a wrong role", "param or state",
+         std::string(role_name(variable.role)));
   std::map<std::string, int> names;
   for (const Dim& dim : variable.type.shape) dim.collect_symbols(names);
   for (const auto& [name, count] : names)
-    if (!program.sizes.contains(name)) fail(fault, where, "a size has no declared range", "'" + name + "' in sizes");
+    if (!program.sizes.contains(name))
+      fail(fault, where, "a size has no declared range", "'" + name + "' in sizes");
   const Array& data = variable.data;
   if (data.data() != nullptr && TensorType{data.dtype(), to_shape(data.sizes())} != variable.type)
     fail(fault, where, "the contents of a variable do not fit its type", to_string(variable.type),

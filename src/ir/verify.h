@@ -1,5 +1,6 @@
-// Checks a whole program at a border: after import and parsing (a violation is then the user's, bad_graph) and after each
-// pass (then it is ours, verifier_failed). It trusts nothing that the graph stores: every node is typed afresh.
+// Checks a whole program at a border: after import and parsing (a violation is then the user's, bad_graph)
+// and after each pass (then it is ours, verifier_failed). It trusts nothing that the graph stores: every node
+// is typed afresh.
 #pragma once
 
 #include "ir/graph.h"
@@ -12,12 +13,12 @@ enum class Fault { kUser, kInternal };
 // Rules:
 //   values     operands are defined before use; a value's producer and result number agree with the node
 //   types      results and attributes are what the builder gives for the operands
-//   roles      a param or state of an entry is a variable of the program with equal role and type, read at most once
-//   updates    write a param or state of the same entry with an equal type, each at most once
-//   bodies     closed: constants and inputs are their only leaves, no updates; nested kMaxBodyDepth deep at most
-//   variables  named as they are filed; contents, if given, fit the type
-//   names      entries, an entry's inputs, an entry's outputs: unique; inputs and outputs not empty
-//   sizes      every symbol in a type or attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads
+//   roles      a param or state of an entry is a variable of the program with equal role and type, read at
+//   most once updates    write a param or state of the same entry with an equal type, each at most once
+//   bodies     closed: constants and inputs are their only leaves, no updates; nested kMaxBodyDepth deep at
+//   most variables  named as they are filed; contents, if given, fit the type names      entries, an entry's
+//   inputs, an entry's outputs: unique; inputs and outputs not empty sizes      every symbol in a type or
+//   attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads
 void verify(const Program& program, Fault fault);
 // One entry of `program`.
 void verify(const Graph& entry, const Program& program, Fault fault);

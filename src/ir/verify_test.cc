@@ -18,7 +18,8 @@ Program legal() {
   program.variables.emplace("s", Variable{"s", Role::kState, {DType::f32, {n, 3}}, {}});
   Graph g("main");
   const ValueId x = g.add_input("x", {DType::f32, {n, 3}});
-  const ValueId sum = g.add(Op::add, {g.add_state("s", {DType::f32, {n, 3}}), g.add(Op::mul, {x, g.add_param("w", {DType::f32, {3}})})});
+  const ValueId sum = g.add(Op::add, {g.add_state("s", {DType::f32, {n, 3}}),
+                                      g.add(Op::mul, {x, g.add_param("w", {DType::f32, {3}})})});
   g.add_update(1, sum);
   g.add_output(sum, "y");
   program.entries.push_back(std::move(g));
@@ -34,7 +35,8 @@ Graph& entry(Program& program) { return program.entries[0]; }
 
 const Violation kViolations[] = {
     {"no declared range", [](Program& p) { p.sizes.clear(); }},
-    {"no declared range", [](Program& p) { entry(p).add(Op::size_of, {}, {{"size", Shape{Dim::symbol("m")}}}); }},
+    {"no declared range",
+     [](Program& p) { entry(p).add(Op::size_of, {}, {{"size", Shape{Dim::symbol("m")}}}); }},
     {"range of a size", [](Program& p) { p.sizes["n"] = {-1, 4}; }},
     {"range of a size", [](Program& p) { p.sizes["n"] = {5, 4}; }},
     {"name of a size", [](Program& p) { p.sizes["two words"] = {0, 1}; }},
@@ -51,7 +53,8 @@ const Violation kViolations[] = {
     {"unique names", [](Program& p) { p.entries.emplace_back(""); }},
     {"has no name", [](Program& p) { entry(p).add_input("", {DType::f32, {}}); }},
     {"has no name", [](Program& p) { entry(p).add_output(0, ""); }},
-    {"declares a name twice", [](Program& p) { entry(p).set_name(entry(p).add_input("y", {DType::f32, {}}), "x"); }},
+    {"declares a name twice",
+     [](Program& p) { entry(p).set_name(entry(p).add_input("y", {DType::f32, {}}), "x"); }},
 };
 
 TEST(Verify, AcceptsLegalPrograms) {
@@ -84,7 +87,8 @@ TEST(Verify, NamesTheRuleAndWhoseFaultItIs) {
 // Rules that the builder refuses already: parsing reaches them as text.
 TEST(Verify, BuilderRulesHoldForTextToo) {
   const auto refused = [](const std::string& statements) {
-    const std::string text = "program { size n in 0..4 param \"w\" : f32[3] entry main(%x: f32[3]) {\n" + statements + " } }";
+    const std::string text =
+        "program { size n in 0..4 param \"w\" : f32[3] entry main(%x: f32[3]) {\n" + statements + " } }";
     EXPECT_THROW(parse(text), UserError) << text;
   };
   const std::string w = "%w = param \"w\" : f32[3]\n";

@@ -17,8 +17,8 @@ Values decompose_leaky_relu(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(e.select(keep, wide, scaled), e.dtype(x[0]))};
 }
 
-// The exponential sees min(x, 0) only: large x must not make an infinity on the side that is not chosen, whose derivative
-// would turn into NaN.
+// The exponential sees min(x, 0) only: large x must not make an infinity on the side that is not chosen,
+// whose derivative would turn into NaN.
 Values decompose_elu(Emitter& e, const Node& node, const Values& x) {
   const ValueId wide = e.widen(x[0]);
   const ValueId zero = e.scalar(e.dtype(wide), 0);
@@ -29,7 +29,9 @@ Values decompose_elu(Emitter& e, const Node& node, const Values& x) {
 
 namespace {
 
-ValueId one_plus_exp_neg(Emitter& e, ValueId x) { return e.add(e.exp(e.op(Op::neg, {x})), e.scalar(e.dtype(x), 1)); }
+ValueId one_plus_exp_neg(Emitter& e, ValueId x) {
+  return e.add(e.exp(e.op(Op::neg, {x})), e.scalar(e.dtype(x), 1));
+}
 
 }  // namespace
 

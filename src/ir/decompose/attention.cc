@@ -6,7 +6,8 @@
 namespace aicf {
 namespace {
 
-// Key j is kept for query i where j + Tq <= i + Tk, which says j <= i + Tk - Tq without a size that may be negative.
+// Key j is kept for query i where j + Tq <= i + Tk, which says j <= i + Tk - Tq without a size that may be
+// negative.
 ValueId causal_mask(Emitter& e, const Dim& queries, const Dim& keys) {
   ValueId i = e.op(Op::iota, {}, {{"shape", Shape{queries, 1}}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
   ValueId j = e.op(Op::iota, {}, {{"shape", Shape{1, keys}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
@@ -40,8 +41,8 @@ ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal) {
   return e.select(keep, scores, e.scalar(dtype, -std::numeric_limits<double>::infinity()));
 }
 
-// Softmax over the last axis where a row of nothing but -infinity gives 0: its maximum is not subtracted, so its powers are
-// 0, and its sum is replaced by 1. Any other row has a sum of at least 1.
+// Softmax over the last axis where a row of nothing but -infinity gives 0: its maximum is not subtracted, so
+// its powers are 0, and its sum is replaced by 1. Any other row has a sum of at least 1.
 ValueId softmax_or_zero(Emitter& e, ValueId scores) {
   const DType dtype = e.dtype(scores);
   const ValueId top = e.reduce(Op::reduce_max, scores, {3}, true);
@@ -53,13 +54,14 @@ ValueId softmax_or_zero(Emitter& e, ValueId scores) {
 
 }  // namespace
 
-// With grouped heads the queries that share a key head are stacked along the row axis, [B, Hk, G Tq, D]: a reshape, where
-// repeating the keys would copy them.
+// With grouped heads the queries that share a key head are stacked along the row axis, [B, Hk, G Tq, D]: a
+// reshape, where repeating the keys would copy them.
 Values decompose_attention(Emitter& e, const Node& node, const Values& x) {
   ValueId q = e.widen(x[0]);
   const ValueId k = e.widen(x[1]), v = e.widen(x[2]);
   const Shape q_shape = e.shape(q), k_shape = e.shape(k);
-  const Dim batch = q_shape[0], heads = q_shape[1], queries = q_shape[2], keys = k_shape[2], kv_heads = k_shape[1];
+  const Dim batch = q_shape[0], heads = q_shape[1], queries = q_shape[2], keys = k_shape[2],
+            kv_heads = k_shape[1];
   const bool grouped = !(heads == kv_heads);
   const Dim rows = grouped ? floordiv(heads, kv_heads) * queries : queries;
 
@@ -84,7 +86,8 @@ struct Pair {
 };
 
 Pair rotate(Emitter& e, const Pair& x, ValueId cosine, ValueId sine) {
-  return {e.sub(e.mul(x.first, cosine), e.mul(x.second, sine)), e.add(e.mul(x.second, cosine), e.mul(x.first, sine))};
+  return {e.sub(e.mul(x.first, cosine), e.mul(x.second, sine)),
+          e.add(e.mul(x.second, cosine), e.mul(x.first, sine))};
 }
 
 // Rotates the R elements of x's last axis, whose pairs are neighbours.
@@ -95,7 +98,8 @@ ValueId rotate_interleaved(Emitter& e, ValueId x, const Dim& pairs, ValueId cosi
   split.back() = pairs;
   split.push_back(2);
   const ValueId paired = e.reshape(x, split);
-  const Pair in = {e.reshape(e.slice_last(paired, 0, 1), column), e.reshape(e.slice_last(paired, 1, 2), column)};
+  const Pair in = {e.reshape(e.slice_last(paired, 0, 1), column),
+                   e.reshape(e.slice_last(paired, 1, 2), column)};
   const Pair out = rotate(e, in, cosine, sine);
   split.back() = 1;
   return e.reshape(e.concat_last({e.reshape(out.first, split), e.reshape(out.second, split)}), shape);
@@ -111,7 +115,8 @@ Values decompose_rope(Emitter& e, const Node& node, const Values& x) {
   if (node.attrs.get_bool("interleaved")) {
     parts = {rotate_interleaved(e, e.slice_last(wide, 0, rotated), pairs, cosine, sine)};
   } else {
-    const Pair out = rotate(e, {e.slice_last(wide, 0, pairs), e.slice_last(wide, pairs, rotated)}, cosine, sine);
+    const Pair out =
+        rotate(e, {e.slice_last(wide, 0, pairs), e.slice_last(wide, pairs, rotated)}, cosine, sine);
     parts = {out.first, out.second};
   }
   if (!(rotated == size)) parts.push_back(e.slice_last(wide, rotated, size));

@@ -15,7 +15,8 @@ Values dispatch(Emitter& emitter, const Node& node, const Values& operands) {
     return decompose_##name(emitter, node, operands);
 #include "ir/ops.def"
 #undef AICF_OP
-    default: break;
+    default:
+      break;
   }
   AICF_CHECK(false, std::string(op_info(node.op).name) + " is a primitive: there is nothing to decompose");
 }

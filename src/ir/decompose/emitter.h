@@ -1,5 +1,6 @@
-// Terse graph building for decompositions: every emitted node carries the origin of the composite that it comes from.
-// Also declares decompose_<name> for each AICF_COMPOSITE row of ops.def, so a row without one fails to link.
+// Terse graph building for decompositions: every emitted node carries the origin of the composite that it
+// comes from. Also declares decompose_<name> for each AICF_COMPOSITE row of ops.def, so a row without one
+// fails to link.
 #pragma once
 
 #include <string>
@@ -27,7 +28,9 @@ class Emitter {
 
   // A scalar constant, rounded once to dtype.
   ValueId scalar(DType dtype, double value) { return graph_.add_constant(Array::scalar_f64(dtype, value)); }
-  ValueId scalar_int(DType dtype, int64_t value) { return graph_.add_constant(Array::scalar_i64(dtype, value)); }
+  ValueId scalar_int(DType dtype, int64_t value) {
+    return graph_.add_constant(Array::scalar_i64(dtype, value));
+  }
   // The value of a size as a scalar: a constant where it is known.
   ValueId size(const Dim& size, DType dtype);
 

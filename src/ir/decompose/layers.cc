@@ -36,7 +36,8 @@ Values decompose_one_hot(Emitter& e, const Node& node, const Values& x) {
 
 namespace {
 
-// old * beta + new * (1 - beta), the second factor rounded from f64: 1 - beta in f32 would lose three digits at 0.999.
+// old * beta + new * (1 - beta), the second factor rounded from f64: 1 - beta in f32 would lose three digits
+// at 0.999.
 ValueId moving_average(Emitter& e, ValueId old, ValueId fresh, double beta) {
   const DType dtype = e.dtype(old);
   return e.add(e.mul(old, e.scalar(dtype, beta)), e.mul(fresh, e.scalar(dtype, 1 - beta)));

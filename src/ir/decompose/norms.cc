@@ -4,7 +4,8 @@
 namespace aicf {
 namespace {
 
-// (x - mean) / sqrt(var + epsilon) over axes; the variance from the differences, not from sums of squares, which cancel.
+// (x - mean) / sqrt(var + epsilon) over axes; the variance from the differences, not from sums of squares,
+// which cancel.
 ValueId standardize(Emitter& e, ValueId x, const Ints& axes, double epsilon) {
   const ValueId centered = e.sub(x, e.mean(x, axes, true));
   const ValueId variance = e.mean(e.mul(centered, centered), axes, true);
@@ -40,7 +41,8 @@ Values decompose_batch_norm(Emitter& e, const Node& node, const Values& x) {
   const ValueId epsilon = e.scalar(e.dtype(wide), node.attrs.get_float("epsilon"));
   const ValueId factor = e.mul(e.op(Op::rsqrt, {e.add(e.widen(x[4]), epsilon)}), e.widen(x[1]));
   const ValueId centered = e.sub(wide, e.along_channels(e.widen(x[3]), rank));
-  const ValueId y = affine(e, centered, e.along_channels(factor, rank), e.along_channels(e.widen(x[2]), rank));
+  const ValueId y =
+      affine(e, centered, e.along_channels(factor, rank), e.along_channels(e.widen(x[2]), rank));
   return {e.cast(y, e.dtype(x[0]))};
 }
 

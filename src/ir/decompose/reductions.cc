@@ -17,7 +17,8 @@ Values decompose_reduce_mean(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(e.div(sum, e.size(count, DType::i64)), dtype)};
 }
 
-// An infinite maximum is not subtracted, else infinity - infinity would hide the answer, which is that infinity.
+// An infinite maximum is not subtracted, else infinity - infinity would hide the answer, which is that
+// infinity.
 Values decompose_reduce_logsumexp(Emitter& e, const Node& node, const Values& x) {
   const Ints& axes = node.attrs.get_ints("axes");
   const ValueId wide = e.widen(x[0]);
@@ -51,8 +52,8 @@ Values decompose_log_softmax(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(e.sub(shifted, log), e.dtype(x[0]))};
 }
 
-// A label that is neither ignored nor a class must fail when running, so a negative one is sent past the end instead of
-// counting from it.
+// A label that is neither ignored nor a class must fail when running, so a negative one is sent past the end
+// instead of counting from it.
 Values decompose_cross_entropy(Emitter& e, const Node& node, const Values& x) {
   const ValueId logits = e.widen(x[0]);
   const ValueId labels = e.cast(x[1], DType::i64);
