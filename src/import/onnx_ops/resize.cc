@@ -1,0 +1,200 @@
+// Resize: interpolation is separable, so each resized axis is one gather (nearest) or one product with a constant matrix of
+// weights [out, in]. Needs the sizes of those axes when compiling.
+#include <algorithm>
+#include <cmath>
+
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+struct Resize {
+  std::string mode, coordinates, nearest;
+  double cubic_a, extrapolation;
+  bool antialias, exclude_outside;
+};
+
+struct Axis {
+  int64_t axis, in, out;
+  double scale;
+  double roi_start = 0, roi_end = 1;
+};
+
+struct Taps {
+  int64_t first;  // may be negative: outside positions repeat the edge
+  std::vector<double> weights;
+  bool outside = false;  // tf_crop_and_resize: takes the extrapolation value
+};
+
+// Position in the input of output element y, by coordinate_transformation_mode.
+double source(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
+  const double in = static_cast<double>(a.in), at = static_cast<double>(y), width = a.scale * in;
+  const double half = (at + 0.5) / a.scale - 0.5;
+  if (r.coordinates == "half_pixel") return half;
+  if (r.coordinates == "asymmetric") return at / a.scale;
+  if (r.coordinates == "align_corners") return width == 1 ? 0.0 : at * (in - 1) / (width - 1);
+  if (r.coordinates == "pytorch_half_pixel") return width == 1 ? -0.5 : half;
+  if (r.coordinates == "half_pixel_symmetric") return in / 2 * (1 - static_cast<double>(a.out) / width) + half;
+  if (r.coordinates == "tf_crop_and_resize") {
+    const double length = (a.roi_end - a.roi_start) * (in - 1);
+    return a.roi_start * (in - 1) + (width == 1 ? length / 2 : at * length / (width - 1));
+  }
+  n.unsupported("coordinate_transformation_mode=" + r.coordinates);
+}
+
+// Keys' cubic kernel with parameter a.
+double cubic(double x, double a) {
+  x = std::abs(x);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return 0;
+}
+
+void normalize(std::vector<double>& weights) {
+  double sum = 0;
+  for (double w : weights) sum += w;
+  if (sum != 0)
+    for (double& w : weights) w /= sum;
+}
+
+// Weights of the neighbours `first`.. of x. A whole x counts as the right end of its interval.
+Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
+  const double x = source(n, r, a, y);
+  const double below = std::floor(x);
+  const double left = x == below ? below - 1 : below, ratio = x - left;
+  Taps t;
+  t.outside = r.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(a.in - 1));
+  const int64_t base = static_cast<int64_t>(left);
+  const double shrink = r.antialias ? std::min(a.scale, 1.0) : 1.0;
+  if (r.mode == "nearest") {
+    bool right = ratio > 0.5;
+    if (r.nearest == "round_prefer_ceil") right = ratio >= 0.5;
+    if (r.nearest == "floor") right = ratio == 1.0;
+    if (r.nearest == "ceil") right = true;
+    t.first = base + (right ? 1 : 0);
+    t.weights = {1.0};
+    return t;
+  }
+  const double radius = r.mode == "linear" ? 1 : 2;
+  const int64_t start = static_cast<int64_t>(std::floor(-radius / shrink)) + 1;
+  const int64_t count = 2 - 2 * start;
+  t.first = base + start;
+  for (int64_t i = 0; i < count; ++i) {
+    const double distance = (static_cast<double>(start + i) - ratio) * shrink;
+    t.weights.push_back(r.mode == "linear" ? std::max(0.0, 1 - std::abs(distance)) : cubic(distance, r.cubic_a));
+    if (r.exclude_outside && (t.first + i < 0 || t.first + i >= a.in)) t.weights.back() = 0;
+  }
+  if (r.antialias || r.exclude_outside) normalize(t.weights);
+  return t;
+}
+
+ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
+  auto clamp = [&](int64_t i) { return std::clamp<int64_t>(i, 0, a.in - 1); };
+  std::vector<Taps> rows;
+  bool outside = false;
+  for (int64_t y = 0; y < a.out; ++y) {
+    rows.push_back(taps(n, r, a, y));
+    outside = outside || rows.back().outside;
+  }
+  if (r.mode == "nearest") {
+    std::vector<int64_t> index;
+    for (const Taps& t : rows) index.push_back(clamp(t.first));
+    x = n.add(Op::gather, {x, n.constant_of(Array::from<int64_t>(DType::i64, {a.out}, index))}, {{"axis", a.axis}});
+  } else {
+    Array weights(n.dtype_of(x), {a.in, a.out});
+    std::vector<double> sums(static_cast<size_t>(a.in * a.out), 0.0);
+    for (int64_t y = 0; y < a.out; ++y)
+      for (size_t k = 0; k < rows[static_cast<size_t>(y)].weights.size(); ++k) {
+        const Taps& t = rows[static_cast<size_t>(y)];
+        sums[static_cast<size_t>(clamp(t.first + static_cast<int64_t>(k)) * a.out + y)] += t.weights[k];
+      }
+    for (int64_t i = 0; i < weights.count(); ++i) weights.set_f64(i, sums[static_cast<size_t>(i)]);
+    Ints last;
+    for (int64_t i = 0; i < static_cast<int64_t>(n.shape_of(x).size()); ++i) last.push_back(i);
+    std::swap(last[static_cast<size_t>(a.axis)], last.back());
+    const ValueId matrix = n.constant_of(weights);
+    x = last.size() == 1 ? n.reshape(n.add(Op::matmul, {n.reshape(x, {Dim(1), Dim(a.in)}), matrix}), {Dim(a.out)})
+                         : n.transpose(n.add(Op::matmul, {n.transpose(x, last), matrix}), last);
+  }
+  if (!outside) return x;
+  Shape thin(n.shape_of(x).size(), Dim(1));
+  thin[static_cast<size_t>(a.axis)] = Dim(a.out);
+  Array mask(DType::boolean, {a.out});
+  for (int64_t y = 0; y < a.out; ++y) mask.set_i64(y, rows[static_cast<size_t>(y)].outside);
+  return n.add(Op::select, {n.reshape(n.constant_of(mask), thin), n.scalar(n.dtype_of(x), r.extrapolation), x});
+}
+
+// Output sizes and scales per axis from `scales` or `sizes`, with the aspect-ratio policies of the latter.
+std::vector<Axis> resized_axes(NodeContext& n) {
+  Ints axes = n.attr_ints("axes");
+  if (!n.has_attr("axes"))
+    for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
+  const std::string policy = n.attr_str("keep_aspect_ratio_policy", "stretch");
+  std::vector<double> scales;
+  std::vector<int64_t> sizes;
+  const bool by_scale = n.has(2) && element_count(n.shape(2)) != Dim(0);
+  if (by_scale) {
+    const Array given = n.require_constant(2, "scales");
+    for (int64_t i = 0; i < given.count(); ++i) scales.push_back(given.get_f64(i));
+  } else {
+    sizes = n.require_ints(3, "sizes");
+  }
+  if ((by_scale ? scales.size() : sizes.size()) != axes.size()) n.bad("scales or sizes", std::to_string(axes.size()) + " numbers", "others");
+  std::vector<Axis> result;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = n.axis(axes[i], n.rank(0));
+    const Dim size = n.shape(0)[static_cast<size_t>(axis)];
+    if (by_scale && scales[i] == 1.0) continue;
+    if (!by_scale && size == Dim(sizes[i]) && policy == "stretch") continue;
+    const int64_t in = size.require_constant("resized axis of node '" + n.origin() + "'");
+    Axis a{axis, in, 0, by_scale ? scales[i] : static_cast<double>(sizes[i]) / static_cast<double>(in)};
+    a.out = by_scale ? static_cast<int64_t>(std::floor(static_cast<double>(in) * a.scale)) : sizes[i];
+    result.push_back(a);
+  }
+  if (by_scale || policy == "stretch" || result.empty()) return result;
+  if (policy != "not_larger" && policy != "not_smaller") n.unsupported("keep_aspect_ratio_policy=" + policy);
+  double scale = result[0].scale;
+  for (const Axis& a : result) scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
+  for (Axis& a : result) {
+    a.scale = scale;
+    a.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(a.in) + 0.5));
+  }
+  return result;
+}
+
+void resize(NodeContext& n) {
+  Resize r{n.attr_str("mode", "nearest"), n.attr_str("coordinate_transformation_mode", "half_pixel"),
+           n.attr_str("nearest_mode", "round_prefer_floor"), n.attr_float("cubic_coeff_a", -0.75),
+           n.attr_float("extrapolation_value", 0.0), n.attr_int("antialias", 0) != 0,
+           n.attr_int("exclude_outside", 0) != 0};
+  if (r.mode == "bilinear") r.mode = "linear";
+  if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.unsupported("mode=" + r.mode);
+  std::vector<Axis> axes = resized_axes(n);
+  if (r.coordinates == "tf_crop_and_resize") {
+    const Array roi = n.require_constant(1, "roi");
+    const bool partial = n.has_attr("axes");
+    const Ints listed = n.attr_ints("axes");
+    const int64_t half = roi.count() / 2;
+    for (Axis& a : axes) {
+      int64_t at = a.axis;
+      for (size_t i = 0; partial && i < listed.size(); ++i)
+        if (n.axis(listed[i], n.rank(0)) == a.axis) at = static_cast<int64_t>(i);
+      if (at >= half) n.bad("roi", "two numbers per axis", std::to_string(roi.count()));
+      a.roi_start = roi.get_f64(at);
+      a.roi_end = roi.get_f64(half + at);
+    }
+  }
+  const DType dtype = n.dtype(0);
+  ValueId x = r.mode == "nearest" || is_float(dtype) ? n.in(0) : n.cast(n.in(0), DType::f32);
+  for (const Axis& a : axes) {
+    if (!(a.scale > 0) || a.out < 0 || a.out > (1 << 24)) n.bad("scales or sizes", "above 0", std::to_string(a.scale));
+    x = resize_axis(n, r, a, x);
+  }
+  n.out(0, n.cast(x, dtype));
+}
+
+}  // namespace
+
+std::vector<OpRule> resize_rules() { return {{"Resize", resize, 10}, {"Upsample", resize, 7, 9}}; }
+
+}  // namespace aicf::onnx

@@ -1,0 +1,277 @@
+#include "import/onnx.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "import/onnx_test_model.h"
+#include "ir/reference/evaluator.h"
+#include "ir/verify.h"
+
+namespace aicf {
+namespace {
+
+using namespace onnx_test;  // NOLINT: the writer's short names are the point
+
+Array floats(std::vector<int64_t> sizes, const std::vector<double>& values) {
+  return Array::from<double>(DType::f32, std::move(sizes), values);
+}
+Array ints(const std::vector<int64_t>& values) {
+  return Array::from<int64_t>(DType::i64, {static_cast<int64_t>(values.size())}, values);
+}
+
+std::string out(const std::string& name) { return value_info(name, DType::f32, {}); }
+
+ImportOptions with_dims(const std::vector<std::pair<std::string, std::string>>& dims) {
+  ImportOptions options;
+  for (const auto& [name, text] : dims) options.dims[name] = parse_dim_option(text);
+  return options;
+}
+
+Program import_model(const Model& model, const ImportOptions& options = {}) {
+  Program program = import_onnx_bytes(model.bytes(), options);
+  verify(program, Fault::kInternal);
+  return program;
+}
+
+std::map<std::string, Array> run(const Program& program, std::map<std::string, Array> inputs) {
+  return evaluate(program, program.entries[0], {std::move(inputs), {}}).outputs;
+}
+
+UserError error_of(const Model& model, const ImportOptions& options = {}) {
+  try {
+    import_model(model, options);
+  } catch (const UserError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "imported without an error";
+  return UserError(ErrorCode::kU_misuse, "none");
+}
+
+bool has_op(const Program& program, Op op) {
+  for (const Node& node : program.entries[0].nodes())
+    if (node.op == op) return true;
+  return false;
+}
+
+Model mlp() {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"batch", "2"})};
+  m.initializers = {tensor("w", floats({2, 2}, {1, 2, 3, 4})), tensor("b", floats({2}, {0.5, -20}))};
+  m.nodes = {node("Gemm", {"x", "w", "b"}, {"h"}), node("Relu", {"h"}, {"y"})};
+  m.outputs = {out("y")};
+  return m;
+}
+
+TEST(OnnxImport, MlpKeepsWeightsAsParamsAndTheBatchSymbolic) {
+  const Program program = import_model(mlp(), with_dims({{"batch", "1..8"}}));
+  EXPECT_EQ(program.variables.count("w"), 1u);
+  EXPECT_EQ(program.variables.at("b").role, Role::kParam);
+  EXPECT_EQ(program.sizes.at("batch"), (Interval{1, 8}));
+  EXPECT_EQ(run(program, {{"x", floats({1, 2}, {1, 1})}}).at("y"), floats({1, 2}, {4.5, 0}));
+}
+
+TEST(OnnxImport, SizesAreListedWhenUnsetAndCheckedWhenUnknown) {
+  Model m = mlp();
+  m.inputs.push_back(value_info("z", DType::f32, {""}));
+  const UserError unset = error_of(m);
+  EXPECT_EQ(unset.code, ErrorCode::kU_unset_size);
+  EXPECT_EQ(unset.value, "batch, z:0");
+  EXPECT_EQ(error_of(m, with_dims({{"batch", "1"}, {"z:0", "2"}, {"nope", "3"}})).code, ErrorCode::kU_bad_option);
+  const Program program = import_model(m, with_dims({{"batch", "4"}, {"z:0", "batch"}}));
+  EXPECT_EQ(program.entries[0].shape(program.entries[0].inputs()[1]), Shape{Dim(4)});
+  EXPECT_THROW(parse_dim_option("8..2"), UserError);
+  EXPECT_THROW(parse_dim_option("8,,2"), UserError);
+}
+
+TEST(OnnxImport, ShapeArithmeticStaysSymbolicAndLeavesNoTrace) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"batch", "sequence", "12"})};
+  m.initializers = {tensor("zero", Array::scalar_i64(DType::i64, 0)), tensor("tail", ints({-1, 4})), tensor("axes", ints({0}))};
+  m.nodes = {node("Shape", {"x"}, {"s"}), node("Gather", {"s", "zero"}, {"b"}), node("Unsqueeze", {"b", "axes"}, {"b1"}),
+             node("Concat", {"b1", "tail"}, {"shape"}, {attr("axis", int64_t{0})}), node("Reshape", {"x", "shape"}, {"y"})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m, with_dims({{"batch", "1..8"}, {"sequence", "16..512"}}));
+  const Graph& graph = program.entries[0];
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  EXPECT_EQ(to_string(graph.shape(graph.outputs()[0])), "[batch, 3*sequence, 4]");
+}
+
+TEST(OnnxImport, ASizeUsedAsDataBecomesSizeOf) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"batch"})};
+  m.nodes = {node("Size", {"x"}, {"n"}), node("Cast", {"n"}, {"f"}, {attr("to", int64_t{1})}), node("Div", {"x", "f"}, {"y"})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m, with_dims({{"batch", "1..8"}}));
+  EXPECT_TRUE(has_op(program, Op::size_of));
+  EXPECT_EQ(run(program, {{"x", floats({2}, {2, 4})}}).at("y"), floats({2}, {1, 2}));
+}
+
+TEST(OnnxImport, AnInputThatDecidesAShapeIsNamedAndCanBeGiven) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"4"}), value_info("shape", DType::i64, {"2"})};
+  m.nodes = {node("Reshape", {"x", "shape"}, {"y"})};
+  m.outputs = {out("y")};
+  const UserError error = error_of(m);
+  EXPECT_EQ(error.code, ErrorCode::kU_size_not_static);
+  EXPECT_EQ(error.value, "shape");
+  ImportOptions options;
+  options.input_values["shape"] = ints({2, -1});
+  const Program program = import_model(m, options);
+  EXPECT_EQ(program.entries[0].inputs().size(), 2u);
+  EXPECT_EQ(run(program, {{"x", floats({4}, {1, 2, 3, 4})}, {"shape", ints({2, -1})}}).at("y").sizes(),
+            (std::vector<int64_t>{2, 2}));
+}
+
+TEST(OnnxImport, AllUnsupportedOpsAreReportedAtOnce) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"4"})};
+  m.nodes = {node("Unheard", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Unheard", {"b"}, {"c"}),
+             node("Gelu", {"x"}, {"d"}, {attr("stray", int64_t{1})}), node("Foreign", {"c"}, {"y"}, {}, "some.domain")};
+  m.outputs = {out("y")};
+  const UserError error = error_of(m);
+  EXPECT_EQ(error.code, ErrorCode::kU_unsupported_op);
+  for (const char* part : {"Unheard (2, first 'Unheard_a')", "Gelu (1", "attribute 'stray'", "some.domain.Foreign (1"})
+    EXPECT_NE(error.message.find(part), std::string::npos) << part << " in " << error.message;
+}
+
+TEST(OnnxImport, StatesPairAnOutputWithAnInput) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"2"}), value_info("past", DType::f32, {"2"})};
+  m.nodes = {node("Add", {"x", "past"}, {"present"}), node("Neg", {"present"}, {"y"})};
+  m.outputs = {out("y"), out("present")};
+  ImportOptions options;
+  options.states = {{"past", "present"}};
+  const Program program = import_model(m, options);
+  EXPECT_EQ(program.variables.at("past").role, Role::kState);
+  EXPECT_EQ(program.entries[0].output_names(), std::vector<std::string>{"y"});
+  const EvalResult result = evaluate(program, program.entries[0], {{{"x", floats({2}, {1, 2})}}, {}});
+  EXPECT_EQ(result.updated.at("past"), floats({2}, {1, 2}));
+  options.states = {{"past", "nope"}};
+  EXPECT_EQ(error_of(m, options).code, ErrorCode::kU_unknown_input);
+}
+
+TEST(OnnxImport, SoftmaxBefore13FlattensTheTrailingAxes) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"1", "2", "2"})};
+  m.nodes = {node("Softmax", {"x"}, {"y"})};
+  m.outputs = {out("y")};
+  const Array zeros(DType::f32, {1, 2, 2});
+  m.opset = 11;
+  EXPECT_EQ(run(import_model(m), {{"x", zeros}}).at("y"), floats({1, 2, 2}, {0.25, 0.25, 0.25, 0.25}));
+  m.opset = 13;
+  EXPECT_EQ(run(import_model(m), {{"x", zeros}}).at("y"), floats({1, 2, 2}, {0.5, 0.5, 0.5, 0.5}));
+  m.opset = 5;
+  EXPECT_EQ(error_of(m).code, ErrorCode::kU_unsupported_opset);
+}
+
+TEST(OnnxImport, FunctionBodiesAreExpandedWithTheirAttributes) {
+  std::string function;
+  Writer w(function);
+  w.add_string(1, "Leaky");
+  w.add_string(4, "a");
+  w.add_string(5, "b");
+  w.add_string(6, "slope");
+  w.add_message(7, node("LeakyRelu", {"a"}, {"b"}, {ref_attr("alpha", "slope", 1)}));
+  Model::add_opset(w, 9, "", 21);
+  w.add_string(10, "local");
+  Model m;
+  m.functions = {function};
+  m.inputs = {value_info("x", DType::f32, {"1"})};
+  m.nodes = {node("Leaky", {"x"}, {"h"}, {attr("slope", 0.5f)}, "local"), node("Leaky", {"h"}, {"y"}, {}, "local")};
+  m.outputs = {out("y")};
+  EXPECT_EQ(run(import_model(m), {{"x", floats({1}, {-4})}}).at("y"), floats({1}, {-0.02}));
+}
+
+TEST(OnnxImport, IfOnDataBecomesIfElseWithCaptures) {
+  Model then_branch, else_branch;
+  then_branch.nodes = {node("Add", {"x", "w"}, {"t"})};
+  then_branch.outputs = {out("t")};
+  else_branch.nodes = {node("Neg", {"x"}, {"e"})};
+  else_branch.outputs = {out("e")};
+  Model m;
+  m.inputs = {value_info("c", DType::boolean, {}), value_info("x", DType::f32, {"1"})};
+  m.initializers = {tensor("w", floats({1}, {10}))};
+  m.nodes = {node("If", {"c"}, {"y"}, {graph_attr("then_branch", then_branch.graph()), graph_attr("else_branch", else_branch.graph())})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m);
+  EXPECT_TRUE(has_op(program, Op::if_else));
+  for (int64_t c : {0, 1})
+    EXPECT_EQ(run(program, {{"c", Array::scalar_i64(DType::boolean, c)}, {"x", floats({1}, {1})}}).at("y"),
+              floats({1}, {c ? 11.0 : -1.0}));
+}
+
+TEST(OnnxImport, ConstantSubgraphsThatDecideShapesAreFolded) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"1", "1", "2", "2"})};
+  m.initializers = {tensor("half", floats({4}, {0.5, 0.5, 1, 1}))};
+  m.nodes = {node("Add", {"half", "half"}, {"scales"}), node("Resize", {"x", "", "scales"}, {"y"})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m);
+  EXPECT_TRUE(program.variables.empty());
+  EXPECT_EQ(run(program, {{"x", floats({1, 1, 2, 2}, {1, 2, 3, 4})}}).at("y"),
+            floats({1, 1, 4, 4}, {1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
+}
+
+TEST(OnnxImport, ExternalDataStaysInsideTheFolder) {
+  for (const char* location : {"../secret", "/etc/passwd", "a/../../b"}) {
+    std::string proto, entry;
+    Writer e(entry);
+    e.add_string(1, "location");
+    e.add_string(2, location);
+    Writer w(proto);
+    w.add_int64(1, 1);
+    w.add_int32(2, 1);
+    w.add_string(8, "w");
+    w.add_message(13, entry);
+    w.add_int32(14, 1);
+    Model m = mlp();
+    m.initializers[0] = proto;
+    try {
+      import_onnx_bytes(m.bytes(), with_dims({{"batch", "1"}}), std::filesystem::temp_directory_path().string());
+      FAIL() << location;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code, ErrorCode::kU_path_escape) << location;
+    }
+  }
+}
+
+TEST(OnnxImport, TruncatedAndForeignFilesAreCodedErrors) {
+  const std::string bytes = mlp().bytes();
+  const ImportOptions options = with_dims({{"batch", "1"}});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    try {
+      import_onnx_bytes(std::string_view(bytes).substr(0, size), options);
+    } catch (const UserError&) {
+    }
+  }
+  std::string flipped = bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (unsigned char bit : {0x01, 0x80}) {
+      flipped[i] = static_cast<char>(static_cast<unsigned char>(bytes[i]) ^ bit);
+      try {
+        import_onnx_bytes(flipped, options);
+      } catch (const UserError&) {
+      }
+    }
+    flipped[i] = bytes[i];
+  }
+  EXPECT_THROW(import_onnx_bytes("PK\x03\x04 not a model", options), UserError);
+}
+
+TEST(OnnxImport, SupportListsWithoutSizes) {
+  const auto path = std::filesystem::temp_directory_path() / "aicf_support_test.onnx";
+  Model m = mlp();
+  m.nodes.push_back(node("Unheard", {"h"}, {"z"}));
+  write_file_atomically(path.string(), m.bytes());
+  const auto list = support_onnx(path.string());
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].op, "Unheard");
+  EXPECT_EQ(dynamic_dims_onnx(path.string()).at(0).name, "batch");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace aicf
