@@ -1,0 +1,64 @@
+#include "base/error.h"
+#include "ir/text.h"
+#include "model_source.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+struct Options {
+  ModelSource source;
+  std::string output;
+};
+
+std::string default_output(const std::string& model) {
+  const size_t dot = model.rfind(".onnx");
+  return (dot == std::string::npos ? model : model.substr(0, dot)) + ".aicf";
+}
+
+Json report_json(const CompileReport& report) {
+  Json stages = Json::array(), passes = Json::array();
+  for (const StageTime& stage : report.stages) stages.push_back({{"stage", stage.stage}, {"ms", stage.milliseconds}});
+  for (const PassRecord& pass : report.passes)
+    passes.push_back({{"pass", pass.name}, {"entry", pass.entry}, {"ms", pass.milliseconds}, {"nodes_before", pass.nodes_before}, {"nodes_after", pass.nodes_after}});
+  return {{"stages", stages}, {"passes", passes}};
+}
+
+int run(const Options& options, const Console& console) {
+  const auto start = std::chrono::steady_clock::now();
+  const CompileOptions compile_options = options.source.compile_options();
+  if (options.source.is_artifact())
+    throw UserError(ErrorCode::kU_bad_option, "the model is already compiled").with_value(options.source.path).with_expected("an .onnx file");
+  const Program program = options.source.import();
+  if (compile_options.stop_after == "import") {
+    if (options.source.print) std::printf("%s", print(program).c_str());
+    return kOk;
+  }
+  CompileReport report;
+  const Artifact artifact = compile(program, compile_options, &report);
+  if (artifact.variants.empty()) return kOk;
+  const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
+  write_artifact(path, artifact);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const EntryPlan& entry = artifact.variants[0].plan.entries[0];
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f s", seconds);
+  Json json = report_json(report);
+  json["file"] = path;
+  json["seconds"] = seconds;
+  json["kernels"] = entry.steps.size();
+  json["arena_bytes"] = entry.arena_bytes;
+  console.result(path + ": " + std::to_string(entry.steps.size()) + " kernels, arena " + format_bytes(entry.arena_bytes) + ", compiled in " + text + "\n", json);
+  return kOk;
+}
+
+}  // namespace
+
+VerbRun setup_compile(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  options->source.add_to(app, true);
+  app.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
+  return [options](const Console& console) { return run(*options, console); };
+}
+
+}  // namespace aicf::cli

@@ -1,0 +1,71 @@
+#include "model_source.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+struct Options {
+  std::string path;
+  bool check = false, passes = false;
+};
+
+std::string describe(const IoTensor& io) { return "  " + io.name + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n"; }
+
+Json io_json(const std::vector<IoTensor>& list) {
+  Json json = Json::array();
+  for (const IoTensor& io : list) {
+    Json sizes = Json::array();
+    for (const Dim& dim : io.sizes) sizes.push_back(dim.to_string());
+    json.push_back({{"name", io.name}, {"dtype", dtype_name(io.dtype)}, {"shape", sizes}});
+  }
+  return json;
+}
+
+void describe_variant(const Variant& variant, std::string& text, Json& json) {
+  Json entries = Json::array();
+  text += "target " + variant.target + "\n";
+  for (const auto& [name, range] : variant.plan.sizes) text += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+  for (const EntryPlan& entry : variant.plan.entries) {
+    text += " entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " kernels, arena " + format_bytes(entry.arena_bytes) + "\n";
+    for (const IoTensor& io : entry.inputs) text += "  in" + describe(io);
+    for (const IoTensor& io : entry.outputs) text += "  out" + describe(io);
+    entries.push_back({{"name", entry.name}, {"kernels", entry.steps.size()}, {"arena_bytes", entry.arena_bytes},
+                       {"inputs", io_json(entry.inputs)}, {"outputs", io_json(entry.outputs)}});
+  }
+  json["targets"].push_back({{"target", variant.target}, {"entries", entries}});
+}
+
+int run(const Options& options, const Console& console) {
+  if (options.check) check_artifact(options.path);
+  const Artifact artifact = read_artifact(options.path);
+  int64_t weight_bytes = 0;
+  for (const auto& [name, array] : artifact.weights) weight_bytes += array.bytes();
+  std::string text = options.path + ": " + std::to_string(artifact.weights.size()) + " weights, " + format_bytes(weight_bytes) + "\n";
+  Json json = {{"file", options.path}, {"weights", artifact.weights.size()}, {"weight_bytes", weight_bytes}, {"targets", Json::array()}};
+  for (const Variant& variant : artifact.variants) describe_variant(variant, text, json);
+  if (options.check) {
+    text += "check: all checksums hold\n";
+    json["checked"] = true;
+  }
+  console.result(text, json);
+  return kOk;
+}
+
+}  // namespace
+
+VerbRun setup_inspect(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("model", options->path, "a compiled .aicf file")->required();
+  app.add_flag("--check", options->check, "recompute every checksum; exit 1 if one differs");
+  return [options](const Console& console) {
+    try {
+      return run(*options, console);
+    } catch (const UserError& error) {
+      const bool damaged = options->check && error.code == ErrorCode::kU_bad_artifact;
+      const int code = console.report(std::current_exception());
+      return damaged ? static_cast<int>(kCheckFailed) : code;
+    }
+  };
+}
+
+}  // namespace aicf::cli

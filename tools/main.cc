@@ -1,0 +1,55 @@
+// aicf: compile, run, prove and explain models from the command line.
+#include <memory>
+
+#include "verbs.h"
+
+namespace {
+
+using aicf::cli::Verb;
+
+constexpr Verb kVerbs[] = {
+    {"compile", "compile a model to one .aicf file", "aicf compile model.onnx --dim batch=1..8 -o model.aicf", aicf::cli::setup_compile},
+    {"run", "run a model on arrays", "aicf run model.aicf --input x=x.npy --output-dir out", aicf::cli::setup_run},
+    {"bench", "time replays", "aicf bench model.aicf --dim batch=1 --repeat 50", aicf::cli::setup_bench},
+    {"verify", "prove that replays give the same bits", "aicf verify model.aicf -n 1000 --threads 1,2 --processes 2", aicf::cli::setup_verify},
+    {"validate", "compare a model with a reference", "aicf validate model.onnx --dim batch=2 --against reference", aicf::cli::setup_validate},
+    {"support", "list every op of a model that is not supported", "aicf support model.onnx", aicf::cli::setup_support},
+    {"inspect", "show what an .aicf file holds", "aicf inspect model.aicf --check", aicf::cli::setup_inspect},
+    {"explain", "show the plan and why it is so", "aicf explain model.aicf", aicf::cli::setup_explain},
+    {"doctor", "show this machine and what is missing on it", "aicf doctor", aicf::cli::setup_doctor},
+};
+
+int usage_error(const CLI::ParseError& error, const aicf::cli::Console& console) {
+  return console.report(std::make_exception_ptr(
+      aicf::UserError(aicf::ErrorCode::kU_bad_option, error.what()).with_remedy("see 'aicf --help' or 'aicf VERB --help'")));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("AICF turns a model into a static, deterministic program and replays it.", "aicf");
+  app.set_version_flag("--version", "aicf " AICF_VERSION);
+  app.require_subcommand(1);
+  aicf::cli::Console console;
+  std::vector<std::pair<CLI::App*, aicf::cli::VerbRun>> verbs;
+  for (const Verb& verb : kVerbs) {
+    CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
+    sub->footer(std::string("Example: ") + verb.example);
+    sub->add_flag("--json", console.json, "one JSON object on stdout");
+    verbs.emplace_back(sub, verb.setup(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(error, console);
+  }
+  try {
+    for (const auto& [sub, run] : verbs)
+      if (sub->parsed()) return run(console);
+  } catch (...) {
+    return console.report(std::current_exception());
+  }
+  return aicf::cli::kInternalError;
+}

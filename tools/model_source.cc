@@ -1,0 +1,152 @@
+#include "model_source.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "npy.h"
+#include "runtime/cpu/cpu_device.h"
+
+namespace aicf::cli {
+namespace {
+
+int64_t parse_integer(std::string_view text, const std::string& option) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty())
+    throw UserError(ErrorCode::kU_bad_option, "an option needs an integer").with_value(option).with_actual(std::string(text));
+  return value;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> split_pair(const std::string& text, const char* option) {
+  const size_t at = text.rfind('=');
+  if (at == std::string::npos || at == 0 || at + 1 == text.size())
+    throw UserError(ErrorCode::kU_bad_option, "an option does not have the form NAME=VALUE").with_value(std::string(option) + " " + text);
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+SymbolValues parse_sizes(const std::vector<std::string>& dims) {
+  SymbolValues sizes;
+  for (const std::string& dim : dims) {
+    const auto [name, value] = split_pair(dim, "--dim");
+    sizes[name] = parse_integer(value, "--dim " + dim);
+  }
+  return sizes;
+}
+
+void ModelSource::add_to(CLI::App& verb, bool compiles) {
+  verb.add_option("model", path, compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file")->required();
+  verb.add_option("--dim", dims, "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
+  if (!compiles) return;
+  verb.add_option("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
+  verb.add_option("--target", target, "cpu");
+  verb.add_option("--precision", precision, "f32");
+  verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
+  verb.add_option("--skip", skip, "leave out an optional pass, by name");
+  verb.add_option("--stop-after", stop_after, "import, passes, select, build, plan or artifact");
+  verb.add_flag("--print", print, "print what the stage given by --stop-after made");
+  verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
+}
+
+bool ModelSource::is_artifact() const { return path.ends_with(".aicf"); }
+
+ImportOptions ModelSource::import_options() const {
+  ImportOptions options;
+  for (const std::string& dim : dims) {
+    const auto [name, value] = split_pair(dim, "--dim");
+    options.dims[name] = parse_dim_option(value);
+  }
+  for (const std::string& state : states) options.states.push_back(split_pair(state, "--state"));
+  return options;
+}
+
+CompileOptions ModelSource::compile_options() const {
+  if (precision != "f32")
+    throw UserError(ErrorCode::kU_unsupported_option, "this precision is not available on this target")
+        .with_value("--precision " + precision)
+        .with_expected("f32");
+  constexpr std::string_view kStages[] = {"", "import", "passes", "select", "build", "plan", "artifact"};
+  bool known = false;
+  for (std::string_view stage : kStages) known = known || stage == stop_after;
+  if (!known)
+    throw UserError(ErrorCode::kU_bad_option, "no stage has this name")
+        .with_value("--stop-after " + stop_after)
+        .with_expected("import, passes, select, build, plan or artifact");
+  CompileOptions options;
+  options.target = target;
+  options.opt_level = opt;
+  options.skip_passes = {skip.begin(), skip.end()};
+  options.dump_after = {dump_after.begin(), dump_after.end()};
+  options.stop_after = stop_after;
+  options.print_stage = print;
+  options.on_dump = [](const std::string& stage, const std::string& text) {
+    std::printf("// after %s\n%s\n", stage.c_str(), text.c_str());
+  };
+  return options;
+}
+
+Program ModelSource::import() const { return import_onnx(path, import_options()); }
+
+Artifact ModelSource::artifact(CompileReport* report) const {
+  if (is_artifact()) return read_artifact(path);
+  return compile(import(), compile_options(), report);
+}
+
+void RunOptions::add_to(CLI::App& verb) {
+  verb.add_option("--threads", threads, "worker threads; default AICF_NUM_THREADS, else the physical cores");
+  verb.add_option("--isa", isa, "portable, avx2 or avx512; default the best of this machine");
+}
+
+std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
+  return std::make_unique<Executable>(Model::load(std::move(artifact), make_cpu_device({threads, choose_isa(isa)})));
+}
+
+void InputOptions::add_to(CLI::App& verb) {
+  verb.add_option("--input", inputs, "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
+  verb.add_option("--range", ranges, "NAME=LO..HI: range of a random integer input");
+  verb.add_option("--seed", seed, "seed of random inputs");
+}
+
+ValueRanges InputOptions::value_ranges() const {
+  ValueRanges result;
+  for (const std::string& text : ranges) {
+    const auto [name, value] = split_pair(text, "--range");
+    const size_t dots = value.find("..");
+    if (dots == std::string::npos) throw UserError(ErrorCode::kU_bad_option, "a range does not have the form LO..HI").with_value("--range " + text);
+    result[name] = {parse_integer(std::string_view(value).substr(0, dots), text), parse_integer(std::string_view(value).substr(dots + 2), text)};
+  }
+  return result;
+}
+
+std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options, const std::vector<std::string>& dims) {
+  const EntryPlan& entry = exe.entry("");
+  std::map<std::string, Array> given;
+  bool all_random = options.inputs.empty();
+  std::vector<std::string> random_names;
+  for (const std::string& input : options.inputs) {
+    if (input == "random") {
+      all_random = true;
+    } else if (input.ends_with(".npz") && input.find('=') == std::string::npos) {
+      given.merge(read_npz(input));
+    } else {
+      const auto [name, value] = split_pair(input, "--input");
+      if (value == "random") {
+        random_names.push_back(name);
+      } else {
+        given[name] = read_npy(value);
+      }
+    }
+  }
+  const std::map<std::string, Array> made = random_inputs(exe.model().plan(), entry, parse_sizes(dims), options.seed, options.value_ranges());
+  for (const std::string& name : random_names) {
+    auto at = made.find(name);
+    if (at == made.end()) throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
+    given.emplace(*at);
+  }
+  if (all_random)
+    for (const auto& item : made) given.emplace(item);
+  return given;
+}
+
+}  // namespace aicf::cli

@@ -1,0 +1,55 @@
+// Where a verb gets its model from: an .aicf file, or an ONNX file compiled on the spot with the options common to all such verbs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "artifact/artifact.h"
+#include "compile/compile.h"
+#include "import/onnx.h"
+#include "runtime/executable.h"
+#include "runtime/random_inputs.h"
+
+namespace aicf::cli {
+
+struct ModelSource {
+  std::string path;
+  std::vector<std::string> dims, states, skip, dump_after;
+  std::string target = "cpu", precision = "f32", stop_after;
+  int opt = 2;
+  bool print = false;
+
+  // The positional argument; compile options too if the verb takes models that are not compiled yet.
+  void add_to(CLI::App& verb, bool compiles);
+  bool is_artifact() const;
+  ImportOptions import_options() const;
+  CompileOptions compile_options() const;
+  Program import() const;
+  // Reads or compiles.
+  Artifact artifact(CompileReport* report = nullptr) const;
+};
+
+struct RunOptions {
+  int threads = 0;
+  std::string isa;
+  void add_to(CLI::App& verb);
+  std::unique_ptr<Executable> load(Artifact artifact) const;
+};
+
+// Inputs named on the command line: NAME=x.npy, f.npz, NAME=random or random, with --dim for sizes of random ones.
+struct InputOptions {
+  std::vector<std::string> inputs, ranges;
+  uint64_t seed = 0;
+  void add_to(CLI::App& verb);
+  ValueRanges value_ranges() const;
+};
+std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options, const std::vector<std::string>& dims);
+
+// "NAME=VALUE" for every size; bad_option.
+SymbolValues parse_sizes(const std::vector<std::string>& dims);
+std::pair<std::string, std::string> split_pair(const std::string& text, const char* option);
+
+}  // namespace aicf::cli

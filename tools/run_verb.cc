@@ -1,0 +1,69 @@
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "model_source.h"
+#include "npy.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+struct Options {
+  ModelSource source;
+  RunOptions run;
+  InputOptions inputs;
+  std::string output_dir;
+};
+
+std::string describe(const std::string& name, const Array& array) {
+  std::string text = name + ": " + std::string(dtype_name(array.dtype())) + to_string(array.sizes()) + " =";
+  for (int64_t i = 0; i < std::min<int64_t>(array.count(), 6); ++i) {
+    char number[32];
+    std::snprintf(number, sizeof(number), " %.6g", array.get_f64(i));
+    text += number;
+  }
+  return text + (array.count() > 6 ? " …\n" : "\n");
+}
+
+// An output's name may be anything; only a plain one becomes a file name.
+std::string file_name(const std::string& output) {
+  std::string name = output;
+  for (char& c : name)
+    if (c == '/' || c == '\\' || c == '\0') c = '_';
+  return name.empty() || name[0] == '.' ? "_" + name : name;
+}
+
+int run(const Options& options, const Console& console) {
+  const std::unique_ptr<Executable> exe = options.run.load(options.source.artifact());
+  const std::vector<std::string> sizes = options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
+  const std::map<std::string, Array> outputs = exe->run("", gather_inputs(*exe, options.inputs, sizes));
+  std::string text;
+  Json json = {{"outputs", Json::array()}};
+  if (!options.output_dir.empty()) std::filesystem::create_directories(options.output_dir);
+  for (const auto& [name, array] : outputs) {
+    text += describe(name, array);
+    Json item = {{"name", name}, {"dtype", dtype_name(array.dtype())}, {"shape", array.sizes()}};
+    if (!options.output_dir.empty()) {
+      const std::string path = options.output_dir + "/" + file_name(name) + ".npy";
+      write_npy(path, array);
+      item["file"] = path;
+    }
+    json["outputs"].push_back(item);
+  }
+  console.result(text, json);
+  return kOk;
+}
+
+}  // namespace
+
+VerbRun setup_run(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  options->source.add_to(app, true);
+  options->run.add_to(app);
+  options->inputs.add_to(app);
+  app.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
+  return [options](const Console& console) { return run(*options, console); };
+}
+
+}  // namespace aicf::cli

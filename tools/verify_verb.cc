@@ -1,0 +1,100 @@
+#include <sys/wait.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "model_source.h"
+#include "runtime/verify.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+struct Options {
+  ModelSource source;
+  RunOptions run;
+  InputOptions inputs;
+  int64_t replays = 100;
+  int processes = 1;
+  std::vector<int> threads;
+};
+
+void add_hashes(std::map<std::string, int64_t>& total, const std::map<std::string, int64_t>& more) {
+  for (const auto& [hash, count] : more) total[hash] += count;
+}
+
+std::map<std::string, int64_t> replay_here(const Options& options, int threads, const Console& console) {
+  RunOptions run = options.run;
+  run.threads = threads;
+  const std::unique_ptr<Executable> exe = run.load(options.source.artifact());
+  const std::vector<std::string> sizes = options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
+  const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
+  return verify_replays(*exe, "", inputs, options.replays, [&](int64_t done) { console.progress("verify", done, options.replays); }).hashes;
+}
+
+std::string quote(const std::string& text) {
+  std::string quoted = "'";
+  for (char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// The same verification in a process of its own: address layout, thread start-up and load differ.
+std::map<std::string, int64_t> replay_in_process(const Options& options, int threads) {
+  std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json -n " + std::to_string(options.replays) + " --threads " +
+                        std::to_string(threads) + " --seed " + std::to_string(options.inputs.seed);
+  const auto append = [&](const char* name, const std::vector<std::string>& values) {
+    for (const std::string& value : values) command += std::string(" ") + name + " " + quote(value);
+  };
+  append("--dim", options.source.dims);
+  append("--state", options.source.states);
+  append("--skip", options.source.skip);
+  append("--input", options.inputs.inputs);
+  append("--range", options.inputs.ranges);
+  if (!options.run.isa.empty()) command += " --isa " + quote(options.run.isa);
+  command += " --opt " + std::to_string(options.source.opt) + " " + quote(options.source.path);
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification");
+  std::string output;
+  std::array<char, 4096> chunk;
+  for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;) output.append(chunk.data(), n);
+  const int status = pclose(pipe);
+  const Json json = Json::parse(output, nullptr, false);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > kCheckFailed || !json.is_object() || !json.contains("hashes"))
+    throw EnvironmentError(ErrorCode::kE_io_failed, "the second process of the verification failed").with_actual(output.substr(0, 500));
+  std::map<std::string, int64_t> hashes;
+  for (const auto& [hash, count] : json["hashes"].items()) hashes[hash] = count.get<int64_t>();
+  return hashes;
+}
+
+int run(const Options& options, const Console& console) {
+  if (options.replays < 1 || options.processes < 1) throw UserError(ErrorCode::kU_bad_option, "-n and --processes must be at least 1");
+  std::map<std::string, int64_t> hashes;
+  const std::vector<int> counts = options.threads.empty() ? std::vector<int>{0} : options.threads;
+  for (int threads : counts) add_hashes(hashes, replay_here(options, threads, console));
+  for (int process = 1; process < options.processes; ++process)
+    for (int threads : counts) add_hashes(hashes, replay_in_process(options, threads));
+  int64_t replays = 0;
+  std::string list;
+  for (const auto& [hash, count] : hashes) {
+    replays += count;
+    list += (list.empty() ? "" : ", ") + hash;
+  }
+  const std::string text = "verify: " + std::to_string(replays) + " replays, " + std::to_string(hashes.size()) + (hashes.size() == 1 ? " hash " : " hashes ") + list + "\n";
+  console.result(text, {{"replays", replays}, {"hashes", hashes}, {"passed", hashes.size() == 1}});
+  return hashes.size() == 1 ? kOk : kCheckFailed;
+}
+
+}  // namespace
+
+VerbRun setup_verify(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  options->source.add_to(app, true);
+  app.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
+  options->inputs.add_to(app);
+  app.add_option("-n,--replays", options->replays, "replays for each thread count and process");
+  app.add_option("--threads", options->threads, "thread counts, comma separated")->delimiter(',');
+  app.add_option("--processes", options->processes, "processes, this one included");
+  return [options](const Console& console) { return run(*options, console); };
+}
+
+}  // namespace aicf::cli
