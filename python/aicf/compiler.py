@@ -1,0 +1,109 @@
+"""`aicf.compile`: a model becomes an Executable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import _aicf
+from .errors import make_error
+from .executable import Executable
+
+__all__ = ["compile"]
+
+_OPTIONS = ("isa", "opt", "skip_passes", "states")
+
+
+def compile(
+    model: Any,
+    inputs: Any = None,
+    *,
+    dims: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    precision: str = "f32",
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Executable:
+    """Compiles a model for one device.
+
+    model      path of an ONNX file, its bytes, or a traced Program.
+    inputs     for ONNX: values, by name, of inputs that decide shapes.
+    dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or another size's name.
+    threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
+    options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past, present) pairs
+               of ONNX inputs and outputs that become state.
+    """
+    if device != "cpu":
+        raise make_error(
+            "unsupported_option", "this build has no such device", value=f"device={device!r}", expected="cpu"
+        )
+    if precision != "f32":
+        raise make_error(
+            "unsupported_option",
+            "this target cannot honour the precision",
+            value=f"precision={precision!r}",
+            expected="f32",
+        )
+    chosen = _check_options(options or {})
+    program = _to_program(model, inputs, dims or {}, chosen)
+    return Executable(
+        _aicf.compile_program(
+            program,
+            int(chosen.get("opt", 2)),
+            list(chosen.get("skip_passes", ())),
+            threads or 0,
+            chosen.get("isa") or "",
+        )
+    )
+
+
+def _check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in options:
+        if name not in _OPTIONS:
+            raise make_error(
+                "bad_option", "no compile option of this name", value=name, expected=", ".join(_OPTIONS)
+            )
+    return options
+
+
+def _to_program(
+    model: Any, inputs: Any, dims: Mapping[str, Any], options: Mapping[str, Any]
+) -> _aicf.Program:
+    if isinstance(model, _aicf.Program):
+        return model
+    importer: Any = None
+    if isinstance(model, (str, os.PathLike)):
+        importer, model = _aicf.import_onnx, os.fspath(model)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        importer, model = _aicf.import_onnx_bytes, bytes(model)
+    else:
+        raise make_error(
+            "bad_option",
+            "this is not a model that can be compiled",
+            actual=type(model).__name__,
+            expected="the path or bytes of an ONNX model, or a Program",
+        )
+    texts = {name: dim_text(name, value) for name, value in dims.items()}
+    return importer(model, texts, [tuple(pair) for pair in options.get("states", ())], dict(inputs or {}))
+
+
+def dim_text(name: str, value: Any) -> str:
+    """A size given by the user in the form of the command line: "8", "1,8", "16..512" or a name."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        pass
+    elif isinstance(value, int):
+        return str(value)
+    elif isinstance(value, range) and value.step == 1 and len(value) > 0:
+        return f"{value.start}..{value.stop - 1}"
+    elif isinstance(value, tuple) and len(value) == 2 and all(type(end) is int for end in value):
+        return f"{value[0]}..{value[1]}"
+    raise make_error(
+        "bad_option",
+        "this does not give a size",
+        op=name,
+        value=repr(value),
+        expected='8, "1,8", "16..512", (16, 512) or a name',
+    )

@@ -1,0 +1,67 @@
+"""Coded errors: a user's mistake, a failing environment and our own bug are different types.
+
+Every error carries `.code` ("AICF-U0403"), `.name` ("input_shape") and the fields of the printed form: `.op`,
+`.value`, `.expected`, `.actual`, `.remedy` (empty strings where there is nothing to say).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+__all__ = ["EnvError", "Error", "InternalError", "UserError", "make_error"]
+
+
+class Error(Exception):
+    """Base of all errors that AICF raises."""
+
+    code: str = ""
+    name: str = ""
+    kind: str = ""
+    op: str = ""
+    value: str = ""
+    expected: str = ""
+    actual: str = ""
+    remedy: str = ""
+
+
+class UserError(Error):
+    """The model, an input or an option is at fault."""
+
+
+class EnvError(Error):
+    """The machine refused something: files, memory, devices, missing packages."""
+
+
+class InternalError(Error):
+    """A bug in AICF."""
+
+
+_TYPES: dict[str, type[Error]] = {"user": UserError, "environment": EnvError, "internal": InternalError}
+_FIELDS = ("op", "value", "expected", "actual", "remedy")
+
+
+@cache
+def _table() -> dict[str, tuple[str, str]]:
+    from . import _aicf
+
+    return {name: (code, kind) for code, kind, name, _ in _aicf.error_table()}
+
+
+def make_error(
+    name: str,
+    message: str,
+    op: str = "",
+    value: str = "",
+    expected: str = "",
+    actual: str = "",
+    remedy: str = "",
+) -> Error:
+    """The exception for the error called `name` in docs/errors.md; the caller raises it."""
+    code, kind = _table()[name]
+    fields = dict(zip(_FIELDS, (op, value, expected, actual, remedy), strict=True))
+    lines = [f"[{code}] {message}", *(f"  {field}: {text}" for field, text in fields.items() if text)]
+    error = _TYPES[kind]("\n".join(lines))
+    error.code, error.name, error.kind = code, name, kind
+    for field, text in fields.items():
+        setattr(error, field, text)
+    return error

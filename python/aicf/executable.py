@@ -1,0 +1,168 @@
+"""Executable: what a compile or a load gives, to be called with arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _aicf
+from ._aicf import Tensor
+from ._structure import OUTPUT_STRUCTURE, restore
+
+__all__ = ["Executable", "PlanSummary", "TensorInfo", "VerifyResult", "load"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output: sizes are numbers, or the text of a symbolic size."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What the plan decided; `str()` is the whole plan as tables.
+
+    `kernels` are the kernel calls of a run and `regions` those of them that run a fused region. Bytes are those at
+    the largest sizes of the declared ranges: `arena_bytes` for intermediates, `packed_bytes` for packed weights.
+    """
+
+    regions: int
+    kernels: int
+    arena_bytes: int
+    packed_bytes: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """`hashes` maps the hash of all outputs and states to the number of replays that gave it."""
+
+    replays: int
+    hashes: dict[str, int]
+    passed: bool
+
+    @property
+    def hash(self) -> str:
+        """The one hash, or all of them joined by commas if the replays differ."""
+        return ",".join(sorted(self.hashes))
+
+
+class Executable:
+    """A compiled model with its states and working memory; one run is in flight at a time.
+
+    Calls take arrays by position or by name, in place through DLPack or the buffer protocol, and never write to
+    them. Results have the structure of the model's output; every array owns its memory.
+    """
+
+    def __init__(self, raw: _aicf.Executable) -> None:
+        self._raw = raw
+        self._structure = raw.metadata().get(OUTPUT_STRUCTURE)
+
+    def __call__(self, *args: Any, **by_name: Any) -> Any:
+        return self._results(self._raw.run("", args, by_name))
+
+    def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
+        """Calls an entry other than the first; its results come as one array or a tuple."""
+        results = self._raw.run(entry, args, by_name)
+        return results[0] if len(results) == 1 else results
+
+    def run_into(
+        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[Any] | Mapping[str, Any]
+    ) -> None:
+        """Runs into arrays of the caller, which must have exactly the dtypes and shapes that the inputs imply."""
+        self._raw.run_into("", _in_order(inputs, self.inputs), _in_order(outputs, self.outputs))
+
+    def _results(self, results: tuple[Tensor, ...]) -> Any:
+        if self._structure is not None:
+            return restore(self._structure, results)
+        return results[0] if len(results) == 1 else results
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        return [TensorInfo(*row) for row in self._raw.inputs("")]
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        return [TensorInfo(*row) for row in self._raw.outputs("")]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Free text that travels with the model."""
+        return self._raw.metadata()
+
+    @property
+    def plan(self) -> PlanSummary:
+        return PlanSummary(**self._raw.plan())
+
+    def explain(self) -> str:
+        """What each pass did and how long it took, if this process compiled the model, and the plan."""
+        return self._raw.explain()
+
+    def verify(
+        self,
+        n: int = 100,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        dims: Mapping[str, int] | None = None,
+        seed: int = 0,
+    ) -> VerifyResult:
+        """Runs `n` times from the states at load and hashes every output and state.
+
+        Without `inputs` they are made up from `seed`, at the sizes `dims` or the lowest of their ranges.
+        """
+        return VerifyResult(**self._raw.verify(n, dict(dims or {}), seed, dict(inputs or {})))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the .aicf file; it appears by rename."""
+        self._raw.save(os.fspath(path))
+
+    def clone(self) -> Executable:
+        """A second user of the same weights, with states of its own that start equal to the present ones."""
+        return Executable(self._raw.clone())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of the states (KV caches, counters) by name."""
+        return {name: self._raw.state(name) for name in self._raw.state_names()}
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Sets the named states; the others stay."""
+        for name, value in states.items():
+            self._raw.set_state(name, value)
+
+    def reset(self) -> None:
+        """All states as at load."""
+        self._raw.reset()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Params and initial states by name, sharing memory with the model; not to be written."""
+        return self._raw.weights()
+
+
+def _in_order(arrays: Sequence[Any] | Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
+    if not isinstance(arrays, Mapping):
+        return tuple(arrays)
+    from .errors import make_error
+
+    names = [info.name for info in infos]
+    for name in arrays:
+        if name not in names:
+            raise make_error(
+                "unknown_input", "the model has no tensor of this name", value=name, expected=", ".join(names)
+            )
+    for name in names:
+        if name not in arrays:
+            raise make_error("missing_input", "a tensor was not given", value=name, expected=", ".join(names))
+    return tuple(arrays[name] for name in names)
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None, isa: str | None = None) -> Executable:
+    """Loads a .aicf file. `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has."""
+    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or ""))

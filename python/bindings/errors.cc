@@ -1,0 +1,54 @@
+// Coded errors as Python exceptions. The classes live in aicf.errors; a thrown C++ error is rebuilt there from its fields.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "base/error.h"
+#include "bindings.h"
+
+namespace aicf::python {
+namespace {
+
+void raise_in_python(const Error& e) {
+  const ErrorInfo& info = error_info(e.code);
+  nb::object error = nb::module_::import_("aicf.errors")
+                         .attr("make_error")(nb::str(info.name.data(), info.name.size()), e.message, e.op, e.value, e.expected,
+                                             e.actual, e.remedy);
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& e) {
+    try {
+      raise_in_python(e);
+    } catch (nb::python_error& failed) {
+      failed.restore();
+    }
+  }
+}
+
+std::string kind_name(ErrorKind kind) {
+  if (kind == ErrorKind::kUser) return "user";
+  return kind == ErrorKind::kEnvironment ? "environment" : "internal";
+}
+
+// (code, kind, name, meaning) of every error.
+std::vector<std::tuple<std::string, std::string, std::string, std::string>> table() {
+  std::vector<std::tuple<std::string, std::string, std::string, std::string>> rows;
+  for (const ErrorInfo& info : error_table())
+    rows.emplace_back(info.text, kind_name(info.kind), std::string(info.name), std::string(info.meaning));
+  return rows;
+}
+
+}  // namespace
+
+void bind_errors(nb::module_& module) {
+  nb::register_exception_translator(translate);
+  module.def("error_table", table);
+}
+
+}  // namespace aicf::python

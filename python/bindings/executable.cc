@@ -1,0 +1,235 @@
+// Executables in Python. A call takes arrays in place through DLPack or the buffer protocol and runs without the GIL.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "bindings.h"
+#include "compile/compile.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/random_inputs.h"
+#include "runtime/verify.h"
+
+namespace aicf::python {
+namespace {
+
+using Report = std::shared_ptr<const CompileReport>;
+
+// An Executable and, if it was compiled in this process, how.
+struct PyExecutable {
+  std::unique_ptr<Executable> exe;
+  Report report;
+};
+
+std::shared_ptr<Device> cpu(int threads, const std::string& isa) {
+  return make_cpu_device({choose_threads(threads), choose_isa(isa)});
+}
+
+PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip, int threads, const std::string& isa) {
+  const nb::gil_scoped_release unlocked;
+  CompileOptions options;
+  options.opt_level = opt_level;
+  options.skip_passes.insert(skip.begin(), skip.end());
+  auto report = std::make_shared<CompileReport>();
+  Artifact artifact = compile(program, options, report.get());
+  return {std::make_unique<Executable>(Model::load(std::move(artifact), cpu(threads, isa))), report};
+}
+
+PyExecutable load(const std::string& path, int threads, const std::string& isa) {
+  const nb::gil_scoped_release unlocked;
+  return {std::make_unique<Executable>(Model::load(read_artifact(path), cpu(threads, isa))), nullptr};
+}
+
+std::string names_of(const std::vector<IoTensor>& tensors) {
+  std::string names;
+  for (const IoTensor& io : tensors) names += (names.empty() ? "" : ", ") + io.name;
+  return names;
+}
+
+std::string input_label(const IoTensor& io) { return "input '" + io.name + "'"; }
+
+void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
+  if (args.size() > entry.inputs.size())
+    throw UserError(ErrorCode::kU_unknown_input, "more arguments than the model has inputs")
+        .with_expected(names_of(entry.inputs))
+        .with_actual(std::to_string(args.size()) + " arguments");
+  for (const auto& [key, value] : by_name) {
+    const auto name = nb::cast<std::string>(key);
+    const auto at = std::find_if(entry.inputs.begin(), entry.inputs.end(), [&](const IoTensor& io) { return io.name == name; });
+    if (at == entry.inputs.end())
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name).with_expected(names_of(entry.inputs));
+    if (static_cast<size_t>(at - entry.inputs.begin()) < args.size())
+      throw UserError(ErrorCode::kU_misuse, "an input was given twice, by position and by name").with_value(name);
+  }
+}
+
+// The caller's arrays, which must stay referenced while their views are in use.
+struct Inputs {
+  std::vector<ReadableArray> arrays;
+  std::vector<TensorView> views;
+};
+
+Inputs read_inputs(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
+  check_names(entry, args, by_name);
+  Inputs inputs;
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const IoTensor& io = entry.inputs[i];
+    nb::object object;
+    if (i < args.size()) {
+      object = nb::borrow(args[i]);
+    } else if (by_name.contains(io.name.c_str())) {
+      object = by_name[io.name.c_str()];
+    } else {
+      throw UserError(ErrorCode::kU_missing_input, "a required input was not given").with_value(io.name).with_expected(names_of(entry.inputs));
+    }
+    inputs.arrays.push_back(readable(object, input_label(io)));
+    inputs.views.push_back(view_of(inputs.arrays.back(), input_label(io)));
+  }
+  return inputs;
+}
+
+nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name) {
+  const EntryPlan& entry = self.exe->entry(entry_name);
+  const Inputs inputs = read_inputs(entry, args, by_name);
+  std::vector<Array> outputs;
+  {
+    const nb::gil_scoped_release unlocked;
+    outputs = self.exe->run(entry.name, inputs.views);
+  }
+  nb::list results;
+  for (Array& array : outputs) results.append(to_python(std::move(array)));
+  return nb::tuple(results);
+}
+
+void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs_in_order, nb::tuple outputs_in_order) {
+  const EntryPlan& entry = self.exe->entry(entry_name);
+  const Inputs inputs = read_inputs(entry, inputs_in_order, nb::dict());
+  std::vector<WritableArray> arrays;
+  std::vector<TensorView> outputs;
+  for (size_t i = 0; i < outputs_in_order.size(); ++i) {
+    const std::string label = i < entry.outputs.size() ? "output '" + entry.outputs[i].name + "'" : "output " + std::to_string(i);
+    arrays.push_back(writable(outputs_in_order[i], label));
+    outputs.push_back(view_of(arrays.back(), label));
+  }
+  const nb::gil_scoped_release unlocked;
+  self.exe->run_into(entry.name, inputs.views, outputs);
+}
+
+// (name, dtype, sizes as text) of inputs or outputs.
+nb::list describe(const std::vector<IoTensor>& tensors) {
+  nb::list rows;
+  for (const IoTensor& io : tensors) {
+    nb::list sizes;
+    for (const Dim& dim : io.sizes) {
+      if (dim.is_constant()) {
+        sizes.append(*dim.constant());
+      } else {
+        sizes.append(dim.to_string());
+      }
+    }
+    rows.append(nb::make_tuple(io.name, std::string(dtype_name(io.dtype)), nb::tuple(sizes)));
+  }
+  return rows;
+}
+
+// Every kernel call of the entries that run per call; a region is a call of a generated tile program.
+nb::dict plan_summary(const PyExecutable& self) {
+  const Plan& plan = self.exe->model().plan();
+  int64_t kernels = 0, regions = 0, arena = 0;
+  for (const EntryPlan& entry : plan.entries) {
+    arena = std::max(arena, entry.arena_bytes);
+    if (entry.name == "init") continue;
+    kernels += static_cast<int64_t>(entry.steps.size());
+    regions += std::count_if(entry.steps.begin(), entry.steps.end(), [](const Step& step) { return step.program >= 0; });
+  }
+  nb::dict summary;
+  summary["regions"] = regions;
+  summary["kernels"] = kernels;
+  summary["arena_bytes"] = arena;
+  summary["packed_bytes"] = plan.packed_bytes;
+  summary["text"] = to_string(plan);
+  return summary;
+}
+
+std::string explain(const PyExecutable& self) {
+  std::string text;
+  if (self.report != nullptr) {
+    char line[160];
+    text += "passes (entry, nodes before -> after, ms)\n";
+    for (const PassRecord& pass : self.report->passes) {
+      std::snprintf(line, sizeof(line), "  %-34s %-8s %6d -> %-6d %9.3f\n", pass.name.c_str(), pass.entry.c_str(), pass.nodes_before,
+                    pass.nodes_after, pass.milliseconds);
+      text += line;
+    }
+    text += "stages (ms)\n";
+    for (const StageTime& stage : self.report->stages) {
+      std::snprintf(line, sizeof(line), "  %-34s %9.3f\n", stage.stage.c_str(), stage.milliseconds);
+      text += line;
+    }
+  }
+  return text + to_string(self.exe->model().plan());
+}
+
+nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, uint64_t seed, nb::dict given) {
+  const EntryPlan& entry = self.exe->entry("");
+  std::map<std::string, Array> inputs;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    inputs[name] = copy_array(value, "input '" + name + "'");
+  }
+  VerifyResult result;
+  {
+    const nb::gil_scoped_release unlocked;
+    if (inputs.empty()) inputs = random_inputs(self.exe->model().plan(), entry, choose_sizes(self.exe->model().plan(), sizes), seed);
+    result = verify_replays(*self.exe, entry.name, inputs, replays);
+  }
+  nb::dict answer;
+  answer["replays"] = result.replays;
+  answer["hashes"] = result.hashes;
+  answer["passed"] = result.passed();
+  return answer;
+}
+
+void save(const PyExecutable& self, const std::string& path) {
+  const nb::gil_scoped_release unlocked;
+  write_artifact(path, self.exe->model().artifact());
+}
+
+nb::dict weights(const PyExecutable& self) {
+  nb::dict arrays;
+  for (const auto& [name, array] : self.exe->model().weights()) arrays[name.c_str()] = to_python(array);
+  return arrays;
+}
+
+}  // namespace
+
+void bind_executable(nb::module_& module) {
+  nb::class_<PyExecutable>(module, "Executable")
+      .def("run", run)
+      .def("run_into", run_into)
+      .def("inputs", [](const PyExecutable& self, const std::string& entry) { return describe(self.exe->entry(entry).inputs); })
+      .def("outputs", [](const PyExecutable& self, const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
+      .def("clone", [](const PyExecutable& self) { return PyExecutable{self.exe->clone(), self.report}; })
+      .def("save", save)
+      .def("plan", plan_summary)
+      .def("explain", explain)
+      .def("verify", verify)
+      .def("weights", weights)
+      .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
+      .def("state", [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })
+      .def("set_state",
+           [](PyExecutable& self, const std::string& name, nb::object value) {
+             self.exe->set_state(name, copy_array(value, "state '" + name + "'"));
+           })
+      .def("reset", [](PyExecutable& self) { self.exe->reset(); })
+      .def("metadata", [](const PyExecutable& self) { return self.exe->model().metadata(); });
+  module.def("compile_program", compile_program);
+  module.def("load", load);
+}
+
+}  // namespace aicf::python

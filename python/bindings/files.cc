@@ -1,0 +1,40 @@
+// safetensors files for Python: reading maps the file, and the tensors share the mapping.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+
+#include "base/safetensors.h"
+#include "bindings.h"
+
+namespace aicf::python {
+namespace {
+
+nb::tuple read_file(const std::string& path) {
+  SafetensorsFile file;
+  {
+    const nb::gil_scoped_release unlocked;
+    file = read_safetensors(path);
+  }
+  nb::dict tensors;
+  for (auto& [name, array] : file.tensors) tensors[name.c_str()] = to_python(array);
+  return nb::make_tuple(tensors, file.metadata);
+}
+
+void write_file(const std::string& path, nb::dict tensors, const SafetensorsMetadata& metadata) {
+  std::vector<SafetensorsTensor> list;
+  for (const auto& [key, value] : tensors) {
+    const auto name = nb::cast<std::string>(key);
+    list.push_back({name, copy_array(value, "tensor '" + name + "'")});
+  }
+  const nb::gil_scoped_release unlocked;
+  sort_for_safetensors(list);
+  write_safetensors(path, list, metadata);
+}
+
+}  // namespace
+
+void bind_files(nb::module_& module) {
+  module.def("read_safetensors", read_file);
+  module.def("write_safetensors", write_file);
+}
+
+}  // namespace aicf::python

@@ -1,0 +1,11 @@
+// The extension module aicf._aicf. The package aicf wraps it; its names are not public.
+#include "bindings.h"
+
+NB_MODULE(_aicf, module) {
+  module.attr("__version__") = AICF_VERSION;
+  aicf::python::bind_errors(module);
+  aicf::python::bind_tensor(module);
+  aicf::python::bind_program(module);
+  aicf::python::bind_executable(module);
+  aicf::python::bind_files(module);
+}
