@@ -27,7 +27,9 @@ void scatter_nd(NodeContext& n) {
 }
 
 void one_hot(NodeContext& n) {
-  const std::vector<Dim> depth = n.require_sizes(1, "depth");
+  // Depth may be a float, then its value must be known.
+  const std::vector<Dim> depth =
+      is_float(n.dtype(1)) ? std::vector<Dim>{Dim(n.require_constant(1, "depth").get_i64(0))} : n.require_sizes(1, "depth");
   if (depth.size() != 1) n.bad("depth", "one number", std::to_string(depth.size()));
   const ValueId values = n.in(2);
   const ValueId off = n.reshape(n.slice_axis(values, 0, 0, 1), {}), on = n.reshape(n.slice_axis(values, 0, 1, 2), {});

@@ -1,0 +1,254 @@
+// Windows, the discrete Fourier transform and grid sampling.
+#include <cmath>
+
+#include "base/error.h"
+#include "import/onnx_ops/registry.h"
+
+namespace aicf::onnx {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kMaxTransform = 1 << 13;
+
+// --- windows: a sum of cosines; a symmetric window is the periodic one of one element less, closed.
+
+void cosine_window(NodeContext& n, double a0, double a1, double a2) {
+  const int64_t size = n.require_ints(0, "window size").at(0);
+  const bool periodic = n.attr_int("periodic", 1) != 0;
+  const int code = static_cast<int>(n.attr_int("output_datatype", 1));
+  const auto dtype = dtype_from_onnx(code);
+  if (!dtype) n.unsupported("data type " + data_type_name(code));
+  if (size < 0 || size > (1 << 24)) n.bad("window size", "0 to 2^24", std::to_string(size));
+  const double period = static_cast<double>(periodic ? size : size - 1);
+  std::vector<double> values;
+  for (int64_t i = 0; i < size; ++i) {
+    const double angle = period > 0 ? 2 * kPi * static_cast<double>(i) / period : 0;
+    values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
+  }
+  n.out_array(0, Array::from<double>(*dtype, {size}, values));
+}
+
+void hann(NodeContext& n) { cosine_window(n, 0.5, 0.5, 0); }
+void hamming(NodeContext& n) { cosine_window(n, 25.0 / 46, 21.0 / 46, 0); }
+void blackman(NodeContext& n) { cosine_window(n, 0.42, 0.5, 0.08); }
+
+// --- Fourier transform as a product with constant cosines and sines.
+
+struct Transform {
+  Array cosines, sines;  // [length, results]
+};
+
+Transform transform_matrices(DType dtype, int64_t length, int64_t results, bool inverse) {
+  Transform t{Array(dtype, {length, results}), Array(dtype, {length, results})};
+  const double scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
+  for (int64_t i = 0; i < length; ++i)
+    for (int64_t k = 0; k < results; ++k) {
+      // The product is reduced first, so that large indices lose no accuracy.
+      const double angle = 2 * kPi * static_cast<double>(i * k % length) / static_cast<double>(length);
+      t.cosines.set_f64(i * results + k, scale * std::cos(angle));
+      t.sines.set_f64(i * results + k, scale * (inverse ? std::sin(angle) : -std::sin(angle)));
+    }
+  return t;
+}
+
+// Before opset 20 the axis was an attribute that defaulted to 1; since then input 2, default -2.
+void dft(NodeContext& n) {
+  const bool inverse = n.attr_int("inverse", 0) != 0, onesided = n.attr_int("onesided", 0) != 0;
+  const int64_t rank = n.rank(0);
+  int64_t axis = n.opset() < 20 ? n.attr_int("axis", 1) : -2;
+  if (n.opset() >= 20 && n.has(2)) axis = n.require_ints(2, "axis").at(0);
+  axis = n.axis(axis, rank);
+  if (axis == rank - 1) n.bad("axis", "not the last one, which holds real and imaginary parts", std::to_string(axis));
+  if (inverse && onesided) n.unsupported("inverse=1 with onesided=1");
+  const DType dtype = n.dtype(0);
+  ValueId x = n.in(0);
+  const int64_t size = n.shape(0)[static_cast<size_t>(axis)].require_constant("transformed axis");
+  const int64_t length = n.has(1) ? n.require_ints(1, "dft_length").at(0) : size;
+  if (length < 1 || length > kMaxTransform) n.unsupported("a transform of length " + std::to_string(length));
+  if (length < size) x = n.slice_axis(x, axis, 0, length);
+  if (length > size) {
+    std::vector<Dim> low(static_cast<size_t>(rank), Dim(0)), high = low;
+    high[static_cast<size_t>(axis)] = Dim(length - size);
+    x = n.add(Op::pad, {x, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  }
+  // Parts come apart, the transformed axis goes last, and they meet again behind it.
+  const Transform t = transform_matrices(dtype, length, onesided ? length / 2 + 1 : length, inverse);
+  const ValueId cosines = n.constant_of(t.cosines), sines = n.constant_of(t.sines);
+  Ints last;
+  for (int64_t i = 0; i < rank - 1; ++i) last.push_back(i);
+  std::swap(last[static_cast<size_t>(axis)], last.back());
+  auto part = [&](int64_t which) {
+    Shape shape = n.shape_of(x);
+    shape.pop_back();
+    return n.transpose(n.reshape(n.slice_axis(x, rank - 1, which, which + 1), shape), last);
+  };
+  if (rank < 3) n.bad("input", "rank >= 3", std::to_string(rank));
+  ValueId re = n.add(Op::matmul, {part(0), cosines}), im = n.add(Op::matmul, {part(0), sines});
+  if (n.shape_of(x).back() == Dim(2)) {
+    const ValueId imaginary = part(1);
+    re = n.add(Op::sub, {re, n.add(Op::matmul, {imaginary, sines})});
+    im = n.add(Op::add, {im, n.add(Op::matmul, {imaginary, cosines})});
+  }
+  auto back = [&](ValueId v) {
+    const ValueId moved = n.transpose(v, last);
+    Shape shape = n.shape_of(moved);
+    shape.emplace_back(1);
+    return n.reshape(moved, shape);
+  };
+  n.out(0, n.add(Op::concat, {back(re), back(im)}, {{"axis", rank - 1}}));
+}
+
+// --- GridSample
+
+class GridSample {
+ public:
+  explicit GridSample(NodeContext& n)
+      : n_(n), mode_(n.attr_str("mode", "linear")), padding_(n.attr_str("padding_mode", "zeros")),
+        align_(n.attr_int("align_corners", 0) != 0), dtype_(n.dtype(1)), x_(n.shape(0)), grid_(n.shape(1)) {
+    if (mode_ == "bilinear") mode_ = "linear";
+    if (mode_ == "bicubic") mode_ = "cubic";
+    if (mode_ != "linear" && mode_ != "nearest" && mode_ != "cubic") n.unsupported("mode=" + mode_);
+    if (padding_ != "zeros" && padding_ != "border" && padding_ != "reflection") n.unsupported("padding_mode=" + padding_);
+    if (x_.size() < 3 || grid_.size() != x_.size()) n.bad("X and grid", "equal ranks of at least 3", to_string(grid_));
+    spatial_ = x_.size() - 2;
+    for (size_t i = 0; i < spatial_; ++i) places_ = places_ * grid_[1 + i];
+  }
+
+  ValueId run() {
+    image_ = n_.reshape(n_.in(0), {x_[0], x_[1], element_count(Shape(x_.begin() + 2, x_.end()))});
+    // Each axis' taps: integer positions and their weights; every combination of taps adds one gather.
+    std::vector<std::vector<std::pair<ValueId, ValueId>>> taps;
+    for (size_t i = 0; i < spatial_; ++i) taps.push_back(axis_taps(i));
+    ValueId sum = kNoValue;
+    add_combinations(taps, 0, kNoValue, kNoValue, sum);
+    Shape result = {x_[0], x_[1]};
+    result.insert(result.end(), grid_.begin() + 1, grid_.end() - 1);
+    return n_.reshape(sum, result);
+  }
+
+ private:
+  ValueId num(double v) const { return n_.scalar(dtype_, v); }
+  ValueId op(Op o, ValueId a, ValueId b) const { return n_.add(o, {a, b}); }
+
+  // Coordinates of axis i in pixels, [N, places]; the grid lists the last axis first.
+  ValueId pixel(size_t i, double size) const {
+    const int64_t at = static_cast<int64_t>(spatial_ - 1 - i), last = static_cast<int64_t>(grid_.size()) - 1;
+    const ValueId g = n_.reshape(n_.slice_axis(n_.in(1), last, at, at + 1), {x_[0], places_});
+    const ValueId unit = op(Op::mul, op(Op::add, g, num(1)), num(0.5));
+    return align_ ? op(Op::mul, unit, num(size - 1)) : op(Op::sub, op(Op::mul, unit, num(size)), num(0.5));
+  }
+
+  // Mirrors x at low and high.
+  ValueId reflect(ValueId x, double low, double high) const {
+    const double span = high - low;
+    if (span <= 0) return op(Op::mul, x, num(0));
+    const ValueId folded = op(Op::mod, op(Op::sub, x, num(low)), num(2 * span));
+    return op(Op::add, op(Op::min, folded, op(Op::sub, num(2 * span), folded)), num(low));
+  }
+
+  ValueId confine(ValueId x, double size) const {
+    if (padding_ == "reflection") x = align_ ? reflect(x, 0, size - 1) : reflect(x, -0.5, size - 0.5);
+    return padding_ == "zeros" ? x : n_.add(Op::clamp, {x, num(0), num(size - 1)});
+  }
+
+  std::vector<std::pair<ValueId, ValueId>> axis_taps(size_t i) const {
+    const double size = static_cast<double>(x_[2 + i].require_constant("sampled axis of GridSample"));
+    ValueId x = pixel(i, size);
+    // Cubic confines each tap instead of the centre.
+    if (mode_ != "cubic") x = confine(x, size);
+    if (mode_ == "nearest") return {tap(n_.add(Op::round, {x}), num(1), size)};
+    const ValueId base = n_.add(Op::floor, {x});
+    const ValueId t = op(Op::sub, x, base);
+    if (mode_ == "linear")
+      return {tap(base, op(Op::sub, num(1), t), size), tap(op(Op::add, base, num(1)), t, size)};
+    std::vector<std::pair<ValueId, ValueId>> taps;
+    for (int k = -1; k <= 2; ++k) {
+      const ValueId distance = n_.add(Op::abs, {op(Op::sub, t, num(k))});
+      taps.push_back(tap(confine(op(Op::add, base, num(k)), size), cubic(distance, k == 0 || k == 1), size));
+    }
+    return taps;
+  }
+
+  // Keys' kernel with a = -0.75: the inner form below distance 1, the outer one up to 2.
+  ValueId cubic(ValueId d, bool inner) const {
+    const double a = -0.75;
+    auto poly = [&](double c3, double c2, double c1, double c0) {
+      ValueId v = op(Op::add, op(Op::mul, d, num(c3)), num(c2));
+      v = op(Op::add, op(Op::mul, v, d), num(c1));
+      return op(Op::add, op(Op::mul, v, d), num(c0));
+    };
+    return inner ? poly(a + 2, -(a + 3), 0, 1) : poly(a, -5 * a, 8 * a, -4 * a);
+  }
+
+  // A position outside reads the edge with weight zero.
+  std::pair<ValueId, ValueId> tap(ValueId at, ValueId weight, double size) const {
+    if (padding_ == "zeros") {
+      const ValueId inside = op(Op::bit_and, op(Op::ge, at, num(0)), op(Op::le, at, num(size - 1)));
+      weight = n_.add(Op::select, {inside, weight, num(0)});
+    }
+    const ValueId safe = n_.add(Op::clamp, {at, num(0), num(size - 1)});
+    return {n_.cast(safe, DType::i64), n_.broadcast(weight, {x_[0], places_})};
+  }
+
+  void add_combinations(const std::vector<std::vector<std::pair<ValueId, ValueId>>>& taps, size_t axis, ValueId flat,
+                        ValueId weight, ValueId& sum) const {
+    if (axis == spatial_) {
+      const Shape wide = {x_[0], x_[1], places_}, thin = {x_[0], Dim(1), places_};
+      const ValueId index = n_.broadcast(n_.reshape(flat, thin), wide);
+      const ValueId value = n_.add(Op::gather_elements, {image_, index}, {{"axis", int64_t{2}}});
+      const ValueId term = op(Op::mul, value, n_.cast(n_.reshape(weight, thin), n_.dtype(0)));
+      sum = sum == kNoValue ? term : op(Op::add, sum, term);
+      return;
+    }
+    const ValueId stride = n_.size_scalar(x_[2 + axis], DType::i64);
+    for (const auto& [at, w] : taps[axis])
+      add_combinations(taps, axis + 1, axis == 0 ? at : op(Op::add, op(Op::mul, flat, stride), at),
+                       axis == 0 ? w : op(Op::mul, weight, w), sum);
+  }
+
+  NodeContext& n_;
+  std::string mode_, padding_;
+  bool align_;
+  DType dtype_;
+  Shape x_, grid_;
+  size_t spatial_ = 0;
+  Dim places_{1};
+  ValueId image_ = kNoValue;
+};
+
+void grid_sample(NodeContext& n) { n.out(0, GridSample(n).run()); }
+
+// theta [N, d, d + 1] applied to the points of the unit cube, [N, sizes..., d].
+void affine_grid(NodeContext& n) {
+  const Ints size = n.require_ints(1, "size");
+  const bool align = n.attr_int("align_corners", 0) != 0;
+  const size_t d = size.size() - 2;
+  if (size.size() < 4 || size.size() > 5) n.bad("size", "4 or 5 numbers", std::to_string(size.size()));
+  int64_t points = 1;
+  for (size_t i = 0; i < d; ++i) points = checked_mul(points, size[2 + i]);
+  Array base(n.dtype(0), {points, static_cast<int64_t>(d) + 1});
+  for (int64_t p = 0; p < points; ++p) {
+    int64_t rest = p;
+    for (size_t i = d; i-- > 0;) {
+      const double count = static_cast<double>(size[2 + i]), at = static_cast<double>(rest % size[2 + i]);
+      rest /= size[2 + i];
+      const double place = align ? (count > 1 ? -1 + 2 * at / (count - 1) : 0) : (2 * at + 1) / count - 1;
+      base.set_f64(p * (static_cast<int64_t>(d) + 1) + static_cast<int64_t>(d - 1 - i), place);
+    }
+    base.set_f64(p * (static_cast<int64_t>(d) + 1) + static_cast<int64_t>(d), 1);
+  }
+  const ValueId moved = n.add(Op::matmul, {n.constant_of(base), n.in(0)}, {{"transpose_x", false}, {"transpose_y", true}});
+  Shape result = {Dim(size[0])};
+  for (size_t i = 0; i < d; ++i) result.emplace_back(size[2 + i]);
+  result.emplace_back(static_cast<int64_t>(d));
+  n.out(0, n.reshape(moved, result));
+}
+
+}  // namespace
+
+std::vector<OpRule> signal_rules() {
+  return {{"HannWindow", hann}, {"HammingWindow", hamming}, {"BlackmanWindow", blackman}, {"DFT", dft},
+          {"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
+}
+
+}  // namespace aicf::onnx
