@@ -402,6 +402,8 @@ void prepare_tile(BoundCall& call) {
     state.operands[i].mode = find_mode(state.operands[i], state);
   }
   check_outputs(call, state);
+  state.fill_words = tile_compute(call.isa, {TileOp::constant, TileType::i32});
+  state.fill_double_words = tile_compute(call.isa, {TileOp::constant, TileType::i64});
   call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);
   const std::vector<TileStep> steps = Compiler(call, state, pointwise).compile();
   split_into_tiles(call, state, pointwise);

@@ -8,19 +8,6 @@ namespace aicf {
 
 namespace {
 
-// Repeats the first element of dst.
-void repeat(void* dst, int bytes, int64_t n) {
-  if (bytes == 4) {
-    uint32_t value;
-    std::memcpy(&value, dst, sizeof value);
-    std::fill_n(static_cast<uint32_t*>(dst), n, value);
-  } else {
-    uint64_t value;
-    std::memcpy(&value, dst, sizeof value);
-    std::fill_n(static_cast<uint64_t*>(dst), n, value);
-  }
-}
-
 // Calls run(offset in bytes, position, count) for the contiguous index runs of inner elements [first, first + n).
 template <class Run>
 void for_each_run(const TileState& state, const TileOperand& operand, int64_t first, int64_t n, Run run) {
@@ -91,6 +78,13 @@ struct Machine {
       own[r] = scratch + state.slot_offset[r] + first * state.row_register_bytes[i];
       where[r] = own[r];
     }
+  }
+
+  // Repeats the first element of dst.
+  void repeat(void* dst, int bytes, int64_t n) {
+    int64_t value = 0;
+    std::memcpy(&value, dst, static_cast<size_t>(bytes));
+    if (n > 1) (bytes == 4 ? state.fill_words : state.fill_double_words)({nullptr, nullptr, nullptr, dst, n, value});
   }
 
   void compute(const TileStep& step, void* dst, int64_t n, int64_t imm) {

@@ -60,6 +60,7 @@ struct TileState {
   int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1
   int32_t stages, row_registers;
   int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
+  TileFunction fill_words, fill_double_words;     // dst[0 … n) = imm, for elements of 4 and 8 bytes
   int64_t slot_offset[kTileSlots];                // in scratch; bytes
   int64_t accumulator_offset[kMaxTileScalars];
   int64_t exchange_offset;                        // one chunk of the widest element
