@@ -345,6 +345,22 @@ void check_outputs(const BoundCall& call, const TileState& state) {
   }
 }
 
+// Marks the inputs worth transposing: one inner axis that strides, neighbours along the last outer axis.
+void stage_columns(const BoundCall& call, TileState& state) {
+  const int last = state.outer_rank - 1;
+  if (state.inner_rank != 1 || state.outer_sizes[last] < kTileGroup) return;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    TileOperand& operand = state.operands[i];
+    // A pitch off the powers of two keeps the rows of a group in different cache sets.
+    const int64_t pitch = checked_add(round_up(checked_mul(state.inner_count, operand.bytes), 64), 64);
+    if (operand.mode != TileMode::kStrided || operand.outer_strides[last] != operand.bytes) continue;
+    if (pitch > kTileStagedBytes / kTileGroup) continue;
+    operand.mode = TileMode::kContiguous;
+    operand.staged_pitch = pitch;
+    ++state.staged;
+  }
+}
+
 int64_t lay_out_scratch(const TileProgram& program, TileState& state, bool pointwise) {
   int64_t bytes = 0;
   const auto take = [&bytes](int64_t elements, int64_t element_bytes) {
@@ -365,6 +381,8 @@ int64_t lay_out_scratch(const TileProgram& program, TileState& state, bool point
     state.slot_offset[kMaxTileRegisters + s] = take(kTileChunk, tile_type_bytes(program.scalars[s]));
     state.accumulator_offset[s] = take(kTileAccumulatorBytes, 1);
   }
+  for (TileOperand& operand : state.operands)
+    if (operand.staged_pitch > 0) operand.staged_offset = take(kTileGroup, operand.staged_pitch);
   return bytes;
 }
 
@@ -375,6 +393,7 @@ void split_into_tiles(BoundCall& call, TileState& state, bool pointwise) {
     call.tiles = state.inner_count / kTileGrain + (state.inner_count % kTileGrain != 0);
   } else {
     state.tile_rows = std::max<int64_t>(1, kTileGrain / std::max<int64_t>(1, state.inner_count));
+    if (state.staged > 0) state.tile_rows = round_up(state.tile_rows, kTileGroup);
     call.tiles = state.rows / state.tile_rows + (state.rows % state.tile_rows != 0);
   }
 }
@@ -402,6 +421,7 @@ void prepare_tile(BoundCall& call) {
     state.operands[i].mode = find_mode(state.operands[i], state);
   }
   check_outputs(call, state);
+  if (!pointwise) stage_columns(call, state);
   state.fill_words = tile_compute(call.isa, {TileOp::constant, TileType::i32});
   state.fill_double_words = tile_compute(call.isa, {TileOp::constant, TileType::i64});
   call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);

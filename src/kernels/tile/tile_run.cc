@@ -49,6 +49,29 @@ void scatter(const TileState& state, const TileOperand& operand, std::byte* base
   });
 }
 
+// rows × n elements: dst[row][i] = src[i][row], in blocks whose lines stay in the L1 cache.
+template <class T>
+void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stride, int64_t rows, int64_t n) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t end = std::min(first + kBlock, n);
+    for (int64_t row = 0; row < rows; ++row) {
+      T* to = reinterpret_cast<T*>(dst + row * pitch);
+      const std::byte* from = src + row * static_cast<int64_t>(sizeof(T));
+      for (int64_t i = first; i < end; ++i) std::memcpy(to + i, from + i * stride, sizeof(T));
+    }
+  }
+}
+
+void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stride, int64_t rows, int64_t n, int bytes) {
+  switch (bytes) {
+    case 1: return transpose<uint8_t>(dst, pitch, src, stride, rows, n);
+    case 2: return transpose<uint16_t>(dst, pitch, src, stride, rows, n);
+    case 4: return transpose<uint32_t>(dst, pitch, src, stride, rows, n);
+    default: return transpose<uint64_t>(dst, pitch, src, stride, rows, n);
+  }
+}
+
 // One worker's view of a tile: where every slot and operand lies now.
 struct Machine {
   const TileState& state;
@@ -69,6 +92,23 @@ struct Machine {
       int64_t offset = 0;
       for (int axis = 0; axis < state.outer_rank; ++axis) offset += index[axis] * state.operands[i].outer_strides[axis];
       base[i] = static_cast<std::byte*>(arg.data) + offset;
+    }
+  }
+
+  // Transposes the staged operands for `count` rows from the current one, which must lie in one run of the last outer axis.
+  void stage_group(int64_t count) {
+    for (int i = 0; i < kMaxTileOperands; ++i) {
+      const TileOperand& operand = state.operands[i];
+      if (operand.staged_pitch > 0)
+        transpose(scratch + operand.staged_offset, operand.staged_pitch, base[i], operand.inner_strides[0], count,
+                  state.inner_count, operand.bytes);
+    }
+  }
+
+  void use_staged(int64_t row_in_group) {
+    for (int i = 0; i < kMaxTileOperands; ++i) {
+      const TileOperand& operand = state.operands[i];
+      if (operand.staged_pitch > 0) base[i] = scratch + operand.staged_offset + row_in_group * operand.staged_pitch;
     }
   }
 
@@ -181,8 +221,17 @@ void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
     return;
   }
   const int64_t first = tile * state.tile_rows, end = std::min(first + state.tile_rows, state.rows);
-  for (int64_t row = first; row < end; ++row) {
+  const int64_t run = state.outer_sizes[state.outer_rank - 1];
+  for (int64_t row = first, group = 0, group_end = first; row < end; ++row) {
     machine.set_row(call, row);
+    if (state.staged > 0) {
+      if (row == group_end) {
+        group = row;
+        group_end = std::min({row + kTileGroup, end, row + run - row % run});
+        machine.stage_group(group_end - group);
+      }
+      machine.use_staged(row - group);
+    }
     run_row(machine, steps, 0, state.inner_count);
   }
 }

@@ -17,9 +17,15 @@ enum class TileMode : int32_t {
   kStrided,
 };
 
+// Input whose rows lie side by side in memory, so that walking one row strides over the others: kTileGroup rows at a time
+// are transposed into scratch, where they are contiguous. Values and order of accumulation stay the same.
+constexpr int64_t kTileGroup = 16;
+constexpr int64_t kTileStagedBytes = 1 << 20;  // beyond it per operand rows are walked where they lie
+
 struct TileOperand {
   int32_t bytes;  // of an element
-  TileMode mode;
+  TileMode mode;  // as steps see it: staged operands are contiguous
+  int64_t staged_offset, staged_pitch;  // scratch of the group and bytes from row to row; pitch 0: not staged
   int64_t outer_strides[kMaxRank], inner_strides[kMaxRank];  // bytes
 };
 
@@ -55,6 +61,7 @@ struct TileState {
   int32_t outer_rank, inner_rank;
   int64_t outer_sizes[kMaxRank], inner_sizes[kMaxRank];
   int64_t rows, inner_count;
+  int64_t staged;         // number of staged operands
   int64_t tile_rows;      // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
   int64_t tile_elements;  // multiple of kTileChunk
   int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1

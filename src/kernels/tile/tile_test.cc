@@ -130,6 +130,25 @@ TEST(Tile, SumsFollowTheLaneOrder) {
         }
 }
 
+// Rows that lie side by side are walked in transposed groups; the bits are those of contiguous rows.
+TEST(Tile, ColumnSumsHaveTheBitsOfRowSums) {
+  const TileProgram program = reduce(TileOp::reduce_sum, TileType::f32, DType::f32);
+  for (int64_t n : {1, 3, 16, 100, 513, 5000, 20000})
+    for (int64_t columns : {1, 15, 16, 17, 40})
+      for (IsaLevel isa : isa_levels()) {
+        const std::vector<int64_t> sizes = {2, columns, n};
+        TestTensor x(DType::f32, sizes), y(DType::f32, {2, columns, 1}), rows(DType::f32, sizes), expected(DType::f32, {2, columns, 1});
+        TensorArg across = x.arg();  // memory is [2, n, columns]
+        across.strides[1] = 1, across.strides[2] = columns;
+        x.randomize(7), y.poison();
+        for (int64_t i = 0; i < x.count(); ++i)
+          rows.set(i, static_cast<const float*>(across.data)[i / (columns * n) * columns * n + i / n % columns + i % n * columns]);
+        step_testing::run_step({"tile", {across}, {broadcast(y.arg(), sizes)}, {1}, {}, &program}, isa, true);
+        step_testing::run_step({"tile", {rows.arg()}, {broadcast(expected.arg(), sizes)}, {1}, {}, &program}, isa);
+        for (int64_t i = 0; i < y.count(); ++i) ASSERT_EQ(y.bits(i), expected.bits(i)) << n << " " << columns;
+      }
+}
+
 TEST(Tile, ReductionsOfEveryType) {
   struct Row {
     TileOp op;
