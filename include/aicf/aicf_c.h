@@ -1,0 +1,99 @@
+/* The C API of AICF: load a compiled model (.aicf) and run it. C99; every function returns a status and none throws or exits.
+ * Any pointer may be NULL where not stated otherwise; one that is needed gives AICF_USER_ERROR. After a failure aicf_last_error() says
+ * what happened in the calling thread. An aicf_executable has one run in flight; give each thread a clone. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "aicf/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a function or struct of this header changes incompatibly. */
+#define AICF_ABI_VERSION 1
+
+typedef int32_t aicf_status;
+enum { AICF_OK = 0, AICF_USER_ERROR = 2, AICF_ENVIRONMENT_ERROR = 3, AICF_INTERNAL_ERROR = 4 };
+
+enum aicf_dtype {
+  AICF_DTYPE_f64,
+  AICF_DTYPE_f32,
+  AICF_DTYPE_f16,
+  AICF_DTYPE_bf16,
+  AICF_DTYPE_i64,
+  AICF_DTYPE_i32,
+  AICF_DTYPE_i16,
+  AICF_DTYPE_i8,
+  AICF_DTYPE_u8,
+  AICF_DTYPE_boolean
+};
+
+typedef struct aicf_executable aicf_executable;
+
+/* An array in the caller's memory. */
+typedef struct aicf_tensor {
+  void* data;             /* of inputs never written */
+  int32_t dtype;          /* enum aicf_dtype */
+  int32_t rank;
+  const int64_t* sizes;   /* `rank` of them */
+  const int64_t* strides; /* in elements; NULL: row-major */
+} aicf_tensor;
+
+/* An input or output of a model. The pointers live as long as the executable. */
+typedef struct aicf_tensor_info {
+  const char* name;
+  int32_t dtype;
+  int32_t rank;
+  const int64_t* min_sizes; /* what each size may be; equal if it is fixed */
+  const int64_t* max_sizes;
+  const char* const* size_names; /* "batch", "16", "2*seq" */
+} aicf_tensor_info;
+
+/* Of the library that runs; compare it with AICF_ABI_VERSION. */
+AICF_API int32_t aicf_abi_version(void);
+AICF_API const char* aicf_version(void);
+
+/* Text and code ("AICF-U0403") of the last failure in this thread; "" if there was none. Valid until the next failure. */
+AICF_API const char* aicf_last_error(void);
+AICF_API const char* aicf_last_error_code(void);
+
+/* threads 0: AICF_NUM_THREADS, else the physical cores. *result is NULL after a failure. */
+AICF_API aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result);
+/* A second user of the same weights, with states of its own that begin as the present ones. */
+AICF_API aicf_status aicf_clone(const aicf_executable* executable, aicf_executable** result);
+/* Accepts NULL. */
+AICF_API aicf_status aicf_free(aicf_executable* executable);
+
+/* Entries by index; entry 0 is the default. */
+AICF_API aicf_status aicf_entry_count(const aicf_executable* executable, int32_t* count);
+AICF_API aicf_status aicf_entry_name(const aicf_executable* executable, int32_t entry, const char** name);
+
+AICF_API aicf_status aicf_input_count(const aicf_executable* executable, int32_t entry, int32_t* count);
+AICF_API aicf_status aicf_output_count(const aicf_executable* executable, int32_t entry, int32_t* count);
+AICF_API aicf_status aicf_input_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info);
+AICF_API aicf_status aicf_output_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info);
+
+/* The sizes of output `index` for inputs of these dtypes and sizes; their data is not read. `sizes` has room for the output's rank. */
+AICF_API aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count,
+                                       int32_t index, int64_t* sizes);
+
+/* All inputs and outputs in the order of their infos. With sizes seen before and row-major memory it allocates nothing. */
+AICF_API aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count,
+                              const aicf_tensor* outputs, int32_t output_count);
+
+/* States: copied out of or into row-major memory of exactly the state's bytes. */
+AICF_API aicf_status aicf_state_count(const aicf_executable* executable, int32_t* count);
+AICF_API aicf_status aicf_state_name(const aicf_executable* executable, int32_t index, const char** name);
+AICF_API aicf_status aicf_state_get(const aicf_executable* executable, const char* name, void* data, size_t bytes);
+AICF_API aicf_status aicf_state_set(aicf_executable* executable, const char* name, const void* data, size_t bytes);
+AICF_API aicf_status aicf_reset(aicf_executable* executable);
+
+/* Text stored under a key. *value is NULL if there is none; it lives as long as the executable and ends with a NUL. `bytes` may be NULL. */
+AICF_API aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value, size_t* bytes);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,42 @@
+// From a Program to an Artifact: the compiled form, which can be saved, loaded elsewhere and run (executable.h).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "aicf/graph.h"
+
+namespace aicf {
+AICF_V1 {
+
+struct CompileOptions {
+  std::string target = "cpu";
+  int opt_level = 2;                     // 0: no optimisation, 2: all
+  std::vector<std::string> skip_passes;  // optimisations to leave out, by name
+};
+
+// Immutable; copies share it.
+class AICF_API Artifact {
+ public:
+  // UserError AICF-U0003 no such file, AICF-U0500 damaged, AICF-U0501 written by a newer version.
+  static Artifact load(const std::string& path);
+  // Appears under its name only when it is complete.
+  void save(const std::string& path) const;
+
+  const std::map<std::string, std::string>& metadata() const;
+  // The same artifact with one more entry of metadata.
+  Artifact with_metadata(const std::string& key, const std::string& value) const;
+  std::vector<std::string> targets() const;
+
+ private:
+  friend struct Access;
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+AICF_API Artifact compile(const Program& program, const CompileOptions& options = {});
+
+}  // namespace v1
+}  // namespace aicf

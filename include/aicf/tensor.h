@@ -1,0 +1,104 @@
+// Element types and the two forms of arrays: Tensor owns row-major memory, TensorView points into memory of the caller.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "aicf/version.h"
+
+namespace aicf {
+AICF_V1 {
+
+enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
+
+AICF_API std::string dtype_name(DType dtype);      // "f32", "i64", "bool"
+AICF_API DType dtype_from_name(const std::string& name);  // UserError AICF-U0104
+AICF_API int64_t dtype_bytes(DType dtype);
+
+template <typename T>
+struct DTypeOf;  // of C++ types that have one; f16 and bf16 are read and written as bits
+template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::i16; };
+template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::i8; };
+template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+
+class Tensor;
+
+// Memory of the caller, which must outlive the call it is given to. Inputs are never written.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // in elements; empty: row-major
+
+  TensorView() = default;
+  TensorView(void* data_, DType dtype_, std::vector<int64_t> sizes_, std::vector<int64_t> strides_ = {})
+      : data(data_), dtype(dtype_), sizes(std::move(sizes_)), strides(std::move(strides_)) {}
+  TensorView(const void* data_, DType dtype_, std::vector<int64_t> sizes_, std::vector<int64_t> strides_ = {})
+      : TensorView(const_cast<void*>(data_), dtype_, std::move(sizes_), std::move(strides_)) {}
+  template <typename T>
+  TensorView(T* data_, std::vector<int64_t> sizes_)
+      : TensorView(static_cast<const void*>(data_), DTypeOf<std::remove_const_t<T>>::value, std::move(sizes_)) {}
+  AICF_API TensorView(const Tensor& tensor);  // NOLINT: a tensor is a view of itself
+};
+
+// Owns its elements: row-major, 64-byte aligned. Copies share the memory; clone() copies it.
+class AICF_API Tensor {
+ public:
+  Tensor() = default;
+  Tensor(DType dtype, std::vector<int64_t> sizes);  // zeros
+  // Copies the elements of a view.
+  explicit Tensor(const TensorView& view);
+  template <typename T>
+  static Tensor from(std::vector<int64_t> sizes, const std::vector<T>& values) {
+    Tensor tensor(DTypeOf<T>::value, std::move(sizes));
+    tensor.check_count(static_cast<int64_t>(values.size()));
+    T* out = tensor.as<T>();
+    for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+    return tensor;
+  }
+
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  int64_t rank() const { return static_cast<int64_t>(sizes_.size()); }
+  int64_t count() const { return count_; }
+  int64_t bytes() const { return count_ * dtype_bytes(dtype_); }
+  void* data() { return data_.get(); }
+  const void* data() const { return data_.get(); }
+  // The elements; UserError AICF-U0104 if they are of another type.
+  template <typename T>
+  T* as() {
+    check_dtype(DTypeOf<T>::value);
+    return static_cast<T*>(data_.get());
+  }
+  template <typename T>
+  const T* as() const {
+    check_dtype(DTypeOf<T>::value);
+    return static_cast<const T*>(data_.get());
+  }
+  Tensor clone() const;
+  // Same dtype, sizes and bytes: NaN equals itself, -0 differs from 0.
+  bool operator==(const Tensor& other) const;
+  bool operator!=(const Tensor& other) const { return !(*this == other); }
+
+ private:
+  friend struct Access;
+  void check_dtype(DType wanted) const;
+  void check_count(int64_t given) const;
+  DType dtype_ = DType::f32;
+  std::vector<int64_t> sizes_;
+  int64_t count_ = 0;
+  std::shared_ptr<void> data_;
+};
+
+}  // namespace v1
+}  // namespace aicf

@@ -1,0 +1,46 @@
+#include <new>
+
+#include "api/bridge.h"
+
+namespace aicf::v1 {
+namespace {
+
+ErrorFields fields_of(const core::Error& error) {
+  return {core::error_info(error.code).text, error.message, error.op, error.value, error.expected, error.actual, error.remedy, error.text()};
+}
+
+[[noreturn]] void throw_public(const core::Error& error) {
+  switch (error.kind()) {
+    case core::ErrorKind::kUser: throw UserError(fields_of(error));
+    case core::ErrorKind::kEnvironment: throw EnvironmentError(fields_of(error));
+    case core::ErrorKind::kInternal: break;
+  }
+  throw InternalError(fields_of(error));
+}
+
+}  // namespace
+
+Error::Error(ErrorFields fields) : fields_(std::make_shared<const ErrorFields>(std::move(fields))) {}
+Error::Error(const Error&) noexcept = default;
+Error& Error::operator=(const Error&) noexcept = default;
+Error::~Error() = default;
+const char* Error::what() const noexcept { return fields_->text.c_str(); }
+UserError::~UserError() = default;
+EnvironmentError::~EnvironmentError() = default;
+InternalError::~InternalError() = default;
+
+void rethrow_public() {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const core::Error& error) {
+    throw_public(error);
+  } catch (const std::bad_alloc&) {
+    throw_public(core::EnvironmentError(core::ErrorCode::kE_out_of_memory, "memory is exhausted"));
+  } catch (const std::exception& error) {
+    throw_public(core::InternalError(core::ErrorCode::kI_check_failed, error.what()).with_remedy("please report this"));
+  }
+}
+
+}  // namespace aicf::v1
