@@ -172,37 +172,30 @@ void run_block(const GemmBlock<T>& block) {
   }
 }
 
-// Both strides general, or the columns contiguous.
+// Steps [k0, k1) of the columns from j0 on, zeros after the last.
 template <class T>
-void pack_columns(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, T* to) {
-  for (int64_t k = k0; k < pack.depth; ++k) {
+void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, int64_t k1, int64_t j0, T* to) {
+  for (int64_t k = k0; k < k1; ++k) {
     const T* from = pack.from + k * pack.k_stride + column * pack.n_stride;
     T* out = to + k * panel<T>();
-    if (pack.n_stride == 1 && columns == panel<T>()) {
+    if (pack.n_stride == 1 && columns == panel<T>() && j0 == 0) {
       memcpy(out, from, sizeof(T) * panel<T>());
       continue;
     }
     if (pack.n_stride == 1)
-      memcpy(out, from, sizeof(T) * static_cast<size_t>(columns));
+      memcpy(out + j0, from + j0, sizeof(T) * static_cast<size_t>(columns - j0));
     else
-      for (int64_t j = 0; j < columns; ++j) out[j] = from[j * pack.n_stride];
+      for (int64_t j = j0; j < columns; ++j) out[j] = from[j * pack.n_stride];
     for (int64_t j = columns; j < panel<T>(); ++j) out[j] = 0;
   }
 }
 
-template <class T>
-int64_t pack_transposed(const GemmPack<T>&, int64_t, T*) {
-  return 0;
-}
-
 #if HWY_TARGET != HWY_SCALAR
-// Steps of k contiguous: 4 × 4 blocks turned in registers. Returns the steps done.
-template <>
-int64_t pack_transposed(const GemmPack<float>& pack, int64_t column, float* to) {
+// Steps of k contiguous: 4 × 4 blocks of `steps` steps and `columns` columns turned in registers.
+void turn_blocks(const GemmPack<float>& pack, int64_t column, int64_t columns, int64_t steps, float* to) {
   const hn::Full128<float> d;
   const hn::Repartition<double, decltype(d)> wide;
-  const int64_t steps = pack.depth / 4 * 4;
-  for (int64_t j = 0; j < panel<float>(); j += 4) {
+  for (int64_t j = 0; j < columns; j += 4) {
     const float* from = pack.from + (column + j) * pack.n_stride;
     for (int64_t k = 0; k < steps; k += 4) {
       const auto r0 = hn::LoadU(d, from + k), r1 = hn::LoadU(d, from + k + pack.n_stride);
@@ -218,19 +211,30 @@ int64_t pack_transposed(const GemmPack<float>& pack, int64_t column, float* to) 
       hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * panel<float>());
     }
   }
-  return steps;
 }
 #endif
+
+template <class T>
+void pack_panel(const GemmPack<T>& pack, int64_t column, int64_t columns, T* to) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (pack.k_stride == 1 && pack.n_stride != 1) {
+      const int64_t steps = pack.depth / 4 * 4, turned = columns / 4 * 4;
+      turn_blocks(pack, column, turned, steps, to);
+      if (turned < panel<T>()) pack_steps(pack, column, columns, 0, steps, turned, to);
+      pack_steps(pack, column, columns, steps, pack.depth, 0, to);
+      return;
+    }
+  }
+#endif
+  pack_steps(pack, column, columns, 0, pack.depth, 0, to);
+}
 
 template <class T>
 void run_pack(const GemmPack<T>& pack) {
   for (int64_t column = 0; column < pack.n; column += panel<T>()) {
     const int64_t left = pack.n - column;
-    const int64_t columns = left < panel<T>() ? left : panel<T>();
-    T* to = pack.to + column / panel<T>() * pack.panel_stride;
-    const bool turn = pack.k_stride == 1 && pack.n_stride != 1 && columns == panel<T>();
-    const int64_t done = turn ? pack_transposed<T>(pack, column, to) : 0;
-    pack_columns(pack, column, columns, done, to);
+    pack_panel(pack, column, left < panel<T>() ? left : panel<T>(), pack.to + column / panel<T>() * pack.panel_stride);
   }
 }
 
