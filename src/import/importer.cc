@@ -9,6 +9,8 @@ namespace aicf::onnx {
 namespace {
 
 constexpr int kMaxFunctionDepth = 64;
+// Functions that call functions, and loops in loops, could otherwise grow without end from a small file.
+constexpr int64_t kMaxConvertedNodes = 1 << 20;
 
 std::string op_label(const NodeProto& node) {
   return node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
@@ -127,6 +129,10 @@ void Importer::mark_unsupported(const NodeProto& node, Scope& scope) {
 }
 
 void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& context) {
+  if (++converted_nodes_ > kMaxConvertedNodes)
+    throw UserError(ErrorCode::kU_bad_model_file, "the model expands to too many nodes")
+        .with_op(op_label(node))
+        .with_expected("at most " + std::to_string(kMaxConvertedNodes) + " after expanding functions and loops");
   std::vector<ValueRef> inputs;
   bool known = true;
   for (const std::string& name : node.inputs) {

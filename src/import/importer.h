@@ -65,6 +65,7 @@ class Importer {
   GraphContext main_;
   std::map<std::string, Dim, std::less<>> dims_;  // resolved dynamic sizes
   std::vector<std::string> unset_sizes_;
+  int64_t converted_nodes_ = 0;
   std::map<std::pair<std::string, std::string>, UnsupportedOp> unsupported_;  // by op and reason
 };
 

@@ -261,6 +261,37 @@ TEST(OnnxImport, TruncatedAndForeignFilesAreCodedErrors) {
   EXPECT_THROW(import_onnx_bytes("PK\x03\x04 not a model", options), UserError);
 }
 
+// Small files that would grow without end: repeated squaring of a size, functions that double their calls.
+TEST(OnnxImport, HostileGrowthIsBounded) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"batch", "n"})};
+  m.nodes = {node("Size", {"x"}, {"s0"})};
+  for (int i = 0; i < 40; ++i)
+    m.nodes.push_back(node("Mul", {"s" + std::to_string(i), "s" + std::to_string(i)}, {"s" + std::to_string(i + 1)}));
+  m.outputs = {value_info("s40", DType::i64, {})};
+  import_model(m, with_dims({{"batch", "1..8"}, {"n", "1..8"}}));
+
+  Model calls;
+  for (int i = 0; i < 60; ++i) {
+    std::string function;
+    Writer w(function);
+    w.add_string(1, "F" + std::to_string(i));
+    w.add_string(4, "a");
+    w.add_string(5, "c");
+    const std::string next = i == 59 ? "Identity" : "F" + std::to_string(i + 1), domain = i == 59 ? "" : "local";
+    w.add_message(7, node(next, {"a"}, {"b"}, {}, domain));
+    w.add_message(7, node(next, {"b"}, {"c"}, {}, domain));
+    Model::add_opset(w, 9, "", 21);
+    Model::add_opset(w, 9, "local", 1);
+    w.add_string(10, "local");
+    calls.functions.push_back(function);
+  }
+  calls.inputs = {value_info("x", DType::f32, {"1"})};
+  calls.nodes = {node("F0", {"x"}, {"y"}, {}, "local")};
+  calls.outputs = {out("y")};
+  EXPECT_EQ(error_of(calls).code, ErrorCode::kU_bad_model_file);
+}
+
 TEST(OnnxImport, SupportListsWithoutSizes) {
   const auto path = std::filesystem::temp_directory_path() / "aicf_support_test.onnx";
   Model m = mlp();

@@ -252,6 +252,9 @@ ValueId NodeContext::slice_axis(ValueId x, int64_t axis, Dim start, Dim limit, i
   return add(Op::slice, {x}, {{"starts", starts}, {"limits", limits}, {"steps", steps}});
 }
 
-bool NodeContext::known_nonnegative(const Dim& dim) { return bounds_of(dim).lo >= 0; }
+Array NodeContext::generated(DType dtype, std::vector<int64_t> sizes) const {
+  if (element_count(sizes) > kMaxGeneratedElements) unsupported("a generated constant of size " + to_string(sizes));
+  return Array(dtype, std::move(sizes));
+}
 
 }  // namespace aicf::onnx

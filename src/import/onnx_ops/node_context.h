@@ -71,6 +71,9 @@ class GraphContext {
   std::map<ValueId, Array> folded_;
 };
 
+// Largest constant that a converter makes itself (weights of a resize, taps of a window).
+inline constexpr int64_t kMaxGeneratedElements = int64_t{1} << 26;
+
 class NodeContext;
 // Converts nested graphs (If, Loop, Scan): emits `graph` into `target` with `inputs` bound to its inputs.
 using ConvertBody =
@@ -163,7 +166,8 @@ class NodeContext {
 
   [[noreturn]] void unsupported(std::string reason) const { throw Unsupported{std::move(reason)}; }
   [[noreturn]] void bad(std::string what, std::string expected, std::string actual) const;
-  bool known_nonnegative(const Dim& dim);
+  // Zero-filled; unsupported beyond kMaxGeneratedElements.
+  Array generated(DType dtype, std::vector<int64_t> sizes) const;
   Interval bounds_of(const Dim& dim) { return aicf::bounds(dim, context_.program().sizes); }
 
  private:

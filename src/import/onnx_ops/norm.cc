@@ -151,7 +151,7 @@ void local_response_norm(NodeContext& n) {
   const ValueId x = n.in(0);
   const Dim rest = element_count(Shape(shape.begin() + 2, shape.end()));
   const ValueId squares = n.reshape(n.add(Op::mul, {x, x}), {shape[0], Dim(1), shape[1], rest});
-  Array ones(dtype, {1, 1, size, 1});
+  Array ones = n.generated(dtype, {1, 1, size, 1});
   for (int64_t i = 0; i < size; ++i) ones.set_f64(i, 1.0);
   const int64_t before = (size - 1) / 2;
   const ValueId sums = n.add(Op::conv, {squares, n.constant_of(ones), kNoValue},

@@ -101,7 +101,7 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
     for (const Taps& t : rows) index.push_back(clamp(t.first));
     x = n.add(Op::gather, {x, n.constant_of(Array::from<int64_t>(DType::i64, {a.out}, index))}, {{"axis", a.axis}});
   } else {
-    Array weights(n.dtype_of(x), {a.in, a.out});
+    Array weights = n.generated(n.dtype_of(x), {a.in, a.out});
     std::vector<double> sums(static_cast<size_t>(a.in * a.out), 0.0);
     for (int64_t y = 0; y < a.out; ++y)
       for (size_t k = 0; k < rows[static_cast<size_t>(y)].weights.size(); ++k) {

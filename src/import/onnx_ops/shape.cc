@@ -132,6 +132,8 @@ void split(NodeContext& n) {
   const int64_t axis = n.axis(n.attr_int("axis", 0), n.rank(0));
   const Dim size = n.shape(0)[static_cast<size_t>(axis)];
   const int64_t parts = n.attr_int("num_outputs", static_cast<int64_t>(n.output_count()));
+  if (parts != static_cast<int64_t>(n.output_count()))
+    n.bad("num_outputs", std::to_string(n.output_count()), std::to_string(parts));
   std::vector<Dim> sizes;
   if (n.has(1)) {
     sizes = n.require_sizes(1, "split");

@@ -222,11 +222,14 @@ void grid_sample(NodeContext& n) { n.out(0, GridSample(n).run()); }
 void affine_grid(NodeContext& n) {
   const Ints size = n.require_ints(1, "size");
   const bool align = n.attr_int("align_corners", 0) != 0;
-  const size_t d = size.size() - 2;
   if (size.size() < 4 || size.size() > 5) n.bad("size", "4 or 5 numbers", std::to_string(size.size()));
+  const size_t d = size.size() - 2;
   int64_t points = 1;
-  for (size_t i = 0; i < d; ++i) points = checked_mul(points, size[2 + i]);
-  Array base(n.dtype(0), {points, static_cast<int64_t>(d) + 1});
+  for (size_t i = 0; i < d; ++i) {
+    if (size[2 + i] < 1) n.bad("size", "at least 1", std::to_string(size[2 + i]));
+    points = checked_mul(points, size[2 + i]);
+  }
+  Array base = n.generated(n.dtype(0), {points, static_cast<int64_t>(d) + 1});
   for (int64_t p = 0; p < points; ++p) {
     int64_t rest = p;
     for (size_t i = d; i-- > 0;) {

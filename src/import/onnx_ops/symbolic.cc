@@ -85,6 +85,16 @@ std::optional<Shape> broadcast_small(NodeContext& n, size_t count) {
 
 const Dim& element(const Dims& values, size_t i) { return values[values.size() == 1 ? 0 : i]; }
 
+// A polynomial can square its length with each product; beyond this the value is treated as data.
+constexpr size_t kMaxComplexity = 256;
+
+bool is_simple(const Dim& dim) {
+  size_t complexity = 0;
+  for (const Dim::Term& term : dim.terms())
+    for (const Dim::Atom& atom : term.factors) complexity += 1 + atom.text.size() / 16;
+  return complexity <= kMaxComplexity;
+}
+
 using Operands = std::vector<Dims>;
 
 bool pointwise(NodeContext& n, const Operands& x) {
@@ -98,7 +108,7 @@ bool pointwise(NodeContext& n, const Operands& x) {
     Dim value = element(x[0], i);
     for (size_t k = 1; k < x.size(); ++k) {
       const MaybeDim next = binary(n, value, element(x[k], i));
-      if (!next) return false;
+      if (!next || !is_simple(*next)) return false;
       value = *next;
     }
     result.push_back(value);
@@ -217,6 +227,7 @@ bool reduce(NodeContext& n, const Operands& x) {
             : n.op_type == "ReduceSum" ? value + next
             : n.op_type == "ReduceMax" ? max(value, next)
                                        : min(value, next);
+    if (!is_simple(value)) return false;
   }
   n.out_sizes(0, {value}, {n.dtype(0), keepdims ? Shape{Dim(1)} : Shape{}});
   return true;

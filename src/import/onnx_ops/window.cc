@@ -205,7 +205,7 @@ void lp_pool(NodeContext& n) {
     }
   std::vector<int64_t> sizes = {1, 1};
   sizes.insert(sizes.end(), w.kernel.begin(), w.kernel.end());
-  Array ones(n.dtype(0), sizes);
+  Array ones = n.generated(n.dtype(0), sizes);
   for (int64_t i = 0; i < ones.count(); ++i) ones.set_f64(i, 1.0);
   Shape planes = shape;
   planes[0] = shape[0] * shape[1];
@@ -255,17 +255,21 @@ void col2im(NodeContext& n) {
   check_length(n, pads, 2 * spatial, "pads");
   Ints padded, windows;
   int64_t elements = 1, columns = 1, places = 1;
+  if (block.size() != spatial) n.bad("block_shape", "one size per image axis", to_string(block));
   for (size_t i = 0; i < spatial; ++i) {
+    for (int64_t size : {image[i], block[i], strides[i], dilations[i]})
+      if (size < 1 || size > (1 << 24)) n.bad("image, block, strides and dilations", "1 to 2^24", std::to_string(size));
     padded.push_back(image[i] + pads[i] + pads[spatial + i]);
     windows.push_back((padded[i] - (dilations[i] * (block[i] - 1) + 1)) / strides[i] + 1);
     elements = checked_mul(elements, block[i]);
+    if (windows[i] < 1) n.bad("block_shape", "blocks that fit into the image", to_string(block));
     columns = checked_mul(columns, windows[i]);
     places = checked_mul(places, padded[i]);
   }
   const Shape x = n.shape(0);
   if (x.size() != 3 || x[2] != Dim(columns) || elements < 1)
     n.bad("x", "[N, C " + std::to_string(elements) + ", " + std::to_string(columns) + "]", to_string(x));
-  Array index(DType::i64, {elements * columns});
+  Array index = n.generated(DType::i64, {checked_mul(elements, columns)});
   for (int64_t e = 0; e < elements; ++e)
     for (int64_t c = 0; c < columns; ++c) {
       int64_t place = 0, block_left = e, window_left = c, block_rest = elements, window_rest = columns;
