@@ -1,6 +1,6 @@
-#include "aicf/aicf_c.h"
-
 #include "api/bridge.h"
+
+#include "aicf/aicf_c.h"
 
 #include <algorithm>
 #include <cstring>
