@@ -1,4 +1,5 @@
-// Attention without materialised scores, f32: per (batch, head, block of query rows), key block after key block.
+// Attention without materialised scores, f32: per (batch, head, block of query rows), key block after key
+// block.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -31,7 +32,8 @@ struct AttentionPlan {
   int64_t causal, has_mask, mask_is_bool;
   int64_t row_block, row_blocks;
   int64_t out_stride, score_stride, key_stride, value_stride;  // floats between rows or panels in scratch
-  int64_t q_offset, key_offset, value_offset, score_offset, out_offset, maximum_offset, sum_offset;  // bytes of scratch
+  int64_t q_offset, key_offset, value_offset, score_offset, out_offset, maximum_offset,
+      sum_offset;  // bytes of scratch
 };
 
 // What one tile works on.
@@ -46,8 +48,8 @@ struct Job {
   float* at(int64_t offset) const { return reinterpret_cast<float*>(scratch + offset); }
   template <class T>
   const T* input(int which, const View4& view, int64_t h, int64_t row) const {
-    return static_cast<const T*>(call.inputs[static_cast<size_t>(which)].data) + batch * view.batch + h * view.head +
-           row * view.row;
+    return static_cast<const T*>(call.inputs[static_cast<size_t>(which)].data) + batch * view.batch +
+           h * view.head + row * view.row;
   }
 };
 
@@ -122,7 +124,8 @@ void compute_scores(const Job& job, int64_t row, int64_t rows, int64_t count) {
     block.first = from == 0;
     block.lda = plan.q_offset < 0 ? plan.q.row : plan.depth + kLanes;
     block.a = (plan.q_offset < 0 ? job.input<float>(0, plan.q, job.head, job.first_row + row)
-                                 : job.at(plan.q_offset) + row * block.lda) + from;
+                                 : job.at(plan.q_offset) + row * block.lda) +
+              from;
     block.b = job.at(plan.key_offset) + from * round_up(kKeyBlock, job.gemm.nr_f32);
     block.panel_stride = block.depth * job.gemm.nr_f32;
     run_block(job.gemm, block);
@@ -140,8 +143,8 @@ void weigh_scores(const Job& job, int64_t row, int64_t rows, int64_t first, int6
   work.scale = static_cast<float>(job.call.fparams[0]);
   work.softcap = static_cast<float>(job.call.fparams[1]);
   if (plan.has_mask) {
-    const int64_t offset = job.batch * plan.mask.batch + job.head * plan.mask.head + (job.first_row + row) * plan.mask.row +
-                           first * plan.mask.column;
+    const int64_t offset = job.batch * plan.mask.batch + job.head * plan.mask.head +
+                           (job.first_row + row) * plan.mask.row + first * plan.mask.column;
     work.mask = static_cast<const std::byte*>(job.call.inputs[3].data) + offset * (plan.mask_is_bool ? 1 : 4);
     work.mask_is_bool = plan.mask_is_bool;
     work.mask_row_stride = plan.mask.row;
@@ -194,11 +197,12 @@ void run_keys(const Job& job, int64_t first) {
 
 void store_rows(const Job& job) {
   const AttentionPlan& plan = job.plan;
-  job.softmax.end({job.at(plan.out_offset), plan.out_stride, plan.out_stride, job.rows, job.at(plan.sum_offset)});
+  job.softmax.end(
+      {job.at(plan.out_offset), plan.out_stride, plan.out_stride, job.rows, job.at(plan.sum_offset)});
   for (int64_t i = 0; i < job.rows; ++i) {
     const float* from = job.at(plan.out_offset) + i * plan.out_stride;
-    float* to = static_cast<float*>(job.call.outputs[0].data) + job.batch * plan.out.batch + job.head * plan.out.head +
-                (job.first_row + i) * plan.out.row;
+    float* to = static_cast<float*>(job.call.outputs[0].data) + job.batch * plan.out.batch +
+                job.head * plan.out.head + (job.first_row + i) * plan.out.row;
     if (plan.out.column == 1)
       std::memcpy(to, from, static_cast<size_t>(plan.value_depth) * sizeof(float));
     else
@@ -239,7 +243,8 @@ void check_shapes(const BoundCall& call, bool has_mask) {
   same("output depth", v.sizes[3], out.sizes[3]);
   const bool grouped = k.sizes[1] > 0 ? q.sizes[1] % k.sizes[1] == 0 : q.sizes[1] == 0;
   check_step(grouped, kName, "query heads", "a multiple of the key heads", q.sizes[1]);
-  if (has_mask && call.inputs[3].dtype != DType::boolean) check_dtype(call.inputs[3], DType::f32, kName, "mask");
+  if (has_mask && call.inputs[3].dtype != DType::boolean)
+    check_dtype(call.inputs[3], DType::f32, kName, "mask");
 }
 
 AttentionPlan plan_sizes(const BoundCall& call) {
@@ -303,7 +308,8 @@ bool can_run_attention_f32(const Problem& problem) {
   if (problem.inputs.size() < 3 || problem.inputs.size() > 4 || problem.outputs.size() != 1) return false;
   for (size_t i = 0; i < 3; ++i)
     if (problem.inputs[i].dtype != DType::f32 || problem.inputs[i].sizes.size() != 4) return false;
-  return problem.inputs.size() == 3 || problem.inputs[3].dtype == DType::f32 || problem.inputs[3].dtype == DType::boolean;
+  return problem.inputs.size() == 3 || problem.inputs[3].dtype == DType::f32 ||
+         problem.inputs[3].dtype == DType::boolean;
 }
 
 void prepare_attention_f32(BoundCall& call) {

@@ -49,8 +49,9 @@ bool register_all() {
     for (int64_t batch : {1, 8})
       for (int64_t length : {16, 128, 512})
         for (bool causal : {false, true}) {
-          const std::string name = "attention_f32/" + std::string(isa_name(isa)) + "/batch:" + std::to_string(batch) +
-                                   "/length:" + std::to_string(length) + (causal ? "/causal" : "");
+          const std::string name = "attention_f32/" + std::string(isa_name(isa)) +
+                                   "/batch:" + std::to_string(batch) + "/length:" + std::to_string(length) +
+                                   (causal ? "/causal" : "");
           benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
             bench_attention(state, isa, batch, length, causal);
           });

@@ -1,5 +1,5 @@
-// Online softmax of attention (Milakov and Gimelshein 2018; Dao et al. 2022): a running maximum and sum per row, the weighted sum of
-// values rescaled whenever the maximum grows.
+// Online softmax of attention (Milakov and Gimelshein 2018; Dao et al. 2022): a running maximum and sum per
+// row, the weighted sum of values rescaled whenever the maximum grows.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -93,7 +93,8 @@ float exponentials(float* scores, int64_t padded, float top) {
 void scale_row(float* values, int64_t columns, float factor) {
   const Tag d;
   const Vec f = hn::Set(d, factor);
-  for (int64_t j = 0; j < columns; j += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, values + j), f), d, values + j);
+  for (int64_t j = 0; j < columns; j += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, values + j), f), d, values + j);
 }
 
 float exp_of(float x) {

@@ -5,18 +5,19 @@
 
 namespace aicf {
 
-// Rows of scores against one block of keys. Sums run over 16 virtual lanes (key j in lane j mod 16, combined pairwise), so their
-// bits depend on the number of keys alone.
+// Rows of scores against one block of keys. Sums run over 16 virtual lanes (key j in lane j mod 16, combined
+// pairwise), so their bits depend on the number of keys alone.
 struct AttentionRows {
-  float* scores;         // [rows][stride], 16 * ceil(keys / 16) <= stride; becomes e^(score - maximum), 0 from `keys` on
+  float* scores;  // [rows][stride], 16 * ceil(keys / 16) <= stride; becomes e^(score - maximum), 0 from
+                  // `keys` on
   int64_t stride, rows, keys;
   float scale, softcap;  // softcap 0: none
   const void* mask;      // null: none. Element of row 0, key 0 of this block
   int64_t mask_is_bool, mask_row_stride, mask_key_stride;
-  int64_t visible;       // row i sees keys j < visible + i of this block; rows see at least one
-  float* maximum;        // [rows], running
-  float* sum;            // [rows], running
-  float* out;            // [rows][out_stride], the running weighted sum; scaled to the new maximum
+  int64_t visible;                  // row i sees keys j < visible + i of this block; rows see at least one
+  float* maximum;                   // [rows], running
+  float* sum;                       // [rows], running
+  float* out;                       // [rows][out_stride], the running weighted sum; scaled to the new maximum
   int64_t out_stride, out_columns;  // columns are a multiple of 16
 };
 

@@ -43,7 +43,11 @@ Tensors make(const Case& c, Layout layout = Layout::kDense) {
 }
 
 Step step_of(const Case& c, const Tensors& t) {
-  Step step{"attention_f32", {t.q.arg(), t.k.arg(), t.v.arg()}, {t.out.arg()}, {c.causal, c.mask != 0}, {0.3, c.softcap}};
+  Step step{"attention_f32",
+            {t.q.arg(), t.k.arg(), t.v.arg()},
+            {t.out.arg()},
+            {c.causal, c.mask != 0},
+            {0.3, c.softcap}};
   if (c.mask) step.inputs.push_back(t.mask.arg());
   return step;
 }
@@ -52,7 +56,8 @@ double masked_score(const Case& c, const Tensors& t, int64_t b, int64_t h, int64
   const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
   double score = 0;
   for (int64_t d = 0; d < c.depth; ++d)
-    score += t.q.get(((b * c.heads + h) * c.queries + i) * c.depth + d) * t.k.get((kv * c.keys + j) * c.depth + d);
+    score +=
+        t.q.get(((b * c.heads + h) * c.queries + i) * c.depth + d) * t.k.get((kv * c.keys + j) * c.depth + d);
   score *= 0.3f;
   if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
   if (c.mask == 1) score += t.mask.get(b * c.keys + j);
@@ -67,7 +72,8 @@ void expect_attention(const Case& c, const Tensors& t, const std::string& what) 
     const int64_t b = row / (c.heads * c.queries), h = row / c.queries % c.heads, i = row % c.queries;
     const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
     double top = -kInf, sum = 0;
-    for (int64_t j = 0; j < c.keys; ++j) top = std::max(top, p[static_cast<size_t>(j)] = masked_score(c, t, b, h, i, j));
+    for (int64_t j = 0; j < c.keys; ++j)
+      top = std::max(top, p[static_cast<size_t>(j)] = masked_score(c, t, b, h, i, j));
     for (double& x : p) sum += x = top == -kInf ? 0 : std::exp(x - top);
     for (int64_t e = 0; e < c.value_depth; ++e) {
       double expected = 0;
@@ -75,16 +81,23 @@ void expect_attention(const Case& c, const Tensors& t, const std::string& what) 
         expected += p[static_cast<size_t>(j)] * t.v.get((kv * c.keys + j) * c.value_depth + e);
       if (sum > 0) expected /= sum;
       ASSERT_TRUE(agrees(t.out.get(row * c.value_depth + e), expected, 5e-6 + 1e-5 * std::abs(expected)))
-          << what << " row " << row << " column " << e << ": " << t.out.get(row * c.value_depth + e) << " for " << expected;
+          << what << " row " << row << " column " << e << ": " << t.out.get(row * c.value_depth + e)
+          << " for " << expected;
     }
   }
 }
 
 TEST(Attention, AgreesWithF64) {
   const Case cases[] = {
-      {1, 1, 1, 1, 1, 1, 1},       {2, 3, 3, 17, 33, 8, 5},         {1, 4, 2, 40, 300, 32, 32, true},
-      {1, 2, 1, 7, 513, 64, 64},   {2, 2, 2, 130, 130, 32, 32, true, 1}, {1, 2, 2, 9, 20, 16, 48, false, 2},
-      {1, 1, 1, 50, 10, 4, 4, true}, {2, 2, 2, 5, 270, 300, 7, false, 3}, {1, 2, 2, 33, 40, 16, 16, true, 3, 2.0},
+      {1, 1, 1, 1, 1, 1, 1},
+      {2, 3, 3, 17, 33, 8, 5},
+      {1, 4, 2, 40, 300, 32, 32, true},
+      {1, 2, 1, 7, 513, 64, 64},
+      {2, 2, 2, 130, 130, 32, 32, true, 1},
+      {1, 2, 2, 9, 20, 16, 48, false, 2},
+      {1, 1, 1, 50, 10, 4, 4, true},
+      {2, 2, 2, 5, 270, 300, 7, false, 3},
+      {1, 2, 2, 33, 40, 16, 16, true, 3, 2.0},
       {1, 12, 12, 16, 16, 32, 32, false, 1},
   };
   for (const Case& c : cases) {
@@ -160,7 +173,8 @@ TEST(Attention, RowAloneEqualsRowInBatch) {
           run_step(step, isa);
           for (int64_t h = 0; h < c.heads; ++h)
             for (int64_t e = 0; e < c.value_depth; ++e)
-              ASSERT_EQ(alone.bits(h * c.value_depth + e), t.out.bits(((b * c.heads + h) * c.queries + i) * c.value_depth + e));
+              ASSERT_EQ(alone.bits(h * c.value_depth + e),
+                        t.out.bits(((b * c.heads + h) * c.queries + i) * c.value_depth + e));
         }
       }
     }
@@ -182,7 +196,8 @@ TEST(Attention, CausalSuffixEqualsWhole) {
       run_step(step, isa);
       for (int64_t i = 0; i < suffix.count(); ++i) {
         const int64_t h = i / (rows * 16), rest = i % (rows * 16);
-        ASSERT_EQ(suffix.bits(i), t.out.bits(h * 300 * 16 + (300 - rows) * 16 + rest)) << rows << " rows, element " << i;
+        ASSERT_EQ(suffix.bits(i), t.out.bits(h * 300 * 16 + (300 - rows) * 16 + rest))
+            << rows << " rows, element " << i;
       }
     }
   }

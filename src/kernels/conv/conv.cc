@@ -13,7 +13,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kColumnTile = 192;
-constexpr int64_t kRowTile = 256;      // every row tile gathers its windows again
+constexpr int64_t kRowTile = 256;  // every row tile gathers its windows again
 constexpr int64_t kWantedTiles = 8;
 constexpr double kSmallestTile = 2e6;  // flops
 constexpr int64_t kPadding = 16;       // elements between copied rows of w
@@ -83,7 +83,8 @@ void set_left(const Job<T>& job, GemmBlock<T>& block) {
   for (int64_t k = 0; k < job.depth; ++k, advance(plan, tap)) {
     int64_t from = first + tap.channel * plan.w_channel;
     for (int a = 0; a < kSpatialAxes; ++a) from += tap.at[a] * plan.w_kernel[a];
-    for (int64_t i = 0; i < job.tile.rows; ++i) to[i * block.lda + k] = load_element<T>(w.data, w.dtype, from + i * plan.w_map);
+    for (int64_t i = 0; i < job.tile.rows; ++i)
+      to[i * block.lda + k] = load_element<T>(w.data, w.dtype, from + i * plan.w_map);
   }
 }
 
@@ -121,7 +122,8 @@ template <class T>
 void gather(const Job<T>& job, const Segment& segment, const Tap& tap, int64_t base, T* to) {
   const Windows& windows = job.plan.windows;
   const WindowAxis& across = windows.axis[2];
-  const int64_t z = windows.axis[0].position(segment.at[0], tap.at[0]), y = windows.axis[1].position(segment.at[1], tap.at[1]);
+  const int64_t z = windows.axis[0].position(segment.at[0], tap.at[0]),
+                y = windows.axis[1].position(segment.at[1], tap.at[1]);
   if (!windows.axis[0].inside(z) || !windows.axis[1].inside(y)) {
     std::fill_n(to, segment.count, T(0));
     return;
@@ -131,8 +133,8 @@ void gather(const Job<T>& job, const Segment& segment, const Tap& tap, int64_t b
   const int64_t limit = x >= across.in ? 0 : step == 1 ? across.in - x : (across.in - 1 - x) / step + 1;
   const int64_t begin = std::min(skip, segment.count), end = std::max(begin, std::min(limit, segment.count));
   std::fill(to, to + begin, T(0));
-  const int64_t from =
-      base + z * windows.axis[0].in_stride + y * windows.axis[1].in_stride + (x + begin * step) * across.in_stride;
+  const int64_t from = base + z * windows.axis[0].in_stride + y * windows.axis[1].in_stride +
+                       (x + begin * step) * across.in_stride;
   const TensorArg& input = job.call.inputs[0];
   copy_strided(to + begin, input.data, input.dtype, from, step * across.in_stride, end - begin);
   std::fill(to + end, to + segment.count, T(0));
@@ -147,7 +149,8 @@ void gather_panel(const Job<T>& job, int64_t column, T* to) {
   const int64_t first = job.tile.batch * plan.x_batch + job.tile.group * plan.group_channels * plan.x_channel;
   Tap tap = tap_at(plan, job.k);
   for (int64_t k = 0; k < job.depth; ++k, advance(plan, tap), to += job.nr) {
-    for (int s = 0; s < n; ++s) gather(job, segments[s], tap, first + tap.channel * plan.x_channel, to + segments[s].column);
+    for (int s = 0; s < n; ++s)
+      gather(job, segments[s], tap, first + tap.channel * plan.x_channel, to + segments[s].column);
     std::fill(to + count, to + job.nr, T(0));
   }
 }
@@ -163,7 +166,8 @@ void set_right(const Job<T>& job, GemmBlock<T>& block) {
     GemmPack<T> pack;
     pack.n_stride = job.plan.windows.axis[2].in_stride;
     pack.from = static_cast<const T*>(x.data) + job.tile.batch * job.plan.x_batch +
-                (job.tile.group * job.plan.group_channels + job.k) * job.plan.x_channel + job.tile.pixel * pack.n_stride;
+                (job.tile.group * job.plan.group_channels + job.k) * job.plan.x_channel +
+                job.tile.pixel * pack.n_stride;
     pack.k_stride = job.plan.x_channel;
     pack.depth = job.depth;
     pack.n = job.tile.pixels;
@@ -188,8 +192,8 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const ConvView& result = plan.operand[plan.operands - 1];
   const int64_t map = job.tile.group * plan.group_maps + job.tile.row;
   block.c = block.padded ? reinterpret_cast<T*>(scratch + plan.c_offset)
-                         : static_cast<T*>(call.outputs[0].data) + job.tile.batch * result.batch + map * result.channel +
-                               job.tile.pixel;
+                         : static_cast<T*>(call.outputs[0].data) + job.tile.batch * result.batch +
+                               map * result.channel + job.tile.pixel;
   block.ldc = block.padded ? plan.column_tile : result.channel;
   do {  // once even for K = 0: the empty sum is stored
     job.depth = std::min(kGemmDepth, plan.k - job.k);
@@ -209,14 +213,17 @@ void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
   int64_t column_tiles = std::max<int64_t>(1, ceil_div(plan.pixels, std::max(nr, kColumnTile / nr * nr)));
   const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
   for (;;) {
-    plan.row_tile = std::min(std::max<int64_t>(plan.group_maps, 1), round_up(ceil_div(plan.group_maps, row_tiles), mr));
+    plan.row_tile =
+        std::min(std::max<int64_t>(plan.group_maps, 1), round_up(ceil_div(plan.group_maps, row_tiles), mr));
     plan.row_tile = std::max<int64_t>(plan.row_tile, 1);
     plan.column_tile = std::max(nr, round_up(ceil_div(plan.pixels, column_tiles), nr));
     plan.row_tiles = plan.group_maps == 0 ? 0 : ceil_div(plan.group_maps, plan.row_tile);
     plan.column_tiles = plan.pixels == 0 ? 0 : ceil_div(plan.pixels, plan.column_tile);
     const double cost = 2.0 * static_cast<double>(plan.row_tile) * static_cast<double>(plan.column_tile) *
                         static_cast<double>(plan.k);
-    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= kWantedTiles || cost <= kSmallestTile) return;
+    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= kWantedTiles ||
+        cost <= kSmallestTile)
+      return;
     if (plan.column_tile > nr)
       column_tiles = std::max(column_tiles * 2, plan.column_tiles + 1);
     else if (plan.row_tile > mr)
@@ -244,7 +251,8 @@ void prepare_gemm(BoundCall& call, const char* name) {
   plan.w_offset = take(narrow || !plan.w_dense, plan.row_tile * (kGemmDepth + kPadding) * bytes);
   plan.x_offset = take(true, kGemmDepth * plan.column_tile * bytes);
   plan.c_offset = take(narrow || call.program || !plain, plan.row_tile * plan.column_tile * bytes);
-  plan.program_offset = take(call.program != nullptr, call.program ? tile_rows_scratch_bytes(*call.program) : 0);
+  plan.program_offset =
+      take(call.program != nullptr, call.program ? tile_rows_scratch_bytes(*call.program) : 0);
   call.scratch_bytes = used;
   call.tiles = plan.batch * plan.groups * plan.row_tiles * plan.column_tiles;
   call.run = run_tile<T>;
@@ -265,9 +273,15 @@ void check_conv_types(const BoundCall& call, const char* name) {
 
 }  // namespace
 
-bool can_run_conv_f32(const Problem& problem) { return fits(problem) && problem.inputs[0].dtype == DType::f32; }
-bool can_run_conv_half(const Problem& problem) { return fits(problem) && is_narrow_float(problem.inputs[0].dtype); }
-bool can_run_conv_f64(const Problem& problem) { return fits(problem) && problem.inputs[0].dtype == DType::f64; }
+bool can_run_conv_f32(const Problem& problem) {
+  return fits(problem) && problem.inputs[0].dtype == DType::f32;
+}
+bool can_run_conv_half(const Problem& problem) {
+  return fits(problem) && is_narrow_float(problem.inputs[0].dtype);
+}
+bool can_run_conv_f64(const Problem& problem) {
+  return fits(problem) && problem.inputs[0].dtype == DType::f64;
+}
 
 void prepare_conv_f32(BoundCall& call) {
   check_conv_types(call, "conv_f32");

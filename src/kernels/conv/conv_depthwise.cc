@@ -23,27 +23,30 @@ struct OutputRow {
 };
 
 // Adds the taps of kernel row (kz, ky), whose input row begins at `x`, to a row of sums.
-void add_kernel_row(const DepthwiseIsa& isa, const WindowAxis& axis, const float* x, const float* w, int64_t w_stride,
-                    float* sums) {
+void add_kernel_row(const DepthwiseIsa& isa, const WindowAxis& axis, const float* x, const float* w,
+                    int64_t w_stride, float* sums) {
   for (int64_t k = 0; k < axis.kernel; ++k) {
     const int64_t first = axis.position(0, k);
     const int64_t begin = std::min(first < 0 ? ceil_div(-first, axis.stride) : 0, axis.out);
     const int64_t last = axis.in - 1 - first;
     const int64_t end = last < 0 ? 0 : std::min(axis.out, last / axis.stride + 1);
     if (begin >= end) continue;
-    isa.add_tap(sums + begin, x + (first + begin * axis.stride) * axis.in_stride, axis.stride * axis.in_stride, end - begin,
-                w[k * w_stride]);
+    isa.add_tap(sums + begin, x + (first + begin * axis.stride) * axis.in_stride,
+                axis.stride * axis.in_stride, end - begin, w[k * w_stride]);
   }
 }
 
-void sum_row(const DepthwiseIsa& isa, const ConvPlan& plan, const float* x, const float* w, OutputRow row, float* sums) {
+void sum_row(const DepthwiseIsa& isa, const ConvPlan& plan, const float* x, const float* w, OutputRow row,
+             float* sums) {
   const WindowAxis &deep = plan.windows.axis[0], &down = plan.windows.axis[1], &across = plan.windows.axis[2];
   std::fill_n(sums, across.out, 0.0f);
   const KernelRange zs = kernel_range(deep, row.z), ys = kernel_range(down, row.y);
   for (int64_t kz = zs.begin; kz < zs.end; ++kz) {
     for (int64_t ky = ys.begin; ky < ys.end; ++ky) {
-      const int64_t at = deep.position(row.z, kz) * deep.in_stride + down.position(row.y, ky) * down.in_stride;
-      add_kernel_row(isa, across, x + at, w + kz * plan.w_kernel[0] + ky * plan.w_kernel[1], plan.w_kernel[2], sums);
+      const int64_t at =
+          deep.position(row.z, kz) * deep.in_stride + down.position(row.y, ky) * down.in_stride;
+      add_kernel_row(isa, across, x + at, w + kz * plan.w_kernel[0] + ky * plan.w_kernel[1], plan.w_kernel[2],
+                     sums);
     }
   }
 }
@@ -57,7 +60,8 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   tile.group = index / plan.column_tiles % plan.groups;
   tile.batch = index / plan.column_tiles / plan.groups;
   tile.rows = 1;
-  const float* x = static_cast<const float*>(call.inputs[0].data) + tile.batch * plan.x_batch + tile.group * plan.x_channel;
+  const float* x = static_cast<const float*>(call.inputs[0].data) + tile.batch * plan.x_batch +
+                   tile.group * plan.x_channel;
   const float* w = static_cast<const float*>(call.inputs[1].data) + tile.group * plan.w_map;
   const ConvView& result = plan.operand[plan.operands - 1];
   float* c = plan.c_offset >= 0 ? reinterpret_cast<float*>(scratch + plan.c_offset)
@@ -75,10 +79,11 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
 }  // namespace
 
 bool can_run_conv_f32_depthwise(const Problem& problem) {
-  if (problem.inputs.size() < 2 || problem.params.size() < 2 || problem.inputs[0].dtype != DType::f32) return false;
+  if (problem.inputs.size() < 2 || problem.params.size() < 2 || problem.inputs[0].dtype != DType::f32)
+    return false;
   const Shape &x = problem.inputs[0].sizes, &w = problem.inputs[1].sizes;
-  return problem.inputs[1].dtype == DType::f32 && x.size() >= 3 && x.size() <= kSpatialAxes + 2 && w.size() == x.size() &&
-         w[1] == Dim(1) && w[0] == problem.params[1];
+  return problem.inputs[1].dtype == DType::f32 && x.size() >= 3 && x.size() <= kSpatialAxes + 2 &&
+         w.size() == x.size() && w[1] == Dim(1) && w[0] == problem.params[1];
 }
 
 void prepare_conv_f32_depthwise(BoundCall& call) {
@@ -96,7 +101,8 @@ void prepare_conv_f32_depthwise(BoundCall& call) {
   const int64_t bytes = round_up(plan.column_tile * static_cast<int64_t>(sizeof(float)), 64);
   plan.c_offset = call.program || !plain ? 0 : -1;
   plan.program_offset = bytes;
-  call.scratch_bytes = plan.c_offset < 0 ? 0 : bytes + (call.program ? tile_rows_scratch_bytes(*call.program) : 0);
+  call.scratch_bytes =
+      plan.c_offset < 0 ? 0 : bytes + (call.program ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.groups * plan.column_tiles;
   call.run = run_tile;
   store_plan(call, plan);

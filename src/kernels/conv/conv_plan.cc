@@ -37,14 +37,16 @@ void add_operands(ConvPlan& plan, const BoundCall& call, size_t first, const cha
   for (const TensorArg& output : call.outputs) {
     check_rank(output, result.rank, name, "output");
     for (int i = 0; i < result.rank; ++i)
-      check_step(output.sizes[i] == result.sizes[i], name, "output size", std::to_string(result.sizes[i]), output.sizes[i]);
+      check_step(output.sizes[i] == result.sizes[i], name, "output size", std::to_string(result.sizes[i]),
+                 output.sizes[i]);
   }
   if (call.program) {
     check_epilogue(call, first, name);
     for (size_t i = first; i < call.inputs.size(); ++i)
       plan.operand[plan.operands++] = view_of(call.inputs[i], result, plan.windows, name);
   } else {
-    check_step(call.inputs.size() == first, name, "inputs", std::to_string(first), static_cast<int64_t>(call.inputs.size()));
+    check_step(call.inputs.size() == first, name, "inputs", std::to_string(first),
+               static_cast<int64_t>(call.inputs.size()));
     check_step(call.outputs.size() == 1, name, "outputs", "1", static_cast<int64_t>(call.outputs.size()));
   }
   for (const TensorArg& output : call.outputs)
@@ -82,13 +84,16 @@ ConvParams read_conv_params(const BoundCall& call, bool transpose, const char* n
   check_step(count >= 3, name, "params", ">= 3", count);
   const int64_t* p = call.params.data();
   ConvParams params = {p[0], p[1], p[2], {}, nullptr};
-  check_step(params.spatial >= 1 && params.spatial <= kSpatialAxes, name, "spatial axes", "1..3", params.spatial);
+  check_step(params.spatial >= 1 && params.spatial <= kSpatialAxes, name, "spatial axes", "1..3",
+             params.spatial);
   const int64_t lists = transpose ? 5 : 4;
-  check_step(count == 3 + lists * params.spatial, name, "params", std::to_string(3 + lists * params.spatial), count);
+  check_step(count == 3 + lists * params.spatial, name, "params", std::to_string(3 + lists * params.spatial),
+             count);
   check_step(params.groups >= 1, name, "groups", ">= 1", params.groups);
   check_step(params.has_bias == 0 || params.has_bias == 1, name, "has_bias", "0 or 1", params.has_bias);
   const int64_t* list = p + 3;
-  params.windows = {params.spatial, list, list + params.spatial, list + 2 * params.spatial, list + 3 * params.spatial};
+  params.windows = {params.spatial, list, list + params.spatial, list + 2 * params.spatial,
+                    list + 3 * params.spatial};
   if (transpose) params.output_padding = list + 4 * params.spatial;
   return params;
 }
@@ -97,7 +102,8 @@ void check_bias(const BoundCall& call, const ConvParams& params, int64_t maps, c
   if (!params.has_bias) return;
   check_dtype(call.inputs[2], call.inputs[0].dtype, name, "bias");
   check_rank(call.inputs[2], 1, name, "bias");
-  check_step(call.inputs[2].sizes[0] == maps, name, "size of bias", std::to_string(maps), call.inputs[2].sizes[0]);
+  check_step(call.inputs[2].sizes[0] == maps, name, "size of bias", std::to_string(maps),
+             call.inputs[2].sizes[0]);
 }
 
 ConvPlan plan_conv(const BoundCall& call, const char* name) {
@@ -117,10 +123,12 @@ ConvPlan plan_conv(const BoundCall& call, const char* name) {
   check_step(w.sizes[0] % params.groups == 0, name, "output channels", "a multiple of groups", w.sizes[0]);
   plan.group_maps = w.sizes[0] / params.groups;
   plan.batch = x.sizes[0];
-  check_step(x.sizes[1] % params.groups == 0 && x.sizes[1] / params.groups == plan.group_channels, name, "channels of x",
-             "groups times those of w", x.sizes[1]);
-  check_step(out.sizes[0] == x.sizes[0], name, "batch of the output", std::to_string(x.sizes[0]), out.sizes[0]);
-  check_step(out.sizes[1] == w.sizes[0], name, "channels of the output", std::to_string(w.sizes[0]), out.sizes[1]);
+  check_step(x.sizes[1] % params.groups == 0 && x.sizes[1] / params.groups == plan.group_channels, name,
+             "channels of x", "groups times those of w", x.sizes[1]);
+  check_step(out.sizes[0] == x.sizes[0], name, "batch of the output", std::to_string(x.sizes[0]),
+             out.sizes[0]);
+  check_step(out.sizes[1] == w.sizes[0], name, "channels of the output", std::to_string(w.sizes[0]),
+             out.sizes[1]);
   check_bias(call, params, w.sizes[0], name);
   plan.has_bias = params.has_bias;
   plan.bias_stride = params.has_bias ? call.inputs[2].strides[0] : 0;

@@ -1,5 +1,6 @@
-// The decisions of one conv step, made at bind. As a contraction, rows are the output channels of a group, K runs over (input channel of
-// the group, kernel positions in row-major order), and columns are output positions ("pixels") in row-major order.
+// The decisions of one conv step, made at bind. As a contraction, rows are the output channels of a group, K
+// runs over (input channel of the group, kernel positions in row-major order), and columns are output
+// positions ("pixels") in row-major order.
 #pragma once
 
 #include "kernels/conv/windows.h"
@@ -26,7 +27,8 @@ struct ConvPlan {
   int64_t w_offset, x_offset, c_offset, program_offset;
 };
 
-// Checks params, shapes and epilogue operands; fills all but tiles and scratch. Inputs: x, w, bias if has_bias, epilogue operands.
+// Checks params, shapes and epilogue operands; fills all but tiles and scratch. Inputs: x, w, bias if
+// has_bias, epilogue operands.
 ConvPlan plan_conv(const BoundCall& call, const char* name);
 
 struct ConvParams {

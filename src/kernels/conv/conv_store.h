@@ -42,8 +42,8 @@ void add_conv_bias(const BoundCall& call, const ConvPlan& plan, const ConvTile& 
 }
 
 // Runs the epilogue over the tile, or stores the tile as it is.
-void run_conv_epilogue(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c, int64_t ldc,
-                       std::byte* scratch);
+void run_conv_epilogue(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c,
+                       int64_t ldc, std::byte* scratch);
 
 template <class T>
 void store_conv_tile(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, T* c, int64_t ldc,
@@ -56,12 +56,14 @@ void store_conv_tile(const BoundCall& call, const ConvPlan& plan, const ConvTile
   const int64_t width = plan.windows.axis[2].out, height = plan.windows.axis[1].out;
   for (int64_t j = 0; j < tile.pixels; ++j) {
     const int64_t p = tile.pixel + j;
-    const int64_t pixel = view.collapsed ? p * view.spatial[2]
-                                         : p / width / height * view.spatial[0] + p / width % height * view.spatial[1] +
-                                               p % width * view.spatial[2];
+    const int64_t pixel = view.collapsed
+                              ? p * view.spatial[2]
+                              : p / width / height * view.spatial[0] + p / width % height * view.spatial[1] +
+                                    p % width * view.spatial[2];
     const int64_t first =
         tile.batch * view.batch + (tile.group * plan.group_maps + tile.row) * view.channel + pixel;
-    for (int64_t i = 0; i < tile.rows; ++i) store_element(out.data, out.dtype, first + i * view.channel, c[i * ldc + j]);
+    for (int64_t i = 0; i < tile.rows; ++i)
+      store_element(out.data, out.dtype, first + i * view.channel, c[i * ldc + j]);
   }
 }
 

@@ -39,8 +39,9 @@ std::vector<int64_t> out_sizes(const Case& c, bool transpose) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < c.in.size(); ++i) {
     const int64_t extent = c.dilations[i] * (c.kernel[i] - 1) + 1;
-    sizes.push_back(transpose ? (c.in[i] - 1) * c.strides[i] + extent + c.output_padding[i] - c.low[i] - c.high[i]
-                              : (c.in[i] + c.low[i] + c.high[i] - extent) / c.strides[i] + 1);
+    sizes.push_back(transpose
+                        ? (c.in[i] - 1) * c.strides[i] + extent + c.output_padding[i] - c.low[i] - c.high[i]
+                        : (c.in[i] + c.low[i] + c.high[i] - extent) / c.strides[i] + 1);
   }
   return sizes;
 }
@@ -60,7 +61,8 @@ Tensors make(const Case& c, DType dtype, bool transpose, Layout layout) {
                        transpose ? with(c.channels, c.maps / c.groups, c.kernel)
                                  : with(c.maps, c.channels / c.groups, c.kernel),
                        layout),
-            TestTensor(dtype, {c.maps}), TestTensor(dtype, with(c.batch, c.maps, out_sizes(c, transpose)), layout)};
+            TestTensor(dtype, {c.maps}),
+            TestTensor(dtype, with(c.batch, c.maps, out_sizes(c, transpose)), layout)};
   t.x.randomize(1);
   t.w.randomize(2);
   t.bias.randomize(3);
@@ -68,7 +70,11 @@ Tensors make(const Case& c, DType dtype, bool transpose, Layout layout) {
 }
 
 Step step_of(const Case& c, const Tensors& t, const char* kernel) {
-  Step step{kernel, {t.x.arg(), t.w.arg()}, {t.out.arg()}, {static_cast<int64_t>(c.in.size()), c.groups, c.bias}, {}};
+  Step step{kernel,
+            {t.x.arg(), t.w.arg()},
+            {t.out.arg()},
+            {static_cast<int64_t>(c.in.size()), c.groups, c.bias},
+            {}};
   if (c.bias) step.inputs.push_back(t.bias.arg());
   for (const auto* list : {&c.strides, &c.low, &c.high, &c.dilations, &c.output_padding})
     step.params.insert(step.params.end(), list->begin(), list->end());
@@ -84,34 +90,36 @@ void expect_convolution(const Case& c, const Tensors& t, bool transpose, const s
   const int64_t group_channels = c.channels / c.groups, group_maps = c.maps / c.groups;
   std::vector<int64_t> o(narrow.size());
   if (product(narrow) != 0) do {
-    std::vector<int64_t> k(narrow.size());
-    do {
-      std::vector<int64_t> at(narrow.size());
-      bool inside = true;
-      for (size_t a = 0; a < at.size(); ++a) {
-        at[a] = o[a] * c.strides[a] - c.low[a] + k[a] * c.dilations[a];
-        inside = inside && at[a] >= 0 && at[a] < wide[a];
-      }
-      if (!inside) continue;
-      for (int64_t n = 0; n < c.batch; ++n)
-        for (int64_t m = 0; m < c.maps; ++m)
-          for (int64_t g = 0; g < group_channels; ++g) {
-            const int64_t channel = m / group_maps * group_channels + g;
-            const int64_t w = transpose ? channel * group_maps + m % group_maps : m * group_channels + g;
-            const int64_t x = (n * c.channels + channel) * product(c.in) + flat(transpose ? o : at, c.in);
-            const double value = t.x.get(x) * t.w.get(w * product(c.kernel) + flat(k, c.kernel));
-            const auto to = static_cast<size_t>((n * c.maps + m) * product(out) + flat(transpose ? at : o, out));
-            sums[to] += value;
-            sizes[to] += std::abs(value);
-          }
-    } while (next(k, c.kernel));
-  } while (next(o, narrow));
+      std::vector<int64_t> k(narrow.size());
+      do {
+        std::vector<int64_t> at(narrow.size());
+        bool inside = true;
+        for (size_t a = 0; a < at.size(); ++a) {
+          at[a] = o[a] * c.strides[a] - c.low[a] + k[a] * c.dilations[a];
+          inside = inside && at[a] >= 0 && at[a] < wide[a];
+        }
+        if (!inside) continue;
+        for (int64_t n = 0; n < c.batch; ++n)
+          for (int64_t m = 0; m < c.maps; ++m)
+            for (int64_t g = 0; g < group_channels; ++g) {
+              const int64_t channel = m / group_maps * group_channels + g;
+              const int64_t w = transpose ? channel * group_maps + m % group_maps : m * group_channels + g;
+              const int64_t x = (n * c.channels + channel) * product(c.in) + flat(transpose ? o : at, c.in);
+              const double value = t.x.get(x) * t.w.get(w * product(c.kernel) + flat(k, c.kernel));
+              const auto to =
+                  static_cast<size_t>((n * c.maps + m) * product(out) + flat(transpose ? at : o, out));
+              sums[to] += value;
+              sizes[to] += std::abs(value);
+            }
+      } while (next(k, c.kernel));
+    } while (next(o, narrow));
   for (int64_t i = 0; i < t.out.count(); ++i) {
     const double bias = c.bias ? t.bias.get(i / std::max<int64_t>(product(out), 1) % c.maps) : 0;
     const double expected = sums[static_cast<size_t>(i)] + bias, unit = epsilon_of(t.out.arg().dtype);
     const double chain = t.out.arg().dtype == DType::f64 ? 1e-14 : 2e-6;
     const double bound = std::abs(expected) * unit + (sizes[static_cast<size_t>(i)] + std::abs(bias)) * chain;
-    ASSERT_TRUE(agrees(t.out.get(i), expected, bound)) << what << " element " << i << ": " << t.out.get(i) << " for " << expected;
+    ASSERT_TRUE(agrees(t.out.get(i), expected, bound))
+        << what << " element " << i << ": " << t.out.get(i) << " for " << expected;
   }
 }
 
@@ -134,8 +142,10 @@ const std::vector<Case>& cases() {
 }
 
 TEST(Conv, AgreesWithF64) {
-  const std::pair<DType, const char*> kinds[] = {
-      {DType::f32, "conv_f32"}, {DType::f64, "conv_f64"}, {DType::f16, "conv_half"}, {DType::bf16, "conv_half"}};
+  const std::pair<DType, const char*> kinds[] = {{DType::f32, "conv_f32"},
+                                                 {DType::f64, "conv_f64"},
+                                                 {DType::f16, "conv_half"},
+                                                 {DType::bf16, "conv_half"}};
   for (const Case& c : cases()) {
     for (const auto& [dtype, kernel] : kinds) {
       for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
@@ -204,7 +214,8 @@ TEST(Conv, ImageAloneEqualsImageInBatch) {
       alone.w.fill([&](int64_t i) { return t.w.get(i); });
       alone.bias.fill([&](int64_t i) { return t.bias.get(i); });
       run_step(step_of(one, alone, "conv_f32"), isa);
-      for (int64_t i = 0; i < out_image; ++i) ASSERT_EQ(alone.out.bits(i), t.out.bits(2 * out_image + i)) << i;
+      for (int64_t i = 0; i < out_image; ++i)
+        ASSERT_EQ(alone.out.bits(i), t.out.bits(2 * out_image + i)) << i;
     }
   }
 }
@@ -301,7 +312,12 @@ TEST(Conv, RefusesStepsThatDoNotFit) {
 
 TEST(Conv, SelectionPrefersDepthwise) {
   const auto tensor = [](std::vector<int64_t> sizes) { return ProblemTensor{DType::f32, to_shape(sizes)}; };
-  Problem problem{"conv", {tensor({1, 8, 5, 5}), tensor({8, 1, 3, 3})}, {tensor({1, 8, 3, 3})}, {Dim(2), Dim(8), Dim(0)}, {}, false};
+  Problem problem{"conv",
+                  {tensor({1, 8, 5, 5}), tensor({8, 1, 3, 3})},
+                  {tensor({1, 8, 3, 3})},
+                  {Dim(2), Dim(8), Dim(0)},
+                  {},
+                  false};
   ASSERT_FALSE(candidates(problem).empty());
   EXPECT_EQ(candidates(problem)[0]->name, "conv_f32_depthwise");
   problem.params[1] = Dim(1);

@@ -1,5 +1,5 @@
-// Transposed convolution: each output plane is summed in scratch, input channel by input channel, kernel position by kernel
-// position; for one pair of them every output takes at most one product.
+// Transposed convolution: each output plane is summed in scratch, input channel by input channel, kernel
+// position by kernel position; for one pair of them every output takes at most one product.
 #include <algorithm>
 
 #include "kernels/conv/conv_plan.h"
@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kName = "conv_transpose";
 
-// The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to the result.
+// The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to
+// the result.
 struct TransposePlan {
   Windows windows;
   int64_t batch, group_channels, group_maps, maps, plane;
@@ -31,7 +32,8 @@ void add_row(const WindowAxis& axis, int64_t k, const void* x, DType dtype, int6
 
 template <class T>
 void add_tap(const TransposePlan& plan, const int64_t* k, const TensorArg& x, int64_t x_from, T w, T* sums) {
-  const WindowAxis *deep = &plan.windows.axis[0], *down = &plan.windows.axis[1], *across = &plan.windows.axis[2];
+  const WindowAxis *deep = &plan.windows.axis[0], *down = &plan.windows.axis[1],
+                   *across = &plan.windows.axis[2];
   for (int64_t z = 0; z < deep->out; ++z) {
     const int64_t to_z = deep->position(z, k[0]);
     if (!deep->inside(to_z)) continue;
@@ -45,9 +47,12 @@ void add_tap(const TransposePlan& plan, const int64_t* k, const TensorArg& x, in
 }
 
 template <class T>
-void store_plane(const BoundCall& call, const TransposePlan& plan, int64_t batch, int64_t map, const T* sums) {
+void store_plane(const BoundCall& call, const TransposePlan& plan, int64_t batch, int64_t map,
+                 const T* sums) {
   const TensorArg& out = call.outputs[0];
-  const T bias = plan.has_bias ? load_element<T>(call.inputs[2].data, call.inputs[2].dtype, map * plan.bias_stride) : T(0);
+  const T bias = plan.has_bias
+                     ? load_element<T>(call.inputs[2].data, call.inputs[2].dtype, map * plan.bias_stride)
+                     : T(0);
   const WindowAxis* axis = plan.windows.axis;
   const int64_t first = batch * plan.out_batch + map * plan.out_channel;
   for (int64_t p = 0; p < plan.plane; ++p) {
@@ -72,7 +77,8 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
     for (k[0] = 0; k[0] < plan.windows.axis[0].kernel; ++k[0])
       for (k[1] = 0; k[1] < plan.windows.axis[1].kernel; ++k[1])
         for (k[2] = 0; k[2] < plan.windows.axis[2].kernel; ++k[2]) {
-          const int64_t at = w_from + k[0] * plan.w_kernel[0] + k[1] * plan.w_kernel[1] + k[2] * plan.w_kernel[2];
+          const int64_t at =
+              w_from + k[0] * plan.w_kernel[0] + k[1] * plan.w_kernel[1] + k[2] * plan.w_kernel[2];
           add_tap(plan, k, x, x_from, load_element<T>(w.data, w.dtype, at), sums);
         }
   }
@@ -117,7 +123,8 @@ TransposePlan plan_transpose(const BoundCall& call, const ConvParams& params) {
   plan.x_channel = x.strides[1];
   plan.w_channel = w.strides[0];
   plan.w_map = w.strides[1];
-  for (int64_t i = 0; i < params.spatial; ++i) plan.w_kernel[kSpatialAxes - params.spatial + i] = w.strides[2 + i];
+  for (int64_t i = 0; i < params.spatial; ++i)
+    plan.w_kernel[kSpatialAxes - params.spatial + i] = w.strides[2 + i];
   plan.out_batch = out.strides[0];
   plan.out_channel = out.strides[1];
   plan.has_bias = params.has_bias;

@@ -22,9 +22,10 @@ KernelRange kernel_range(const WindowAxis& axis, int64_t o) {
   return {std::min(begin, axis.kernel), std::min(end, axis.kernel)};
 }
 
-Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* kernel, const WindowParams& params,
-                     const char* name) {
-  check_step(params.spatial >= 1 && params.spatial <= kSpatialAxes, name, "spatial axes", "1..3", params.spatial);
+Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* kernel,
+                     const WindowParams& params, const char* name) {
+  check_step(params.spatial >= 1 && params.spatial <= kSpatialAxes, name, "spatial axes", "1..3",
+             params.spatial);
   check_step(x.rank == params.spatial + 2, name, "rank of x", std::to_string(params.spatial + 2), x.rank);
   check_step(out.rank == x.rank, name, "rank of the output", std::to_string(x.rank), out.rank);
   Windows windows;
@@ -34,8 +35,8 @@ Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* ke
     axis = {1, 1, 1, 1, 0, 0, 1, 0, 0};
     const int64_t i = a - missing;
     if (i < 0) continue;
-    axis = {x.sizes[2 + i],     out.sizes[2 + i],      kernel[i],          params.strides[i],   params.low[i],
-            params.high[i],     params.dilations[i],   x.strides[2 + i],   out.strides[2 + i]};
+    axis = {x.sizes[2 + i], out.sizes[2 + i],    kernel[i],        params.strides[i], params.low[i],
+            params.high[i], params.dilations[i], x.strides[2 + i], out.strides[2 + i]};
     check_number(axis.in, 0, "spatial size", name);
     check_number(axis.out, 0, "spatial size of the output", name);
     check_number(axis.kernel, 1, "kernel size", name);
@@ -52,7 +53,8 @@ void check_window_counts(const Windows& windows, bool ceil_mode, const char* nam
     const int64_t spare = axis.in + axis.low + axis.high - (axis.dilation * (axis.kernel - 1) + 1);
     check_step(spare >= 0, name, "window beyond the padded input", ">= 0 spare", spare);
     int64_t count = spare / axis.stride + 1;
-    if (ceil_mode) count = std::min(ceil_div(spare, axis.stride) + 1, ceil_div(axis.in + axis.low, axis.stride));
+    if (ceil_mode)
+      count = std::min(ceil_div(spare, axis.stride) + 1, ceil_div(axis.in + axis.low, axis.stride));
     check_step(axis.out == count, name, "spatial size of the output", std::to_string(count), axis.out);
   }
 }

@@ -1,6 +1,6 @@
-// Geometry of windows sliding over up to three spatial axes, shared by convolutions and pooling. A window at output position o takes,
-// for kernel position k, input position o * stride - low + k * dilation; positions outside the input are padding. Fewer
-// than three axes are led by axes of size 1.
+// Geometry of windows sliding over up to three spatial axes, shared by convolutions and pooling. A window at
+// output position o takes, for kernel position k, input position o * stride - low + k * dilation; positions
+// outside the input are padding. Fewer than three axes are led by axes of size 1.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace aicf {
 
 inline constexpr int kSpatialAxes = 3;
 
-// Sizes and strides are below 2^31, so products of two fit easily. in_stride, out_stride: elements of x and the result.
+// Sizes and strides are below 2^31, so products of two fit easily. in_stride, out_stride: elements of x and
+// the result.
 struct WindowAxis {
   int64_t in, out, kernel, stride, low, high, dilation, in_stride, out_stride;
 
@@ -38,10 +39,11 @@ struct WindowParams {
   const int64_t *strides, *low, *high, *dilations;  // `spatial` each
 };
 
-// Spatial axes of x and out (those after the first two) with the kernel sizes given; bad_artifact if ranks differ, there are none or
-// more than three, or a number is out of range. Whether the sizes of out follow is checked by check_window_counts.
-Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* kernel, const WindowParams& params,
-                     const char* name);
+// Spatial axes of x and out (those after the first two) with the kernel sizes given; bad_artifact if ranks
+// differ, there are none or more than three, or a number is out of range. Whether the sizes of out follow is
+// checked by check_window_counts.
+Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* kernel,
+                     const WindowParams& params, const char* name);
 void check_window_counts(const Windows& windows, bool ceil_mode, const char* name);
 
 }  // namespace aicf

@@ -1,4 +1,5 @@
-// Reaches the micro-kernels of an ISA level. See gemm_types.h for blocks, panels and the order of accumulation.
+// Reaches the micro-kernels of an ISA level. See gemm_types.h for blocks, panels and the order of
+// accumulation.
 #pragma once
 
 #include "kernels/abi.h"

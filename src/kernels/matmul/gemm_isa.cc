@@ -1,5 +1,6 @@
-// Micro-kernels of dense contractions. One call of micro() keeps a tile of C in registers over a whole block of k; columns
-// are vector lanes and k is never split over lanes, so every element is one chain of multiply-adds.
+// Micro-kernels of dense contractions. One call of micro() keeps a tile of C in registers over a whole block
+// of k; columns are vector lanes and k is never split over lanes, so every element is one chain of
+// multiply-adds.
 #include <stdint.h>
 #include <string.h>
 
@@ -61,8 +62,8 @@ constexpr int64_t panel() {
 }
 
 template <int kM, int kN, class T>
-HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb, int64_t depth,
-                      T* HWY_RESTRICT c, int64_t ldc, bool first) {
+HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
+                      int64_t depth, T* HWY_RESTRICT c, int64_t ldc, bool first) {
   using S = Simd<T>;
   constexpr int64_t kLanes = S::kLanes;
   typename S::Vec sum[kM][kN];
@@ -97,23 +98,31 @@ template <class T>
 using MicroFunction = void (*)(const T*, int64_t, const T*, int64_t, int64_t, T*, int64_t, bool);
 
 template <int kM, int kN, class T>
-HWY_NOINLINE void micro_function(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t depth, T* c, int64_t ldc,
-                                 bool first) {
+HWY_NOINLINE void micro_function(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t depth, T* c,
+                                 int64_t ldc, bool first) {
   micro<kM, kN>(a, lda, b, ldb, depth, c, ldc, first);
 }
 
 template <int kN, class T>
 MicroFunction<T> pick_rows(int64_t rows) {
   switch (rows) {
-    case 1: return micro_function<1, kN, T>;
-    case 2: return micro_function<2, kN, T>;
-    case 3: return micro_function<3, kN, T>;
-    case 4: return micro_function<4, kN, T>;
+    case 1:
+      return micro_function<1, kN, T>;
+    case 2:
+      return micro_function<2, kN, T>;
+    case 3:
+      return micro_function<3, kN, T>;
+    case 4:
+      return micro_function<4, kN, T>;
 #if HWY_TARGET == HWY_AVX3
-    case 5: return micro_function<5, kN, T>;
-    case 6: return micro_function<6, kN, T>;
-    case 7: return micro_function<7, kN, T>;
-    case 8: return micro_function<8, kN, T>;
+    case 5:
+      return micro_function<5, kN, T>;
+    case 6:
+      return micro_function<6, kN, T>;
+    case 7:
+      return micro_function<7, kN, T>;
+    case 8:
+      return micro_function<8, kN, T>;
 #endif
   }
   return nullptr;
@@ -174,7 +183,8 @@ void run_block(const GemmBlock<T>& block) {
 
 // Steps [k0, k1) of the columns from j0 on, zeros after the last.
 template <class T>
-void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, int64_t k1, int64_t j0, T* to) {
+void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, int64_t k1, int64_t j0,
+                T* to) {
   for (int64_t k = k0; k < k1; ++k) {
     const T* from = pack.from + k * pack.k_stride + column * pack.n_stride;
     T* out = to + k * panel<T>();
@@ -199,7 +209,8 @@ void turn_blocks(const GemmPack<float>& pack, int64_t column, int64_t columns, i
     const float* from = pack.from + (column + j) * pack.n_stride;
     for (int64_t k = 0; k < steps; k += 4) {
       const auto r0 = hn::LoadU(d, from + k), r1 = hn::LoadU(d, from + k + pack.n_stride);
-      const auto r2 = hn::LoadU(d, from + k + 2 * pack.n_stride), r3 = hn::LoadU(d, from + k + 3 * pack.n_stride);
+      const auto r2 = hn::LoadU(d, from + k + 2 * pack.n_stride),
+                 r3 = hn::LoadU(d, from + k + 3 * pack.n_stride);
       const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
       const auto b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
       const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
@@ -234,13 +245,15 @@ template <class T>
 void run_pack(const GemmPack<T>& pack) {
   for (int64_t column = 0; column < pack.n; column += panel<T>()) {
     const int64_t left = pack.n - column;
-    pack_panel(pack, column, left < panel<T>() ? left : panel<T>(), pack.to + column / panel<T>() * pack.panel_stride);
+    pack_panel(pack, column, left < panel<T>() ? left : panel<T>(),
+               pack.to + column / panel<T>() * pack.panel_stride);
   }
 }
 
 }  // namespace
 
-const GemmIsa kGemmIsa = {kRows,           panel<float>(),  panel<double>(), run_block<float>,
-                          run_block<double>, run_pack<float>, run_pack<double>};
+const GemmIsa kGemmIsa = {
+    kRows,           panel<float>(),  panel<double>(), run_block<float>, run_block<double>,
+    run_pack<float>, run_pack<double>};
 
 }  // namespace aicf::AICF_ISA_NAMESPACE

@@ -1,32 +1,35 @@
-// Plain types between the contraction drivers and the micro-kernels that exist once per ISA level; no code, so that the
-// files compiled for AVX may include it.
+// Plain types between the contraction drivers and the micro-kernels that exist once per ISA level; no code,
+// so that the files compiled for AVX may include it.
 //
-// A block multiplies m rows of A by n columns of B over at most kGemmDepth steps of k. The right operand lies in panels of
-// `nr` columns: element (k, j) is b[(j / nr) * panel_stride + k * ldb + j % nr]. A full last panel is always readable.
+// A block multiplies m rows of A by n columns of B over at most kGemmDepth steps of k. The right operand lies
+// in panels of `nr` columns: element (k, j) is b[(j / nr) * panel_stride + k * ldb + j % nr]. A full last
+// panel is always readable.
 //
-// The law: an element of C is the chain fma(a[k], b[k], acc) from acc = 0 for k ascending inside blocks of kGemmDepth
-// steps that begin at multiples of kGemmDepth; the blocks' results are added in order. Every driver calls with these blocks,
-// so the bits depend on K alone. The portable level rounds product and sum apart.
+// The law: an element of C is the chain fma(a[k], b[k], acc) from acc = 0 for k ascending inside blocks of
+// kGemmDepth steps that begin at multiples of kGemmDepth; the blocks' results are added in order. Every
+// driver calls with these blocks, so the bits depend on K alone. The portable level rounds product and sum
+// apart.
 #pragma once
 
 #include <stdint.h>
 
 namespace aicf {
 
-constexpr int64_t kGemmDepth = 256;  // 256 × 48 panel columns × 4 bytes: a panel block stays in L1 or streams from L2
+constexpr int64_t kGemmDepth =
+    256;  // 256 × 48 panel columns × 4 bytes: a panel block stays in L1 or streams from L2
 
 template <class T>
 struct GemmBlock {
   const T* a;
-  int64_t lda;           // between rows; steps of k are 1 apart
+  int64_t lda;  // between rows; steps of k are 1 apart
   const T* b;
   int64_t ldb;           // between steps of k inside a panel
   int64_t panel_stride;  // between panels
   T* c;
-  int64_t ldc;           // between rows; columns are 1 apart
+  int64_t ldc;  // between rows; columns are 1 apart
   int64_t m, n, depth;
-  bool first;            // store the result instead of adding it to C
-  bool padded;           // the last panel of C may be written in full
+  bool first;   // store the result instead of adding it to C
+  bool padded;  // the last panel of C may be written in full
 };
 
 // Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one.

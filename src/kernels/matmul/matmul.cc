@@ -12,9 +12,10 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kCopyPadding = 16;   // elements after a copied row of x, so that rows do not share cache sets
-constexpr int64_t kSetPeriod = 4096;   // bytes after which the sets of an L1 cache repeat
-constexpr int64_t kFewRows = 16;       // up to here y is read where it lies: packing would cost more than it saves
+constexpr int64_t kCopyPadding =
+    16;  // elements after a copied row of x, so that rows do not share cache sets
+constexpr int64_t kSetPeriod = 4096;  // bytes after which the sets of an L1 cache repeat
+constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing would cost more than it saves
 
 struct Tile {
   int64_t batch[kMaxRank];
@@ -37,7 +38,8 @@ Tile tile_at(const MatmulPlan& plan, int64_t index) {
   return tile;
 }
 
-int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const Tile& tile, int64_t row, int64_t column) {
+int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const Tile& tile, int64_t row,
+                  int64_t column) {
   int64_t offset = row * view.row + column * view.column;
   for (int64_t axis = 0; axis < plan.batch_rank; ++axis) offset += tile.batch[axis] * view.batch[axis];
   return offset;
@@ -196,7 +198,8 @@ void run_program(const Job<T>& job, T* c, int64_t ldc) {
         number < epilogue_inputs ? job.call.inputs[number + 2] : job.call.outputs[number - epilogue_inputs];
     const MatmulView& view = plan.operand[i];
     const int64_t offset = offset_of(plan, view, job.tile, job.tile.row, job.tile.column);
-    windows[i + 1] = {static_cast<std::byte*>(tensor.data) + offset * dtype_bytes(tensor.dtype), view.row, view.column};
+    windows[i + 1] = {static_cast<std::byte*>(tensor.data) + offset * dtype_bytes(tensor.dtype), view.row,
+                      view.column};
   }
   run_tile_rows(*job.call.program, job.call.isa, job.tile.rows, job.tile.columns, windows,
                 job.scratch + plan.program_offset);
@@ -253,7 +256,8 @@ void place_scratch(BoundCall& call, MatmulPlan& plan) {
   plan.x_offset = take(copies_x, plan.row_tile * (kGemmDepth + kCopyPadding) * bytes);
   plan.y_offset = take(!plan.packed, kGemmDepth * plan.column_tile * bytes);
   plan.c_offset = take(copies_c, plan.row_tile * plan.column_tile * bytes);
-  plan.program_offset = take(call.program != nullptr, call.program ? tile_rows_scratch_bytes(*call.program) : 0);
+  plan.program_offset =
+      take(call.program != nullptr, call.program ? tile_rows_scratch_bytes(*call.program) : 0);
   call.scratch_bytes = used;
 }
 
@@ -269,7 +273,8 @@ void prepare_float(BoundCall& call, const char* kernel, bool packed) {
   store_plan(call, plan);
 }
 
-// --- integers -----------------------------------------------------------------------------------------------------------
+// --- integers
+// -----------------------------------------------------------------------------------------------------------
 
 // Wrapping sums in 64 bits: the low bits of a product depend only on the low bits of its factors.
 template <class T>
@@ -278,14 +283,16 @@ void run_int_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const Tile tile = tile_at(plan, index);
   const auto* x = static_cast<const T*>(call.inputs[0].data) + offset_of(plan, plan.x, tile, tile.row, 0);
   const auto* y = static_cast<const T*>(call.inputs[1].data) + offset_of(plan, plan.y, tile, 0, tile.column);
-  auto* out = static_cast<T*>(call.outputs[0].data) + offset_of(plan, plan.operand[0], tile, tile.row, tile.column);
+  auto* out =
+      static_cast<T*>(call.outputs[0].data) + offset_of(plan, plan.operand[0], tile, tile.row, tile.column);
   auto* sums = reinterpret_cast<uint64_t*>(scratch);
   for (int64_t i = 0; i < tile.rows; ++i) {
     std::fill_n(sums, tile.columns, 0);
     for (int64_t k = 0; k < plan.k; ++k) {
       const auto left = static_cast<uint64_t>(x[i * plan.x.row + k * plan.x.column]);
       const T* right = y + k * plan.y.row;
-      for (int64_t j = 0; j < tile.columns; ++j) sums[j] += left * static_cast<uint64_t>(right[j * plan.y.column]);
+      for (int64_t j = 0; j < tile.columns; ++j)
+        sums[j] += left * static_cast<uint64_t>(right[j * plan.y.column]);
     }
     for (int64_t j = 0; j < tile.columns; ++j)
       out[i * plan.operand[0].row + j * plan.operand[0].column] = static_cast<T>(sums[j]);
@@ -294,12 +301,18 @@ void run_int_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
 
 RunTile int_tile(DType dtype) {
   switch (dtype) {
-    case DType::i64: return run_int_tile<int64_t>;
-    case DType::i32: return run_int_tile<int32_t>;
-    case DType::i16: return run_int_tile<int16_t>;
-    case DType::i8: return run_int_tile<int8_t>;
-    case DType::u8: return run_int_tile<uint8_t>;
-    default: return nullptr;
+    case DType::i64:
+      return run_int_tile<int64_t>;
+    case DType::i32:
+      return run_int_tile<int32_t>;
+    case DType::i16:
+      return run_int_tile<int16_t>;
+    case DType::i8:
+      return run_int_tile<int8_t>;
+    case DType::u8:
+      return run_int_tile<uint8_t>;
+    default:
+      return nullptr;
   }
 }
 
@@ -310,9 +323,10 @@ void check_same_dtypes(const BoundCall& call, const char* kernel) {
 
 bool has_matrices(const Problem& problem) {
   return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
-         (problem.has_program || problem.inputs.size() == 2) && problem.inputs[0].dtype == problem.inputs[1].dtype &&
-         problem.inputs[0].sizes.size() >= 2 && problem.inputs[1].sizes.size() >= 2 &&
-         problem.outputs[0].sizes.size() >= 2 && problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
+         (problem.has_program || problem.inputs.size() == 2) &&
+         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
+         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
+         problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
 }
 
 constexpr size_t kMaxInputs = kMaxTileOperands + 1;
@@ -323,12 +337,15 @@ bool can_run_matmul_f32_packed(const Problem& problem) {
   return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.size() == 2 &&
          (problem.has_program || problem.inputs.size() == 2) && problem.inputs[0].dtype == DType::f32 &&
          problem.inputs[0].sizes.size() >= 2 && problem.inputs[1].dtype == DType::u8 &&
-         problem.inputs[1].sizes.size() == 1 && problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
+         problem.inputs[1].sizes.size() == 1 &&
+         problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
 }
 bool can_run_matmul_f32(const Problem& problem) {
   return has_matrices(problem) && problem.inputs[0].dtype == DType::f32;
 }
-bool can_run_matmul_half(const Problem& problem) { return has_matrices(problem) && is_half(problem.inputs[0].dtype); }
+bool can_run_matmul_half(const Problem& problem) {
+  return has_matrices(problem) && is_half(problem.inputs[0].dtype);
+}
 bool can_run_matmul_f64(const Problem& problem) {
   return has_matrices(problem) && problem.inputs[0].dtype == DType::f64;
 }
@@ -383,7 +400,8 @@ void prepare_matmul_int(BoundCall& call) {
   check_same_dtypes(call, kName);
   check_step(call.program == nullptr, kName, "epilogue", "none", 1);
   call.run = int_tile(call.inputs[0].dtype);
-  if (!call.run) bad_step(kName, "dtype of x", "an integer type", std::string(dtype_name(call.inputs[0].dtype)));
+  if (!call.run)
+    bad_step(kName, "dtype of x", "an integer type", std::string(dtype_name(call.inputs[0].dtype)));
   MatmulPlan plan = plan_matmul_views(call, kName, false);
   plan.direct_y = 1;
   choose_matmul_tiles(plan, 1, 64, sizeof(uint64_t));

@@ -1,6 +1,7 @@
-// Speed of matmul steps on one and two threads, beside the peak of multiply-adds that this machine reaches in the same
-// process. Every row reports GF/s and, for the shapes of contractions, the share of that peak.
-//   bench_kernels --benchmark_filter=matmul --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+// Speed of matmul steps on one and two threads, beside the peak of multiply-adds that this machine reaches in
+// the same process. Every row reports GF/s and, for the shapes of contractions, the share of that peak.
+//   bench_kernels --benchmark_filter=matmul --benchmark_enable_random_interleaving=true
+//   --benchmark_repetitions=5
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -126,7 +127,8 @@ void run_tiles(const BoundCall& call, std::atomic<int64_t>& next, std::byte* scr
 }
 
 void bench_matmul(benchmark::State& state, Shape3 shape, bool packed, IsaLevel isa, int threads) {
-  std::vector<float> x(static_cast<size_t>(shape.m * shape.k), 0.5f), y(static_cast<size_t>(shape.k * shape.n), 0.25f);
+  std::vector<float> x(static_cast<size_t>(shape.m * shape.k), 0.5f),
+      y(static_cast<size_t>(shape.k * shape.n), 0.25f);
   std::vector<float> out(static_cast<size_t>(shape.m * shape.n));
   std::vector<float> panels(static_cast<size_t>(packed_matmul_y_bytes(shape.k, shape.n) / 4));
   CallError error;
@@ -137,7 +139,8 @@ void bench_matmul(benchmark::State& state, Shape3 shape, bool packed, IsaLevel i
   pack.outputs = {bytes_of(panels)};
   find_kernel("pack_matmul_y_f32")->prepare(pack);
   for (int64_t i = 0; i < pack.tiles; ++i) pack.run(pack, i, nullptr);
-  call.inputs = {matrix(x.data(), shape.m, shape.k), packed ? bytes_of(panels) : matrix(y.data(), shape.k, shape.n)};
+  call.inputs = {matrix(x.data(), shape.m, shape.k),
+                 packed ? bytes_of(panels) : matrix(y.data(), shape.k, shape.n)};
   call.outputs = {matrix(out.data(), shape.m, shape.n)};
   if (packed) call.params = {shape.k, shape.n};
   find_kernel(packed ? "matmul_f32_packed" : "matmul_f32")->prepare(call);
@@ -156,7 +159,8 @@ void bench_matmul(benchmark::State& state, Shape3 shape, bool packed, IsaLevel i
       run_tiles(call, next, memory.data() + ((base + 63) / 64 * 64 - base) + at);
     });
   }
-  const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.k) * static_cast<double>(shape.n);
+  const double flops =
+      2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.k) * static_cast<double>(shape.n);
   const auto runs = static_cast<double>(state.iterations());
   state.counters["GF/s"] = benchmark::Counter(flops * 1e-9 * runs, benchmark::Counter::kIsRate);
   state.counters["weights GB/s"] =
@@ -169,9 +173,10 @@ void add(const std::string& name, int threads, const std::function<void(benchmar
 }
 
 bool register_all() {
-  const Shape3 shapes[] = {{128, 384, 384},  {128, 384, 1536},  {128, 1536, 384}, {1024, 384, 384}, {1024, 384, 1536},
-                           {1024, 1536, 384}, {16, 384, 384},   {1, 384, 384},    {1, 384, 1536},   {1, 1536, 384},
-                           {8, 384, 1536},   {1, 4096, 4096},   {8, 4096, 4096},  {1024, 1024, 1024}, {128, 384, 1152}};
+  const Shape3 shapes[] = {{128, 384, 384},   {128, 384, 1536},   {128, 1536, 384}, {1024, 384, 384},
+                           {1024, 384, 1536}, {1024, 1536, 384},  {16, 384, 384},   {1, 384, 384},
+                           {1, 384, 1536},    {1, 1536, 384},     {8, 384, 1536},   {1, 4096, 4096},
+                           {8, 4096, 4096},   {1024, 1024, 1024}, {128, 384, 1152}};
   for (IsaLevel isa : {IsaLevel::kAvx2, IsaLevel::kAvx512}) {
     if (isa > detect_isa()) continue;
     for (int threads : {1, 2}) {

@@ -8,12 +8,12 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kColumnTile = 192;    // 256 × 192 × 4 bytes of y: a fifth of a 1 MiB L2 cache
+constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of y: a fifth of a 1 MiB L2 cache
 constexpr int64_t kRowTile = 64;
 constexpr int64_t kRowTilePacking = 128;  // every tile packs its y: more rows share it
 constexpr int64_t kWantedTiles = 16;
-constexpr double kSmallestTile = 2e6;   // flops, about 20 µs of one core
-constexpr double kLoadFlops = 32;       // reading an element of y from L3 takes as long as 32 flops
+constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
+constexpr double kLoadFlops = 32;      // reading an element of y from L3 takes as long as 32 flops
 
 MatmulView view_of(const TensorArg& tensor, const int64_t* sizes, int rank, const char* kernel) {
   int64_t strides[kMaxRank];
@@ -37,7 +37,9 @@ void remove_batch_axis(MatmulPlan& plan, int64_t axis) {
   --plan.batch_rank;
 }
 
-bool continues_rows(const MatmulView& view, int64_t axis, int64_t m) { return view.batch[axis] == view.row * m; }
+bool continues_rows(const MatmulView& view, int64_t axis, int64_t m) {
+  return view.batch[axis] == view.row * m;
+}
 
 // A batch axis that y does not have and that continues the rows everywhere else is more rows.
 bool merge_last_batch_axis(MatmulPlan& plan) {
@@ -65,7 +67,8 @@ void check_outputs(const BoundCall& call, const char* kernel) {
   for (const TensorArg& output : call.outputs) {
     check_rank(output, result.rank, kernel, "output");
     for (int i = 0; i < output.rank; ++i)
-      check_step(output.sizes[i] == result.sizes[i], kernel, "output size", std::to_string(result.sizes[i]), output.sizes[i]);
+      check_step(output.sizes[i] == result.sizes[i], kernel, "output size", std::to_string(result.sizes[i]),
+                 output.sizes[i]);
   }
 }
 
@@ -76,7 +79,8 @@ void add_operands(MatmulPlan& plan, const BoundCall& call, const char* kernel) {
     for (size_t i = 2; i < call.inputs.size(); ++i)
       plan.operand[plan.operands++] = view_of(call.inputs[i], result.sizes, result.rank, kernel);
   } else {
-    check_step(call.inputs.size() == 2, kernel, "inputs without epilogue", "2", static_cast<int64_t>(call.inputs.size()));
+    check_step(call.inputs.size() == 2, kernel, "inputs without epilogue", "2",
+               static_cast<int64_t>(call.inputs.size()));
     check_step(call.outputs.size() == 1, kernel, "outputs", "1", static_cast<int64_t>(call.outputs.size()));
   }
   for (const TensorArg& output : call.outputs)
@@ -102,7 +106,8 @@ void set_operand_views(MatmulPlan& plan, const BoundCall& call, const char* kern
   }
   check_step(y.rank >= 2, kernel, "rank of y", ">= 2", y.rank);
   check_step(y.sizes[y.rank - 2] == plan.k, kernel, "K of y", std::to_string(plan.k), y.sizes[y.rank - 2]);
-  check_step(y.sizes[y.rank - 1] == plan.n, kernel, "columns of y", std::to_string(plan.n), y.sizes[y.rank - 1]);
+  check_step(y.sizes[y.rank - 1] == plan.n, kernel, "columns of y", std::to_string(plan.n),
+             y.sizes[y.rank - 1]);
   sizes[rank - 2] = plan.k;
   sizes[rank - 1] = plan.n;
   plan.y = view_of(y, sizes, rank, kernel);

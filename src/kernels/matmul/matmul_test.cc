@@ -13,11 +13,15 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 const char* kernel_for(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "matmul_f32";
-    case DType::f64: return "matmul_f64";
+    case DType::f32:
+      return "matmul_f32";
+    case DType::f64:
+      return "matmul_f64";
     case DType::f16:
-    case DType::bf16: return "matmul_half";
-    default: return "matmul_int";
+    case DType::bf16:
+      return "matmul_half";
+    default:
+      return "matmul_int";
   }
 }
 
@@ -40,14 +44,16 @@ int64_t operand_batch(int64_t index, const std::vector<int64_t>& batch, const st
   return at;
 }
 
-void expect_product(const TestTensor& x, const TestTensor& y, const TestTensor& out, const std::string& what) {
+void expect_product(const TestTensor& x, const TestTensor& y, const TestTensor& out,
+                    const std::string& what) {
   const auto& sizes = out.sizes();
   const int64_t m = sizes[sizes.size() - 2], n = sizes.back(), k = x.sizes().back();
   const std::vector<int64_t> batch(sizes.begin(), sizes.end() - 2);
   const double unit = epsilon_of(out.arg().dtype);
   for (int64_t i = 0; i < out.count(); ++i) {
     const int64_t b = i / (m * n), row = i / n % m, column = i % n;
-    const int64_t xb = operand_batch(b, batch, x.sizes()) * m * k, yb = operand_batch(b, batch, y.sizes()) * k * n;
+    const int64_t xb = operand_batch(b, batch, x.sizes()) * m * k,
+                  yb = operand_batch(b, batch, y.sizes()) * k * n;
     double sum = 0, magnitude = 0;
     for (int64_t j = 0; j < k; ++j) {
       const double product = x.get(xb + row * k + j) * y.get(yb + j * n + column);
@@ -56,17 +62,20 @@ void expect_product(const TestTensor& x, const TestTensor& y, const TestTensor& 
     }
     const double bound = std::abs(sum) * unit + magnitude * (is_float(out.arg().dtype) ? 4e-6 : 0) + 1e-37;
     const double tight = out.arg().dtype == DType::f64 ? magnitude * 1e-13 + 1e-300 : bound;
-    ASSERT_TRUE(agrees(out.get(i), sum, tight)) << what << " element " << i << ": " << out.get(i) << " for " << sum;
+    ASSERT_TRUE(agrees(out.get(i), sum, tight))
+        << what << " element " << i << ": " << out.get(i) << " for " << sum;
   }
 }
 
 TEST(Matmul, EveryTypeAndLayout) {
-  const std::vector<std::vector<int64_t>> shapes = {{1, 1, 1},   {3, 5, 7},    {17, 33, 49}, {8, 48, 256},
+  const std::vector<std::vector<int64_t>> shapes = {{1, 1, 1},    {3, 5, 7},     {17, 33, 49}, {8, 48, 256},
                                                     {9, 97, 300}, {65, 200, 31}, {2, 1, 513}};
-  for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8}) {
+  for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16,
+                      DType::i8, DType::u8}) {
     for (const auto& mnk : shapes) {
       for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
-        // i8 and u8 sums of small values up to 513 terms must stay exact in the f64 reference modulo their range.
+        // i8 and u8 sums of small values up to 513 terms must stay exact in the f64 reference modulo their
+        // range.
         const int64_t k = dtype_bytes(dtype) == 1 ? std::min<int64_t>(mnk[2], 7) : mnk[2];
         TestTensor x(dtype, {mnk[0], k}, layout), y(dtype, {k, mnk[1]}, layout);
         TestTensor out(dtype, {mnk[0], mnk[1]}, layout);
@@ -96,9 +105,11 @@ TEST(Matmul, IntegersWrap) {
 }
 
 TEST(Matmul, BatchAxesBroadcast) {
-  const std::vector<std::vector<int64_t>> xs = {{2, 3}, {2, 1}, {1, 3}, {2, 3}, {1, 1}}, ys = {{2, 3}, {2, 3}, {2, 1}, {1, 1}, {2, 3}};
+  const std::vector<std::vector<int64_t>> xs = {{2, 3}, {2, 1}, {1, 3}, {2, 3}, {1, 1}},
+                                          ys = {{2, 3}, {2, 3}, {2, 1}, {1, 1}, {2, 3}};
   for (size_t i = 0; i < xs.size(); ++i) {
-    TestTensor x(DType::f32, shape(xs[i], 5, 20)), y(DType::f32, shape(ys[i], 20, 70)), out(DType::f32, {2, 3, 5, 70});
+    TestTensor x(DType::f32, shape(xs[i], 5, 20)), y(DType::f32, shape(ys[i], 20, 70)),
+        out(DType::f32, {2, 3, 5, 70});
     x.randomize(i);
     y.randomize(i + 10);
     for (IsaLevel isa : isa_levels()) {
@@ -112,7 +123,8 @@ TEST(Matmul, BatchAxesBroadcast) {
 TEST(Matmul, EmptySizes) {
   for (IsaLevel isa : isa_levels()) {
     for (const auto& mnk : std::vector<std::vector<int64_t>>{{0, 5, 3}, {5, 0, 3}, {5, 7, 0}, {0, 0, 0}}) {
-      TestTensor x(DType::f32, {2, mnk[0], mnk[2]}), y(DType::f32, {1, mnk[2], mnk[1]}), out(DType::f32, {2, mnk[0], mnk[1]});
+      TestTensor x(DType::f32, {2, mnk[0], mnk[2]}), y(DType::f32, {1, mnk[2], mnk[1]}),
+          out(DType::f32, {2, mnk[0], mnk[1]});
       run_step({"matmul_f32", {x.arg(), y.arg()}, {out.arg()}, {}, {}}, isa);
       for (int64_t i = 0; i < out.count(); ++i) ASSERT_EQ(out.bits(i), 0u);  // the sum of nothing is +0
     }
@@ -149,10 +161,12 @@ TestTensor pack_y(const TestTensor& y, IsaLevel isa) {
 }
 
 TEST(Matmul, PackedEqualsUnpackedInAnyLayoutAndOrder) {
-  for (const auto& mnk : std::vector<std::vector<int64_t>>{{1, 384, 384}, {8, 50, 700}, {128, 384, 300}, {33, 1, 257}, {70, 191, 512}}) {
+  for (const auto& mnk : std::vector<std::vector<int64_t>>{
+           {1, 384, 384}, {8, 50, 700}, {128, 384, 300}, {33, 1, 257}, {70, 191, 512}}) {
     const int64_t m = mnk[0], n = mnk[1], k = mnk[2];
     TestTensor x(DType::f32, {m, k}), xt(DType::f32, {m, k}, Layout::kTransposed);
-    TestTensor y(DType::f32, {k, n}), yt(DType::f32, {k, n}, Layout::kTransposed), yr(DType::f32, {k, n}, Layout::kReversed);
+    TestTensor y(DType::f32, {k, n}), yt(DType::f32, {k, n}, Layout::kTransposed),
+        yr(DType::f32, {k, n}, Layout::kReversed);
     x.randomize(5);
     y.randomize(6);
     xt.fill([&](int64_t i) { return x.get(i); });
@@ -170,8 +184,10 @@ TEST(Matmul, PackedEqualsUnpackedInAnyLayoutAndOrder) {
         run_step(with_output, isa, true);
         expect_same_bits(first, out, what);
       };
-      compare({"matmul_f32_packed", {x.arg(), packed_t.arg()}, {}, {k, n}, {}}, Layout::kDense, "packed from transposed");
-      compare({"matmul_f32_packed", {xt.arg(), packed.arg()}, {}, {k, n}, {}}, Layout::kGaps, "transposed x, packed");
+      compare({"matmul_f32_packed", {x.arg(), packed_t.arg()}, {}, {k, n}, {}}, Layout::kDense,
+              "packed from transposed");
+      compare({"matmul_f32_packed", {xt.arg(), packed.arg()}, {}, {k, n}, {}}, Layout::kGaps,
+              "transposed x, packed");
       compare({"matmul_f32", {x.arg(), y.arg()}, {}, {}, {}}, Layout::kDense, "plain");
       compare({"matmul_f32", {xt.arg(), yt.arg()}, {}, {}, {}}, Layout::kTransposed, "both transposed");
       compare({"matmul_f32", {x.arg(), yr.arg()}, {}, {}, {}}, Layout::kReversed, "reversed");
@@ -199,9 +215,14 @@ TEST(Matmul, RowAloneEqualsRowInBatch) {
       for (const char* kernel : {"matmul_f32_packed", "matmul_f32"}) {
         const bool is_packed = std::string(kernel) == "matmul_f32_packed";
         TestTensor alone(DType::f32, {1, n});
-        run_step({kernel, {one, is_packed ? packed.arg() : y.arg()}, {alone.arg()},
-                  is_packed ? std::vector<int64_t>{k, n} : std::vector<int64_t>{}, {}}, isa);
-        for (int64_t j = 0; j < n; ++j) ASSERT_EQ(alone.bits(j), all.bits(row * n + j)) << kernel << " row " << row;
+        run_step({kernel,
+                  {one, is_packed ? packed.arg() : y.arg()},
+                  {alone.arg()},
+                  is_packed ? std::vector<int64_t>{k, n} : std::vector<int64_t>{},
+                  {}},
+                 isa);
+        for (int64_t j = 0; j < n; ++j)
+          ASSERT_EQ(alone.bits(j), all.bits(row * n + j)) << kernel << " row " << row;
       }
     }
   }
@@ -266,9 +287,10 @@ TileProgram relu_program() {
     i.operand = operand;
     return i;
   };
-  program.stages = {{instr(TileOp::load, 0, -1, -1, 0), instr(TileOp::load, 1, -1, -1, 1), instr(TileOp::load, 2, -1, -1, 2),
-                     instr(TileOp::add, 1, 0, 1, -1), instr(TileOp::constant, 3, -1, -1, -1),
-                     instr(TileOp::max, 1, 1, 3, -1), instr(TileOp::add, 1, 1, 2, -1), instr(TileOp::store, -1, 1, -1, 3),
+  program.stages = {{instr(TileOp::load, 0, -1, -1, 0), instr(TileOp::load, 1, -1, -1, 1),
+                     instr(TileOp::load, 2, -1, -1, 2), instr(TileOp::add, 1, 0, 1, -1),
+                     instr(TileOp::constant, 3, -1, -1, -1), instr(TileOp::max, 1, 1, 3, -1),
+                     instr(TileOp::add, 1, 1, 2, -1), instr(TileOp::store, -1, 1, -1, 3),
                      instr(TileOp::store, -1, 0, -1, 4)}};
   return program;
 }
@@ -277,19 +299,23 @@ TEST(Matmul, EpilogueRunsOnEveryTile) {
   const TileProgram program = relu_program();
   for (const auto& mnk : std::vector<std::vector<int64_t>>{{1, 384, 20}, {70, 200, 300}, {33, 7, 0}}) {
     const int64_t m = mnk[0], n = mnk[1], k = mnk[2];
-    TestTensor x(DType::f32, {2, m, k}), y(DType::f32, {k, n}), bias(DType::f32, {n}), residual(DType::f32, {2, m, n}, Layout::kReversed);
+    TestTensor x(DType::f32, {2, m, k}), y(DType::f32, {k, n}), bias(DType::f32, {n}),
+        residual(DType::f32, {2, m, n}, Layout::kReversed);
     x.randomize(1);
     y.randomize(2);
     bias.randomize(3);
     residual.randomize(4);
     for (IsaLevel isa : isa_levels()) {
-      TestTensor plain(DType::f32, {2, m, n}), out(DType::f32, {2, m, n}, Layout::kGaps), narrow(DType::bf16, {2, m, n});
+      TestTensor plain(DType::f32, {2, m, n}), out(DType::f32, {2, m, n}, Layout::kGaps),
+          narrow(DType::bf16, {2, m, n});
       run_step({"matmul_f32", {x.arg(), y.arg()}, {plain.arg()}, {}, {}}, isa);
       const TestTensor packed = pack_y(y, isa);
       for (bool use_packed : {false, true}) {
         out.poison();
         narrow.poison();
-        Step step{"matmul_f32", {x.arg(), y.arg(), bias.arg(), residual.arg()}, {out.arg(), narrow.arg()}, {}, {}, &program};
+        Step step{
+            "matmul_f32", {x.arg(), y.arg(), bias.arg(), residual.arg()}, {out.arg(), narrow.arg()}, {}, {},
+            &program};
         if (use_packed) {
           step.kernel = "matmul_f32_packed";
           step.inputs[1] = packed.arg();
@@ -311,7 +337,8 @@ TEST(Matmul, RefusesEpiloguesThatDoNotFit) {
   TestTensor x(DType::f32, {4, 8}), y(DType::f32, {8, 6}), row(DType::f32, {6}), full(DType::f32, {4, 6});
   TestTensor out(DType::f32, {4, 6}), narrow(DType::bf16, {4, 6});
   const TileProgram program = relu_program();
-  const Step good{"matmul_f32", {x.arg(), y.arg(), row.arg(), full.arg()}, {out.arg(), narrow.arg()}, {}, {}, &program};
+  const Step good{"matmul_f32", {x.arg(), y.arg(), row.arg(), full.arg()}, {out.arg(), narrow.arg()}, {}, {},
+                  &program};
   bind_step(good, IsaLevel::kPortable);
   Step step = good;
   step.inputs.pop_back();
@@ -335,7 +362,12 @@ TEST(Matmul, RefusesEpiloguesThatDoNotFit) {
 
 TEST(Matmul, SelectionPrefersPackedWeights) {
   const Shape x = to_shape(std::vector<int64_t>{2, 8}), out = to_shape(std::vector<int64_t>{2, 4});
-  Problem problem{"matmul", {{DType::f32, x}, {DType::u8, to_shape(std::vector<int64_t>{2048})}}, {{DType::f32, out}}, {Dim(8), Dim(4)}, {}, false};
+  Problem problem{"matmul",
+                  {{DType::f32, x}, {DType::u8, to_shape(std::vector<int64_t>{2048})}},
+                  {{DType::f32, out}},
+                  {Dim(8), Dim(4)},
+                  {},
+                  false};
   ASSERT_FALSE(candidates(problem).empty());
   EXPECT_EQ(candidates(problem)[0]->name, "matmul_f32_packed");
   problem.params.clear();

@@ -15,7 +15,9 @@ struct PackPlan {
   int64_t k, n, k_stride, n_stride;
 };
 
-int64_t panels_of(const BoundCall& call, const PackPlan& plan) { return ceil_div(plan.n, gemm_isa(call.isa).nr_f32); }
+int64_t panels_of(const BoundCall& call, const PackPlan& plan) {
+  return ceil_div(plan.n, gemm_isa(call.isa).nr_f32);
+}
 
 void run_pack_tile(const BoundCall& call, int64_t tile, std::byte*) {
   const PackPlan& plan = stored_plan<PackPlan>(call);
@@ -40,7 +42,8 @@ int64_t packed_matmul_y_bytes(int64_t k, int64_t n) {
 }
 
 bool can_run_pack_matmul_y(const Problem& problem) {
-  return problem.inputs.size() == 1 && problem.inputs[0].dtype == DType::f32 && problem.inputs[0].sizes.size() == 2;
+  return problem.inputs.size() == 1 && problem.inputs[0].dtype == DType::f32 &&
+         problem.inputs[0].sizes.size() == 2;
 }
 
 void prepare_pack_matmul_y(BoundCall& call) {

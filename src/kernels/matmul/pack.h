@@ -1,5 +1,5 @@
-// Packing of the right operand of a matmul into panels (gemm_types.h), done once when parameters are loaded. The layout
-// depends on the ISA level and is never stored; its size does not.
+// Packing of the right operand of a matmul into panels (gemm_types.h), done once when parameters are loaded.
+// The layout depends on the ISA level and is never stored; its size does not.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ void bad_step(std::string_view kernel, std::string what, std::string expected, s
       .with_remedy("compile the model again");
 }
 
-void check_counts(const BoundCall& call, std::string_view kernel, size_t min_inputs, size_t max_inputs, size_t params,
-                  size_t fparams) {
+void check_counts(const BoundCall& call, std::string_view kernel, size_t min_inputs, size_t max_inputs,
+                  size_t params, size_t fparams) {
   const size_t inputs = call.inputs.size();
   if (inputs < min_inputs || inputs > max_inputs)
     bad_step(kernel, "wrong number of inputs", std::to_string(min_inputs) + ".." + std::to_string(max_inputs),
@@ -47,11 +47,13 @@ void check_sizes(const TensorArg& tensor, std::string_view kernel, const char* n
   for (int i = 0; i < tensor.rank; ++i) {
     // An empty tensor's other sizes count too, so that any sub-product fits.
     if (tensor.sizes[i] < 0 || __builtin_mul_overflow(count, std::max<int64_t>(tensor.sizes[i], 1), &count))
-      bad_step(kernel, std::string("size of ") + name, "0 <= product < 2^63", std::to_string(tensor.sizes[i]));
+      bad_step(kernel, std::string("size of ") + name, "0 <= product < 2^63",
+               std::to_string(tensor.sizes[i]));
   }
 }
 
-void broadcast_strides(const TensorArg& tensor, const int64_t* sizes, int rank, std::string_view kernel, int64_t* strides) {
+void broadcast_strides(const TensorArg& tensor, const int64_t* sizes, int rank, std::string_view kernel,
+                       int64_t* strides) {
   if (tensor.rank > rank)
     bad_step(kernel, "operand of too high rank", "<= " + std::to_string(rank), std::to_string(tensor.rank));
   for (int i = 0; i < rank; ++i) {
@@ -73,8 +75,10 @@ bool needs_a_row(TileOp op) {
     case TileOp::reduce_max:
     case TileOp::reduce_min:
     case TileOp::store_scalar:
-    case TileOp::inner_index: return true;
-    default: return false;
+    case TileOp::inner_index:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -83,15 +87,18 @@ bool needs_a_row(TileOp op) {
 void check_epilogue(const BoundCall& call, size_t first_operand, std::string_view kernel) {
   const TileProgram& program = *call.program;
   check_tile_program(program);
-  check_step(program.stages.size() == 1, kernel, "epilogue stages", "1", static_cast<int64_t>(program.stages.size()));
+  check_step(program.stages.size() == 1, kernel, "epilogue stages", "1",
+             static_cast<int64_t>(program.stages.size()));
   for (const TileInstr& instr : program.stages[0])
-    check_step(!needs_a_row(instr.op), kernel, "epilogue op that needs whole rows", "none", static_cast<int64_t>(instr.op));
+    check_step(!needs_a_row(instr.op), kernel, "epilogue op that needs whole rows", "none",
+               static_cast<int64_t>(instr.op));
   const size_t operands = call.inputs.size() - first_operand;
   check_step(program.inputs.size() == operands + 1, kernel, "epilogue inputs", std::to_string(operands + 1),
              static_cast<int64_t>(program.inputs.size()));
-  check_step(program.outputs.size() == call.outputs.size(), kernel, "epilogue outputs", std::to_string(call.outputs.size()),
-             static_cast<int64_t>(program.outputs.size()));
-  check_step(program.inputs[0] == DType::f32, kernel, "epilogue input 0", "f32", static_cast<int64_t>(program.inputs[0]));
+  check_step(program.outputs.size() == call.outputs.size(), kernel, "epilogue outputs",
+             std::to_string(call.outputs.size()), static_cast<int64_t>(program.outputs.size()));
+  check_step(program.inputs[0] == DType::f32, kernel, "epilogue input 0", "f32",
+             static_cast<int64_t>(program.inputs[0]));
   for (size_t i = 0; i < operands; ++i)
     check_dtype(call.inputs[first_operand + i], program.inputs[i + 1], kernel, "epilogue operand");
   for (size_t i = 0; i < call.outputs.size(); ++i)

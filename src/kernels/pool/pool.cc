@@ -24,7 +24,7 @@ struct PoolPlan {
 struct Row {
   int64_t plane, z, y;  // plane: n * C + c
   KernelRange zs, ys;
-  int64_t x, out;       // element offsets of the plane in x and of the row in the result
+  int64_t x, out;  // element offsets of the plane in x and of the row in the result
 };
 
 Row row_at(const PoolPlan& plan, int64_t index) {
@@ -41,7 +41,8 @@ Row row_at(const PoolPlan& plan, int64_t index) {
   return row;
 }
 
-// Calls body(z, y, x) for each input position of the window at `o` of the row, in row-major order of the kernel.
+// Calls body(z, y, x) for each input position of the window at `o` of the row, in row-major order of the
+// kernel.
 template <class Body>
 void for_each_tap(const PoolPlan& plan, const Row& row, KernelRange xs, int64_t o, Body body) {
   const WindowAxis* axis = plan.windows.axis;
@@ -215,27 +216,40 @@ struct IndexRow {
 template <class Kind>
 RunTile tile_for(DType dtype) {
   switch (dtype) {
-    case DType::f64: return Kind::template tile<double, false>;
-    case DType::f32: return Kind::template tile<float, false>;
+    case DType::f64:
+      return Kind::template tile<double, false>;
+    case DType::f32:
+      return Kind::template tile<float, false>;
     case DType::f16:
-    case DType::bf16: return Kind::template tile<uint16_t, true>;
-    case DType::i64: return Kind::template tile<int64_t, false>;
-    case DType::i32: return Kind::template tile<int32_t, false>;
-    case DType::i16: return Kind::template tile<int16_t, false>;
-    case DType::i8: return Kind::template tile<int8_t, false>;
-    case DType::u8: return Kind::template tile<uint8_t, false>;
-    case DType::boolean: break;
+    case DType::bf16:
+      return Kind::template tile<uint16_t, true>;
+    case DType::i64:
+      return Kind::template tile<int64_t, false>;
+    case DType::i32:
+      return Kind::template tile<int32_t, false>;
+    case DType::i16:
+      return Kind::template tile<int16_t, false>;
+    case DType::i8:
+      return Kind::template tile<int8_t, false>;
+    case DType::u8:
+      return Kind::template tile<uint8_t, false>;
+    case DType::boolean:
+      break;
   }
   return nullptr;
 }
 
 RunTile average_tile(DType dtype) {
   switch (dtype) {
-    case DType::f64: return run_tile<average_row<double, false>>;
-    case DType::f32: return run_tile<average_row<float, false>>;
+    case DType::f64:
+      return run_tile<average_row<double, false>>;
+    case DType::f32:
+      return run_tile<average_row<float, false>>;
     case DType::f16:
-    case DType::bf16: return run_tile<average_row<uint16_t, true>>;
-    default: return nullptr;
+    case DType::bf16:
+      return run_tile<average_row<uint16_t, true>>;
+    default:
+      return nullptr;
   }
 }
 
@@ -247,7 +261,8 @@ PoolPlan plan_pool(const BoundCall& call, const char* name) {
   check_step(spatial >= 1 && spatial <= kSpatialAxes, name, "spatial axes", "1..3", spatial);
   check_step(count == 3 + 5 * spatial, name, "params", std::to_string(3 + 5 * spatial), count);
   const int64_t* list = p + 3;
-  const WindowParams params = {spatial, list + spatial, list + 2 * spatial, list + 3 * spatial, list + 4 * spatial};
+  const WindowParams params = {spatial, list + spatial, list + 2 * spatial, list + 3 * spatial,
+                               list + 4 * spatial};
   const TensorArg &x = call.inputs[0], &out = call.outputs[0];
   PoolPlan plan = {};
   plan.windows = make_windows(x, out, list, params, name);
@@ -265,7 +280,9 @@ PoolPlan plan_pool(const BoundCall& call, const char* name) {
 }
 
 void prepare_pool(BoundCall& call, const char* name, RunTile run, DType out) {
-  if (!run) bad_step(name, "dtype of x", "a number this pooling takes", std::string(dtype_name(call.inputs[0].dtype)));
+  if (!run)
+    bad_step(name, "dtype of x", "a number this pooling takes",
+             std::string(dtype_name(call.inputs[0].dtype)));
   check_step(call.program == nullptr, name, "epilogue", "none", 1);
   check_step(call.outputs.size() == 1, name, "outputs", "1", static_cast<int64_t>(call.outputs.size()));
   check_dtype(call.outputs[0], out, name, "result");
@@ -289,7 +306,9 @@ bool fits(const Problem& problem) {
 
 }  // namespace
 
-bool can_run_max_pool(const Problem& problem) { return fits(problem) && problem.inputs[0].dtype != DType::boolean; }
+bool can_run_max_pool(const Problem& problem) {
+  return fits(problem) && problem.inputs[0].dtype != DType::boolean;
+}
 bool can_run_max_pool_indices(const Problem& problem) { return can_run_max_pool(problem); }
 bool can_run_avg_pool(const Problem& problem) { return fits(problem) && is_float(problem.inputs[0].dtype); }
 

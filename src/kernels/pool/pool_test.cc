@@ -40,7 +40,8 @@ struct Tap {
   int64_t row_major, column_major;
 };
 
-// The input positions of window number `window` of a plane, and how many positions the padded input holds of it.
+// The input positions of window number `window` of a plane, and how many positions the padded input holds of
+// it.
 std::vector<Tap> taps(const Case& c, int64_t window, int64_t* padded) {
   const size_t rank = c.in.size();
   std::vector<int64_t> at(rank);
@@ -113,17 +114,24 @@ int64_t winner(const Tensors& t, const std::vector<Tap>& from, int64_t plane) {
 
 double lowest(DType dtype) {
   switch (dtype) {
-    case DType::i64: return -0x1p63;
-    case DType::i32: return -0x1p31;
-    case DType::i16: return -32768;
-    case DType::i8: return -128;
-    case DType::u8: return 0;
-    default: return -kInf;
+    case DType::i64:
+      return -0x1p63;
+    case DType::i32:
+      return -0x1p31;
+    case DType::i16:
+      return -32768;
+    case DType::i8:
+      return -128;
+    case DType::u8:
+      return 0;
+    default:
+      return -kInf;
   }
 }
 
 TEST(Pool, Maximum) {
-  for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8}) {
+  for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16,
+                      DType::i8, DType::u8}) {
     for (const Case& c : cases()) {
       for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
         const Tensors t = make(c, dtype, dtype, layout), places = make(c, dtype, DType::i64, layout);
@@ -162,10 +170,12 @@ TEST(Pool, Average) {
               sum += t.x.get(i / t.out_plane * t.in_plane + tap.row_major);
               size += std::abs(t.x.get(i / t.out_plane * t.in_plane + tap.row_major));
             }
-            const double expected = sum / static_cast<double>(include ? padded : static_cast<int64_t>(from.size()));
+            const double expected =
+                sum / static_cast<double>(include ? padded : static_cast<int64_t>(from.size()));
             const double bound = (std::abs(expected) + (dtype == DType::f64 ? size : 0)) * epsilon_of(dtype) +
                                  (dtype == DType::f64 ? 0 : size * 1e-6);
-            ASSERT_TRUE(agrees(t.out.get(i), expected, bound)) << i << ": " << t.out.get(i) << " for " << expected;
+            ASSERT_TRUE(agrees(t.out.get(i), expected, bound))
+                << i << ": " << t.out.get(i) << " for " << expected;
           }
         }
       }
