@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "passes/pass.h"
-#include "select/tile_mapping.h"
 
 namespace aicf {
 namespace {
@@ -54,7 +53,7 @@ class Fuser {
 
   bool is_fusible(const Node& node) const {
     const OpInfo& info = op_info(node.op);
-    if (!tile_claims(graph_, node)) return false;
+    if (!context_.target.fuses(graph_, node)) return false;
     return info.has(kPointwise) || (info.has(kReduction) && node.attrs.get_bool("keepdims"));
   }
 

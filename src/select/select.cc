@@ -322,7 +322,8 @@ class Selector {
   }
 
   static const Kernel* find_packed(Problem problem) {
-    problem.inputs[1] = {DType::u8, {Dim(packed_matmul_y_bytes(*problem.inputs[1].sizes[0].constant(), *problem.inputs[1].sizes[1].constant()))}};
+    problem.params = problem.inputs[1].sizes;
+    problem.inputs[1] = {DType::u8, {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
     for (const Kernel* row : candidates(problem))
       if (row->name == "matmul_f32_packed") return row;
     return nullptr;
@@ -333,7 +334,7 @@ class Selector {
       if (done.inputs[0] == y) return done.outputs[0];
     const int64_t bytes = packed_matmul_y_bytes(*y.sizes[0].constant(), *y.sizes[1].constant());
     KernelCall call;
-    call.kernel = "pack_matmul_y";
+    call.kernel = "pack_matmul_y_f32";
     call.inputs = {y};
     call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + graph_.value(y.root).name)};
     call.origin = origin_of(node);

@@ -13,6 +13,8 @@ bool Target::claims(const Graph& graph, const Node& node) const {
   return !candidates(problem_of(graph, node)).empty();
 }
 
+bool Target::fuses(const Graph& graph, const Node& node) const { return tile_claims(graph, node); }
+
 bool Target::takes_epilogue(const Graph& graph, const Node& node) const {
   Problem problem = problem_of(graph, node);
   problem.has_program = true;

@@ -58,7 +58,14 @@ void ThreadPool::run(const BoundCall& call, std::byte* const* scratch) {
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();
   take_tiles(0);
-  while (busy_.load(std::memory_order_acquire) != 0) pause();
+  // A worker may have lost its core to another process: then give up ours too rather than burn its time.
+  for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+    if (spins < kSpins) {
+      pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
 void ThreadPool::work(int worker) {
