@@ -41,13 +41,11 @@ struct TensorView {
   std::vector<int64_t> strides;  // in elements; empty: row-major
 
   TensorView() = default;
-  TensorView(void* data_, DType dtype_, std::vector<int64_t> sizes_, std::vector<int64_t> strides_ = {})
-      : data(data_), dtype(dtype_), sizes(std::move(sizes_)), strides(std::move(strides_)) {}
-  TensorView(const void* data_, DType dtype_, std::vector<int64_t> sizes_, std::vector<int64_t> strides_ = {})
-      : TensorView(const_cast<void*>(data_), dtype_, std::move(sizes_), std::move(strides_)) {}
+  TensorView(const void* memory, DType element, std::vector<int64_t> extents, std::vector<int64_t> steps = {})
+      : data(const_cast<void*>(memory)), dtype(element), sizes(std::move(extents)), strides(std::move(steps)) {}
   template <typename T>
-  TensorView(T* data_, std::vector<int64_t> sizes_)
-      : TensorView(static_cast<const void*>(data_), DTypeOf<std::remove_const_t<T>>::value, std::move(sizes_)) {}
+  TensorView(T* memory, std::vector<int64_t> extents)
+      : TensorView(memory, DTypeOf<std::remove_const_t<T>>::value, std::move(extents)) {}
   AICF_API TensorView(const Tensor& tensor);  // NOLINT: a tensor is a view of itself
 };
 
