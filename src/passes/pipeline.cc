@@ -14,6 +14,9 @@ const std::vector<PassInfo>& pass_table() {
       {"simplify", simplify, false, 1, "applies the algebra rules: identities, double transposes, chains of reshapes and casts"},
       // Equal nodes would be decomposed and fused twice.
       {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1, "computes equal nodes once"},
+      // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
+      {"match_attention", match_attention, false, 2, "recognises softmax(q k + mask) v, which then needs no stored scores"},
+      {"simplify", simplify, false, 1, "applies the algebra rules to what the patterns left"},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0, "expands composites that no kernel of the target claims"},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.

@@ -16,6 +16,8 @@ namespace {
 void check_reach(const TensorArg& arg, int64_t offset, int64_t buffer_bytes, const EntryPlan& entry, int32_t step) {
   int64_t lo = offset, hi = offset;
   for (int i = 0; i < arg.rank; ++i) {
+    // Along a repeated axis even an empty domain may touch its one element: a reduction of nothing stores its identity.
+    if (arg.strides[i] == 0) continue;
     if (arg.sizes[i] == 0) return;
     const int64_t span = checked_mul(arg.sizes[i] - 1, arg.strides[i]);
     (span < 0 ? lo : hi) = checked_add(span < 0 ? lo : hi, span);

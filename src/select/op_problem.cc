@@ -39,6 +39,8 @@ bool has_operand(const Node& node, size_t index) { return index < node.operands.
 
 // Parameters that are facts of the operands rather than attributes.
 bool append_derived(const Graph& graph, const Node& node, const std::string& name, std::vector<Dim>& params) {
+  // "low" and "high" are attributes of pad itself; windows list both in "pads".
+  const bool windowed = node.attrs.find("pads") != nullptr;
   const auto append_half = [&](bool second) {
     const Ints& pads = node.attrs.get_ints("pads");
     const size_t half = pads.size() / 2;
@@ -46,14 +48,16 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
   };
   if (name == "spatial_rank") {
     params.emplace_back(graph.type(node.operands[0]).rank() - 2);
-  } else if (name == "pads_low") {
+  } else if (name == "low" && windowed) {
     append_half(false);
-  } else if (name == "pads_high") {
+  } else if (name == "high" && windowed) {
     append_half(true);
   } else if (name == "has_bias") {
     params.emplace_back(has_operand(node, 2) ? 1 : 0);
   } else if (name == "has_mask") {
     params.emplace_back(has_operand(node, 3) ? 1 : 0);
+  } else if (name == "unused") {
+    params.emplace_back(0);  // keeps the lists of a family's kernels at the same places
   } else {
     return false;
   }
@@ -74,6 +78,18 @@ struct ParamAppender {
   }
 };
 
+// The row whose parameter list all rows of the family share; null if they differ, as with matmul, where the selector decides on
+// packing before it knows them.
+const Kernel* common_row(std::string_view family) {
+  const Kernel* first = nullptr;
+  for (const Kernel& row : kernel_table()) {
+    if (row.family != family) continue;
+    if (first != nullptr && (first->params != row.params || first->fparams != row.fparams)) return nullptr;
+    if (first == nullptr) first = &row;
+  }
+  return first;
+}
+
 }  // namespace
 
 Problem problem_of(const Graph& graph, const Node& node) {
@@ -82,6 +98,7 @@ Problem problem_of(const Graph& graph, const Node& node) {
   for (ValueId id : node.operands)
     if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
   for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});
+  if (const Kernel* row = common_row(problem.family)) fill_params(graph, node, *row, problem.params, problem.fparams);
   return problem;
 }
 

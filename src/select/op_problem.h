@@ -7,7 +7,8 @@
 
 namespace aicf {
 
-// Operands and results of the node as problem tensors (absent optional operands are left out).
+// Operands and results of the node as problem tensors (absent optional operands are left out), and the parameters if all rows of
+// the op's family list the same ones.
 Problem problem_of(const Graph& graph, const Node& node);
 // Values for the row's parameter lists.
 void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params, std::vector<double>& fparams);

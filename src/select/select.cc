@@ -16,6 +16,7 @@ class Selector {
  public:
   Selector(const Graph& graph, const Target& target) : graph_(graph), target_(target) {
     result_.placement.resize(static_cast<size_t>(graph.value_count()));
+    find_stored_orders();
     for (ValueId id : graph.leaves()) place(id);
   }
 
@@ -28,8 +29,30 @@ class Selector {
 
  private:
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
+  // A new value's own storage: row-major, unless its only reader transposes it; then in the order that reader wants.
   const Window& place(ValueId id) {
-    return result_.placement[static_cast<size_t>(id)] = row_major_window(id, graph_.type(id));
+    Window& at = result_.placement[static_cast<size_t>(id)];
+    const Node* reader = transposed_by_[static_cast<size_t>(id)];
+    if (reader == nullptr) return at = row_major_window(id, graph_.type(id));
+    const Ints& perm = reader->attrs.get_ints("perm");
+    Ints inverse(perm.size());
+    for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+    return at = transpose_window(row_major_window(id, graph_.type(reader->results[0])), inverse);
+  }
+
+  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that keeps the last axis is
+  // free if the value is stored transposed.
+  void find_stored_orders() {
+    transposed_by_.resize(static_cast<size_t>(graph_.value_count()), nullptr);
+    const std::vector<int> uses = graph_.use_counts();
+    for (const Node& node : graph_.nodes()) {
+      if (node.op != Op::transpose || uses[static_cast<size_t>(node.operands[0])] != 1) continue;
+      const Node* writer = graph_.producer(node.operands[0]);
+      const Ints& perm = node.attrs.get_ints("perm");
+      const bool keeps_rows = perm.back() == static_cast<int64_t>(perm.size()) - 1;
+      if (writer != nullptr && keeps_rows && (writer->op == Op::attention || writer->op == Op::matmul))
+        transposed_by_[static_cast<size_t>(node.operands[0])] = &node;
+    }
   }
 
   static std::string origin_of(const Node& node) {
@@ -204,7 +227,7 @@ class Selector {
     auto epilogue = std::make_unique<Region>();
     epilogue->full_shape = body.shape(matmul.results[0]);
     std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
-    map[static_cast<size_t>(matmul.results[0])] = epilogue->body.add_input("tile", body.type(matmul.results[0]));
+    map[static_cast<size_t>(matmul.results[0])] = add_tile_input(epilogue->body, body.type(matmul.results[0]));
     std::vector<ValueId> operands, extras;
     const auto position = [&](ValueId id) { return std::find(body.inputs().begin(), body.inputs().end(), id) - body.inputs().begin(); };
     for (ValueId id : matmul.operands) operands.push_back(node.operands[static_cast<size_t>(position(id))]);
@@ -229,6 +252,13 @@ class Selector {
     flat.results = node.results;
     flat.origin = node.origin;
     lower_matmul(flat, operands, std::move(epilogue), body.shape(matmul.results[0]), extras);
+  }
+
+  // Kernels hand over sums of half types in f32; the product means the rounded value.
+  static ValueId add_tile_input(Graph& epilogue, const TensorType& product) {
+    const bool half = product.dtype == DType::f16 || product.dtype == DType::bf16;
+    const ValueId tile = epilogue.add_input("tile", {half ? DType::f32 : product.dtype, product.shape});
+    return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
   }
 
   // Whether an operand of the matmul is read by the epilogue too.
@@ -393,6 +423,7 @@ class Selector {
 
   const Graph& graph_;
   const Target& target_;
+  std::vector<const Node*> transposed_by_;  // by value: the transpose that is its only reader
   KernelCalls result_;
 };
 

@@ -57,6 +57,7 @@ class CpuSequence final : public Sequence {
         throw UserError(ErrorCode::kU_bad_artifact, "the artifact names a kernel that this build does not have")
             .with_value(entry.steps[i].kernel)
             .with_remedy("compile the model again with this version");
+      if (writes_nothing(call)) continue;  // no tiles: the strides of empty tensors mean nothing
       kernel->prepare(call);
       scratch = std::max(scratch, call.scratch_bytes);
     }
@@ -92,6 +93,11 @@ class CpuSequence final : public Sequence {
   }
 
  private:
+  static bool writes_nothing(const BoundCall& call) {
+    return std::all_of(call.outputs.begin(), call.outputs.end(),
+                       [](const TensorArg& out) { return std::find(out.sizes, out.sizes + out.rank, 0) != out.sizes + out.rank; });
+  }
+
   void allocate_scratch(int64_t bytes) {
     const int64_t padded = (bytes + 4095) / 4096 * 4096 + 64;  // the extra line keeps workers off each other's cache sets
     memory_ = std::make_unique<CpuMemory>(checked_mul(padded, pool_->threads()));
