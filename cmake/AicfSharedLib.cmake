@@ -6,7 +6,7 @@ add_library(AICF::aicf ALIAS aicf)
 target_link_libraries(aicf PRIVATE ${folders})
 target_include_directories(aicf INTERFACE
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_compile_features(aicf INTERFACE cxx_std_20)
+target_compile_features(aicf INTERFACE cxx_std_17)
 target_link_options(aicf PRIVATE "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libaicf.map" -Wl,--exclude-libs,ALL)
 if(NOT AICF_SANITIZE)
   target_link_options(aicf PRIVATE -Wl,--no-undefined)
