@@ -7,6 +7,10 @@ failed=0
 
 .venv/bin/python scripts/check_binaries.py "$build" || failed=1
 
+# The ONNX backend cases that come with the onnx package; the suites skip themselves without them.
+AICF_ONNX_TESTS=$(.venv/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))') || failed=1
+export AICF_ONNX_TESTS
+
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" || failed=1
 
 test_folders=(examples)

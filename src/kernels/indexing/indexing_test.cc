@@ -201,6 +201,13 @@ TEST(Indexing, Iota) {
     }
 }
 
+TEST(Indexing, SizeOf) {
+  for (DType dtype : {DType::f32, DType::f64, DType::i64, DType::i32, DType::u8, DType::f16}) {
+    TestTensor out(dtype, {});
+    run_both_ways({"size_of", {}, {out.arg()}, {96}, {}, nullptr}, out, [](int64_t) { return 96.0; });
+  }
+}
+
 TEST(Indexing, EmptyTensors) {
   TestTensor x(DType::f32, {0, 3}), indices(DType::i64, {0}), out(DType::f32, {0, 3}), rows(DType::f32, {2, 0});
   step_testing::run_step({"gather", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
@@ -228,6 +235,7 @@ TEST(Indexing, RefusesWhatDoesNotFit) {
   refuse({"pad", {x.arg()}, {out.arg()}, {0, 0, 0, 0, 0}, {}, nullptr}, "sizes");
   refuse({"pad", {x.arg()}, {x.arg()}, {7, 0, 0, 0, 0}, {}, nullptr}, "mode");
   refuse({"iota", {}, {out.arg()}, {2}, {}, nullptr}, "axis");
+  refuse({"size_of", {}, {bad.arg()}, {2}, {}, nullptr}, "rank");
 }
 
 }  // namespace
