@@ -1,4 +1,4 @@
-// The ONNX backend suite through the whole flow: import, compile, load, run on the CPU, compare. AICF_ONNX_TESTS names the
+// The ONNX backend suite through the whole flow: import, compile at levels 0 and 2, load, run on the CPU, compare. AICF_ONNX_TESTS names the
 // folder of cases (or of folders of cases); AICF_ONNX_FILTER (a substring) picks cases, without judging the list.
 // The set of failing cases must be that of onnx_expected_failures.txt (case, tab, reason); AICF_ONNX_WRITE=path writes
 // such a list, keeping the reasons of cases that are listed already.
@@ -67,14 +67,16 @@ std::string unserved_types(const fs::path& path) {
   return text;
 }
 
-std::string run_set(const fs::path& model, const fs::path& set, const std::shared_ptr<Device>& device, std::string& stage) {
+std::string run_set(const fs::path& model, const fs::path& set, const std::shared_ptr<Device>& device, int opt_level, std::string& stage) {
   stage = "read";
   const std::map<std::string, Array> inputs = read_inputs(model, set);
   const std::vector<Array> wanted = read_set(set, "output_");
   stage = "import";
   const Program program = import_for(model, inputs);
   stage = "compile";
-  Artifact artifact = compile(program);
+  CompileOptions options;
+  options.opt_level = opt_level;
+  Artifact artifact = compile(program, options);
   stage = "load";
   Executable exe(Model::load(std::move(artifact), device));
   stage = "run";
@@ -87,11 +89,11 @@ std::string run_set(const fs::path& model, const fs::path& set, const std::share
   return "";
 }
 
-Outcome run_case(const fs::path& folder, const std::shared_ptr<Device>& device) {
+Outcome run_case(const fs::path& folder, const std::shared_ptr<Device>& device, int opt_level) {
   std::string stage;
   try {
     for (const fs::path& set : data_sets(folder))
-      if (std::string text = run_set(folder / "model.onnx", set, device, stage); !text.empty()) return {stage, "wrong result", text};
+      if (std::string text = run_set(folder / "model.onnx", set, device, opt_level, stage); !text.empty()) return {stage, "wrong result", text};
     return {};
   } catch (const Error& error) {
     const std::string types = stage == "read" ? unserved_types(folder / "model.onnx") : "";
@@ -146,7 +148,9 @@ void compare_with_list(const std::map<std::string, Outcome>& outcomes, std::map<
   for (const auto& [name, reason] : list) ADD_FAILURE() << name << " is listed but does not exist: remove it from the list";
 }
 
-TEST(OnnxSuite, FailsExactlyWhereExpected) {
+class OnnxSuite : public ::testing::TestWithParam<int> {};
+
+TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
   const char* root = std::getenv("AICF_ONNX_TESTS");
   if (root == nullptr) GTEST_SKIP() << "set AICF_ONNX_TESTS to a folder of ONNX backend cases";
   const char* filter = std::getenv("AICF_ONNX_FILTER");
@@ -155,7 +159,7 @@ TEST(OnnxSuite, FailsExactlyWhereExpected) {
   for (const fs::path& folder : find_cases(root)) {
     const std::string name = case_name(folder);
     if (filter != nullptr && name.find(filter) == std::string::npos) continue;
-    const Outcome outcome = outcomes[name] = run_case(folder, device);
+    const Outcome outcome = outcomes[name] = run_case(folder, device, GetParam());
     if (filter != nullptr) std::cout << name << " " << outcome.stage << " " << outcome.detail << std::endl;
   }
   print_table(outcomes);
@@ -163,6 +167,8 @@ TEST(OnnxSuite, FailsExactlyWhereExpected) {
   if (const char* path = std::getenv("AICF_ONNX_WRITE")) write_list(path, outcomes, list);
   else if (filter == nullptr) compare_with_list(outcomes, list);
 }
+
+INSTANTIATE_TEST_SUITE_P(OptLevels, OnnxSuite, ::testing::Values(0, 2));
 
 }  // namespace
 }  // namespace aicf

@@ -108,7 +108,7 @@ inline std::string compare(const std::string& name, const Array& want, const Arr
   for (int64_t i = 0; i < want.count(); ++i) {
     const double a = want.get_f64(i), b = got.get_f64(i);
     if (std::isnan(a) && std::isnan(b)) continue;
-    const bool close = a == b || std::abs(a - b) <= kAbsolute + kRelative * std::abs(a);
+    const bool close = a == b || (std::isfinite(a) && std::abs(a - b) <= kAbsolute + kRelative * std::abs(a));
     if (!close) return name + "[" + std::to_string(i) + "] is " + std::to_string(b) + ", not " + std::to_string(a);
   }
   return "";

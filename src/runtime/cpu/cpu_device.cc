@@ -93,10 +93,13 @@ class CpuSequence final : public Sequence {
   }
 
  private:
-  static bool writes_nothing(const BoundCall& call) {
-    return std::all_of(call.outputs.begin(), call.outputs.end(),
-                       [](const TensorArg& out) { return std::find(out.sizes, out.sizes + out.rank, 0) != out.sizes + out.rank; });
+  // An axis of size 0 with stride 0 is one that a reduction runs along: its output has an element there.
+  static bool is_empty(const TensorArg& out) {
+    for (int axis = 0; axis < out.rank; ++axis)
+      if (out.sizes[axis] == 0 && out.strides[axis] != 0) return true;
+    return false;
   }
+  static bool writes_nothing(const BoundCall& call) { return std::all_of(call.outputs.begin(), call.outputs.end(), is_empty); }
 
   void allocate_scratch(int64_t bytes) {
     const int64_t padded = (bytes + 4095) / 4096 * 4096 + 64;  // the extra line keeps workers off each other's cache sets
