@@ -100,15 +100,16 @@ inline Program import_for(const fs::path& model, const std::map<std::string, Arr
   }
 }
 
-// "" if equal within the tolerance, else the first difference.
+// "" if equal (floats within the tolerance), else the first difference.
 inline std::string compare(const std::string& name, const Array& want, const Array& got) {
   if (want.dtype() != got.dtype() || want.sizes() != got.sizes())
     return name + " is " + std::string(dtype_name(got.dtype())) + to_string(got.sizes()) + ", not " +
            std::string(dtype_name(want.dtype())) + to_string(want.sizes());
+  const double relative = is_float(want.dtype()) ? kRelative : 0;
   for (int64_t i = 0; i < want.count(); ++i) {
     const double a = want.get_f64(i), b = got.get_f64(i);
     if (std::isnan(a) && std::isnan(b)) continue;
-    const bool close = a == b || (std::isfinite(a) && std::abs(a - b) <= kAbsolute + kRelative * std::abs(a));
+    const bool close = a == b || (std::isfinite(a) && std::abs(a - b) <= kAbsolute + relative * std::abs(a));
     if (!close) return name + "[" + std::to_string(i) + "] is " + std::to_string(b) + ", not " + std::to_string(a);
   }
   return "";
