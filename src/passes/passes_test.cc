@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "ir/reference/compare.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+
+namespace aicf {
+namespace {
+
+const Target kTarget{"cpu"};
+
+Graph run_pass(Graph (*pass)(const Graph&, const PassContext&), const Program& program) {
+  return pass(program.entries[0], {program, kTarget});
+}
+
+int count_ops(const Graph& graph, Op op) {
+  int count = 0;
+  for (const Node& node : graph.nodes()) count += node.op == op ? 1 : 0;
+  return count;
+}
+
+Array random_input(const TensorType& type, const SymbolValues& sizes) {
+  std::mt19937 engine(11);
+  std::normal_distribution<double> normal;
+  Array array(type.dtype, evaluate(type.shape, sizes));
+  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+  return array;
+}
+
+// The rewritten entry means the same, in f64.
+void expect_equal_meaning(const Program& program, const Graph& rewritten, const SymbolValues& sizes) {
+  EvalInputs inputs;
+  inputs.sizes = sizes;
+  for (ValueId id : program.entries[0].inputs())
+    inputs.inputs.emplace(program.entries[0].value(id).name, random_input(program.entries[0].type(id), sizes));
+  const auto expected = evaluate(program, program.entries[0], inputs, {false}).outputs;
+  const auto actual = evaluate(program, rewritten, inputs, {false}).outputs;
+  for (const auto& [name, array] : expected) {
+    const CompareReport report = compare(actual.at(name), array, 1e-12, 1e-12);
+    EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
+  }
+}
+
+TEST(Simplify, ChainsOfViewsAndIdentitiesCollapse) {
+  const Program program = parse(R"(program {
+  size n in 1..9
+  entry main(%x: f32[n, 4]) {
+    %0 = transpose(%x) {perm = [1, 0]} : f32[4, n]
+    %1 = transpose(%0) {perm = [1, 0]} : f32[n, 4]
+    %2 = reshape(%1) {shape = [n, 2, 2]} : f32[n, 2, 2]
+    %3 = reshape(%2) {shape = [n, 4]} : f32[n, 4]
+    %4 = constant f32[] = [1]
+    %5 = mul(%3, %4) : f32[n, 4]
+    %6 = neg(%5) : f32[n, 4]
+    %7 = neg(%6) : f32[n, 4]
+    return "y" = %7
+  }
+})");
+  const Graph simplified = run_pass(simplify, program);
+  EXPECT_EQ(simplified.nodes().size(), 0u) << print(simplified);
+  expect_equal_meaning(program, simplified, {{"n", 3}});
+}
+
+TEST(EliminateCommonSubexpressions, EqualNodesAreComputedOnce) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[4]) {
+    %0 = exp(%x) : f32[4]
+    %1 = exp(%x) : f32[4]
+    %2 = add(%0, %1) : f32[4]
+    return "y" = %2
+  }
+})");
+  const Graph merged = run_pass(eliminate_common_subexpressions, program);
+  EXPECT_EQ(count_ops(merged, Op::exp), 1);
+  expect_equal_meaning(program, merged, {});
+}
+
+constexpr const char* kAttention = R"(program {
+  size t in 1..16
+  entry main(%q: f32[2, 3, t, 4], %k: f32[2, 3, t, 4], %v: f32[2, 3, t, 4], %mask: f32[2, 1, 1, t]) {
+    %0 = transpose(%k) {perm = [0, 1, 3, 2]} : f32[2, 3, 4, t]
+    %1 = matmul(%q, %0) : f32[2, 3, t, t]
+    %2 = constant f32[] = [2]
+    %3 = div(%1, %2) : f32[2, 3, t, t]
+    %4 = add(%3, %mask) : f32[2, 3, t, t]
+    %5 = softmax(%4) {axis = 3} : f32[2, 3, t, t]
+    %6 = matmul(%5, %v) : f32[2, 3, t, 4]
+    return "y" = %6
+  }
+})";
+
+TEST(MatchAttention, FindsScaleAndMask) {
+  const Program program = parse(kAttention);
+  const Graph matched = run_pass(match_attention, program);
+  ASSERT_EQ(count_ops(matched, Op::attention), 1) << print(matched);
+  EXPECT_EQ(count_ops(matched, Op::softmax), 0);
+  for (const Node& node : matched.nodes())
+    if (node.op == Op::attention) {
+      EXPECT_EQ(node.attrs.get_float("scale"), 0.5);
+    }
+  expect_equal_meaning(program, matched, {{"t", 5}});
+}
+
+TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
+  Program program = parse(kAttention);
+  Graph& entry = program.entries[0];
+  entry.add_output(entry.nodes()[3].results[0], "scores");
+  EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
+}
+
+TEST(FuseRegions, NormalisationIsOneRegion) {
+  Program program = parse(R"(program {
+  size n in 1..9
+  entry main(%x: f32[n, 32], %g: f32[32]) {
+    %0 = layer_norm(%x, %g) : f32[n, 32]
+    return "y" = %0
+  }
+})");
+  const Program original = program;
+  program.entries[0] = run_pass(decompose_composites, program);
+  program.entries[0] = run_pass(keep_reduced_axes, program);
+  const Graph fused = run_pass(fuse_regions, program);
+  EXPECT_EQ(fused.nodes().size(), 1u) << print(fused);
+  expect_equal_meaning(original, fused, {{"n", 4}});
+}
+
+TEST(FuseRegions, EpilogueJoinsTheContractionAndCyclesAreAvoided) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[5, 8], %w: f32[8, 8], %b: f32[8]) {
+    %0 = matmul(%x, %w) : f32[5, 8]
+    %1 = add(%0, %b) : f32[5, 8]
+    %2 = tanh(%1) : f32[5, 8]
+    %3 = matmul(%2, %w) : f32[5, 8]
+    %4 = add(%3, %2) : f32[5, 8]
+    %5 = mul(%4, %1) : f32[5, 8]
+    return "y" = %5
+  }
+})");
+  const Graph fused = run_pass(fuse_regions, program);
+  EXPECT_EQ(count_ops(fused, Op::fused), 2) << print(fused);
+  EXPECT_EQ(fused.nodes().size(), 2u);
+  expect_equal_meaning(program, fused, {});
+}
+
+TEST(FuseRegions, ALongRowIsNotKeptForALaterStage) {
+  Program program = parse(R"(program {
+  entry main(%x: f32[2, 1000000]) {
+    %0 = reduce_max(%x) {axes = [1], keepdims = true} : f32[2, 1]
+    %1 = sub(%x, %0) : f32[2, 1000000]
+    return "y" = %1
+  }
+})");
+  EXPECT_EQ(count_ops(run_pass(fuse_regions, program), Op::fused), 0);
+}
+
+TEST(Pipeline, RefusesToSkipARequiredPass) {
+  PipelineOptions options;
+  options.skip = {"decompose_composites"};
+  EXPECT_THROW(run_pipeline({}, kTarget, options, nullptr), UserError);
+  options.skip = {"no_such_pass"};
+  EXPECT_THROW(run_pipeline({}, kTarget, options, nullptr), UserError);
+}
+
+}  // namespace
+}  // namespace aicf

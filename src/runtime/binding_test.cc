@@ -1,0 +1,133 @@
+// Binding rules on the null driver: which addresses kernels would see, for sizes, strided memory, states and repeated calls.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "runtime/executable.h"
+#include "runtime/null/null_device.h"
+
+namespace aicf {
+namespace {
+
+TensorRef ref(int32_t buffer, Shape sizes) {
+  TensorRef r;
+  r.buffer = buffer;
+  r.strides = row_major_strides(sizes);
+  r.sizes = std::move(sizes);
+  return r;
+}
+
+Buffer buffer(BufferKind kind, std::string name, Dim bytes, int64_t max_bytes) {
+  Buffer b;
+  b.kind = kind;
+  b.name = std::move(name);
+  b.bytes = bytes;
+  b.max_bytes = max_bytes;
+  return b;
+}
+
+// x [n, 4] → arena → y [n, 4], and a state s [4] that the second step reads.
+Artifact two_steps() {
+  const Dim n = Dim::symbol("n");
+  const Shape shape{n, Dim(4)};
+  EntryPlan entry;
+  entry.name = "main";
+  entry.buffers = {buffer(BufferKind::kInput, "x", Dim(16) * n, 160), buffer(BufferKind::kArena, "", Dim(16) * n, 160),
+                   buffer(BufferKind::kVariable, "s", Dim(16), 16), buffer(BufferKind::kOutput, "y", Dim(16) * n, 160)};
+  entry.buffers[1].last_step = 1;
+  entry.arena_bytes = 192;
+  entry.inputs = {{"x", DType::f32, shape, 0}};
+  entry.outputs = {{"y", DType::f32, shape, 3}};
+  Step first, second;
+  first.kernel = "first";
+  first.inputs = {ref(0, shape)};
+  first.outputs = {ref(1, shape)};
+  second.kernel = "second";
+  second.inputs = {ref(1, shape), ref(2, {Dim(4)})};
+  second.outputs = {ref(3, shape)};
+  entry.steps = {first, second};
+  Plan plan;
+  plan.sizes["n"] = {1, 10};
+  plan.variables = {{"s", DType::f32, {Dim(4)}, true}};
+  plan.entries = {entry};
+  Artifact artifact;
+  artifact.variants = {{"cpu", plan}};
+  return artifact;
+}
+
+struct NullRun {
+  std::shared_ptr<NullDevice> device = make_null_device();
+  Executable exe{Model::load(two_steps(), device)};
+};
+
+template <typename Call>
+ErrorCode code_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code;
+  }
+  return ErrorCode::kI_check_failed;
+}
+
+TEST(Binding, RowMajorMemoryIsUsedWhereItLies) {
+  NullRun run;
+  const Array x(DType::f32, {3, 4}), y(DType::f32, {3, 4});
+  run.exe.run_into("", {view_of(x)}, {view_of(y)});
+  const auto& records = run.device->records();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].addresses[0], x.data());
+  EXPECT_EQ(records[0].addresses[1], records[1].addresses[0]);
+  EXPECT_EQ(records[1].addresses[2], y.data());
+  EXPECT_EQ(run.exe.input_bindings(run.exe.entry(""))[0], Binding::kRebound);
+}
+
+TEST(Binding, AnotherAddressIsBoundWithoutBindingSizesAgain) {
+  NullRun run;
+  const Array x(DType::f32, {3, 4}), other(DType::f32, {3, 4}), y(DType::f32, {3, 4});
+  run.exe.run_into("", {view_of(x)}, {view_of(y)});
+  run.exe.run_into("", {view_of(other)}, {view_of(y)});
+  EXPECT_EQ(run.device->records()[2].addresses[0], other.data());
+}
+
+TEST(Binding, StridedInputIsCopiedAndSaysSo) {
+  NullRun run;
+  Array wide = Array::from<double>(DType::f32, {4, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const Array y(DType::f32, {3, 4});
+  run.exe.run_into("", {{DType::f32, {3, 4}, {1, 3}, wide.mutable_data()}}, {view_of(y)});
+  const auto* copy = static_cast<const float*>(run.device->records()[0].addresses[0]);
+  EXPECT_NE(static_cast<const void*>(copy), wide.data());
+  EXPECT_EQ(copy[1], 3.0f);
+  EXPECT_EQ(copy[4], 1.0f);
+  EXPECT_EQ(run.exe.input_bindings(run.exe.entry(""))[0], Binding::kCopied);
+}
+
+TEST(Binding, StatesBelongToTheExecutable) {
+  NullRun run;
+  const auto other = run.exe.clone();
+  const Array x(DType::f32, {1, 4}), y(DType::f32, {1, 4});
+  run.exe.run_into("", {view_of(x)}, {view_of(y)});
+  other->run_into("", {view_of(x)}, {view_of(y)});
+  EXPECT_NE(run.device->records()[1].addresses[1], run.device->records()[3].addresses[1]);
+  run.exe.set_state("s", Array::from<double>(DType::f32, {4}, {1, 2, 3, 4}));
+  EXPECT_EQ(other->state("s").get_f64(2), 0.0);
+  EXPECT_EQ(run.exe.clone()->state("s").get_f64(2), 3.0);
+  run.exe.reset();
+  EXPECT_EQ(run.exe.state("s").get_f64(2), 0.0);
+}
+
+TEST(Binding, BadInputsAreCodedErrors) {
+  NullRun run;
+  const Array y(DType::f32, {3, 4});
+  const auto bind = [&](const Array& x) { return code_of([&] { run.exe.run_into("", {view_of(x)}, {view_of(y)}); }); };
+  EXPECT_EQ(bind(Array(DType::f64, {3, 4})), ErrorCode::kU_input_dtype);
+  EXPECT_EQ(bind(Array(DType::f32, {3})), ErrorCode::kU_input_shape);
+  EXPECT_EQ(bind(Array(DType::f32, {3, 5})), ErrorCode::kU_input_shape);
+  EXPECT_EQ(bind(Array(DType::f32, {11, 4})), ErrorCode::kU_size_out_of_range);
+  EXPECT_EQ(bind(Array(DType::f32, {2, 4})), ErrorCode::kU_input_shape);  // the output does not fit
+  EXPECT_EQ(code_of([&] { run.exe.run_into("nowhere", {}, {}); }), ErrorCode::kU_bad_option);
+  EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{}); }), ErrorCode::kU_missing_input);
+  EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{{"z", y}}); }), ErrorCode::kU_unknown_input);
+}
+
+}  // namespace
+}  // namespace aicf
