@@ -1,5 +1,5 @@
-// A model from nothing: builds a small network op by op, compiles it, runs it, saves it, loads it again and checks that the file gives
-// the same bits. `compile_mlp [FILE.aicf]`.
+// A model from nothing: builds a small network op by op, compiles it, runs it, saves it, loads it again and
+// checks that the file gives the same bits. `compile_mlp [FILE.aicf]`.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,9 +23,12 @@ aicf::Program build() {
   aicf::Builder b;
   const aicf::Size batch = b.size("batch", 1, 32);
   const aicf::Value x = b.input("x", DType::f32, {batch, 16});
-  const aicf::Value hidden = b.op("gelu", {b.op("linear", {x, b.param("0.W", ramp({16, 64}, 0.1f)), b.param("0.b", ramp({64}, 0.2f))})});
-  const aicf::Value scaled = b.op("layer_norm", {hidden, b.param("1.scale", ramp({64}, 0.5f))}, {{"epsilon", 1e-5}});
-  const aicf::Value scores = b.op("linear", {scaled, b.param("2.W", ramp({4, 64}, 0.05f))}, {{"transpose_w", true}});
+  const aicf::Value hidden = b.op(
+      "gelu", {b.op("linear", {x, b.param("0.W", ramp({16, 64}, 0.1f)), b.param("0.b", ramp({64}, 0.2f))})});
+  const aicf::Value scaled =
+      b.op("layer_norm", {hidden, b.param("1.scale", ramp({64}, 0.5f))}, {{"epsilon", 1e-5}});
+  const aicf::Value scores =
+      b.op("linear", {scaled, b.param("2.W", ramp({4, 64}, 0.05f))}, {{"transpose_w", true}});
   b.output("probabilities", b.op("softmax", {scores}));
   b.metadata("classes", "north,east,south,west");
   return b.finish();
@@ -49,7 +52,8 @@ int run(const std::string& path) {
   const bool same = loaded.run({{"x", x}}).at("probabilities") == y;
   const aicf::VerifyResult replays = loaded.verify(100);
   std::printf("%s for %s; the same bits from the file: %s; %lld replays, %zu hash\n", path.c_str(),
-              loaded.model().metadata().at("classes").c_str(), same ? "yes" : "NO", static_cast<long long>(replays.replays), replays.hashes.size());
+              loaded.model().metadata().at("classes").c_str(), same ? "yes" : "NO",
+              static_cast<long long>(replays.replays), replays.hashes.size());
   return same && replays.passed() ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
-// Sentence embeddings in C++ alone: `embed_sentence minilm.aicf "a sentence" ["another"]`. Takes the artifact that `make demo` leaves
-// in build/demo; tokens come from the vocabulary inside it. Prints the first numbers of each embedding, and with two sentences
-// their cosine similarity.
+// Sentence embeddings in C++ alone: `embed_sentence minilm.aicf "a sentence" ["another"]`. Takes the artifact
+// that `make demo` leaves in build/demo; tokens come from the vocabulary inside it. Prints the first numbers
+// of each embedding, and with two sentences their cosine similarity.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,12 +22,14 @@ constexpr size_t kShown = 6;
 std::string vocabulary_of(const aicf::Model& model) {
   const auto found = model.metadata().find("vocabulary");
   if (found != model.metadata().end()) return found->second;
-  throw std::invalid_argument("the artifact has no metadata `vocabulary`: is it the one that `make demo` writes?");
+  throw std::invalid_argument(
+      "the artifact has no metadata `vocabulary`: is it the one that `make demo` writes?");
 }
 
 class Embedder {
  public:
-  explicit Embedder(const std::string& path) : exe_(aicf::Executable::load(path)), tokenizer_(vocabulary_of(exe_.model())) {
+  explicit Embedder(const std::string& path)
+      : exe_(aicf::Executable::load(path)), tokenizer_(vocabulary_of(exe_.model())) {
     // The artifact is compiled for a range of lengths; shorter sentences are padded with masked tokens.
     const auto sizes = exe_.model().sizes();
     if (const auto range = sizes.find("sequence"); range != sizes.end()) {
@@ -43,8 +45,9 @@ class Embedder {
     ids.resize(length, 0);
     mask.resize(length, 0);
     const std::vector<int64_t> types(length, 0), sizes{1, static_cast<int64_t>(length)};
-    const std::map<std::string, aicf::TensorView> inputs{
-        {"input_ids", {ids.data(), sizes}}, {"attention_mask", {mask.data(), sizes}}, {"token_type_ids", {types.data(), sizes}}};
+    const std::map<std::string, aicf::TensorView> inputs{{"input_ids", {ids.data(), sizes}},
+                                                         {"attention_mask", {mask.data(), sizes}},
+                                                         {"token_type_ids", {types.data(), sizes}}};
     return exe_.run(inputs).at("sentence_embedding");
   }
 
@@ -56,7 +59,8 @@ class Embedder {
 
 void print_start(const std::string& sentence, const aicf::Tensor& embedding) {
   std::printf("%s\n  %lld numbers:", sentence.c_str(), static_cast<long long>(embedding.count()));
-  for (size_t i = 0; i < std::min(kShown, static_cast<size_t>(embedding.count())); ++i) std::printf(" %.6f", embedding.as<float>()[i]);
+  for (size_t i = 0; i < std::min(kShown, static_cast<size_t>(embedding.count())); ++i)
+    std::printf(" %.6f", embedding.as<float>()[i]);
   std::printf(" …\n");
 }
 

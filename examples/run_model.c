@@ -1,5 +1,5 @@
-/* The C API: `run_model MODEL.aicf` loads a compiled model, runs it once at its smallest sizes on zeros, and prints what goes in and what
- * comes out. */
+/* The C API: `run_model MODEL.aicf` loads a compiled model, runs it once at its smallest sizes on zeros, and
+ * prints what goes in and what comes out. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ static void check(aicf_status status) {
 static void print_tensor(const char* kind, const aicf_tensor_info* info, const int64_t* sizes) {
   int i;
   printf("%s %s: [", kind, info->name);
-  for (i = 0; i < info->rank; ++i) printf("%s%s = %lld", i ? ", " : "", info->size_names[i], (long long)sizes[i]);
+  for (i = 0; i < info->rank; ++i)
+    printf("%s%s = %lld", i ? ", " : "", info->size_names[i], (long long)sizes[i]);
   printf("]\n");
 }
 
@@ -83,7 +84,8 @@ int main(int argc, char** argv) {
   for (i = 0; i < output_count; ++i) {
     check(aicf_output_info(exe, 0, i, &info));
     print_tensor("output", &info, output_sizes[i]);
-    if (info.dtype == AICF_DTYPE_f32 && info.rank > 0) printf("  first number: %g\n", ((const float*)outputs[i].data)[0]);
+    if (info.dtype == AICF_DTYPE_f32 && info.rank > 0)
+      printf("  first number: %g\n", ((const float*)outputs[i].data)[0]);
   }
 
   for (i = 0; i < input_count; ++i) free(inputs[i].data);

@@ -1,6 +1,7 @@
-/* The C API of AICF: load a compiled model (.aicf) and run it. C99; every function returns a status and none throws or exits.
- * Any pointer may be NULL where not stated otherwise; one that is needed gives AICF_USER_ERROR. After a failure aicf_last_error() says
- * what happened in the calling thread. An aicf_executable has one run in flight; give each thread a clone. */
+/* The C API of AICF: load a compiled model (.aicf) and run it. C99; every function returns a status and none
+ * throws or exits. Any pointer may be NULL where not stated otherwise; one that is needed gives
+ * AICF_USER_ERROR. After a failure aicf_last_error() says what happened in the calling thread. An
+ * aicf_executable has one run in flight; give each thread a clone. */
 #pragma once
 
 #include <stddef.h>
@@ -35,8 +36,8 @@ typedef struct aicf_executable aicf_executable;
 
 /* An array in the caller's memory. */
 typedef struct aicf_tensor {
-  void* data;             /* of inputs never written */
-  int32_t dtype;          /* enum aicf_dtype */
+  void* data;    /* of inputs never written */
+  int32_t dtype; /* enum aicf_dtype */
   int32_t rank;
   const int64_t* sizes;   /* `rank` of them */
   const int64_t* strides; /* in elements; NULL: row-major */
@@ -56,7 +57,8 @@ typedef struct aicf_tensor_info {
 AICF_API int32_t aicf_abi_version(void);
 AICF_API const char* aicf_version(void);
 
-/* Text and code ("AICF-U0403") of the last failure in this thread; "" if there was none. Valid until the next failure. */
+/* Text and code ("AICF-U0403") of the last failure in this thread; "" if there was none. Valid until the next
+ * failure. */
 AICF_API const char* aicf_last_error(void);
 AICF_API const char* aicf_last_error_code(void);
 
@@ -73,26 +75,35 @@ AICF_API aicf_status aicf_entry_name(const aicf_executable* executable, int32_t 
 
 AICF_API aicf_status aicf_input_count(const aicf_executable* executable, int32_t entry, int32_t* count);
 AICF_API aicf_status aicf_output_count(const aicf_executable* executable, int32_t entry, int32_t* count);
-AICF_API aicf_status aicf_input_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info);
-AICF_API aicf_status aicf_output_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info);
+AICF_API aicf_status aicf_input_info(const aicf_executable* executable, int32_t entry, int32_t index,
+                                     aicf_tensor_info* info);
+AICF_API aicf_status aicf_output_info(const aicf_executable* executable, int32_t entry, int32_t index,
+                                      aicf_tensor_info* info);
 
-/* The sizes of output `index` for inputs of these dtypes and sizes; their data is not read. `sizes` has room for the output's rank. */
-AICF_API aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count,
-                                       int32_t index, int64_t* sizes);
+/* The sizes of output `index` for inputs of these dtypes and sizes; their data is not read. `sizes` has room
+ * for the output's rank. */
+AICF_API aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry,
+                                       const aicf_tensor* inputs, int32_t input_count, int32_t index,
+                                       int64_t* sizes);
 
-/* All inputs and outputs in the order of their infos. With sizes seen before and row-major memory it allocates nothing. */
-AICF_API aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count,
-                              const aicf_tensor* outputs, int32_t output_count);
+/* All inputs and outputs in the order of their infos. With sizes seen before and row-major memory it
+ * allocates nothing. */
+AICF_API aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
+                              int32_t input_count, const aicf_tensor* outputs, int32_t output_count);
 
 /* States: copied out of or into row-major memory of exactly the state's bytes. */
 AICF_API aicf_status aicf_state_count(const aicf_executable* executable, int32_t* count);
 AICF_API aicf_status aicf_state_name(const aicf_executable* executable, int32_t index, const char** name);
-AICF_API aicf_status aicf_state_get(const aicf_executable* executable, const char* name, void* data, size_t bytes);
-AICF_API aicf_status aicf_state_set(aicf_executable* executable, const char* name, const void* data, size_t bytes);
+AICF_API aicf_status aicf_state_get(const aicf_executable* executable, const char* name, void* data,
+                                    size_t bytes);
+AICF_API aicf_status aicf_state_set(aicf_executable* executable, const char* name, const void* data,
+                                    size_t bytes);
 AICF_API aicf_status aicf_reset(aicf_executable* executable);
 
-/* Text stored under a key. *value is NULL if there is none; it lives as long as the executable and ends with a NUL. `bytes` may be NULL. */
-AICF_API aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value, size_t* bytes);
+/* Text stored under a key. *value is NULL if there is none; it lives as long as the executable and ends with
+ * a NUL. `bytes` may be NULL. */
+AICF_API aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value,
+                                   size_t* bytes);
 
 #ifdef __cplusplus
 }

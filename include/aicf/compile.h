@@ -1,4 +1,5 @@
-// From a Program to an Artifact: the compiled form, which can be saved, loaded elsewhere and run (executable.h).
+// From a Program to an Artifact: the compiled form, which can be saved, loaded elsewhere and run
+// (executable.h).
 #pragma once
 
 #include <map>
@@ -8,8 +9,7 @@
 
 #include "aicf/graph.h"
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 
 struct CompileOptions {
   std::string target = "cpu";
@@ -38,5 +38,4 @@ class AICF_API Artifact {
 
 AICF_API Artifact compile(const Program& program, const CompileOptions& options = {});
 
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1

@@ -1,5 +1,6 @@
-// What the library throws. A mistake of the user, a failing environment and a bug of the library are three types; each carries a
-// stable code ("AICF-U0403") and, where they apply, the op or tensor, the value, what was expected, what was found, what to do.
+// What the library throws. A mistake of the user, a failing environment and a bug of the library are three
+// types; each carries a stable code ("AICF-U0403") and, where they apply, the op or tensor, the value, what
+// was expected, what was found, what to do.
 #pragma once
 
 #include <exception>
@@ -8,8 +9,7 @@
 
 #include "aicf/version.h"
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 
 struct ErrorFields {
   std::string code, message, op, value, expected, actual, remedy;
@@ -23,7 +23,8 @@ class AICF_API Error : public std::exception {
   Error& operator=(const Error&) noexcept;
   ~Error() override;
 
-  const char* what() const noexcept override;  // several lines: code and message, then the fields that are filled
+  const char* what()
+      const noexcept override;  // several lines: code and message, then the fields that are filled
   const std::string& code() const noexcept { return fields_->code; }
   const std::string& message() const noexcept { return fields_->message; }
   const std::string& op() const noexcept { return fields_->op; }
@@ -57,5 +58,4 @@ class AICF_API InternalError : public Error {
   ~InternalError() override;
 };
 
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1

@@ -1,5 +1,6 @@
-// Running. A Model is a loaded artifact: weights, shared by any number of users and threads. An Executable is one user of it with states
-// and working memory of its own; it has one run in flight (AICF-U0404), so give each thread a clone.
+// Running. A Model is a loaded artifact: weights, shared by any number of users and threads. An Executable is
+// one user of it with states and working memory of its own; it has one run in flight (AICF-U0404), so give
+// each thread a clone.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,7 @@
 #include "aicf/error.h"
 #include "aicf/tensor.h"
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 
 struct LoadOptions {
   int threads = 0;  // 0: AICF_NUM_THREADS, else the physical cores. Results do not depend on it.
@@ -70,16 +70,20 @@ class AICF_API Executable {
 
   const Model& model() const;
 
-  // By name; the outputs are fresh memory. AICF-U0400 an input is missing, -U0401 unknown, -U0402 wrong dtype, -U0403 wrong shape,
-  // -U0201 a size outside the compiled range, -U0202 two inputs disagree about a size.
-  std::map<std::string, Tensor> run(const std::map<std::string, TensorView>& inputs, const std::string& entry = "");
+  // By name; the outputs are fresh memory. AICF-U0400 an input is missing, -U0401 unknown, -U0402 wrong
+  // dtype, -U0403 wrong shape, -U0201 a size outside the compiled range, -U0202 two inputs disagree about a
+  // size.
+  std::map<std::string, Tensor> run(const std::map<std::string, TensorView>& inputs,
+                                    const std::string& entry = "");
   // In the order of Model::inputs() and outputs().
   std::vector<Tensor> run(const std::vector<TensorView>& inputs, const std::string& entry = "");
   // Writes into memory of the caller. Sizes seen before and row-major memory: allocates nothing.
   void run_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs);
-  void run_into(const std::string& entry, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs);
+  void run_into(const std::string& entry, const std::vector<TensorView>& inputs,
+                const std::vector<TensorView>& outputs);
   // What run_into's outputs must be for inputs of these sizes; data of the inputs is not read.
-  std::vector<std::vector<int64_t>> output_sizes(const std::vector<TensorView>& inputs, const std::string& entry = "") const;
+  std::vector<std::vector<int64_t>> output_sizes(const std::vector<TensorView>& inputs,
+                                                 const std::string& entry = "") const;
 
   std::vector<std::string> state_names() const;
   Tensor state(const std::string& name) const;
@@ -89,10 +93,11 @@ class AICF_API Executable {
   // A second user of the model, states copied.
   Executable clone() const;
 
-  // Replays from the states at load and hashes every result. Without inputs: made-up ones, from the seed, at the lowest sizes.
-  // Leaves the states as they were.
+  // Replays from the states at load and hashes every result. Without inputs: made-up ones, from the seed,
+  // at the lowest sizes. Leaves the states as they were.
   VerifyResult verify(int64_t replays, uint64_t seed = 0);
-  VerifyResult verify(int64_t replays, const std::map<std::string, TensorView>& inputs, const std::string& entry = "");
+  VerifyResult verify(int64_t replays, const std::map<std::string, TensorView>& inputs,
+                      const std::string& entry = "");
 
  private:
   friend struct Access;
@@ -101,5 +106,4 @@ class AICF_API Executable {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1

@@ -1,5 +1,6 @@
-// Programs: what a model computes. A Builder makes one from named ops over symbolic sizes; import_onnx reads one from a file. Ops, their
-// operands and attributes are listed in docs/ops.md. Every call is checked as it is made: a wrong shape is an error of that call.
+// Programs: what a model computes. A Builder makes one from named ops over symbolic sizes; import_onnx reads
+// one from a file. Ops, their operands and attributes are listed in docs/ops.md. Every call is checked as it
+// is made: a wrong shape is an error of that call.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +15,17 @@
 #include "aicf/error.h"
 #include "aicf/tensor.h"
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 
-// A size of a tensor: a number, or an expression over named sizes ("batch", "2*seq + 1"). Kept as canonical text.
+// A size of a tensor: a number, or an expression over named sizes ("batch", "2*seq + 1"). Kept as canonical
+// text.
 class AICF_API Size {
  public:
   Size() : Size(int64_t{0}) {}
-  Size(int value) : Size(static_cast<int64_t>(value)) {}        // NOLINT: a number is a size
-  Size(int64_t value) : text_(std::to_string(value)) {}         // NOLINT
+  Size(int value) : Size(static_cast<int64_t>(value)) {}           // NOLINT: a number is a size
+  Size(int64_t value) : text_(std::to_string(value)) {}            // NOLINT
   Size(const char* expression) : Size(std::string(expression)) {}  // NOLINT
-  Size(const std::string& expression);                          // NOLINT: UserError AICF-U0106
+  Size(const std::string& expression);                             // NOLINT: UserError AICF-U0106
 
   const std::string& text() const { return text_; }
   bool is_constant() const;
@@ -48,17 +49,18 @@ struct SizeRange {
 // Value of an op's attribute. Braces hold integers or sizes: {"axes", {0, 2}}, {"shape", {batch, 4}}.
 class Attr {
  public:
-  using Any = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>, DType, std::vector<Size>>;
-  Attr(int value) : any_(static_cast<int64_t>(value)) {}               // NOLINT: all of these are attributes
-  Attr(int64_t value) : any_(value) {}                                 // NOLINT
-  Attr(double value) : any_(value) {}                                  // NOLINT
-  Attr(bool value) : any_(value) {}                                    // NOLINT
-  Attr(const char* value) : any_(std::string(value)) {}                // NOLINT
-  Attr(std::string value) : any_(std::move(value)) {}                  // NOLINT
-  Attr(DType value) : any_(value) {}                                   // NOLINT
-  Attr(std::vector<int64_t> values) : any_(std::move(values)) {}       // NOLINT
-  Attr(std::vector<double> values) : any_(std::move(values)) {}        // NOLINT
-  Attr(std::vector<Size> values) : any_(std::move(values)) {}          // NOLINT
+  using Any = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
+                           DType, std::vector<Size>>;
+  Attr(int value) : any_(static_cast<int64_t>(value)) {}          // NOLINT: all of these are attributes
+  Attr(int64_t value) : any_(value) {}                            // NOLINT
+  Attr(double value) : any_(value) {}                             // NOLINT
+  Attr(bool value) : any_(value) {}                               // NOLINT
+  Attr(const char* value) : any_(std::string(value)) {}           // NOLINT
+  Attr(std::string value) : any_(std::move(value)) {}             // NOLINT
+  Attr(DType value) : any_(value) {}                              // NOLINT
+  Attr(std::vector<int64_t> values) : any_(std::move(values)) {}  // NOLINT
+  Attr(std::vector<double> values) : any_(std::move(values)) {}   // NOLINT
+  Attr(std::vector<Size> values) : any_(std::move(values)) {}     // NOLINT
   Attr(std::initializer_list<int64_t> values) : any_(std::vector<int64_t>(values)) {}
   Attr(std::initializer_list<Size> values) : any_(std::vector<Size>(values)) {}
   const Any& any() const { return any_; }
@@ -109,7 +111,8 @@ class AICF_API Builder {
   // Appends an op that has one result.
   Value op(const std::string& name, const std::vector<Value>& operands, const Attributes& attributes = {});
   // Appends an op and gives all its results.
-  std::vector<Value> op_results(const std::string& name, const std::vector<Value>& operands, const Attributes& attributes = {});
+  std::vector<Value> op_results(const std::string& name, const std::vector<Value>& operands,
+                                const Attributes& attributes = {});
 
   void output(const std::string& name, Value value);
   // After all reads in this entry, the param or state takes this value.
@@ -130,7 +133,8 @@ class AICF_API Builder {
 };
 
 struct ImportOptions {
-  // What each dynamic size of the model may be, by its name or "INPUT:AXIS": "8", "1,8", "16..512" or another size's name.
+  // What each dynamic size of the model may be, by its name or "INPUT:AXIS": "8", "1,8", "16..512" or
+  // another size's name.
   std::map<std::string, std::string> dims;
   // (past, present): input `past` becomes a state that starts at zero, output `present` its update.
   std::vector<std::pair<std::string, std::string>> states;
@@ -140,5 +144,4 @@ struct ImportOptions {
 // UserError AICF-U0200 lists sizes that are not set, AICF-U0301 every op that is not supported.
 AICF_API Program import_onnx(const std::string& path, const ImportOptions& options = {});
 
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1

@@ -1,4 +1,5 @@
-// Element types and the two forms of arrays: Tensor owns row-major memory, TensorView points into memory of the caller.
+// Element types and the two forms of arrays: Tensor owns row-major memory, TensorView points into memory of
+// the caller.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +12,48 @@
 
 #include "aicf/version.h"
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 
 enum class DType : uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
 
-AICF_API std::string dtype_name(DType dtype);      // "f32", "i64", "bool"
+AICF_API std::string dtype_name(DType dtype);             // "f32", "i64", "bool"
 AICF_API DType dtype_from_name(const std::string& name);  // UserError AICF-U0104
 AICF_API int64_t dtype_bytes(DType dtype);
 
 template <typename T>
 struct DTypeOf;  // of C++ types that have one; f16 and bf16 are read and written as bits
-template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::i16; };
-template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::i8; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
 
 class Tensor;
 
@@ -42,7 +66,10 @@ struct TensorView {
 
   TensorView() = default;
   TensorView(const void* memory, DType element, std::vector<int64_t> extents, std::vector<int64_t> steps = {})
-      : data(const_cast<void*>(memory)), dtype(element), sizes(std::move(extents)), strides(std::move(steps)) {}
+      : data(const_cast<void*>(memory)),
+        dtype(element),
+        sizes(std::move(extents)),
+        strides(std::move(steps)) {}
   template <typename T>
   TensorView(T* memory, std::vector<int64_t> extents)
       : TensorView(memory, DTypeOf<std::remove_const_t<T>>::value, std::move(extents)) {}
@@ -98,5 +125,4 @@ class AICF_API Tensor {
   std::shared_ptr<void> data_;
 };
 
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1

@@ -13,15 +13,17 @@
 #endif
 
 #ifdef __cplusplus
-/* Users write aicf::Tensor; the linker sees aicf::v1::Tensor, so that a later, incompatible v2 can live beside it. */
-#ifndef AICF_V1
-#define AICF_V1 inline namespace v1
+/* Users write aicf::Tensor; the linker sees aicf::v1::Tensor, so that an incompatible v2 can live beside it.
+ */
+#ifndef AICF_BUILDING_API
+namespace aicf {
+namespace v1 {}
+using namespace v1;
+}  // namespace aicf
 #endif
 
-namespace aicf {
-AICF_V1 {
+namespace aicf::v1 {
 /* Of the library that runs, "0.1.0"; the macros above are those of the headers compiled against. */
 AICF_API const char* version();
-}  // namespace v1
-}  // namespace aicf
+}  // namespace aicf::v1
 #endif

@@ -1,4 +1,5 @@
-// After the first run with some sizes, run_into and aicf_run allocate nothing. This program's malloc family counts.
+// After the first run with some sizes, run_into and aicf_run allocate nothing. This program's malloc family
+// counts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -106,10 +107,12 @@ TEST(AllocationTest, StatesAreUpdatedWithoutAllocating) {
 
 TEST(AllocationTest, TheCFunctionAllocatesNothing) {
   aicf_executable* exe = nullptr;
-  ASSERT_EQ(aicf_load(aicf_test::save(aicf_test::mlp(), "allocation_c").c_str(), 1, &exe), AICF_OK) << aicf_last_error();
+  ASSERT_EQ(aicf_load(aicf_test::save(aicf_test::mlp(), "allocation_c").c_str(), 1, &exe), AICF_OK)
+      << aicf_last_error();
   float x[2 * 16] = {}, y[2 * 8];
   const int64_t x_sizes[] = {2, 16}, y_sizes[] = {2, 8};
-  const aicf_tensor input{x, AICF_DTYPE_f32, 2, x_sizes, nullptr}, output{y, AICF_DTYPE_f32, 2, y_sizes, nullptr};
+  const aicf_tensor input{x, AICF_DTYPE_f32, 2, x_sizes, nullptr},
+      output{y, AICF_DTYPE_f32, 2, y_sizes, nullptr};
   ASSERT_EQ(aicf_run(exe, 0, &input, 1, &output, 1), AICF_OK) << aicf_last_error();
   aicf_status status = AICF_INTERNAL_ERROR;
   EXPECT_EQ(allocations_in([&] { status = aicf_run(exe, 0, &input, 1, &output, 1); }), 0);

@@ -1,8 +1,9 @@
-// Between the public types and the internals: conversions both ways, the Impl structs, translation of errors. Every source file of
-// this folder includes it first, because it decides how the public headers declare their namespace (README.md).
+// Between the public types and the internals: conversions both ways, the Impl structs, translation of errors.
+// Every source file of this folder includes it first, because it decides how the public headers declare their
+// namespace (README.md).
 #pragma once
 
-#define AICF_V1 namespace v1
+#define AICF_BUILDING_API
 #include "aicf/aicf.h"
 
 #include <atomic>
@@ -45,7 +46,8 @@ struct Model::Impl {
 };
 
 struct Executable::Impl {
-  explicit Impl(Model m, std::unique_ptr<core::Executable> e) : model(std::move(m)), executable(std::move(e)) {}
+  explicit Impl(Model m, std::unique_ptr<core::Executable> e)
+      : model(std::move(m)), executable(std::move(e)) {}
   Model model;
   std::unique_ptr<core::Executable> executable;
   // Views handed inwards, kept so that a run allocates nothing; guarded by `running`.
@@ -72,8 +74,9 @@ DType to_public(core::DType dtype);
 Size to_public(const core::Dim& dim);
 core::Dim to_core(const Size& size);
 core::Shape to_core(const std::vector<Size>& sizes);
-// Overwrites `out` without allocating if its vectors are large enough. UserError for a view that no run could read: negative
-// sizes, as many strides as axes missing, elements but no address. `what` names it in the message.
+// Overwrites `out` without allocating if its vectors are large enough. UserError for a view that no run could
+// read: negative sizes, as many strides as axes missing, elements but no address. `what` names it in the
+// message.
 void assign(core::TensorView& out, const TensorView& view, bool needs_data = true);
 // Row-major memory is shared, other is copied.
 core::Array to_array(const TensorView& view);

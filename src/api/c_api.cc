@@ -12,7 +12,8 @@ using aicf::v1::Tensor;
 using aicf::v1::TensorSpec;
 using aicf::v1::TensorView;
 
-#define AICF_DTYPE(name, ...) static_assert(static_cast<int>(AICF_DTYPE_##name) == static_cast<int>(core::DType::name), #name);
+#define AICF_DTYPE(name, ...) \
+  static_assert(static_cast<int>(AICF_DTYPE_##name) == static_cast<int>(core::DType::name), #name);
 #include "base/dtypes.def"
 #undef AICF_DTYPE
 
@@ -120,9 +121,11 @@ const EntryInfo& entry_of(const aicf_executable* executable, int32_t entry) {
 // Reuses the memory of `view`.
 void assign(TensorView& view, const aicf_tensor& tensor) {
   if (tensor.rank < 0 || (tensor.rank > 0 && tensor.sizes == nullptr))
-    throw core::UserError(core::ErrorCode::kU_misuse, "a tensor has a negative rank or no sizes").with_actual("rank " + std::to_string(tensor.rank));
+    throw core::UserError(core::ErrorCode::kU_misuse, "a tensor has a negative rank or no sizes")
+        .with_actual("rank " + std::to_string(tensor.rank));
   if (tensor.dtype < 0 || tensor.dtype >= core::kDTypeCount)
-    throw core::UserError(core::ErrorCode::kU_bad_dtype, "no dtype has this number").with_value(std::to_string(tensor.dtype));
+    throw core::UserError(core::ErrorCode::kU_bad_dtype, "no dtype has this number")
+        .with_value(std::to_string(tensor.dtype));
   view.data = tensor.data;
   view.dtype = static_cast<aicf::v1::DType>(tensor.dtype);
   view.sizes.assign(tensor.sizes, tensor.sizes + tensor.rank);
@@ -141,7 +144,8 @@ class Running {
  public:
   explicit Running(std::atomic_flag& flag) : flag_(flag) {
     if (flag_.test_and_set(std::memory_order_acquire))
-      throw core::UserError(core::ErrorCode::kU_busy, "the executable already has a run in flight").with_remedy("use one aicf_clone() per thread");
+      throw core::UserError(core::ErrorCode::kU_busy, "the executable already has a run in flight")
+          .with_remedy("use one aicf_clone() per thread");
   }
   ~Running() { flag_.clear(std::memory_order_release); }
 
@@ -150,7 +154,12 @@ class Running {
 };
 
 void fill(aicf_tensor_info& info, const SpecInfo& spec) {
-  info = {spec.name.c_str(), spec.dtype, static_cast<int32_t>(spec.texts.size()), spec.min_sizes.data(), spec.max_sizes.data(), spec.text_pointers.data()};
+  info = {spec.name.c_str(),
+          spec.dtype,
+          static_cast<int32_t>(spec.texts.size()),
+          spec.min_sizes.data(),
+          spec.max_sizes.data(),
+          spec.text_pointers.data()};
 }
 
 void check_bytes(int64_t expected, size_t given, const char* name) {
@@ -167,8 +176,12 @@ extern "C" {
 
 int32_t aicf_abi_version(void) { return AICF_ABI_VERSION; }
 const char* aicf_version(void) { return aicf::v1::version(); }
-const char* aicf_last_error(void) { return last_error.out_of_memory ? "memory is exhausted" : last_error.text.c_str(); }
-const char* aicf_last_error_code(void) { return last_error.out_of_memory ? "AICF-E0002" : last_error.code.c_str(); }
+const char* aicf_last_error(void) {
+  return last_error.out_of_memory ? "memory is exhausted" : last_error.text.c_str();
+}
+const char* aicf_last_error_code(void) {
+  return last_error.out_of_memory ? "AICF-E0002" : last_error.code.c_str();
+}
 
 aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result) {
   return guarded([&] {
@@ -192,7 +205,8 @@ aicf_status aicf_free(aicf_executable* executable) {
 }
 
 aicf_status aicf_entry_count(const aicf_executable* executable, int32_t* count) {
-  return guarded([&] { need(count, "count") = static_cast<int32_t>(need(executable, "executable").entries.size()); });
+  return guarded(
+      [&] { need(count, "count") = static_cast<int32_t>(need(executable, "executable").entries.size()); });
 }
 
 aicf_status aicf_entry_name(const aicf_executable* executable, int32_t entry, const char** name) {
@@ -200,35 +214,40 @@ aicf_status aicf_entry_name(const aicf_executable* executable, int32_t entry, co
 }
 
 aicf_status aicf_input_count(const aicf_executable* executable, int32_t entry, int32_t* count) {
-  return guarded([&] { need(count, "count") = static_cast<int32_t>(entry_of(executable, entry).inputs.size()); });
+  return guarded(
+      [&] { need(count, "count") = static_cast<int32_t>(entry_of(executable, entry).inputs.size()); });
 }
 
 aicf_status aicf_output_count(const aicf_executable* executable, int32_t entry, int32_t* count) {
-  return guarded([&] { need(count, "count") = static_cast<int32_t>(entry_of(executable, entry).outputs.size()); });
+  return guarded(
+      [&] { need(count, "count") = static_cast<int32_t>(entry_of(executable, entry).outputs.size()); });
 }
 
-aicf_status aicf_input_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info) {
+aicf_status aicf_input_info(const aicf_executable* executable, int32_t entry, int32_t index,
+                            aicf_tensor_info* info) {
   return guarded([&] { fill(need(info, "info"), at(entry_of(executable, entry).inputs, index, "input")); });
 }
 
-aicf_status aicf_output_info(const aicf_executable* executable, int32_t entry, int32_t index, aicf_tensor_info* info) {
+aicf_status aicf_output_info(const aicf_executable* executable, int32_t entry, int32_t index,
+                             aicf_tensor_info* info) {
   return guarded([&] { fill(need(info, "info"), at(entry_of(executable, entry).outputs, index, "output")); });
 }
 
-aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count,
-                              int32_t index, int64_t* sizes) {
+aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
+                              int32_t input_count, int32_t index, int64_t* sizes) {
   return guarded([&] {
     const EntryInfo& info = entry_of(executable, entry);
     if (!at(info.outputs, index, "output").texts.empty()) need(sizes, "sizes");
     std::vector<TensorView> views;
     assign_all(views, inputs, input_count, "inputs");
-    const std::vector<int64_t> result = executable->executable.output_sizes(views, info.name)[static_cast<size_t>(index)];
+    const std::vector<int64_t> result =
+        executable->executable.output_sizes(views, info.name)[static_cast<size_t>(index)];
     std::copy(result.begin(), result.end(), sizes);
   });
 }
 
-aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs, int32_t input_count, const aicf_tensor* outputs,
-                     int32_t output_count) {
+aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
+                     int32_t input_count, const aicf_tensor* outputs, int32_t output_count) {
   return guarded([&] {
     const EntryInfo& info = entry_of(executable, entry);
     const Running running(executable->running);
@@ -239,11 +258,13 @@ aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tens
 }
 
 aicf_status aicf_state_count(const aicf_executable* executable, int32_t* count) {
-  return guarded([&] { need(count, "count") = static_cast<int32_t>(need(executable, "executable").states.size()); });
+  return guarded(
+      [&] { need(count, "count") = static_cast<int32_t>(need(executable, "executable").states.size()); });
 }
 
 aicf_status aicf_state_name(const aicf_executable* executable, int32_t index, const char** name) {
-  return guarded([&] { need(name, "name") = at(need(executable, "executable").states, index, "state").c_str(); });
+  return guarded(
+      [&] { need(name, "name") = at(need(executable, "executable").states, index, "state").c_str(); });
 }
 
 aicf_status aicf_state_get(const aicf_executable* executable, const char* name, void* data, size_t bytes) {
@@ -269,7 +290,8 @@ aicf_status aicf_reset(aicf_executable* executable) {
   return guarded([&] { need(executable, "executable").executable.reset(); });
 }
 
-aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value, size_t* bytes) {
+aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value,
+                          size_t* bytes) {
   return guarded([&] {
     need(key, "key");
     const char*& result = need(value, "value");

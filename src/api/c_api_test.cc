@@ -119,16 +119,33 @@ TEST_F(CApi, NullPointersAreErrors) {
   const int64_t x_sizes[] = {2, 16};
   const aicf_tensor no_data{nullptr, AICF_DTYPE_f32, 2, x_sizes, nullptr};
   for (const aicf_status status : {
-           aicf_load(nullptr, 0, &other), aicf_load("x", 0, nullptr), aicf_clone(nullptr, &other), aicf_clone(exe_, nullptr),
-           aicf_entry_count(nullptr, &count), aicf_entry_count(exe_, nullptr), aicf_entry_name(nullptr, 0, &text),
-           aicf_entry_name(exe_, 0, nullptr), aicf_input_count(nullptr, 0, &count), aicf_input_count(exe_, 0, nullptr),
-           aicf_output_count(nullptr, 0, &count), aicf_input_info(nullptr, 0, 0, &info), aicf_input_info(exe_, 0, 0, nullptr),
-           aicf_output_info(exe_, 0, 0, nullptr), aicf_output_sizes(exe_, 0, nullptr, 1, 0, sizes),
-           aicf_output_sizes(exe_, 0, &no_data, 1, 0, nullptr), aicf_run(nullptr, 0, &no_data, 1, &no_data, 1),
-           aicf_run(exe_, 0, nullptr, 1, nullptr, 1), aicf_run(exe_, 0, &no_sizes, 1, &no_sizes, 1),
-           aicf_run(exe_, 0, &no_data, 1, &no_data, 1), aicf_state_count(exe_, nullptr), aicf_state_name(nullptr, 0, &text),
-           aicf_state_get(exe_, nullptr, x_, 4), aicf_state_set(nullptr, "s", x_, 4), aicf_reset(nullptr),
-           aicf_metadata(nullptr, "k", &text, nullptr), aicf_metadata(exe_, nullptr, &text, nullptr),
+           aicf_load(nullptr, 0, &other),
+           aicf_load("x", 0, nullptr),
+           aicf_clone(nullptr, &other),
+           aicf_clone(exe_, nullptr),
+           aicf_entry_count(nullptr, &count),
+           aicf_entry_count(exe_, nullptr),
+           aicf_entry_name(nullptr, 0, &text),
+           aicf_entry_name(exe_, 0, nullptr),
+           aicf_input_count(nullptr, 0, &count),
+           aicf_input_count(exe_, 0, nullptr),
+           aicf_output_count(nullptr, 0, &count),
+           aicf_input_info(nullptr, 0, 0, &info),
+           aicf_input_info(exe_, 0, 0, nullptr),
+           aicf_output_info(exe_, 0, 0, nullptr),
+           aicf_output_sizes(exe_, 0, nullptr, 1, 0, sizes),
+           aicf_output_sizes(exe_, 0, &no_data, 1, 0, nullptr),
+           aicf_run(nullptr, 0, &no_data, 1, &no_data, 1),
+           aicf_run(exe_, 0, nullptr, 1, nullptr, 1),
+           aicf_run(exe_, 0, &no_sizes, 1, &no_sizes, 1),
+           aicf_run(exe_, 0, &no_data, 1, &no_data, 1),
+           aicf_state_count(exe_, nullptr),
+           aicf_state_name(nullptr, 0, &text),
+           aicf_state_get(exe_, nullptr, x_, 4),
+           aicf_state_set(nullptr, "s", x_, 4),
+           aicf_reset(nullptr),
+           aicf_metadata(nullptr, "k", &text, nullptr),
+           aicf_metadata(exe_, nullptr, &text, nullptr),
            aicf_metadata(exe_, "k", nullptr, nullptr),
        })
     EXPECT_EQ(status, AICF_USER_ERROR);
@@ -137,7 +154,8 @@ TEST_F(CApi, NullPointersAreErrors) {
 
 TEST(CApiStates, AreReadWrittenClonedAndReset) {
   aicf_executable *exe = nullptr, *copy = nullptr;
-  ASSERT_EQ(aicf_load(aicf_test::save(aicf_test::counter(), "c_states").c_str(), 0, &exe), AICF_OK) << aicf_last_error();
+  ASSERT_EQ(aicf_load(aicf_test::save(aicf_test::counter(), "c_states").c_str(), 0, &exe), AICF_OK)
+      << aicf_last_error();
   int32_t count = 0;
   const char* name = nullptr;
   ASSERT_EQ(aicf_state_count(exe, &count), AICF_OK);

@@ -7,7 +7,9 @@
 
 namespace aicf::v1 {
 
-const char* version() { return AICF_TEXT(AICF_VERSION_MAJOR) "." AICF_TEXT(AICF_VERSION_MINOR) "." AICF_TEXT(AICF_VERSION_PATCH); }
+const char* version() {
+  return AICF_TEXT(AICF_VERSION_MAJOR) "." AICF_TEXT(AICF_VERSION_MINOR) "." AICF_TEXT(AICF_VERSION_PATCH);
+}
 
 Artifact Access::artifact(core::Artifact artifact) {
   Artifact result;
@@ -17,7 +19,8 @@ Artifact Access::artifact(core::Artifact artifact) {
 
 const core::Artifact& Access::artifact(const Artifact& artifact) {
   if (artifact.impl_ == nullptr)
-    throw core::UserError(core::ErrorCode::kU_misuse, "the artifact is empty").with_remedy("compile a program or load a file");
+    throw core::UserError(core::ErrorCode::kU_misuse, "the artifact is empty")
+        .with_remedy("compile a program or load a file");
   return artifact.impl_->artifact;
 }
 

@@ -6,14 +6,24 @@ namespace aicf::v1 {
 namespace {
 
 ErrorFields fields_of(const core::Error& error) {
-  return {core::error_info(error.code).text, error.message, error.op, error.value, error.expected, error.actual, error.remedy, error.text()};
+  return {core::error_info(error.code).text,
+          error.message,
+          error.op,
+          error.value,
+          error.expected,
+          error.actual,
+          error.remedy,
+          error.text()};
 }
 
 [[noreturn]] void throw_public(const core::Error& error) {
   switch (error.kind()) {
-    case core::ErrorKind::kUser: throw UserError(fields_of(error));
-    case core::ErrorKind::kEnvironment: throw EnvironmentError(fields_of(error));
-    case core::ErrorKind::kInternal: break;
+    case core::ErrorKind::kUser:
+      throw UserError(fields_of(error));
+    case core::ErrorKind::kEnvironment:
+      throw EnvironmentError(fields_of(error));
+    case core::ErrorKind::kInternal:
+      break;
   }
   throw InternalError(fields_of(error));
 }
@@ -39,7 +49,8 @@ void rethrow_public() {
   } catch (const std::bad_alloc&) {
     throw_public(core::EnvironmentError(core::ErrorCode::kE_out_of_memory, "memory is exhausted"));
   } catch (const std::exception& error) {
-    throw_public(core::InternalError(core::ErrorCode::kI_check_failed, error.what()).with_remedy("please report this"));
+    throw_public(core::InternalError(core::ErrorCode::kI_check_failed, error.what())
+                     .with_remedy("please report this"));
   }
 }
 

@@ -16,7 +16,8 @@ const core::EntryPlan& find_entry(const core::Model& model, const std::string& n
   const core::Plan& plan = model.plan();
   const core::EntryPlan* found = name.empty() && !plan.entries.empty() ? &plan.entries[0] : plan.entry(name);
   if (found != nullptr) return *found;
-  throw core::UserError(core::ErrorCode::kU_bad_option, "the model has no entry of this name").with_value(name);
+  throw core::UserError(core::ErrorCode::kU_bad_option, "the model has no entry of this name")
+      .with_value(name);
 }
 
 std::vector<TensorSpec> specs(const core::Plan& plan, const std::vector<core::IoTensor>& tensors) {
@@ -39,7 +40,8 @@ std::map<std::string, core::Array> to_arrays(const std::map<std::string, TensorV
   return arrays;
 }
 
-void assign_all(std::vector<core::TensorView>& out, const std::vector<TensorView>& views, bool needs_data = true) {
+void assign_all(std::vector<core::TensorView>& out, const std::vector<TensorView>& views,
+                bool needs_data = true) {
   out.resize(views.size());
   for (size_t i = 0; i < views.size(); ++i) assign(out[i], views[i], needs_data);
 }
@@ -49,7 +51,8 @@ class Running {
  public:
   explicit Running(std::atomic_flag& flag) : flag_(flag) {
     if (flag_.test_and_set(std::memory_order_acquire))
-      throw core::UserError(core::ErrorCode::kU_busy, "the executable already has a run in flight").with_remedy("use one clone() per thread");
+      throw core::UserError(core::ErrorCode::kU_busy, "the executable already has a run in flight")
+          .with_remedy("use one clone() per thread");
   }
   ~Running() { flag_.clear(std::memory_order_release); }
 
@@ -72,8 +75,11 @@ class KeptStates {
   std::map<std::string, core::Array> states_;
 };
 
-VerifyResult verify_with(core::Executable& exe, const std::string& entry, const std::map<std::string, core::Array>& inputs, int64_t replays) {
-  if (replays < 1) throw core::UserError(core::ErrorCode::kU_bad_option, "verify needs at least one replay").with_actual(std::to_string(replays));
+VerifyResult verify_with(core::Executable& exe, const std::string& entry,
+                         const std::map<std::string, core::Array>& inputs, int64_t replays) {
+  if (replays < 1)
+    throw core::UserError(core::ErrorCode::kU_bad_option, "verify needs at least one replay")
+        .with_actual(std::to_string(replays));
   const KeptStates kept(exe);
   core::VerifyResult result = core::verify_replays(exe, entry, inputs, replays);
   return {result.replays, std::move(result.hashes)};
@@ -141,19 +147,25 @@ Model Model::with_weights(const std::map<std::string, Tensor>& weights) const {
 
 Executable::Executable(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Executable::Executable(const Model& model) {
-  impl_ = translated([&] { return std::make_unique<Impl>(model, std::make_unique<core::Executable>(Access::model(model))); });
+  impl_ = translated([&] {
+    return std::make_unique<Impl>(model, std::make_unique<core::Executable>(Access::model(model)));
+  });
 }
 Executable::Executable(Executable&&) noexcept = default;
 Executable& Executable::operator=(Executable&&) noexcept = default;
 Executable::~Executable() = default;
 
-Executable Executable::load(const std::string& path, const LoadOptions& options) { return Executable(Model::load(path, options)); }
+Executable Executable::load(const std::string& path, const LoadOptions& options) {
+  return Executable(Model::load(path, options));
+}
 const Model& Executable::model() const { return impl_->model; }
 
-std::map<std::string, Tensor> Executable::run(const std::map<std::string, TensorView>& inputs, const std::string& entry) {
+std::map<std::string, Tensor> Executable::run(const std::map<std::string, TensorView>& inputs,
+                                              const std::string& entry) {
   return translated([&] {
     std::map<std::string, Tensor> results;
-    for (const auto& [name, array] : impl_->executable->run(entry, to_arrays(inputs))) results.emplace(name, Access::tensor(array));
+    for (const auto& [name, array] : impl_->executable->run(entry, to_arrays(inputs)))
+      results.emplace(name, Access::tensor(array));
     return results;
   });
 }
@@ -163,7 +175,8 @@ std::vector<Tensor> Executable::run(const std::vector<TensorView>& inputs, const
     std::vector<core::TensorView> views;
     assign_all(views, inputs);
     std::vector<Tensor> results;
-    for (const core::Array& array : impl_->executable->run(entry, views)) results.push_back(Access::tensor(array));
+    for (const core::Array& array : impl_->executable->run(entry, views))
+      results.push_back(Access::tensor(array));
     return results;
   });
 }
@@ -172,7 +185,8 @@ void Executable::run_into(const std::vector<TensorView>& inputs, const std::vect
   run_into(std::string(), inputs, outputs);
 }
 
-void Executable::run_into(const std::string& entry, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs) {
+void Executable::run_into(const std::string& entry, const std::vector<TensorView>& inputs,
+                          const std::vector<TensorView>& outputs) {
   translated([&] {
     const Running running(impl_->running);
     assign_all(impl_->inputs, inputs);
@@ -181,14 +195,16 @@ void Executable::run_into(const std::string& entry, const std::vector<TensorView
   });
 }
 
-std::vector<std::vector<int64_t>> Executable::output_sizes(const std::vector<TensorView>& inputs, const std::string& entry) const {
+std::vector<std::vector<int64_t>> Executable::output_sizes(const std::vector<TensorView>& inputs,
+                                                           const std::string& entry) const {
   return translated([&] {
     std::vector<core::TensorView> views;
     assign_all(views, inputs, /*needs_data=*/false);
     const core::EntryPlan& plan = impl_->executable->entry(entry);
     const core::SymbolValues sizes = impl_->executable->bind_sizes(plan, views);
     std::vector<std::vector<int64_t>> result;
-    for (size_t i = 0; i < plan.outputs.size(); ++i) result.push_back(impl_->executable->output_sizes(plan, i, sizes));
+    for (size_t i = 0; i < plan.outputs.size(); ++i)
+      result.push_back(impl_->executable->output_sizes(plan, i, sizes));
     return result;
   });
 }
@@ -204,18 +220,21 @@ void Executable::reset() {
   translated([&] { impl_->executable->reset(); });
 }
 Executable Executable::clone() const {
-  return translated([&] { return Executable(std::make_unique<Impl>(impl_->model, impl_->executable->clone())); });
+  return translated(
+      [&] { return Executable(std::make_unique<Impl>(impl_->model, impl_->executable->clone())); });
 }
 
 VerifyResult Executable::verify(int64_t replays, uint64_t seed) {
   return translated([&] {
     const core::Plan& plan = impl_->executable->model().plan();
     const core::EntryPlan& entry = impl_->executable->entry("");
-    return verify_with(*impl_->executable, entry.name, core::random_inputs(plan, entry, core::choose_sizes(plan, {}), seed), replays);
+    return verify_with(*impl_->executable, entry.name,
+                       core::random_inputs(plan, entry, core::choose_sizes(plan, {}), seed), replays);
   });
 }
 
-VerifyResult Executable::verify(int64_t replays, const std::map<std::string, TensorView>& inputs, const std::string& entry) {
+VerifyResult Executable::verify(int64_t replays, const std::map<std::string, TensorView>& inputs,
+                                const std::string& entry) {
   return translated([&] { return verify_with(*impl_->executable, entry, to_arrays(inputs), replays); });
 }
 

@@ -69,7 +69,8 @@ TEST(ExecutableTest, DescribesItself) {
   EXPECT_EQ(model.metadata().at("vocabulary"), "[PAD]\nhello\n");
   EXPECT_EQ(model.weight_names(), (std::vector<std::string>{"0.W", "0.b", "1.W"}));
   EXPECT_FALSE(model.plan_text().empty());
-  EXPECT_EQ(exe.output_sizes({TensorView(nullptr, DType::f32, {7, 16})}), (std::vector<std::vector<int64_t>>{{7, 8}}));
+  EXPECT_EQ(exe.output_sizes({TensorView(nullptr, DType::f32, {7, 16})}),
+            (std::vector<std::vector<int64_t>>{{7, 8}}));
   EXPECT_EQ(code_of([&] { model.inputs("decode"); }), "AICF-U0001");
 }
 
@@ -85,7 +86,9 @@ TEST(ExecutableTest, StridedMemoryGivesTheSameBits) {
   for (size_t i = 0; i < 4; ++i)
     for (size_t j = 0; j < 8; ++j) EXPECT_EQ(out[i * 16 + j * 2], y.as<float>()[i * 8 + j]);
   EXPECT_EQ(out[1], -1);
-  EXPECT_EQ(exe.run({{"x", TensorView(static_cast<void*>(columns.data()), DType::f32, {4, 16}, {1, 4})}}).at("y"), y);
+  EXPECT_EQ(
+      exe.run({{"x", TensorView(static_cast<void*>(columns.data()), DType::f32, {4, 16}, {1, 4})}}).at("y"),
+      y);
 }
 
 TEST(ExecutableTest, NamesWhatIsWrongWithTheInputs) {
@@ -104,7 +107,8 @@ TEST(ExecutableTest, NamesWhatIsWrongWithTheInputs) {
   EXPECT_EQ(code_of([&] { exe.run_into({x}, {}); }), "AICF-U0403");
   EXPECT_EQ(code_of([&] { exe.run_into({}, {y}); }), "AICF-U0400");
   EXPECT_EQ(code_of([&] { exe.run_into({TensorView(nullptr, DType::f32, {2, 16})}, {y}); }), "AICF-U0004");
-  EXPECT_EQ(code_of([&] { exe.run_into({TensorView(x.data(), DType::f32, {2, 16}, {1})}, {y}); }), "AICF-U0403");
+  EXPECT_EQ(code_of([&] { exe.run_into({TensorView(x.data(), DType::f32, {2, 16}, {1})}, {y}); }),
+            "AICF-U0403");
   EXPECT_EQ(code_of([&] { exe.run_into({TensorView(x.data(), DType::f32, {-2, 16})}, {y}); }), "AICF-U0403");
   EXPECT_EQ(code_of([&] { exe.run({{"x", x}}, "decode"); }), "AICF-U0001");
   EXPECT_EQ(code_of([&] { exe.state("total"); }), "AICF-U0406");
@@ -193,7 +197,8 @@ TEST(ArtifactTest, SavesTheSameBytesFromEveryForm) {
     text << file.rdbuf();
     return text.str();
   };
-  const std::string again = ::testing::TempDir() + "/api_again.aicf", third = ::testing::TempDir() + "/api_third.aicf";
+  const std::string again = ::testing::TempDir() + "/api_again.aicf",
+                    third = ::testing::TempDir() + "/api_third.aicf";
   aicf::Artifact::load(mlp_path()).save(again);
   aicf::Model::load(mlp_path()).save(third);
   EXPECT_EQ(bytes(again), bytes(mlp_path()));
@@ -211,8 +216,10 @@ TEST(ArtifactTest, RefusesMissingAndDamagedFiles) {
   std::ifstream file(mlp_path(), std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   const std::string path = ::testing::TempDir() + "/api_truncated.aicf";
-  for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc).write(whole.data(), static_cast<std::streamsize>(size));
+  for (const size_t size :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc)
+        .write(whole.data(), static_cast<std::streamsize>(size));
     EXPECT_EQ(code_of([&] { Executable::load(path); }), "AICF-U0500") << size << " bytes of " << whole.size();
   }
 }

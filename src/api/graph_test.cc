@@ -41,7 +41,8 @@ TEST(TensorTest, OwnsSharesAndClones) {
 
 TEST(TensorTest, CopiesAStridedView) {
   const float values[] = {1, 2, 3, 4, 5, 6};
-  EXPECT_EQ(Tensor(aicf::TensorView(values, DType::f32, {3, 2}, {1, 3})), Tensor::from<float>({3, 2}, {1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(Tensor(aicf::TensorView(values, DType::f32, {3, 2}, {1, 3})),
+            Tensor::from<float>({3, 2}, {1, 4, 2, 5, 3, 6}));
 }
 
 TEST(TensorTest, DtypesHaveNames) {
@@ -73,7 +74,8 @@ TEST(BuilderTest, GivesAllResultsOfAnOp) {
 
 TEST(BuilderTest, RefusesWhatMeansNothing) {
   Builder b, other;
-  const aicf::Value x = b.input("x", DType::f32, {4, 4}), w = b.input("w", DType::f32, {5, 5}), i = b.input("i", DType::i64, {4, 4});
+  const aicf::Value x = b.input("x", DType::f32, {4, 4}), w = b.input("w", DType::f32, {5, 5}),
+                    i = b.input("i", DType::i64, {4, 4});
   EXPECT_EQ(code_of([&] { b.op("matmul", {x, w}); }), "AICF-U0103");
   EXPECT_EQ(code_of([&] { b.op("add", {x, i}); }), "AICF-U0104");
   EXPECT_EQ(code_of([&] { b.op("matmull", {x, w}); }), "AICF-U0100");

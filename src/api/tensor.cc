@@ -4,7 +4,7 @@
 
 namespace aicf::v1 {
 
-#define AICF_DTYPE(name, ...)                                                                     \
+#define AICF_DTYPE(name, ...)                                                                 \
   static_assert(static_cast<int>(DType::name) == static_cast<int>(core::DType::name), #name); \
   static_assert(static_cast<int>(DType::name) < core::kDTypeCount);
 #include "base/dtypes.def"
@@ -12,7 +12,8 @@ namespace aicf::v1 {
 
 core::DType to_core(DType dtype) {
   if (static_cast<int>(dtype) >= core::kDTypeCount)
-    throw core::UserError(core::ErrorCode::kU_bad_dtype, "no dtype has this number").with_value(std::to_string(static_cast<int>(dtype)));
+    throw core::UserError(core::ErrorCode::kU_bad_dtype, "no dtype has this number")
+        .with_value(std::to_string(static_cast<int>(dtype)));
   return static_cast<core::DType>(dtype);
 }
 
@@ -37,9 +38,11 @@ int64_t dtype_bytes(DType dtype) {
 
 Tensor Access::tensor(const core::Array& array) {
   auto owner = std::make_shared<core::Array>(array);
-  if (owner->mutable_data() == nullptr && owner->data() != nullptr) {  // a view of a file, say: not ours to write
+  if (owner->mutable_data() == nullptr &&
+      owner->data() != nullptr) {  // a view of a file, say: not ours to write
     *owner = core::Array(array.dtype(), array.sizes());
-    if (array.bytes() > 0) std::memcpy(owner->mutable_data(), array.data(), static_cast<size_t>(array.bytes()));
+    if (array.bytes() > 0)
+      std::memcpy(owner->mutable_data(), array.data(), static_cast<size_t>(array.bytes()));
   }
   Tensor tensor;
   tensor.dtype_ = to_public(owner->dtype());
@@ -77,7 +80,8 @@ bool Tensor::operator==(const Tensor& other) const {
 void Tensor::check_dtype(DType wanted) const {
   translated([&] {
     if (dtype_ != wanted)
-      throw core::UserError(core::ErrorCode::kU_bad_dtype, "the tensor's elements are of another type than asked for")
+      throw core::UserError(core::ErrorCode::kU_bad_dtype,
+                            "the tensor's elements are of another type than asked for")
           .with_expected(dtype_name(wanted))
           .with_actual(dtype_name(dtype_));
   });
@@ -86,7 +90,8 @@ void Tensor::check_dtype(DType wanted) const {
 void Tensor::check_count(int64_t given) const {
   translated([&] {
     if (count_ != given)
-      throw core::UserError(core::ErrorCode::kU_bad_shape, "the number of values does not fit the tensor's sizes")
+      throw core::UserError(core::ErrorCode::kU_bad_shape,
+                            "the number of values does not fit the tensor's sizes")
           .with_expected(std::to_string(count_) + " for " + core::to_string(sizes_))
           .with_actual(std::to_string(given));
   });
@@ -101,14 +106,16 @@ void assign(core::TensorView& out, const TensorView& view, bool needs_data) {
   out.dtype = to_core(view.dtype);
   for (const int64_t size : view.sizes)
     if (size < 0)
-      throw core::UserError(core::ErrorCode::kU_input_shape, "a view has a negative size").with_actual(core::to_string(view.sizes));
+      throw core::UserError(core::ErrorCode::kU_input_shape, "a view has a negative size")
+          .with_actual(core::to_string(view.sizes));
   if (!view.strides.empty() && view.strides.size() != view.sizes.size())
     throw core::UserError(core::ErrorCode::kU_input_shape, "a view has not as many strides as sizes")
         .with_expected(std::to_string(view.sizes.size()))
         .with_actual(std::to_string(view.strides.size()));
   const int64_t bytes = core::checked_mul(core::element_count(view.sizes), core::dtype_bytes(out.dtype));
   if (needs_data && view.data == nullptr && bytes > 0)
-    throw core::UserError(core::ErrorCode::kU_misuse, "a view has elements but no address").with_value(core::to_string(view.sizes));
+    throw core::UserError(core::ErrorCode::kU_misuse, "a view has elements but no address")
+        .with_value(core::to_string(view.sizes));
   out.sizes = view.sizes;
   out.strides = view.strides;
   out.data = view.data;
@@ -123,8 +130,10 @@ core::Array to_array(const TensorView& view) {
   auto* out = static_cast<std::byte*>(array.mutable_data());
   for (int64_t i = 0; i < array.count(); ++i) {
     int64_t rest = i, offset = 0;
-    for (size_t axis = checked.sizes.size(); axis-- > 0; rest /= checked.sizes[axis]) offset += rest % checked.sizes[axis] * checked.strides[axis];
-    std::memcpy(out + static_cast<size_t>(i) * bytes, static_cast<const std::byte*>(checked.data) + offset * static_cast<int64_t>(bytes), bytes);
+    for (size_t axis = checked.sizes.size(); axis-- > 0; rest /= checked.sizes[axis])
+      offset += rest % checked.sizes[axis] * checked.strides[axis];
+    std::memcpy(out + static_cast<size_t>(i) * bytes,
+                static_cast<const std::byte*>(checked.data) + offset * static_cast<int64_t>(bytes), bytes);
   }
   return array;
 }

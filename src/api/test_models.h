@@ -13,7 +13,8 @@ namespace aicf_test {
 // Deterministic values in -1..1.
 inline aicf::Tensor pattern(std::vector<int64_t> sizes, int64_t seed) {
   aicf::Tensor tensor(aicf::DType::f32, std::move(sizes));
-  for (int64_t i = 0; i < tensor.count(); ++i) tensor.as<float>()[i] = static_cast<float>((i * 37 + seed * 101) % 64 - 32) / 32;
+  for (int64_t i = 0; i < tensor.count(); ++i)
+    tensor.as<float>()[i] = static_cast<float>((i * 37 + seed * 101) % 64 - 32) / 32;
   return tensor;
 }
 
@@ -22,8 +23,10 @@ inline aicf::Program mlp() {
   aicf::Builder b;
   const aicf::Size batch = b.size("batch", 1, 64);
   const aicf::Value x = b.input("x", aicf::DType::f32, {batch, 16});
-  const aicf::Value h = b.op("linear", {x, b.param("0.W", pattern({16, 32}, 1)), b.param("0.b", pattern({32}, 2))});
-  b.output("y", b.op("matmul", {b.op("gelu", {h}), b.param("1.W", pattern({8, 32}, 3))}, {{"transpose_y", true}}));
+  const aicf::Value h =
+      b.op("linear", {x, b.param("0.W", pattern({16, 32}, 1)), b.param("0.b", pattern({32}, 2))});
+  b.output("y",
+           b.op("matmul", {b.op("gelu", {h}), b.param("1.W", pattern({8, 32}, 3))}, {{"transpose_y", true}}));
   b.metadata("vocabulary", std::string("[PAD]\nhello\n"));
   return b.finish();
 }
