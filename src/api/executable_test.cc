@@ -132,6 +132,25 @@ TEST(ExecutableTest, StatesLiveFromRunToRun) {
   EXPECT_EQ(code_of([&] { exe.set_state("nobody", x); }), "AICF-U0406");
 }
 
+TEST(ExecutableTest, EntriesShareParamsAndStates) {
+  aicf::Builder b("add");
+  const aicf::Value x = b.input("x", DType::f32, {4});
+  const aicf::Value total = b.state("total", Tensor(DType::f32, {4}));
+  const aicf::Value scaled = b.op("mul", {x, b.param("scale", Tensor::from<float>({1}, {10}))});
+  b.update(total, b.op("add", {total, scaled}));
+  b.output("added", scaled);
+  b.entry("read");
+  b.output("now", b.op("div", {b.variable("total"), b.variable("scale")}));
+  EXPECT_EQ(code_of([&] { b.output("other", x); }), "AICF-U0105");
+  Executable exe{aicf::Model(aicf::compile(b.finish()))};
+  EXPECT_EQ(exe.model().entries(), (std::vector<std::string>{"add", "read"}));
+  const Tensor ones = Tensor::from<float>({4}, {1, 2, 3, 4});
+  exe.run({{"x", ones}});
+  exe.run({{"x", ones}}, "add");
+  EXPECT_EQ(exe.run(std::map<std::string, TensorView>{}, "read").at("now"),
+            Tensor::from<float>({4}, {2, 4, 6, 8}));
+}
+
 TEST(ExecutableTest, VerifyProvesReplaysAndKeepsStates) {
   Executable exe = Executable::load(aicf_test::save(aicf_test::counter(), "counter"));
   const Tensor x = Tensor::from<float>({4}, {1, 2, 3, 4});
