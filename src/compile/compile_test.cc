@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <random>
 
+#include "base/error.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "base/mapped_file.h"
@@ -71,6 +72,74 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OptLevels, MlpTest, ::testing::Values(0, 1, 2));
+
+Program program_of(Graph graph) {
+  Program program;
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+// Half sums reach an epilogue in f32 and are rounded there as the product alone would be.
+TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    Graph graph("main");
+    const ValueId x = graph.add_input("x", {dtype, {Dim(5), Dim(33)}}), w = graph.add_input("w", {dtype, {Dim(33), Dim(7)}});
+    const ValueId product = graph.add(Op::matmul, {x, w});
+    graph.add_output(graph.add(Op::mul, {product, graph.add_input("s", {dtype, {Dim(7)}})}), "y");
+    const Program program = program_of(std::move(graph));
+    const std::map<std::string, Array> inputs{
+        {"x", random_array(dtype, {5, 33}, 1)}, {"w", random_array(dtype, {33, 7}, 2)}, {"s", random_array(dtype, {7}, 3)}};
+    CompileOptions plain;
+    plain.opt_level = 0;
+    EXPECT_EQ(load(compile(program)).run("", inputs), load(compile(program, plain)).run("", inputs)) << dtype_name(dtype);
+  }
+}
+
+TEST(Compile, EmptyTensorsRunAndReduceToNeutralElements) {
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim(2), Dim(0), Dim(4)}});
+  graph.add_output(graph.add(Op::reduce_prod, {x}, {{"axes", Ints{1}}, {"keepdims", true}}), "prod");
+  graph.add_output(graph.add(Op::reduce_sum, {x}, {{"axes", Ints{2}}, {"keepdims", true}}), "sum");
+  graph.add_output(graph.add(Op::exp, {x}), "exp");
+  auto results = load(compile(program_of(std::move(graph)))).run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0, 4})}});
+  ASSERT_EQ(results.at("prod").count(), 8);
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(results.at("prod").get_f64(i), 1);
+  EXPECT_EQ(results.at("sum").sizes(), (std::vector<int64_t>{2, 0, 1}));
+  EXPECT_EQ(results.at("exp").count(), 0);
+}
+
+TEST(Compile, SizesAreValues) {
+  Program program;
+  program.sizes["n"] = {1, 9};
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("n")}});
+  const ValueId n = graph.add(Op::size_of, {}, {{"size", Shape{Dim::symbol("n")}}, {"dtype", DType::f32}});
+  graph.add_output(graph.add(Op::div, {x, n}), "y");
+  program.entries.push_back(std::move(graph));
+  Executable exe = load(compile(program));
+  for (int64_t size : {1, 4, 9}) {
+    Array ones(DType::f32, {size});
+    for (int64_t i = 0; i < size; ++i) ones.set_f64(i, 1);
+    const Array y = exe.run("", std::map<std::string, Array>{{"x", ones}}).at("y");
+    EXPECT_FLOAT_EQ(static_cast<float>(y.get_f64(0)), 1.0f / static_cast<float>(size));
+  }
+}
+
+TEST(Compile, ControlFlowWithoutAKernelIsACodedError) {
+  Graph body("then");
+  body.add_output(body.add_input("a", {DType::f32, {Dim(3)}}), "r");
+  Graph graph("main");
+  const ValueId c = graph.add_input("c", {DType::boolean, {}}), x = graph.add_input("x", {DType::f32, {Dim(3)}});
+  const NodeId node = graph.add_node(Op::if_else, {c, x}, {}, {body, body});
+  graph.add_output(graph.node(node).results[0], "y");
+  try {
+    compile(program_of(std::move(graph)));
+    FAIL() << "compiled";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code, ErrorCode::kU_no_kernel);
+    EXPECT_EQ(error.op, "if_else");
+  }
+}
 
 TEST(Compile, RecompilingGivesTheSameBytes) {
   const std::string a = ::testing::TempDir() + "/a.aicf", b = ::testing::TempDir() + "/b.aicf";

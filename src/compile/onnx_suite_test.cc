@@ -1,4 +1,5 @@
-// The ONNX backend suite through the whole flow: import, compile at levels 0 and 2, load, run on the CPU, compare. AICF_ONNX_TESTS names the
+// The ONNX backend suite through the whole flow: import, compile, load, run on the CPU, compare; unoptimised with
+// portable kernels, and optimised with the best of this machine. AICF_ONNX_TESTS names the
 // folder of cases (or of folders of cases); AICF_ONNX_FILTER (a substring) picks cases, without judging the list.
 // The set of failing cases must be that of onnx_expected_failures.txt (case, tab, reason); AICF_ONNX_WRITE=path writes
 // such a list, keeping the reasons of cases that are listed already.
@@ -148,18 +149,24 @@ void compare_with_list(const std::map<std::string, Outcome>& outcomes, std::map<
   for (const auto& [name, reason] : list) ADD_FAILURE() << name << " is listed but does not exist: remove it from the list";
 }
 
-class OnnxSuite : public ::testing::TestWithParam<int> {};
+struct Config {
+  int opt_level;
+  IsaLevel isa;
+};
+void PrintTo(const Config& config, std::ostream* out) { *out << "opt " << config.opt_level << ", " << isa_name(config.isa); }
+
+class OnnxSuite : public ::testing::TestWithParam<Config> {};
 
 TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
   const char* root = std::getenv("AICF_ONNX_TESTS");
   if (root == nullptr) GTEST_SKIP() << "set AICF_ONNX_TESTS to a folder of ONNX backend cases";
   const char* filter = std::getenv("AICF_ONNX_FILTER");
-  const std::shared_ptr<Device> device = make_cpu_device({2, detect_isa()});
+  const std::shared_ptr<Device> device = make_cpu_device({2, GetParam().isa});
   std::map<std::string, Outcome> outcomes;
   for (const fs::path& folder : find_cases(root)) {
     const std::string name = case_name(folder);
     if (filter != nullptr && name.find(filter) == std::string::npos) continue;
-    const Outcome outcome = outcomes[name] = run_case(folder, device, GetParam());
+    const Outcome outcome = outcomes[name] = run_case(folder, device, GetParam().opt_level);
     if (filter != nullptr) std::cout << name << " " << outcome.stage << " " << outcome.detail << std::endl;
   }
   print_table(outcomes);
@@ -168,7 +175,7 @@ TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
   else if (filter == nullptr) compare_with_list(outcomes, list);
 }
 
-INSTANTIATE_TEST_SUITE_P(OptLevels, OnnxSuite, ::testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(Configs, OnnxSuite, ::testing::Values(Config{0, IsaLevel::kPortable}, Config{2, detect_isa()}));
 
 }  // namespace
 }  // namespace aicf
