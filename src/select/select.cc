@@ -49,7 +49,7 @@ class Selector {
       if (node.op != Op::transpose || uses[static_cast<size_t>(node.operands[0])] != 1) continue;
       const Node* writer = graph_.producer(node.operands[0]);
       const Ints& perm = node.attrs.get_ints("perm");
-      const bool keeps_rows = perm.back() == static_cast<int64_t>(perm.size()) - 1;
+      const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
       if (writer != nullptr && keeps_rows && (writer->op == Op::attention || writer->op == Op::matmul))
         transposed_by_[static_cast<size_t>(node.operands[0])] = &node;
     }
