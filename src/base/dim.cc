@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kUnboundedSize = int64_t{1} << 31;
 // Multiplying sums multiplies their term counts; far beyond any real model, it bounds what hostile text can cost.
-constexpr size_t kMaxProductTerms = 4096;
+constexpr size_t kMaxProductTerms = 4096, kMaxFactors = 64;
 
 int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -145,6 +145,10 @@ Dim operator*(const Dim& a, const Dim& b) {
     if (b.constant_ != 0) product.add_term({checked_mul(x.coefficient, b.constant_), x.factors});
     for (const Dim::Term& y : b.terms_) {
       Dim::Term term{checked_mul(x.coefficient, y.coefficient), x.factors};
+      if (x.factors.size() + y.factors.size() > kMaxFactors)
+        throw UserError(ErrorCode::kU_size_overflow, "a size expression has too many factors")
+            .with_expected(std::to_string(kMaxFactors) + " at most")
+            .with_actual(std::to_string(x.factors.size() + y.factors.size()));
       term.factors.insert(term.factors.end(), y.factors.begin(), y.factors.end());
       std::sort(term.factors.begin(), term.factors.end(), atom_less);
       product.add_term(std::move(term));
@@ -269,6 +273,7 @@ class DimParser {
 
  private:
   static constexpr int kMaxDepth = 32;
+  static constexpr size_t kMaxSumTerms = 512;  // a sum of n terms takes n^2 copies of a term
 
   [[noreturn]] void fail(const char* why) const {
     throw UserError(ErrorCode::kU_bad_text, std::string("cannot read a size expression: ") + why)
@@ -287,6 +292,7 @@ class DimParser {
     if (depth > kMaxDepth) fail("nested too deeply");
     Dim result = take('-') ? Dim(-1) * product(depth) : product(depth);
     for (;;) {
+      if (result.terms().size() > kMaxSumTerms) fail("too many terms");
       if (take('+')) {
         result = result + product(depth);
       } else if (take('-')) {

@@ -1,6 +1,10 @@
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <queue>
+#include <set>
 
 #include "base/error.h"
 #include "kernels/abi.h"
@@ -45,6 +49,64 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
   if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
 }
 
+// Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live buffers in the order of
+// their offsets: each newcomer is compared with its two neighbours only, because the others are apart already.
+void check_arena(const EntryPlan& entry) {
+  std::vector<const Buffer*> order;
+  for (const Buffer& buffer : entry.buffers)
+    if (buffer.kind == BufferKind::kArena && buffer.max_bytes > 0 && buffer.first_step <= buffer.last_step) order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(), [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
+  const auto ends_later = [](const Buffer* a, const Buffer* b) { return a->last_step > b->last_step; };
+  std::priority_queue<const Buffer*, std::vector<const Buffer*>, decltype(ends_later)> ending(ends_later);
+  std::map<int64_t, const Buffer*> live;
+  for (const Buffer* buffer : order) {
+    for (; !ending.empty() && ending.top()->last_step < buffer->first_step; ending.pop()) live.erase(ending.top()->offset);
+    const auto next = live.lower_bound(buffer->offset);
+    const bool meets_next = next != live.end() && next->first < buffer->offset + buffer->max_bytes;
+    const bool meets_last = next != live.begin() && std::prev(next)->first + std::prev(next)->second->max_bytes > buffer->offset;
+    if (meets_next || meets_last)
+      throw violation("two buffers share bytes of the arena at the same step", "buffer '" + buffer->name + "' of entry " + entry.name);
+    live.emplace(buffer->offset, buffer);
+    ending.push(buffer);
+  }
+}
+
+// Runs of init have no caller and no arena: it reads weights and constants and writes packed weights.
+void check_init(const EntryPlan& entry) {
+  if (!entry.inputs.empty() || !entry.outputs.empty()) throw violation("init has inputs or outputs", entry.name);
+  for (const Buffer& buffer : entry.buffers)
+    if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant && buffer.kind != BufferKind::kPacked)
+      throw violation("init uses a buffer that exists only in a run", buffer.name);
+  for (const Step& step : entry.steps)
+    for (const TensorRef& ref : step.outputs)
+      if (entry.buffers[static_cast<size_t>(ref.buffer)].kind != BufferKind::kPacked) throw violation("init writes to a weight", step.kernel);
+}
+
+// Every buffer of the caller belongs to exactly one input or output, which gives it its address and its size.
+void check_callers_buffers(const EntryPlan& entry) {
+  std::set<int32_t> claimed;
+  for (const auto* list : {&entry.inputs, &entry.outputs})
+    for (const IoTensor& io : *list)
+      if (!claimed.insert(io.buffer).second) throw violation("two inputs or outputs have one buffer", "'" + io.name + "' of entry " + entry.name);
+  for (size_t i = 0; i < entry.buffers.size(); ++i) {
+    const BufferKind kind = entry.buffers[i].kind;
+    if ((kind == BufferKind::kInput || kind == BufferKind::kOutput) && !claimed.contains(static_cast<int32_t>(i)))
+      throw violation("a buffer belongs to no input or output", "buffer '" + entry.buffers[i].name + "' of entry " + entry.name);
+  }
+}
+
+void check_names(const Plan& plan) {
+  std::set<std::string> entries, variables;
+  for (const EntryPlan& entry : plan.entries)
+    if (!entries.insert(entry.name).second) throw violation("two entries have one name", entry.name);
+  for (const PlanVariable& variable : plan.variables)
+    if (!variables.insert(variable.name).second) throw violation("two variables have one name", variable.name);
+  for (const EntryPlan& entry : plan.entries)
+    for (const Buffer& buffer : entry.buffers)
+      if (buffer.kind == BufferKind::kVariable && !variables.contains(buffer.name))
+        throw violation("a buffer of a variable that the plan does not list", buffer.name);
+}
+
 void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
   for (const IoTensor& io : list) {
     const std::string where = "'" + io.name + "' of entry " + entry.name;
@@ -84,12 +146,16 @@ void check_plan(const Plan& plan) {
     if (range.lo < 0 || range.lo > range.hi) throw violation("a size has a bad range", name);
   if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
   for (const TileProgram& program : plan.programs) check_tile_program(program);
+  check_names(plan);
   for (const EntryPlan& entry : plan.entries) {
     if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
     for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
     check_io(entry.inputs, BufferKind::kInput, entry);
     check_io(entry.outputs, BufferKind::kOutput, entry);
     for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
+    check_arena(entry);
+    check_callers_buffers(entry);
+    if (entry.name == "init") check_init(entry);
   }
 }
 

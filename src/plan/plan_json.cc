@@ -9,6 +9,8 @@ namespace {
 
 // ordered_json keeps the members as written, so equal plans give equal bytes.
 using Json = nlohmann::ordered_json;
+// Reading needs no order, and looking members up by a tree bounds what an object of a million members can cost.
+using Parsed = nlohmann::json;
 
 UserError malformed(const std::string& why) {
   return UserError(ErrorCode::kU_bad_artifact, "the plan section is malformed").with_actual(why).with_remedy("compile the model again");
@@ -16,8 +18,21 @@ UserError malformed(const std::string& why) {
 
 Json dim_json(const Dim& dim) { return dim.is_constant() ? Json(dim.constant_part()) : Json(dim.to_string()); }
 
-Dim dim_from(const Json& json) {
-  return json.is_string() ? Dim::parse(json.get_ref<const std::string&>()) : Dim(json.get<int64_t>());
+// Whole numbers only: a fraction or a number beyond 63 bits would be converted to something else without a word.
+int64_t integer_from(const Parsed& json) {
+  if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX))
+    throw malformed("a number is not a whole number of 63 bits");
+  return json.get<int64_t>();
+}
+
+// A model's longest expressions have a few hundred characters; the work of reading one grows faster than its length.
+constexpr size_t kMaxExpression = 16384;
+
+Dim dim_from(const Parsed& json) {
+  if (!json.is_string()) return Dim(integer_from(json));
+  const std::string& text = json.get_ref<const std::string&>();
+  if (text.size() > kMaxExpression) throw malformed("a size expression is too long");
+  return Dim::parse(text);
 }
 
 Json dims_json(const std::vector<Dim>& dims) {
@@ -26,28 +41,28 @@ Json dims_json(const std::vector<Dim>& dims) {
   return list;
 }
 
-std::vector<Dim> dims_from(const Json& json) {
+std::vector<Dim> dims_from(const Parsed& json) {
   std::vector<Dim> dims;
-  for (const Json& item : json) dims.push_back(dim_from(item));
+  for (const Parsed& item : json) dims.push_back(dim_from(item));
   return dims;
 }
 
-DType dtype_from(const Json& json) {
+DType dtype_from(const Parsed& json) {
   const auto dtype = dtype_from_name(json.get_ref<const std::string&>());
   if (!dtype) throw malformed("unknown dtype");
   return *dtype;
 }
 
 template <typename Enum>
-Enum enum_from(const Json& json, int64_t count) {
-  const auto value = json.get<int64_t>();
+Enum enum_from(const Parsed& json, int64_t count) {
+  const auto value = integer_from(json);
   if (value < 0 || value >= count) throw malformed("an enumeration value is out of range");
   return static_cast<Enum>(value);
 }
 
 template <typename T>
-T number_from(const Json& json) {
-  const auto value = json.get<int64_t>();
+T number_from(const Parsed& json) {
+  const auto value = integer_from(json);
   if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) throw malformed("a number is out of range");
   return static_cast<T>(value);
 }
@@ -61,7 +76,7 @@ constexpr std::string_view kTileOpNames[] = {
 constexpr std::string_view kTileTypeNames[] = {"f32", "f64", "i32", "i64", "mask"};
 
 template <typename Enum, size_t N>
-Enum named_from(const Json& json, const std::string_view (&names)[N]) {
+Enum named_from(const Parsed& json, const std::string_view (&names)[N]) {
   const std::string& name = json.get_ref<const std::string&>();
   for (size_t i = 0; i < N; ++i)
     if (names[i] == name) return static_cast<Enum>(i);
@@ -76,7 +91,7 @@ Json ref_json(const TensorRef& ref) {
           {"strides", dims_json(ref.strides)}};
 }
 
-TensorRef ref_from(const Json& json) {
+TensorRef ref_from(const Parsed& json) {
   return {number_from<int32_t>(json.at("buffer")), dtype_from(json.at("dtype")), dim_from(json.at("offset")),
           dims_from(json.at("sizes")), dims_from(json.at("strides"))};
 }
@@ -87,9 +102,9 @@ Json refs_json(const std::vector<TensorRef>& refs) {
   return list;
 }
 
-std::vector<TensorRef> refs_from(const Json& json) {
+std::vector<TensorRef> refs_from(const Parsed& json) {
   std::vector<TensorRef> refs;
-  for (const Json& item : json) refs.push_back(ref_from(item));
+  for (const Parsed& item : json) refs.push_back(ref_from(item));
   return refs;
 }
 
@@ -100,8 +115,8 @@ Json float_json(double value) {
   return bits;
 }
 
-double float_from(const Json& json) {
-  const auto bits = json.get<int64_t>();
+double float_from(const Parsed& json) {
+  const auto bits = integer_from(json);
   double value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
@@ -112,7 +127,7 @@ Json instr_json(const TileInstr& i) {
           i.dst, i.a, i.b, i.c, i.operand, float_json(i.imm_f), i.imm_i};
 }
 
-TileInstr instr_from(const Json& json) {
+TileInstr instr_from(const Parsed& json) {
   TileInstr i{};
   i.op = named_from<TileOp>(json.at(0), kTileOpNames);
   i.type = named_from<TileType>(json.at(1), kTileTypeNames);
@@ -122,7 +137,7 @@ TileInstr instr_from(const Json& json) {
   i.c = number_from<int16_t>(json.at(5));
   i.operand = number_from<int16_t>(json.at(6));
   i.imm_f = float_from(json.at(7));
-  i.imm_i = json.at(8).get<int64_t>();
+  i.imm_i = integer_from(json.at(8));
   return i;
 }
 
@@ -140,16 +155,16 @@ Json program_json(const TileProgram& program) {
   return {{"inputs", inputs}, {"outputs", outputs}, {"registers", registers}, {"scalars", scalars}, {"stages", stages}};
 }
 
-TileProgram program_from(const Json& json) {
+TileProgram program_from(const Parsed& json) {
   TileProgram program;
-  for (const Json& item : json.at("inputs")) program.inputs.push_back(dtype_from(item));
-  for (const Json& item : json.at("outputs")) program.outputs.push_back(dtype_from(item));
-  for (const Json& item : json.at("registers"))
+  for (const Parsed& item : json.at("inputs")) program.inputs.push_back(dtype_from(item));
+  for (const Parsed& item : json.at("outputs")) program.outputs.push_back(dtype_from(item));
+  for (const Parsed& item : json.at("registers"))
     program.registers.push_back({named_from<TileType>(item.at(0), kTileTypeNames), item.at(1).get<bool>()});
-  for (const Json& item : json.at("scalars")) program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
-  for (const Json& stage : json.at("stages")) {
+  for (const Parsed& item : json.at("scalars")) program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
+  for (const Parsed& stage : json.at("stages")) {
     program.stages.emplace_back();
-    for (const Json& item : stage) program.stages.back().push_back(instr_from(item));
+    for (const Parsed& item : stage) program.stages.back().push_back(instr_from(item));
   }
   return program;
 }
@@ -159,7 +174,7 @@ Json buffer_json(const Buffer& b) {
           {"max_bytes", b.max_bytes}, {"offset", b.offset}, {"first_step", b.first_step}, {"last_step", b.last_step}, {"note", b.note}};
 }
 
-Buffer buffer_from(const Json& json) {
+Buffer buffer_from(const Parsed& json) {
   Buffer b;
   const std::string& kind = json.at("kind").get_ref<const std::string&>();
   bool known = false;
@@ -168,8 +183,8 @@ Buffer buffer_from(const Json& json) {
   if (!known) throw malformed("unknown buffer kind " + kind);
   b.name = json.at("name").get<std::string>();
   b.bytes = dim_from(json.at("bytes"));
-  b.max_bytes = json.at("max_bytes").get<int64_t>();
-  b.offset = json.at("offset").get<int64_t>();
+  b.max_bytes = integer_from(json.at("max_bytes"));
+  b.offset = integer_from(json.at("offset"));
   b.first_step = number_from<int32_t>(json.at("first_step"));
   b.last_step = number_from<int32_t>(json.at("last_step"));
   b.note = json.at("note").get<std::string>();
@@ -183,13 +198,13 @@ Json step_json(const Step& s) {
           {"fparams", fparams}, {"program", s.program}, {"origin", s.origin}, {"reason", s.reason}};
 }
 
-Step step_from(const Json& json) {
+Step step_from(const Parsed& json) {
   Step s;
   s.kernel = json.at("kernel").get<std::string>();
   s.inputs = refs_from(json.at("inputs"));
   s.outputs = refs_from(json.at("outputs"));
   s.params = dims_from(json.at("params"));
-  for (const Json& item : json.at("fparams")) s.fparams.push_back(float_from(item));
+  for (const Parsed& item : json.at("fparams")) s.fparams.push_back(float_from(item));
   s.program = number_from<int32_t>(json.at("program"));
   s.origin = json.at("origin").get<std::string>();
   s.reason = json.at("reason").get<std::string>();
@@ -203,9 +218,9 @@ Json io_json(const std::vector<IoTensor>& list) {
   return json;
 }
 
-std::vector<IoTensor> io_from(const Json& json) {
+std::vector<IoTensor> io_from(const Parsed& json) {
   std::vector<IoTensor> list;
-  for (const Json& item : json)
+  for (const Parsed& item : json)
     list.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
                     number_from<int32_t>(item.at("buffer"))});
   return list;
@@ -219,27 +234,27 @@ Json entry_json(const EntryPlan& entry) {
           {"buffers", buffers}, {"steps", steps}, {"arena_bytes", entry.arena_bytes}};
 }
 
-EntryPlan entry_from(const Json& json) {
+EntryPlan entry_from(const Parsed& json) {
   EntryPlan entry;
   entry.name = json.at("name").get<std::string>();
   entry.inputs = io_from(json.at("inputs"));
   entry.outputs = io_from(json.at("outputs"));
-  for (const Json& item : json.at("buffers")) entry.buffers.push_back(buffer_from(item));
-  for (const Json& item : json.at("steps")) entry.steps.push_back(step_from(item));
-  entry.arena_bytes = json.at("arena_bytes").get<int64_t>();
+  for (const Parsed& item : json.at("buffers")) entry.buffers.push_back(buffer_from(item));
+  for (const Parsed& item : json.at("steps")) entry.steps.push_back(step_from(item));
+  entry.arena_bytes = integer_from(json.at("arena_bytes"));
   return entry;
 }
 
-Plan plan_from(const Json& json) {
+Plan plan_from(const Parsed& json) {
   Plan plan;
   for (const auto& [name, range] : json.at("sizes").items())
-    plan.sizes[name] = {range.at(0).get<int64_t>(), range.at(1).get<int64_t>()};
-  for (const Json& item : json.at("variables"))
+    plan.sizes[name] = {integer_from(range.at(0)), integer_from(range.at(1))};
+  for (const Parsed& item : json.at("variables"))
     plan.variables.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
                               item.at("is_state").get<bool>()});
-  for (const Json& item : json.at("programs")) plan.programs.push_back(program_from(item));
-  for (const Json& item : json.at("entries")) plan.entries.push_back(entry_from(item));
-  plan.packed_bytes = json.at("packed_bytes").get<int64_t>();
+  for (const Parsed& item : json.at("programs")) plan.programs.push_back(program_from(item));
+  for (const Parsed& item : json.at("entries")) plan.entries.push_back(entry_from(item));
+  plan.packed_bytes = integer_from(json.at("packed_bytes"));
   return plan;
 }
 
@@ -259,7 +274,7 @@ std::string plan_to_json(const Plan& plan) {
 
 Plan plan_from_json(std::string_view text) {
   try {
-    return plan_from(Json::parse(text));
+    return plan_from(Parsed::parse(text));
   } catch (const nlohmann::json::exception& error) {
     throw malformed(error.what());
   }

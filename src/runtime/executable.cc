@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "runtime/bind_step.h"
 
 namespace aicf {
 namespace {
@@ -218,12 +219,17 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   bound->output_bindings.resize(entry.outputs.size());
   bound->input_copies.resize(entry.inputs.size());
   bound->output_copies.resize(entry.outputs.size());
+  check_io_bytes(entry, sizes);
   std::vector<std::byte*> addresses = model_->addresses(entry);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const Buffer& buffer = entry.buffers[i];
-    if (buffer.kind == BufferKind::kArena) addresses[i] = arena_->data() + buffer.offset;
+    if (buffer.kind == BufferKind::kArena && arena_->data() != nullptr) addresses[i] = arena_->data() + buffer.offset;
     if (buffer.kind != BufferKind::kVariable) continue;
-    if (auto at = states_.find(buffer.name); at != states_.end()) addresses[i] = static_cast<std::byte*>(at->second.mutable_data());
+    if (auto at = states_.find(buffer.name); at != states_.end()) {
+      if (at->second.bytes() < buffer.max_bytes)
+        throw UserError(ErrorCode::kU_bad_artifact, "the plan uses more of a variable than it has").with_op(buffer.name);
+      addresses[i] = static_cast<std::byte*>(at->second.mutable_data());
+    }
     if (addresses[i] == nullptr) throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold").with_op(buffer.name);
   }
   bound->sequence = model_->device().bind(model_->plan(), entry, sizes, addresses);

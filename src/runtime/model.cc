@@ -38,7 +38,7 @@ std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
       if (at == artifact_.weights.end()) continue;  // a state that begins as zeros: the Executable owns it
       array = &at->second;
     } else {
-      if (buffer.kind == BufferKind::kPacked) addresses[i] = packed_->data() + buffer.offset;
+      if (buffer.kind == BufferKind::kPacked && packed_->data() != nullptr) addresses[i] = packed_->data() + buffer.offset;
       continue;
     }
     if (array == nullptr || array->bytes() < buffer.max_bytes)
@@ -53,7 +53,11 @@ void Model::run_init() {
   packed_ = device_->allocate(plan_.packed_bytes);
   const EntryPlan* init = plan_.entry("init");
   if (init == nullptr) return;
-  device_->bind(plan_, *init, {}, addresses(*init))->run();
+  const std::vector<std::byte*> where = addresses(*init);
+  for (size_t i = 0; i < where.size(); ++i)
+    if (where[i] == nullptr && init->buffers[i].max_bytes > 0)
+      throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold").with_op(init->buffers[i].name);
+  device_->bind(plan_, *init, {}, where)->run();
 }
 
 std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Array>& weights) const {

@@ -70,13 +70,18 @@ class CpuSequence final : public Sequence {
 
   void set_address(int32_t buffer, std::byte* address) override {
     if (addresses_[static_cast<size_t>(buffer)] == address) return;
-    addresses_[static_cast<size_t>(buffer)] = address;
     auto at = std::lower_bound(patches_.begin(), patches_.end(), buffer, [](const AddressPatch& p, int32_t b) { return p.buffer < b; });
     for (; at != patches_.end() && at->buffer == buffer; ++at) {
       BoundCall& call = calls_[static_cast<size_t>(at->step)];
       TensorArg& arg = (at->output ? call.outputs : call.inputs)[static_cast<size_t>(at->operand)];
-      arg.data = address + at->byte_offset;
+      // A plan from a file may view bytes as a wider type than the caller aligned them for.
+      if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(dtype_bytes(arg.dtype)) != 0)
+        throw UserError(ErrorCode::kU_bad_artifact, "a step views a buffer as a dtype wider than its alignment")
+            .with_op(entry_.buffers[static_cast<size_t>(buffer)].name)
+            .with_value(entry_.steps[static_cast<size_t>(at->step)].kernel);
+      arg.data = address == nullptr ? nullptr : address + at->byte_offset;
     }
+    addresses_[static_cast<size_t>(buffer)] = address;
   }
 
   void run() override {
@@ -102,7 +107,7 @@ class CpuSequence final : public Sequence {
   static bool writes_nothing(const BoundCall& call) { return std::all_of(call.outputs.begin(), call.outputs.end(), is_empty); }
 
   void allocate_scratch(int64_t bytes) {
-    const int64_t padded = (bytes + 4095) / 4096 * 4096 + 64;  // the extra line keeps workers off each other's cache sets
+    const int64_t padded = checked_add(checked_add(bytes, 4095) / 4096 * 4096, 64);  // the extra line keeps workers off each other's cache sets
     memory_ = std::make_unique<CpuMemory>(checked_mul(padded, pool_->threads()));
     for (int worker = 0; worker < pool_->threads(); ++worker) scratch_.push_back(memory_->data() + worker * padded);
   }

@@ -1,0 +1,362 @@
+// A stranger's .aicf whose checksums all fit: whatever its plan says, loading, binding and running it ends in success or in one of our
+// errors, never in a crash, a foreign exception or memory without bound.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include <xxhash.h>
+
+#include "artifact/artifact.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/safetensors.h"
+#include "compile/compile.h"
+#include "kernels/kernel.h"
+#include "plan/plan_json.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/executable.h"
+#include "runtime/random_inputs.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
+namespace aicf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint32_t kSampling = 6;  // one in so many replacements is tried; 1 tries all and takes minutes
+constexpr int64_t kLargestSize = 64;  // of a size at its high end, whatever range the plan declares
+
+Array random_array(std::vector<int64_t> sizes, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal;
+  Array array(DType::f32, std::move(sizes));
+  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+  return array;
+}
+
+// 12-24-8 MLP with a GELU, a layer norm and a softmax, over a symbolic batch.
+Artifact good_artifact(int opt_level) {
+  Program program;
+  program.sizes["batch"] = {1, kLargestSize};
+  const auto add_param = [&](const std::string& name, std::vector<int64_t> sizes, uint32_t seed) {
+    program.variables[name] = {name, Role::kParam, {DType::f32, to_shape(sizes)}, random_array(sizes, seed)};
+  };
+  add_param("0.W", {12, 24}, 1);
+  add_param("0.b", {24}, 2);
+  add_param("1.scale", {24}, 3);
+  add_param("2.W", {8, 24}, 4);
+  Graph graph("main");
+  const auto param = [&](const std::string& name) { return graph.add_param(name, program.variables.at(name).type); };
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(12)}});
+  const ValueId h = graph.add(Op::linear, {x, param("0.W"), param("0.b")});
+  const ValueId n = graph.add(Op::layer_norm, {graph.add(Op::gelu, {h}), param("1.scale")});
+  const ValueId y = graph.add(Op::linear, {n, param("2.W")}, {{"transpose_w", true}});
+  graph.add_output(graph.add(Op::softmax, {y}), "y");
+  program.entries.push_back(std::move(graph));
+  CompileOptions options;
+  options.opt_level = opt_level;
+  return compile(program, options);
+}
+
+std::string checksum(std::string_view bytes) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  return text;
+}
+
+std::string_view bytes_of(const Array& array) { return {array.data_as<char>(), static_cast<size_t>(array.bytes())}; }
+
+std::string safetensors_text(const Json& tensors, const std::string& data) {
+  std::string header = tensors.dump();
+  header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
+  std::string text;
+  for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
+  return text + header + data;
+}
+
+// An artifact taken apart, to be put together again with another plan and fitting checksums.
+class Forger {
+ public:
+  explicit Forger(int opt_level) {
+    write_artifact(path_, good_artifact(opt_level));
+    file_ = MappedFile::open(path_)->text();
+    const SafetensorsFile parts = read_safetensors(path_);
+    version_ = parts.metadata.at("aicf.version");
+    for (const auto& [name, array] : parts.tensors) {
+      if (name == "aicf.header") {
+        header_ = Json::parse(bytes_of(array));
+      } else if (name == kPlan) {
+        plan_ = Json::parse(bytes_of(array));
+      } else if (!name.starts_with(kSafetensorsFiller)) {
+        others_.emplace(name, array);
+      }
+    }
+  }
+  ~Forger() { std::remove(path_.c_str()); }
+
+  const Json& plan() const { return plan_; }
+  const std::string& file() const { return file_; }
+
+  void expect_sound_plan(const std::string& text, const std::string& what) {
+    header_["checksums"][kPlan] = checksum(text);
+    const std::string header = header_.dump();
+    std::string data;
+    Json tensors = {{"__metadata__", {{"aicf.version", version_}, {"aicf.header_checksum", checksum(header)}}}};
+    const auto add = [&](const std::string& name, const std::string& dtype, const std::vector<int64_t>& sizes, std::string_view bytes) {
+      data.resize((data.size() + 63) / 64 * 64);
+      tensors[name] = {{"dtype", dtype}, {"shape", sizes}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+      data += bytes;
+    };
+    for (const auto& [name, array] : others_) add(name, std::string(dtype_info(array.dtype()).safetensors), array.sizes(), bytes_of(array));
+    add(kPlan, "U8", {static_cast<int64_t>(text.size())}, text);
+    add("aicf.header", "U8", {static_cast<int64_t>(header.size())}, header);
+    write(safetensors_text(tensors, data));
+    expect_our_errors_only(what);
+  }
+  void expect_sound_plan(const Json& plan, const std::string& what) {
+    expect_sound_plan(plan.dump(-1, ' ', false, Json::error_handler_t::replace), what);
+  }
+  void expect_sound_file(const std::string& bytes, const std::string& what) {
+    write(bytes);
+    expect_our_errors_only(what);
+  }
+  int64_t accepted() const { return accepted_; }
+
+ private:
+  static constexpr const char* kPlan = "aicf.plan.cpu";
+
+  // Without the fsync of write_artifact, which would take most of the time here.
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
+
+  void expect_our_errors_only(const std::string& what) {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      use();
+      ++accepted_;
+    } catch (const InternalError& error) {
+      ADD_FAILURE() << what << ": taken for a bug of ours: " << error.what();
+    } catch (const Error&) {
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << what << ": " << error.what();
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(seconds.count(), 20) << what;
+  }
+
+  void use() {
+    Executable exe(Model::load(read_artifact(path_), device_));
+    const Plan& plan = exe.model().plan();
+    for (const bool high : {false, true}) {
+      SymbolValues sizes;
+      for (const auto& [name, range] : plan.sizes) sizes[name] = high ? std::min(range.hi, kLargestSize) : std::min(range.lo, kLargestSize);
+      for (const EntryPlan& entry : plan.entries) exe.run(entry.name, random_inputs(plan, entry, sizes, 1));
+    }
+  }
+
+  const std::string path_ = ::testing::TempDir() + "/hostile.aicf";
+  std::shared_ptr<Device> device_ = make_cpu_device({1, detect_isa()});
+  std::string file_, version_;
+  Json header_, plan_;
+  std::map<std::string, Array> others_;
+  int64_t accepted_ = 0;
+};
+
+// Pointers to every value of a document.
+void list_values(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& values) {
+  values.push_back(at);
+  if (json.is_object())
+    for (const auto& [key, value] : json.items()) list_values(value, at / key, values);
+  if (json.is_array())
+    for (size_t i = 0; i < json.size(); ++i) list_values(json[i], at / i, values);
+}
+
+std::vector<Json> replacements(const Json& value) {
+  if (value.is_number()) {
+    const auto number = value.get<int64_t>();
+    return {-1, 0, 1, 2, 63, 64, number + 1, 4 * number, int64_t{1} << 40, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e300, "batch", "64*batch",
+            "floordiv(64, batch-1)", "batch*batch*batch*4611686018427387904", "nowhere", nullptr};
+  }
+  if (value.is_string())
+    return {"", "junk", "\xff", "batch", "f64", "u8", "bool", "i64", "f16", "main", "init", "0.W", "input", "output", "variable", "constant",
+            "packed", "arena", -1, nullptr, Json::array(), "-batch", "batch*1099511627776"};
+  if (value.is_boolean()) return {!value.get<bool>(), 1};
+  return {nullptr, 1, "junk", Json::array(), Json::object()};
+}
+
+class HostileArtifact : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+#if !defined(__SANITIZE_ADDRESS__)
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = rlim_t{4} << 30;
+    setrlimit(RLIMIT_AS, &limit);
+#endif
+  }
+  void TearDown() override {
+#if !defined(__SANITIZE_ADDRESS__)
+    setrlimit(RLIMIT_AS, &before_);
+#endif
+  }
+  rlimit before_{};
+};
+
+TEST_P(HostileArtifact, UnchangedRuns) {
+  Forger forger(GetParam());
+  forger.expect_sound_plan(forger.plan(), "unchanged");
+  EXPECT_EQ(forger.accepted(), 1);
+}
+
+TEST_P(HostileArtifact, EveryValueReplaced) {
+  Forger forger(GetParam());
+  std::vector<Json::json_pointer> values;
+  list_values(forger.plan(), Json::json_pointer(), values);
+  std::mt19937 engine(GetParam());
+  for (const Json::json_pointer& at : values)
+    for (const Json& replacement : replacements(forger.plan()[at])) {
+      if (engine() % kSampling != 0) continue;
+      Json plan = forger.plan();
+      plan[at] = replacement;
+      forger.expect_sound_plan(plan, at.to_string() + " = " + replacement.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+}
+
+TEST_P(HostileArtifact, EveryMemberDroppedOrDoubled) {
+  Forger forger(GetParam());
+  std::vector<Json::json_pointer> values;
+  list_values(forger.plan(), Json::json_pointer(), values);
+  for (const Json::json_pointer& at : values) {
+    if (at.empty()) continue;
+    Json plan = forger.plan();
+    Json& parent = plan[at.parent_pointer()];
+    if (parent.is_array()) {
+      const size_t index = std::stoul(at.back());
+      parent.push_back(parent[index]);
+      forger.expect_sound_plan(plan, at.to_string() + " doubled");
+      parent.erase(parent.size() - 1);
+      parent.erase(index);
+    } else {
+      parent.erase(at.back());
+    }
+    forger.expect_sound_plan(plan, at.to_string() + " dropped");
+  }
+}
+
+// Every kernel is given the windows of every step, with params of any number.
+TEST_P(HostileArtifact, EveryKernelInEveryStep) {
+  Forger forger(GetParam());
+  std::mt19937_64 engine(GetParam());
+  for (size_t entry = 0; entry < forger.plan()["entries"].size(); ++entry)
+    for (size_t step = 0; step < forger.plan()["entries"][entry]["steps"].size(); ++step)
+      for (const Kernel& kernel : kernel_table())
+        for (int round = 0; round < 12; ++round) {
+          Json plan = forger.plan();
+          Json& s = plan["entries"][entry]["steps"][step];
+          s["kernel"] = std::string(kernel.name);
+          if (round % 2) s["program"] = -1;
+          Json params = Json::array();
+          const size_t count = round < 2 ? s["params"].size() : engine() % 12;
+          for (size_t i = 0; i < count; ++i) params.push_back(round < 6 ? 1 : static_cast<int64_t>(engine() % 5) - 1);
+          s["params"] = params;
+          if (round >= 4) s["inputs"].push_back(s["inputs"].empty() ? Json(nullptr) : s["inputs"][0]);
+          if (round >= 8 && s["outputs"].size() == 1) s["outputs"].push_back(s["outputs"][0]);
+          if (round >= 9) s["fparams"] = {INT64_MIN, 9221120237041090560};
+          forger.expect_sound_plan(plan, std::string(kernel.name) + " in step " + std::to_string(step) + " round " + std::to_string(round));
+        }
+}
+
+// Several numbers at once, near each other: what single changes cannot reach because another check stands before.
+TEST_P(HostileArtifact, RandomChanges) {
+  Forger forger(GetParam());
+  std::mt19937_64 engine(100 + GetParam());
+  std::vector<Json::json_pointer> values;
+  list_values(forger.plan(), Json::json_pointer(), values);
+  for (int round = 0; round < 3000; ++round) {
+    Json plan = forger.plan();
+    const size_t first = engine() % values.size();
+    for (uint64_t i = 0, changes = 1 + engine() % 4; i < changes; ++i) {
+      const Json::json_pointer& at = values[(first + engine() % 24) % values.size()];
+      if (!plan.contains(at) || plan[at].is_structured()) continue;
+      const std::vector<Json> choices = replacements(plan[at]);
+      plan[at] = choices[engine() % choices.size()];
+    }
+    forger.expect_sound_plan(plan, "random round " + std::to_string(round));
+  }
+}
+
+TEST_P(HostileArtifact, BytesFlippedUnderFittingChecksums) {
+  Forger forger(GetParam());
+  std::mt19937_64 engine(GetParam());
+  const std::string text = forger.plan().dump();
+  for (int round = 0; round < 2000; ++round) {
+    std::string changed = text;
+    for (uint64_t i = 0, changes = 1 + engine() % 3; i < changes; ++i) {
+      char& c = changed[engine() % changed.size()];
+      c = std::isdigit(static_cast<unsigned char>(c)) ? static_cast<char>('0' + engine() % 10) : round % 4 ? c : static_cast<char>(engine());
+    }
+    forger.expect_sound_plan(changed, "flips of round " + std::to_string(round));
+  }
+}
+
+TEST_P(HostileArtifact, TruncatedAndDamagedFiles) {
+  Forger forger(GetParam());
+  std::mt19937_64 engine(GetParam());
+  const std::string& file = forger.file();
+  for (size_t size = 0; size < file.size(); size += size < 64 ? 1 : 1 + file.size() / 200)
+    forger.expect_sound_file(file.substr(0, size), "truncated to " + std::to_string(size));
+  for (int round = 0; round < 1000; ++round) {
+    std::string damaged = file;
+    damaged[engine() % (round % 2 ? 2048 : damaged.size())] = static_cast<char>(engine());
+    forger.expect_sound_file(damaged, "damaged in round " + std::to_string(round));
+  }
+}
+
+TEST_P(HostileArtifact, CostlyTextIsBounded) {
+  Forger forger(GetParam());
+  const auto with_size = [&](const std::string& expression) {
+    Json plan = forger.plan();
+    plan["entries"][0]["buffers"][0]["bytes"] = expression;
+    return plan;
+  };
+  const auto repeated = [](const std::string& piece, size_t times) {
+    std::string text;
+    for (size_t i = 0; i < times; ++i) text += piece;
+    return text;
+  };
+  forger.expect_sound_plan(repeated("[", 1 << 20), "deep arrays");
+  forger.expect_sound_plan(repeated("{\"a\":", 1 << 18), "deep objects");
+  forger.expect_sound_plan(with_size(repeated("(", 1 << 20)), "deep expression");
+  forger.expect_sound_plan(with_size(repeated("-(", 8000)), "deep negation");
+  forger.expect_sound_plan(with_size("1" + repeated("*batch", 2500)), "a high power");
+  forger.expect_sound_plan(with_size("1" + repeated("*(batch+a+b+c+1)", 1000)), "a power of a sum");
+  std::string sum = "0";
+  for (int i = 0; i < 2500; ++i) sum += "+a" + std::to_string(i);
+  forger.expect_sound_plan(with_size(sum), "a long sum");
+  Json members = forger.plan();
+  for (int i = 0; i < 100000; ++i) members[std::to_string(i)] = 0;
+  forger.expect_sound_plan(members, "many members");
+  Json buffers = forger.plan();
+  Json arena = {{"kind", "arena"}, {"name", ""}, {"bytes", 0}, {"max_bytes", 64}, {"offset", 0}, {"first_step", 0}, {"last_step", 0}, {"note", ""}};
+  buffers["entries"][0]["arena_bytes"] = int64_t{1} << 36;
+  for (int i = 0; i < 20000; ++i) {
+    arena["offset"] = 64 * (1000 + i);
+    buffers["entries"][0]["buffers"].push_back(arena);
+  }
+  forger.expect_sound_plan(buffers, "many buffers");
+}
+
+INSTANTIATE_TEST_SUITE_P(OptLevels, HostileArtifact, ::testing::Values(0, 2));
+
+}  // namespace
+}  // namespace aicf
