@@ -89,9 +89,10 @@ std::string safetensors_text(const Json& tensors, const std::string& data) {
 class Forger {
  public:
   explicit Forger(int opt_level) {
-    write_artifact(path_, good_artifact(opt_level));
-    file_ = MappedFile::open(path_)->text();
-    const SafetensorsFile parts = read_safetensors(path_);
+    // Its own file: the weights of the forgeries are views of it.
+    write_artifact(good_path_, good_artifact(opt_level));
+    file_ = MappedFile::open(good_path_)->text();
+    const SafetensorsFile parts = read_safetensors(good_path_);
     version_ = parts.metadata.at("aicf.version");
     for (const auto& [name, array] : parts.tensors) {
       if (name == "aicf.header") {
@@ -103,7 +104,10 @@ class Forger {
       }
     }
   }
-  ~Forger() { std::remove(path_.c_str()); }
+  ~Forger() {
+    std::remove(path_.c_str());
+    std::remove(good_path_.c_str());
+  }
 
   const Json& plan() const { return plan_; }
   const std::string& file() const { return file_; }
@@ -164,6 +168,7 @@ class Forger {
     }
   }
 
+  const std::string good_path_ = ::testing::TempDir() + "/hostile_good.aicf";
   const std::string path_ = ::testing::TempDir() + "/hostile.aicf";
   std::shared_ptr<Device> device_ = make_cpu_device({1, detect_isa()});
   std::string file_, version_;
@@ -184,7 +189,8 @@ void list_values(const Json& json, const Json::json_pointer& at, std::vector<Jso
 std::vector<Json> replacements(const Json& value) {
   if (value.is_number()) {
     const auto number = value.get<int64_t>();
-    return {-1, 0, 1, 2, 63, 64, number + 1, 4 * number, int64_t{1} << 40, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e300, "batch", "64*batch",
+    const int64_t more = std::min(number, INT64_MAX - 1) + 1, many = number > 0 && number < int64_t{1} << 32 ? 4 * number : 5;
+    return {-1, 0, 1, 2, 63, 64, more, many, int64_t{1} << 40, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e300, "batch", "64*batch",
             "floordiv(64, batch-1)", "batch*batch*batch*4611686018427387904", "nowhere", nullptr};
   }
   if (value.is_string())

@@ -77,9 +77,11 @@ void check_init(const EntryPlan& entry) {
   for (const Buffer& buffer : entry.buffers)
     if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant && buffer.kind != BufferKind::kPacked)
       throw violation("init uses a buffer that exists only in a run", buffer.name);
-  for (const Step& step : entry.steps)
-    for (const TensorRef& ref : step.outputs)
-      if (entry.buffers[static_cast<size_t>(ref.buffer)].kind != BufferKind::kPacked) throw violation("init writes to a weight", step.kernel);
+  const auto is_packed = [&](const TensorRef& ref) { return entry.buffers[static_cast<size_t>(ref.buffer)].kind == BufferKind::kPacked; };
+  for (const Step& step : entry.steps) {
+    if (!std::all_of(step.outputs.begin(), step.outputs.end(), is_packed)) throw violation("init writes to a weight", step.kernel);
+    if (std::any_of(step.inputs.begin(), step.inputs.end(), is_packed)) throw violation("init reads what it writes", step.kernel);
+  }
 }
 
 // Every buffer of the caller belongs to exactly one input or output, which gives it its address and its size.

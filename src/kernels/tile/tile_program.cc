@@ -71,6 +71,9 @@ class Checker {
   void check(const TileInstr& instr) {
     if (static_cast<int>(instr.op) >= kOpCount) reject("unknown operation");
     check_type(instr.type);
+    // Also the numbers that the operation does not use: tables are indexed by them before anyone asks for the operation.
+    for (int16_t number : {instr.dst, instr.a, instr.b, instr.c})
+      if (number >= 0 && !exists(number)) fail(instr, "register or row scalar out of bounds");
     const TileOpInfo& info = tile_op_info(instr.op);
     if (info.types.find(kTypeLetters[static_cast<size_t>(instr.type)]) == std::string_view::npos)
       fail(instr, "the operation does not exist for this type");
@@ -161,6 +164,10 @@ class Checker {
   }
 
   static bool is_scalar(int16_t number) { return number >= kTileScalarBase; }
+  bool exists(int16_t number) const {
+    return is_scalar(number) ? number - kTileScalarBase < static_cast<int>(program_.scalars.size())
+                             : number < static_cast<int>(program_.registers.size());
+  }
 
   const TileProgram& program_;
   int stage_ = 0;
