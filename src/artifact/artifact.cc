@@ -4,7 +4,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "base/error.h"
