@@ -85,8 +85,9 @@ std::optional<Shape> broadcast_small(NodeContext& n, size_t count) {
 
 const Dim& element(const Dims& values, size_t i) { return values[values.size() == 1 ? 0 : i]; }
 
-// A polynomial can square its length with each product; beyond this the value is treated as data.
-constexpr size_t kMaxComplexity = 256;
+// A polynomial can square its length with each product; beyond this the value is treated as data. The product of two simple ones
+// must stay within what Dim accepts (64 factors a term).
+constexpr size_t kMaxComplexity = 32;
 
 bool is_simple(const Dim& dim) {
   size_t complexity = 0;

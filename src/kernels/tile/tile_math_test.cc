@@ -32,7 +32,10 @@ TileProgram one_op(TileOp op, TileType type, int64_t imm = 0) {
     load.operand = static_cast<int16_t>(i);
     code.push_back(load);
   }
-  TileInstr instr{op, type, static_cast<int16_t>(arity), 0, 1, 2};
+  TileInstr instr{op, type, static_cast<int16_t>(arity)};
+  if (arity > 0) instr.a = 0;
+  if (arity > 1) instr.b = 1;
+  if (arity > 2) instr.c = 2;
   instr.imm_i = imm;
   code.push_back(instr);
   const TileType result = tile_result_type(instr);
