@@ -26,7 +26,9 @@ TileOp convert_op(TileType to) {
 // Emits instructions over virtual registers, one per value; Allocator below maps them to real ones.
 class RegionCompiler {
  public:
-  RegionCompiler(const Region& region, const Schedule& schedule) : body_(region.body), schedule_(schedule), full_(region.full_shape) {}
+  RegionCompiler(const Region& region, const Schedule& schedule) : body_(region.body), schedule_(schedule), full_(region.full_shape) {
+    for (const Node& node : body_.nodes()) has_reduction_ = has_reduction_ || op_info(node.op).has(kReduction);
+  }
 
   TileProgram run() {
     const auto count = static_cast<size_t>(body_.value_count());
@@ -78,6 +80,7 @@ class RegionCompiler {
     Location& at = location_[static_cast<size_t>(id)];
     const Value& value = body_.value(id);
     if (value.role == Role::kConstant) return use_constant(at, value);
+    if (at.operand >= 0 && is_row_input(value.type.shape)) return use_row_input(at, value.type.dtype);
     if (at.operand >= 0) {
       for (const auto& [key, index] : loads_)
         if (key == std::pair(id, s)) return static_cast<int16_t>(index);
@@ -90,6 +93,33 @@ class RegionCompiler {
     }
     AICF_CHECK(at.emitted, "a region value is used before it is computed");
     return encode(at);
+  }
+
+  // An operand with one element per row is loaded once per row, into a row scalar.
+  int16_t use_row_input(Location& at, DType dtype) {
+    if (!at.emitted) {
+      const TileType type = tile_type(dtype);
+      const int operand = at.operand;
+      at = {true, true, new_scalar(type), 0, operand};
+      TileInstr load{TileOp::load, type, encode(at)};
+      load.operand = static_cast<int16_t>(operand);
+      stage(0).insert(stage(0).begin(), load);
+    }
+    return encode(at);
+  }
+
+  // Whether an operand varies over the rows only: all its inner axes have size 1 where the row is longer.
+  bool is_row_input(const Shape& shape) const {
+    const size_t rank = full_.size(), lead = rank - shape.size();
+    const auto inner = static_cast<size_t>(schedule_.inner_rank);
+    if (inner == 0 || !has_reduction_) return false;
+    Dim length(1);
+    for (size_t i = rank - inner; i < rank; ++i) {
+      const auto axis = static_cast<size_t>(schedule_.domain_axes[i]);
+      length = length * full_[axis];
+      if (axis >= lead && !(shape[axis - lead] == Dim(1))) return false;
+    }
+    return !(length == Dim(1));
   }
 
   // Constants are row scalars made in stage 0.
@@ -118,6 +148,7 @@ class RegionCompiler {
   bool scalar_operand(ValueId id) const {
     const Value& value = body_.value(id);
     if (value.role == Role::kConstant) return true;
+    if (value.role == Role::kInput) return is_row_input(value.type.shape);
     return value.role == Role::kTemp && location_[static_cast<size_t>(id)].scalar;
   }
 
@@ -303,6 +334,7 @@ class RegionCompiler {
   const Graph& body_;
   const Schedule& schedule_;
   const Shape& full_;
+  bool has_reduction_ = false;  // else the domain is one row and has no row scalars but constants
   TileProgram program_;
   std::vector<Location> location_;
   std::vector<TileType> virtual_types_;

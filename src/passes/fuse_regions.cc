@@ -112,7 +112,17 @@ class Fuser {
     }
     const Shape& shape = graph_.shape(node.results[0]);
     if (g.axes.empty()) return shape == g.full;
-    return shape == row_shape(g) || (shape == g.full && row_fits(g.full, g.axes));
+    if (shape == g.full) return row_fits(g.full, g.axes);
+    return shape == row_shape(g) && made_of_row_scalars(g, node);
+  }
+
+  // A row scalar is kept once per row; one combined with a value from memory would become a vector that nothing can store as a row.
+  bool made_of_row_scalars(const Group& g, const Node& node) const {
+    return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
+      if (id == kNoValue) return true;
+      const Value& value = graph_.value(id);
+      return value.role == Role::kConstant ? value.constant.count() == 1 : value.role == Role::kTemp && inside(g, value.producer);
+    });
   }
 
   size_t operand_count(const Group& g, const Node& extra) const {
@@ -260,7 +270,9 @@ class Fuser {
     for (NodeId id : g.nodes) {
       const Node& node = graph_.node(id);
       std::vector<ValueId> mapped;
-      for (ValueId operand : node.operands) mapped.push_back(body_value(operand, body, inner, operands));
+      // A contraction reads its operands from memory, never as immediates.
+      const bool immediates = !g.matmul || id != g.nodes[0];
+      for (ValueId operand : node.operands) mapped.push_back(body_value(operand, body, inner, operands, immediates));
       const NodeId copy = body.add_node(node.op, mapped, node.attrs, {}, node.origin);
       for (size_t i = 0; i < node.results.size(); ++i) inner[node.results[i]] = body.node(copy).results[i];
       if (!node.origin.empty()) origin = node.origin;
@@ -281,10 +293,10 @@ class Fuser {
   }
 
   // The body's value for an outer one: a member's result, an immediate, or a new input.
-  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner, std::vector<ValueId>& operands) const {
+  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner, std::vector<ValueId>& operands, bool immediates) const {
     if (auto at = inner.find(id); at != inner.end()) return at->second;
     const Value& value = graph_.value(id);
-    if (value.role == Role::kConstant && value.constant.count() == 1) return inner[id] = body.add_constant(value.constant);
+    if (immediates && value.role == Role::kConstant && value.constant.count() == 1) return inner[id] = body.add_constant(value.constant);
     inner[id] = body.add_input("x" + std::to_string(operands.size()), value.type);
     operands.push_back(id);
     return inner[id];

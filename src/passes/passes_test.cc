@@ -146,6 +146,21 @@ TEST(FuseRegions, EpilogueJoinsTheContractionAndCyclesAreAvoided) {
   expect_equal_meaning(program, fused, {});
 }
 
+TEST(FuseRegions, AContractionReadsASingleElementFromMemory) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[5, 1]) {
+    %0 = constant f32[1, 1] = [3]
+    %1 = matmul(%x, %0) : f32[5, 1]
+    %2 = add(%1, %0) : f32[5, 1]
+    return "y" = %2
+  }
+})");
+  const Graph fused = run_pass(fuse_regions, program);
+  ASSERT_EQ(count_ops(fused, Op::fused), 1);
+  EXPECT_EQ(fused.nodes()[0].operands.size(), 2u);
+  expect_equal_meaning(program, fused, {});
+}
+
 TEST(FuseRegions, ALongRowIsNotKeptForALaterStage) {
   Program program = parse(R"(program {
   entry main(%x: f32[2, 1000000]) {
