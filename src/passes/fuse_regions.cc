@@ -48,7 +48,13 @@ class Fuser {
   }
 
   bool is_epilogue_matmul(const Node& node) const {
-    return node.op == Op::matmul && node.operands[0] != node.operands[1] && context_.target.takes_epilogue(graph_, node);
+    return node.op == Op::matmul && node.operands[0] != node.operands[1] && !is_immediate(node.operands[0]) &&
+           !is_immediate(node.operands[1]) && context_.target.takes_epilogue(graph_, node);
+  }
+
+  // A region's body holds such a constant itself; a contraction must get its operands from outside.
+  bool is_immediate(ValueId id) const {
+    return graph_.value(id).role == Role::kConstant && graph_.value(id).constant.count() == 1;
   }
 
   bool is_fusible(const Node& node) const {
@@ -121,7 +127,7 @@ class Fuser {
     return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
       if (id == kNoValue) return true;
       const Value& value = graph_.value(id);
-      return value.role == Role::kConstant ? value.constant.count() == 1 : value.role == Role::kTemp && inside(g, value.producer);
+      return is_immediate(id) || (value.role == Role::kTemp && inside(g, value.producer));
     });
   }
 

@@ -330,6 +330,12 @@ void check_call(const BoundCall& call) {
   if (call.outputs.empty()) reject("no outputs");
 }
 
+// Row-major strides of a tensor without elements may be 0; nothing is written through them.
+bool has_no_elements(const TileState& state, bool per_row) {
+  const bool no_rows = std::find(state.outer_sizes, state.outer_sizes + state.outer_rank, 0) != state.outer_sizes + state.outer_rank;
+  return no_rows || (!per_row && std::find(state.inner_sizes, state.inner_sizes + state.inner_rank, 0) != state.inner_sizes + state.inner_rank);
+}
+
 // An output axis with stride 0 would make tiles write the same element.
 void check_outputs(const BoundCall& call, const TileState& state) {
   for (size_t i = call.inputs.size(); i < call.inputs.size() + call.outputs.size(); ++i) {
@@ -338,6 +344,7 @@ void check_outputs(const BoundCall& call, const TileState& state) {
     for (const auto& stage : call.program->stages)
       for (const TileInstr& instr : stage)
         per_row = per_row || (instr.op == TileOp::store_scalar && instr.operand == static_cast<int16_t>(i));
+    if (has_no_elements(state, per_row)) continue;
     for (int axis = 0; axis < state.outer_rank; ++axis)
       if (state.outer_sizes[axis] > 1 && operand.outer_strides[axis] == 0) reject("an output repeats along an outer axis");
     for (int axis = 0; axis < state.inner_rank && !per_row; ++axis)

@@ -1,0 +1,188 @@
+// Property test of the whole compiler over random programs: every optimisation level, instruction set and thread count agrees with the
+// f64 reference within a running error bound; thread counts agree to the bit, and so does a model compiled for one size alone.
+// AICF_RANDOM_GRAPHS sets the count, AICF_SEED runs one seed, AICF_SOAK=1 runs 10,000.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "compile/compile.h"
+#include "compile/testing/error_bound.h"
+#include "compile/testing/random_graph.h"
+#include "ir/text.h"
+#include "kernels/kernel.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+namespace {
+
+using Results = std::map<std::string, Array>;
+
+struct Tally {
+  int64_t graphs = 0, compared = 0, excluded = 0;
+};
+
+std::shared_ptr<Device> device(IsaLevel isa, int threads) {
+  static std::map<std::pair<IsaLevel, int>, std::shared_ptr<Device>> devices;
+  auto& one = devices[{isa, threads}];
+  if (one == nullptr) one = make_cpu_device({threads, isa});
+  return one;
+}
+
+// Outputs over poisoned memory, and the states afterwards.
+Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<std::string, Array>& inputs) {
+  Executable exe(Model::load(artifact, device(isa, threads)));
+  const EntryPlan& entry = exe.entry("");
+  std::vector<TensorView> in, out;
+  for (const IoTensor& io : entry.inputs) in.push_back(view_of(inputs.at(io.name)));
+  const SymbolValues sizes = exe.bind_sizes(entry, in);
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < entry.outputs.size(); ++i) {
+    arrays.emplace_back(entry.outputs[i].dtype, exe.output_sizes(entry, i, sizes));
+    if (arrays[i].bytes() > 0) std::memset(arrays[i].mutable_data(), 0xAB, static_cast<size_t>(arrays[i].bytes()));
+  }
+  for (const Array& array : arrays) out.push_back(view_of(array));
+  exe.run_into("", in, out);
+  Results results;
+  for (size_t i = 0; i < arrays.size(); ++i) results[entry.outputs[i].name] = arrays[i];
+  for (const std::string& name : exe.state_names()) results["update:" + name] = exe.state(name);
+  return results;
+}
+
+std::string judge(const Array& got, const Bounded& want, Tally& tally) {
+  if (got.sizes() != want.value.sizes) return "sizes " + to_string(got.sizes()) + ", expected " + to_string(want.value.sizes);
+  for (int64_t i = 0; i < got.count(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double bound = want.bound[at];
+    if (!std::isfinite(bound)) {
+      ++tally.excluded;
+      continue;
+    }
+    ++tally.compared;
+    if (want.value.is_float()) {
+      const double expected = want.value.f[at], actual = got.get_f64(i);
+      if (!(std::fabs(actual - expected) <= bound))
+        return "element " + std::to_string(i) + " is " + std::to_string(actual) + ", expected " + std::to_string(expected) + " ± " + std::to_string(bound);
+    } else if (got.get_i64(i) != want.value.i[at]) {
+      return "element " + std::to_string(i) + " is " + std::to_string(got.get_i64(i)) + ", expected " + std::to_string(want.value.i[at]);
+    }
+  }
+  return "";
+}
+
+std::string differing(const Results& a, const Results& b) {
+  for (const auto& [name, array] : a)
+    if (!(array == b.at(name))) return name;
+  return "";
+}
+
+// The first disagreement, or "".
+std::string check_size(const Program& program, const std::array<Artifact, 3>& artifacts, uint64_t seed, int64_t batch, Tally& tally) {
+  const auto inputs = random_inputs(program, batch, seed);
+  const auto expected = bounded_outputs(program, inputs, SymbolValues{{"batch", batch}});
+  for (int level = 0; level < 3; ++level) {
+    const std::string where = "batch " + std::to_string(batch) + ", opt " + std::to_string(level);
+    for (int isa = 0; isa <= static_cast<int>(detect_isa()); ++isa) {
+      const auto isa_level = static_cast<IsaLevel>(isa);
+      const Results got = run(artifacts[static_cast<size_t>(level)], isa_level, 1, inputs);
+      for (const auto& [name, want] : expected)
+        if (const std::string text = judge(got.at(name), want, tally); !text.empty())
+          return where + ", " + std::string(isa_name(isa_level)) + ", " + name + ": " + text;
+      if (const std::string name = differing(got, run(artifacts[static_cast<size_t>(level)], isa_level, 2, inputs)); !name.empty())
+        return where + ", " + std::string(isa_name(isa_level)) + ", " + name + ": one and two threads differ";
+    }
+  }
+  if (!program.sizes.empty()) {
+    const Artifact exact = compile(with_batch(program, batch));
+    const std::string name = differing(run(artifacts[2], detect_isa(), 1, inputs), run(exact, detect_isa(), 1, inputs));
+    if (!name.empty()) return "batch " + std::to_string(batch) + ", " + name + ": differs from the model compiled for this size alone";
+  }
+  return "";
+}
+
+std::string check_seed(uint64_t seed, Tally& tally) {
+  const Program program = random_program(seed);
+  ++tally.graphs;
+  try {
+    std::array<Artifact, 3> artifacts;
+    for (int level = 0; level < 3; ++level) {
+      CompileOptions options;
+      options.opt_level = level;
+      artifacts[static_cast<size_t>(level)] = compile(program, options);
+    }
+    std::vector<int64_t> batches = {0};
+    if (!program.sizes.empty()) batches = {program.sizes.begin()->second.lo, 3, kMaxBatch};
+    for (int64_t batch : batches)
+      if (const std::string text = check_size(program, artifacts, seed, batch, tally); !text.empty()) return text;
+  } catch (const Error& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST(RandomGraphs, EveryWayToRunThemAgrees) {
+  const char *one = std::getenv("AICF_SEED"), *count = std::getenv("AICF_RANDOM_GRAPHS"), *soak = std::getenv("AICF_SOAK");
+  const bool long_run = soak != nullptr && std::string(soak) == "1";
+  uint64_t first = 1, last = count != nullptr ? std::strtoull(count, nullptr, 10) : long_run ? 10000 : 1000;
+  if (one != nullptr) first = last = std::strtoull(one, nullptr, 10);
+  Tally tally;
+  int failures = 0;
+  for (uint64_t seed = first; seed <= last && failures < 20; ++seed) {
+    const std::string text = check_seed(seed, tally);
+    if (text.empty()) continue;
+    ++failures;
+    ADD_FAILURE() << "rerun with AICF_SEED=" << seed << "\n" << text << (one != nullptr ? "\n" + print(random_program(seed)) : "");
+  }
+  std::printf("%lld graphs, %lld elements compared, %lld excluded\n", static_cast<long long>(tally.graphs),
+              static_cast<long long>(tally.compared), static_cast<long long>(tally.excluded));
+}
+
+std::string first_failure(std::string_view text) {
+  const Program program = parse(text);
+  std::array<Artifact, 3> artifacts;
+  for (int level = 0; level < 3; ++level) {
+    CompileOptions options;
+    options.opt_level = level;
+    artifacts[static_cast<size_t>(level)] = compile(program, options);
+  }
+  Tally tally;
+  return check_size(program, artifacts, 1, 3, tally);
+}
+
+TEST(RandomGraphs, RowValueMadeFromMemoryIsStoredOncePerRow) {
+  EXPECT_EQ(first_failure(R"(program {
+    entry main(%x: f32[5], %b: f32[1]) {
+      %0 = reduce_max(%x) {axes = [0], keepdims = true} : f32[1]
+      %1 = max(%b, %0) : f32[1]
+      return "y" = %1
+    }
+  })"), "");
+}
+
+TEST(RandomGraphs, RegionWritesATensorWithoutElements) {
+  EXPECT_EQ(first_failure(R"(program {
+    entry main(%x: bool[17, 4, 0]) {
+      %0 = logical_not(%x) : bool[17, 4, 0]
+      %1 = reduce_min(%0) {axes = [0, 2], keepdims = true} : bool[1, 4, 1]
+      return "y" = %0, "z" = %1
+    }
+  })"), "");
+}
+
+TEST(RandomGraphs, ContractionWithAConstantOfOneElementKeepsItsOperand) {
+  EXPECT_EQ(first_failure(R"(program {
+    entry main(%x: f32[3, 1], %b: f32[1]) {
+      %0 = constant f32[1, 1] = [-0.5]
+      %1 = matmul(%x, %0) : f32[3, 1]
+      %2 = max(%1, %b) : f32[3, 1]
+      return "y" = %2
+    }
+  })"), "");
+}
+
+}  // namespace
+}  // namespace aicf::testing

@@ -1,0 +1,429 @@
+#include "compile/testing/random_graph.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "base/error.h"
+
+namespace aicf::testing {
+namespace {
+
+constexpr int64_t kMaxElements = 3000;
+
+Array random_contents(DType dtype, const std::vector<int64_t>& sizes, std::mt19937_64& engine, bool index = false) {
+  std::normal_distribution<double> normal;
+  Array array(dtype, sizes);
+  for (int64_t i = 0; i < array.count(); ++i) {
+    if (is_float(dtype))
+      array.set_f64(i, normal(engine));
+    else if (index)
+      array.set_i64(i, -static_cast<int64_t>(engine() % 2));
+    else
+      array.set_i64(i, static_cast<int64_t>(engine() % 7) - (dtype == DType::u8 ? 0 : 3));
+  }
+  return array;
+}
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : engine_(seed), graph_("main") {}
+
+  Program run() {
+    symbolic_ = chance(0.5);
+    if (symbolic_) program_.sizes["batch"] = {chance(0.2) ? 0 : 1, kMaxBatch};
+    for (int64_t i = 0, n = 1 + pick(3); i < n; ++i) pool_.push_back(leaf(some_dtype(), some_shape()));
+    if (chance(0.3)) add_state();
+    const int64_t wanted = 3 + pick(28);
+    for (int tries = 0; static_cast<int64_t>(graph_.nodes().size()) < wanted && tries < 200; ++tries) {
+      try {
+        step();
+      } catch (const UserError&) {
+        // The op table refuses this combination; another is drawn.
+      }
+    }
+    finish();
+    program_.entries.push_back(std::move(graph_));
+    return std::move(program_);
+  }
+
+ private:
+  int64_t pick(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  bool chance(double p) { return static_cast<double>(engine_() >> 11) * 0x1p-53 < p; }
+  template <typename T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[pick(static_cast<int64_t>(list.size()))];
+  }
+
+  DType some_dtype() {
+    if (chance(0.55)) return DType::f32;
+    return one_of({DType::f64, DType::f16, DType::bf16, DType::i64, DType::i64, DType::i32, DType::i32, DType::i16, DType::i8,
+                   DType::u8, DType::boolean});
+  }
+  int64_t some_size() { return chance(0.03) ? 0 : one_of<int64_t>({1, 1, 2, 3, 4, 5, 7, 8, 9, 17, 33}); }
+  Shape some_shape() {
+    Shape shape;
+    for (int64_t i = 0, n = chance(0.1) ? 0 : 1 + pick(4); i < n; ++i) shape.push_back(some_size());
+    if (symbolic_ && !shape.empty() && chance(0.8)) shape[chance(0.7) ? 0 : static_cast<size_t>(pick(std::ssize(shape)))] = Dim::symbol("batch");
+    while (count(shape) > kMaxElements) shape.pop_back();
+    return shape;
+  }
+  int64_t count(const Shape& shape) const {
+    int64_t n = 1;
+    for (const Dim& dim : shape) n *= std::max<int64_t>(1, evaluate(dim, SymbolValues{{"batch", kMaxBatch}}));
+    return n;
+  }
+  static bool is_static(const Shape& shape) {
+    return std::all_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_constant(); });
+  }
+
+  ValueId leaf(DType dtype, const Shape& shape) {
+    const std::string number = std::to_string(next_++);
+    if (!is_static(shape) || chance(0.4)) return graph_.add_input("x" + number, {dtype, shape});
+    const std::vector<int64_t> sizes = evaluate(shape, SymbolValues{});
+    if (chance(0.3)) return graph_.add_constant(random_contents(dtype, sizes, engine_));
+    const std::string name = "p" + number;
+    program_.variables[name] = {name, Role::kParam, {dtype, shape}, random_contents(dtype, sizes, engine_)};
+    return graph_.add_param(name, {dtype, shape});
+  }
+  void add_state() {
+    Shape shape = some_shape();
+    for (Dim& dim : shape)
+      if (!dim.is_constant()) dim = Dim(3);
+    const DType dtype = some_dtype();
+    program_.variables["s"] = {"s", Role::kState, {dtype, shape}, random_contents(dtype, evaluate(shape, SymbolValues{}), engine_)};
+    state_ = graph_.add_state("s", {dtype, shape});
+    pool_.push_back(state_);
+  }
+
+  // Newer values are likelier, so that chains form.
+  ValueId any() {
+    const int64_t n = std::ssize(pool_);
+    return pool_[static_cast<size_t>(chance(0.6) ? n - 1 - pick(std::min<int64_t>(n, 3)) : pick(n))];
+  }
+  template <typename Test>
+  ValueId such(Test&& test) {
+    for (int i = 0; i < 12; ++i)
+      if (const ValueId id = any(); test(id)) return id;
+    throw UserError(ErrorCode::kU_bad_shape, "no value fits");
+  }
+  ValueId of_class(std::string_view type_class) {
+    return such([&](ValueId id) { return dtype_in_class(graph_.dtype(id), type_class); });
+  }
+  ValueId ranked(std::string_view type_class) {
+    return such([&](ValueId id) { return graph_.type(id).rank() > 0 && dtype_in_class(graph_.dtype(id), type_class); });
+  }
+  // A value of the pool or a new leaf that broadcasts with x.
+  ValueId partner(ValueId x, DType dtype) {
+    if (chance(0.5))
+      for (ValueId id : pool_)
+        if (graph_.dtype(id) == dtype && graph_.shape(id) == graph_.shape(x) && id != x && chance(0.5)) return id;
+    Shape shape = graph_.shape(x);
+    if (chance(0.4) && !shape.empty()) shape.erase(shape.begin(), shape.begin() + pick(std::ssize(shape) + 1));
+    for (Dim& dim : shape)
+      if (chance(0.2)) dim = Dim(1);
+    return leaf(dtype, shape);
+  }
+
+  ValueId keep(ValueId id) {
+    if (count(graph_.shape(id)) <= kMaxElements) pool_.push_back(id);
+    return id;
+  }
+  ValueId emit(Op op, std::vector<ValueId> operands, Attrs attrs = {}) {
+    const NodeId node = graph_.add_node(op, std::move(operands), std::move(attrs));
+    for (ValueId id : graph_.node(node).results) keep(id);
+    return graph_.node(node).results[0];
+  }
+  int64_t axis_of(ValueId x) { return pick(std::max(1, graph_.type(x).rank())); }
+
+  void step() {
+    switch (pick(16)) {
+      case 0: case 1: return unary();
+      case 2: case 3: case 4: return binary();
+      case 5: return cast();
+      case 6: case 7: case 8: return view();
+      case 9: return move();
+      case 10: case 11: return reduce();
+      case 12: return order();
+      case 13: return contract();
+      case 14: return composite();
+      default: return chance(0.5) ? window() : select();
+    }
+  }
+
+  void unary() {
+    const ValueId x = any();
+    const DType t = graph_.dtype(x);
+    if (t == DType::boolean) return void(emit(Op::logical_not, {x}));
+    if (is_integer(t)) return void(emit(one_of({Op::neg, Op::abs, Op::sign, Op::bit_not, Op::relu}), {x}));
+    emit(one_of({Op::neg, Op::abs, Op::sign, Op::exp, Op::expm1, Op::log, Op::log1p, Op::sqrt, Op::rsqrt, Op::sin, Op::cos, Op::tan,
+                 Op::asin, Op::acos, Op::atan, Op::sinh, Op::cosh, Op::tanh, Op::asinh, Op::acosh, Op::atanh, Op::erf, Op::floor,
+                 Op::ceil, Op::trunc, Op::round, Op::is_nan, Op::is_inf, Op::relu, Op::leaky_relu, Op::elu, Op::sigmoid, Op::silu,
+                 Op::gelu, Op::softplus}), {x});
+  }
+  void binary() {
+    const ValueId x = any();
+    const DType t = graph_.dtype(x);
+    ValueId y = partner(x, t);
+    ValueId a = x;
+    if (chance(0.3)) std::swap(a, y);
+    if (t == DType::boolean) return void(emit(one_of({Op::bit_and, Op::bit_or, Op::bit_xor, Op::eq, Op::ne}), {a, y}));
+    if (chance(0.15)) return void(emit(one_of({Op::eq, Op::ne, Op::lt, Op::le, Op::gt, Op::ge}), {a, y}));
+    if (is_integer(t))
+      return void(emit(one_of({Op::add, Op::sub, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::max, Op::min, Op::bit_and, Op::bit_or,
+                               Op::bit_xor, Op::shift_left, Op::shift_right}), {a, y}));
+    emit(one_of({Op::add, Op::add, Op::sub, Op::mul, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::atan2, Op::max, Op::min}), {a, y});
+  }
+  void cast() { emit(Op::cast, {any()}, {{"dtype", some_dtype()}}); }
+  void select() {
+    const ValueId x = any();
+    emit(Op::select, {partner(x, DType::boolean), x, partner(x, graph_.dtype(x))});
+  }
+
+  void view() {
+    const ValueId x = any();
+    const Shape& shape = graph_.shape(x);
+    const auto rank = std::ssize(shape);
+    switch (pick(5)) {
+      case 0: return reshape(x);
+      case 1: {
+        Ints perm(static_cast<size_t>(rank));
+        std::iota(perm.begin(), perm.end(), 0);
+        std::shuffle(perm.begin(), perm.end(), engine_);
+        return void(emit(Op::transpose, {x}, {{"perm", perm}}));
+      }
+      case 2: {
+        Shape wider = shape;
+        for (Dim& dim : wider)
+          if (dim == Dim(1)) dim = Dim(some_size());
+        if (wider.size() < 4 && chance(0.5)) wider.insert(wider.begin(), Dim(2 + pick(2)));
+        if (count(wider) > kMaxElements) return;
+        return void(emit(Op::broadcast_to, {x}, {{"shape", wider}}));
+      }
+      case 3: {
+        Shape starts, limits;
+        Ints steps;
+        for (const Dim& dim : shape) {
+          const int64_t low = evaluate(dim, SymbolValues{{"batch", program_.sizes.count("batch") ? program_.sizes["batch"].lo : 1}});
+          const int64_t cut = low > 0 && chance(0.5) ? pick(low) : 0;
+          const int64_t end = low > cut && chance(0.4) ? pick(low - cut) : 0;
+          starts.push_back(Dim(cut));
+          limits.push_back(dim - Dim(end));
+          steps.push_back(chance(0.2) ? 2 + pick(2) : 1);
+        }
+        return void(emit(Op::slice, {x}, {{"starts", starts}, {"limits", limits}, {"steps", steps}}));
+      }
+      default: {
+        Ints axes;
+        for (int64_t i = 0; i < rank; ++i)
+          if (chance(0.5)) axes.push_back(i);
+        return void(emit(Op::reverse, {x}, {{"axes", axes}}));
+      }
+    }
+  }
+  void reshape(ValueId x) {
+    Shape shape = graph_.shape(x);
+    if (shape.size() >= 2 && chance(0.5)) {
+      const auto at = static_cast<size_t>(pick(std::ssize(shape) - 1));
+      shape[at] = shape[at] * shape[at + 1];
+      shape.erase(shape.begin() + static_cast<int64_t>(at) + 1);
+    } else if (!shape.empty() && chance(0.6)) {
+      const auto at = static_cast<size_t>(axis_of(x));
+      const int64_t by = one_of<int64_t>({2, 3, 4});
+      const auto part = divide_exactly(shape[at], Dim(by));
+      if (!part || shape.size() >= 5) return;
+      shape[at] = *part;
+      shape.insert(shape.begin() + static_cast<int64_t>(at) + pick(2), Dim(by));
+    } else if (shape.size() < 5) {
+      shape.insert(shape.begin() + pick(std::ssize(shape) + 1), Dim(1));
+    }
+    emit(Op::reshape, {x}, {{"shape", shape}});
+  }
+
+  void move() {
+    const ValueId x = ranked("any");
+    const Shape shape = graph_.shape(x);
+    const int64_t axis = axis_of(x);
+    const Dim size = shape[static_cast<size_t>(axis)];
+    switch (pick(4)) {
+      case 0: {
+        std::vector<ValueId> parts = {x, x};
+        Shape other = shape;
+        other[static_cast<size_t>(axis)] = Dim(some_size());
+        parts[static_cast<size_t>(pick(2))] = leaf(graph_.dtype(x), other);
+        if (chance(0.3)) parts.push_back(x);
+        return void(emit(Op::concat, parts, {{"axis", axis}}));
+      }
+      case 1: {
+        Shape low, high;
+        for (size_t i = 0; i < shape.size(); ++i) {
+          low.push_back(Dim(pick(3)));
+          high.push_back(Dim(pick(3)));
+        }
+        const bool valued = chance(0.5);
+        std::vector<ValueId> operands = {x};
+        if (valued) operands.push_back(leaf(graph_.dtype(x), {}));
+        return void(emit(Op::pad, operands, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
+      }
+      case 2: {
+        if (evaluate(size, SymbolValues{{"batch", 1}}) < 1 || (!size.is_constant() && program_.sizes["batch"].lo == 0)) return;
+        const DType t = one_of({DType::i64, DType::i32});
+        Shape picks;
+        for (int64_t i = 0, n = pick(3); i < n; ++i) picks.push_back(Dim(1 + pick(4)));
+        return void(emit(Op::gather, {x, graph_.add_input("index" + std::to_string(next_++), {t, picks})}, {{"axis", axis}}));
+      }
+      default: return void(emit(Op::iota, {}, {{"shape", shape}, {"axis", axis}, {"dtype", one_of({DType::f32, DType::i64, DType::i32})}}));
+    }
+  }
+
+  void reduce() {
+    const ValueId x = ranked("any");
+    Ints axes;
+    for (int64_t i = 0; i < graph_.type(x).rank(); ++i)
+      if (chance(0.5)) axes.push_back(i);
+    if (axes.empty()) axes.push_back(axis_of(x));
+    const Attrs attrs = {{"axes", axes}, {"keepdims", chance(0.5)}};
+    const DType t = graph_.dtype(x);
+    if (t == DType::boolean) return void(emit(one_of({Op::reduce_max, Op::reduce_min}), {x}, attrs));
+    if (is_integer(t)) return void(emit(one_of({Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean}), {x}, attrs));
+    emit(one_of({Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean, Op::reduce_logsumexp}),
+         {x}, attrs);
+  }
+  void order() {
+    const ValueId x = ranked("number");
+    const int64_t axis = axis_of(x);
+    switch (pick(4)) {
+      case 0: {
+        if (bounds(graph_.shape(x)[static_cast<size_t>(axis)], program_.sizes).lo < 1) return;
+        return void(emit(one_of({Op::argmax, Op::argmin}), {x}, {{"axis", axis}, {"keepdims", chance(0.5)}, {"select_last", chance(0.5)}}));
+      }
+      case 1: return void(emit(Op::sort, {x}, {{"axis", axis}, {"descending", chance(0.5)}}));
+      default:
+        return void(emit(one_of({Op::cumsum, Op::cumsum, Op::cumprod}), {x}, {{"axis", axis}, {"exclusive", chance(0.3)}, {"reverse", chance(0.3)}}));
+    }
+  }
+  void contract() {
+    const ValueId x = such([&](ValueId id) { return graph_.type(id).rank() >= 2 && dtype_in_class(graph_.dtype(id), "number"); });
+    const bool tx = chance(0.3), ty = chance(0.3);
+    const Shape& shape = graph_.shape(x);
+    const Dim k = shape[shape.size() - (tx ? 2 : 1)], n(some_size());
+    Shape other = ty ? Shape{n, k} : Shape{k, n};
+    if (shape.size() > 2 && chance(0.4)) other.insert(other.begin(), chance(0.5) ? shape[shape.size() - 3] : Dim(1));
+    if (other.size() == 2 && chance(0.3)) other.insert(other.begin(), Dim(2));
+    const ValueId y = leaf(graph_.dtype(x), other);
+    const ValueId out = emit(Op::matmul, {x, y}, {{"transpose_x", tx}, {"transpose_y", ty}});
+    if (chance(0.5)) emit(one_of({Op::add, Op::mul, Op::max}), {out, leaf(graph_.dtype(x), {n})});
+  }
+  void composite() {
+    const ValueId x = ranked("float");
+    const int64_t axis = axis_of(x);
+    switch (pick(4)) {
+      case 0: return void(emit(Op::softmax, {x}, {{"axis", axis}}));
+      case 1: return void(emit(Op::log_softmax, {x}, {{"axis", axis}}));
+      case 2: return void(emit(Op::rms_norm, {x}, {{"axis", int64_t{-1}}}));
+      default: {
+        const Dim last = graph_.shape(x).back();
+        std::vector<ValueId> operands = {x};
+        if (last.is_constant() && chance(0.7)) operands.push_back(leaf(graph_.dtype(x), {last}));
+        return void(emit(Op::layer_norm, operands, {{"axis", int64_t{-1}}}));
+      }
+    }
+  }
+  void window() {
+    const DType t = chance(0.7) ? DType::f32 : one_of({DType::f16, DType::bf16, DType::f64});
+    const Dim n = symbolic_ ? Dim::symbol("batch") : Dim(1 + pick(3));
+    const ValueId x = keep(leaf(t, {n, Dim(4), Dim(5 + pick(5)), Dim(5 + pick(5))}));
+    const Ints strides = {1 + pick(2), 1 + pick(2)}, dilations = {1 + pick(2), 1 + pick(2)};
+    const Ints pads = {pick(2), pick(2), pick(2), pick(2)};
+    if (chance(0.5)) {
+      const int64_t groups = one_of<int64_t>({1, 1, 2, 4});
+      const int64_t m = one_of<int64_t>({4, 8});
+      std::vector<ValueId> operands = {x, leaf(t, {Dim(m), Dim(4 / groups), Dim(1 + pick(3)), Dim(1 + pick(3))})};
+      if (chance(0.5)) operands.push_back(leaf(t, {Dim(m)}));
+      return void(emit(Op::conv, operands, {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}}));
+    }
+    Attrs attrs = {{"kernel", Ints{2, 2 + pick(2)}}, {"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"ceil_mode", chance(0.3)}};
+    emit(one_of({Op::max_pool, Op::avg_pool}), {x}, attrs);
+  }
+
+  void finish() {
+    if (state_ != kNoValue) {
+      const DType t = graph_.dtype(state_);
+      ValueId next = kNoValue;
+      for (ValueId id : pool_)
+        if (graph_.type(id) == graph_.type(state_) && chance(0.5)) next = id;
+      if (next == kNoValue) next = graph_.add(t == DType::boolean ? Op::bit_xor : Op::add, {state_, leaf(t, {})});
+      graph_.add_update(state_, next);
+    }
+    const std::vector<int> uses = graph_.use_counts();
+    std::set<ValueId> outputs = {pool_.back()};
+    for (ValueId id : pool_)
+      if (chance(uses[static_cast<size_t>(id)] == 0 ? 0.7 : 0.1)) outputs.insert(id);
+    int number = 0;
+    for (ValueId id : outputs) graph_.add_output(id, "y" + std::to_string(number++));
+  }
+
+  std::mt19937_64 engine_;
+  Graph graph_;
+  Program program_;
+  bool symbolic_ = false;
+  int next_ = 0;
+  ValueId state_ = kNoValue;
+  std::vector<ValueId> pool_;
+};
+
+Shape fixed(const Shape& shape, int64_t batch) {
+  Shape out;
+  for (const Dim& dim : shape) out.push_back(substitute(dim, {{"batch", Dim(batch)}}));
+  return out;
+}
+
+}  // namespace
+
+Program random_program(uint64_t seed) { return Generator(seed).run(); }
+
+std::map<std::string, Array> random_inputs(const Program& program, int64_t batch, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::map<std::string, Array> inputs;
+  const Graph& graph = program.entries[0];
+  for (ValueId id : graph.inputs()) {
+    const Value& value = graph.value(id);
+    inputs[value.name] = random_contents(value.type.dtype, evaluate(value.type.shape, SymbolValues{{"batch", batch}}), engine,
+                                         value.name.starts_with("index"));
+  }
+  return inputs;
+}
+
+Program with_batch(const Program& program, int64_t batch) {
+  Program out;
+  out.variables = program.variables;
+  const Graph& old = program.entries[0];
+  Graph graph(old.name());
+  std::map<ValueId, ValueId> map;
+  for (ValueId id : old.leaves()) {
+    const Value& value = old.value(id);
+    const TensorType type{value.type.dtype, fixed(value.type.shape, batch)};
+    if (value.role == Role::kInput) map[id] = graph.add_input(value.name, type);
+    if (value.role == Role::kParam) map[id] = graph.add_param(value.name, type);
+    if (value.role == Role::kState) map[id] = graph.add_state(value.name, type);
+    if (value.role == Role::kConstant) map[id] = graph.add_constant(value.constant, value.name);
+  }
+  for (const Node& node : old.nodes()) {
+    std::vector<ValueId> operands;
+    for (ValueId id : node.operands) operands.push_back(id == kNoValue ? kNoValue : map.at(id));
+    Attrs attrs;
+    for (const auto& [name, attr] : node.attrs.items()) {
+      const Shape* dims = std::get_if<Shape>(&attr);
+      attrs.set(name, dims != nullptr ? Attr(fixed(*dims, batch)) : attr);
+    }
+    const NodeId copy = graph.add_node(node.op, operands, attrs);
+    for (size_t i = 0; i < node.results.size(); ++i) map[node.results[i]] = graph.node(copy).results[i];
+  }
+  for (size_t i = 0; i < old.outputs().size(); ++i) graph.add_output(map.at(old.outputs()[i]), old.output_names()[i]);
+  for (const Update& update : old.updates()) graph.add_update(map.at(update.variable), map.at(update.value));
+  out.entries.push_back(std::move(graph));
+  return out;
+}
+
+}  // namespace aicf::testing
