@@ -403,9 +403,10 @@ class Selector {
     std::vector<Window> sources;
     for (const Update& update : graph_.updates()) {
       Window source = window(update.value);
-      if (source.root != update.variable && is_updated(source.root)) {
+      // A reversed or transposed view of the variable itself would be read after parts of it were overwritten.
+      if (is_updated(source.root) && !(source == window(update.variable))) {
         const Window saved = add_extra(ExtraValue::Kind::kTemp, graph_.type(update.value), "");
-        emit_copy(source, saved, "update " + graph_.value(update.variable).name, "its source is overwritten too");
+        emit_copy(source, saved, "update " + graph_.value(update.variable).name, "its source is overwritten");
         source = saved;
       }
       sources.push_back(source);
