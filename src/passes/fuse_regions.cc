@@ -48,11 +48,10 @@ class Fuser {
   }
 
   bool is_epilogue_matmul(const Node& node) const {
-    return node.op == Op::matmul && node.operands[0] != node.operands[1] && !is_immediate(node.operands[0]) &&
-           !is_immediate(node.operands[1]) && context_.target.takes_epilogue(graph_, node);
+    return node.op == Op::matmul && node.operands[0] != node.operands[1] && context_.target.takes_epilogue(graph_, node);
   }
 
-  // A region's body holds such a constant itself; a contraction must get its operands from outside.
+  // A region's body holds such a constant itself.
   bool is_immediate(ValueId id) const {
     return graph_.value(id).role == Role::kConstant && graph_.value(id).constant.count() == 1;
   }
@@ -118,17 +117,7 @@ class Fuser {
     }
     const Shape& shape = graph_.shape(node.results[0]);
     if (g.axes.empty()) return shape == g.full;
-    if (shape == g.full) return row_fits(g.full, g.axes);
-    return shape == row_shape(g) && made_of_row_scalars(g, node);
-  }
-
-  // A row scalar is kept once per row; one combined with a value from memory would become a vector that nothing can store as a row.
-  bool made_of_row_scalars(const Group& g, const Node& node) const {
-    return std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
-      if (id == kNoValue) return true;
-      const Value& value = graph_.value(id);
-      return is_immediate(id) || (value.role == Role::kTemp && inside(g, value.producer));
-    });
+    return shape == row_shape(g) || (shape == g.full && row_fits(g.full, g.axes));
   }
 
   size_t operand_count(const Group& g, const Node& extra) const {
@@ -144,8 +133,7 @@ class Fuser {
     for (ValueId id : outside) {
       const Value& value = graph_.value(id);
       const bool inner_temp = value.role == Role::kTemp && inside(g, value.producer);
-      const bool immediate = value.role == Role::kConstant && value.constant.count() == 1;
-      if (!immediate && (!inner_temp || used_outside(g, id))) ++count;
+      if (!is_immediate(id) && (!inner_temp || used_outside(g, id))) ++count;
     }
     return count;
   }
@@ -302,7 +290,7 @@ class Fuser {
   ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner, std::vector<ValueId>& operands, bool immediates) const {
     if (auto at = inner.find(id); at != inner.end()) return at->second;
     const Value& value = graph_.value(id);
-    if (immediates && value.role == Role::kConstant && value.constant.count() == 1) return inner[id] = body.add_constant(value.constant);
+    if (immediates && is_immediate(id)) return inner[id] = body.add_constant(value.constant);
     inner[id] = body.add_input("x" + std::to_string(operands.size()), value.type);
     operands.push_back(id);
     return inner[id];
