@@ -7,23 +7,37 @@
 
 from __future__ import annotations
 
-from ._aicf import Program, Tensor, __version__
+from . import nn, ops
+from ._aicf import Dim, Program, Tensor, __version__
+from ._files import load_safetensors, save_safetensors
 from .compiler import compile
 from .errors import EnvError, Error, InternalError, UserError
 from .executable import Executable, PlanSummary, TensorInfo, VerifyResult, load
+from .symtensor import SymTensor
+from .tracing import Graph, TensorSpec, trace, tracing
 
 __all__ = [
+    "Dim",
     "EnvError",
     "Error",
     "Executable",
+    "Graph",
     "InternalError",
     "PlanSummary",
     "Program",
+    "SymTensor",
     "Tensor",
     "TensorInfo",
+    "TensorSpec",
     "UserError",
     "VerifyResult",
     "__version__",
     "compile",
     "load",
+    "load_safetensors",
+    "nn",
+    "ops",
+    "save_safetensors",
+    "trace",
+    "tracing",
 ]

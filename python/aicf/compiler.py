@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _aicf
+from ._sizes import dim_text, symbol_range
 from .errors import make_error
 from .executable import Executable
+from .tracing import trace
 
 __all__ = ["compile"]
 
@@ -27,12 +29,15 @@ def compile(
 ) -> Executable:
     """Compiles a model for one device.
 
-    model      path of an ONNX file, its bytes, or a traced Program.
-    inputs     for ONNX: values, by name, of inputs that decide shapes.
-    dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or another size's name.
+    model      an `aicf.nn` module, a traced Program, or the path or bytes of an ONNX file.
+    inputs     for a module: the TensorSpec of each argument, in order or by name; for ONNX: values, by name,
+               of inputs that decide shapes.
+    dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
+               another size.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
-    options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past, present) pairs
-               of ONNX inputs and outputs that become state.
+    options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
+    present)
+               pairs of ONNX inputs and outputs that become state.
     """
     if device != "cpu":
         raise make_error(
@@ -71,7 +76,11 @@ def _to_program(
     model: Any, inputs: Any, dims: Mapping[str, Any], options: Mapping[str, Any]
 ) -> _aicf.Program:
     if isinstance(model, _aicf.Program):
+        for name, value in dims.items():
+            _aicf.set_range(model, name, *symbol_range(name, value))
         return model
+    if hasattr(model, "named_variables"):
+        return trace(model, inputs if inputs is not None else [], dims=dims)
     importer: Any = None
     if isinstance(model, (str, os.PathLike)):
         importer, model = _aicf.import_onnx, os.fspath(model)
@@ -82,28 +91,7 @@ def _to_program(
             "bad_option",
             "this is not a model that can be compiled",
             actual=type(model).__name__,
-            expected="the path or bytes of an ONNX model, or a Program",
+            expected="an aicf.nn module, a Program, or the path or bytes of an ONNX model",
         )
     texts = {name: dim_text(name, value) for name, value in dims.items()}
     return importer(model, texts, [tuple(pair) for pair in options.get("states", ())], dict(inputs or {}))
-
-
-def dim_text(name: str, value: Any) -> str:
-    """A size given by the user in the form of the command line: "8", "1,8", "16..512" or a name."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        pass
-    elif isinstance(value, int):
-        return str(value)
-    elif isinstance(value, range) and value.step == 1 and len(value) > 0:
-        return f"{value.start}..{value.stop - 1}"
-    elif isinstance(value, tuple) and len(value) == 2 and all(type(end) is int for end in value):
-        return f"{value[0]}..{value[1]}"
-    raise make_error(
-        "bad_option",
-        "this does not give a size",
-        op=name,
-        value=repr(value),
-        expected='8, "1,8", "16..512", (16, 512) or a name',
-    )

@@ -27,8 +27,9 @@ class TensorInfo:
 class PlanSummary:
     """What the plan decided; `str()` is the whole plan as tables.
 
-    `kernels` are the kernel calls of a run and `regions` those of them that run a fused region. Bytes are those at
-    the largest sizes of the declared ranges: `arena_bytes` for intermediates, `packed_bytes` for packed weights.
+    `kernels` are the kernel calls of a run and `regions` those of them that run a fused region. Bytes are
+    those at the largest sizes of the declared ranges: `arena_bytes` for intermediates, `packed_bytes` for
+    packed weights.
     """
 
     regions: int
@@ -58,8 +59,8 @@ class VerifyResult:
 class Executable:
     """A compiled model with its states and working memory; one run is in flight at a time.
 
-    Calls take arrays by position or by name, in place through DLPack or the buffer protocol, and never write to
-    them. Results have the structure of the model's output; every array owns its memory.
+    Calls take arrays by position or by name, in place through DLPack or the buffer protocol, and never write
+    to them. Results have the structure of the model's output; every array owns its memory.
     """
 
     def __init__(self, raw: _aicf.Executable) -> None:
@@ -77,7 +78,7 @@ class Executable:
     def run_into(
         self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[Any] | Mapping[str, Any]
     ) -> None:
-        """Runs into arrays of the caller, which must have exactly the dtypes and shapes that the inputs imply."""
+        """Runs into arrays of the caller, of exactly the dtypes and shapes that the inputs imply."""
         self._raw.run_into("", _in_order(inputs, self.inputs), _in_order(outputs, self.outputs))
 
     def _results(self, results: tuple[Tensor, ...]) -> Any:

@@ -40,6 +40,7 @@ nb::object to_python(Array array);
 void bind_errors(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_program(nb::module_& module);
+void bind_graph(nb::module_& module);
 void bind_executable(nb::module_& module);
 void bind_files(nb::module_& module);
 

@@ -6,6 +6,7 @@ NB_MODULE(_aicf, module) {
   aicf::python::bind_errors(module);
   aicf::python::bind_tensor(module);
   aicf::python::bind_program(module);
+  aicf::python::bind_graph(module);
   aicf::python::bind_executable(module);
   aicf::python::bind_files(module);
 }

@@ -1,0 +1,43 @@
+"""Sizes as users write them: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or another size's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import make_error
+
+__all__ = ["dim_text", "symbol_range"]
+
+_FORMS = '8, "1,8", "16..512", (16, 512), range(16, 513) or a name'
+
+
+def dim_text(name: str, value: Any) -> str:
+    """The form of the command line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, range) and value.step == 1 and len(value) > 0:
+        return f"{value.start}..{value.stop - 1}"
+    if isinstance(value, tuple) and len(value) == 2 and all(type(end) is int for end in value):
+        return f"{value[0]}..{value[1]}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise make_error("bad_option", "this does not give a size", op=name, value=repr(value), expected=_FORMS)
+
+
+def symbol_range(name: str, value: Any) -> tuple[int, int]:
+    """Lowest and highest value."""
+    text = dim_text(name, value)
+    ends = text.split("..") if ".." in text else text.split(",")
+    try:
+        numbers = [int(end) for end in ends]
+    except ValueError:
+        numbers = []
+    if not numbers or (".." in text and len(numbers) != 2) or min(numbers) < 0 or numbers != sorted(numbers):
+        raise make_error(
+            "bad_option",
+            "this does not give a range of sizes",
+            op=name,
+            value=text,
+            expected='8, "1,8" or "16..512"',
+        )
+    return numbers[0], numbers[-1]

@@ -1,0 +1,34 @@
+"""First contents of params. One generator with a fixed seed, so a script builds the same model each time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .module import Parameter
+
+__all__ = ["filled", "normal", "seed", "uniform"]
+
+_state = {"rng": np.random.default_rng(0)}
+
+
+def seed(value: int) -> None:
+    """Restarts the generator that new layers draw from."""
+    _state["rng"] = np.random.default_rng(value)
+
+
+def uniform(shape: Sequence[int], fan_in: int, dtype: str = "float32") -> Parameter:
+    """Uniform in ±1/sqrt(fan_in)."""
+    bound = 1.0 / math.sqrt(max(fan_in, 1))
+    return Parameter(_state["rng"].uniform(-bound, bound, tuple(shape)).astype(dtype))
+
+
+def normal(shape: Sequence[int], dtype: str = "float32") -> Parameter:
+    """Standard normal."""
+    return Parameter(_state["rng"].standard_normal(tuple(shape)).astype(dtype))
+
+
+def filled(shape: Sequence[int], value: float, dtype: str = "float32") -> Parameter:
+    return Parameter(np.full(tuple(shape), value, dtype))

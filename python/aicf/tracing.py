@@ -1,0 +1,319 @@
+"""Tracing: a Python function on SymTensors becomes a Program.
+
+A SymTensor has a dtype and a shape, but no elements. Operators and `aicf.ops` append to the graph being
+traced. A real array that meets a traced value becomes a constant; asking a traced value for its elements is
+`array_in_trace`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from . import _aicf
+from ._aicf import Dim, Program
+from ._sizes import dim_text, symbol_range
+from ._structure import OUTPUT_STRUCTURE, flatten
+from .errors import make_error
+from .symtensor import SymTensor
+
+__all__ = ["Graph", "TensorSpec", "Variable", "current_graph", "trace", "tracing"]
+
+
+class Variable:
+    """A param or state outside any trace: its contents, or only dtype and shape (then it starts as zeros).
+
+    Inside a trace it can be used wherever a SymTensor can.
+    """
+
+    is_state = False
+
+    def __init__(
+        self, data: Any = None, *, dtype: str | None = None, shape: Sequence[int] | None = None
+    ) -> None:
+        if data is not None:
+            found_dtype, found_shape = _aicf.array_type(data)
+            if dtype is not None and _aicf.dtype_name(dtype) != found_dtype:
+                raise make_error(
+                    "bad_dtype", "the contents have another dtype", expected=dtype, actual=found_dtype
+                )
+            dtype, shape = found_dtype, found_shape
+        self.data = data
+        self.dtype: str = _aicf.dtype_name(dtype or "f32")
+        self.shape: tuple[int, ...] = tuple(shape or ())
+
+    def sym(self) -> SymTensor:
+        """The value in the graph being traced."""
+        return current_graph().variable(self)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Dtype and shape of an input; a size is a number, the name of a dynamic size, or a Dim."""
+
+    shape: Sequence[int | str | Dim]
+    dtype: str = "f32"
+    name: str | None = None
+
+
+class Graph:
+    """A graph under construction with the params and states that it uses."""
+
+    def __init__(self, name: str = "main", names: Mapping[int, str] | None = None) -> None:
+        self.raw = _aicf.Graph(name)
+        self._scope: list[str] = []
+        self._names = dict(names or {})  # id of a Variable → its path
+        self._variables: dict[int, tuple[str, Variable]] = {}
+        self._values: dict[int, SymTensor] = {}
+        self._updates: dict[int, SymTensor] = {}
+
+    def __str__(self) -> str:
+        return str(self.raw)
+
+    def input(self, name: str, shape: Sequence[int | str | Dim], dtype: str = "f32") -> SymTensor:
+        return SymTensor(self, self.raw.add_input(name, dtype, shape))
+
+    def output(self, value: Any, name: str) -> None:
+        tensor = self.lift(value)
+        self.raw.add_output(tensor.id, name)
+
+    def param(self, name: str, data: Any) -> SymTensor:
+        return self._declare(name, Variable(data))
+
+    def constant(self, array: Any) -> SymTensor:
+        return SymTensor(self, self.raw.add_constant(array))
+
+    def scalar(self, value: bool | int | float, dtype: str) -> SymTensor:
+        return SymTensor(self, self.raw.add_scalar(dtype, value))
+
+    def variable(self, variable: Variable) -> SymTensor:
+        """The present value of a param or state, after the updates traced so far."""
+        key = id(variable)
+        if key in self._updates:
+            return self._updates[key]
+        if key not in self._values:
+            if key not in self._names:
+                raise make_error(
+                    "array_in_trace",
+                    "a parameter is used that belongs to no traced module",
+                    value=f"{variable.dtype}{list(variable.shape)}",
+                    remedy="trace the module that holds it, or pass the module as module=",
+                )
+            return self._declare(self._names[key], variable)
+        return self._values[key]
+
+    def update(self, state: Variable, value: Any) -> None:
+        """`state` holds `value` after the run; later reads in this trace see it."""
+        self.variable(state)
+        self._updates[id(state)] = self.lift(value)
+
+    def lift(self, value: Any, like: SymTensor | None = None, dtype: str | None = None) -> SymTensor:
+        """A SymTensor of this graph for a traced value, a Variable, a size, a number or a real array."""
+        if isinstance(value, SymTensor):
+            if value.graph is not self:
+                raise make_error("array_in_trace", "a value of another trace was used", value=repr(value))
+            return value
+        if isinstance(value, Variable):
+            return self.variable(value)
+        dtype = dtype or (like.dtype if like is not None else None)
+        if isinstance(value, Dim):
+            return self.node("size_of", [], {"size": [value], "dtype": dtype or "i64"})[0]
+        if isinstance(value, (bool, int, float)):
+            return self.scalar(value, _scalar_dtype(value, dtype))
+        if hasattr(value, "__dlpack__") or _has_buffer(value):
+            return self.constant(value)
+        raise make_error(
+            "array_in_trace",
+            "this can be neither traced nor a constant",
+            value=repr(value)[:80],
+            actual=type(value).__name__,
+            expected="a traced value, a number, or an array",
+        )
+
+    def node(
+        self, op: str, operands: Sequence[SymTensor | None], attrs: Mapping[str, Any]
+    ) -> tuple[SymTensor, ...]:
+        ids = [-1 if operand is None else operand.id for operand in operands]
+        results = self.raw.add_node(op, ids, dict(attrs), "/".join(self._scope))
+        return tuple(SymTensor(self, result) for result in results)
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Nodes made inside carry the path as their origin."""
+        self._scope.append(name)
+        try:
+            yield
+        finally:
+            self._scope.pop()
+
+    def program(self, dims: Mapping[str, Any] | None = None) -> Program:
+        """A checked Program with this graph as its entry. Each dynamic size needs a range in `dims`."""
+        for key, value in self._updates.items():
+            self.raw.add_update(self._values[key].id, value.id)
+        self._updates = {}
+        sizes = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
+        rows = [(name, v.is_state, v.dtype, v.shape, v.data) for name, v in self._variables.values()]
+        return _aicf.make_program(sizes, rows, self.raw)
+
+    def _declare(self, name: str, variable: Variable) -> SymTensor:
+        value = self.raw.add_variable(name, variable.is_state, variable.dtype, variable.shape)
+        self._variables[id(variable)] = (name, variable)
+        self._values[id(variable)] = SymTensor(self, value)
+        return self._values[id(variable)]
+
+
+_local = threading.local()
+
+
+def current_graph() -> Graph:
+    """The graph being traced on this thread; `misuse` if there is none."""
+    stack = getattr(_local, "stack", [])
+    if not stack:
+        raise make_error(
+            "misuse",
+            "ops work on traced values only, and no trace is active",
+            remedy="call aicf.trace or aicf.compile, or work inside `with aicf.tracing(graph):`",
+        )
+    return stack[-1]
+
+
+@contextmanager
+def tracing(graph: Graph) -> Iterator[Graph]:
+    """Makes `graph` the one that ops without traced operands append to."""
+    stack = _local.__dict__.setdefault("stack", [])
+    stack.append(graph)
+    try:
+        yield graph
+    finally:
+        stack.pop()
+
+
+def trace(
+    fn: Callable[..., Any],
+    specs: Sequence[TensorSpec] | Mapping[str, TensorSpec] | TensorSpec,
+    *,
+    dims: Mapping[str, Any] | None = None,
+    module: Any = None,
+) -> Program:
+    """Calls `fn` once on SymTensors and gives the Program of what it computed.
+
+    fn      a function or an `aicf.nn.Module`.
+    specs   dtype and shape of each argument, in order or by name.
+    dims    range or value of each dynamic size by name, as in `aicf.compile`.
+    module  holds the params that `fn` uses, if `fn` is not a module itself.
+
+    Results may be nested in tuples, lists and dicts; an executable gives the same structure back.
+    """
+    owner = module if module is not None else fn
+    names = {id(v): path for path, v in owner.named_variables()} if hasattr(owner, "named_variables") else {}
+    fixed, ranges = _split_dims(dims or {})
+    named_specs = _name_specs(fn, specs)
+    _check_sizes(_symbols(named_specs), set(fixed), set(ranges))
+    graph = Graph("main", names)
+    with tracing(graph):
+        arguments = {
+            name: graph.input(name, [_fix(size, fixed) for size in spec.shape], _aicf.dtype_name(spec.dtype))
+            for name, spec in named_specs.items()
+        }
+        results = fn(**arguments) if isinstance(specs, Mapping) else fn(*arguments.values())
+        leaves: list[tuple[str, Any]] = []
+        structure = flatten(results, leaves)
+        for path, leaf in leaves:
+            graph.output(leaf, _output_name(path))
+    program = graph.program(ranges)
+    program.metadata = {OUTPUT_STRUCTURE: json.dumps(structure)}
+    return program
+
+
+def _name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:
+    if isinstance(specs, Mapping):
+        return dict(specs)
+    if isinstance(specs, TensorSpec):
+        specs = [specs]
+    try:
+        names = list(inspect.signature(getattr(fn, "forward", fn)).parameters)
+    except (TypeError, ValueError):
+        names = []
+    named = {}
+    for index, spec in enumerate(specs):
+        name = spec.name or (names[index] if index < len(names) else f"x{index}")
+        if name in named:
+            name = f"{name}.{index}"
+        named[name] = spec
+    return named
+
+
+def _split_dims(dims: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
+    """Sizes with one value, which become numbers, and the rest."""
+    texts = {name: dim_text(name, value) for name, value in dims.items()}
+    fixed = {name: int(text) for name, text in texts.items() if text.strip().isdigit()}
+    return fixed, {name: text for name, text in texts.items() if name not in fixed}
+
+
+def _check_sizes(used: set[str], fixed: set[str], ranged: set[str]) -> None:
+    unknown, unset = (fixed | ranged) - used, used - fixed - ranged
+    if unknown:
+        raise make_error(
+            "bad_option",
+            "dims names sizes that no input has",
+            value=", ".join(sorted(unknown)),
+            expected=", ".join(sorted(used)) or "none",
+        )
+    if unset:
+        raise make_error(
+            "unset_size",
+            "dynamic sizes have neither a value nor a range",
+            value=", ".join(sorted(unset)),
+            remedy='give each in dims, such as dims={"batch": "1..8"}',
+        )
+
+
+def _fix(size: int | str | Dim, fixed: Mapping[str, int]) -> Any:
+    return size if isinstance(size, int) else _aicf.substitute(size, dict(fixed))
+
+
+def _symbols(specs: Mapping[str, TensorSpec]) -> set[str]:
+    names: set[str] = set()
+    for spec in specs.values():
+        for size in spec.shape:
+            if not isinstance(size, int):
+                names.update((size if isinstance(size, Dim) else Dim(size)).symbols)
+    return names
+
+
+def _output_name(path: str) -> str:
+    if not path:
+        return "output"
+    return f"output.{path}" if path[0].isdigit() else path
+
+
+def _scalar_dtype(value: bool | int | float, dtype: str | None) -> str:
+    natural = "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
+    if dtype is None:
+        return natural
+    is_float = dtype in ("f64", "f32", "f16", "bf16")
+    if (natural == "f32" and not is_float) or (natural == "i64" and dtype == "bool"):
+        raise make_error(
+            "bad_dtype",
+            "a Python number met a tensor whose dtype cannot hold it",
+            value=repr(value),
+            expected=f"a number that {dtype} holds",
+            actual=type(value).__name__,
+            remedy="cast the tensor with .astype first",
+        )
+    return dtype
+
+
+def _has_buffer(value: Any) -> bool:
+    if isinstance(value, (str, bytes, bytearray)):
+        return False
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""Compile, run, save, load, clone, verify; memory in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aicf
+import numpy as np
+import onnxruntime
+import pytest
+
+
+@pytest.fixture(scope="module")
+def exe(mlp: bytes) -> aicf.Executable:
+    return aicf.compile(mlp, dims={"batch": "0..8"}, threads=1)
+
+
+def sample(batch: int) -> np.ndarray:
+    return np.random.default_rng(batch).standard_normal((batch, 16)).astype("f")
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+def test_equals_onnxruntime(exe: aicf.Executable, mlp: bytes, batch: int) -> None:
+    session = onnxruntime.InferenceSession(mlp, providers=["CPUExecutionProvider"])
+    x = sample(batch)
+    np.testing.assert_allclose(exe(x), session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_an_empty_batch_runs(exe: aicf.Executable) -> None:
+    assert np.asarray(exe(sample(0))).shape == (0, 8)
+
+
+def test_strided_inputs_give_the_same_bits(exe: aicf.Executable) -> None:
+    x = sample(4)
+    wide = np.zeros((8, 32), "f")
+    wide[::2, ::2] = x
+    assert np.array_equal(exe(wide[::2, ::2]), exe(x))
+    assert np.array_equal(exe(np.asfortranarray(x)), exe(x))
+
+
+def test_inputs_may_be_read_only_and_are_not_changed(exe: aicf.Executable) -> None:
+    x = sample(2)
+    x.flags.writeable = False
+    before = x.copy()
+    exe(x)
+    assert np.array_equal(x, before)
+
+
+def test_results_share_their_memory_and_own_it(exe: aicf.Executable) -> None:
+    first = exe(sample(2))
+    addresses = [np.asarray(first).ctypes.data, first.numpy().ctypes.data, np.from_dlpack(first).ctypes.data]
+    assert len(set(addresses)) == 1
+    array = np.asarray(first)
+    kept = array.copy()
+    del first
+    exe(sample(3))
+    assert np.array_equal(array, kept)
+    assert np.asarray(exe(sample(2))).ctypes.data != array.ctypes.data
+
+
+def test_a_result_is_an_input(exe: aicf.Executable) -> None:
+    identity = aicf.compile(aicf.trace(lambda x: x + 0.0, [aicf.TensorSpec((2, 8))]))
+    y = exe(sample(2))
+    assert np.array_equal(identity(y), y)
+    assert np.array_equal(identity(memoryview(y.numpy())), y)
+
+
+def test_run_into_writes_the_callers_memory(exe: aicf.Executable) -> None:
+    x, y = sample(3), np.zeros((3, 8), "f")
+    exe.run_into([x], [y])
+    assert np.array_equal(y, exe(x))
+    exe.run_into({"x": x}, {"y": np.zeros((3, 16), "f")[:, ::2]})
+    with pytest.raises(aicf.UserError, match="output 'y'"):
+        exe.run_into([x], [np.zeros((2, 8), "f")])
+    y.flags.writeable = False
+    with pytest.raises(aicf.UserError):
+        exe.run_into([x], [y])
+
+
+def test_save_and_load_give_the_same_bits(exe: aicf.Executable, tmp_path: Path) -> None:
+    exe.save(tmp_path / "mlp.aicf")
+    loaded = aicf.load(tmp_path / "mlp.aicf", threads=2)
+    assert np.array_equal(loaded(x=sample(5)), exe(sample(5)))
+    assert loaded.plan.kernels == exe.plan.kernels
+    assert [(i.name, i.dtype, i.shape) for i in loaded.inputs] == [("x", "f32", ("batch", 16))]
+
+
+def test_verify_finds_one_hash(exe: aicf.Executable) -> None:
+    result = exe.verify(5, dims={"batch": 3})
+    assert result.passed and result.replays == 5 and len(result.hash) == 32
+    assert exe.verify(2, dims={"batch": 3}).hash == result.hash
+
+
+def test_plan_and_explain_say_what_runs(exe: aicf.Executable) -> None:
+    plan = exe.plan
+    assert 0 <= plan.regions <= plan.kernels and plan.kernels > 0 and plan.arena_bytes > 0
+    assert str(plan) in exe.explain() and "decompose_composites" in exe.explain()
+
+
+def test_clones_have_states_of_their_own() -> None:
+    class Counter(aicf.nn.Module):
+        def __init__(self) -> None:
+            self.total = aicf.nn.State(shape=(3,))
+
+        def forward(self, x: aicf.SymTensor) -> aicf.SymTensor:
+            self.total.update(self.total + x)
+            return self.total * 1.0
+
+    exe = aicf.compile(Counter(), [aicf.TensorSpec((3,))])
+    one = np.ones(3, "f")
+    exe(one)
+    other = exe.clone()
+    assert np.array_equal(exe(one), 2 * one)
+    assert np.array_equal(exe(one), 3 * one)
+    assert np.array_equal(other(one), 2 * one)
+    other.load_state_dict({"total": 10 * one})
+    assert np.array_equal(other(one), 11 * one) and np.array_equal(exe.state_dict()["total"], 3 * one)
+    exe.reset()
+    assert np.array_equal(exe(one), one)

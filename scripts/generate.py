@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Writes what is made from the op and error tables: aicf/ops.py, aicf/ops.pyi, docs/ops.md, docs/errors.md.
+
+The tables come from the built extension. `--check` writes nothing and exits 1 if a file is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import keyword
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 110
+ATTR_TYPES = {
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "ints": "Sequence[int]",
+    "floats": "Sequence[float]",
+    "dtype": "str",
+    "dims": "Sequence[int | str | Dim]",
+}
+Row = dict[str, Any]
+
+
+def python_name(name: str) -> str:
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def parameters(row: Row) -> list[tuple[str, str, str]]:
+    """(name, annotation, default) of each operand."""
+    found = []
+    for name, _, optional, variadic in row["operands"]:
+        kind = "Sequence[TensorLike]" if variadic else "TensorLike"
+        found.append((python_name(name), f"{kind} | None" if optional else kind, "None" if optional else ""))
+    return found
+
+
+def literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def attributes(row: Row) -> list[tuple[str, str, str]]:
+    return [
+        (python_name(name), ATTR_TYPES[kind], literal(default) if has_default else "")
+        for name, kind, has_default, default in row["attributes"]
+    ]
+
+
+def argument(name: str, annotation: str, default: str) -> str:
+    return f"{name}: {annotation}" + (f" = {default}" if default else "")
+
+
+def signature(row: Row) -> str:
+    parts = [argument(*parameter) for parameter in parameters(row)]
+    keywords = [argument(*attribute) for attribute in attributes(row)]
+    if keywords:
+        parts += ["*", *keywords]
+    result = (
+        "SymTensor"
+        if len(row["results"]) == 1
+        else f"tuple[{', '.join(['SymTensor'] * len(row['results']))}]"
+    )
+    line = f"def {python_name(row['name'])}({', '.join(parts)}) -> {result}:"
+    if len(line) <= WIDTH:
+        return line
+    inner = "".join(f"    {part},\n" for part in parts)
+    return f"def {python_name(row['name'])}(\n{inner}) -> {result}:"
+
+
+def type_line(row: Row) -> str:
+    """ "x: T, bias: T (optional) -> T, with T: float"."""
+    operands = ", ".join(
+        f"{name}: {kind}{' (optional)' if optional else ''}{' (one or more)' if variadic else ''}"
+        for name, kind, optional, variadic in row["operands"]
+    )
+    classes = ", ".join(f"{variable}: {cls}" for variable, cls in row["types"])
+    results = ", ".join(result.replace("@", "the attribute ") for result in row["results"])
+    return f"{operands or 'no operands'} → {results}" + (f"; {classes}" if classes else "")
+
+
+def shape_line(row: Row) -> str:
+    if "pointwise" in row["traits"]:
+        return "operands broadcast as in numpy" if len(row["operands"]) > 1 else "as the operand"
+    return {
+        "same": "as the operand",
+        "iota": "the attribute shape",
+        "reduce": "without the axes, or 1 there if keepdims",
+    }.get(row["shape_rule"], f"rule {row['shape_rule']}")
+
+
+def docstring(row: Row) -> str:
+    meaning = row["meaning"].strip()
+    ending = "" if meaning.endswith(".") else "."
+    lines = textwrap.wrap(meaning + ending, WIDTH - 8) or [""]
+    lines += ["", *textwrap.wrap(f"Dtypes: {type_line(row)}.", WIDTH - 8), f"Shape: {shape_line(row)}."]
+    return (
+        '    """'
+        + "\n".join(f"    {line}".rstrip() if i else line for i, line in enumerate(lines))
+        + '\n    """\n'
+    )
+
+
+def body(row: Row) -> str:
+    variadic = bool(row["operands"]) and row["operands"][-1][3]
+    names = [name for name, _, _ in parameters(row)]
+    if variadic:
+        operands = f"[{', '.join([*names[:-1], f'*{names[-1]}'])}]"
+    else:
+        operands = f"[{', '.join(names)}]"
+    attrs = ", ".join(f'"{name}": {python_name(name)}' for name, *_ in row["attributes"])
+    call = f'apply("{row["name"]}", {operands}, {{{attrs}}})'
+    text = call if len(row["results"]) > 1 else f"{call}[0]"
+    if len(text) + 11 <= WIDTH:
+        return f"    return {text}\n"
+    index = "" if len(row["results"]) > 1 else "[0]"
+    pairs = "".join(f'            "{name}": {python_name(name)},\n' for name, *_ in row["attributes"])
+    arguments = f'        "{row["name"]}",\n        {operands},\n        {{\n{pairs}        }},\n'
+    return f"    return apply(\n{arguments}    ){index}\n"
+
+
+def public(rows: list[Row]) -> list[Row]:
+    """Ops with bodies are made by the importers and passes, not by hand."""
+    return [row for row in rows if "has_body" not in row["traits"]]
+
+
+HEADER = '''"""Every op of the IR as a function on traced values. Made by scripts/generate.py from ops.def.
+
+Operands are traced values, params, real arrays (they become constants) or numbers. Negative axes count
+from the end. Errors: bad_operand_count, bad_dtype, bad_attribute, bad_shape. docs/ops.md is the same list as
+a table.
+"""
+'''
+
+
+def all_list(rows: list[Row]) -> str:
+    names = sorted(python_name(row["name"]) for row in public(rows))
+    return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
+
+
+def imports(with_apply: bool) -> str:
+    text = "\nfrom __future__ import annotations\n\nfrom collections.abc import Sequence\n"
+    text += "from typing import Any\n\n"
+    text += "from ._aicf import Dim\n"
+    if with_apply:
+        text += "from ._apply import apply\n"
+    return text + "from .symtensor import SymTensor\n\n"
+
+
+def ops_module(rows: list[Row]) -> str:
+    functions = "".join(f"\n\n{signature(row)}\n{docstring(row)}{body(row)}" for row in public(rows))
+    return HEADER + imports(True) + all_list(rows) + "\nTensorLike = Any\n" + functions
+
+
+def ops_stub(rows: list[Row]) -> str:
+    functions = "".join(f"{signature(row)} ...\n" for row in public(rows))
+    return HEADER + imports(False) + all_list(rows) + "\nTensorLike = Any\n\n" + functions
+
+
+def ops_page(rows: list[Row]) -> str:
+    lines = [
+        "# Ops",
+        "",
+        "Generated by `scripts/generate.py` from `src/ir/ops.def`; do not edit. Pointwise ops",
+        "broadcast as numpy does.",
+        "",
+        "| op | operands → results | attributes | traits | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        attrs = ", ".join(
+            f"{name}: {kind}" + (f" = {default!r}" if has_default else "")
+            for name, kind, has_default, default in row["attributes"]
+        )
+        cells = (f"`{row['name']}`", type_line(row), attrs, ", ".join(row["traits"]), row["meaning"])
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def errors_page(rows: list[tuple[str, str, str, str]]) -> str:
+    lines = [
+        "# Errors",
+        "",
+        "Generated by `scripts/generate.py` from `src/base/errors.def`; do not edit. Exit codes: user 2",
+        "(checks that failed: 1), environment 3, internal 4.",
+        "",
+        "| code | kind | name | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {code} | {kind} | `{name}` | {meaning} |" for code, kind, name, meaning in rows]
+    return "\n".join(lines) + "\n"
+
+
+def load_extension() -> Any:
+    """The built aicf._aicf without its package, which imports a file made here."""
+    found = sorted((ROOT / "python/aicf").glob(f"_aicf*{sysconfig.get_config_var('EXT_SUFFIX')}"))
+    if not found:
+        sys.exit("the extension is not built for this Python: run `make build`")
+    spec = importlib.util.spec_from_file_location("aicf._aicf", found[0])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def generated() -> dict[Path, str]:
+    extension = load_extension()
+    ops = extension.op_table()
+    return {
+        ROOT / "python/aicf/ops.py": ops_module(ops),
+        ROOT / "python/aicf/ops.pyi": ops_stub(ops),
+        ROOT / "docs/ops.md": ops_page(ops),
+        ROOT / "docs/errors.md": errors_page(extension.error_table()),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 if a file is stale")
+    check = parser.parse_args().check
+    stale = [
+        (path, text)
+        for path, text in generated().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+    for path, text in stale:
+        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}", file=sys.stderr)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    if check and stale:
+        print("run `make generate`", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
