@@ -25,6 +25,8 @@ class CpuMemory final : public DeviceMemory {
           .with_actual(std::to_string(bytes) + " bytes")
           .with_remedy("compile with a smaller range of sizes");
     data_ = static_cast<std::byte*>(memory);
+    // Fewer page faults while weights are packed; a system that declines changes nothing but time.
+    (void)madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   }
   ~CpuMemory() override {
     if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
