@@ -46,6 +46,11 @@ class AicfBackendRep:
         if not isinstance(inputs, Mapping):
             sequence = inputs if isinstance(inputs, (list, tuple)) else [inputs]
             inputs = dict(zip([value.name for value in self._inputs], sequence, strict=False))
+        for name, value in inputs.items():
+            if isinstance(value, list) or value is None:
+                raise make_error(
+                    "unsupported_dtype", "inputs are tensors only", op=name, actual=type(value).__name__
+                )
         return {name: np.asarray(array) for name, array in inputs.items()}
 
     def _contents(self, shapes: Shapes, arrays: Mapping[str, np.ndarray]) -> tuple[bytes, ...]:
