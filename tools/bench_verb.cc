@@ -16,17 +16,21 @@ struct Options {
   std::string against;
 };
 
-double quantile(const std::vector<double>& sorted, double q) { return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)]; }
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
 
 int run(const Options& options, const Console& console) {
   if (!options.against.empty())
     throw UserError(ErrorCode::kU_unsupported_option, "peers are timed from Python, where they live")
         .with_value("--against " + options.against)
         .with_remedy("run 'make bench'");
-  if (options.repeat < 1 || options.warmup < 0) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
+  if (options.repeat < 1 || options.warmup < 0)
+    throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
   const std::unique_ptr<Executable> exe = options.run.load(options.source.artifact());
   const EntryPlan& entry = exe->entry("");
-  const std::vector<std::string> sizes = options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
+  const std::vector<std::string> sizes =
+      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
   const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
   std::vector<TensorView> input_views, output_views;
   for (const IoTensor& io : entry.inputs) input_views.push_back(view_of(inputs.at(io.name)));
@@ -37,14 +41,20 @@ int run(const Options& options, const Console& console) {
     const auto start = std::chrono::steady_clock::now();
     exe->run_into("", input_views, output_views);
     const auto stop = std::chrono::steady_clock::now();
-    if (i >= options.warmup) samples.push_back(std::chrono::duration<double, std::milli>(stop - start).count());
+    if (i >= options.warmup)
+      samples.push_back(std::chrono::duration<double, std::milli>(stop - start).count());
     console.progress("replay", i + 1, options.warmup + options.repeat);
   }
   const Json raw = samples;
   std::sort(samples.begin(), samples.end());
-  const std::string text = "replay: median " + format_ms(quantile(samples, 0.5)) + ", quartiles " + format_ms(quantile(samples, 0.25)) + " to " +
-                           format_ms(quantile(samples, 0.75)) + ", " + std::to_string(samples.size()) + " samples\n";
-  console.result(text, {{"unit", "ms"}, {"median", quantile(samples, 0.5)}, {"q1", quantile(samples, 0.25)}, {"q3", quantile(samples, 0.75)}, {"samples", raw}});
+  const std::string text = "replay: median " + format_ms(quantile(samples, 0.5)) + ", quartiles " +
+                           format_ms(quantile(samples, 0.25)) + " to " + format_ms(quantile(samples, 0.75)) +
+                           ", " + std::to_string(samples.size()) + " samples\n";
+  console.result(text, {{"unit", "ms"},
+                        {"median", quantile(samples, 0.5)},
+                        {"q1", quantile(samples, 0.25)},
+                        {"q3", quantile(samples, 0.75)},
+                        {"samples", raw}});
   return kOk;
 }
 

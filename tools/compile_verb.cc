@@ -18,9 +18,14 @@ std::string default_output(const std::string& model) {
 
 Json report_json(const CompileReport& report) {
   Json stages = Json::array(), passes = Json::array();
-  for (const StageTime& stage : report.stages) stages.push_back({{"stage", stage.stage}, {"ms", stage.milliseconds}});
+  for (const StageTime& stage : report.stages)
+    stages.push_back({{"stage", stage.stage}, {"ms", stage.milliseconds}});
   for (const PassRecord& pass : report.passes)
-    passes.push_back({{"pass", pass.name}, {"entry", pass.entry}, {"ms", pass.milliseconds}, {"nodes_before", pass.nodes_before}, {"nodes_after", pass.nodes_after}});
+    passes.push_back({{"pass", pass.name},
+                      {"entry", pass.entry},
+                      {"ms", pass.milliseconds},
+                      {"nodes_before", pass.nodes_before},
+                      {"nodes_after", pass.nodes_after}});
   return {{"stages", stages}, {"passes", passes}};
 }
 
@@ -28,7 +33,9 @@ int run(const Options& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
   const CompileOptions compile_options = options.source.compile_options();
   if (options.source.is_artifact())
-    throw UserError(ErrorCode::kU_bad_option, "the model is already compiled").with_value(options.source.path).with_expected("an .onnx file");
+    throw UserError(ErrorCode::kU_bad_option, "the model is already compiled")
+        .with_value(options.source.path)
+        .with_expected("an .onnx file");
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
     if (options.source.print) std::printf("%s", print(program).c_str());
@@ -48,7 +55,9 @@ int run(const Options& options, const Console& console) {
   json["seconds"] = seconds;
   json["kernels"] = entry.steps.size();
   json["arena_bytes"] = entry.arena_bytes;
-  console.result(path + ": " + std::to_string(entry.steps.size()) + " kernels, arena " + format_bytes(entry.arena_bytes) + ", compiled in " + text + "\n", json);
+  console.result(path + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
+                     format_bytes(entry.arena_bytes) + ", compiled in " + text + "\n",
+                 json);
   return kOk;
 }
 

@@ -8,7 +8,9 @@ namespace aicf::cli {
 namespace {
 
 int exit_code(ErrorKind kind) {
-  return kind == ErrorKind::kUser ? kUserError : kind == ErrorKind::kEnvironment ? kEnvironmentError : kInternalError;
+  return kind == ErrorKind::kUser          ? kUserError
+         : kind == ErrorKind::kEnvironment ? kEnvironmentError
+                                           : kInternalError;
 }
 
 std::string_view kind_name(ErrorKind kind) {
@@ -18,9 +20,17 @@ std::string_view kind_name(ErrorKind kind) {
 void print_error(const Error& error, bool json) {
   std::fprintf(stderr, "%s\n", error.what());
   if (!json) return;
-  const Json body = {{"code", error_info(error.code).text}, {"kind", kind_name(error.kind())}, {"message", error.message},
-                     {"op", error.op}, {"value", error.value}, {"expected", error.expected}, {"actual", error.actual}, {"remedy", error.remedy}};
-  std::printf("%s\n", Json{{"schema", 1}, {"error", body}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  const Json body = {{"code", error_info(error.code).text},
+                     {"kind", kind_name(error.kind())},
+                     {"message", error.message},
+                     {"op", error.op},
+                     {"value", error.value},
+                     {"expected", error.expected},
+                     {"actual", error.actual},
+                     {"remedy", error.remedy}};
+  std::printf(
+      "%s\n",
+      Json{{"schema", 1}, {"error", body}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
 }  // namespace
@@ -53,7 +63,8 @@ int Console::report(std::exception_ptr error) const {
 
 void Console::progress(const std::string& label, int64_t done, int64_t total) const {
   if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r%s %lld/%lld%s", label.c_str(), static_cast<long long>(done), static_cast<long long>(total), done == total ? "\r\033[K" : "");
+  std::fprintf(stderr, "\r%s %lld/%lld%s", label.c_str(), static_cast<long long>(done),
+               static_cast<long long>(total), done == total ? "\r\033[K" : "");
   std::fflush(stderr);
 }
 

@@ -1,5 +1,5 @@
-// What the command line prints and returns: errors on stderr in words or as JSON on stdout, one JSON object with --json, progress on
-// stderr only when it is a terminal.
+// What the command line prints and returns: errors on stderr in words or as JSON on stdout, one JSON object
+// with --json, progress on stderr only when it is a terminal.
 #pragma once
 
 #include <functional>

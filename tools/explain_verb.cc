@@ -9,11 +9,18 @@ Json plan_json(const Plan& plan) {
   Json entries = Json::array();
   for (const EntryPlan& entry : plan.entries) {
     Json steps = Json::array(), buffers = Json::array();
-    for (const Step& step : entry.steps) steps.push_back({{"kernel", step.kernel}, {"origin", step.origin}, {"reason", step.reason}});
+    for (const Step& step : entry.steps)
+      steps.push_back({{"kernel", step.kernel}, {"origin", step.origin}, {"reason", step.reason}});
     for (const Buffer& b : entry.buffers)
-      buffers.push_back({{"kind", buffer_kind_name(b.kind)}, {"name", b.name}, {"bytes", b.bytes.to_string()}, {"max_bytes", b.max_bytes},
-                         {"offset", b.offset}, {"first_step", b.first_step}, {"last_step", b.last_step}});
-    entries.push_back({{"name", entry.name}, {"arena_bytes", entry.arena_bytes}, {"steps", steps}, {"buffers", buffers}});
+      buffers.push_back({{"kind", buffer_kind_name(b.kind)},
+                         {"name", b.name},
+                         {"bytes", b.bytes.to_string()},
+                         {"max_bytes", b.max_bytes},
+                         {"offset", b.offset},
+                         {"first_step", b.first_step},
+                         {"last_step", b.last_step}});
+    entries.push_back(
+        {{"name", entry.name}, {"arena_bytes", entry.arena_bytes}, {"steps", steps}, {"buffers", buffers}});
   }
   return entries;
 }
@@ -29,7 +36,8 @@ VerbRun setup_explain(CLI::App& app) {
     std::string text;
     Json json = {{"targets", Json::array()}};
     for (const PassRecord& pass : report.passes)
-      text += "pass " + pass.name + ": " + std::to_string(pass.nodes_before) + " -> " + std::to_string(pass.nodes_after) + " nodes, " + format_ms(pass.milliseconds) + "\n";
+      text += "pass " + pass.name + ": " + std::to_string(pass.nodes_before) + " -> " +
+              std::to_string(pass.nodes_after) + " nodes, " + format_ms(pass.milliseconds) + "\n";
     for (const Variant& variant : artifact.variants) {
       text += "target " + variant.target + "\n" + to_string(variant.plan);
       json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});

@@ -9,7 +9,9 @@ struct Options {
   bool check = false, passes = false;
 };
 
-std::string describe(const IoTensor& io) { return "  " + io.name + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n"; }
+std::string describe(const IoTensor& io) {
+  return "  " + io.name + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n";
+}
 
 Json io_json(const std::vector<IoTensor>& list) {
   Json json = Json::array();
@@ -24,13 +26,18 @@ Json io_json(const std::vector<IoTensor>& list) {
 void describe_variant(const Variant& variant, std::string& text, Json& json) {
   Json entries = Json::array();
   text += "target " + variant.target + "\n";
-  for (const auto& [name, range] : variant.plan.sizes) text += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+  for (const auto& [name, range] : variant.plan.sizes)
+    text += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
   for (const EntryPlan& entry : variant.plan.entries) {
-    text += " entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " kernels, arena " + format_bytes(entry.arena_bytes) + "\n";
+    text += " entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
+            format_bytes(entry.arena_bytes) + "\n";
     for (const IoTensor& io : entry.inputs) text += "  in" + describe(io);
     for (const IoTensor& io : entry.outputs) text += "  out" + describe(io);
-    entries.push_back({{"name", entry.name}, {"kernels", entry.steps.size()}, {"arena_bytes", entry.arena_bytes},
-                       {"inputs", io_json(entry.inputs)}, {"outputs", io_json(entry.outputs)}});
+    entries.push_back({{"name", entry.name},
+                       {"kernels", entry.steps.size()},
+                       {"arena_bytes", entry.arena_bytes},
+                       {"inputs", io_json(entry.inputs)},
+                       {"outputs", io_json(entry.outputs)}});
   }
   json["targets"].push_back({{"target", variant.target}, {"entries", entries}});
 }
@@ -40,8 +47,12 @@ int run(const Options& options, const Console& console) {
   const Artifact artifact = read_artifact(options.path);
   int64_t weight_bytes = 0;
   for (const auto& [name, array] : artifact.weights) weight_bytes += array.bytes();
-  std::string text = options.path + ": " + std::to_string(artifact.weights.size()) + " weights, " + format_bytes(weight_bytes) + "\n";
-  Json json = {{"file", options.path}, {"weights", artifact.weights.size()}, {"weight_bytes", weight_bytes}, {"targets", Json::array()}};
+  std::string text = options.path + ": " + std::to_string(artifact.weights.size()) + " weights, " +
+                     format_bytes(weight_bytes) + "\n";
+  Json json = {{"file", options.path},
+               {"weights", artifact.weights.size()},
+               {"weight_bytes", weight_bytes},
+               {"targets", Json::array()}};
   for (const Variant& variant : artifact.variants) describe_variant(variant, text, json);
   if (options.check) {
     text += "check: all checksums hold\n";

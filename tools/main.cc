@@ -8,20 +8,25 @@ namespace {
 using aicf::cli::Verb;
 
 constexpr Verb kVerbs[] = {
-    {"compile", "compile a model to one .aicf file", "aicf compile model.onnx --dim batch=1..8 -o model.aicf", aicf::cli::setup_compile},
-    {"run", "run a model on arrays", "aicf run model.aicf --input x=x.npy --output-dir out", aicf::cli::setup_run},
+    {"compile", "compile a model to one .aicf file", "aicf compile model.onnx --dim batch=1..8 -o model.aicf",
+     aicf::cli::setup_compile},
+    {"run", "run a model on arrays", "aicf run model.aicf --input x=x.npy --output-dir out",
+     aicf::cli::setup_run},
     {"bench", "time replays", "aicf bench model.aicf --dim batch=1 --repeat 50", aicf::cli::setup_bench},
-    {"verify", "prove that replays give the same bits", "aicf verify model.aicf -n 1000 --threads 1,2 --processes 2", aicf::cli::setup_verify},
-    {"validate", "compare a model with a reference", "aicf validate model.onnx --dim batch=2 --against reference", aicf::cli::setup_validate},
-    {"support", "list every op of a model that is not supported", "aicf support model.onnx", aicf::cli::setup_support},
+    {"verify", "prove that replays give the same bits",
+     "aicf verify model.aicf -n 1000 --threads 1,2 --processes 2", aicf::cli::setup_verify},
+    {"validate", "compare a model with a reference",
+     "aicf validate model.onnx --dim batch=2 --against reference", aicf::cli::setup_validate},
+    {"support", "list every op of a model that is not supported", "aicf support model.onnx",
+     aicf::cli::setup_support},
     {"inspect", "show what an .aicf file holds", "aicf inspect model.aicf --check", aicf::cli::setup_inspect},
     {"explain", "show the plan and why it is so", "aicf explain model.aicf", aicf::cli::setup_explain},
     {"doctor", "show this machine and what is missing on it", "aicf doctor", aicf::cli::setup_doctor},
 };
 
 int usage_error(const CLI::ParseError& error, const aicf::cli::Console& console) {
-  return console.report(std::make_exception_ptr(
-      aicf::UserError(aicf::ErrorCode::kU_bad_option, error.what()).with_remedy("see 'aicf --help' or 'aicf VERB --help'")));
+  return console.report(std::make_exception_ptr(aicf::UserError(aicf::ErrorCode::kU_bad_option, error.what())
+                                                    .with_remedy("see 'aicf --help' or 'aicf VERB --help'")));
 }
 
 }  // namespace

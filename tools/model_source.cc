@@ -13,7 +13,9 @@ int64_t parse_integer(std::string_view text, const std::string& option) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty())
-    throw UserError(ErrorCode::kU_bad_option, "an option needs an integer").with_value(option).with_actual(std::string(text));
+    throw UserError(ErrorCode::kU_bad_option, "an option needs an integer")
+        .with_value(option)
+        .with_actual(std::string(text));
   return value;
 }
 
@@ -22,7 +24,8 @@ int64_t parse_integer(std::string_view text, const std::string& option) {
 std::pair<std::string, std::string> split_pair(const std::string& text, const char* option) {
   const size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
-    throw UserError(ErrorCode::kU_bad_option, "an option does not have the form NAME=VALUE").with_value(std::string(option) + " " + text);
+    throw UserError(ErrorCode::kU_bad_option, "an option does not have the form NAME=VALUE")
+        .with_value(std::string(option) + " " + text);
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
@@ -36,10 +39,14 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
 }
 
 void ModelSource::add_to(CLI::App& verb, bool compiles) {
-  verb.add_option("model", path, compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file")->required();
-  verb.add_option("--dim", dims, "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
+  verb.add_option("model", path,
+                  compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file")
+      ->required();
+  verb.add_option("--dim", dims,
+                  "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
   if (!compiles) return;
-  verb.add_option("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
+  verb.add_option("--state", states,
+                  "PAST=PRESENT: an input that becomes state and the output that updates it");
   verb.add_option("--target", target, "cpu");
   verb.add_option("--precision", precision, "f32");
   verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
@@ -99,11 +106,13 @@ void RunOptions::add_to(CLI::App& verb) {
 }
 
 std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
-  return std::make_unique<Executable>(Model::load(std::move(artifact), make_cpu_device({threads, choose_isa(isa)})));
+  return std::make_unique<Executable>(
+      Model::load(std::move(artifact), make_cpu_device({threads, choose_isa(isa)})));
 }
 
 void InputOptions::add_to(CLI::App& verb) {
-  verb.add_option("--input", inputs, "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
+  verb.add_option("--input", inputs,
+                  "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
   verb.add_option("--range", ranges, "NAME=LO..HI: range of a random integer input");
   verb.add_option("--seed", seed, "seed of random inputs");
 }
@@ -113,13 +122,17 @@ ValueRanges InputOptions::value_ranges() const {
   for (const std::string& text : ranges) {
     const auto [name, value] = split_pair(text, "--range");
     const size_t dots = value.find("..");
-    if (dots == std::string::npos) throw UserError(ErrorCode::kU_bad_option, "a range does not have the form LO..HI").with_value("--range " + text);
-    result[name] = {parse_integer(std::string_view(value).substr(0, dots), text), parse_integer(std::string_view(value).substr(dots + 2), text)};
+    if (dots == std::string::npos)
+      throw UserError(ErrorCode::kU_bad_option, "a range does not have the form LO..HI")
+          .with_value("--range " + text);
+    result[name] = {parse_integer(std::string_view(value).substr(0, dots), text),
+                    parse_integer(std::string_view(value).substr(dots + 2), text)};
   }
   return result;
 }
 
-std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options, const std::vector<std::string>& dims) {
+std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
+                                           const std::vector<std::string>& dims) {
   const EntryPlan& entry = exe.entry("");
   std::map<std::string, Array> given;
   bool all_random = options.inputs.empty();
@@ -138,10 +151,12 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
       }
     }
   }
-  const std::map<std::string, Array> made = random_inputs(exe.model().plan(), entry, parse_sizes(dims), options.seed, options.value_ranges());
+  const std::map<std::string, Array> made =
+      random_inputs(exe.model().plan(), entry, parse_sizes(dims), options.seed, options.value_ranges());
   for (const std::string& name : random_names) {
     auto at = made.find(name);
-    if (at == made.end()) throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
+    if (at == made.end())
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
     given.emplace(*at);
   }
   if (all_random)

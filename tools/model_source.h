@@ -1,4 +1,5 @@
-// Where a verb gets its model from: an .aicf file, or an ONNX file compiled on the spot with the options common to all such verbs.
+// Where a verb gets its model from: an .aicf file, or an ONNX file compiled on the spot with the options
+// common to all such verbs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -39,14 +40,16 @@ struct RunOptions {
   std::unique_ptr<Executable> load(Artifact artifact) const;
 };
 
-// Inputs named on the command line: NAME=x.npy, f.npz, NAME=random or random, with --dim for sizes of random ones.
+// Inputs named on the command line: NAME=x.npy, f.npz, NAME=random or random, with --dim for sizes of random
+// ones.
 struct InputOptions {
   std::vector<std::string> inputs, ranges;
   uint64_t seed = 0;
   void add_to(CLI::App& verb);
   ValueRanges value_ranges() const;
 };
-std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options, const std::vector<std::string>& dims);
+std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
+                                           const std::vector<std::string>& dims);
 
 // "NAME=VALUE" for every size; bad_option.
 SymbolValues parse_sizes(const std::vector<std::string>& dims);

@@ -1,5 +1,6 @@
-// NumPy's .npy and .npz files: arrays in and out of the command line. Reading takes versions 1 to 3, C and Fortran order, little-endian
-// types of dtypes.def; .npz members may be stored, not deflated. The files are untrusted.
+// NumPy's .npy and .npz files: arrays in and out of the command line. Reading takes versions 1 to 3, C and
+// Fortran order, little-endian types of dtypes.def; .npz members may be stored, not deflated. The files are
+// untrusted.
 #pragma once
 
 #include <map>

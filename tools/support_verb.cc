@@ -12,11 +12,15 @@ VerbRun setup_support(CLI::App& app) {
     std::string text;
     Json list = Json::array();
     for (const UnsupportedOp& op : ops) {
-      text += op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node + "'  " + op.reason + "\n";
-      list.push_back({{"op", op.op}, {"count", op.count}, {"first_node", op.first_node}, {"reason", op.reason}});
+      text +=
+          op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node + "'  " + op.reason + "\n";
+      list.push_back(
+          {{"op", op.op}, {"count", op.count}, {"first_node", op.first_node}, {"reason", op.reason}});
     }
-    console.result(text + (ops.empty() ? "support: every op is supported\n" : "support: " + std::to_string(ops.size()) + " ops are not supported\n"),
-                   {{"supported", ops.empty()}, {"unsupported", list}});
+    console.result(
+        text + (ops.empty() ? "support: every op is supported\n"
+                            : "support: " + std::to_string(ops.size()) + " ops are not supported\n"),
+        {{"supported", ops.empty()}, {"unsupported", list}});
     return static_cast<int>(ops.empty() ? kOk : kCheckFailed);
   };
 }

@@ -17,10 +17,13 @@ struct Options {
   double rtol = 1e-4, atol = 1e-5;
 };
 
-std::map<std::string, Array> expected_outputs(const Options& options, const Program& program, const std::map<std::string, Array>& inputs) {
-  if (options.against == "reference") return evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
+std::map<std::string, Array> expected_outputs(const Options& options, const Program& program,
+                                              const std::map<std::string, Array>& inputs) {
+  if (options.against == "reference")
+    return evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
   if (options.against.ends_with(".npz")) return read_npz(options.against);
-  throw UserError(ErrorCode::kU_unsupported_option, "outputs cannot be compared with this from the command line")
+  throw UserError(ErrorCode::kU_unsupported_option,
+                  "outputs cannot be compared with this from the command line")
       .with_value("--against " + options.against)
       .with_expected("reference or a .npz file")
       .with_remedy("for onnxruntime, save its outputs with numpy.savez and give that file");
@@ -28,11 +31,15 @@ std::map<std::string, Array> expected_outputs(const Options& options, const Prog
 
 int run(const Options& options, const Console& console) {
   if (!options.reduce.empty())
-    throw UserError(ErrorCode::kU_unsupported_option, "reducing a failing model is not available").with_value("--reduce " + options.reduce);
+    throw UserError(ErrorCode::kU_unsupported_option, "reducing a failing model is not available")
+        .with_value("--reduce " + options.reduce);
   if (options.source.is_artifact())
-    throw UserError(ErrorCode::kU_bad_option, "validation needs the model, not its artifact").with_value(options.source.path).with_expected("an .onnx file");
+    throw UserError(ErrorCode::kU_bad_option, "validation needs the model, not its artifact")
+        .with_value(options.source.path)
+        .with_expected("an .onnx file");
   const Program program = options.source.import();
-  const std::unique_ptr<Executable> exe = options.run.load(compile(program, options.source.compile_options()));
+  const std::unique_ptr<Executable> exe =
+      options.run.load(compile(program, options.source.compile_options()));
   InputOptions input_options = options.inputs;
   if (!options.inputs_file.empty()) input_options.inputs.push_back(options.inputs_file);
   const std::map<std::string, Array> inputs = gather_inputs(*exe, input_options, {});
@@ -43,12 +50,19 @@ int run(const Options& options, const Console& console) {
   Json json = {{"outputs", Json::array()}};
   for (const auto& [name, actual] : outputs) {
     auto at = expected.find(name);
-    if (at == expected.end()) throw UserError(ErrorCode::kU_missing_input, "the reference has no output of this name").with_value(name);
+    if (at == expected.end())
+      throw UserError(ErrorCode::kU_missing_input, "the reference has no output of this name")
+          .with_value(name);
     const CompareReport report = compare(actual, at->second, options.rtol, options.atol);
     passed = passed && report.ok();
     text += name + ": " + to_string(report) + "\n";
-    json["outputs"].push_back({{"name", name}, {"ok", report.ok()}, {"max_abs_error", report.max_abs_error}, {"max_rel_error", report.max_rel_error},
-                               {"cosine", report.cosine}, {"beyond", report.beyond}, {"count", report.count}});
+    json["outputs"].push_back({{"name", name},
+                               {"ok", report.ok()},
+                               {"max_abs_error", report.max_abs_error},
+                               {"max_rel_error", report.max_rel_error},
+                               {"cosine", report.cosine},
+                               {"beyond", report.beyond},
+                               {"count", report.count}});
   }
   json["passed"] = passed;
   console.result(text + "validate: " + (passed ? "passed" : "failed") + "\n", json);

@@ -1,4 +1,5 @@
-// The verbs of the command line. Each adds its options to a CLI11 subcommand and gives the function that runs it and returns the exit code.
+// The verbs of the command line. Each adds its options to a CLI11 subcommand and gives the function that runs
+// it and returns the exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -27,9 +27,12 @@ std::map<std::string, int64_t> replay_here(const Options& options, int threads, 
   RunOptions run = options.run;
   run.threads = threads;
   const std::unique_ptr<Executable> exe = run.load(options.source.artifact());
-  const std::vector<std::string> sizes = options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
+  const std::vector<std::string> sizes =
+      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
   const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
-  return verify_replays(*exe, "", inputs, options.replays, [&](int64_t done) { console.progress("verify", done, options.replays); }).hashes;
+  return verify_replays(*exe, "", inputs, options.replays,
+                        [&](int64_t done) { console.progress("verify", done, options.replays); })
+      .hashes;
 }
 
 std::string quote(const std::string& text) {
@@ -40,8 +43,9 @@ std::string quote(const std::string& text) {
 
 // The same verification in a process of its own: address layout, thread start-up and load differ.
 std::map<std::string, int64_t> replay_in_process(const Options& options, int threads) {
-  std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json -n " + std::to_string(options.replays) + " --threads " +
-                        std::to_string(threads) + " --seed " + std::to_string(options.inputs.seed);
+  std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json -n " +
+                        std::to_string(options.replays) + " --threads " + std::to_string(threads) +
+                        " --seed " + std::to_string(options.inputs.seed);
   const auto append = [&](const char* name, const std::vector<std::string>& values) {
     for (const std::string& value : values) command += std::string(" ") + name + " " + quote(value);
   };
@@ -53,21 +57,25 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
   if (!options.run.isa.empty()) command += " --isa " + quote(options.run.isa);
   command += " --opt " + std::to_string(options.source.opt) + " " + quote(options.source.path);
   FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification");
+  if (pipe == nullptr)
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification");
   std::string output;
   std::array<char, 4096> chunk;
   for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;) output.append(chunk.data(), n);
   const int status = pclose(pipe);
   const Json json = Json::parse(output, nullptr, false);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) > kCheckFailed || !json.is_object() || !json.contains("hashes"))
-    throw EnvironmentError(ErrorCode::kE_io_failed, "the second process of the verification failed").with_actual(output.substr(0, 500));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) > kCheckFailed || !json.is_object() ||
+      !json.contains("hashes"))
+    throw EnvironmentError(ErrorCode::kE_io_failed, "the second process of the verification failed")
+        .with_actual(output.substr(0, 500));
   std::map<std::string, int64_t> hashes;
   for (const auto& [hash, count] : json["hashes"].items()) hashes[hash] = count.get<int64_t>();
   return hashes;
 }
 
 int run(const Options& options, const Console& console) {
-  if (options.replays < 1 || options.processes < 1) throw UserError(ErrorCode::kU_bad_option, "-n and --processes must be at least 1");
+  if (options.replays < 1 || options.processes < 1)
+    throw UserError(ErrorCode::kU_bad_option, "-n and --processes must be at least 1");
   std::map<std::string, int64_t> hashes;
   const std::vector<int> counts = options.threads.empty() ? std::vector<int>{0} : options.threads;
   for (int threads : counts) add_hashes(hashes, replay_here(options, threads, console));
@@ -79,7 +87,9 @@ int run(const Options& options, const Console& console) {
     replays += count;
     list += (list.empty() ? "" : ", ") + hash;
   }
-  const std::string text = "verify: " + std::to_string(replays) + " replays, " + std::to_string(hashes.size()) + (hashes.size() == 1 ? " hash " : " hashes ") + list + "\n";
+  const std::string text = "verify: " + std::to_string(replays) + " replays, " +
+                           std::to_string(hashes.size()) + (hashes.size() == 1 ? " hash " : " hashes ") +
+                           list + "\n";
   console.result(text, {{"replays", replays}, {"hashes", hashes}, {"passed", hashes.size() == 1}});
   return hashes.size() == 1 ? kOk : kCheckFailed;
 }

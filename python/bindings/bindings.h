@@ -1,5 +1,5 @@
-// Shared by the files of the extension aicf._aicf: conversions between Python arrays and ours, and one function per
-// file that adds its part to the module. Everything here is called with the GIL held.
+// Shared by the files of the extension aicf._aicf: conversions between Python arrays and ours, and one
+// function per file that adds its part to the module. Everything here is called with the GIL held.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,7 +14,8 @@ namespace aicf::python {
 
 namespace nb = nanobind;
 
-// What a call returns: an array that owns its memory, handed out through DLPack and the array protocol without copies.
+// What a call returns: an array that owns its memory, handed out through DLPack and the array protocol
+// without copies.
 struct Tensor {
   Array array;
 };
@@ -27,8 +28,8 @@ nb::dlpack::dtype to_dlpack(DType dtype);
 // DType by its name here ("f32") or in numpy ("float32"); unsupported_dtype.
 DType dtype_by_name(std::string_view name);
 
-// The object's memory through DLPack or the buffer protocol. `what` names it in errors: input_dtype for an object that
-// is no array or of a dtype unknown here, unsupported_option for memory of another device.
+// The object's memory through DLPack or the buffer protocol. `what` names it in errors: input_dtype for an
+// object that is no array or of a dtype unknown here, unsupported_option for memory of another device.
 ReadableArray readable(nb::handle object, const std::string& what);
 WritableArray writable(nb::handle object, const std::string& what);
 TensorView view_of(const ReadableArray& array, const std::string& what);

@@ -1,4 +1,5 @@
-// Coded errors as Python exceptions. The classes live in aicf.errors; a thrown C++ error is rebuilt there from its fields.
+// Coded errors as Python exceptions. The classes live in aicf.errors; a thrown C++ error is rebuilt there
+// from its fields.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -14,8 +15,8 @@ namespace {
 void raise_in_python(const Error& e) {
   const ErrorInfo& info = error_info(e.code);
   nb::object error = nb::module_::import_("aicf.errors")
-                         .attr("make_error")(nb::str(info.name.data(), info.name.size()), e.message, e.op, e.value, e.expected,
-                                             e.actual, e.remedy);
+                         .attr("make_error")(nb::str(info.name.data(), info.name.size()), e.message, e.op,
+                                             e.value, e.expected, e.actual, e.remedy);
   PyErr_SetObject(error.type().ptr(), error.ptr());
 }
 

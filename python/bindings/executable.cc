@@ -1,4 +1,5 @@
-// Executables in Python. A call takes arrays in place through DLPack or the buffer protocol and runs without the GIL.
+// Executables in Python. A call takes arrays in place through DLPack or the buffer protocol and runs without
+// the GIL.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -30,7 +31,8 @@ std::shared_ptr<Device> cpu(int threads, const std::string& isa) {
   return make_cpu_device({choose_threads(threads), choose_isa(isa)});
 }
 
-PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip, int threads, const std::string& isa) {
+PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
+                             int threads, const std::string& isa) {
   const nb::gil_scoped_release unlocked;
   CompileOptions options;
   options.opt_level = opt_level;
@@ -60,11 +62,15 @@ void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
         .with_actual(std::to_string(args.size()) + " arguments");
   for (const auto& [key, value] : by_name) {
     const auto name = nb::cast<std::string>(key);
-    const auto at = std::find_if(entry.inputs.begin(), entry.inputs.end(), [&](const IoTensor& io) { return io.name == name; });
+    const auto at = std::find_if(entry.inputs.begin(), entry.inputs.end(),
+                                 [&](const IoTensor& io) { return io.name == name; });
     if (at == entry.inputs.end())
-      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name).with_expected(names_of(entry.inputs));
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
+          .with_value(name)
+          .with_expected(names_of(entry.inputs));
     if (static_cast<size_t>(at - entry.inputs.begin()) < args.size())
-      throw UserError(ErrorCode::kU_misuse, "an input was given twice, by position and by name").with_value(name);
+      throw UserError(ErrorCode::kU_misuse, "an input was given twice, by position and by name")
+          .with_value(name);
   }
 }
 
@@ -85,7 +91,9 @@ Inputs read_inputs(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
     } else if (by_name.contains(io.name.c_str())) {
       object = by_name[io.name.c_str()];
     } else {
-      throw UserError(ErrorCode::kU_missing_input, "a required input was not given").with_value(io.name).with_expected(names_of(entry.inputs));
+      throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
+          .with_value(io.name)
+          .with_expected(names_of(entry.inputs));
     }
     inputs.arrays.push_back(readable(object, input_label(io)));
     inputs.views.push_back(view_of(inputs.arrays.back(), input_label(io)));
@@ -106,13 +114,15 @@ nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args,
   return nb::tuple(results);
 }
 
-void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs_in_order, nb::tuple outputs_in_order) {
+void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs_in_order,
+              nb::tuple outputs_in_order) {
   const EntryPlan& entry = self.exe->entry(entry_name);
   const Inputs inputs = read_inputs(entry, inputs_in_order, nb::dict());
   std::vector<WritableArray> arrays;
   std::vector<TensorView> outputs;
   for (size_t i = 0; i < outputs_in_order.size(); ++i) {
-    const std::string label = i < entry.outputs.size() ? "output '" + entry.outputs[i].name + "'" : "output " + std::to_string(i);
+    const std::string label =
+        i < entry.outputs.size() ? "output '" + entry.outputs[i].name + "'" : "output " + std::to_string(i);
     arrays.push_back(writable(outputs_in_order[i], label));
     outputs.push_back(view_of(arrays.back(), label));
   }
@@ -145,7 +155,8 @@ nb::dict plan_summary(const PyExecutable& self) {
     arena = std::max(arena, entry.arena_bytes);
     if (entry.name == "init") continue;
     kernels += static_cast<int64_t>(entry.steps.size());
-    regions += std::count_if(entry.steps.begin(), entry.steps.end(), [](const Step& step) { return step.program >= 0; });
+    regions += std::count_if(entry.steps.begin(), entry.steps.end(),
+                             [](const Step& step) { return step.program >= 0; });
   }
   nb::dict summary;
   summary["regions"] = regions;
@@ -162,8 +173,8 @@ std::string explain(const PyExecutable& self) {
     char line[160];
     text += "passes (entry, nodes before -> after, ms)\n";
     for (const PassRecord& pass : self.report->passes) {
-      std::snprintf(line, sizeof(line), "  %-34s %-8s %6d -> %-6d %9.3f\n", pass.name.c_str(), pass.entry.c_str(), pass.nodes_before,
-                    pass.nodes_after, pass.milliseconds);
+      std::snprintf(line, sizeof(line), "  %-34s %-8s %6d -> %-6d %9.3f\n", pass.name.c_str(),
+                    pass.entry.c_str(), pass.nodes_before, pass.nodes_after, pass.milliseconds);
       text += line;
     }
     text += "stages (ms)\n";
@@ -175,7 +186,8 @@ std::string explain(const PyExecutable& self) {
   return text + to_string(self.exe->model().plan());
 }
 
-nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, uint64_t seed, nb::dict given) {
+nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, uint64_t seed,
+                nb::dict given) {
   const EntryPlan& entry = self.exe->entry("");
   std::map<std::string, Array> inputs;
   for (const auto& [key, value] : given) {
@@ -185,7 +197,9 @@ nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, 
   VerifyResult result;
   {
     const nb::gil_scoped_release unlocked;
-    if (inputs.empty()) inputs = random_inputs(self.exe->model().plan(), entry, choose_sizes(self.exe->model().plan(), sizes), seed);
+    if (inputs.empty())
+      inputs =
+          random_inputs(self.exe->model().plan(), entry, choose_sizes(self.exe->model().plan(), sizes), seed);
     result = verify_replays(*self.exe, entry.name, inputs, replays);
   }
   nb::dict answer;
@@ -212,8 +226,10 @@ void bind_executable(nb::module_& module) {
   nb::class_<PyExecutable>(module, "Executable")
       .def("run", run)
       .def("run_into", run_into)
-      .def("inputs", [](const PyExecutable& self, const std::string& entry) { return describe(self.exe->entry(entry).inputs); })
-      .def("outputs", [](const PyExecutable& self, const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
+      .def("inputs", [](const PyExecutable& self,
+                        const std::string& entry) { return describe(self.exe->entry(entry).inputs); })
+      .def("outputs", [](const PyExecutable& self,
+                         const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
       .def("clone", [](const PyExecutable& self) { return PyExecutable{self.exe->clone(), self.report}; })
       .def("save", save)
       .def("plan", plan_summary)
@@ -221,7 +237,8 @@ void bind_executable(nb::module_& module) {
       .def("verify", verify)
       .def("weights", weights)
       .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
-      .def("state", [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })
+      .def("state",
+           [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })
       .def("set_state",
            [](PyExecutable& self, const std::string& name, nb::object value) {
              self.exe->set_state(name, copy_array(value, "state '" + name + "'"));

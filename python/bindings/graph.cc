@@ -1,4 +1,5 @@
-// The graph builder for tracing: symbolic sizes, graphs whose values are numbers, and the op table. aicf.tracing wraps it.
+// The graph builder for tracing: symbolic sizes, graphs whose values are numbers, and the op table.
+// aicf.tracing wraps it.
 #include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -41,7 +42,9 @@ nb::tuple from_shape(const Shape& shape) {
   return nb::tuple(sizes);
 }
 
-TensorType to_type(const std::string& dtype, nb::handle shape) { return {dtype_by_name(dtype), to_shape(shape)}; }
+TensorType to_type(const std::string& dtype, nb::handle shape) {
+  return {dtype_by_name(dtype), to_shape(shape)};
+}
 
 template <typename T>
 std::vector<T> to_list(nb::handle object) {
@@ -52,20 +55,29 @@ std::vector<T> to_list(nb::handle object) {
 
 Attr to_attr(const AttrInfo& info, nb::handle value) {
   switch (info.type) {
-    case AttrType::kInt: return nb::cast<int64_t>(value);
-    case AttrType::kFloat: return nb::cast<double>(value);
-    case AttrType::kBool: return nb::cast<bool>(value);
-    case AttrType::kStr: return nb::cast<std::string>(value);
-    case AttrType::kInts: return to_list<int64_t>(value);
-    case AttrType::kFloats: return to_list<double>(value);
-    case AttrType::kDType: return dtype_by_name(nb::cast<std::string>(value));
-    case AttrType::kDims: return to_shape(value);
+    case AttrType::kInt:
+      return nb::cast<int64_t>(value);
+    case AttrType::kFloat:
+      return nb::cast<double>(value);
+    case AttrType::kBool:
+      return nb::cast<bool>(value);
+    case AttrType::kStr:
+      return nb::cast<std::string>(value);
+    case AttrType::kInts:
+      return to_list<int64_t>(value);
+    case AttrType::kFloats:
+      return to_list<double>(value);
+    case AttrType::kDType:
+      return dtype_by_name(nb::cast<std::string>(value));
+    case AttrType::kDims:
+      return to_shape(value);
   }
   return int64_t{0};
 }
 
 UserError bad_attribute(const OpInfo& info, const std::string& name, std::string expected) {
-  return UserError(ErrorCode::kU_bad_attribute, std::string(info.name) + " has a wrong attribute '" + name + "'")
+  return UserError(ErrorCode::kU_bad_attribute,
+                   std::string(info.name) + " has a wrong attribute '" + name + "'")
       .with_op(std::string(info.name))
       .with_value(name)
       .with_expected(std::move(expected));
@@ -80,16 +92,18 @@ Attrs to_attrs(const OpInfo& info, nb::dict given) {
     try {
       attrs.set(name, to_attr(*row, value));
     } catch (const nb::cast_error&) {
-      throw bad_attribute(info, name, kAttrTypeNames[static_cast<int>(row->type)]).with_actual(nb::repr(value).c_str());
+      throw bad_attribute(info, name, kAttrTypeNames[static_cast<int>(row->type)])
+          .with_actual(nb::repr(value).c_str());
     } catch (const nb::python_error&) {
-      throw bad_attribute(info, name, kAttrTypeNames[static_cast<int>(row->type)]).with_actual(nb::repr(value).c_str());
+      throw bad_attribute(info, name, kAttrTypeNames[static_cast<int>(row->type)])
+          .with_actual(nb::repr(value).c_str());
     }
   }
   return attrs;
 }
 
-std::vector<ValueId> add_node(Graph& graph, const std::string& name, const std::vector<ValueId>& operands, nb::dict attrs,
-                              const std::string& origin) {
+std::vector<ValueId> add_node(Graph& graph, const std::string& name, const std::vector<ValueId>& operands,
+                              nb::dict attrs, const std::string& origin) {
   const auto op = op_from_name(name);
   if (!op) throw UserError(ErrorCode::kU_unknown_op, "no op of this name").with_value(name);
   return graph.node(graph.add_node(*op, operands, to_attrs(op_info(*op), attrs), {}, origin)).results;
@@ -111,9 +125,9 @@ nb::object default_of(const AttrInfo& info) {
 }
 
 nb::list trait_names(const OpInfo& info) {
-  constexpr std::pair<OpTrait, const char*> kNames[] = {{kPointwise, "pointwise"}, {kCommutative, "commutative"}, {kComposite, "composite"},
-                                                        {kView, "view"},           {kReduction, "reduction"},     {kHasBody, "has_body"},
-                                                        {kRandom, "random"}};
+  constexpr std::pair<OpTrait, const char*> kNames[] = {
+      {kPointwise, "pointwise"}, {kCommutative, "commutative"}, {kComposite, "composite"}, {kView, "view"},
+      {kReduction, "reduction"}, {kHasBody, "has_body"},        {kRandom, "random"}};
   nb::list names;
   for (const auto& [trait, name] : kNames)
     if (info.has(trait)) names.append(name);
@@ -126,10 +140,12 @@ nb::list table() {
   for (const OpInfo& info : op_table()) {
     nb::dict row;
     nb::list operands, types, attributes;
-    for (const OperandInfo& o : info.operands) operands.append(nb::make_tuple(o.name, o.type, o.optional, o.variadic));
+    for (const OperandInfo& o : info.operands)
+      operands.append(nb::make_tuple(o.name, o.type, o.optional, o.variadic));
     for (const auto& [variable, cls] : info.types) types.append(nb::make_tuple(variable, cls));
     for (const AttrInfo& a : info.attributes)
-      attributes.append(nb::make_tuple(a.name, kAttrTypeNames[static_cast<int>(a.type)], a.default_value.has_value(), default_of(a)));
+      attributes.append(nb::make_tuple(a.name, kAttrTypeNames[static_cast<int>(a.type)],
+                                       a.default_value.has_value(), default_of(a)));
     row["name"] = std::string(info.name);
     row["operands"] = operands;
     row["types"] = types;
@@ -153,17 +169,21 @@ void bind_dim(nb::module_& module) {
   constexpr auto add = +[](const Dim& a, const Dim& b) { return a + b; };
   constexpr auto sub = +[](const Dim& a, const Dim& b) { return a - b; };
   constexpr auto mul = +[](const Dim& a, const Dim& b) { return a * b; };
-  nb::class_<Dim>(module, "Dim", "A symbolic size: a polynomial of named sizes. Arithmetic with ints and other sizes gives sizes.")
+  nb::class_<Dim>(
+      module, "Dim",
+      "A symbolic size: a polynomial of named sizes. Arithmetic with ints and other sizes gives sizes.")
       .def("__init__", [](Dim* self, const std::string& text) { new (self) Dim(Dim::parse(text)); })
       .def("__str__", [](const Dim& d) { return d.to_string(); })
       .def("__repr__", [](const Dim& d) { return "aicf.Dim('" + d.to_string() + "')"; })
       .def("__hash__", [](const Dim& d) { return std::hash<std::string>{}(d.to_string()); })
-      .def("__eq__",
-           [](const Dim& a, nb::object b) {
-             if (nb::isinstance<nb::str>(b)) return a.to_string() == nb::cast<std::string>(b);
-             if (!nb::isinstance<Dim>(b) && !PyLong_Check(b.ptr())) return false;
-             return a == to_dim(b);
-           }, nb::arg().none())
+      .def(
+          "__eq__",
+          [](const Dim& a, nb::object b) {
+            if (nb::isinstance<nb::str>(b)) return a.to_string() == nb::cast<std::string>(b);
+            if (!nb::isinstance<Dim>(b) && !PyLong_Check(b.ptr())) return false;
+            return a == to_dim(b);
+          },
+          nb::arg().none())
       .def("__add__", binary(add))
       .def("__radd__", reflected(add))
       .def("__sub__", binary(sub))
@@ -202,17 +222,21 @@ void bind_graph(nb::module_& module) {
   bind_dim(module);
   nb::class_<Graph>(module, "Graph")
       .def(nb::init<std::string>())
-      .def("add_input", [](Graph& g, const std::string& name, const std::string& dtype, nb::object shape) { return g.add_input(name, to_type(dtype, shape)); })
+      .def("add_input", [](Graph& g, const std::string& name, const std::string& dtype,
+                           nb::object shape) { return g.add_input(name, to_type(dtype, shape)); })
       .def("add_variable",
            [](Graph& g, const std::string& name, bool is_state, const std::string& dtype, nb::object shape) {
-             return is_state ? g.add_state(name, to_type(dtype, shape)) : g.add_param(name, to_type(dtype, shape));
+             return is_state ? g.add_state(name, to_type(dtype, shape))
+                             : g.add_param(name, to_type(dtype, shape));
            })
-      .def("add_constant", [](Graph& g, nb::object array) { return g.add_constant(copy_array(array, "constant")); })
+      .def("add_constant",
+           [](Graph& g, nb::object array) { return g.add_constant(copy_array(array, "constant")); })
       .def("add_scalar",
            [](Graph& g, const std::string& dtype_text, nb::object value) {
              const DType dtype = dtype_by_name(dtype_text);
-             return g.add_constant(is_float(dtype) ? Array::scalar_f64(dtype, nb::cast<double>(value))
-                                                   : Array::scalar_i64(dtype, nb::cast<int64_t>(nb::int_(value))));
+             return g.add_constant(is_float(dtype)
+                                       ? Array::scalar_f64(dtype, nb::cast<double>(value))
+                                       : Array::scalar_i64(dtype, nb::cast<int64_t>(nb::int_(value))));
            })
       .def("add_node", add_node)
       .def("add_output", &Graph::add_output)
@@ -222,7 +246,8 @@ void bind_graph(nb::module_& module) {
       .def("__str__", [](const Graph& g) { return print(g); });
   module.def("make_program", [](nb::dict sizes, nb::list variables, const Graph& graph) {
     Program p;
-    for (const auto& [name, range] : sizes) p.sizes[nb::cast<std::string>(name)] = {nb::cast<int64_t>(range[0]), nb::cast<int64_t>(range[1])};
+    for (const auto& [name, range] : sizes)
+      p.sizes[nb::cast<std::string>(name)] = {nb::cast<int64_t>(range[0]), nb::cast<int64_t>(range[1])};
     for (nb::handle row : variables) {
       const auto name = nb::cast<std::string>(row[0]);
       const bool is_state = nb::cast<bool>(row[1]);
@@ -238,12 +263,14 @@ void bind_graph(nb::module_& module) {
   // A size of the program gets another range.
   module.def("set_range", [](Program& p, const std::string& name, int64_t lo, int64_t hi) {
     auto at = p.sizes.find(name);
-    if (at == p.sizes.end()) throw UserError(ErrorCode::kU_unset_size, "the program has no size of this name").with_value(name);
+    if (at == p.sizes.end())
+      throw UserError(ErrorCode::kU_unset_size, "the program has no size of this name").with_value(name);
     at->second = {lo, hi};
     verify(p, Fault::kUser);
   });
   module.def("op_table", table);
-  module.def("dtype_name", [](const std::string& name) { return std::string(dtype_name(dtype_by_name(name))); });
+  module.def("dtype_name",
+             [](const std::string& name) { return std::string(dtype_name(dtype_by_name(name))); });
   module.def("array_type", [](nb::object array) {
     const ReadableArray source = readable(array, "array");
     const TensorView view = view_of(source, "array");

@@ -13,7 +13,8 @@ namespace aicf::python {
 namespace {
 
 ImportOptions import_options(const std::map<std::string, std::string>& dims,
-                             const std::vector<std::pair<std::string, std::string>>& states, nb::dict input_values) {
+                             const std::vector<std::pair<std::string, std::string>>& states,
+                             nb::dict input_values) {
   ImportOptions options;
   for (const auto& [name, text] : dims) options.dims[name] = parse_dim_option(text);
   options.states = states;
@@ -42,7 +43,8 @@ Program from_bytes(nb::bytes model, const std::map<std::string, std::string>& di
 }  // namespace
 
 void bind_program(nb::module_& module) {
-  nb::class_<Program>(module, "Program", "What a model computes: entries over params and states. str() is its text form.")
+  nb::class_<Program>(module, "Program",
+                      "What a model computes: entries over params and states. str() is its text form.")
       .def("__str__", [](const Program& program) { return print(program); })
       .def_rw("metadata", &Program::metadata)
       .def_prop_ro("entries", [](const Program& program) {

@@ -31,7 +31,8 @@ TensorView make_view(const T& array, const std::string& what) {
   const std::optional<DType> dtype = dtype_from_dlpack(array.dtype());
   if (!dtype)
     throw UserError(ErrorCode::kU_input_dtype, what + " has an element type that AICF does not have")
-        .with_actual("DLPack code " + std::to_string(array.dtype().code) + ", " + std::to_string(array.dtype().bits) + " bits");
+        .with_actual("DLPack code " + std::to_string(array.dtype().code) + ", " +
+                     std::to_string(array.dtype().bits) + " bits");
   TensorView view;
   view.dtype = *dtype;
   view.data = const_cast<void*>(static_cast<const void*>(array.data()));
@@ -47,7 +48,8 @@ template <typename... Args>
 nb::ndarray<Args...> share(nb::handle self) {
   const Array& array = nb::cast<Tensor&>(self).array;
   const std::vector<size_t> shape(array.sizes().begin(), array.sizes().end());
-  return nb::ndarray<Args...>(const_cast<void*>(array.data()), shape.size(), shape.data(), self, nullptr, to_dlpack(array.dtype()));
+  return nb::ndarray<Args...>(const_cast<void*>(array.data()), shape.size(), shape.data(), self, nullptr,
+                              to_dlpack(array.dtype()));
 }
 
 nb::object dlpack(nb::handle self, nb::kwargs kwargs) {
@@ -93,10 +95,18 @@ std::optional<DType> dtype_from_dlpack(nb::dlpack::dtype dtype) {
 nb::dlpack::dtype to_dlpack(DType dtype) {
   dtype_code code = dtype_code::Int;
   switch (dtype_info(dtype).cls) {
-    case DTypeClass::kFloat: code = dtype == DType::bf16 ? dtype_code::Bfloat : dtype_code::Float; break;
-    case DTypeClass::kSigned: code = dtype_code::Int; break;
-    case DTypeClass::kUnsigned: code = dtype_code::UInt; break;
-    case DTypeClass::kBool: code = dtype_code::Bool; break;
+    case DTypeClass::kFloat:
+      code = dtype == DType::bf16 ? dtype_code::Bfloat : dtype_code::Float;
+      break;
+    case DTypeClass::kSigned:
+      code = dtype_code::Int;
+      break;
+    case DTypeClass::kUnsigned:
+      code = dtype_code::UInt;
+      break;
+    case DTypeClass::kBool:
+      code = dtype_code::Bool;
+      break;
   }
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * dtype_bytes(dtype)), 1};
 }
@@ -108,8 +118,12 @@ DType dtype_by_name(std::string_view name) {
   throw UserError(ErrorCode::kU_unsupported_dtype, "no dtype of this name").with_value(std::string(name));
 }
 
-ReadableArray readable(nb::handle object, const std::string& what) { return import_array<ReadableArray>(object, what); }
-WritableArray writable(nb::handle object, const std::string& what) { return import_array<WritableArray>(object, what); }
+ReadableArray readable(nb::handle object, const std::string& what) {
+  return import_array<ReadableArray>(object, what);
+}
+WritableArray writable(nb::handle object, const std::string& what) {
+  return import_array<WritableArray>(object, what);
+}
 TensorView view_of(const ReadableArray& array, const std::string& what) { return make_view(array, what); }
 TensorView view_of(const WritableArray& array, const std::string& what) { return make_view(array, what); }
 
@@ -141,7 +155,8 @@ Array copy_array(nb::handle object, const std::string& what) {
 nb::object to_python(Array array) { return nb::cast(Tensor{std::move(array)}); }
 
 void bind_tensor(nb::module_& module) {
-  nb::class_<Tensor>(module, "Tensor", "A dense array on the CPU that owns its memory; numpy.asarray and DLPack share it.")
+  nb::class_<Tensor>(module, "Tensor",
+                     "A dense array on the CPU that owns its memory; numpy.asarray and DLPack share it.")
       .def_prop_ro("shape", shape_of)
       .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.array.dtype())); })
       .def_prop_ro("ndim", [](const Tensor& t) { return t.array.rank(); })

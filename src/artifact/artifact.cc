@@ -22,7 +22,9 @@ constexpr const char* kPlanPrefix = "aicf.plan.";
 constexpr const char* kReserved = "aicf.";
 
 UserError bad_artifact(const std::string& why, const std::string& section) {
-  return UserError(ErrorCode::kU_bad_artifact, "this is not a sound .aicf file: " + why).with_op(section).with_remedy("compile the model again");
+  return UserError(ErrorCode::kU_bad_artifact, "this is not a sound .aicf file: " + why)
+      .with_op(section)
+      .with_remedy("compile the model again");
 }
 
 Array bytes_of(const std::string& text) {
@@ -31,11 +33,15 @@ Array bytes_of(const std::string& text) {
   return array;
 }
 
-std::string_view text_of(const Array& array) { return {array.data_as<char>(), static_cast<size_t>(array.bytes())}; }
+std::string_view text_of(const Array& array) {
+  return {array.data_as<char>(), static_cast<size_t>(array.bytes())};
+}
 
 std::string checksum(const Array& array) {
   char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(XXH3_64bits(array.data(), static_cast<size_t>(array.bytes()))));
+  std::snprintf(
+      text, sizeof(text), "%016llx",
+      static_cast<unsigned long long>(XXH3_64bits(array.data(), static_cast<size_t>(array.bytes()))));
   return text;
 }
 
@@ -50,9 +56,11 @@ const Array& section(const SafetensorsFile& file, const std::string& name) {
 
 void check_version(const SafetensorsFile& file) {
   auto at = file.metadata.find(kVersionKey);
-  if (at == file.metadata.end()) throw bad_artifact("it has no version: a plain safetensors file?", kVersionKey);
+  if (at == file.metadata.end())
+    throw bad_artifact("it has no version: a plain safetensors file?", kVersionKey);
   int major = 0, minor = 0;
-  if (std::sscanf(at->second.c_str(), "%d.%d", &major, &minor) != 2) throw bad_artifact("its version does not parse", kVersionKey);
+  if (std::sscanf(at->second.c_str(), "%d.%d", &major, &minor) != 2)
+    throw bad_artifact("its version does not parse", kVersionKey);
   if (major > kArtifactMajor)
     throw UserError(ErrorCode::kU_newer_artifact, "the file was written by a newer version of AICF")
         .with_expected("major version <= " + std::to_string(kArtifactMajor))
@@ -64,10 +72,12 @@ void check_version(const SafetensorsFile& file) {
 Json read_header(const SafetensorsFile& file) {
   const Array& header = section(file, kHeader);
   auto at = file.metadata.find("aicf.header_checksum");
-  if (at == file.metadata.end() || at->second != checksum(header)) throw bad_artifact("a checksum differs", kHeader);
+  if (at == file.metadata.end() || at->second != checksum(header))
+    throw bad_artifact("a checksum differs", kHeader);
   Json json = Json::parse(text_of(header), nullptr, false);
-  const bool sound = json.is_object() && json.contains("checksums") && json["checksums"].is_object() && json.contains("metadata") &&
-                     json["metadata"].is_object() && json.contains("targets") && json["targets"].is_array();
+  const bool sound = json.is_object() && json.contains("checksums") && json["checksums"].is_object() &&
+                     json.contains("metadata") && json["metadata"].is_object() && json.contains("targets") &&
+                     json["targets"].is_array();
   if (!sound) throw bad_artifact("the header does not parse", kHeader);
   return json;
 }
@@ -76,7 +86,8 @@ void require_checksum(const Json& header, const SafetensorsFile& file, const std
   const Json& sums = header["checksums"];
   auto at = file.tensors.find(name);
   if (at == file.tensors.end()) throw bad_artifact("a section is missing", name);
-  if (!sums.contains(name) || sums[name] != checksum(at->second)) throw bad_artifact("a checksum differs", name);
+  if (!sums.contains(name) || sums[name] != checksum(at->second))
+    throw bad_artifact("a checksum differs", name);
 }
 
 void check_variables(const Plan& plan, const Artifact& artifact) {
@@ -103,7 +114,9 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
   };
   for (const auto& [name, array] : artifact.weights) {
     if (is_reserved(name))
-      throw UserError(ErrorCode::kU_bad_graph, "a param's name begins with the reserved 'aicf.'").with_value(name).with_remedy("rename it");
+      throw UserError(ErrorCode::kU_bad_graph, "a param's name begins with the reserved 'aicf.'")
+          .with_value(name)
+          .with_remedy("rename it");
     add(name, array);
   }
   for (const auto& [name, array] : artifact.constants) add(name, array);

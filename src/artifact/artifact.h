@@ -1,6 +1,6 @@
-// The .aicf file: a safetensors file with the weights under their model names and u8 sections "aicf.*" for the rest; docs/artifact.md
-// gives the format. Writing is deterministic and by rename. A file read is untrusted: sections are checked by checksum and the plan by
-// check_plan before this returns.
+// The .aicf file: a safetensors file with the weights under their model names and u8 sections "aicf.*" for
+// the rest; docs/artifact.md gives the format. Writing is deterministic and by rename. A file read is
+// untrusted: sections are checked by checksum and the plan by check_plan before this returns.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct Artifact {
   std::string program;                          // IR text; the runtime does not read it
   std::map<std::string, std::string> metadata;  // free text that travels with the model
   std::vector<Variant> variants;
-  std::map<std::string, Array> weights;         // params and states with contents, by name
-  std::map<std::string, Array> constants;       // kConstant buffers of the plans, by name ("aicf.constant.0")
+  std::map<std::string, Array> weights;    // params and states with contents, by name
+  std::map<std::string, Array> constants;  // kConstant buffers of the plans, by name ("aicf.constant.0")
 };
 
 void write_artifact(const std::string& path, const Artifact& artifact);

@@ -1,5 +1,6 @@
-// A dense row-major host array: dtype, sizes and shared bytes. It carries constants, weights, and what the reference
-// evaluator and the importers pass around. Copies share the bytes; writing needs mutable_data() on an unshared array.
+// A dense row-major host array: dtype, sizes and shared bytes. It carries constants, weights, and what the
+// reference evaluator and the importers pass around. Copies share the bytes; writing needs mutable_data() on
+// an unshared array.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class Array {
   // Zero-filled, 64-byte aligned.
   Array(DType dtype, std::vector<int64_t> sizes);
   // Views memory owned by someone else; `owner` keeps it alive (a file mapping, a caller's buffer).
-  static Array view(DType dtype, std::vector<int64_t> sizes, const void* data, std::shared_ptr<const void> owner);
+  static Array view(DType dtype, std::vector<int64_t> sizes, const void* data,
+                    std::shared_ptr<const void> owner);
 
   DType dtype() const { return dtype_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }

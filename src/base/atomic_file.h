@@ -1,5 +1,6 @@
-// Writes a file that appears whole or not at all: bytes go to a temporary file beside the target, commit() syncs it and
-// renames it over the target. Destroyed without commit, the temporary file is removed and the target is untouched.
+// Writes a file that appears whole or not at all: bytes go to a temporary file beside the target, commit()
+// syncs it and renames it over the target. Destroyed without commit, the temporary file is removed and the
+// target is untouched.
 #pragma once
 
 #include <cstddef>

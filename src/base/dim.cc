@@ -9,7 +9,8 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kUnboundedSize = int64_t{1} << 31;
-// Multiplying sums multiplies their term counts; far beyond any real model, it bounds what hostile text can cost.
+// Multiplying sums multiplies their term counts; far beyond any real model, it bounds what hostile text can
+// cost.
 constexpr size_t kMaxProductTerms = 4096, kMaxFactors = 64;
 
 int64_t floor_div(int64_t a, int64_t b) {
@@ -25,22 +26,34 @@ void require_positive_divisor(int64_t b) {
 
 int64_t apply(Dim::AtomKind kind, int64_t a, int64_t b) {
   switch (kind) {
-    case Dim::AtomKind::kFloorDiv: require_positive_divisor(b); return floor_div(a, b);
-    case Dim::AtomKind::kMod: require_positive_divisor(b); return a - b * floor_div(a, b);
-    case Dim::AtomKind::kMax: return std::max(a, b);
-    case Dim::AtomKind::kMin: return std::min(a, b);
-    case Dim::AtomKind::kSymbol: break;
+    case Dim::AtomKind::kFloorDiv:
+      require_positive_divisor(b);
+      return floor_div(a, b);
+    case Dim::AtomKind::kMod:
+      require_positive_divisor(b);
+      return a - b * floor_div(a, b);
+    case Dim::AtomKind::kMax:
+      return std::max(a, b);
+    case Dim::AtomKind::kMin:
+      return std::min(a, b);
+    case Dim::AtomKind::kSymbol:
+      break;
   }
   AICF_CHECK(false, "a symbol has no function");
 }
 
 const char* function_name(Dim::AtomKind kind) {
   switch (kind) {
-    case Dim::AtomKind::kFloorDiv: return "floordiv";
-    case Dim::AtomKind::kMod: return "mod";
-    case Dim::AtomKind::kMax: return "max";
-    case Dim::AtomKind::kMin: return "min";
-    case Dim::AtomKind::kSymbol: break;
+    case Dim::AtomKind::kFloorDiv:
+      return "floordiv";
+    case Dim::AtomKind::kMod:
+      return "mod";
+    case Dim::AtomKind::kMax:
+      return "max";
+    case Dim::AtomKind::kMin:
+      return "min";
+    case Dim::AtomKind::kSymbol:
+      break;
   }
   return "";
 }
@@ -107,9 +120,8 @@ void Dim::add_term(Term term) {
     constant_ = checked_add(constant_, term.coefficient);
     return;
   }
-  auto at = std::lower_bound(terms_.begin(), terms_.end(), term, [](const Term& a, const Term& b) {
-    return factors_less(a.factors, b.factors);
-  });
+  auto at = std::lower_bound(terms_.begin(), terms_.end(), term,
+                             [](const Term& a, const Term& b) { return factors_less(a.factors, b.factors); });
   if (at != terms_.end() && same_factors(at->factors, term.factors)) {
     at->coefficient = checked_add(at->coefficient, term.coefficient);
     if (at->coefficient == 0) terms_.erase(at);
@@ -119,11 +131,11 @@ void Dim::add_term(Term term) {
 }
 
 bool Dim::operator==(const Dim& other) const {
-  return constant_ == other.constant_ &&
-         std::equal(terms_.begin(), terms_.end(), other.terms_.begin(), other.terms_.end(),
-                    [](const Term& a, const Term& b) {
-                      return a.coefficient == b.coefficient && same_factors(a.factors, b.factors);
-                    });
+  return constant_ == other.constant_ && std::equal(terms_.begin(), terms_.end(), other.terms_.begin(),
+                                                    other.terms_.end(), [](const Term& a, const Term& b) {
+                                                      return a.coefficient == b.coefficient &&
+                                                             same_factors(a.factors, b.factors);
+                                                    });
 }
 
 Dim operator+(const Dim& a, const Dim& b) {
@@ -155,7 +167,8 @@ Dim operator*(const Dim& a, const Dim& b) {
     }
   }
   if (a.constant_ != 0)
-    for (const Dim::Term& y : b.terms_) product.add_term({checked_mul(a.constant_, y.coefficient), y.factors});
+    for (const Dim::Term& y : b.terms_)
+      product.add_term({checked_mul(a.constant_, y.coefficient), y.factors});
   return product;
 }
 
@@ -207,7 +220,8 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
     std::vector<Dim::Atom> rest = term.factors;
     if (!constant_divisor) {
       for (const Dim::Atom& factor : b.terms()[0].factors) {
-        auto at = std::find_if(rest.begin(), rest.end(), [&](const Dim::Atom& x) { return x.text == factor.text; });
+        auto at =
+            std::find_if(rest.begin(), rest.end(), [&](const Dim::Atom& x) { return x.text == factor.text; });
         if (at == rest.end()) return std::nullopt;
         rest.erase(at);
       }
@@ -258,8 +272,8 @@ void Dim::collect_symbols(std::map<std::string, int>& names) const {
 
 namespace {
 
-// Recursive descent over sum := product (('+'|'-') product)*, product := unary ('*' unary)*. Depth is bounded because
-// the text may come from a stranger.
+// Recursive descent over sum := product (('+'|'-') product)*, product := unary ('*' unary)*. Depth is bounded
+// because the text may come from a stranger.
 class DimParser {
  public:
   explicit DimParser(std::string_view text) : text_(text) {}
@@ -340,7 +354,8 @@ class DimParser {
     fail("unknown function");
   }
   static bool is_symbol_char(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$' || c == ':' || c == '/';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$' || c == ':' ||
+           c == '/';
   }
 
   std::string_view text_;
@@ -357,8 +372,8 @@ int64_t evaluate(const Dim& dim, const SymbolValues& values) {
     int64_t product = term.coefficient;
     for (const Dim::Atom& factor : term.factors) {
       if (factor.args) {
-        product = checked_mul(
-            product, apply(factor.kind, evaluate(factor.args->first, values), evaluate(factor.args->second, values)));
+        product = checked_mul(product, apply(factor.kind, evaluate(factor.args->first, values),
+                                             evaluate(factor.args->second, values)));
         continue;
       }
       auto at = values.find(factor.text);
@@ -381,10 +396,18 @@ Dim substitute(const Dim& dim, const std::map<std::string, Dim, std::less<>>& va
       if (factor.args) {
         const Dim a = substitute(factor.args->first, values), b = substitute(factor.args->second, values);
         switch (factor.kind) {
-          case Dim::AtomKind::kFloorDiv: product = product * floordiv(a, b); break;
-          case Dim::AtomKind::kMod: product = product * mod(a, b); break;
-          case Dim::AtomKind::kMax: product = product * max(a, b); break;
-          default: product = product * min(a, b); break;
+          case Dim::AtomKind::kFloorDiv:
+            product = product * floordiv(a, b);
+            break;
+          case Dim::AtomKind::kMod:
+            product = product * mod(a, b);
+            break;
+          case Dim::AtomKind::kMax:
+            product = product * max(a, b);
+            break;
+          default:
+            product = product * min(a, b);
+            break;
         }
       } else {
         auto at = values.find(factor.text);
@@ -412,13 +435,20 @@ Interval bounds(const Dim& dim, const SymbolRanges& ranges) {
         switch (factor.kind) {
           case Dim::AtomKind::kFloorDiv: {
             const int64_t lo = std::max<int64_t>(b.lo, 1), hi = std::max(b.hi, lo);
-            const int64_t q[] = {floor_div(a.lo, lo), floor_div(a.lo, hi), floor_div(a.hi, lo), floor_div(a.hi, hi)};
+            const int64_t q[] = {floor_div(a.lo, lo), floor_div(a.lo, hi), floor_div(a.hi, lo),
+                                 floor_div(a.hi, hi)};
             range = {*std::min_element(q, q + 4), *std::max_element(q, q + 4)};
             break;
           }
-          case Dim::AtomKind::kMod: range = {0, std::max<int64_t>(b.hi, 1) - 1}; break;
-          case Dim::AtomKind::kMax: range = {std::max(a.lo, b.lo), std::max(a.hi, b.hi)}; break;
-          default: range = {std::min(a.lo, b.lo), std::min(a.hi, b.hi)}; break;
+          case Dim::AtomKind::kMod:
+            range = {0, std::max<int64_t>(b.hi, 1) - 1};
+            break;
+          case Dim::AtomKind::kMax:
+            range = {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+            break;
+          default:
+            range = {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+            break;
         }
       } else if (auto at = ranges.find(factor.text); at != ranges.end()) {
         range = at->second;

@@ -1,6 +1,6 @@
-// Symbolic sizes. A Dim is an integer polynomial over atoms, an atom being a named size or floordiv, mod, max or min
-// of two Dims. It is kept in one canonical form, so two equal polynomials compare equal and print the same text.
-// Arithmetic is checked: a coefficient that leaves 63 bits is UserError size_overflow.
+// Symbolic sizes. A Dim is an integer polynomial over atoms, an atom being a named size or floordiv, mod, max
+// or min of two Dims. It is kept in one canonical form, so two equal polynomials compare equal and print the
+// same text. Arithmetic is checked: a coefficient that leaves 63 bits is UserError size_overflow.
 #pragma once
 
 #include <compare>
@@ -68,13 +68,15 @@ class Dim {
   std::vector<Term> terms_;  // sorted by factors' text, no zero coefficients
 };
 
-// Division rounding to minus infinity, its remainder, and ceiling division, as in Python; the divisor must be positive.
+// Division rounding to minus infinity, its remainder, and ceiling division, as in Python; the divisor must be
+// positive.
 Dim floordiv(const Dim& a, const Dim& b);
 Dim mod(const Dim& a, const Dim& b);
 Dim ceildiv(const Dim& a, const Dim& b);
 Dim max(const Dim& a, const Dim& b);
 Dim min(const Dim& a, const Dim& b);
-// a / b where the division leaves no remainder for every value of the symbols; nullopt if that cannot be shown.
+// a / b where the division leaves no remainder for every value of the symbols; nullopt if that cannot be
+// shown.
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
 
 // Value under a binding; unset_size names a missing symbol.

@@ -22,8 +22,8 @@ constexpr DTypeInfo kTable[] = {
 #undef AICF_DTYPE
 };
 
-// Rounds a finite or infinite double to a binary float of `mantissa` stored bits and the given exponent range,
-// to nearest even, and returns its bits. Layout: sign, exponent, mantissa, total 16 bits.
+// Rounds a finite or infinite double to a binary float of `mantissa` stored bits and the given exponent
+// range, to nearest even, and returns its bits. Layout: sign, exponent, mantissa, total 16 bits.
 uint16_t round_to_16_bits(double value, int mantissa, int min_exponent, int max_exponent) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const int exponent_bits = 15 - mantissa;

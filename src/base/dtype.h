@@ -1,4 +1,5 @@
-// Element types and their facts, from dtypes.def; conversions between f16, bf16 and f32 by rounding to nearest even.
+// Element types and their facts, from dtypes.def; conversions between f16, bf16 and f32 by rounding to
+// nearest even.
 #pragma once
 
 #include <cstdint>

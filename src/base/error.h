@@ -1,5 +1,6 @@
-// Coded errors. A user's mistake, a failing environment and our own bug are different types with different words;
-// each carries the op, the value, what was expected, what was found, and what to do. errors.def lists the codes.
+// Coded errors. A user's mistake, a failing environment and our own bug are different types with different
+// words; each carries the op, the value, what was expected, what was found, and what to do. errors.def lists
+// the codes.
 #pragma once
 
 #include <stdexcept>
@@ -29,7 +30,8 @@ const std::vector<ErrorInfo>& error_table();
 const ErrorInfo& error_info(ErrorCode code);
 
 // Base of all three types. Fill the fields with the chained setters:
-//   throw UserError(ErrorCode::kU_input_shape, "input 'x' has the wrong rank").expected("2").actual("3").remedy("…");
+//   throw UserError(ErrorCode::kU_input_shape, "input 'x' has the wrong
+//   rank").expected("2").actual("3").remedy("…");
 class Error : public std::exception {
  public:
   ErrorCode code;
@@ -55,15 +57,15 @@ class Error : public std::exception {
     refresh();                                 \
     return *this;                              \
   }
-#define AICF_DECLARE_ERROR_TYPE(Type)                                        \
-  class Type : public Error {                                                \
-   public:                                                                   \
+#define AICF_DECLARE_ERROR_TYPE(Type)                                              \
+  class Type : public Error {                                                      \
+   public:                                                                         \
     Type(ErrorCode code, std::string message) : Error(code, std::move(message)) {} \
-    AICF_DECLARE_ERROR_SETTER(Type, op)                                      \
-    AICF_DECLARE_ERROR_SETTER(Type, value)                                   \
-    AICF_DECLARE_ERROR_SETTER(Type, expected)                                \
-    AICF_DECLARE_ERROR_SETTER(Type, actual)                                  \
-    AICF_DECLARE_ERROR_SETTER(Type, remedy)                                  \
+    AICF_DECLARE_ERROR_SETTER(Type, op)                                            \
+    AICF_DECLARE_ERROR_SETTER(Type, value)                                         \
+    AICF_DECLARE_ERROR_SETTER(Type, expected)                                      \
+    AICF_DECLARE_ERROR_SETTER(Type, actual)                                        \
+    AICF_DECLARE_ERROR_SETTER(Type, remedy)                                        \
   };
 AICF_DECLARE_ERROR_TYPE(UserError)
 AICF_DECLARE_ERROR_TYPE(EnvironmentError)
@@ -71,7 +73,8 @@ AICF_DECLARE_ERROR_TYPE(InternalError)
 #undef AICF_DECLARE_ERROR_TYPE
 #undef AICF_DECLARE_ERROR_SETTER
 
-[[noreturn]] void internal_check_failed(const char* file, int line, const char* condition, const std::string& detail);
+[[noreturn]] void internal_check_failed(const char* file, int line, const char* condition,
+                                        const std::string& detail);
 
 // Invariants of our own: always on, because plans steer raw memory.
 #define AICF_CHECK(cond, detail)                                                     \

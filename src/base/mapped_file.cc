@@ -31,7 +31,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
         .with_value(path)
         .with_actual(std::strerror(errno))
         .with_remedy("check the path and its permissions");
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.fd, &info) != 0)
     throw EnvironmentError(ErrorCode::kE_io_failed, "cannot inspect file")
         .with_value(path)

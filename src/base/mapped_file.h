@@ -1,5 +1,6 @@
-// A file mapped read-only for the life of this object. Arrays that view it hold the shared pointer, so the mapping lives
-// as long as anything reads it. The caller must not count on the bytes if another process truncates the file.
+// A file mapped read-only for the life of this object. Arrays that view it hold the shared pointer, so the
+// mapping lives as long as anything reads it. The caller must not count on the bytes if another process
+// truncates the file.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,8 @@ namespace aicf {
 
 class MappedFile {
  public:
-  // file_not_found if it cannot be opened, bad_option for a directory or device, io_failed if it cannot be mapped.
+  // file_not_found if it cannot be opened, bad_option for a directory or device, io_failed if it cannot be
+  // mapped.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

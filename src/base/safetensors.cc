@@ -48,14 +48,15 @@ int64_t unsigned_number(const Json& value, const std::string& path, const std::s
 Array read_tensor(const std::shared_ptr<const MappedFile>& file, int64_t data_begin, const std::string& name,
                   const Json& entry, std::vector<Extent>& extents) {
   const std::string& path = file->path();
-  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
-      !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
-      entry["data_offsets"].size() != 2)
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
+      !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
+      !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
     fail(path, "tensor '" + name + "' lacks dtype, shape or data_offsets");
   const std::string dtype_text = entry["dtype"];
   const auto dtype = dtype_from_safetensors(dtype_text);
   if (!dtype)
-    throw UserError(ErrorCode::kU_unsupported_dtype, "safetensors tensor '" + name + "' has an unsupported dtype")
+    throw UserError(ErrorCode::kU_unsupported_dtype,
+                    "safetensors tensor '" + name + "' has an unsupported dtype")
         .with_value(path)
         .with_actual(dtype_text);
   std::vector<int64_t> sizes;
@@ -64,7 +65,8 @@ Array read_tensor(const std::shared_ptr<const MappedFile>& file, int64_t data_be
   const int64_t end = unsigned_number(entry["data_offsets"][1], path, name);
   const int64_t bytes = checked_mul(element_count(sizes), dtype_bytes(*dtype));
   if (begin > end || end > file->size() - data_begin)
-    fail(path, "tensor '" + name + "' lies outside the file", std::to_string(begin) + ".." + std::to_string(end));
+    fail(path, "tensor '" + name + "' lies outside the file",
+         std::to_string(begin) + ".." + std::to_string(end));
   if (end - begin != bytes)
     fail(path, "tensor '" + name + "' has " + std::to_string(end - begin) + " bytes where its shape needs " +
                    std::to_string(bytes));
@@ -86,8 +88,8 @@ void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
       fail(path, "tensors '" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
 }
 
-// nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded because
-// the parser recurses into nothing deeper than a tensor's own fields.
+// nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded
+// because the parser recurses into nothing deeper than a tensor's own fields.
 Json parse_header(const std::string& path, std::string_view text) {
   std::vector<std::set<std::string>> keys;
   auto callback = [&](int depth, Json::parse_event_t event, Json& value) {
@@ -123,7 +125,9 @@ struct Placed {
   int64_t begin, end;
 };
 
-int64_t align_up(int64_t value, int64_t alignment) { return checked_add(value, alignment - 1) / alignment * alignment; }
+int64_t align_up(int64_t value, int64_t alignment) {
+  return checked_add(value, alignment - 1) / alignment * alignment;
+}
 
 std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
   std::set<std::string_view> names;
@@ -131,12 +135,15 @@ std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
   int64_t at = 0;
   int fillers = 0;
   for (const SafetensorsTensor& tensor : tensors) {
-    AICF_CHECK(tensor.alignment > 0 && tensor.alignment <= 4096 && (tensor.alignment & (tensor.alignment - 1)) == 0,
-               tensor.name);
+    AICF_CHECK(
+        tensor.alignment > 0 && tensor.alignment <= 4096 && (tensor.alignment & (tensor.alignment - 1)) == 0,
+        tensor.name);
     if (tensor.name == "__metadata__" || tensor.name.starts_with(kSafetensorsFiller) ||
         !names.insert(tensor.name).second)
-      throw UserError(ErrorCode::kU_misuse, "a tensor name is reserved or appears twice").with_value(tensor.name);
-    const int64_t aligned = align_up(at, std::max<int64_t>(tensor.alignment, dtype_bytes(tensor.array.dtype())));
+      throw UserError(ErrorCode::kU_misuse, "a tensor name is reserved or appears twice")
+          .with_value(tensor.name);
+    const int64_t aligned =
+        align_up(at, std::max<int64_t>(tensor.alignment, dtype_bytes(tensor.array.dtype())));
     if (aligned > at) {
       placed.push_back({nullptr, std::string(kSafetensorsFiller) + std::to_string(fillers++), at, aligned});
       at = aligned;
@@ -147,7 +154,8 @@ std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
   return placed;
 }
 
-std::string header_text(const std::vector<Placed>& placed, const SafetensorsMetadata& metadata, int64_t alignment) {
+std::string header_text(const std::vector<Placed>& placed, const SafetensorsMetadata& metadata,
+                        int64_t alignment) {
   // Json objects are sorted by key, so the text depends on nothing but the contents.
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -155,15 +163,15 @@ std::string header_text(const std::vector<Placed>& placed, const SafetensorsMeta
     const DType dtype = item.tensor ? item.tensor->array.dtype() : DType::u8;
     const std::vector<int64_t> sizes =
         item.tensor ? item.tensor->array.sizes() : std::vector<int64_t>{item.end - item.begin};
-    header[item.name] = {{"dtype", dtype_info(dtype).safetensors},
-                         {"shape", sizes},
-                         {"data_offsets", {item.begin, item.end}}};
+    header[item.name] = {
+        {"dtype", dtype_info(dtype).safetensors}, {"shape", sizes}, {"data_offsets", {item.begin, item.end}}};
   }
   std::string text;
   try {
     text = header.dump();
   } catch (const Json::exception& error) {
-    throw UserError(ErrorCode::kU_misuse, "a tensor name or metadata value is not UTF-8").with_actual(error.what());
+    throw UserError(ErrorCode::kU_misuse, "a tensor name or metadata value is not UTF-8")
+        .with_actual(error.what());
   }
   const int64_t size = static_cast<int64_t>(text.size());
   text.resize(static_cast<size_t>(align_up(size + kPrefixBytes, alignment) - kPrefixBytes), ' ');
@@ -212,10 +220,11 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsTen
 }
 
 void sort_for_safetensors(std::vector<SafetensorsTensor>& tensors) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
-    const int width_a = dtype_bytes(a.array.dtype()), width_b = dtype_bytes(b.array.dtype());
-    return width_a != width_b ? width_a > width_b : a.name < b.name;
-  });
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+                     const int width_a = dtype_bytes(a.array.dtype()), width_b = dtype_bytes(b.array.dtype());
+                     return width_a != width_b ? width_a > width_b : a.name < b.name;
+                   });
 }
 
 }  // namespace aicf

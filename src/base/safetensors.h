@@ -1,6 +1,6 @@
-// The safetensors format: 8 bytes of header length, a JSON header with dtype, shape and byte range per tensor, then the
-// data. Reading maps the file and gives arrays that view it; the file is untrusted and every range is checked. Writing is
-// deterministic and streams to a file that appears by rename.
+// The safetensors format: 8 bytes of header length, a JSON header with dtype, shape and byte range per
+// tensor, then the data. Reading maps the file and gives arrays that view it; the file is untrusted and every
+// range is checked. Writing is deterministic and streams to a file that appears by rename.
 #pragma once
 
 #include <map>
@@ -27,12 +27,14 @@ SafetensorsFile read_safetensors(std::shared_ptr<const MappedFile> file);
 struct SafetensorsTensor {
   std::string name;
   Array array;
-  int64_t alignment = 1;  // of its first byte in the file, a power of two <= 4096; the dtype's own size is always met
+  int64_t alignment =
+      1;  // of its first byte in the file, a power of two <= 4096; the dtype's own size is always met
 };
 
-// The format has no holes. The header is padded so that data begins at a multiple of 4096 if any alignment exceeds 64,
-// else of 64; tensors are stored in the given order where that keeps them aligned, and u8 tensors named
-// "aicf.filler.<n>" fill the gaps. Give wide dtypes first and no filler is needed. Names must be unique and none may be
+// The format has no holes. The header is padded so that data begins at a multiple of 4096 if any alignment
+// exceeds 64, else of 64; tensors are stored in the given order where that keeps them aligned, and u8 tensors
+// named "aicf.filler.<n>" fill the gaps. Give wide dtypes first and no filler is needed. Names must be unique
+// and none may be
 // "__metadata__" or start with "aicf.filler.".
 void write_safetensors(const std::string& path, const std::vector<SafetensorsTensor>& tensors,
                        const SafetensorsMetadata& metadata);

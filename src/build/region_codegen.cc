@@ -26,8 +26,10 @@ TileOp convert_op(TileType to) {
 // Emits instructions over virtual registers, one per value; Allocator below maps them to real ones.
 class RegionCompiler {
  public:
-  RegionCompiler(const Region& region, const Schedule& schedule) : body_(region.body), schedule_(schedule), full_(region.full_shape) {
-    for (const Node& node : body_.nodes()) has_reduction_ = has_reduction_ || op_info(node.op).has(kReduction);
+  RegionCompiler(const Region& region, const Schedule& schedule)
+      : body_(region.body), schedule_(schedule), full_(region.full_shape) {
+    for (const Node& node : body_.nodes())
+      has_reduction_ = has_reduction_ || op_info(node.op).has(kReduction);
   }
 
   TileProgram run() {
@@ -41,7 +43,8 @@ class RegionCompiler {
   }
 
  private:
-  // A value is a vector (register) or constant along the inner axes (row scalar), ready from stage `stage` on.
+  // A value is a vector (register) or constant along the inner axes (row scalar), ready from stage `stage`
+  // on.
   struct Location {
     bool emitted = false, scalar = false;
     int index = -1;
@@ -75,7 +78,8 @@ class RegionCompiler {
     return static_cast<int16_t>(at.scalar ? at.index + kTileScalarBase : at.index);
   }
 
-  // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first use there.
+  // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first
+  // use there.
   int16_t use(ValueId id, int s) {
     Location& at = location_[static_cast<size_t>(id)];
     const Value& value = body_.value(id);
@@ -176,7 +180,8 @@ class RegionCompiler {
     finish(node.results[0], dtype, result, s, scalar);
   }
 
-  int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar, std::vector<int16_t> operands, int64_t imm = 0) {
+  int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar,
+               std::vector<int16_t> operands, int64_t imm = 0) {
     Location at{true, scalar, scalar ? new_scalar(result_type) : new_register(result_type), s, -1};
     TileInstr instr{op, type, encode(at)};
     if (!operands.empty()) instr.a = operands[0];
@@ -193,19 +198,25 @@ class RegionCompiler {
     const TileType type = tile_type(operand);
     switch (node.op) {
       case Op::reshape:
-      case Op::broadcast_to: return operands[0];
-      case Op::cast: return emit_cast(operands[0], operand, result, s, scalar);
+      case Op::broadcast_to:
+        return operands[0];
+      case Op::cast:
+        return emit_cast(operands[0], operand, result, s, scalar);
       case Op::is_inf: {
-        const int64_t flags = (node.attrs.get_bool("positive") ? 1 : 0) | (node.attrs.get_bool("negative") ? 2 : 0);
+        const int64_t flags =
+            (node.attrs.get_bool("positive") ? 1 : 0) | (node.attrs.get_bool("negative") ? 2 : 0);
         return emit(TileOp::is_inf, type, TileType::mask, s, scalar, operands, flags);
       }
-      case Op::relu: return emit_relu(operands[0], type, s, scalar);
-      default: break;
+      case Op::relu:
+        return emit_relu(operands[0], type, s, scalar);
+      default:
+        break;
     }
     const TileOpRow* row = find_tile_op(instruction_name(node));
     AICF_CHECK(row != nullptr, "no tile instruction for a claimed op");
     const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
-    const int16_t value = emit(row->op, type, tile_type(result), s, scalar, operands, shift ? 8 * dtype_bytes(operand) : 0);
+    const int16_t value =
+        emit(row->op, type, tile_type(result), s, scalar, operands, shift ? 8 * dtype_bytes(operand) : 0);
     if (!is_narrow_integer(result)) return value;
     return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
   }
@@ -251,7 +262,8 @@ class RegionCompiler {
     location_[static_cast<size_t>(node.results[0])] = at;
   }
 
-  // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to nobody.
+  // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to
+  // nobody.
   int16_t spread(int16_t scalar, TileType type, int s) {
     const int index = new_register(type);
     const TileOp op = type == TileType::mask ? TileOp::bit_or : TileOp::max;
@@ -282,9 +294,12 @@ class RegionCompiler {
   }
 
   // Whether a value has one element per row although the row is longer.
-  bool is_row_shape(const Shape& shape) const { return schedule_.inner_rank > 0 && !(element_count(shape) == element_count(full_)); }
+  bool is_row_shape(const Shape& shape) const {
+    return schedule_.inner_rank > 0 && !(element_count(shape) == element_count(full_));
+  }
 
-  // Linear scan: a register that lives within one stage is reused after its last read; one read in a later stage keeps the row.
+  // Linear scan: a register that lives within one stage is reused after its last read; one read in a later
+  // stage keeps the row.
   void allocate_registers() {
     struct Life {
       int first_stage = -1, last_stage = -1, first = -1, last = -1;
@@ -325,7 +340,8 @@ class RegionCompiler {
   int take_register(TileType type, bool row, int position, std::vector<int>& free_at) {
     if (!row)
       for (size_t i = 0; i < free_at.size(); ++i)
-        if (!program_.registers[i].row && program_.registers[i].type == type && free_at[i] < position) return static_cast<int>(i);
+        if (!program_.registers[i].row && program_.registers[i].type == type && free_at[i] < position)
+          return static_cast<int>(i);
     program_.registers.push_back({type, row});
     free_at.push_back(-1);
     return static_cast<int>(free_at.size()) - 1;

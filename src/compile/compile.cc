@@ -17,7 +17,8 @@ class StageClock {
   explicit StageClock(CompileReport* report) : report_(report), last_(std::chrono::steady_clock::now()) {}
   void lap(const std::string& stage) {
     const auto now = std::chrono::steady_clock::now();
-    if (report_ != nullptr) report_->stages.push_back({stage, std::chrono::duration<double, std::milli>(now - last_).count()});
+    if (report_ != nullptr)
+      report_->stages.push_back({stage, std::chrono::duration<double, std::milli>(now - last_).count()});
     last_ = now;
   }
 
@@ -28,7 +29,9 @@ class StageClock {
 
 void check_options(const CompileOptions& options) {
   if (options.target != "cpu")
-    throw UserError(ErrorCode::kU_unsupported_target, "this target is not built in").with_value(options.target).with_expected("cpu");
+    throw UserError(ErrorCode::kU_unsupported_target, "this target is not built in")
+        .with_value(options.target)
+        .with_expected("cpu");
   if (options.opt_level < 0 || options.opt_level > 2)
     throw UserError(ErrorCode::kU_bad_option, "an optimisation level is out of range")
         .with_value("--opt " + std::to_string(options.opt_level))
@@ -77,7 +80,8 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   pipeline.dump = [&](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));
   };
-  const Program optimised = run_pipeline(program, target, pipeline, report != nullptr ? &report->passes : nullptr);
+  const Program optimised =
+      run_pipeline(program, target, pipeline, report != nullptr ? &report->passes : nullptr);
   clock.lap("passes");
   if (stop("passes", [&] { return print(optimised); })) return artifact;
 

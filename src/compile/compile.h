@@ -1,4 +1,5 @@
-// The whole flow: a Program becomes an Artifact. compile.cc is one function that reads as the table of contents of the compiler.
+// The whole flow: a Program becomes an Artifact. compile.cc is one function that reads as the table of
+// contents of the compiler.
 #pragma once
 
 #include <functional>
@@ -17,9 +18,10 @@ struct CompileOptions {
   int opt_level = 2;
   std::set<std::string> skip_passes;
   std::set<std::string> dump_after;
-  std::string stop_after;                             // "", "passes", "select", "build", "plan"
-  std::function<void(const std::string& stage, const std::string& text)> on_dump;  // stages and passes asked for
-  bool print_stage = false;                           // dump the stage given by stop_after
+  std::string stop_after;  // "", "passes", "select", "build", "plan"
+  std::function<void(const std::string& stage, const std::string& text)>
+      on_dump;               // stages and passes asked for
+  bool print_stage = false;  // dump the stage given by stop_after
 };
 
 struct StageTime {
@@ -32,7 +34,8 @@ struct CompileReport {
   std::vector<StageTime> stages;
 };
 
-// Errors: bad_option, no_kernel, unset_size (a size without a range, all listed), and those of the passes. With stop_after the artifact has no variant.
+// Errors: bad_option, no_kernel, unset_size (a size without a range, all listed), and those of the passes.
+// With stop_after the artifact has no variant.
 Artifact compile(const Program& program, const CompileOptions& options = {}, CompileReport* report = nullptr);
 
 }  // namespace aicf

@@ -7,9 +7,9 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
-#include "base/mapped_file.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
@@ -30,14 +30,17 @@ Program mlp_program() {
   Program program;
   program.sizes["batch"] = {1, 64};
   const auto add_param = [&](const std::string& name, std::vector<int64_t> sizes, uint32_t seed) {
-    program.variables[name] = {name, Role::kParam, {DType::f32, to_shape(sizes)}, random_array(DType::f32, sizes, seed)};
+    program.variables[name] = {
+        name, Role::kParam, {DType::f32, to_shape(sizes)}, random_array(DType::f32, sizes, seed)};
   };
   add_param("0.W", {16, 32}, 1);
   add_param("0.b", {32}, 2);
   add_param("1.scale", {32}, 3);
   add_param("2.W", {8, 32}, 4);
   Graph graph("main");
-  const auto param = [&](const std::string& name) { return graph.add_param(name, program.variables.at(name).type); };
+  const auto param = [&](const std::string& name) {
+    return graph.add_param(name, program.variables.at(name).type);
+  };
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(16)}});
   const ValueId h = graph.add(Op::linear, {x, param("0.W"), param("0.b")});
   const ValueId a = graph.add(Op::gelu, {h});
@@ -67,7 +70,8 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
     const Array got = exe.run("", std::map<std::string, Array>{{"x", x}}).at("y");
     const Array expected = evaluate(program, program.entries[0], {{{"x", x}}, {}}, {false}).outputs.at("y");
     ASSERT_EQ(got.count(), expected.count());
-    for (int64_t i = 0; i < got.count(); ++i) EXPECT_NEAR(got.get_f64(i), expected.get_f64(i), 2e-6) << "batch " << batch << " at " << i;
+    for (int64_t i = 0; i < got.count(); ++i)
+      EXPECT_NEAR(got.get_f64(i), expected.get_f64(i), 2e-6) << "batch " << batch << " at " << i;
   }
 }
 
@@ -83,15 +87,18 @@ Program program_of(Graph graph) {
 TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
   for (DType dtype : {DType::f16, DType::bf16}) {
     Graph graph("main");
-    const ValueId x = graph.add_input("x", {dtype, {Dim(5), Dim(33)}}), w = graph.add_input("w", {dtype, {Dim(33), Dim(7)}});
+    const ValueId x = graph.add_input("x", {dtype, {Dim(5), Dim(33)}}),
+                  w = graph.add_input("w", {dtype, {Dim(33), Dim(7)}});
     const ValueId product = graph.add(Op::matmul, {x, w});
     graph.add_output(graph.add(Op::mul, {product, graph.add_input("s", {dtype, {Dim(7)}})}), "y");
     const Program program = program_of(std::move(graph));
-    const std::map<std::string, Array> inputs{
-        {"x", random_array(dtype, {5, 33}, 1)}, {"w", random_array(dtype, {33, 7}, 2)}, {"s", random_array(dtype, {7}, 3)}};
+    const std::map<std::string, Array> inputs{{"x", random_array(dtype, {5, 33}, 1)},
+                                              {"w", random_array(dtype, {33, 7}, 2)},
+                                              {"s", random_array(dtype, {7}, 3)}};
     CompileOptions plain;
     plain.opt_level = 0;
-    EXPECT_EQ(load(compile(program)).run("", inputs), load(compile(program, plain)).run("", inputs)) << dtype_name(dtype);
+    EXPECT_EQ(load(compile(program)).run("", inputs), load(compile(program, plain)).run("", inputs))
+        << dtype_name(dtype);
   }
 }
 
@@ -101,7 +108,8 @@ TEST(Compile, EmptyTensorsRunAndReduceToNeutralElements) {
   graph.add_output(graph.add(Op::reduce_prod, {x}, {{"axes", Ints{1}}, {"keepdims", true}}), "prod");
   graph.add_output(graph.add(Op::reduce_sum, {x}, {{"axes", Ints{2}}, {"keepdims", true}}), "sum");
   graph.add_output(graph.add(Op::exp, {x}), "exp");
-  auto results = load(compile(program_of(std::move(graph)))).run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0, 4})}});
+  auto results = load(compile(program_of(std::move(graph))))
+                     .run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0, 4})}});
   ASSERT_EQ(results.at("prod").count(), 8);
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(results.at("prod").get_f64(i), 1);
   EXPECT_EQ(results.at("sum").sizes(), (std::vector<int64_t>{2, 0, 1}));
@@ -129,7 +137,8 @@ TEST(Compile, ControlFlowWithoutAKernelIsACodedError) {
   Graph body("then");
   body.add_output(body.add_input("a", {DType::f32, {Dim(3)}}), "r");
   Graph graph("main");
-  const ValueId c = graph.add_input("c", {DType::boolean, {}}), x = graph.add_input("x", {DType::f32, {Dim(3)}});
+  const ValueId c = graph.add_input("c", {DType::boolean, {}}),
+                x = graph.add_input("x", {DType::f32, {Dim(3)}});
   const NodeId node = graph.add_node(Op::if_else, {c, x}, {}, {body, body});
   graph.add_output(graph.node(node).results[0], "y");
   try {

@@ -1,5 +1,5 @@
-// A stranger's .aicf whose checksums all fit: whatever its plan says, loading, binding and running it ends in success or in one of our
-// errors, never in a crash, a foreign exception or memory without bound.
+// A stranger's .aicf whose checksums all fit: whatever its plan says, loading, binding and running it ends in
+// success or in one of our errors, never in a crash, a foreign exception or memory without bound.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -34,7 +34,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint32_t kSampling = 6;  // one in so many replacements is tried; 1 tries all and takes minutes
+constexpr uint32_t kSampling = 6;     // one in so many replacements is tried; 1 tries all and takes minutes
 constexpr int64_t kLargestSize = 64;  // of a size at its high end, whatever range the plan declares
 
 Array random_array(std::vector<int64_t> sizes, uint32_t seed) {
@@ -57,7 +57,9 @@ Artifact good_artifact(int opt_level) {
   add_param("1.scale", {24}, 3);
   add_param("2.W", {8, 24}, 4);
   Graph graph("main");
-  const auto param = [&](const std::string& name) { return graph.add_param(name, program.variables.at(name).type); };
+  const auto param = [&](const std::string& name) {
+    return graph.add_param(name, program.variables.at(name).type);
+  };
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(12)}});
   const ValueId h = graph.add(Op::linear, {x, param("0.W"), param("0.b")});
   const ValueId n = graph.add(Op::layer_norm, {graph.add(Op::gelu, {h}), param("1.scale")});
@@ -71,11 +73,14 @@ Artifact good_artifact(int opt_level) {
 
 std::string checksum(std::string_view bytes) {
   char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
   return text;
 }
 
-std::string_view bytes_of(const Array& array) { return {array.data_as<char>(), static_cast<size_t>(array.bytes())}; }
+std::string_view bytes_of(const Array& array) {
+  return {array.data_as<char>(), static_cast<size_t>(array.bytes())};
+}
 
 std::string safetensors_text(const Json& tensors, const std::string& data) {
   std::string header = tensors.dump();
@@ -116,13 +121,17 @@ class Forger {
     header_["checksums"][kPlan] = checksum(text);
     const std::string header = header_.dump();
     std::string data;
-    Json tensors = {{"__metadata__", {{"aicf.version", version_}, {"aicf.header_checksum", checksum(header)}}}};
-    const auto add = [&](const std::string& name, const std::string& dtype, const std::vector<int64_t>& sizes, std::string_view bytes) {
+    Json tensors = {
+        {"__metadata__", {{"aicf.version", version_}, {"aicf.header_checksum", checksum(header)}}}};
+    const auto add = [&](const std::string& name, const std::string& dtype, const std::vector<int64_t>& sizes,
+                         std::string_view bytes) {
       data.resize((data.size() + 63) / 64 * 64);
-      tensors[name] = {{"dtype", dtype}, {"shape", sizes}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+      tensors[name] = {
+          {"dtype", dtype}, {"shape", sizes}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
       data += bytes;
     };
-    for (const auto& [name, array] : others_) add(name, std::string(dtype_info(array.dtype()).safetensors), array.sizes(), bytes_of(array));
+    for (const auto& [name, array] : others_)
+      add(name, std::string(dtype_info(array.dtype()).safetensors), array.sizes(), bytes_of(array));
     add(kPlan, "U8", {static_cast<int64_t>(text.size())}, text);
     add("aicf.header", "U8", {static_cast<int64_t>(header.size())}, header);
     write(safetensors_text(tensors, data));
@@ -163,7 +172,8 @@ class Forger {
     const Plan& plan = exe.model().plan();
     for (const bool high : {false, true}) {
       SymbolValues sizes;
-      for (const auto& [name, range] : plan.sizes) sizes[name] = high ? std::min(range.hi, kLargestSize) : std::min(range.lo, kLargestSize);
+      for (const auto& [name, range] : plan.sizes)
+        sizes[name] = high ? std::min(range.hi, kLargestSize) : std::min(range.lo, kLargestSize);
       for (const EntryPlan& entry : plan.entries) exe.run(entry.name, random_inputs(plan, entry, sizes, 1));
     }
   }
@@ -189,13 +199,53 @@ void list_values(const Json& json, const Json::json_pointer& at, std::vector<Jso
 std::vector<Json> replacements(const Json& value) {
   if (value.is_number()) {
     const auto number = value.get<int64_t>();
-    const int64_t more = std::min(number, INT64_MAX - 1) + 1, many = number > 0 && number < int64_t{1} << 32 ? 4 * number : 5;
-    return {-1, 0, 1, 2, 63, 64, more, many, int64_t{1} << 40, INT64_MAX, INT64_MIN, UINT64_MAX, 0.5, 1e300, "batch", "64*batch",
-            "floordiv(64, batch-1)", "batch*batch*batch*4611686018427387904", "nowhere", nullptr};
+    const int64_t more = std::min(number, INT64_MAX - 1) + 1,
+                  many = number > 0 && number < int64_t{1} << 32 ? 4 * number : 5;
+    return {-1,
+            0,
+            1,
+            2,
+            63,
+            64,
+            more,
+            many,
+            int64_t{1} << 40,
+            INT64_MAX,
+            INT64_MIN,
+            UINT64_MAX,
+            0.5,
+            1e300,
+            "batch",
+            "64*batch",
+            "floordiv(64, batch-1)",
+            "batch*batch*batch*4611686018427387904",
+            "nowhere",
+            nullptr};
   }
   if (value.is_string())
-    return {"", "junk", "\xff", "batch", "f64", "u8", "bool", "i64", "f16", "main", "init", "0.W", "input", "output", "variable", "constant",
-            "packed", "arena", -1, nullptr, Json::array(), "-batch", "batch*1099511627776"};
+    return {"",
+            "junk",
+            "\xff",
+            "batch",
+            "f64",
+            "u8",
+            "bool",
+            "i64",
+            "f16",
+            "main",
+            "init",
+            "0.W",
+            "input",
+            "output",
+            "variable",
+            "constant",
+            "packed",
+            "arena",
+            -1,
+            nullptr,
+            Json::array(),
+            "-batch",
+            "batch*1099511627776"};
   if (value.is_boolean()) return {!value.get<bool>(), 1};
   return {nullptr, 1, "junk", Json::array(), Json::object()};
 }
@@ -234,7 +284,8 @@ TEST_P(HostileArtifact, EveryValueReplaced) {
       if (engine() % kSampling != 0) continue;
       Json plan = forger.plan();
       plan[at] = replacement;
-      forger.expect_sound_plan(plan, at.to_string() + " = " + replacement.dump(-1, ' ', false, Json::error_handler_t::replace));
+      forger.expect_sound_plan(
+          plan, at.to_string() + " = " + replacement.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
 }
 
@@ -273,16 +324,19 @@ TEST_P(HostileArtifact, EveryKernelInEveryStep) {
           if (round % 2) s["program"] = -1;
           Json params = Json::array();
           const size_t count = round < 2 ? s["params"].size() : engine() % 12;
-          for (size_t i = 0; i < count; ++i) params.push_back(round < 6 ? 1 : static_cast<int64_t>(engine() % 5) - 1);
+          for (size_t i = 0; i < count; ++i)
+            params.push_back(round < 6 ? 1 : static_cast<int64_t>(engine() % 5) - 1);
           s["params"] = params;
           if (round >= 4) s["inputs"].push_back(s["inputs"].empty() ? Json(nullptr) : s["inputs"][0]);
           if (round >= 8 && s["outputs"].size() == 1) s["outputs"].push_back(s["outputs"][0]);
           if (round >= 9) s["fparams"] = {INT64_MIN, 9221120237041090560};
-          forger.expect_sound_plan(plan, std::string(kernel.name) + " in step " + std::to_string(step) + " round " + std::to_string(round));
+          forger.expect_sound_plan(plan, std::string(kernel.name) + " in step " + std::to_string(step) +
+                                             " round " + std::to_string(round));
         }
 }
 
-// Several numbers at once, near each other: what single changes cannot reach because another check stands before.
+// Several numbers at once, near each other: what single changes cannot reach because another check stands
+// before.
 TEST_P(HostileArtifact, RandomChanges) {
   Forger forger(GetParam());
   std::mt19937_64 engine(100 + GetParam());
@@ -309,7 +363,9 @@ TEST_P(HostileArtifact, BytesFlippedUnderFittingChecksums) {
     std::string changed = text;
     for (uint64_t i = 0, changes = 1 + engine() % 3; i < changes; ++i) {
       char& c = changed[engine() % changed.size()];
-      c = std::isdigit(static_cast<unsigned char>(c)) ? static_cast<char>('0' + engine() % 10) : round % 4 ? c : static_cast<char>(engine());
+      c = std::isdigit(static_cast<unsigned char>(c)) ? static_cast<char>('0' + engine() % 10)
+          : round % 4                                 ? c
+                                                      : static_cast<char>(engine());
     }
     forger.expect_sound_plan(changed, "flips of round " + std::to_string(round));
   }
@@ -353,7 +409,8 @@ TEST_P(HostileArtifact, CostlyTextIsBounded) {
   for (int i = 0; i < 100000; ++i) members[std::to_string(i)] = 0;
   forger.expect_sound_plan(members, "many members");
   Json buffers = forger.plan();
-  Json arena = {{"kind", "arena"}, {"name", ""}, {"bytes", 0}, {"max_bytes", 64}, {"offset", 0}, {"first_step", 0}, {"last_step", 0}, {"note", ""}};
+  Json arena = {{"kind", "arena"}, {"name", ""},      {"bytes", 0},     {"max_bytes", 64},
+                {"offset", 0},     {"first_step", 0}, {"last_step", 0}, {"note", ""}};
   buffers["entries"][0]["arena_bytes"] = int64_t{1} << 36;
   for (int i = 0; i < 20000; ++i) {
     arena["offset"] = 64 * (1000 + i);

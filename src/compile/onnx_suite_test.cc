@@ -1,8 +1,8 @@
-// The ONNX backend suite through the whole flow: import, compile, load, run on the CPU, compare; unoptimised with
-// portable kernels, and optimised with the best of this machine. AICF_ONNX_TESTS names the
-// folder of cases (or of folders of cases); AICF_ONNX_FILTER (a substring) picks cases, without judging the list.
-// The set of failing cases must be that of onnx_expected_failures.txt (case, tab, reason); AICF_ONNX_WRITE=path writes
-// such a list, keeping the reasons of cases that are listed already.
+// The ONNX backend suite through the whole flow: import, compile, load, run on the CPU, compare; unoptimised
+// with portable kernels, and optimised with the best of this machine. AICF_ONNX_TESTS names the folder of
+// cases (or of folders of cases); AICF_ONNX_FILTER (a substring) picks cases, without judging the list. The
+// set of failing cases must be that of onnx_expected_failures.txt (case, tab, reason); AICF_ONNX_WRITE=path
+// writes such a list, keeping the reasons of cases that are listed already.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,20 +27,25 @@ struct Outcome {
   bool passed() const { return stage == "passed"; }
 };
 
-std::string case_name(const fs::path& folder) { return folder.parent_path().filename().string() + "/" + folder.filename().string(); }
+std::string case_name(const fs::path& folder) {
+  return folder.parent_path().filename().string() + "/" + folder.filename().string();
+}
 
 // "  Loop (1, first 'y'): its reason" of the importer's list as "Loop: its reason".
 std::string first_unsupported(const std::string& message) {
-  const size_t line = message.find("\n  "), open = message.find(" (", line), close = message.find("): ", line);
+  const size_t line = message.find("\n  "), open = message.find(" (", line),
+               close = message.find("): ", line);
   if (line == std::string::npos || open == std::string::npos || close == std::string::npos) return "";
   const size_t end = message.find('\n', close);
-  return message.substr(line + 3, open - line - 3) + ": " + message.substr(close + 3, end == std::string::npos ? end : end - close - 3);
+  return message.substr(line + 3, open - line - 3) + ": " +
+         message.substr(close + 3, end == std::string::npos ? end : end - close - 3);
 }
 
 // One line, the op without the node's own name.
 std::string reason_of(const Error& error) {
   const std::string code(error_info(error.code).name);
-  if (const std::string listed = first_unsupported(error.message); !listed.empty()) return code + ", " + listed;
+  if (const std::string listed = first_unsupported(error.message); !listed.empty())
+    return code + ", " + listed;
   std::string op = error.op.substr(0, error.op.find(' '));
   if (op.empty()) op = error.message;
   if (!error.actual.empty() && error.code == ErrorCode::kU_unsupported_opset) op += " (" + error.actual + ")";
@@ -56,19 +61,26 @@ std::string unserved_types(const fs::path& path) {
   for (const auto* list : {&model.graph.inputs, &model.graph.outputs})
     for (const onnx::ValueInfo& value : *list) {
       const std::string type = onnx::data_type_name(value.elem_type);
-      if (value.kind != "tensor") kinds.insert(value.kind + " types");
-      else if (type == "STRING") kinds.insert("string tensors");
-      else if (type.starts_with("FLOAT8") || type.starts_with("FLOAT4")) kinds.insert("f8 and f4 types");
-      else if (type.ends_with("INT2") || type.ends_with("INT4")) kinds.insert("4-bit and 2-bit integers");
-      else if (type.starts_with("UINT") && type != "UINT8") kinds.insert("u16, u32 and u64 types");
-      else if (type.starts_with("COMPLEX")) kinds.insert("complex types");
+      if (value.kind != "tensor")
+        kinds.insert(value.kind + " types");
+      else if (type == "STRING")
+        kinds.insert("string tensors");
+      else if (type.starts_with("FLOAT8") || type.starts_with("FLOAT4"))
+        kinds.insert("f8 and f4 types");
+      else if (type.ends_with("INT2") || type.ends_with("INT4"))
+        kinds.insert("4-bit and 2-bit integers");
+      else if (type.starts_with("UINT") && type != "UINT8")
+        kinds.insert("u16, u32 and u64 types");
+      else if (type.starts_with("COMPLEX"))
+        kinds.insert("complex types");
     }
   std::string text;
   for (const std::string& kind : kinds) text += (text.empty() ? "" : ", ") + kind;
   return text;
 }
 
-std::string run_set(const fs::path& model, const fs::path& set, const std::shared_ptr<Device>& device, int opt_level, std::string& stage) {
+std::string run_set(const fs::path& model, const fs::path& set, const std::shared_ptr<Device>& device,
+                    int opt_level, std::string& stage) {
   stage = "read";
   const std::map<std::string, Array> inputs = read_inputs(model, set);
   const std::vector<Array> wanted = read_set(set, "output_");
@@ -94,7 +106,8 @@ Outcome run_case(const fs::path& folder, const std::shared_ptr<Device>& device, 
   std::string stage;
   try {
     for (const fs::path& set : data_sets(folder))
-      if (std::string text = run_set(folder / "model.onnx", set, device, opt_level, stage); !text.empty()) return {stage, "wrong result", text};
+      if (std::string text = run_set(folder / "model.onnx", set, device, opt_level, stage); !text.empty())
+        return {stage, "wrong result", text};
     return {};
   } catch (const Error& error) {
     const std::string types = stage == "read" ? unserved_types(folder / "model.onnx") : "";
@@ -115,7 +128,8 @@ std::map<std::string, std::string> read_list(const fs::path& path) {
   return list;
 }
 
-void write_list(const std::string& path, const std::map<std::string, Outcome>& outcomes, const std::map<std::string, std::string>& known) {
+void write_list(const std::string& path, const std::map<std::string, Outcome>& outcomes,
+                const std::map<std::string, std::string>& known) {
   std::ofstream file(path);
   for (const auto& [name, outcome] : outcomes) {
     if (outcome.passed()) continue;
@@ -137,23 +151,29 @@ void print_table(const std::map<std::string, Outcome>& outcomes) {
   std::multimap<int, std::string, std::greater<>> sorted;
   for (const auto& [key, count] : reasons) sorted.emplace(count, key.first + "  " + key.second);
   for (const auto& [count, text] : sorted) std::cout << count << "  " << text << "\n";
-  for (const auto& [folder, counts] : folders) std::cout << folder << ": " << counts.first << " of " << counts.second << " passed\n";
+  for (const auto& [folder, counts] : folders)
+    std::cout << folder << ": " << counts.first << " of " << counts.second << " passed\n";
 }
 
-void compare_with_list(const std::map<std::string, Outcome>& outcomes, std::map<std::string, std::string> list) {
+void compare_with_list(const std::map<std::string, Outcome>& outcomes,
+                       std::map<std::string, std::string> list) {
   for (const auto& [name, outcome] : outcomes) {
     const bool listed = list.erase(name) != 0;
     if (outcome.passed() && listed) ADD_FAILURE() << name << " passes: remove it from the list";
-    if (!outcome.passed() && !listed) ADD_FAILURE() << name << " fails in " << outcome.stage << ": " << outcome.detail;
+    if (!outcome.passed() && !listed)
+      ADD_FAILURE() << name << " fails in " << outcome.stage << ": " << outcome.detail;
   }
-  for (const auto& [name, reason] : list) ADD_FAILURE() << name << " is listed but does not exist: remove it from the list";
+  for (const auto& [name, reason] : list)
+    ADD_FAILURE() << name << " is listed but does not exist: remove it from the list";
 }
 
 struct Config {
   int opt_level;
   IsaLevel isa;
 };
-void PrintTo(const Config& config, std::ostream* out) { *out << "opt " << config.opt_level << ", " << isa_name(config.isa); }
+void PrintTo(const Config& config, std::ostream* out) {
+  *out << "opt " << config.opt_level << ", " << isa_name(config.isa);
+}
 
 class OnnxSuite : public ::testing::TestWithParam<Config> {};
 
@@ -170,12 +190,16 @@ TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
     if (filter != nullptr) std::cout << name << " " << outcome.stage << " " << outcome.detail << std::endl;
   }
   print_table(outcomes);
-  const std::map<std::string, std::string> list = read_list(fs::path(__FILE__).parent_path() / "onnx_expected_failures.txt");
-  if (const char* path = std::getenv("AICF_ONNX_WRITE")) write_list(path, outcomes, list);
-  else if (filter == nullptr) compare_with_list(outcomes, list);
+  const std::map<std::string, std::string> list =
+      read_list(fs::path(__FILE__).parent_path() / "onnx_expected_failures.txt");
+  if (const char* path = std::getenv("AICF_ONNX_WRITE"))
+    write_list(path, outcomes, list);
+  else if (filter == nullptr)
+    compare_with_list(outcomes, list);
 }
 
-INSTANTIATE_TEST_SUITE_P(Configs, OnnxSuite, ::testing::Values(Config{0, IsaLevel::kPortable}, Config{2, detect_isa()}));
+INSTANTIATE_TEST_SUITE_P(Configs, OnnxSuite,
+                         ::testing::Values(Config{0, IsaLevel::kPortable}, Config{2, detect_isa()}));
 
 }  // namespace
 }  // namespace aicf

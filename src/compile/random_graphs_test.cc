@@ -1,6 +1,7 @@
-// Property test of the whole compiler over random programs: every optimisation level, instruction set and thread count agrees with the
-// f64 reference within a running error bound; thread counts agree to the bit, and so does a model compiled for one size alone.
-// AICF_RANDOM_GRAPHS sets the count, AICF_SEED runs one seed, AICF_SOAK=1 runs 10,000.
+// Property test of the whole compiler over random programs: every optimisation level, instruction set and
+// thread count agrees with the f64 reference within a running error bound; thread counts agree to the bit,
+// and so does a model compiled for one size alone. AICF_RANDOM_GRAPHS sets the count, AICF_SEED runs one
+// seed, AICF_SOAK=1 runs 10,000.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,7 +44,8 @@ Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<
   std::vector<Array> arrays;
   for (size_t i = 0; i < entry.outputs.size(); ++i) {
     arrays.emplace_back(entry.outputs[i].dtype, exe.output_sizes(entry, i, sizes));
-    if (arrays[i].bytes() > 0) std::memset(arrays[i].mutable_data(), 0xAB, static_cast<size_t>(arrays[i].bytes()));
+    if (arrays[i].bytes() > 0)
+      std::memset(arrays[i].mutable_data(), 0xAB, static_cast<size_t>(arrays[i].bytes()));
   }
   for (const Array& array : arrays) out.push_back(view_of(array));
   exe.run_into("", in, out);
@@ -54,7 +56,8 @@ Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<
 }
 
 std::string judge(const Array& got, const Bounded& want, Tally& tally) {
-  if (got.sizes() != want.value.sizes) return "sizes " + to_string(got.sizes()) + ", expected " + to_string(want.value.sizes);
+  if (got.sizes() != want.value.sizes)
+    return "sizes " + to_string(got.sizes()) + ", expected " + to_string(want.value.sizes);
   for (int64_t i = 0; i < got.count(); ++i) {
     const auto at = static_cast<size_t>(i);
     const double bound = want.bound[at];
@@ -66,9 +69,11 @@ std::string judge(const Array& got, const Bounded& want, Tally& tally) {
     if (want.value.is_float()) {
       const double expected = want.value.f[at], actual = got.get_f64(i);
       if (!(std::fabs(actual - expected) <= bound))
-        return "element " + std::to_string(i) + " is " + std::to_string(actual) + ", expected " + std::to_string(expected) + " ± " + std::to_string(bound);
+        return "element " + std::to_string(i) + " is " + std::to_string(actual) + ", expected " +
+               std::to_string(expected) + " ± " + std::to_string(bound);
     } else if (got.get_i64(i) != want.value.i[at]) {
-      return "element " + std::to_string(i) + " is " + std::to_string(got.get_i64(i)) + ", expected " + std::to_string(want.value.i[at]);
+      return "element " + std::to_string(i) + " is " + std::to_string(got.get_i64(i)) + ", expected " +
+             std::to_string(want.value.i[at]);
     }
   }
   return "";
@@ -81,7 +86,8 @@ std::string differing(const Results& a, const Results& b) {
 }
 
 // The first disagreement, or "".
-std::string check_size(const Program& program, const std::array<Artifact, 3>& artifacts, uint64_t seed, int64_t batch, Tally& tally) {
+std::string check_size(const Program& program, const std::array<Artifact, 3>& artifacts, uint64_t seed,
+                       int64_t batch, Tally& tally) {
   const auto inputs = random_inputs(program, batch, seed);
   const auto expected = bounded_outputs(program, inputs, SymbolValues{{"batch", batch}});
   for (int level = 0; level < 3; ++level) {
@@ -92,14 +98,19 @@ std::string check_size(const Program& program, const std::array<Artifact, 3>& ar
       for (const auto& [name, want] : expected)
         if (const std::string text = judge(got.at(name), want, tally); !text.empty())
           return where + ", " + std::string(isa_name(isa_level)) + ", " + name + ": " + text;
-      if (const std::string name = differing(got, run(artifacts[static_cast<size_t>(level)], isa_level, 2, inputs)); !name.empty())
+      if (const std::string name =
+              differing(got, run(artifacts[static_cast<size_t>(level)], isa_level, 2, inputs));
+          !name.empty())
         return where + ", " + std::string(isa_name(isa_level)) + ", " + name + ": one and two threads differ";
     }
   }
   if (!program.sizes.empty()) {
     const Artifact exact = compile(with_batch(program, batch));
-    const std::string name = differing(run(artifacts[2], detect_isa(), 1, inputs), run(exact, detect_isa(), 1, inputs));
-    if (!name.empty()) return "batch " + std::to_string(batch) + ", " + name + ": differs from the model compiled for this size alone";
+    const std::string name =
+        differing(run(artifacts[2], detect_isa(), 1, inputs), run(exact, detect_isa(), 1, inputs));
+    if (!name.empty())
+      return "batch " + std::to_string(batch) + ", " + name +
+             ": differs from the model compiled for this size alone";
   }
   return "";
 }
@@ -117,7 +128,8 @@ std::string check_seed(uint64_t seed, Tally& tally) {
     std::vector<int64_t> batches = {0};
     if (!program.sizes.empty()) batches = {program.sizes.begin()->second.lo, 3, kMaxBatch};
     for (int64_t batch : batches)
-      if (const std::string text = check_size(program, artifacts, seed, batch, tally); !text.empty()) return text;
+      if (const std::string text = check_size(program, artifacts, seed, batch, tally); !text.empty())
+        return text;
   } catch (const Error& error) {
     return error.text();
   }
@@ -125,7 +137,8 @@ std::string check_seed(uint64_t seed, Tally& tally) {
 }
 
 TEST(RandomGraphs, EveryWayToRunThemAgrees) {
-  const char *one = std::getenv("AICF_SEED"), *count = std::getenv("AICF_RANDOM_GRAPHS"), *soak = std::getenv("AICF_SOAK");
+  const char *one = std::getenv("AICF_SEED"), *count = std::getenv("AICF_RANDOM_GRAPHS"),
+             *soak = std::getenv("AICF_SOAK");
   const bool long_run = soak != nullptr && std::string(soak) == "1";
   uint64_t first = 1, last = count != nullptr ? std::strtoull(count, nullptr, 10) : long_run ? 10000 : 1000;
   if (one != nullptr) first = last = std::strtoull(one, nullptr, 10);
@@ -135,7 +148,8 @@ TEST(RandomGraphs, EveryWayToRunThemAgrees) {
     const std::string text = check_seed(seed, tally);
     if (text.empty()) continue;
     ++failures;
-    ADD_FAILURE() << "rerun with AICF_SEED=" << seed << "\n" << text << (one != nullptr ? "\n" + print(random_program(seed)) : "");
+    ADD_FAILURE() << "rerun with AICF_SEED=" << seed << "\n"
+                  << text << (one != nullptr ? "\n" + print(random_program(seed)) : "");
   }
   std::printf("%lld graphs, %lld elements compared, %lld excluded\n", static_cast<long long>(tally.graphs),
               static_cast<long long>(tally.compared), static_cast<long long>(tally.excluded));
@@ -159,7 +173,8 @@ TEST(RandomGraphs, RowValueMadeFromMemoryIsStoredOncePerRow) {
       %1 = max(%b, %0) : f32[1]
       return "y" = %1
     }
-  })")), "");
+  })")),
+            "");
 }
 
 TEST(RandomGraphs, RegionWritesATensorWithoutElements) {
@@ -169,7 +184,8 @@ TEST(RandomGraphs, RegionWritesATensorWithoutElements) {
       %1 = reduce_min(%0) {axes = [0, 2], keepdims = true} : bool[1, 4, 1]
       return "y" = %0, "z" = %1
     }
-  })")), "");
+  })")),
+            "");
 }
 
 TEST(RandomGraphs, ContractionWithAConstantOfOneElementKeepsItsOperand) {
@@ -180,7 +196,8 @@ TEST(RandomGraphs, ContractionWithAConstantOfOneElementKeepsItsOperand) {
       %2 = max(%1, %b) : f32[3, 1]
       return "y" = %2
     }
-  })")), "");
+  })")),
+            "");
 }
 
 TEST(RandomGraphs, StateBecomesItsOwnReverse) {

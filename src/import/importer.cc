@@ -22,7 +22,8 @@ std::string node_label(const NodeProto& node) {
 
 }  // namespace
 
-Importer::Importer(const ModelProto& model, const ImportOptions& options, std::string folder, bool lenient_sizes)
+Importer::Importer(const ModelProto& model, const ImportOptions& options, std::string folder,
+                   bool lenient_sizes)
     : model_(model),
       options_(options),
       folder_(std::move(folder)),
@@ -74,10 +75,12 @@ void Importer::report(const NodeProto& node, const std::string& reason) {
   report(op_label(node), node_label(node), reason);
 }
 
-// --- values ------------------------------------------------------------------------------------------------------------
+// --- values
+// ------------------------------------------------------------------------------------------------------------
 
 void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
-  for (const std::string& name : graph.sparse_initializers) report("sparse_initializer", name, "sparse tensors are not supported");
+  for (const std::string& name : graph.sparse_initializers)
+    report("sparse_initializer", name, "sparse tensors are not supported");
   for (const auto& tensor : graph.initializers) {
     auto value = std::make_shared<OnnxValue>();
     value->name = tensor->name;
@@ -101,18 +104,21 @@ void Importer::define(const std::string& name, ValueRef value, Scope& scope) {
     throw UserError(ErrorCode::kU_bad_model_file, "a value name is defined twice").with_value(name);
 }
 
-ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& context, const NodeProto& node) {
+ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& context,
+                          const NodeProto& node) {
   for (Scope* at = &scope; at != nullptr; at = at->parent)
     if (auto found = at->values.find(name); found != at->values.end()) {
       if (found->second && !found->second->unsupported) context.capture_if_outer(found->second);
       return found->second;
     }
-  throw UserError(ErrorCode::kU_bad_model_file, "node '" + node_label(node) + "' reads a value that nothing defines before it")
+  throw UserError(ErrorCode::kU_bad_model_file,
+                  "node '" + node_label(node) + "' reads a value that nothing defines before it")
       .with_op(node.op_type)
       .with_value(name);
 }
 
-// --- nodes -------------------------------------------------------------------------------------------------------------
+// --- nodes
+// -------------------------------------------------------------------------------------------------------------
 
 void Importer::convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, GraphContext& context) {
   for (const NodeProto& node : nodes) convert_node(node, scope, context);
@@ -132,7 +138,8 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
   if (++converted_nodes_ > kMaxConvertedNodes)
     throw UserError(ErrorCode::kU_bad_model_file, "the model expands to too many nodes")
         .with_op(op_label(node))
-        .with_expected("at most " + std::to_string(kMaxConvertedNodes) + " after expanding functions and loops");
+        .with_expected("at most " + std::to_string(kMaxConvertedNodes) +
+                       " after expanding functions and loops");
   std::vector<ValueRef> inputs;
   bool known = true;
   for (const std::string& name : node.inputs) {
@@ -140,11 +147,13 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
     known = known && (inputs.back() == nullptr || !inputs.back()->unsupported);
   }
   const auto opset = scope.opsets->find(node.domain);
-  const int64_t version = opset == scope.opsets->end() ? (node.domain.empty() ? kMaxOpset : 1) : opset->second;
+  const int64_t version =
+      opset == scope.opsets->end() ? (node.domain.empty() ? kMaxOpset : 1) : opset->second;
   const OpRule* rule = find_rule(node.domain, node.op_type, version);
   const FunctionProto* function = nullptr;
   for (const FunctionProto& candidate : model_.functions)
-    if (candidate.name == node.op_type && candidate.domain == node.domain && candidate.overload == node.overload)
+    if (candidate.name == node.op_type && candidate.domain == node.domain &&
+        candidate.overload == node.overload)
       function = &candidate;
   if (function == nullptr && rule == nullptr) {
     report(node, "no converter for opset " + std::to_string(version));
@@ -158,8 +167,8 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
     expand_function(*function, node, inputs, scope, context);
 }
 
-void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vector<ValueRef> inputs, Scope& scope,
-                            GraphContext& context) {
+void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vector<ValueRef> inputs,
+                            Scope& scope, GraphContext& context) {
   const auto opset = scope.opsets->find(node.domain);
   const int64_t version = opset == scope.opsets->end() ? kMaxOpset : opset->second;
   NodeContext n(context, node, resolve_attributes(node, scope), std::move(inputs), version,
@@ -171,7 +180,8 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
     const OpRule* current = n.op_type == node.op_type ? &rule : find_rule("", n.op_type, kMaxOpset);
     AICF_CHECK(current != nullptr, n.op_type);
     if (!convert_symbolically(n)) current->convert(n);
-    for (const std::string& name : n.unread_attributes()) n.unsupported("attribute '" + name + "' is not known");
+    for (const std::string& name : n.unread_attributes())
+      n.unsupported("attribute '" + name + "' is not known");
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (!node.outputs[i].empty() && (i >= n.outputs().size() || !n.outputs()[i]))
         n.unsupported("output " + std::to_string(i) + " is not supported");
@@ -197,7 +207,8 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
     if (value->name.empty()) value->name = node.outputs[i];
     if (auto at = value->emitted.find(context.serial()); at != value->emitted.end()) {
       const Value& emitted = context.graph().value(at->second);
-      if (emitted.role == Role::kTemp && emitted.name.empty()) context.graph().set_name(at->second, node.outputs[i]);
+      if (emitted.role == Role::kTemp && emitted.name.empty())
+        context.graph().set_name(at->second, node.outputs[i]);
     }
     define(node.outputs[i], std::move(value), scope);
   }
@@ -211,7 +222,8 @@ std::vector<AttributeProto> Importer::resolve_attributes(const NodeProto& node, 
       continue;
     }
     if (scope.function_attributes == nullptr)
-      throw UserError(ErrorCode::kU_bad_model_file, "an attribute refers to a function's attribute outside a function")
+      throw UserError(ErrorCode::kU_bad_model_file,
+                      "an attribute refers to a function's attribute outside a function")
           .with_op(node.op_type)
           .with_value(attribute.ref);
     auto at = scope.function_attributes->find(attribute.ref);
@@ -222,14 +234,16 @@ std::vector<AttributeProto> Importer::resolve_attributes(const NodeProto& node, 
   return attributes;
 }
 
-void Importer::expand_function(const FunctionProto& function, const NodeProto& node, const std::vector<ValueRef>& inputs,
-                               Scope& scope, GraphContext& context) {
+void Importer::expand_function(const FunctionProto& function, const NodeProto& node,
+                               const std::vector<ValueRef>& inputs, Scope& scope, GraphContext& context) {
   if (scope.depth >= kMaxFunctionDepth)
-    throw UserError(ErrorCode::kU_bad_model_file, "functions call each other too deeply").with_op(op_label(node));
+    throw UserError(ErrorCode::kU_bad_model_file, "functions call each other too deeply")
+        .with_op(op_label(node));
   std::map<std::string, AttributeProto> attributes;
   for (const AttributeProto& attribute : function.attribute_defaults) attributes[attribute.name] = attribute;
   for (AttributeProto& attribute : resolve_attributes(node, scope)) {
-    if (std::find(function.attributes.begin(), function.attributes.end(), attribute.name) == function.attributes.end() &&
+    if (std::find(function.attributes.begin(), function.attributes.end(), attribute.name) ==
+            function.attributes.end() &&
         !attributes.count(attribute.name)) {
       report(node, "attribute '" + attribute.name + "' is not known to the function");
       return mark_unsupported(node, scope);
@@ -254,16 +268,18 @@ void Importer::expand_function(const FunctionProto& function, const NodeProto& n
   }
 }
 
-std::vector<ValueRef> Importer::convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs, Scope& scope,
-                                             GraphContext& context) {
+std::vector<ValueRef> Importer::convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs,
+                                             Scope& scope, GraphContext& context) {
   Scope inner;
   inner.parent = &scope;
   inner.opsets = scope.opsets;
   inner.function_attributes = scope.function_attributes;
   inner.depth = scope.depth + 1;
-  if (inner.depth >= kMaxFunctionDepth) throw UserError(ErrorCode::kU_bad_model_file, "graphs nest too deeply");
+  if (inner.depth >= kMaxFunctionDepth)
+    throw UserError(ErrorCode::kU_bad_model_file, "graphs nest too deeply");
   add_initializers(graph, inner);
-  for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i) define(graph.inputs[i].name, inputs[i], inner);
+  for (size_t i = 0; i < graph.inputs.size() && i < inputs.size(); ++i)
+    define(graph.inputs[i].name, inputs[i], inner);
   convert_nodes(graph.nodes, inner, context);
   std::vector<ValueRef> outputs;
   NodeProto self;

@@ -1,5 +1,5 @@
-// Walks an ONNX model and converts it node by node into a Program: scopes of value names, function bodies expanded in
-// place, unsupported ops collected instead of stopping at the first.
+// Walks an ONNX model and converts it node by node into a Program: scopes of value names, function bodies
+// expanded in place, unsupported ops collected instead of stopping at the first.
 #pragma once
 
 #include <map>
@@ -44,12 +44,12 @@ class Importer {
   void add_outputs(Scope& scope);
   void convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, GraphContext& context);
   void convert_node(const NodeProto& node, Scope& scope, GraphContext& context);
-  void convert_with(const struct OpRule& rule, const NodeProto& node, std::vector<ValueRef> inputs, Scope& scope,
-                    GraphContext& context);
-  void expand_function(const FunctionProto& function, const NodeProto& node, const std::vector<ValueRef>& inputs,
-                       Scope& scope, GraphContext& context);
-  std::vector<ValueRef> convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs, Scope& scope,
-                                     GraphContext& context);
+  void convert_with(const struct OpRule& rule, const NodeProto& node, std::vector<ValueRef> inputs,
+                    Scope& scope, GraphContext& context);
+  void expand_function(const FunctionProto& function, const NodeProto& node,
+                       const std::vector<ValueRef>& inputs, Scope& scope, GraphContext& context);
+  std::vector<ValueRef> convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs,
+                                     Scope& scope, GraphContext& context);
   ValueRef lookup(const std::string& name, Scope& scope, GraphContext& context, const NodeProto& node);
   void define(const std::string& name, ValueRef value, Scope& scope);
   std::vector<AttributeProto> resolve_attributes(const NodeProto& node, const Scope& scope) const;

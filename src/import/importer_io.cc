@@ -101,11 +101,13 @@ ValueRef Importer::known_input(const ValueInfo& info, const TensorType& type) {
   if (known == options_.input_values.end()) return value;
   const Array& array = known->second;
   if (array.dtype() != type.dtype)
-    throw UserError(ErrorCode::kU_input_dtype, "the value given for input '" + info.name + "' has the wrong dtype")
+    throw UserError(ErrorCode::kU_input_dtype,
+                    "the value given for input '" + info.name + "' has the wrong dtype")
         .with_expected(std::string(dtype_name(type.dtype)))
         .with_actual(std::string(dtype_name(array.dtype())));
   if (!fits(type.shape, array.sizes()))
-    throw UserError(ErrorCode::kU_input_shape, "the value given for input '" + info.name + "' has the wrong shape")
+    throw UserError(ErrorCode::kU_input_shape,
+                    "the value given for input '" + info.name + "' has the wrong shape")
         .with_expected(to_string(type.shape))
         .with_actual(to_string(array.sizes()));
   value->array = array;

@@ -25,7 +25,8 @@ onnx::ModelProto read_model(const std::string& path) {
 [[noreturn]] void fail_unsupported(const std::vector<UnsupportedOp>& ops) {
   std::string list, names;
   for (const UnsupportedOp& op : ops) {
-    list += "\n  " + op.op + " (" + std::to_string(op.count) + ", first '" + op.first_node + "'): " + op.reason;
+    list +=
+        "\n  " + op.op + " (" + std::to_string(op.count) + ", first '" + op.first_node + "'): " + op.reason;
     names += (names.empty() ? "" : ", ") + op.op;
   }
   throw UserError(ErrorCode::kU_unsupported_op, "the model uses what AICF does not support:" + list)
@@ -62,7 +63,8 @@ DimOption parse_dim_option(std::string_view text) {
   if (const size_t dots = text.find(".."); dots != std::string_view::npos) {
     option.range = Interval{parse_size(text.substr(0, dots), text), parse_size(text.substr(dots + 2), text)};
     if (option.range->lo > option.range->hi)
-      throw UserError(ErrorCode::kU_bad_option, "a range ends before it begins").with_value(std::string(text));
+      throw UserError(ErrorCode::kU_bad_option, "a range ends before it begins")
+          .with_value(std::string(text));
     return option;
   }
   if (!text.empty() && (text[0] < '0' || text[0] > '9') && text.find(',') == std::string_view::npos) {
@@ -108,7 +110,8 @@ std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path) {
     for (size_t axis = 0; axis < input.shape.size() && !initialized; ++axis) {
       const onnx::Dimension& dimension = input.shape[axis];
       if (dimension.has_value && dimension.value >= 0) continue;
-      const std::string name = dimension.param.empty() ? input.name + ":" + std::to_string(axis) : dimension.param;
+      const std::string name =
+          dimension.param.empty() ? input.name + ":" + std::to_string(axis) : dimension.param;
       if (std::none_of(dims.begin(), dims.end(), [&](const OnnxDim& dim) { return dim.name == name; }))
         dims.push_back({input.name, static_cast<int>(axis), name});
     }

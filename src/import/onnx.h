@@ -1,6 +1,7 @@
-// ONNX models into Programs. Takes a model file or its bytes and what the model leaves open: values or ranges of its
-// dynamic sizes, which outputs feed back as state, values of inputs that decide shapes. Gives a Program with the entry
-// "main": floating-point initialisers of rank >= 1 are params under their ONNX names, the rest are constants.
+// ONNX models into Programs. Takes a model file or its bytes and what the model leaves open: values or ranges
+// of its dynamic sizes, which outputs feed back as state, values of inputs that decide shapes. Gives a
+// Program with the entry "main": floating-point initialisers of rank >= 1 are params under their ONNX names,
+// the rest are constants.
 #pragma once
 
 #include <map>
@@ -29,20 +30,21 @@ struct ImportOptions {
   std::map<std::string, DimOption, std::less<>> dims;
   // (past, present): input `past` becomes a state that starts at zero and output `present` its update.
   std::vector<std::pair<std::string, std::string>> states;
-  // Inputs whose values are known when compiling, because they decide shapes. They stay in the signature; whoever
-  // binds them must pass exactly these values.
+  // Inputs whose values are known when compiling, because they decide shapes. They stay in the signature;
+  // whoever binds them must pass exactly these values.
   std::map<std::string, Array, std::less<>> input_values;
 };
 
-// Errors: file_not_found, bad_model_file, path_escape, unsupported_opset, unset_size (lists all unset names), unsupported_op
-// (lists every unsupported op at once), size_not_static (its `value` is the name of the input that decides a shape).
+// Errors: file_not_found, bad_model_file, path_escape, unsupported_opset, unset_size (lists all unset names),
+// unsupported_op (lists every unsupported op at once), size_not_static (its `value` is the name of the input
+// that decides a shape).
 Program import_onnx(const std::string& path, const ImportOptions& options = {});
 // `folder`: where external data may lie; "" refuses it. The bytes are copied unless `owner` keeps them alive.
-Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options = {}, const std::string& folder = "",
-                          std::shared_ptr<const void> owner = nullptr);
+Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options = {},
+                          const std::string& folder = "", std::shared_ptr<const void> owner = nullptr);
 
 struct UnsupportedOp {
-  std::string op;          // "domain.Op" outside the standard domain
+  std::string op;  // "domain.Op" outside the standard domain
   int count = 0;
   std::string first_node;  // its name, or the name of its first output
   std::string reason;
@@ -54,7 +56,7 @@ std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOpt
 struct OnnxDim {
   std::string input;  // first input that has it
   int axis;
-  std::string name;   // the key for ImportOptions::dims
+  std::string name;  // the key for ImportOptions::dims
 };
 // The dynamic sizes of a model's inputs, each name once.
 std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path);

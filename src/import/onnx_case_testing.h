@@ -1,6 +1,6 @@
-// Test helper: cases in the layout of the ONNX backend suite (CASE/model.onnx, CASE/test_data_set_k/input_i.pb and
-// output_i.pb). Takes folders; gives cases, their tensors, their programs and the comparison of arrays with what the
-// suite expects. Errors of reading and importing pass through.
+// Test helper: cases in the layout of the ONNX backend suite (CASE/model.onnx,
+// CASE/test_data_set_k/input_i.pb and output_i.pb). Takes folders; gives cases, their tensors, their programs
+// and the comparison of arrays with what the suite expects. Errors of reading and importing pass through.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,9 @@ inline constexpr double kRelative = 1e-3, kAbsolute = 1e-6;  // the suite's own 
 // All cases under `root`, or one level of folders below it, sorted.
 inline std::vector<fs::path> find_cases(const fs::path& root) {
   std::vector<fs::path> cases;
-  const auto is_case = [](const fs::path& p) { return fs::exists(p / "model.onnx") && fs::exists(p / "test_data_set_0"); };
+  const auto is_case = [](const fs::path& p) {
+    return fs::exists(p / "model.onnx") && fs::exists(p / "test_data_set_0");
+  };
   for (const auto& entry : fs::directory_iterator(root)) {
     if (!entry.is_directory()) continue;
     if (is_case(entry.path())) {
@@ -79,8 +81,8 @@ inline std::map<std::string, Array> read_inputs(const fs::path& model, const fs:
   return inputs;
 }
 
-// Dynamic sizes get the sizes of these inputs; inputs that decide shapes are given to the importer one by one, as the error
-// names them.
+// Dynamic sizes get the sizes of these inputs; inputs that decide shapes are given to the importer one by
+// one, as the error names them.
 inline Program import_for(const fs::path& model, const std::map<std::string, Array>& inputs) {
   ImportOptions options;
   for (const OnnxDim& dim : dynamic_dims_onnx(model.string())) {
@@ -110,7 +112,8 @@ inline std::string compare(const std::string& name, const Array& want, const Arr
     const double a = want.get_f64(i), b = got.get_f64(i);
     if (std::isnan(a) && std::isnan(b)) continue;
     const bool close = a == b || (std::isfinite(a) && std::abs(a - b) <= kAbsolute + relative * std::abs(a));
-    if (!close) return name + "[" + std::to_string(i) + "] is " + std::to_string(b) + ", not " + std::to_string(a);
+    if (!close)
+      return name + "[" + std::to_string(i) + "] is " + std::to_string(b) + ", not " + std::to_string(a);
   }
   return "";
 }

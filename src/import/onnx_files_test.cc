@@ -1,7 +1,8 @@
-// Imports every case of a folder in the layout of the ONNX backend suite (or of folders of cases), evaluates it with the
-// reference evaluator and compares. AICF_ONNX_TESTS names the folder, AICF_ONNX_FILTER (a substring) picks cases; without
-// the first the test is skipped. It prints a summary and fails only on a crash-like internal error: the checked-in list of
-// expected failures belongs to the suite of compiled kernels, compile/onnx_suite_test.cc.
+// Imports every case of a folder in the layout of the ONNX backend suite (or of folders of cases), evaluates
+// it with the reference evaluator and compares. AICF_ONNX_TESTS names the folder, AICF_ONNX_FILTER (a
+// substring) picks cases; without the first the test is skipped. It prints a summary and fails only on a
+// crash-like internal error: the checked-in list of expected failures belongs to the suite of compiled
+// kernels, compile/onnx_suite_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,8 @@ void run_case(const fs::path& folder, Summary& summary, bool verbose) {
     reason = failure.empty() ? "" : "wrong result";
   } catch (const Error& error) {
     failure = error.text();
-    reason = std::string(error_info(error.code).name) + ": " + (error.op.empty() ? error.message.substr(0, 60) : error.op);
+    reason = std::string(error_info(error.code).name) + ": " +
+             (error.op.empty() ? error.message.substr(0, 60) : error.op);
     summary.internal += error.kind() == ErrorKind::kInternal;
   }
   if (failure.empty()) {
@@ -67,14 +69,16 @@ TEST(OnnxFiles, SuiteOnTheReferenceEvaluator) {
   const char* filter = std::getenv("AICF_ONNX_FILTER");
   std::vector<fs::path> folders = find_cases(root);
   if (filter != nullptr)
-    std::erase_if(folders, [&](const fs::path& p) { return p.filename().string().find(filter) == std::string::npos; });
+    std::erase_if(folders,
+                  [&](const fs::path& p) { return p.filename().string().find(filter) == std::string::npos; });
   Summary summary;
   for (const fs::path& folder : folders) run_case(folder, summary, true);
   std::vector<std::pair<int, std::string>> reasons;
   for (const auto& [reason, count] : summary.reasons) reasons.emplace_back(-count, reason);
   std::sort(reasons.begin(), reasons.end());
   for (const auto& [count, reason] : reasons) std::cout << "REASON " << -count << "  " << reason << "\n";
-  std::cout << "passed " << summary.passed << " of " << summary.total << " (not expanded: " << summary.passed_plain << ")\n";
+  std::cout << "passed " << summary.passed << " of " << summary.total
+            << " (not expanded: " << summary.passed_plain << ")\n";
   EXPECT_EQ(summary.internal, 0);
 }
 

@@ -10,9 +10,10 @@ namespace aicf::onnx {
 namespace {
 
 constexpr std::string_view kDataTypeNames[] = {
-    "UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE",
-    "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2",
-    "FLOAT8E5M2FNUZ", "UINT4", "INT4", "FLOAT4E2M1", "FLOAT8E8M0", "UINT2", "INT2"};
+    "UNDEFINED", "FLOAT",      "UINT8",      "INT8",         "UINT16",         "INT16",      "INT32",
+    "INT64",     "STRING",     "BOOL",       "FLOAT16",      "DOUBLE",         "UINT32",     "UINT64",
+    "COMPLEX64", "COMPLEX128", "BFLOAT16",   "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+    "UINT4",     "INT4",       "FLOAT4E2M1", "FLOAT8E8M0",   "UINT2",          "INT2"};
 
 [[noreturn]] void fail(const TensorProto& tensor, const std::string& what) {
   throw UserError(ErrorCode::kU_bad_model_file, "tensor '" + tensor.name + "' " + what);
@@ -34,15 +35,18 @@ int64_t parse_number(const TensorProto& tensor, const std::string& key, int64_t 
 std::string confined_path(const TensorProto& tensor, const std::string& folder) {
   namespace fs = std::filesystem;
   auto at = tensor.external_data.find("location");
-  if (at == tensor.external_data.end() || at->second.empty()) fail(tensor, "names no location for its external data");
+  if (at == tensor.external_data.end() || at->second.empty())
+    fail(tensor, "names no location for its external data");
   auto refuse = [&]() -> UserError {
-    return UserError(ErrorCode::kU_path_escape, "tensor '" + tensor.name + "' refers to a file outside the model's folder")
+    return UserError(ErrorCode::kU_path_escape,
+                     "tensor '" + tensor.name + "' refers to a file outside the model's folder")
         .with_value(at->second)
         .with_expected("a relative path inside the model's folder")
         .with_remedy("put the data file beside the model and export again");
   };
   if (folder.empty())
-    throw UserError(ErrorCode::kU_bad_model_file, "tensor '" + tensor.name + "' has external data, but the model has no folder")
+    throw UserError(ErrorCode::kU_bad_model_file,
+                    "tensor '" + tensor.name + "' has external data, but the model has no folder")
         .with_value(at->second)
         .with_remedy("import the model from its file instead of from bytes");
   const fs::path location(at->second);
@@ -58,10 +62,12 @@ std::string confined_path(const TensorProto& tensor, const std::string& folder) 
   return full.string();
 }
 
-Array from_bytes(const TensorProto& tensor, DType dtype, std::string_view bytes, const std::shared_ptr<const void>& owner) {
+Array from_bytes(const TensorProto& tensor, DType dtype, std::string_view bytes,
+                 const std::shared_ptr<const void>& owner) {
   const int64_t expected = checked_mul(element_count(tensor.dims), dtype_bytes(dtype));
   if (static_cast<int64_t>(bytes.size()) != expected)
-    fail(tensor, "has " + std::to_string(bytes.size()) + " data bytes where its shape needs " + std::to_string(expected));
+    fail(tensor, "has " + std::to_string(bytes.size()) + " data bytes where its shape needs " +
+                     std::to_string(expected));
   if (owner && reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(dtype_bytes(dtype)) == 0)
     return Array::view(dtype, tensor.dims, bytes.data(), owner);
   Array array(dtype, tensor.dims);
@@ -75,7 +81,8 @@ Array from_external(const TensorProto& tensor, DType dtype, const std::string& f
   if (offset > file->size()) fail(tensor, "begins behind the end of its external file");
   const int64_t length = parse_number(tensor, "length", file->size() - offset);
   if (length > file->size() - offset) fail(tensor, "ends behind the end of its external file");
-  return from_bytes(tensor, dtype, file->text().substr(static_cast<size_t>(offset), static_cast<size_t>(length)), file);
+  return from_bytes(tensor, dtype,
+                    file->text().substr(static_cast<size_t>(offset), static_cast<size_t>(length)), file);
 }
 
 template <typename T>
@@ -96,24 +103,31 @@ Array from_values(const TensorProto& tensor, DType dtype, const std::vector<T>& 
 }  // namespace
 
 std::string data_type_name(int data_type) {
-  if (data_type < 0 || data_type >= static_cast<int>(std::size(kDataTypeNames))) return std::to_string(data_type);
+  if (data_type < 0 || data_type >= static_cast<int>(std::size(kDataTypeNames)))
+    return std::to_string(data_type);
   return std::string(kDataTypeNames[data_type]);
 }
 
-Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner, const std::string& folder) {
+Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner,
+               const std::string& folder) {
   const auto dtype = dtype_from_onnx(tensor.data_type);
   if (!dtype)
-    throw UserError(ErrorCode::kU_unsupported_dtype, "tensor '" + tensor.name + "' has an unsupported data type")
+    throw UserError(ErrorCode::kU_unsupported_dtype,
+                    "tensor '" + tensor.name + "' has an unsupported data type")
         .with_actual(data_type_name(tensor.data_type));
   for (int64_t dim : tensor.dims)
     if (dim < 0) fail(tensor, "has a negative size");
   if (tensor.external) return from_external(tensor, *dtype, folder);
   if (tensor.has_raw) return from_bytes(tensor, *dtype, tensor.raw, owner);
   switch (*dtype) {
-    case DType::f32: return from_values(tensor, *dtype, tensor.floats);
-    case DType::f64: return from_values(tensor, *dtype, tensor.doubles);
-    case DType::i64: return from_values(tensor, *dtype, tensor.int64s);
-    default: return from_values(tensor, *dtype, tensor.int32s);
+    case DType::f32:
+      return from_values(tensor, *dtype, tensor.floats);
+    case DType::f64:
+      return from_values(tensor, *dtype, tensor.doubles);
+    case DType::i64:
+      return from_values(tensor, *dtype, tensor.int64s);
+    default:
+      return from_values(tensor, *dtype, tensor.int32s);
   }
 }
 

@@ -79,7 +79,8 @@ TEST(OnnxImport, SizesAreListedWhenUnsetAndCheckedWhenUnknown) {
   const UserError unset = error_of(m);
   EXPECT_EQ(unset.code, ErrorCode::kU_unset_size);
   EXPECT_EQ(unset.value, "batch, z:0");
-  EXPECT_EQ(error_of(m, with_dims({{"batch", "1"}, {"z:0", "2"}, {"nope", "3"}})).code, ErrorCode::kU_bad_option);
+  EXPECT_EQ(error_of(m, with_dims({{"batch", "1"}, {"z:0", "2"}, {"nope", "3"}})).code,
+            ErrorCode::kU_bad_option);
   const Program program = import_model(m, with_dims({{"batch", "4"}, {"z:0", "batch"}}));
   EXPECT_EQ(program.entries[0].shape(program.entries[0].inputs()[1]), Shape{Dim(4)});
   EXPECT_THROW(parse_dim_option("8..2"), UserError);
@@ -89,9 +90,12 @@ TEST(OnnxImport, SizesAreListedWhenUnsetAndCheckedWhenUnknown) {
 TEST(OnnxImport, ShapeArithmeticStaysSymbolicAndLeavesNoTrace) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"batch", "sequence", "12"})};
-  m.initializers = {tensor("zero", Array::scalar_i64(DType::i64, 0)), tensor("tail", ints({-1, 4})), tensor("axes", ints({0}))};
-  m.nodes = {node("Shape", {"x"}, {"s"}), node("Gather", {"s", "zero"}, {"b"}), node("Unsqueeze", {"b", "axes"}, {"b1"}),
-             node("Concat", {"b1", "tail"}, {"shape"}, {attr("axis", int64_t{0})}), node("Reshape", {"x", "shape"}, {"y"})};
+  m.initializers = {tensor("zero", Array::scalar_i64(DType::i64, 0)), tensor("tail", ints({-1, 4})),
+                    tensor("axes", ints({0}))};
+  m.nodes = {node("Shape", {"x"}, {"s"}), node("Gather", {"s", "zero"}, {"b"}),
+             node("Unsqueeze", {"b", "axes"}, {"b1"}),
+             node("Concat", {"b1", "tail"}, {"shape"}, {attr("axis", int64_t{0})}),
+             node("Reshape", {"x", "shape"}, {"y"})};
   m.outputs = {out("y")};
   const Program program = import_model(m, with_dims({{"batch", "1..8"}, {"sequence", "16..512"}}));
   const Graph& graph = program.entries[0];
@@ -102,7 +106,8 @@ TEST(OnnxImport, ShapeArithmeticStaysSymbolicAndLeavesNoTrace) {
 TEST(OnnxImport, ASizeUsedAsDataBecomesSizeOf) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"batch"})};
-  m.nodes = {node("Size", {"x"}, {"n"}), node("Cast", {"n"}, {"f"}, {attr("to", int64_t{1})}), node("Div", {"x", "f"}, {"y"})};
+  m.nodes = {node("Size", {"x"}, {"n"}), node("Cast", {"n"}, {"f"}, {attr("to", int64_t{1})}),
+             node("Div", {"x", "f"}, {"y"})};
   m.outputs = {out("y")};
   const Program program = import_model(m, with_dims({{"batch", "1..8"}}));
   EXPECT_TRUE(has_op(program, Op::size_of));
@@ -129,11 +134,13 @@ TEST(OnnxImport, AllUnsupportedOpsAreReportedAtOnce) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"4"})};
   m.nodes = {node("Unheard", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Unheard", {"b"}, {"c"}),
-             node("Gelu", {"x"}, {"d"}, {attr("stray", int64_t{1})}), node("Foreign", {"c"}, {"y"}, {}, "some.domain")};
+             node("Gelu", {"x"}, {"d"}, {attr("stray", int64_t{1})}),
+             node("Foreign", {"c"}, {"y"}, {}, "some.domain")};
   m.outputs = {out("y")};
   const UserError error = error_of(m);
   EXPECT_EQ(error.code, ErrorCode::kU_unsupported_op);
-  for (const char* part : {"Unheard (2, first 'Unheard_a')", "Gelu (1", "attribute 'stray'", "some.domain.Foreign (1"})
+  for (const char* part :
+       {"Unheard (2, first 'Unheard_a')", "Gelu (1", "attribute 'stray'", "some.domain.Foreign (1"})
     EXPECT_NE(error.message.find(part), std::string::npos) << part << " in " << error.message;
 }
 
@@ -180,7 +187,8 @@ TEST(OnnxImport, FunctionBodiesAreExpandedWithTheirAttributes) {
   Model m;
   m.functions = {function};
   m.inputs = {value_info("x", DType::f32, {"1"})};
-  m.nodes = {node("Leaky", {"x"}, {"h"}, {attr("slope", 0.5f)}, "local"), node("Leaky", {"h"}, {"y"}, {}, "local")};
+  m.nodes = {node("Leaky", {"x"}, {"h"}, {attr("slope", 0.5f)}, "local"),
+             node("Leaky", {"h"}, {"y"}, {}, "local")};
   m.outputs = {out("y")};
   EXPECT_EQ(run(import_model(m), {{"x", floats({1}, {-4})}}).at("y"), floats({1}, {-0.02}));
 }
@@ -194,7 +202,9 @@ TEST(OnnxImport, IfOnDataBecomesIfElseWithCaptures) {
   Model m;
   m.inputs = {value_info("c", DType::boolean, {}), value_info("x", DType::f32, {"1"})};
   m.initializers = {tensor("w", floats({1}, {10}))};
-  m.nodes = {node("If", {"c"}, {"y"}, {graph_attr("then_branch", then_branch.graph()), graph_attr("else_branch", else_branch.graph())})};
+  m.nodes = {
+      node("If", {"c"}, {"y"},
+           {graph_attr("then_branch", then_branch.graph()), graph_attr("else_branch", else_branch.graph())})};
   m.outputs = {out("y")};
   const Program program = import_model(m);
   EXPECT_TRUE(has_op(program, Op::if_else));
@@ -230,7 +240,8 @@ TEST(OnnxImport, ExternalDataStaysInsideTheFolder) {
     Model m = mlp();
     m.initializers[0] = proto;
     try {
-      import_onnx_bytes(m.bytes(), with_dims({{"batch", "1"}}), std::filesystem::temp_directory_path().string());
+      import_onnx_bytes(m.bytes(), with_dims({{"batch", "1"}}),
+                        std::filesystem::temp_directory_path().string());
       FAIL() << location;
     } catch (const UserError& error) {
       EXPECT_EQ(error.code, ErrorCode::kU_path_escape) << location;
@@ -267,7 +278,8 @@ TEST(OnnxImport, HostileGrowthIsBounded) {
   m.inputs = {value_info("x", DType::f32, {"batch", "n"})};
   m.nodes = {node("Size", {"x"}, {"s0"})};
   for (int i = 0; i < 40; ++i)
-    m.nodes.push_back(node("Mul", {"s" + std::to_string(i), "s" + std::to_string(i)}, {"s" + std::to_string(i + 1)}));
+    m.nodes.push_back(
+        node("Mul", {"s" + std::to_string(i), "s" + std::to_string(i)}, {"s" + std::to_string(i + 1)}));
   m.outputs = {value_info("s40", DType::i64, {})};
   import_model(m, with_dims({{"batch", "1..8"}, {"n", "1..8"}}));
 
@@ -278,7 +290,8 @@ TEST(OnnxImport, HostileGrowthIsBounded) {
     w.add_string(1, "F" + std::to_string(i));
     w.add_string(4, "a");
     w.add_string(5, "c");
-    const std::string next = i == 59 ? "Identity" : "F" + std::to_string(i + 1), domain = i == 59 ? "" : "local";
+    const std::string next = i == 59 ? "Identity" : "F" + std::to_string(i + 1),
+                      domain = i == 59 ? "" : "local";
     w.add_message(7, node(next, {"a"}, {"b"}, {}, domain));
     w.add_message(7, node(next, {"b"}, {"c"}, {}, domain));
     Model::add_opset(w, 9, "", 21);

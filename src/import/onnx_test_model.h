@@ -46,7 +46,8 @@ inline std::string value_info(const std::string& name, DType dtype, const std::v
 
 struct Attribute {
   std::string bytes;
-  static Attribute make(const std::string& name, int type, void (*fill)(Writer&, const void*), const void* value) {
+  static Attribute make(const std::string& name, int type, void (*fill)(Writer&, const void*),
+                        const void* value) {
     Attribute a;
     Writer w(a.bytes);
     w.add_string(1, name);
@@ -57,24 +58,28 @@ struct Attribute {
 };
 
 inline Attribute attr(const std::string& name, int64_t value) {
-  return Attribute::make(name, 2, [](Writer& w, const void* v) { w.add_int64(3, *static_cast<const int64_t*>(v)); }, &value);
+  return Attribute::make(
+      name, 2, [](Writer& w, const void* v) { w.add_int64(3, *static_cast<const int64_t*>(v)); }, &value);
 }
 inline Attribute attr(const std::string& name, float value) {
-  return Attribute::make(name, 1, [](Writer& w, const void* v) { w.add_float(2, *static_cast<const float*>(v)); }, &value);
+  return Attribute::make(
+      name, 1, [](Writer& w, const void* v) { w.add_float(2, *static_cast<const float*>(v)); }, &value);
 }
 inline Attribute graph_attr(const std::string& name, const std::string& graph) {
-  return Attribute::make(name, 5, [](Writer& w, const void* v) { w.add_message(6, *static_cast<const std::string*>(v)); },
-                         &graph);
+  return Attribute::make(
+      name, 5, [](Writer& w, const void* v) { w.add_message(6, *static_cast<const std::string*>(v)); },
+      &graph);
 }
 // The value of the enclosing function's attribute.
 inline Attribute ref_attr(const std::string& name, const std::string& of, int type) {
-  return Attribute::make(name, type, [](Writer& w, const void* v) { w.add_string(21, *static_cast<const std::string*>(v)); },
-                         &of);
+  return Attribute::make(
+      name, type, [](Writer& w, const void* v) { w.add_string(21, *static_cast<const std::string*>(v)); },
+      &of);
 }
 
 inline std::string node(const std::string& op, const std::vector<std::string>& inputs,
-                        const std::vector<std::string>& outputs, const std::vector<Attribute>& attributes = {},
-                        const std::string& domain = "") {
+                        const std::vector<std::string>& outputs,
+                        const std::vector<Attribute>& attributes = {}, const std::string& domain = "") {
   std::string out;
   Writer w(out);
   for (const std::string& input : inputs) w.add_string(1, input);

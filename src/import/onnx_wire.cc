@@ -55,9 +55,9 @@ void append_doubles(pbf_reader& reader, std::vector<double>& to) {
     to.push_back(reader.get_double());
 }
 
-// Calls `field` for every field; one that it does not take is skipped. protozero throws assertion-free exceptions
-// derived from protozero::exception on malformed input; a known field of a foreign wire type is caught here because
-// protozero only asserts on it.
+// Calls `field` for every field; one that it does not take is skipped. protozero throws assertion-free
+// exceptions derived from protozero::exception on malformed input; a known field of a foreign wire type is
+// caught here because protozero only asserts on it.
 template <typename Field>
 void for_each_field(pbf_reader reader, Field field) {
   while (reader.next())
@@ -84,9 +84,12 @@ std::pair<std::string, std::string> parse_entry(pbf_reader reader) {
   std::pair<std::string, std::string> entry;
   for_each_field(reader, [&](pbf_reader& r) {
     switch (r.tag()) {
-      case 1: return take_string(r, entry.first);
-      case 2: return take_string(r, entry.second);
-      default: return false;
+      case 1:
+        return take_string(r, entry.first);
+      case 2:
+        return take_string(r, entry.second);
+      default:
+        return false;
     }
   });
   return entry;
@@ -97,24 +100,37 @@ TensorProto parse_tensor_message(pbf_reader reader) {
   for_each_field(reader, [&](pbf_reader& r) {
     const bool bytes = is_bytes(r), varint = is_varint(r);
     switch (r.tag()) {
-      case 1: return bytes || varint ? (append_int64s(r, tensor.dims), true) : false;
-      case 2: return varint ? (tensor.data_type = r.get_int32(), true) : false;
-      case 3: fail("a tensor comes in segments"); 
-      case 4: return bytes || is_fixed32(r) ? (append_floats(r, tensor.floats), true) : false;
-      case 5: return bytes || varint ? (append_int32s(r, tensor.int32s), true) : false;
-      case 6: return bytes ? (tensor.strings.push_back(std::string(view_of(r))), true) : false;
-      case 7: return bytes || varint ? (append_int64s(r, tensor.int64s), true) : false;
-      case 8: return take_string(r, tensor.name);
+      case 1:
+        return bytes || varint ? (append_int64s(r, tensor.dims), true) : false;
+      case 2:
+        return varint ? (tensor.data_type = r.get_int32(), true) : false;
+      case 3:
+        fail("a tensor comes in segments");
+      case 4:
+        return bytes || is_fixed32(r) ? (append_floats(r, tensor.floats), true) : false;
+      case 5:
+        return bytes || varint ? (append_int32s(r, tensor.int32s), true) : false;
+      case 6:
+        return bytes ? (tensor.strings.push_back(std::string(view_of(r))), true) : false;
+      case 7:
+        return bytes || varint ? (append_int64s(r, tensor.int64s), true) : false;
+      case 8:
+        return take_string(r, tensor.name);
       case 9:
         if (!bytes) return false;
         tensor.raw = view_of(r);
         tensor.has_raw = true;
         return true;
-      case 10: return bytes || is_fixed64(r) ? (append_doubles(r, tensor.doubles), true) : false;
-      case 11: return bytes || varint ? (append_uint64s(r, tensor.uint64s), true) : false;
-      case 13: return bytes ? (tensor.external_data.insert(parse_entry(r.get_message())), true) : false;
-      case 14: return varint ? (tensor.external = r.get_int32() == 1, true) : false;
-      default: return false;
+      case 10:
+        return bytes || is_fixed64(r) ? (append_doubles(r, tensor.doubles), true) : false;
+      case 11:
+        return bytes || varint ? (append_uint64s(r, tensor.uint64s), true) : false;
+      case 13:
+        return bytes ? (tensor.external_data.insert(parse_entry(r.get_message())), true) : false;
+      case 14:
+        return varint ? (tensor.external = r.get_int32() == 1, true) : false;
+      default:
+        return false;
     }
   });
   return tensor;
@@ -127,9 +143,12 @@ void parse_shape(pbf_reader reader, ValueInfo& info) {
     Dimension& dimension = info.shape.emplace_back();
     for_each_field(r.get_message(), [&](pbf_reader& d) {
       switch (d.tag()) {
-        case 1: return is_varint(d) ? (dimension.has_value = true, dimension.value = d.get_int64(), true) : false;
-        case 2: return take_string(d, dimension.param);
-        default: return false;
+        case 1:
+          return is_varint(d) ? (dimension.has_value = true, dimension.value = d.get_int64(), true) : false;
+        case 2:
+          return take_string(d, dimension.param);
+        default:
+          return false;
       }
     });
     return true;
@@ -148,12 +167,23 @@ void parse_type(pbf_reader reader, ValueInfo& info) {
           return false;
         });
         return true;
-      case 4: info.kind = "sequence"; return false;
-      case 5: info.kind = "map"; return false;
-      case 7: info.kind = "opaque"; return false;
-      case 8: info.kind = "sparse_tensor"; return false;
-      case 9: info.kind = "optional"; return false;
-      default: return false;
+      case 4:
+        info.kind = "sequence";
+        return false;
+      case 5:
+        info.kind = "map";
+        return false;
+      case 7:
+        info.kind = "opaque";
+        return false;
+      case 8:
+        info.kind = "sparse_tensor";
+        return false;
+      case 9:
+        info.kind = "optional";
+        return false;
+      default:
+        return false;
     }
   });
 }
@@ -189,10 +219,14 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
   for_each_field(reader, [&](pbf_reader& r) {
     const bool bytes = is_bytes(r), varint = is_varint(r);
     switch (r.tag()) {
-      case 1: return take_string(r, a.name);
-      case 2: return is_fixed32(r) ? (a.f = r.get_float(), has_f = true) : false;
-      case 3: return take_int(r, a.i) && (has_i = true);
-      case 4: return take_string(r, a.s) && (has_s = true);
+      case 1:
+        return take_string(r, a.name);
+      case 2:
+        return is_fixed32(r) ? (a.f = r.get_float(), has_f = true) : false;
+      case 3:
+        return take_int(r, a.i) && (has_i = true);
+      case 4:
+        return take_string(r, a.s) && (has_s = true);
       case 5:
         if (!bytes) return false;
         a.t = std::make_shared<TensorProto>(parse_tensor_message(r.get_message()));
@@ -201,12 +235,18 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
         if (!bytes) return false;
         a.g = std::make_shared<GraphProto>(parse_graph(r.get_message(), depth + 1));
         return true;
-      case 7: return bytes || is_fixed32(r) ? (append_floats(r, a.floats), true) : false;
-      case 8: return bytes || varint ? (append_int64s(r, a.ints), true) : false;
-      case 9: return bytes ? (a.strings.push_back(std::string(view_of(r))), true) : false;
-      case 20: return varint ? (a.type = static_cast<AttributeType>(r.get_int32()), true) : false;
-      case 21: return take_string(r, a.ref);
-      default: return false;
+      case 7:
+        return bytes || is_fixed32(r) ? (append_floats(r, a.floats), true) : false;
+      case 8:
+        return bytes || varint ? (append_int64s(r, a.ints), true) : false;
+      case 9:
+        return bytes ? (a.strings.push_back(std::string(view_of(r))), true) : false;
+      case 20:
+        return varint ? (a.type = static_cast<AttributeType>(r.get_int32()), true) : false;
+      case 21:
+        return take_string(r, a.ref);
+      default:
+        return false;
     }
   });
   if (a.type == AttributeType::kUndefined && a.ref.empty()) a.type = guess_type(a, has_f, has_i, has_s);
@@ -221,14 +261,22 @@ NodeProto parse_node(pbf_reader reader, int depth) {
   for_each_field(reader, [&](pbf_reader& r) {
     if (!is_bytes(r)) return false;
     switch (r.tag()) {
-      case 1: return node.inputs.push_back(std::string(view_of(r))), true;
-      case 2: return node.outputs.push_back(std::string(view_of(r))), true;
-      case 3: return take_string(r, node.name);
-      case 4: return take_string(r, node.op_type);
-      case 5: return node.attributes.push_back(parse_attribute(r.get_message(), depth)), true;
-      case 7: return take_string(r, node.domain);
-      case 8: return take_string(r, node.overload);
-      default: return false;
+      case 1:
+        return node.inputs.push_back(std::string(view_of(r))), true;
+      case 2:
+        return node.outputs.push_back(std::string(view_of(r))), true;
+      case 3:
+        return take_string(r, node.name);
+      case 4:
+        return take_string(r, node.op_type);
+      case 5:
+        return node.attributes.push_back(parse_attribute(r.get_message(), depth)), true;
+      case 7:
+        return take_string(r, node.domain);
+      case 8:
+        return take_string(r, node.overload);
+      default:
+        return false;
     }
   });
   if (node.domain == "ai.onnx") node.domain.clear();
@@ -251,15 +299,21 @@ GraphProto parse_graph(pbf_reader reader, int depth) {
   for_each_field(reader, [&](pbf_reader& r) {
     if (!is_bytes(r)) return false;
     switch (r.tag()) {
-      case 1: return graph.nodes.push_back(parse_node(r.get_message(), depth)), true;
-      case 2: return take_string(r, graph.name);
+      case 1:
+        return graph.nodes.push_back(parse_node(r.get_message(), depth)), true;
+      case 2:
+        return take_string(r, graph.name);
       case 5:
         graph.initializers.push_back(std::make_shared<TensorProto>(parse_tensor_message(r.get_message())));
         return true;
-      case 11: return graph.inputs.push_back(parse_value_info(r.get_message())), true;
-      case 12: return graph.outputs.push_back(parse_value_info(r.get_message())), true;
-      case 15: return graph.sparse_initializers.push_back(sparse_name(r.get_message())), true;
-      default: return false;
+      case 11:
+        return graph.inputs.push_back(parse_value_info(r.get_message())), true;
+      case 12:
+        return graph.outputs.push_back(parse_value_info(r.get_message())), true;
+      case 15:
+        return graph.sparse_initializers.push_back(sparse_name(r.get_message())), true;
+      default:
+        return false;
     }
   });
   return graph;
@@ -270,9 +324,12 @@ void parse_opset(pbf_reader reader, OpsetImports& opsets) {
   int64_t version = 0;
   for_each_field(reader, [&](pbf_reader& r) {
     switch (r.tag()) {
-      case 1: return take_string(r, domain);
-      case 2: return take_int(r, version);
-      default: return false;
+      case 1:
+        return take_string(r, domain);
+      case 2:
+        return take_int(r, version);
+      default:
+        return false;
     }
   });
   opsets[domain == "ai.onnx" ? "" : domain] = version;
@@ -283,16 +340,26 @@ FunctionProto parse_function(pbf_reader reader) {
   for_each_field(reader, [&](pbf_reader& r) {
     if (!is_bytes(r)) return false;
     switch (r.tag()) {
-      case 1: return take_string(r, function.name);
-      case 4: return function.inputs.push_back(std::string(view_of(r))), true;
-      case 5: return function.outputs.push_back(std::string(view_of(r))), true;
-      case 6: return function.attributes.push_back(std::string(view_of(r))), true;
-      case 7: return function.nodes.push_back(parse_node(r.get_message(), 0)), true;
-      case 9: return parse_opset(r.get_message(), function.opsets), true;
-      case 10: return take_string(r, function.domain);
-      case 11: return function.attribute_defaults.push_back(parse_attribute(r.get_message(), 0)), true;
-      case 13: return take_string(r, function.overload);
-      default: return false;
+      case 1:
+        return take_string(r, function.name);
+      case 4:
+        return function.inputs.push_back(std::string(view_of(r))), true;
+      case 5:
+        return function.outputs.push_back(std::string(view_of(r))), true;
+      case 6:
+        return function.attributes.push_back(std::string(view_of(r))), true;
+      case 7:
+        return function.nodes.push_back(parse_node(r.get_message(), 0)), true;
+      case 9:
+        return parse_opset(r.get_message(), function.opsets), true;
+      case 10:
+        return take_string(r, function.domain);
+      case 11:
+        return function.attribute_defaults.push_back(parse_attribute(r.get_message(), 0)), true;
+      case 13:
+        return take_string(r, function.overload);
+      default:
+        return false;
     }
   });
   if (function.domain == "ai.onnx") function.domain.clear();
@@ -325,12 +392,18 @@ ModelProto parse_model(std::string_view bytes, std::shared_ptr<const void> owner
       if (r.tag() == 1) return take_int(r, model.ir_version);
       if (!is_bytes(r)) return false;
       switch (r.tag()) {
-        case 2: return take_string(r, model.producer);
-        case 7: return model.graph = parse_graph(r.get_message(), 0), has_graph = true;
-        case 8: return parse_opset(r.get_message(), model.opsets), true;
-        case 14: return model.metadata.insert(parse_entry(r.get_message())), true;
-        case 25: return model.functions.push_back(parse_function(r.get_message())), true;
-        default: return false;
+        case 2:
+          return take_string(r, model.producer);
+        case 7:
+          return model.graph = parse_graph(r.get_message(), 0), has_graph = true;
+        case 8:
+          return parse_opset(r.get_message(), model.opsets), true;
+        case 14:
+          return model.metadata.insert(parse_entry(r.get_message())), true;
+        case 25:
+          return model.functions.push_back(parse_function(r.get_message())), true;
+        default:
+          return false;
       }
     });
     if (!has_graph) fail("it holds no graph");

@@ -1,5 +1,6 @@
-// The ONNX protobuf messages as plain structs. Strings and raw tensor bytes view the file's bytes, which the model keeps
-// alive. The bytes are untrusted: truncated or foreign input, impossible sizes and deep nesting give bad_model_file.
+// The ONNX protobuf messages as plain structs. Strings and raw tensor bytes view the file's bytes, which the
+// model keeps alive. The bytes are untrusted: truncated or foreign input, impossible sizes and deep nesting
+// give bad_model_file.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +48,21 @@ struct ValueInfo {
 struct GraphProto;
 
 enum class AttributeType {
-  kUndefined = 0, kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5, kFloats = 6, kInts = 7, kStrings = 8,
-  kTensors = 9, kGraphs = 10, kSparseTensor = 11, kSparseTensors = 12, kTypeProto = 13, kTypeProtos = 14
+  kUndefined = 0,
+  kFloat = 1,
+  kInt = 2,
+  kString = 3,
+  kTensor = 4,
+  kGraph = 5,
+  kFloats = 6,
+  kInts = 7,
+  kStrings = 8,
+  kTensors = 9,
+  kGraphs = 10,
+  kSparseTensor = 11,
+  kSparseTensors = 12,
+  kTypeProto = 13,
+  kTypeProtos = 14
 };
 
 struct AttributeProto {
@@ -103,9 +117,10 @@ ModelProto parse_model(std::string_view bytes, std::shared_ptr<const void> owner
 // A TensorProto file on its own, as the ONNX test data has them.
 TensorProto parse_tensor(std::string_view bytes, const std::string& source);
 
-// The tensor's values; a view of the file's bytes where they are aligned. `folder` is where external data may lie (a path
-// that leaves it is path_escape); empty refuses external data. unsupported_dtype names the type.
-Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner, const std::string& folder);
+// The tensor's values; a view of the file's bytes where they are aligned. `folder` is where external data may
+// lie (a path that leaves it is path_escape); empty refuses external data. unsupported_dtype names the type.
+Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner,
+               const std::string& folder);
 // "UINT64" for a value of TensorProto.DataType.
 std::string data_type_name(int data_type);
 

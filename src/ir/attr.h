@@ -1,5 +1,6 @@
-// Op attributes: plain comparable data, so that CSE, hashing and cache keys need nothing special. A node's attributes
-// are a sorted map from name to value; which names an op has, and their types and defaults, is declared in ops.def.
+// Op attributes: plain comparable data, so that CSE, hashing and cache keys need nothing special. A node's
+// attributes are a sorted map from name to value; which names an op has, and their types and defaults, is
+// declared in ops.def.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ class Attrs {
     auto at = items_.find(name);
     return at == items_.end() ? nullptr : &at->second;
   }
-  // The value; InternalError if absent or of another type: a constructed node always has every attribute of its op.
+  // The value; InternalError if absent or of another type: a constructed node always has every attribute of
+  // its op.
   int64_t get_int(std::string_view name) const;
   double get_float(std::string_view name) const;
   bool get_bool(std::string_view name) const;

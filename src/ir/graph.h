@@ -1,6 +1,6 @@
-// Program, Graph, Node, Value: what a model computes, never how. A Graph is a list of nodes in topological order over SSA
-// values; it is only ever appended to, so passes build a new graph from an old one. Every node is checked and typed
-// by the op table when added (add()); verify.h checks a whole program at a border.
+// Program, Graph, Node, Value: what a model computes, never how. A Graph is a list of nodes in topological
+// order over SSA values; it is only ever appended to, so passes build a new graph from an old one. Every node
+// is checked and typed by the op table when added (add()); verify.h checks a whole program at a border.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline constexpr ValueId kNoValue = -1;  // an absent optional operand
 struct Value {
   TensorType type;
   Role role = Role::kTemp;
-  std::string name;      // input, param, state: its name in the program; else a hint for people (may be empty)
+  std::string name;  // input, param, state: its name in the program; else a hint for people (may be empty)
   NodeId producer = -1;  // temps only
   int result = 0;        // which result of the producer
   Array constant;        // constants only
@@ -48,9 +48,11 @@ struct Node {
   Op op;
   std::vector<ValueId> operands;  // kNoValue for an absent optional operand
   std::vector<ValueId> results;
-  Attrs attrs;                 // complete: defaults filled in
-  std::vector<Graph> bodies;   // fused, call, if_else, while_loop, scan; a body's inputs are its operands in order
-  std::string origin;          // where the exporter said it came from ("/encoder/layer.0/Add", a source line); may be empty
+  Attrs attrs;  // complete: defaults filled in
+  std::vector<Graph>
+      bodies;  // fused, call, if_else, while_loop, scan; a body's inputs are its operands in order
+  std::string
+      origin;  // where the exporter said it came from ("/encoder/layer.0/Add", a source line); may be empty
 };
 
 // `update` writes `value` to the param or state `variable` when the entry has finished all reads of it.
@@ -65,11 +67,12 @@ class Graph {
 
   // --- building; each returns the new value's id, UserError if the op table refuses
   ValueId add_input(std::string name, TensorType type);
-  ValueId add_param(std::string name, TensorType type);  // the program must hold a variable of this name and type
+  ValueId add_param(std::string name,
+                    TensorType type);  // the program must hold a variable of this name and type
   ValueId add_state(std::string name, TensorType type);
   ValueId add_constant(Array array, std::string name = "");
-  // Appends a node: checks operand count and dtypes, fills attribute defaults, normalises negative axes, infers types.
-  // `origin` is kept for messages.
+  // Appends a node: checks operand count and dtypes, fills attribute defaults, normalises negative axes,
+  // infers types. `origin` is kept for messages.
   NodeId add_node(Op op, std::vector<ValueId> operands, Attrs attrs = {}, std::vector<Graph> bodies = {},
                   std::string origin = "");
   // add_node for the one-result case.
@@ -119,7 +122,7 @@ struct Variable {
   std::string name;
   Role role = Role::kParam;  // kParam or kState
   TensorType type;
-  Array data;                // initial contents; a null array (data() == nullptr) means zeros
+  Array data;  // initial contents; a null array (data() == nullptr) means zeros
 };
 
 // Named entries over one set of variables. Sizes used by any type are declared in `sizes` with their ranges.
@@ -127,12 +130,14 @@ struct Program {
   std::map<std::string, Variable, std::less<>> variables;
   std::vector<Graph> entries;  // the first is the default
   SymbolRanges sizes;
-  std::map<std::string, std::string> metadata;  // free text that travels with the model (vocabulary, producer)
+  std::map<std::string, std::string>
+      metadata;  // free text that travels with the model (vocabulary, producer)
 
   const Graph* entry(std::string_view name) const;
 };
 
-// Copies a graph while a pass decides, node by node, what to emit. `value(old)` is the new id of an old value.
+// Copies a graph while a pass decides, node by node, what to emit. `value(old)` is the new id of an old
+// value.
 class GraphRewriter {
  public:
   explicit GraphRewriter(const Graph& old);

@@ -1,4 +1,5 @@
-// The op table: ops.def parsed once into rows that builder, verifier, printer, importers, passes and generators query.
+// The op table: ops.def parsed once into rows that builder, verifier, printer, importers, passes and
+// generators query.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Shape rules: what each op of ops.def gives for its operands' types. Called by Graph::add_node after operand count, dtypes
-// and attributes have been checked; a rule checks sizes and may normalise attributes (negative axes become positive).
+// Shape rules: what each op of ops.def gives for its operands' types. Called by Graph::add_node after operand
+// count, dtypes and attributes have been checked; a rule checks sizes and may normalise attributes (negative
+// axes become positive).
 #pragma once
 
 #include <string>

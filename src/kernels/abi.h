@@ -1,6 +1,7 @@
-// The launch ABI of CPU kernels: what a kernel gets when it runs. Addresses, sizes and strides are plain numbers here; the plan's
-// symbolic sizes were evaluated at bind. prepare() runs once per bind and may allocate; run() must not allocate, block or throw,
-// except that a data-dependent error (an index out of range) is reported through CallError.
+// The launch ABI of CPU kernels: what a kernel gets when it runs. Addresses, sizes and strides are plain
+// numbers here; the plan's symbolic sizes were evaluated at bind. prepare() runs once per bind and may
+// allocate; run() must not allocate, block or throw, except that a data-dependent error (an index out of
+// range) is reported through CallError.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,8 @@ struct TensorArg {
 
 enum class IsaLevel : uint8_t { kPortable, kAvx2, kAvx512 };
 
-// First data-dependent error of a call: kernels store the offending value once, the runtime reports it after the run.
+// First data-dependent error of a call: kernels store the offending value once, the runtime reports it after
+// the run.
 struct CallError {
   std::atomic<int32_t> raised{0};
   int64_t value = 0, bound = 0;
@@ -39,22 +41,24 @@ struct CallError {
 };
 
 struct BoundCall;
-// Runs tile `tile` of call.tiles. `scratch` is this worker's private memory of call.scratch_bytes, 64-byte aligned.
+// Runs tile `tile` of call.tiles. `scratch` is this worker's private memory of call.scratch_bytes, 64-byte
+// aligned.
 using RunTile = void (*)(const BoundCall& call, int64_t tile, std::byte* scratch);
 
 struct BoundCall {
   std::vector<TensorArg> inputs, outputs;
-  std::vector<int64_t> params;   // in the order of the kernel row's parameter list
+  std::vector<int64_t> params;  // in the order of the kernel row's parameter list
   std::vector<double> fparams;
   const TileProgram* program = nullptr;  // region code or epilogue; null if none
   IsaLevel isa = IsaLevel::kPortable;
-  CallError* error = nullptr;    // never null when running
+  CallError* error = nullptr;  // never null when running
 
   // Set by prepare():
   RunTile run = nullptr;
-  int64_t tiles = 0;             // independent pieces; any worker may take any, results do not depend on who
-  int64_t scratch_bytes = 0;     // per worker
-  // What prepare() computed for run(), e.g. collapsed strides; 64-bit words so that plain structs fit by memcpy.
+  int64_t tiles = 0;          // independent pieces; any worker may take any, results do not depend on who
+  int64_t scratch_bytes = 0;  // per worker
+  // What prepare() computed for run(), e.g. collapsed strides; 64-bit words so that plain structs fit by
+  // memcpy.
   std::vector<int64_t> state;
 };
 

@@ -8,16 +8,19 @@
 
 namespace aicf {
 
-#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run, prepare) \
-  bool can_run(const Problem& problem);                                                                                  \
+#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
+                    can_run, prepare)                                                                  \
+  bool can_run(const Problem& problem);                                                                \
   void prepare(BoundCall& call);
 #include "kernels/kernels.def"
 #undef AICF_KERNEL
 
 const std::vector<Kernel>& kernel_table() {
   static const std::vector<Kernel> table = {
-#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run, prepare) \
-  Kernel{#name, #family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run, prepare},
+#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
+                    can_run, prepare)                                                                  \
+  Kernel{#name,     #family,  params,          fparams, accumulation,                                  \
+         tolerance, priority, accepts_program, can_run, prepare},
 #include "kernels/kernels.def"
 #undef AICF_KERNEL
   };
@@ -44,8 +47,8 @@ std::vector<const Kernel*> candidates(const Problem& problem) {
 #if AICF_X86
 namespace {
 
-// State components that the operating system saves: bits 1 and 2 are the 128- and 256-bit registers, 5 to 7 the masks
-// and the 512-bit registers.
+// State components that the operating system saves: bits 1 and 2 are the 128- and 256-bit registers, 5 to 7
+// the masks and the 512-bit registers.
 uint64_t saved_state() {
   uint32_t low, high;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -62,7 +65,8 @@ IsaLevel probe_isa() {
   if ((saved & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return IsaLevel::kPortable;
   constexpr uint32_t kAvx2Bits = (1u << 5) | (1u << 3) | (1u << 8);  // AVX2, BMI1, BMI2
   if ((b & kAvx2Bits) != kAvx2Bits) return IsaLevel::kPortable;
-  constexpr uint32_t kAvx512Bits = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);  // F DQ CD BW VL
+  constexpr uint32_t kAvx512Bits =
+      (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);  // F DQ CD BW VL
   if ((b & kAvx512Bits) != kAvx512Bits || (saved & 0xe6) != 0xe6) return IsaLevel::kAvx2;
   return IsaLevel::kAvx512;
 }
@@ -79,9 +83,12 @@ IsaLevel detect_isa() { return IsaLevel::kPortable; }
 
 std::string_view isa_name(IsaLevel level) {
   switch (level) {
-    case IsaLevel::kPortable: return "portable";
-    case IsaLevel::kAvx2: return "avx2";
-    case IsaLevel::kAvx512: return "avx512";
+    case IsaLevel::kPortable:
+      return "portable";
+    case IsaLevel::kAvx2:
+      return "avx2";
+    case IsaLevel::kAvx512:
+      return "avx512";
   }
   return "unknown";
 }

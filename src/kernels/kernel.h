@@ -1,5 +1,6 @@
-// The kernel table of the CPU: one row per kernel, declared in kernels/<family>/kernels.def and gathered here. Selection asks
-// can_run with a Problem (shapes may be symbolic), the runtime finds the row by name and calls prepare.
+// The kernel table of the CPU: one row per kernel, declared in kernels/<family>/kernels.def and gathered
+// here. Selection asks can_run with a Problem (shapes may be symbolic), the runtime finds the row by name and
+// calls prepare.
 #pragma once
 
 #include <string>
@@ -27,16 +28,17 @@ struct Problem {
 };
 
 struct Kernel {
-  std::string_view name;    // family, types, shape class: "matmul_f32_packed"
+  std::string_view name;  // family, types, shape class: "matmul_f32_packed"
   std::string_view family;
   std::string_view params, fparams;  // their names in order, comma separated: "axis, batch_dims"
   std::string_view accumulation;     // what the order of accumulation depends on: "none", "length"
-  double tolerance;         // max relative error against the f64 reference, in units of the result dtype's epsilon × sqrt(length)
-  int priority;             // among rows that can run the highest wins
-  bool accepts_program;     // takes an epilogue tile program over its result
+  double tolerance;  // max relative error against the f64 reference, in units of the result dtype's epsilon ×
+                     // sqrt(length)
+  int priority;          // among rows that can run the highest wins
+  bool accepts_program;  // takes an epilogue tile program over its result
   bool (*can_run)(const Problem& problem);
-  // Per-worker scratch bytes are known after prepare; it validates sizes and strides (they may come from a stranger's file)
-  // and throws UserError bad_artifact if they do not fit the kernel.
+  // Per-worker scratch bytes are known after prepare; it validates sizes and strides (they may come from a
+  // stranger's file) and throws UserError bad_artifact if they do not fit the kernel.
   void (*prepare)(BoundCall& call);
 };
 
@@ -45,7 +47,7 @@ const Kernel* find_kernel(std::string_view name);
 // Rows that can run the problem, best first.
 std::vector<const Kernel*> candidates(const Problem& problem);
 
-IsaLevel detect_isa();                     // the best level this machine runs
-std::string_view isa_name(IsaLevel level); // "portable", "avx2", "avx512"
+IsaLevel detect_isa();                      // the best level this machine runs
+std::string_view isa_name(IsaLevel level);  // "portable", "avx2", "avx512"
 
 }  // namespace aicf

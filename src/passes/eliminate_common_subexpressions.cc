@@ -33,7 +33,8 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassContext&) {
       seen.emplace(bucket, std::pair(key, &node));
       continue;
     }
-    for (size_t i = 0; i < node.results.size(); ++i) rewriter.map(node.results[i], rewriter.value(twin->results[i]));
+    for (size_t i = 0; i < node.results.size(); ++i)
+      rewriter.map(node.results[i], rewriter.value(twin->results[i]));
   }
   return rewriter.finish();
 }

@@ -7,7 +7,8 @@ namespace {
 constexpr int64_t kMaxFoldedElements = 1 << 20;  // larger results cost more in the file than when running
 
 // `operands` are the node's operands in the graph being built.
-bool foldable(const Graph& graph, const Node& node, const Graph& built, const std::vector<ValueId>& operands) {
+bool foldable(const Graph& graph, const Node& node, const Graph& built,
+              const std::vector<ValueId>& operands) {
   if (operands.empty() || !node.bodies.empty() || op_info(node.op).has(kRandom)) return false;
   for (ValueId id : operands)
     if (id != kNoValue && built.value(id).role != Role::kConstant) return false;
@@ -36,7 +37,8 @@ Graph fold_constants(const Graph& graph, const PassContext&) {
     std::vector<Array> operands;
     for (ValueId id : ids) operands.push_back(id == kNoValue ? Array() : rewriter.graph().value(id).constant);
     const std::vector<Array> results = evaluate_node(graph, node, operands, {});
-    for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], rewriter.graph().add_constant(results[i]));
+    for (size_t i = 0; i < results.size(); ++i)
+      rewriter.map(node.results[i], rewriter.graph().add_constant(results[i]));
   }
   return rewriter.finish();
 }

@@ -8,10 +8,12 @@ namespace aicf {
 namespace {
 
 constexpr size_t kMaxRegionNodes = 40;
-constexpr size_t kMaxRegionOperands = 20;       // below kMaxTileOperands, outputs count too
-constexpr int64_t kMaxKeptRow = 1 << 16;        // elements: a row that later stages read again stays in the L2 cache
+constexpr size_t kMaxRegionOperands = 20;  // below kMaxTileOperands, outputs count too
+constexpr int64_t kMaxKeptRow =
+    1 << 16;  // elements: a row that later stages read again stays in the L2 cache
 
-// A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes of size 1).
+// A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes
+// of size 1).
 struct Group {
   std::vector<NodeId> nodes;  // in topological order
   bool matmul = false;        // nodes[0] is a matmul, the others its epilogue
@@ -22,7 +24,10 @@ struct Group {
 class Fuser {
  public:
   Fuser(const Graph& graph, const PassContext& context)
-      : graph_(graph), context_(context), group_of_(graph.nodes().size(), -1), stamp_(graph.nodes().size(), 0) {}
+      : graph_(graph),
+        context_(context),
+        group_of_(graph.nodes().size(), -1),
+        stamp_(graph.nodes().size(), 0) {}
 
   Graph run() {
     const auto count = static_cast<NodeId>(graph_.nodes().size());
@@ -48,7 +53,8 @@ class Fuser {
   }
 
   bool is_epilogue_matmul(const Node& node) const {
-    return node.op == Op::matmul && node.operands[0] != node.operands[1] && context_.target.takes_epilogue(graph_, node);
+    return node.op == Op::matmul && node.operands[0] != node.operands[1] &&
+           context_.target.takes_epilogue(graph_, node);
   }
 
   // A region's body holds such a constant itself.
@@ -62,7 +68,8 @@ class Fuser {
     return info.has(kPointwise) || (info.has(kReduction) && node.attrs.get_bool("keepdims"));
   }
 
-  // Groups that produce operands, matmul groups first because an epilogue saves a whole pass over memory, then the latest.
+  // Groups that produce operands, matmul groups first because an epilogue saves a whole pass over memory,
+  // then the latest.
   std::vector<int> producer_groups(const Node& node) const {
     std::vector<int> found;
     for (ValueId id : node.operands) {
@@ -124,7 +131,8 @@ class Fuser {
     std::vector<ValueId> outside;
     const auto add = [&](const Node& node) {
       for (ValueId id : node.operands)
-        if (id != kNoValue && std::find(outside.begin(), outside.end(), id) == outside.end()) outside.push_back(id);
+        if (id != kNoValue && std::find(outside.begin(), outside.end(), id) == outside.end())
+          outside.push_back(id);
       for (ValueId id : node.results) outside.push_back(id);
     };
     for (NodeId id : g.nodes) add(graph_.node(id));
@@ -138,7 +146,9 @@ class Fuser {
     return count;
   }
 
-  static bool inside(const Group& g, NodeId id) { return std::find(g.nodes.begin(), g.nodes.end(), id) != g.nodes.end(); }
+  static bool inside(const Group& g, NodeId id) {
+    return std::find(g.nodes.begin(), g.nodes.end(), id) != g.nodes.end();
+  }
 
   bool used_outside(const Group& g, ValueId id) const {
     for (ValueId output : graph_.outputs())
@@ -183,12 +193,14 @@ class Fuser {
       if (own >= 0)
         for (NodeId member : group(own).nodes) stack.push_back(member);
       for (ValueId operand : graph_.node(id).operands)
-        if (operand != kNoValue && graph_.value(operand).role == Role::kTemp) stack.push_back(graph_.value(operand).producer);
+        if (operand != kNoValue && graph_.value(operand).role == Role::kTemp)
+          stack.push_back(graph_.value(operand).producer);
     }
     return false;
   }
 
-  // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through a third.
+  // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through
+  // a third.
   void merge(int from, int to) {
     if (from == to || group(from).matmul) return;
     Group& target = group(to);
@@ -204,7 +216,9 @@ class Fuser {
     merged.axes = axes;
     merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
     std::sort(merged.nodes.begin(), merged.nodes.end());
-    if (target.matmul) std::stable_partition(merged.nodes.begin(), merged.nodes.end(), [&](NodeId id) { return id == target.nodes[0]; });
+    if (target.matmul)
+      std::stable_partition(merged.nodes.begin(), merged.nodes.end(),
+                            [&](NodeId id) { return id == target.nodes[0]; });
     if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
     target = merged;
     for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
@@ -247,7 +261,8 @@ class Fuser {
       for (ValueId operand : graph_.node(member).operands)
         if (operand != kNoValue && graph_.value(operand).role == Role::kTemp) {
           const NodeId producer = graph_.value(operand).producer;
-          if (std::find(members.begin(), members.end(), producer) == members.end()) emit_unit(producer, rewriter, done);
+          if (std::find(members.begin(), members.end(), producer) == members.end())
+            emit_unit(producer, rewriter, done);
         }
     if (members.size() == 1) {
       rewriter.copy(graph_.node(id));
@@ -266,7 +281,8 @@ class Fuser {
       std::vector<ValueId> mapped;
       // A contraction reads its operands from memory, never as immediates.
       const bool immediates = !g.matmul || id != g.nodes[0];
-      for (ValueId operand : node.operands) mapped.push_back(body_value(operand, body, inner, operands, immediates));
+      for (ValueId operand : node.operands)
+        mapped.push_back(body_value(operand, body, inner, operands, immediates));
       const NodeId copy = body.add_node(node.op, mapped, node.attrs, {}, node.origin);
       for (size_t i = 0; i < node.results.size(); ++i) inner[node.results[i]] = body.node(copy).results[i];
       if (!node.origin.empty()) origin = node.origin;
@@ -281,13 +297,15 @@ class Fuser {
     std::vector<ValueId> mapped = rewriter.values(operands);
     std::vector<Graph> bodies;
     bodies.push_back(std::move(body));
-    const NodeId fused = rewriter.graph().add_node(Op::fused, mapped, {{"kind", std::string(g.matmul ? "matmul" : "tile")}},
-                                                   std::move(bodies), origin);
-    for (size_t i = 0; i < results.size(); ++i) rewriter.map(results[i], rewriter.graph().node(fused).results[i]);
+    const NodeId fused = rewriter.graph().add_node(
+        Op::fused, mapped, {{"kind", std::string(g.matmul ? "matmul" : "tile")}}, std::move(bodies), origin);
+    for (size_t i = 0; i < results.size(); ++i)
+      rewriter.map(results[i], rewriter.graph().node(fused).results[i]);
   }
 
   // The body's value for an outer one: a member's result, an immediate, or a new input.
-  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner, std::vector<ValueId>& operands, bool immediates) const {
+  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner,
+                     std::vector<ValueId>& operands, bool immediates) const {
     if (auto at = inner.find(id); at != inner.end()) return at->second;
     const Value& value = graph_.value(id);
     if (immediates && is_immediate(id)) return inner[id] = body.add_constant(value.constant);

@@ -30,7 +30,8 @@ void strip_scale(const Graph& graph, const std::vector<int>& uses, ValueId& id, 
   for (;;) {
     const Node* node = graph.producer(id);
     if (node == nullptr || (node->op != Op::mul && node->op != Op::div) || !used_once(uses, id)) return;
-    const auto right = scalar_constant(graph, node->operands[1]), left = scalar_constant(graph, node->operands[0]);
+    const auto right = scalar_constant(graph, node->operands[1]),
+               left = scalar_constant(graph, node->operands[0]);
     if (right) {
       scale *= node->op == Op::mul ? *right : 1 / *right;
       id = node->operands[0];
@@ -43,11 +44,14 @@ void strip_scale(const Graph& graph, const std::vector<int>& uses, ValueId& id, 
   }
 }
 
-std::optional<Scores> match_product(const Graph& graph, const std::vector<int>& uses, ValueId id, double scale) {
+std::optional<Scores> match_product(const Graph& graph, const std::vector<int>& uses, ValueId id,
+                                    double scale) {
   strip_scale(graph, uses, id, scale);
   const Node* product = producer_of(graph, id, Op::matmul);
-  if (product == nullptr || !used_once(uses, id) || product->attrs.get_bool("transpose_x")) return std::nullopt;
-  return Scores{product->operands[0], product->operands[1], !product->attrs.get_bool("transpose_y"), kNoValue, scale};
+  if (product == nullptr || !used_once(uses, id) || product->attrs.get_bool("transpose_x"))
+    return std::nullopt;
+  return Scores{product->operands[0], product->operands[1], !product->attrs.get_bool("transpose_y"), kNoValue,
+                scale};
 }
 
 // scale * (q @ k) [+ mask].
@@ -67,19 +71,22 @@ bool is_plain_matrix_batch(const Graph& graph, ValueId id) { return graph.type(i
 
 }  // namespace
 
-// matmul(softmax(scale * matmul(q, k) + mask), v) = attention(q, transpose(k), v, mask). The one difference: a row whose keys are all masked
-// with -inf gives 0 instead of NaN, as attention is defined. Serves every exported transformer (MiniLM: three kernels become one in each
-// of its layers, and no scores are stored).
+// matmul(softmax(scale * matmul(q, k) + mask), v) = attention(q, transpose(k), v, mask). The one difference:
+// a row whose keys are all masked with -inf gives 0 instead of NaN, as attention is defined. Serves every
+// exported transformer (MiniLM: three kernels become one in each of its layers, and no scores are stored).
 Graph match_attention(const Graph& graph, const PassContext&) {
   const std::vector<int> uses = graph.use_counts();
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     const auto scores = [&]() -> std::optional<Scores> {
-      if (node.op != Op::matmul || node.attrs.get_bool("transpose_x") || node.attrs.get_bool("transpose_y")) return std::nullopt;
+      if (node.op != Op::matmul || node.attrs.get_bool("transpose_x") || node.attrs.get_bool("transpose_y"))
+        return std::nullopt;
       const Node* softmax = producer_of(graph, node.operands[0], Op::softmax);
-      if (softmax == nullptr || !used_once(uses, node.operands[0]) || softmax->attrs.get_int("axis") != 3) return std::nullopt;
+      if (softmax == nullptr || !used_once(uses, node.operands[0]) || softmax->attrs.get_int("axis") != 3)
+        return std::nullopt;
       auto found = match_scores(graph, uses, softmax->operands[0]);
-      if (!found || !is_plain_matrix_batch(graph, found->q) || !is_plain_matrix_batch(graph, found->k)) return std::nullopt;
+      if (!found || !is_plain_matrix_batch(graph, found->q) || !is_plain_matrix_batch(graph, found->k))
+        return std::nullopt;
       if (!is_plain_matrix_batch(graph, node.operands[1])) return std::nullopt;
       // attention wants equal batch sizes of q, k and v, and equal heads of k and v.
       const Shape &q = graph.shape(found->q), &k = graph.shape(found->k), &v = graph.shape(node.operands[1]);
@@ -95,8 +102,10 @@ Graph match_attention(const Graph& graph, const PassContext&) {
     ValueId k = rewriter.value(scores->k);
     if (scores->k_transposed) k = built.add(Op::transpose, {k}, {{"perm", Ints{0, 1, 3, 2}}}, node.origin);
     const ValueId mask = scores->mask == kNoValue ? kNoValue : rewriter.value(scores->mask);
-    rewriter.map(node.results[0], built.add(Op::attention, {rewriter.value(scores->q), k, rewriter.value(node.operands[1]), mask},
-                                            {{"scale", scores->scale}}, node.origin));
+    rewriter.map(
+        node.results[0],
+        built.add(Op::attention, {rewriter.value(scores->q), k, rewriter.value(node.operands[1]), mask},
+                  {{"scale", scores->scale}}, node.origin));
   }
   return rewriter.finish();
 }

@@ -1,5 +1,6 @@
-// What a pass is: a function from one entry graph to an equivalent one. pipeline.cc lists them in order; the wrapper there gives each a name,
-// a skip switch, timing, a dump when it changed something, and verification afterwards.
+// What a pass is: a function from one entry graph to an equivalent one. pipeline.cc lists them in order; the
+// wrapper there gives each a name, a skip switch, timing, a dump when it changed something, and verification
+// afterwards.
 #pragma once
 
 #include <functional>
@@ -37,13 +38,14 @@ struct PassRecord {
 struct PipelineOptions {
   int opt_level = 2;
   std::set<std::string> skip;
-  std::set<std::string> dump_after;                    // pass names, or "all"
+  std::set<std::string> dump_after;  // pass names, or "all"
   std::function<void(const std::string& pass, const Graph& graph)> dump;
   bool verify = true;
 };
 
 // Runs the pipeline over every entry. UserError bad_option for an unknown or required pass in `skip`.
-Program run_pipeline(Program program, const Target& target, const PipelineOptions& options, std::vector<PassRecord>* records);
+Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
+                     std::vector<PassRecord>* records);
 
 // --- the passes, one file each
 Graph keep_reduced_axes(const Graph& graph, const PassContext& context);

@@ -36,7 +36,8 @@ void expect_equal_meaning(const Program& program, const Graph& rewritten, const 
   EvalInputs inputs;
   inputs.sizes = sizes;
   for (ValueId id : program.entries[0].inputs())
-    inputs.inputs.emplace(program.entries[0].value(id).name, random_input(program.entries[0].type(id), sizes));
+    inputs.inputs.emplace(program.entries[0].value(id).name,
+                          random_input(program.entries[0].type(id), sizes));
   const auto expected = evaluate(program, program.entries[0], inputs, {false}).outputs;
   const auto actual = evaluate(program, rewritten, inputs, {false}).outputs;
   for (const auto& [name, array] : expected) {

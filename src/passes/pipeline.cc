@@ -9,25 +9,32 @@ namespace aicf {
 
 const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> table = {
-      // Imported graphs carry shape arithmetic and constants that later patterns must not have to see through.
+      // Imported graphs carry shape arithmetic and constants that later patterns must not have to see
+      // through.
       {"fold_constants", fold_constants, false, 1, "evaluates nodes whose operands are all constants"},
-      {"simplify", simplify, false, 1, "applies the algebra rules: identities, double transposes, chains of reshapes and casts"},
+      {"simplify", simplify, false, 1,
+       "applies the algebra rules: identities, double transposes, chains of reshapes and casts"},
       // Equal nodes would be decomposed and fused twice.
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1, "computes equal nodes once"},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
+       "computes equal nodes once"},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
-      {"match_attention", match_attention, false, 2, "recognises softmax(q k + mask) v, which then needs no stored scores"},
+      {"match_attention", match_attention, false, 2,
+       "recognises softmax(q k + mask) v, which then needs no stored scores"},
       {"simplify", simplify, false, 1, "applies the algebra rules to what the patterns left"},
       // Patterns over composites come before this point, patterns over primitives after it.
-      {"decompose_composites", decompose_composites, true, 0, "expands composites that no kernel of the target claims"},
+      {"decompose_composites", decompose_composites, true, 0,
+       "expands composites that no kernel of the target claims"},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
       {"keep_reduced_axes", keep_reduced_axes, true, 0, "gives reductions keepdims and a reshape after them"},
       // Decompositions of neighbours share work (the same mean, the same cast) and leave foldable scalars.
       {"fold_constants", fold_constants, false, 1, "evaluates constants that decompositions made"},
       {"simplify", simplify, false, 1, "applies the algebra rules to decompositions"},
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1, "computes equal nodes once"},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
+       "computes equal nodes once"},
       {"remove_dead_code", remove_dead_code, true, 0, "drops what no output or update needs"},
       // Last: a region hides its nodes from every pass above.
-      {"fuse_regions", fuse_regions, false, 1, "groups pointwise ops, reductions and contraction epilogues into regions"},
+      {"fuse_regions", fuse_regions, false, 1,
+       "groups pointwise ops, reductions and contraction epilogues into regions"},
   };
   return table;
 }
@@ -43,7 +50,9 @@ void check_skips(const PipelineOptions& options) {
     std::string names;
     for (const PassInfo& pass : pass_table())
       if (!pass.required) names += (names.empty() ? "" : ", ") + std::string(pass.name);
-    throw UserError(ErrorCode::kU_bad_option, found == nullptr ? "no pass has this name" : "this pass is required and cannot be skipped")
+    throw UserError(ErrorCode::kU_bad_option, found == nullptr
+                                                  ? "no pass has this name"
+                                                  : "this pass is required and cannot be skipped")
         .with_value("--skip " + name)
         .with_expected(names);
   }
@@ -51,10 +60,13 @@ void check_skips(const PipelineOptions& options) {
 
 }  // namespace
 
-Program run_pipeline(Program program, const Target& target, const PipelineOptions& options, std::vector<PassRecord>* records) {
+Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
+                     std::vector<PassRecord>* records) {
   check_skips(options);
   for (const PassInfo& pass : pass_table()) {
-    if (!pass.required && (options.opt_level < pass.opt_level || options.skip.contains(std::string(pass.name)))) continue;
+    if (!pass.required &&
+        (options.opt_level < pass.opt_level || options.skip.contains(std::string(pass.name))))
+      continue;
     for (size_t i = 0; i < program.entries.size(); ++i) {
       const Graph before = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
@@ -63,9 +75,11 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
       const Graph& after = program.entries[i];
       if (options.verify) verify(after, program, Fault::kInternal);
       if (records != nullptr)
-        records->push_back({std::string(pass.name), after.name(), std::chrono::duration<double, std::milli>(stop - start).count(),
+        records->push_back({std::string(pass.name), after.name(),
+                            std::chrono::duration<double, std::milli>(stop - start).count(),
                             static_cast<int>(before.nodes().size()), static_cast<int>(after.nodes().size())});
-      const bool wanted = options.dump_after.contains("all") || options.dump_after.contains(std::string(pass.name));
+      const bool wanted =
+          options.dump_after.contains("all") || options.dump_after.contains(std::string(pass.name));
       if (wanted && options.dump) options.dump(std::string(pass.name), after);
     }
   }

@@ -6,7 +6,8 @@
 namespace aicf {
 namespace {
 
-// A rule looks at a node whose operands are values of the graph being built, and returns an equal value or nothing. It may add nodes.
+// A rule looks at a node whose operands are values of the graph being built, and returns an equal value or
+// nothing. It may add nodes.
 using Rule = std::optional<ValueId> (*)(Graph& graph, const Node& node, const TensorType& result);
 
 std::optional<double> scalar_constant(const Graph& graph, ValueId id) {
@@ -23,9 +24,13 @@ const Node* producer_of(const Graph& graph, ValueId id, Op op) {
 // x * 1 = x, x / 1 = x, x - 0 = x (exact for every float, -0 and NaN included; x + 0 is not, for x = -0).
 std::optional<ValueId> drop_identity_operand(Graph& graph, const Node& node, const TensorType& result) {
   const auto keeps = [&](size_t i) { return graph.type(node.operands[i]) == result; };
-  if (node.op == Op::mul && keeps(1) && scalar_constant(graph, node.operands[0]) == 1.0) return node.operands[1];
-  if ((node.op == Op::mul || node.op == Op::div) && keeps(0) && scalar_constant(graph, node.operands[1]) == 1.0) return node.operands[0];
-  if (node.op == Op::sub && keeps(0) && scalar_constant(graph, node.operands[1]) == 0.0) return node.operands[0];
+  if (node.op == Op::mul && keeps(1) && scalar_constant(graph, node.operands[0]) == 1.0)
+    return node.operands[1];
+  if ((node.op == Op::mul || node.op == Op::div) && keeps(0) &&
+      scalar_constant(graph, node.operands[1]) == 1.0)
+    return node.operands[0];
+  if (node.op == Op::sub && keeps(0) && scalar_constant(graph, node.operands[1]) == 0.0)
+    return node.operands[0];
   return std::nullopt;
 }
 
@@ -38,7 +43,8 @@ std::optional<ValueId> drop_no_op(Graph& graph, const Node& node, const TensorTy
     std::iota(identity.begin(), identity.end(), 0);
     if (node.attrs.get_ints("perm") == identity) return node.operands[0];
   }
-  if (node.op == Op::slice && graph.type(node.operands[0]) == result && node.attrs.get_ints("steps") == Ints(result.shape.size(), 1))
+  if (node.op == Op::slice && graph.type(node.operands[0]) == result &&
+      node.attrs.get_ints("steps") == Ints(result.shape.size(), 1))
     return node.operands[0];
   return std::nullopt;
 }
@@ -92,7 +98,8 @@ std::optional<ValueId> fold_transpose_into_matmul(Graph& graph, const Node& node
   return graph.add(Op::matmul, operands, attrs, node.origin);
 }
 
-constexpr Rule kRules[] = {drop_identity_operand, drop_no_op, merge_reshapes, merge_transposes, drop_involution, fold_transpose_into_matmul};
+constexpr Rule kRules[] = {drop_identity_operand, drop_no_op,      merge_reshapes,
+                           merge_transposes,      drop_involution, fold_transpose_into_matmul};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
   for (Rule rule : kRules)
@@ -116,7 +123,9 @@ Graph simplify(const Graph& graph, const PassContext&) {
     // A rule's own result may match another: views collapse in chains.
     while (value && rewriter.graph().producer(*value) != nullptr) {
       const Node again = *rewriter.graph().producer(*value);
-      const auto next = again.results.size() == 1 ? apply_rules(rewriter.graph(), again, rewriter.graph().type(*value)) : std::nullopt;
+      const auto next = again.results.size() == 1
+                            ? apply_rules(rewriter.graph(), again, rewriter.graph().type(*value))
+                            : std::nullopt;
       if (!next || *next == *value) break;
       value = next;
     }

@@ -5,13 +5,16 @@
 
 namespace aicf {
 
-int64_t align_up(int64_t bytes) { return checked_add(bytes, kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment; }
+int64_t align_up(int64_t bytes) {
+  return checked_add(bytes, kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 int64_t assign_arena_offsets(std::vector<Buffer>& buffers) {
   std::vector<size_t> order;
   for (size_t i = 0; i < buffers.size(); ++i)
     if (buffers[i].kind == BufferKind::kArena) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return buffers[a].max_bytes > buffers[b].max_bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].max_bytes > buffers[b].max_bytes; });
 
   int64_t arena = 0;
   std::vector<size_t> placed;  // sorted by offset

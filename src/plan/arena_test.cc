@@ -15,8 +15,12 @@ Buffer temp(int64_t bytes, int32_t first, int32_t last) {
   return buffer;
 }
 
-bool share_bytes(const Buffer& a, const Buffer& b) { return a.offset < b.offset + b.max_bytes && b.offset < a.offset + a.max_bytes; }
-bool share_time(const Buffer& a, const Buffer& b) { return a.first_step <= b.last_step && b.first_step <= a.last_step; }
+bool share_bytes(const Buffer& a, const Buffer& b) {
+  return a.offset < b.offset + b.max_bytes && b.offset < a.offset + a.max_bytes;
+}
+bool share_time(const Buffer& a, const Buffer& b) {
+  return a.first_step <= b.last_step && b.first_step <= a.last_step;
+}
 
 TEST(Arena, LiveBuffersNeverOverlap) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
@@ -32,7 +36,8 @@ TEST(Arena, LiveBuffersNeverOverlap) {
       EXPECT_EQ(buffers[i].offset % kBufferAlignment, 0);
       EXPECT_LE(buffers[i].offset + buffers[i].max_bytes, arena);
       for (size_t j = 0; j < i; ++j)
-        EXPECT_FALSE(share_time(buffers[i], buffers[j]) && share_bytes(buffers[i], buffers[j])) << "seed " << seed << ", buffers " << j << " and " << i;
+        EXPECT_FALSE(share_time(buffers[i], buffers[j]) && share_bytes(buffers[i], buffers[j]))
+            << "seed " << seed << ", buffers " << j << " and " << i;
     }
   }
 }

@@ -19,8 +19,10 @@ UserError violation(const std::string& what, const std::string& where) {
 }
 
 void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& where) {
-  if (ref.buffer < 0 || ref.buffer >= static_cast<int32_t>(entry.buffers.size())) throw violation("a buffer index is out of range", where);
-  if (ref.sizes.size() != ref.strides.size() || ref.sizes.size() > kMaxRank) throw violation("a window has a bad rank", where);
+  if (ref.buffer < 0 || ref.buffer >= static_cast<int32_t>(entry.buffers.size()))
+    throw violation("a buffer index is out of range", where);
+  if (ref.sizes.size() != ref.strides.size() || ref.sizes.size() > kMaxRank)
+    throw violation("a window has a bad rank", where);
 }
 
 void check_step(const Step& step, size_t index, const EntryPlan& entry, const Plan& plan) {
@@ -35,37 +37,48 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
     }
   for (const TensorRef& ref : step.outputs) {
     const BufferKind kind = entry.buffers[static_cast<size_t>(ref.buffer)].kind;
-    const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput || kind == BufferKind::kVariable ||
+    const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput ||
+                          kind == BufferKind::kVariable ||
                           (kind == BufferKind::kPacked && entry.name == "init");
     if (!writable) throw violation("a step writes to a buffer that is read-only", where);
   }
-  if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size())) throw violation("a program index is out of range", where);
+  if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
+    throw violation("a program index is out of range", where);
 }
 
 void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {
   const std::string where = "buffer '" + buffer.name + "' of entry " + entry.name;
-  const int64_t area = buffer.kind == BufferKind::kArena ? entry.arena_bytes : buffer.kind == BufferKind::kPacked ? plan.packed_bytes : INT64_MAX;
-  if (buffer.max_bytes < 0 || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0) throw violation("a bad size or offset", where);
+  const int64_t area = buffer.kind == BufferKind::kArena    ? entry.arena_bytes
+                       : buffer.kind == BufferKind::kPacked ? plan.packed_bytes
+                                                            : INT64_MAX;
+  if (buffer.max_bytes < 0 || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0)
+    throw violation("a bad size or offset", where);
   if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
 }
 
-// Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live buffers in the order of
-// their offsets: each newcomer is compared with its two neighbours only, because the others are apart already.
+// Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live
+// buffers in the order of their offsets: each newcomer is compared with its two neighbours only, because the
+// others are apart already.
 void check_arena(const EntryPlan& entry) {
   std::vector<const Buffer*> order;
   for (const Buffer& buffer : entry.buffers)
-    if (buffer.kind == BufferKind::kArena && buffer.max_bytes > 0 && buffer.first_step <= buffer.last_step) order.push_back(&buffer);
-  std::stable_sort(order.begin(), order.end(), [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
+    if (buffer.kind == BufferKind::kArena && buffer.max_bytes > 0 && buffer.first_step <= buffer.last_step)
+      order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
   const auto ends_later = [](const Buffer* a, const Buffer* b) { return a->last_step > b->last_step; };
   std::priority_queue<const Buffer*, std::vector<const Buffer*>, decltype(ends_later)> ending(ends_later);
   std::map<int64_t, const Buffer*> live;
   for (const Buffer* buffer : order) {
-    for (; !ending.empty() && ending.top()->last_step < buffer->first_step; ending.pop()) live.erase(ending.top()->offset);
+    for (; !ending.empty() && ending.top()->last_step < buffer->first_step; ending.pop())
+      live.erase(ending.top()->offset);
     const auto next = live.lower_bound(buffer->offset);
     const bool meets_next = next != live.end() && next->first < buffer->offset + buffer->max_bytes;
-    const bool meets_last = next != live.begin() && std::prev(next)->first + std::prev(next)->second->max_bytes > buffer->offset;
+    const bool meets_last =
+        next != live.begin() && std::prev(next)->first + std::prev(next)->second->max_bytes > buffer->offset;
     if (meets_next || meets_last)
-      throw violation("two buffers share bytes of the arena at the same step", "buffer '" + buffer->name + "' of entry " + entry.name);
+      throw violation("two buffers share bytes of the arena at the same step",
+                      "buffer '" + buffer->name + "' of entry " + entry.name);
     live.emplace(buffer->offset, buffer);
     ending.push(buffer);
   }
@@ -73,14 +86,20 @@ void check_arena(const EntryPlan& entry) {
 
 // Runs of init have no caller and no arena: it reads weights and constants and writes packed weights.
 void check_init(const EntryPlan& entry) {
-  if (!entry.inputs.empty() || !entry.outputs.empty()) throw violation("init has inputs or outputs", entry.name);
+  if (!entry.inputs.empty() || !entry.outputs.empty())
+    throw violation("init has inputs or outputs", entry.name);
   for (const Buffer& buffer : entry.buffers)
-    if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant && buffer.kind != BufferKind::kPacked)
+    if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant &&
+        buffer.kind != BufferKind::kPacked)
       throw violation("init uses a buffer that exists only in a run", buffer.name);
-  const auto is_packed = [&](const TensorRef& ref) { return entry.buffers[static_cast<size_t>(ref.buffer)].kind == BufferKind::kPacked; };
+  const auto is_packed = [&](const TensorRef& ref) {
+    return entry.buffers[static_cast<size_t>(ref.buffer)].kind == BufferKind::kPacked;
+  };
   for (const Step& step : entry.steps) {
-    if (!std::all_of(step.outputs.begin(), step.outputs.end(), is_packed)) throw violation("init writes to a weight", step.kernel);
-    if (std::any_of(step.inputs.begin(), step.inputs.end(), is_packed)) throw violation("init reads what it writes", step.kernel);
+    if (!std::all_of(step.outputs.begin(), step.outputs.end(), is_packed))
+      throw violation("init writes to a weight", step.kernel);
+    if (std::any_of(step.inputs.begin(), step.inputs.end(), is_packed))
+      throw violation("init reads what it writes", step.kernel);
   }
 }
 
@@ -89,11 +108,14 @@ void check_callers_buffers(const EntryPlan& entry) {
   std::set<int32_t> claimed;
   for (const auto* list : {&entry.inputs, &entry.outputs})
     for (const IoTensor& io : *list)
-      if (!claimed.insert(io.buffer).second) throw violation("two inputs or outputs have one buffer", "'" + io.name + "' of entry " + entry.name);
+      if (!claimed.insert(io.buffer).second)
+        throw violation("two inputs or outputs have one buffer", "'" + io.name + "' of entry " + entry.name);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const BufferKind kind = entry.buffers[i].kind;
-    if ((kind == BufferKind::kInput || kind == BufferKind::kOutput) && !claimed.contains(static_cast<int32_t>(i)))
-      throw violation("a buffer belongs to no input or output", "buffer '" + entry.buffers[i].name + "' of entry " + entry.name);
+    if ((kind == BufferKind::kInput || kind == BufferKind::kOutput) &&
+        !claimed.contains(static_cast<int32_t>(i)))
+      throw violation("a buffer belongs to no input or output",
+                      "buffer '" + entry.buffers[i].name + "' of entry " + entry.name);
   }
 }
 
@@ -102,7 +124,8 @@ void check_names(const Plan& plan) {
   for (const EntryPlan& entry : plan.entries)
     if (!entries.insert(entry.name).second) throw violation("two entries have one name", entry.name);
   for (const PlanVariable& variable : plan.variables)
-    if (!variables.insert(variable.name).second) throw violation("two variables have one name", variable.name);
+    if (!variables.insert(variable.name).second)
+      throw violation("two variables have one name", variable.name);
   for (const EntryPlan& entry : plan.entries)
     for (const Buffer& buffer : entry.buffers)
       if (buffer.kind == BufferKind::kVariable && !variables.contains(buffer.name))
@@ -112,8 +135,10 @@ void check_names(const Plan& plan) {
 void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
   for (const IoTensor& io : list) {
     const std::string where = "'" + io.name + "' of entry " + entry.name;
-    if (io.buffer < 0 || io.buffer >= static_cast<int32_t>(entry.buffers.size())) throw violation("a buffer index is out of range", where);
-    if (entry.buffers[static_cast<size_t>(io.buffer)].kind != kind) throw violation("a buffer of the wrong kind", where);
+    if (io.buffer < 0 || io.buffer >= static_cast<int32_t>(entry.buffers.size()))
+      throw violation("a buffer index is out of range", where);
+    if (entry.buffers[static_cast<size_t>(io.buffer)].kind != kind)
+      throw violation("a buffer of the wrong kind", where);
     if (io.sizes.size() > kMaxRank) throw violation("a tensor has a bad rank", where);
   }
 }
@@ -164,20 +189,26 @@ void check_plan(const Plan& plan) {
 std::string to_string(const Plan& plan) {
   std::string text;
   for (const EntryPlan& entry : plan.entries) {
-    text += "entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps, arena " + format_bytes(entry.arena_bytes) + "\n";
+    text += "entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps, arena " +
+            format_bytes(entry.arena_bytes) + "\n";
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       const Step& step = entry.steps[i];
       text += "  " + std::to_string(i) + "  " + step.kernel + "  (";
-      for (size_t k = 0; k < step.inputs.size(); ++k) text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
+      for (size_t k = 0; k < step.inputs.size(); ++k)
+        text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
       text += ") -> (";
-      for (size_t k = 0; k < step.outputs.size(); ++k) text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
+      for (size_t k = 0; k < step.outputs.size(); ++k)
+        text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
       text += ")  " + step.origin + "; " + step.reason + "\n";
     }
     for (size_t i = 0; i < entry.buffers.size(); ++i) {
       const Buffer& b = entry.buffers[i];
-      text += "  b" + std::to_string(i) + "  " + std::string(buffer_kind_name(b.kind)) + "  " + b.bytes.to_string() + " B (max " + format_bytes(b.max_bytes) + ")";
-      if (b.kind == BufferKind::kArena || b.kind == BufferKind::kPacked) text += "  at " + std::to_string(b.offset);
-      if (b.kind == BufferKind::kArena) text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
+      text += "  b" + std::to_string(i) + "  " + std::string(buffer_kind_name(b.kind)) + "  " +
+              b.bytes.to_string() + " B (max " + format_bytes(b.max_bytes) + ")";
+      if (b.kind == BufferKind::kArena || b.kind == BufferKind::kPacked)
+        text += "  at " + std::to_string(b.offset);
+      if (b.kind == BufferKind::kArena)
+        text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
       if (!b.name.empty()) text += "  '" + b.name + "'";
       if (!b.note.empty()) text += "  " + b.note;
       text += "\n";

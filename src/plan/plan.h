@@ -1,6 +1,7 @@
-// The plan: every byte and every step decided. Plain, printable, comparable data; the runtime needs nothing else and never sees the
-// IR. Sizes may be symbolic; they are evaluated at bind. A plan read from a file is untrusted: check_plan must accept it
-// (indices, alignment, arena bounds over the whole range of sizes) before anything is allocated.
+// The plan: every byte and every step decided. Plain, printable, comparable data; the runtime needs nothing
+// else and never sees the IR. Sizes may be symbolic; they are evaluated at bind. A plan read from a file is
+// untrusted: check_plan must accept it (indices, alignment, arena bounds over the whole range of sizes)
+// before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +21,32 @@ std::string_view buffer_kind_name(BufferKind kind);
 
 struct Buffer {
   BufferKind kind = BufferKind::kArena;
-  std::string name;        // input, output, variable or constant name; for people in packed and arena buffers
-  Dim bytes;               // at the bound sizes
-  int64_t max_bytes = 0;   // over the declared ranges
-  int64_t offset = 0;      // in the arena (kArena) or the packed area (kPacked)
+  std::string name;       // input, output, variable or constant name; for people in packed and arena buffers
+  Dim bytes;              // at the bound sizes
+  int64_t max_bytes = 0;  // over the declared ranges
+  int64_t offset = 0;     // in the arena (kArena) or the packed area (kPacked)
   int32_t first_step = 0, last_step = 0;  // lifetime, inclusive (kArena)
-  std::string note;        // why it shares bytes with another, if it does
+  std::string note;                       // why it shares bytes with another, if it does
   bool operator==(const Buffer&) const = default;
 };
 
 struct TensorRef {
   int32_t buffer = -1;
   DType dtype = DType::f32;
-  Dim offset;              // elements from the buffer's start to index 0, …, 0
+  Dim offset;  // elements from the buffer's start to index 0, …, 0
   Shape sizes;
   std::vector<Dim> strides;  // elements
   bool operator==(const TensorRef&) const = default;
 };
 
 struct Step {
-  std::string kernel;      // a row of the target's kernel table
+  std::string kernel;  // a row of the target's kernel table
   std::vector<TensorRef> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;
-  int32_t program = -1;    // index into Plan::programs, -1 if none
-  std::string origin;      // node or region it came from
-  std::string reason;      // why this kernel
+  int32_t program = -1;  // index into Plan::programs, -1 if none
+  std::string origin;    // node or region it came from
+  std::string reason;    // why this kernel
   bool operator==(const Step&) const = default;
 };
 
@@ -58,7 +59,7 @@ struct IoTensor {
 };
 
 struct EntryPlan {
-  std::string name;        // "main"; "init" runs once at load and after a param change
+  std::string name;  // "main"; "init" runs once at load and after a param change
   std::vector<IoTensor> inputs, outputs;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
@@ -85,7 +86,8 @@ struct Plan {
   const EntryPlan* entry(std::string_view name) const;
 };
 
-std::string to_string(const Plan& plan);  // tables for people: steps, buffers with offsets, lifetimes and notes
+std::string to_string(
+    const Plan& plan);  // tables for people: steps, buffers with offsets, lifetimes and notes
 // Throws UserError bad_artifact naming the first violation.
 void check_plan(const Plan& plan);
 

@@ -21,14 +21,15 @@ struct PlanBuilder::EntryState {
   const Graph& graph;
   const KernelCalls& calls;
   EntryPlan plan;
-  std::map<ValueId, int32_t> buffers;       // root value → buffer
-  std::map<ValueId, int64_t> packed_offset; // extra packed values
+  std::map<ValueId, int32_t> buffers;        // root value → buffer
+  std::map<ValueId, int64_t> packed_offset;  // extra packed values
 };
 
 PlanBuilder::PlanBuilder(const Program& program) : program_(program) {
   plan_.sizes = program.sizes;
   for (const auto& [name, variable] : program.variables)
-    plan_.variables.push_back({name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
+    plan_.variables.push_back(
+        {name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
   init_.name = "init";
 }
 
@@ -110,7 +111,8 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
     packed_offsets_.emplace(key, to.offset);
     plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(to.max_bytes));
 
-    from.first_step = from.last_step = to.first_step = to.last_step = static_cast<int32_t>(init_.steps.size());
+    from.first_step = from.last_step = to.first_step = to.last_step =
+        static_cast<int32_t>(init_.steps.size());
     const auto index = static_cast<int32_t>(init_.buffers.size());
     Step step;
     step.kernel = call.kernel;
@@ -126,7 +128,8 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
   }
 }
 
-void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& code) {
+void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
+                            const std::vector<TileProgram>& code) {
   add_init(graph, calls);
   EntryState state{graph, calls, {}, {}, {}};
   for (const KernelCall& call : calls.init_calls) {
@@ -136,7 +139,8 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls, const 
   }
   state.plan.name = graph.name();
   for (ValueId id : graph.inputs())
-    state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id)});
+    state.plan.inputs.push_back(
+        {graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id)});
   for (const KernelCall& call : calls.calls) {
     Step step;
     step.kernel = call.kernel;
@@ -158,7 +162,8 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls, const 
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const ValueId id = graph.outputs()[i];
-    state.plan.outputs.push_back({graph.output_names()[i], graph.dtype(id), graph.shape(id), buffer_of(state, calls.output_roots[i])});
+    state.plan.outputs.push_back(
+        {graph.output_names()[i], graph.dtype(id), graph.shape(id), buffer_of(state, calls.output_roots[i])});
   }
   // Inputs, variables and unused inputs live through the whole entry.
   const auto last = static_cast<int32_t>(state.plan.steps.size()) - 1;

@@ -1,5 +1,6 @@
-// Places every value that selection named: buffers by role, lifetimes, arena offsets, the packed area. Takes the selected calls of each entry
-// with the code of their regions; gives the Plan and the constants it refers to.
+// Places every value that selection named: buffers by role, lifetimes, arena offsets, the packed area. Takes
+// the selected calls of each entry with the code of their regions; gives the Plan and the constants it refers
+// to.
 #pragma once
 
 #include <map>

@@ -9,23 +9,30 @@ namespace {
 
 // ordered_json keeps the members as written, so equal plans give equal bytes.
 using Json = nlohmann::ordered_json;
-// Reading needs no order, and looking members up by a tree bounds what an object of a million members can cost.
+// Reading needs no order, and looking members up by a tree bounds what an object of a million members can
+// cost.
 using Parsed = nlohmann::json;
 
 UserError malformed(const std::string& why) {
-  return UserError(ErrorCode::kU_bad_artifact, "the plan section is malformed").with_actual(why).with_remedy("compile the model again");
+  return UserError(ErrorCode::kU_bad_artifact, "the plan section is malformed")
+      .with_actual(why)
+      .with_remedy("compile the model again");
 }
 
-Json dim_json(const Dim& dim) { return dim.is_constant() ? Json(dim.constant_part()) : Json(dim.to_string()); }
+Json dim_json(const Dim& dim) {
+  return dim.is_constant() ? Json(dim.constant_part()) : Json(dim.to_string());
+}
 
-// Whole numbers only: a fraction or a number beyond 63 bits would be converted to something else without a word.
+// Whole numbers only: a fraction or a number beyond 63 bits would be converted to something else without a
+// word.
 int64_t integer_from(const Parsed& json) {
   if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX))
     throw malformed("a number is not a whole number of 63 bits");
   return json.get<int64_t>();
 }
 
-// A model's longest expressions have a few hundred characters; the work of reading one grows faster than its length.
+// A model's longest expressions have a few hundred characters; the work of reading one grows faster than its
+// length.
 constexpr size_t kMaxExpression = 16384;
 
 Dim dim_from(const Parsed& json) {
@@ -63,7 +70,8 @@ Enum enum_from(const Parsed& json, int64_t count) {
 template <typename T>
 T number_from(const Parsed& json) {
   const auto value = integer_from(json);
-  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) throw malformed("a number is out of range");
+  if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max())
+    throw malformed("a number is out of range");
   return static_cast<T>(value);
 }
 
@@ -123,8 +131,15 @@ double float_from(const Parsed& json) {
 }
 
 Json instr_json(const TileInstr& i) {
-  return {std::string(kTileOpNames[static_cast<size_t>(i.op)]), std::string(kTileTypeNames[static_cast<size_t>(i.type)]),
-          i.dst, i.a, i.b, i.c, i.operand, float_json(i.imm_f), i.imm_i};
+  return {std::string(kTileOpNames[static_cast<size_t>(i.op)]),
+          std::string(kTileTypeNames[static_cast<size_t>(i.type)]),
+          i.dst,
+          i.a,
+          i.b,
+          i.c,
+          i.operand,
+          float_json(i.imm_f),
+          i.imm_i};
 }
 
 TileInstr instr_from(const Parsed& json) {
@@ -142,17 +157,24 @@ TileInstr instr_from(const Parsed& json) {
 }
 
 Json program_json(const TileProgram& program) {
-  Json inputs = Json::array(), outputs = Json::array(), registers = Json::array(), scalars = Json::array(), stages = Json::array();
+  Json inputs = Json::array(), outputs = Json::array(), registers = Json::array(), scalars = Json::array(),
+       stages = Json::array();
   for (DType dtype : program.inputs) inputs.push_back(std::string(dtype_name(dtype)));
   for (DType dtype : program.outputs) outputs.push_back(std::string(dtype_name(dtype)));
-  for (const TileRegister& r : program.registers) registers.push_back({std::string(kTileTypeNames[static_cast<size_t>(r.type)]), r.row});
-  for (TileType type : program.scalars) scalars.push_back(std::string(kTileTypeNames[static_cast<size_t>(type)]));
+  for (const TileRegister& r : program.registers)
+    registers.push_back({std::string(kTileTypeNames[static_cast<size_t>(r.type)]), r.row});
+  for (TileType type : program.scalars)
+    scalars.push_back(std::string(kTileTypeNames[static_cast<size_t>(type)]));
   for (const auto& stage : program.stages) {
     Json list = Json::array();
     for (const TileInstr& instr : stage) list.push_back(instr_json(instr));
     stages.push_back(std::move(list));
   }
-  return {{"inputs", inputs}, {"outputs", outputs}, {"registers", registers}, {"scalars", scalars}, {"stages", stages}};
+  return {{"inputs", inputs},
+          {"outputs", outputs},
+          {"registers", registers},
+          {"scalars", scalars},
+          {"stages", stages}};
 }
 
 TileProgram program_from(const Parsed& json) {
@@ -161,7 +183,8 @@ TileProgram program_from(const Parsed& json) {
   for (const Parsed& item : json.at("outputs")) program.outputs.push_back(dtype_from(item));
   for (const Parsed& item : json.at("registers"))
     program.registers.push_back({named_from<TileType>(item.at(0), kTileTypeNames), item.at(1).get<bool>()});
-  for (const Parsed& item : json.at("scalars")) program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
+  for (const Parsed& item : json.at("scalars"))
+    program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
   for (const Parsed& stage : json.at("stages")) {
     program.stages.emplace_back();
     for (const Parsed& item : stage) program.stages.back().push_back(instr_from(item));
@@ -170,8 +193,14 @@ TileProgram program_from(const Parsed& json) {
 }
 
 Json buffer_json(const Buffer& b) {
-  return {{"kind", std::string(buffer_kind_name(b.kind))}, {"name", b.name}, {"bytes", dim_json(b.bytes)},
-          {"max_bytes", b.max_bytes}, {"offset", b.offset}, {"first_step", b.first_step}, {"last_step", b.last_step}, {"note", b.note}};
+  return {{"kind", std::string(buffer_kind_name(b.kind))},
+          {"name", b.name},
+          {"bytes", dim_json(b.bytes)},
+          {"max_bytes", b.max_bytes},
+          {"offset", b.offset},
+          {"first_step", b.first_step},
+          {"last_step", b.last_step},
+          {"note", b.note}};
 }
 
 Buffer buffer_from(const Parsed& json) {
@@ -179,7 +208,8 @@ Buffer buffer_from(const Parsed& json) {
   const std::string& kind = json.at("kind").get_ref<const std::string&>();
   bool known = false;
   for (int k = 0; k <= static_cast<int>(BufferKind::kArena); ++k)
-    if (buffer_kind_name(static_cast<BufferKind>(k)) == kind) b.kind = static_cast<BufferKind>(k), known = true;
+    if (buffer_kind_name(static_cast<BufferKind>(k)) == kind)
+      b.kind = static_cast<BufferKind>(k), known = true;
   if (!known) throw malformed("unknown buffer kind " + kind);
   b.name = json.at("name").get<std::string>();
   b.bytes = dim_from(json.at("bytes"));
@@ -194,8 +224,14 @@ Buffer buffer_from(const Parsed& json) {
 Json step_json(const Step& s) {
   Json fparams = Json::array();
   for (double v : s.fparams) fparams.push_back(float_json(v));
-  return {{"kernel", s.kernel}, {"inputs", refs_json(s.inputs)}, {"outputs", refs_json(s.outputs)}, {"params", dims_json(s.params)},
-          {"fparams", fparams}, {"program", s.program}, {"origin", s.origin}, {"reason", s.reason}};
+  return {{"kernel", s.kernel},
+          {"inputs", refs_json(s.inputs)},
+          {"outputs", refs_json(s.outputs)},
+          {"params", dims_json(s.params)},
+          {"fparams", fparams},
+          {"program", s.program},
+          {"origin", s.origin},
+          {"reason", s.reason}};
 }
 
 Step step_from(const Parsed& json) {
@@ -214,15 +250,18 @@ Step step_from(const Parsed& json) {
 Json io_json(const std::vector<IoTensor>& list) {
   Json json = Json::array();
   for (const IoTensor& io : list)
-    json.push_back({{"name", io.name}, {"dtype", std::string(dtype_name(io.dtype))}, {"sizes", dims_json(io.sizes)}, {"buffer", io.buffer}});
+    json.push_back({{"name", io.name},
+                    {"dtype", std::string(dtype_name(io.dtype))},
+                    {"sizes", dims_json(io.sizes)},
+                    {"buffer", io.buffer}});
   return json;
 }
 
 std::vector<IoTensor> io_from(const Parsed& json) {
   std::vector<IoTensor> list;
   for (const Parsed& item : json)
-    list.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
-                    number_from<int32_t>(item.at("buffer"))});
+    list.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")),
+                    dims_from(item.at("sizes")), number_from<int32_t>(item.at("buffer"))});
   return list;
 }
 
@@ -230,8 +269,12 @@ Json entry_json(const EntryPlan& entry) {
   Json buffers = Json::array(), steps = Json::array();
   for (const Buffer& buffer : entry.buffers) buffers.push_back(buffer_json(buffer));
   for (const Step& step : entry.steps) steps.push_back(step_json(step));
-  return {{"name", entry.name}, {"inputs", io_json(entry.inputs)}, {"outputs", io_json(entry.outputs)},
-          {"buffers", buffers}, {"steps", steps}, {"arena_bytes", entry.arena_bytes}};
+  return {{"name", entry.name},
+          {"inputs", io_json(entry.inputs)},
+          {"outputs", io_json(entry.outputs)},
+          {"buffers", buffers},
+          {"steps", steps},
+          {"arena_bytes", entry.arena_bytes}};
 }
 
 EntryPlan entry_from(const Parsed& json) {
@@ -250,8 +293,8 @@ Plan plan_from(const Parsed& json) {
   for (const auto& [name, range] : json.at("sizes").items())
     plan.sizes[name] = {integer_from(range.at(0)), integer_from(range.at(1))};
   for (const Parsed& item : json.at("variables"))
-    plan.variables.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
-                              item.at("is_state").get<bool>()});
+    plan.variables.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")),
+                              dims_from(item.at("sizes")), item.at("is_state").get<bool>()});
   for (const Parsed& item : json.at("programs")) plan.programs.push_back(program_from(item));
   for (const Parsed& item : json.at("entries")) plan.entries.push_back(entry_from(item));
   plan.packed_bytes = integer_from(json.at("packed_bytes"));
@@ -264,10 +307,16 @@ std::string plan_to_json(const Plan& plan) {
   Json sizes = Json::object(), variables = Json::array(), programs = Json::array(), entries = Json::array();
   for (const auto& [name, range] : plan.sizes) sizes[name] = {range.lo, range.hi};
   for (const PlanVariable& v : plan.variables)
-    variables.push_back({{"name", v.name}, {"dtype", std::string(dtype_name(v.dtype))}, {"sizes", dims_json(v.sizes)}, {"is_state", v.is_state}});
+    variables.push_back({{"name", v.name},
+                         {"dtype", std::string(dtype_name(v.dtype))},
+                         {"sizes", dims_json(v.sizes)},
+                         {"is_state", v.is_state}});
   for (const TileProgram& program : plan.programs) programs.push_back(program_json(program));
   for (const EntryPlan& entry : plan.entries) entries.push_back(entry_json(entry));
-  const Json json = {{"sizes", sizes}, {"variables", variables}, {"programs", programs}, {"entries", entries},
+  const Json json = {{"sizes", sizes},
+                     {"variables", variables},
+                     {"programs", programs},
+                     {"entries", entries},
                      {"packed_bytes", plan.packed_bytes}};
   return json.dump();
 }

@@ -1,5 +1,5 @@
-// The plan as JSON text, as it stands in the artifact. Reading accepts only what writing produces and throws UserError bad_artifact otherwise;
-// check_plan must still pass before the plan is used.
+// The plan as JSON text, as it stands in the artifact. Reading accepts only what writing produces and throws
+// UserError bad_artifact otherwise; check_plan must still pass before the plan is used.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// From a plan's step with symbolic windows to a kernel's BoundCall with plain numbers, at bound sizes. Shared by the drivers.
+// From a plan's step with symbolic windows to a kernel's BoundCall with plain numbers, at bound sizes. Shared
+// by the drivers.
 #pragma once
 
 #include <vector>
@@ -17,13 +18,13 @@ struct AddressPatch {
   int64_t byte_offset;
 };
 
-// The caller's memory has the bytes of its shape: every input and output must have a buffer of just as many at these sizes, else
-// bad_artifact.
+// The caller's memory has the bytes of its shape: every input and output must have a buffer of just as many
+// at these sizes, else bad_artifact.
 void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes);
 
-// Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch per operand. Every window
-// must lie inside its buffer at these sizes: bad_artifact otherwise.
-void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step, const SymbolValues& sizes, BoundCall& call,
-               std::vector<AddressPatch>& patches);
+// Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch
+// per operand. Every window must lie inside its buffer at these sizes: bad_artifact otherwise.
+void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step, const SymbolValues& sizes,
+               BoundCall& call, std::vector<AddressPatch>& patches);
 
 }  // namespace aicf

@@ -1,4 +1,5 @@
-// Binding rules on the null driver: which addresses kernels would see, for sizes, strided memory, states and repeated calls.
+// Binding rules on the null driver: which addresses kernels would see, for sizes, strided memory, states and
+// repeated calls.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -31,8 +32,9 @@ Artifact two_steps() {
   const Shape shape{n, Dim(4)};
   EntryPlan entry;
   entry.name = "main";
-  entry.buffers = {buffer(BufferKind::kInput, "x", Dim(16) * n, 160), buffer(BufferKind::kArena, "", Dim(16) * n, 160),
-                   buffer(BufferKind::kVariable, "s", Dim(16), 16), buffer(BufferKind::kOutput, "y", Dim(16) * n, 160)};
+  entry.buffers = {
+      buffer(BufferKind::kInput, "x", Dim(16) * n, 160), buffer(BufferKind::kArena, "", Dim(16) * n, 160),
+      buffer(BufferKind::kVariable, "s", Dim(16), 16), buffer(BufferKind::kOutput, "y", Dim(16) * n, 160)};
   entry.buffers[1].last_step = 1;
   entry.arena_bytes = 192;
   entry.inputs = {{"x", DType::f32, shape, 0}};
@@ -118,7 +120,9 @@ TEST(Binding, StatesBelongToTheExecutable) {
 TEST(Binding, BadInputsAreCodedErrors) {
   NullRun run;
   const Array y(DType::f32, {3, 4});
-  const auto bind = [&](const Array& x) { return code_of([&] { run.exe.run_into("", {view_of(x)}, {view_of(y)}); }); };
+  const auto bind = [&](const Array& x) {
+    return code_of([&] { run.exe.run_into("", {view_of(x)}, {view_of(y)}); });
+  };
   EXPECT_EQ(bind(Array(DType::f64, {3, 4})), ErrorCode::kU_input_dtype);
   EXPECT_EQ(bind(Array(DType::f32, {3})), ErrorCode::kU_input_shape);
   EXPECT_EQ(bind(Array(DType::f32, {3, 5})), ErrorCode::kU_input_shape);
@@ -126,7 +130,8 @@ TEST(Binding, BadInputsAreCodedErrors) {
   EXPECT_EQ(bind(Array(DType::f32, {2, 4})), ErrorCode::kU_input_shape);  // the output does not fit
   EXPECT_EQ(code_of([&] { run.exe.run_into("nowhere", {}, {}); }), ErrorCode::kU_bad_option);
   EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{}); }), ErrorCode::kU_missing_input);
-  EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{{"z", y}}); }), ErrorCode::kU_unknown_input);
+  EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{{"z", y}}); }),
+            ErrorCode::kU_unknown_input);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The device interface: what the runtime asks of a driver. A driver turns an entry of a plan, at bound sizes, into a Sequence that can be run
-// again and again; it owns memory of its kind. Drivers: cpu/, null/ (records calls, computes nothing; binding logic is tested on it).
+// The device interface: what the runtime asks of a driver. A driver turns an entry of a plan, at bound sizes,
+// into a Sequence that can be run again and again; it owns memory of its kind. Drivers: cpu/, null/ (records
+// calls, computes nothing; binding logic is tested on it).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;
 };
 
-// An entry bound to sizes. Addresses of inputs and outputs may be changed between runs; everything else is fixed.
+// An entry bound to sizes. Addresses of inputs and outputs may be changed between runs; everything else is
+// fixed.
 class Sequence {
  public:
   virtual ~Sequence() = default;
@@ -34,8 +36,9 @@ class Device {
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
-  // `addresses[i]` is where buffer i of the entry lives; null for inputs and outputs, which set_address gives later.
-  // Checks every window against its buffer's bytes at these sizes (bad_artifact) and prepares every kernel.
+  // `addresses[i]` is where buffer i of the entry lives; null for inputs and outputs, which set_address gives
+  // later. Checks every window against its buffer's bytes at these sizes (bad_artifact) and prepares every
+  // kernel.
   virtual std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
                                          const std::vector<std::byte*>& addresses) = 0;
 };

@@ -13,7 +13,9 @@ namespace {
 constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
 constexpr uintptr_t kNaturalAlignment = 8;
 
-std::string describe(const std::string& name, bool output) { return std::string(output ? "output '" : "input '") + name + "'"; }
+std::string describe(const std::string& name, bool output) {
+  return std::string(output ? "output '" : "input '") + name + "'";
+}
 
 // Copies between a strided view and row-major bytes, element by element along the last axis.
 void copy_strided(const TensorView& view, std::byte* dense, bool to_dense) {
@@ -24,7 +26,8 @@ void copy_strided(const TensorView& view, std::byte* dense, bool to_dense) {
   int64_t offset = 0;
   for (int64_t i = 0; i < count; ++i) {
     std::byte* at = base + offset * bytes;
-    std::memcpy(to_dense ? dense + i * bytes : at, to_dense ? at : dense + i * bytes, static_cast<size_t>(bytes));
+    std::memcpy(to_dense ? dense + i * bytes : at, to_dense ? at : dense + i * bytes,
+                static_cast<size_t>(bytes));
     for (size_t axis = view.sizes.size(); axis-- > 0;) {
       offset += view.strides[axis];
       if (++index[axis] < view.sizes[axis]) break;
@@ -38,7 +41,8 @@ class RunGuard {
  public:
   explicit RunGuard(std::atomic_flag& flag) : flag_(flag) {
     if (flag_.test_and_set())
-      throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight").with_remedy("use one clone() per thread");
+      throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight")
+          .with_remedy("use one clone() per thread");
   }
   ~RunGuard() { flag_.clear(); }
 
@@ -59,7 +63,9 @@ bool TensorView::row_major() const {
   return true;
 }
 
-TensorView view_of(const Array& array) { return {array.dtype(), array.sizes(), {}, const_cast<void*>(array.data())}; }
+TensorView view_of(const Array& array) {
+  return {array.dtype(), array.sizes(), {}, const_cast<void*>(array.data())};
+}
 
 // One entry bound to one set of input sizes.
 struct Executable::Bound {
@@ -102,12 +108,16 @@ struct Executable::Bound {
   }
 
   void finish_output(size_t i, const TensorView& view) {
-    if (output_bindings[i] == Binding::kCopied) pack(view, static_cast<std::byte*>(output_copies[i].mutable_data()), false);
+    if (output_bindings[i] == Binding::kCopied)
+      pack(view, static_cast<std::byte*>(output_copies[i].mutable_data()), false);
   }
 
  private:
   static bool usable(const TensorView& view) {
-    return view.row_major() && reinterpret_cast<uintptr_t>(view.data) % std::min<uintptr_t>(kNaturalAlignment, static_cast<uintptr_t>(dtype_bytes(view.dtype))) == 0;
+    return view.row_major() &&
+           reinterpret_cast<uintptr_t>(view.data) %
+                   std::min<uintptr_t>(kNaturalAlignment, static_cast<uintptr_t>(dtype_bytes(view.dtype))) ==
+               0;
   }
   static Array& staging(Array& copy, const TensorView& view) {
     if (copy.data() == nullptr) copy = Array(view.dtype, view.sizes);
@@ -116,7 +126,9 @@ struct Executable::Bound {
   static void pack(const TensorView& view, std::byte* dense, bool to_dense) {
     if (!view.row_major()) return copy_strided(view, dense, to_dense);
     const auto bytes = static_cast<size_t>(element_count(view.sizes) * dtype_bytes(view.dtype));
-    if (bytes != 0) std::memcpy(to_dense ? static_cast<void*>(dense) : view.data, to_dense ? view.data : static_cast<void*>(dense), bytes);
+    if (bytes != 0)
+      std::memcpy(to_dense ? static_cast<void*>(dense) : view.data,
+                  to_dense ? view.data : static_cast<void*>(dense), bytes);
   }
 };
 
@@ -137,7 +149,8 @@ void Executable::place_states() {
   for (const EntryPlan& entry : model_->plan().entries)
     for (const Step& step : entry.steps)
       for (const TensorRef& ref : step.outputs)
-        if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)]; b.kind == BufferKind::kVariable) owned.insert(b.name);
+        if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)]; b.kind == BufferKind::kVariable)
+          owned.insert(b.name);
   for (const PlanVariable& v : model_->plan().variables) {
     if (!owned.contains(v.name)) continue;
     Array array(v.dtype, evaluate(v.sizes, {}));
@@ -148,11 +161,14 @@ void Executable::place_states() {
 }
 
 const EntryPlan& Executable::entry(const std::string& name) const {
-  const EntryPlan* found = name.empty() && !model_->plan().entries.empty() ? &model_->plan().entries[0] : model_->plan().entry(name);
+  const EntryPlan* found = name.empty() && !model_->plan().entries.empty() ? &model_->plan().entries[0]
+                                                                           : model_->plan().entry(name);
   if (found != nullptr) return *found;
   std::string names;
   for (const EntryPlan& e : model_->plan().entries) names += (names.empty() ? "" : ", ") + e.name;
-  throw UserError(ErrorCode::kU_bad_option, "the model has no entry of this name").with_value(name).with_expected(names);
+  throw UserError(ErrorCode::kU_bad_option, "the model has no entry of this name")
+      .with_value(name)
+      .with_expected(names);
 }
 
 SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<TensorView>& inputs) const {
@@ -177,7 +193,8 @@ SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<Te
       if (!symbol) continue;
       const auto [at, fresh] = values.emplace(*symbol, inputs[i].sizes[axis]);
       if (!fresh && at->second != inputs[i].sizes[axis])
-        throw UserError(ErrorCode::kU_size_conflict, "two inputs give different values to size '" + *symbol + "'")
+        throw UserError(ErrorCode::kU_size_conflict,
+                        "two inputs give different values to size '" + *symbol + "'")
             .with_op(describe(io.name, false))
             .with_expected(std::to_string(at->second))
             .with_actual(std::to_string(inputs[i].sizes[axis]));
@@ -190,7 +207,8 @@ SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<Te
       continue;
     }
     if (at->second < range.lo || at->second > range.hi)
-      throw UserError(ErrorCode::kU_size_out_of_range, "size '" + name + "' is outside the range the model was compiled for")
+      throw UserError(ErrorCode::kU_size_out_of_range,
+                      "size '" + name + "' is outside the range the model was compiled for")
           .with_expected(std::to_string(range.lo) + ".." + std::to_string(range.hi))
           .with_actual(std::to_string(at->second))
           .with_remedy("compile with --dim " + name + "=LO..HI that includes it");
@@ -198,14 +216,16 @@ SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<Te
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<int64_t> expected = evaluate(entry.inputs[i].sizes, values);
     if (expected != inputs[i].sizes)
-      throw UserError(ErrorCode::kU_input_shape, describe(entry.inputs[i].name, false) + " has the wrong shape")
+      throw UserError(ErrorCode::kU_input_shape,
+                      describe(entry.inputs[i].name, false) + " has the wrong shape")
           .with_expected(to_string(entry.inputs[i].sizes) + " = " + to_string(expected))
           .with_actual(to_string(inputs[i].sizes));
   }
   return values;
 }
 
-std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t output, const SymbolValues& sizes) const {
+std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t output,
+                                              const SymbolValues& sizes) const {
   return evaluate(entry.outputs[output].sizes, sizes);
 }
 
@@ -214,7 +234,8 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   bound->entry = &entry;
   bound->sizes = sizes;
   for (const IoTensor& io : entry.inputs) bound->input_sizes.push_back(evaluate(io.sizes, sizes));
-  for (size_t i = 0; i < entry.outputs.size(); ++i) bound->output_sizes.push_back(output_sizes(entry, i, sizes));
+  for (size_t i = 0; i < entry.outputs.size(); ++i)
+    bound->output_sizes.push_back(output_sizes(entry, i, sizes));
   bound->input_bindings.resize(entry.inputs.size());
   bound->output_bindings.resize(entry.outputs.size());
   bound->input_copies.resize(entry.inputs.size());
@@ -223,14 +244,18 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   std::vector<std::byte*> addresses = model_->addresses(entry);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const Buffer& buffer = entry.buffers[i];
-    if (buffer.kind == BufferKind::kArena && arena_->data() != nullptr) addresses[i] = arena_->data() + buffer.offset;
+    if (buffer.kind == BufferKind::kArena && arena_->data() != nullptr)
+      addresses[i] = arena_->data() + buffer.offset;
     if (buffer.kind != BufferKind::kVariable) continue;
     if (auto at = states_.find(buffer.name); at != states_.end()) {
       if (at->second.bytes() < buffer.max_bytes)
-        throw UserError(ErrorCode::kU_bad_artifact, "the plan uses more of a variable than it has").with_op(buffer.name);
+        throw UserError(ErrorCode::kU_bad_artifact, "the plan uses more of a variable than it has")
+            .with_op(buffer.name);
       addresses[i] = static_cast<std::byte*>(at->second.mutable_data());
     }
-    if (addresses[i] == nullptr) throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold").with_op(buffer.name);
+    if (addresses[i] == nullptr)
+      throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold")
+          .with_op(buffer.name);
   }
   bound->sequence = model_->device().bind(model_->plan(), entry, sizes, addresses);
   if (bound_.size() >= kMaxBoundShapes) bound_.pop_back();
@@ -238,10 +263,12 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   return *bound_.front();
 }
 
-void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs) {
+void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
+                          const std::vector<TensorView>& outputs) {
   const RunGuard guard(running_);
   const EntryPlan& plan = entry(name);
-  auto at = std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
+  auto at =
+      std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
   if (at != bound_.end() && at != bound_.begin()) std::rotate(bound_.begin(), at, at + 1);
   Bound& bound = at != bound_.end() ? *bound_.front() : bind(plan, bind_sizes(plan, inputs));
   if (outputs.size() != plan.outputs.size())
@@ -250,8 +277,9 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
         .with_actual(std::to_string(outputs.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].dtype == plan.outputs[i].dtype && outputs[i].sizes == bound.output_sizes[i]) continue;
-    throw UserError(outputs[i].dtype != plan.outputs[i].dtype ? ErrorCode::kU_input_dtype : ErrorCode::kU_input_shape,
-                    describe(plan.outputs[i].name, true) + " does not fit")
+    throw UserError(
+        outputs[i].dtype != plan.outputs[i].dtype ? ErrorCode::kU_input_dtype : ErrorCode::kU_input_shape,
+        describe(plan.outputs[i].name, true) + " does not fit")
         .with_expected(std::string(dtype_name(plan.outputs[i].dtype)) + to_string(bound.output_sizes[i]))
         .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
   }
@@ -266,23 +294,31 @@ std::vector<Array> Executable::run(const std::string& name, const std::vector<Te
   const SymbolValues sizes = bind_sizes(plan, inputs);
   std::vector<Array> outputs;
   std::vector<TensorView> views;
-  for (size_t i = 0; i < plan.outputs.size(); ++i) outputs.emplace_back(plan.outputs[i].dtype, output_sizes(plan, i, sizes));
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    outputs.emplace_back(plan.outputs[i].dtype, output_sizes(plan, i, sizes));
   for (const Array& array : outputs) views.push_back(view_of(array));
   run_into(name, inputs, views);
   return outputs;
 }
 
-std::map<std::string, Array> Executable::run(const std::string& name, const std::map<std::string, Array>& inputs) {
+std::map<std::string, Array> Executable::run(const std::string& name,
+                                             const std::map<std::string, Array>& inputs) {
   const EntryPlan& plan = entry(name);
   std::vector<TensorView> views;
   std::string names;
   for (const IoTensor& io : plan.inputs) names += (names.empty() ? "" : ", ") + io.name;
   for (const auto& [given, array] : inputs)
-    if (std::none_of(plan.inputs.begin(), plan.inputs.end(), [&](const IoTensor& io) { return io.name == given; }))
-      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(given).with_expected(names);
+    if (std::none_of(plan.inputs.begin(), plan.inputs.end(),
+                     [&](const IoTensor& io) { return io.name == given; }))
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
+          .with_value(given)
+          .with_expected(names);
   for (const IoTensor& io : plan.inputs) {
     auto at = inputs.find(io.name);
-    if (at == inputs.end()) throw UserError(ErrorCode::kU_missing_input, "a required input was not given").with_value(io.name).with_expected(names);
+    if (at == inputs.end())
+      throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
+          .with_value(io.name)
+          .with_expected(names);
     views.push_back(view_of(at->second));
   }
   std::vector<Array> outputs = run(name, views);
@@ -299,21 +335,25 @@ std::vector<Binding> Executable::input_bindings(const EntryPlan& entry) const {
 
 Array Executable::state(const std::string& name) const {
   auto at = states_.find(name);
-  if (at == states_.end()) throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
+  if (at == states_.end())
+    throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
   Array copy(at->second.dtype(), at->second.sizes());
-  if (copy.bytes() > 0) std::memcpy(copy.mutable_data(), at->second.data(), static_cast<size_t>(copy.bytes()));
+  if (copy.bytes() > 0)
+    std::memcpy(copy.mutable_data(), at->second.data(), static_cast<size_t>(copy.bytes()));
   return copy;
 }
 
 void Executable::set_state(const std::string& name, const Array& value) {
   auto at = states_.find(name);
-  if (at == states_.end()) throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
+  if (at == states_.end())
+    throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
   if (at->second.dtype() != value.dtype() || at->second.sizes() != value.sizes())
     throw UserError(ErrorCode::kU_input_shape, "a state has the wrong dtype or shape")
         .with_value(name)
         .with_expected(std::string(dtype_name(at->second.dtype())) + to_string(at->second.sizes()))
         .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
-  if (value.bytes() > 0) std::memcpy(at->second.mutable_data(), value.data(), static_cast<size_t>(value.bytes()));
+  if (value.bytes() > 0)
+    std::memcpy(at->second.mutable_data(), value.data(), static_cast<size_t>(value.bytes()));
 }
 
 std::vector<std::string> Executable::state_names() const {

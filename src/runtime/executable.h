@@ -1,5 +1,5 @@
-// What runs: an Executable owns states, an arena and the bound sequences of one user of a Model; one run is in flight at a time. docs/binding.md
-// is the contract of inputs, outputs and sizes.
+// What runs: an Executable owns states, an arena and the bound sequences of one user of a Model; one run is
+// in flight at a time. docs/binding.md is the contract of inputs, outputs and sizes.
 #pragma once
 
 #include <atomic>
@@ -37,13 +37,15 @@ class Executable {
   // UserError bad_option listing the entries if there is none of this name; "" is the first.
   const EntryPlan& entry(const std::string& name) const;
 
-  // Sizes that these inputs give; errors input_dtype, input_shape, size_conflict, size_out_of_range, unset_size.
+  // Sizes that these inputs give; errors input_dtype, input_shape, size_conflict, size_out_of_range,
+  // unset_size.
   SymbolValues bind_sizes(const EntryPlan& entry, const std::vector<TensorView>& inputs) const;
   std::vector<int64_t> output_sizes(const EntryPlan& entry, size_t output, const SymbolValues& sizes) const;
 
-  // Inputs and outputs in the order of the entry. Outputs must have exactly the sizes that the inputs imply. With sizes seen before and
-  // row-major memory it allocates nothing.
-  void run_into(const std::string& entry, const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs);
+  // Inputs and outputs in the order of the entry. Outputs must have exactly the sizes that the inputs imply.
+  // With sizes seen before and row-major memory it allocates nothing.
+  void run_into(const std::string& entry, const std::vector<TensorView>& inputs,
+                const std::vector<TensorView>& outputs);
   // Allocates the outputs.
   std::vector<Array> run(const std::string& entry, const std::vector<TensorView>& inputs);
   // By name: missing_input, unknown_input.

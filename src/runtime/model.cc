@@ -38,11 +38,13 @@ std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
       if (at == artifact_.weights.end()) continue;  // a state that begins as zeros: the Executable owns it
       array = &at->second;
     } else {
-      if (buffer.kind == BufferKind::kPacked && packed_->data() != nullptr) addresses[i] = packed_->data() + buffer.offset;
+      if (buffer.kind == BufferKind::kPacked && packed_->data() != nullptr)
+        addresses[i] = packed_->data() + buffer.offset;
       continue;
     }
     if (array == nullptr || array->bytes() < buffer.max_bytes)
-      throw UserError(ErrorCode::kU_bad_artifact, "a buffer of the plan has no data of its size in the file").with_op(buffer.name);
+      throw UserError(ErrorCode::kU_bad_artifact, "a buffer of the plan has no data of its size in the file")
+          .with_op(buffer.name);
     // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
     addresses[i] = static_cast<std::byte*>(const_cast<void*>(array->data()));
   }
@@ -56,7 +58,8 @@ void Model::run_init() {
   const std::vector<std::byte*> where = addresses(*init);
   for (size_t i = 0; i < where.size(); ++i)
     if (where[i] == nullptr && init->buffers[i].max_bytes > 0)
-      throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold").with_op(init->buffers[i].name);
+      throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold")
+          .with_op(init->buffers[i].name);
   device_->bind(plan_, *init, {}, where)->run();
 }
 
@@ -68,7 +71,8 @@ std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Arr
   for (const auto& [name, array] : weights) {
     auto at = model->artifact_.weights.find(name);
     if (at == model->artifact_.weights.end())
-      throw UserError(ErrorCode::kU_unknown_param, "the model has no param or state of this name").with_value(name);
+      throw UserError(ErrorCode::kU_unknown_param, "the model has no param or state of this name")
+          .with_value(name);
     if (at->second.dtype() != array.dtype())
       throw UserError(ErrorCode::kU_input_dtype, "a weight has the wrong dtype")
           .with_value(name)

@@ -1,4 +1,5 @@
-// A loaded model: the plan of one target, weights, and packed weights. Immutable and shared by any number of Executables, from any thread.
+// A loaded model: the plan of one target, weights, and packed weights. Immutable and shared by any number of
+// Executables, from any thread.
 #pragma once
 
 #include <map>
@@ -12,7 +13,8 @@ namespace aicf {
 
 class Model {
  public:
-  // Picks the variant for the device (no_variant lists what the artifact holds) and runs the init entry, which packs weights.
+  // Picks the variant for the device (no_variant lists what the artifact holds) and runs the init entry,
+  // which packs weights.
   static std::shared_ptr<const Model> load(Artifact artifact, std::shared_ptr<Device> device);
 
   const Plan& plan() const { return plan_; }
@@ -22,7 +24,8 @@ class Model {
   const std::map<std::string, Array>& weights() const { return artifact_.weights; }
   // Addresses of an entry's buffers that the model owns: params, constants, packed weights. Others are null.
   std::vector<std::byte*> addresses(const EntryPlan& entry) const;
-  // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype, input_shape) and packed again.
+  // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype,
+  // input_shape) and packed again.
   std::shared_ptr<const Model> with_weights(const std::map<std::string, Array>& weights) const;
 
  private:

@@ -33,7 +33,8 @@ Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
     if (is_float(io.dtype)) {
       array.set_f64(i, normal(key, i));
     } else {
-      array.set_i64(i, range.lo + static_cast<int64_t>(mix(key + static_cast<uint64_t>(i)) % (span == 0 ? 1 : span)));
+      array.set_i64(
+          i, range.lo + static_cast<int64_t>(mix(key + static_cast<uint64_t>(i)) % (span == 0 ? 1 : span)));
     }
   }
   return array;
@@ -46,9 +47,11 @@ SymbolValues choose_sizes(const Plan& plan, const SymbolValues& wanted) {
   for (const auto& [name, range] : plan.sizes) sizes[name] = range.lo;
   for (const auto& [name, value] : wanted) {
     auto at = plan.sizes.find(name);
-    if (at == plan.sizes.end()) throw UserError(ErrorCode::kU_unset_size, "the model has no size of this name").with_value(name);
+    if (at == plan.sizes.end())
+      throw UserError(ErrorCode::kU_unset_size, "the model has no size of this name").with_value(name);
     if (value < at->second.lo || value > at->second.hi)
-      throw UserError(ErrorCode::kU_size_out_of_range, "size '" + name + "' is outside the range the model was compiled for")
+      throw UserError(ErrorCode::kU_size_out_of_range,
+                      "size '" + name + "' is outside the range the model was compiled for")
           .with_expected(std::to_string(at->second.lo) + ".." + std::to_string(at->second.hi))
           .with_actual(std::to_string(value));
     sizes[name] = value;
@@ -56,12 +59,14 @@ SymbolValues choose_sizes(const Plan& plan, const SymbolValues& wanted) {
   return sizes;
 }
 
-std::map<std::string, Array> random_inputs(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes, uint64_t seed,
+std::map<std::string, Array> random_inputs(const Plan& plan, const EntryPlan& entry,
+                                           const SymbolValues& sizes, uint64_t seed,
                                            const ValueRanges& ranges) {
   for (const auto& [name, range] : ranges) {
     bool known = false;
     for (const IoTensor& io : entry.inputs) known = known || io.name == name;
-    if (!known) throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
+    if (!known)
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
     if (range.lo > range.hi) throw UserError(ErrorCode::kU_bad_option, "a range is empty").with_value(name);
   }
   const SymbolValues all = choose_sizes(plan, sizes);

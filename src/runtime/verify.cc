@@ -17,11 +17,13 @@ std::string hash_arrays(const std::map<std::string, Array>& arrays) {
   const XXH128_hash_t hash = XXH3_128bits_digest(state);
   XXH3_freeState(state);
   char text[33];
-  std::snprintf(text, sizeof(text), "%016llx%016llx", static_cast<unsigned long long>(hash.high64), static_cast<unsigned long long>(hash.low64));
+  std::snprintf(text, sizeof(text), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+                static_cast<unsigned long long>(hash.low64));
   return text;
 }
 
-VerifyResult verify_replays(Executable& exe, const std::string& entry, const std::map<std::string, Array>& inputs, int64_t replays,
+VerifyResult verify_replays(Executable& exe, const std::string& entry,
+                            const std::map<std::string, Array>& inputs, int64_t replays,
                             const std::function<void(int64_t)>& progress) {
   VerifyResult result;
   for (int64_t i = 0; i < replays; ++i) {

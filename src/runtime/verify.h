@@ -1,4 +1,5 @@
-// Proof of reproducibility: runs an executable many times from the same states and inputs and hashes every output and state.
+// Proof of reproducibility: runs an executable many times from the same states and inputs and hashes every
+// output and state.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ struct VerifyResult {
 };
 
 // Before each replay the states are reset to their contents at load. `progress` gets the number done.
-VerifyResult verify_replays(Executable& exe, const std::string& entry, const std::map<std::string, Array>& inputs, int64_t replays,
+VerifyResult verify_replays(Executable& exe, const std::string& entry,
+                            const std::map<std::string, Array>& inputs, int64_t replays,
                             const std::function<void(int64_t)>& progress = {});
 
 }  // namespace aicf

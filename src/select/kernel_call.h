@@ -1,5 +1,6 @@
-// What selection gives: which kernel runs for which nodes, over which windows of which values, and why. Plain data over value ids of the
-// entry's graph; no buffer, address or code exists yet. build/ adds the code of regions, plan/ places the values.
+// What selection gives: which kernel runs for which nodes, over which windows of which values, and why. Plain
+// data over value ids of the entry's graph; no buffer, address or code exists yet. build/ adds the code of
+// regions, plan/ places the values.
 #pragma once
 
 #include <string>
@@ -19,14 +20,16 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-// How a region runs. Barriers between the stages of a CPU region are "same thread"; GPU schedules add scopes here.
+// How a region runs. Barriers between the stages of a CPU region are "same thread"; GPU schedules add scopes
+// here.
 struct Schedule {
-  int inner_rank = 0;               // trailing axes of the domain that one row covers
-  std::vector<int64_t> domain_axes; // domain axis i is axis domain_axes[i] of the region's full shape
+  int inner_rank = 0;                // trailing axes of the domain that one row covers
+  std::vector<int64_t> domain_axes;  // domain axis i is axis domain_axes[i] of the region's full shape
   bool operator==(const Schedule&) const = default;
 };
 
-// A region to be turned into code: the nodes of `body` over its inputs. Inputs that are scalar constants become immediates.
+// A region to be turned into code: the nodes of `body` over its inputs. Inputs that are scalar constants
+// become immediates.
 struct Region {
   Graph body;
   Shape full_shape;  // the shape that every value of the body broadcasts to
@@ -57,7 +60,8 @@ struct KernelCalls {
   std::vector<ExtraValue> extra;
   // Where each value of the graph lives: its window on a root. Index = value id.
   std::vector<Window> placement;
-  // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a copy fills.
+  // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a
+  // copy fills.
   std::vector<ValueId> output_roots;
 };
 

@@ -22,7 +22,8 @@ Window broadcast_window(const Window& window, const Shape& shape) {
   Window result{window.root, window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0))};
   const size_t lead = shape.size() - window.sizes.size();
   for (size_t i = 0; i < window.sizes.size(); ++i)
-    if (!(window.sizes[i] == Dim(1)) || shape[lead + i] == Dim(1)) result.strides[lead + i] = window.strides[i];
+    if (!(window.sizes[i] == Dim(1)) || shape[lead + i] == Dim(1))
+      result.strides[lead + i] = window.strides[i];
   return result;
 }
 
@@ -45,7 +46,8 @@ std::optional<Window> merge_axes(const Window& window, size_t first, size_t last
     }
     Dim& size = result.sizes.back();
     Dim& stride = result.strides.back();
-    const bool fits = size == Dim(1) || window.sizes[i] == Dim(1) || stride == window.sizes[i] * window.strides[i];
+    const bool fits =
+        size == Dim(1) || window.sizes[i] == Dim(1) || stride == window.sizes[i] * window.strides[i];
     if (!fits) return std::nullopt;
     if (!(window.sizes[i] == Dim(1))) stride = window.strides[i];
     size = size * window.sizes[i];
@@ -59,7 +61,8 @@ std::optional<Window> reshape_window(const Window& window, const Shape& shape) {
     result.strides = row_major_strides(shape);
     return result;
   }
-  // Walk both shapes from the left, closing a group whenever the products agree; inside a group the old axes must merge.
+  // Walk both shapes from the left, closing a group whenever the products agree; inside a group the old axes
+  // must merge.
   size_t old_axis = 0, new_axis = 0;
   while (new_axis < shape.size() || old_axis < window.sizes.size()) {
     size_t old_end = old_axis, new_end = new_axis;
@@ -67,7 +70,8 @@ std::optional<Window> reshape_window(const Window& window, const Shape& shape) {
     if (old_end < window.sizes.size()) old_product = window.sizes[old_end++];
     if (new_end < shape.size()) new_product = shape[new_end++];
     while (!(old_product == new_product)) {
-      // Grow the side that divides the other; when neither is known to, the strides cannot be matched symbolically.
+      // Grow the side that divides the other; when neither is known to, the strides cannot be matched
+      // symbolically.
       if (new_end < shape.size() && divide_exactly(old_product, new_product)) {
         new_product = new_product * shape[new_end++];
       } else if (old_end < window.sizes.size() && divide_exactly(new_product, old_product)) {
@@ -94,9 +98,12 @@ std::optional<Window> reshape_window(const Window& window, const Shape& shape) {
 
 std::optional<Window> view_window(const Node& node, const TensorType& result, const Window& operand) {
   switch (node.op) {
-    case Op::reshape: return reshape_window(operand, result.shape);
-    case Op::broadcast_to: return broadcast_window(operand, result.shape);
-    case Op::transpose: return transpose_window(operand, node.attrs.get_ints("perm"));
+    case Op::reshape:
+      return reshape_window(operand, result.shape);
+    case Op::broadcast_to:
+      return broadcast_window(operand, result.shape);
+    case Op::transpose:
+      return transpose_window(operand, node.attrs.get_ints("perm"));
     case Op::slice: {
       Window window = operand;
       const Shape& starts = node.attrs.get_dims("starts");
@@ -117,7 +124,8 @@ std::optional<Window> view_window(const Node& node, const TensorType& result, co
       }
       return window;
     }
-    default: break;
+    default:
+      break;
   }
   AICF_CHECK(false, std::string("not a view op: ") + std::string(op_info(node.op).name));
 }

@@ -1,5 +1,5 @@
-// Views without copies: computes the window a view op gives on its operand's storage, by strides. A reshape that strides cannot
-// express returns nullopt; the caller then copies.
+// Views without copies: computes the window a view op gives on its operand's storage, by strides. A reshape
+// that strides cannot express returns nullopt; the caller then copies.
 #pragma once
 
 #include <optional>

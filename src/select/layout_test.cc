@@ -10,7 +10,8 @@ const Dim kBatch = Dim::symbol("batch"), kSequence = Dim::symbol("sequence");
 Window dense(Shape shape) { return row_major_window(0, {DType::f32, std::move(shape)}); }
 
 TEST(Layout, ReshapeOfRowMajorStorageIsAView) {
-  const auto window = reshape_window(dense({kBatch, kSequence, Dim(384)}), {kBatch, kSequence, Dim(12), Dim(32)});
+  const auto window =
+      reshape_window(dense({kBatch, kSequence, Dim(384)}), {kBatch, kSequence, Dim(12), Dim(32)});
   ASSERT_TRUE(window.has_value());
   EXPECT_TRUE(is_row_major(*window));
 }
@@ -47,8 +48,10 @@ TEST(Layout, BroadcastRepeatsByStrideZero) {
 TEST(Layout, SliceAndReverseMoveTheOrigin) {
   Graph graph;
   const ValueId x = graph.add_input("x", {DType::f32, {Dim(10)}});
-  const NodeId slice = graph.add_node(Op::slice, {x}, {{"starts", Shape{Dim(2)}}, {"limits", Shape{Dim(9)}}, {"steps", Ints{3}}});
-  const auto sliced = view_window(graph.node(slice), graph.type(graph.node(slice).results[0]), dense({Dim(10)}));
+  const NodeId slice = graph.add_node(
+      Op::slice, {x}, {{"starts", Shape{Dim(2)}}, {"limits", Shape{Dim(9)}}, {"steps", Ints{3}}});
+  const auto sliced =
+      view_window(graph.node(slice), graph.type(graph.node(slice).results[0]), dense({Dim(10)}));
   ASSERT_TRUE(sliced.has_value());
   EXPECT_EQ(sliced->offset, Dim(2));
   EXPECT_EQ(sliced->strides[0], Dim(3));

@@ -35,7 +35,9 @@ int64_t code_of(const std::string& attribute, const std::string& value) {
   AICF_CHECK(false, "text attribute without kernel codes: " + attribute);
 }
 
-bool has_operand(const Node& node, size_t index) { return index < node.operands.size() && node.operands[index] != kNoValue; }
+bool has_operand(const Node& node, size_t index) {
+  return index < node.operands.size() && node.operands[index] != kNoValue;
+}
 
 // Parameters that are facts of the operands rather than attributes.
 bool append_derived(const Graph& graph, const Node& node, const std::string& name, std::vector<Dim>& params) {
@@ -78,8 +80,8 @@ struct ParamAppender {
   }
 };
 
-// The row whose parameter list all rows of the family share; null if they differ, as with matmul, where the selector decides on
-// packing before it knows them.
+// The row whose parameter list all rows of the family share; null if they differ, as with matmul, where the
+// selector decides on packing before it knows them.
 const Kernel* common_row(std::string_view family) {
   const Kernel* first = nullptr;
   for (const Kernel& row : kernel_table()) {
@@ -98,15 +100,18 @@ Problem problem_of(const Graph& graph, const Node& node) {
   for (ValueId id : node.operands)
     if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
   for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});
-  if (const Kernel* row = common_row(problem.family)) fill_params(graph, node, *row, problem.params, problem.fparams);
+  if (const Kernel* row = common_row(problem.family))
+    fill_params(graph, node, *row, problem.params, problem.fparams);
   return problem;
 }
 
-void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params, std::vector<double>& fparams) {
+void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params,
+                 std::vector<double>& fparams) {
   for (const std::string& name : split_names(row.params)) {
     if (append_derived(graph, node, name, params)) continue;
     const Attr* attr = node.attrs.find(name);
-    AICF_CHECK(attr != nullptr, "kernel " + std::string(row.name) + " asks for the unknown parameter " + name);
+    AICF_CHECK(attr != nullptr,
+               "kernel " + std::string(row.name) + " asks for the unknown parameter " + name);
     std::visit(ParamAppender{name, params}, *attr);
   }
   for (const std::string& name : split_names(row.fparams)) fparams.push_back(node.attrs.get_float(name));

@@ -19,55 +19,80 @@ ValueId input(Graph& graph, Shape shape, DType dtype = DType::f32) {
 }
 
 Attrs window_attrs() {
-  return {{"kernel", Ints{2, 3}}, {"strides", Ints{1, 2}}, {"pads", Ints{0, 1, 1, 2}}, {"dilations", Ints{1, 1}}};
+  return {
+      {"kernel", Ints{2, 3}}, {"strides", Ints{1, 2}}, {"pads", Ints{0, 1, 1, 2}}, {"dilations", Ints{1, 1}}};
 }
 
-Attrs conv_attrs() { return {{"strides", Ints{1, 2}}, {"pads", Ints{0, 1, 1, 2}}, {"dilations", Ints{1, 1}}, {"groups", int64_t{2}}}; }
+Attrs conv_attrs() {
+  return {
+      {"strides", Ints{1, 2}}, {"pads", Ints{0, 1, 1, 2}}, {"dilations", Ints{1, 1}}, {"groups", int64_t{2}}};
+}
 
 // Every list of parameters that a kernel row can ask for, by the op's attributes.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"conv_f32",
-       [](Graph& g) { return g.add(Op::conv, {input(g, {1, 4, 8, 8}), input(g, {6, 2, 2, 3}), input(g, {6})}, conv_attrs()); },
-       {2, 2, 1, 1, 2, 0, 1, 1, 2, 1, 1}, {}},
+       [](Graph& g) {
+         return g.add(Op::conv, {input(g, {1, 4, 8, 8}), input(g, {6, 2, 2, 3}), input(g, {6})},
+                      conv_attrs());
+       },
+       {2, 2, 1, 1, 2, 0, 1, 1, 2, 1, 1},
+       {}},
       {"conv_f32_depthwise",
-       [](Graph& g) { return g.add(Op::conv, {input(g, {1, 2, 8, 8}), input(g, {2, 1, 2, 3})}, conv_attrs()); },
-       {2, 2, 0, 1, 2, 0, 1, 1, 2, 1, 1}, {}},
+       [](Graph& g) {
+         return g.add(Op::conv, {input(g, {1, 2, 8, 8}), input(g, {2, 1, 2, 3})}, conv_attrs());
+       },
+       {2, 2, 0, 1, 2, 0, 1, 1, 2, 1, 1},
+       {}},
       {"conv_transpose",
        [](Graph& g) {
          Attrs attrs = conv_attrs();
          attrs.set("output_padding", Ints{0, 1});
          return g.add(Op::conv_transpose, {input(g, {1, 4, 8, 8}), input(g, {4, 3, 2, 3})}, attrs);
        },
-       {2, 2, 0, 1, 2, 0, 1, 1, 2, 1, 1, 0, 1}, {}},
-      {"max_pool", [](Graph& g) { return g.add(Op::max_pool, {input(g, {1, 4, 8, 8})}, window_attrs()); },
-       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1}, {}},
-      {"max_pool_indices", [](Graph& g) { return g.add(Op::max_pool_indices, {input(g, {1, 4, 8, 8})}, window_attrs()); },
-       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1}, {}},
-      {"avg_pool", [](Graph& g) { return g.add(Op::avg_pool, {input(g, {1, 4, 8, 8})}, window_attrs()); },
-       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1}, {}},
+       {2, 2, 0, 1, 2, 0, 1, 1, 2, 1, 1, 0, 1},
+       {}},
+      {"max_pool",
+       [](Graph& g) { return g.add(Op::max_pool, {input(g, {1, 4, 8, 8})}, window_attrs()); },
+       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1},
+       {}},
+      {"max_pool_indices",
+       [](Graph& g) { return g.add(Op::max_pool_indices, {input(g, {1, 4, 8, 8})}, window_attrs()); },
+       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1},
+       {}},
+      {"avg_pool",
+       [](Graph& g) { return g.add(Op::avg_pool, {input(g, {1, 4, 8, 8})}, window_attrs()); },
+       {2, 0, 0, 2, 3, 1, 2, 0, 1, 1, 2, 1, 1},
+       {}},
       {"attention_f32",
        [](Graph& g) {
-         const ValueId q = input(g, {1, 2, 3, 4}), k = input(g, {1, 2, 5, 4}), v = input(g, {1, 2, 5, 4}), mask = input(g, {3, 5});
+         const ValueId q = input(g, {1, 2, 3, 4}), k = input(g, {1, 2, 5, 4}), v = input(g, {1, 2, 5, 4}),
+                       mask = input(g, {3, 5});
          return g.add(Op::attention, {q, k, v, mask}, {{"scale", 0.5}, {"causal", true}});
        },
-       {1, 1}, {0.5, 0.0}},
+       {1, 1},
+       {0.5, 0.0}},
       {"pad",
        [](Graph& g) {
-         return g.add(Op::pad, {input(g, {4, 5})}, {{"low", Shape{1, 2}}, {"high", Shape{3, 0}}, {"mode", std::string("edge")}});
+         return g.add(Op::pad, {input(g, {4, 5})},
+                      {{"low", Shape{1, 2}}, {"high", Shape{3, 0}}, {"mode", std::string("edge")}});
        },
-       {1, 1, 2, 3, 0}, {}},
+       {1, 1, 2, 3, 0},
+       {}},
       {"scatter_nd",
        [](Graph& g) {
          return g.add(Op::scatter_nd, {input(g, {4, 5}), input(g, {2, 1}, DType::i64), input(g, {2, 5})},
                       {{"reduction", std::string("max")}});
        },
-       {3}, {}},
+       {3},
+       {}},
       {"top_k",
        [](Graph& g) {
-         return g.node(g.add_node(Op::top_k, {input(g, {4, 5})}, {{"k", Shape{2}}, {"axis", int64_t{1}}})).results[0];
+         return g.node(g.add_node(Op::top_k, {input(g, {4, 5})}, {{"k", Shape{2}}, {"axis", int64_t{1}}}))
+             .results[0];
        },
-       {1, 1}, {}},
+       {1, 1},
+       {}},
       {"size_of", [](Graph& g) { return g.add(Op::size_of, {}, {{"size", Shape{7}}}); }, {7}, {}},
   };
   return all;

@@ -29,7 +29,8 @@ class Selector {
 
  private:
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
-  // A new value's own storage: row-major, unless its only reader transposes it; then in the order that reader wants.
+  // A new value's own storage: row-major, unless its only reader transposes it; then in the order that reader
+  // wants.
   const Window& place(ValueId id) {
     Window& at = result_.placement[static_cast<size_t>(id)];
     const Node* reader = transposed_by_[static_cast<size_t>(id)];
@@ -40,8 +41,8 @@ class Selector {
     return at = transpose_window(row_major_window(id, graph_.type(reader->results[0])), inverse);
   }
 
-  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that keeps the last axis is
-  // free if the value is stored transposed.
+  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that
+  // keeps the last axis is free if the value is stored transposed.
   void find_stored_orders() {
     transposed_by_.resize(static_cast<size_t>(graph_.value_count()), nullptr);
     const std::vector<int> uses = graph_.use_counts();
@@ -65,7 +66,8 @@ class Selector {
     if (info.has(kView)) return lower_view(node);
     if (node.op == Op::fused) return lower_fused(node);
     if (node.op == Op::concat) return lower_concat(node);
-    if (node.op == Op::matmul) return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
+    if (node.op == Op::matmul)
+      return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
     if (tile_claims(graph_, node)) return lower_single(node);
     lower_by_table(node);
   }
@@ -145,14 +147,15 @@ class Selector {
     return body.shape(body.outputs()[0]);
   }
 
-  void lower_region(Region region, const std::vector<ValueId>& operands, const std::vector<ValueId>& results, std::string origin,
-                    std::string reason) {
+  void lower_region(Region region, const std::vector<ValueId>& operands, const std::vector<ValueId>& results,
+                    std::string origin, std::string reason) {
     region.full_shape = full_shape(region.body);
     const std::vector<int64_t> axes = reduced_axes(region.body);
     std::vector<Window> inputs, outputs;
     for (ValueId id : operands) inputs.push_back(window(id));
     for (ValueId id : results) outputs.push_back(row_window(place(id), region.full_shape.size(), axes));
-    add_tile_call(std::move(region), axes, std::move(inputs), std::move(outputs), std::move(origin), std::move(reason));
+    add_tile_call(std::move(region), axes, std::move(inputs), std::move(outputs), std::move(origin),
+                  std::move(reason));
   }
 
   // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
@@ -167,17 +170,20 @@ class Selector {
     return window;
   }
 
-  void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs, std::vector<Window> outputs,
-                     std::string origin, std::string reason) {
+  void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs,
+                     std::vector<Window> outputs, std::string origin, std::string reason) {
     const auto rank = static_cast<int64_t>(region.full_shape.size());
     KernelCall call;
     call.kernel = "tile";
     Schedule& schedule = call.schedule;
     for (int64_t axis = 0; axis < rank; ++axis)
-      if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end()) schedule.domain_axes.push_back(axis);
+      if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end())
+        schedule.domain_axes.push_back(axis);
     for (int64_t axis = 0; axis < rank; ++axis)
-      if (std::find(inner_axes.begin(), inner_axes.end(), axis) != inner_axes.end()) schedule.domain_axes.push_back(axis);
-    schedule.inner_rank = static_cast<int>(inner_axes.empty() ? rank : static_cast<int64_t>(inner_axes.size()));
+      if (std::find(inner_axes.begin(), inner_axes.end(), axis) != inner_axes.end())
+        schedule.domain_axes.push_back(axis);
+    schedule.inner_rank =
+        static_cast<int>(inner_axes.empty() ? rank : static_cast<int64_t>(inner_axes.size()));
     const auto to_domain = [&](const Window& w) {
       return transpose_window(broadcast_window(w, region.full_shape), schedule.domain_axes);
     };
@@ -201,12 +207,14 @@ class Selector {
       if (id != kNoValue) call.inputs.push_back(window(id));
     for (ValueId id : node.results) {
       Window out = place(id);
-      if (op_info(node.op).has(kReduction)) out = row_window(out, graph_.shape(node.operands[0]).size(), {node.attrs.get_int("axis")});
+      if (op_info(node.op).has(kReduction))
+        out = row_window(out, graph_.shape(node.operands[0]).size(), {node.attrs.get_int("axis")});
       call.outputs.push_back(out);
     }
     fill_params(graph_, node, *rows[0], call.params, call.fparams);
     call.origin = origin_of(node);
-    call.reason = rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+    call.reason =
+        rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
     result_.calls.push_back(std::move(call));
   }
 
@@ -227,15 +235,19 @@ class Selector {
     auto epilogue = std::make_unique<Region>();
     epilogue->full_shape = body.shape(matmul.results[0]);
     std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
-    map[static_cast<size_t>(matmul.results[0])] = add_tile_input(epilogue->body, body.type(matmul.results[0]));
+    map[static_cast<size_t>(matmul.results[0])] =
+        add_tile_input(epilogue->body, body.type(matmul.results[0]));
     std::vector<ValueId> operands, extras;
-    const auto position = [&](ValueId id) { return std::find(body.inputs().begin(), body.inputs().end(), id) - body.inputs().begin(); };
+    const auto position = [&](ValueId id) {
+      return std::find(body.inputs().begin(), body.inputs().end(), id) - body.inputs().begin();
+    };
     for (ValueId id : matmul.operands) operands.push_back(node.operands[static_cast<size_t>(position(id))]);
     for (ValueId id : body.leaves()) {
       const Value& value = body.value(id);
       if (value.role == Role::kConstant) {
         map[static_cast<size_t>(id)] = epilogue->body.add_constant(value.constant);
-      } else if (std::find(matmul.operands.begin(), matmul.operands.end(), id) == matmul.operands.end() || reads_besides(body, id)) {
+      } else if (std::find(matmul.operands.begin(), matmul.operands.end(), id) == matmul.operands.end() ||
+                 reads_besides(body, id)) {
         map[static_cast<size_t>(id)] = epilogue->body.add_input(value.name, value.type);
         extras.push_back(node.operands[static_cast<size_t>(position(id))]);
       }
@@ -283,8 +295,8 @@ class Selector {
   }
 
   // `node` carries attributes, results and origin; `product` is the shape of the plain product.
-  void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue, const Shape& product,
-                    const std::vector<ValueId>& extras) {
+  void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
+                    const Shape& product, const std::vector<ValueId>& extras) {
     Window x = window(operands[0]), y = window(operands[1]);
     if (node.attrs.get_bool("transpose_x")) x = swap_last_axes(x);
     if (node.attrs.get_bool("transpose_y")) y = swap_last_axes(y);
@@ -297,7 +309,8 @@ class Selector {
     emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
   }
 
-  // With one y for all batches, batch and row axes form one long row axis where every window's strides allow it.
+  // With one y for all batches, batch and row axes form one long row axis where every window's strides allow
+  // it.
   static bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
     std::vector<Window> merged_inputs = inputs, merged_outputs = outputs;
     const auto merge = [](Window& w) {
@@ -332,7 +345,8 @@ class Selector {
       const std::vector<const Kernel*> rows = candidates(problem);
       if (rows.empty()) throw no_kernel(node);
       row = rows[0];
-      call.reason = rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+      call.reason =
+          rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
     }
     call.kernel = row->name;
     call.inputs = std::move(inputs);
@@ -348,12 +362,15 @@ class Selector {
   bool packable(ValueId y, const Window& w) const {
     const Role role = graph_.value(graph_.value(y).role == Role::kTemp ? w.root : y).role;
     if (role != Role::kParam && role != Role::kConstant) return false;
-    return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() && w.dtype == DType::f32;
+    return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() &&
+           w.dtype == DType::f32;
   }
 
   static const Kernel* find_packed(Problem problem) {
     problem.params = problem.inputs[1].sizes;
-    problem.inputs[1] = {DType::u8, {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
+    problem.inputs[1] = {
+        DType::u8,
+        {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
     for (const Kernel* row : candidates(problem))
       if (row->name == "matmul_f32_packed") return row;
     return nullptr;
@@ -366,7 +383,8 @@ class Selector {
     KernelCall call;
     call.kernel = "pack_matmul_y_f32";
     call.inputs = {y};
-    call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + graph_.value(y.root).name)};
+    call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}},
+                              "packed " + graph_.value(y.root).name)};
     call.origin = origin_of(node);
     call.reason = "weights packed at load";
     result_.init_calls.push_back(std::move(call));
@@ -380,13 +398,16 @@ class Selector {
     return window;
   }
 
-  // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is copied there.
+  // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is
+  // copied there.
   void place_outputs() {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const ValueId id = graph_.outputs()[i];
       const Window& at = window(id);
-      const bool taken = std::find(result_.output_roots.begin(), result_.output_roots.end(), at.root) != result_.output_roots.end();
-      const bool whole = graph_.value(at.root).role == Role::kTemp && is_row_major(at) && at.offset == Dim(0) &&
+      const bool taken = std::find(result_.output_roots.begin(), result_.output_roots.end(), at.root) !=
+                         result_.output_roots.end();
+      const bool whole = graph_.value(at.root).role == Role::kTemp && is_row_major(at) &&
+                         at.offset == Dim(0) &&
                          element_count(at.sizes) == element_count(graph_.shape(at.root));
       if (whole && !taken) {
         result_.output_roots.push_back(at.root);
@@ -403,7 +424,8 @@ class Selector {
     std::vector<Window> sources;
     for (const Update& update : graph_.updates()) {
       Window source = window(update.value);
-      // A reversed or transposed view of the variable itself would be read after parts of it were overwritten.
+      // A reversed or transposed view of the variable itself would be read after parts of it were
+      // overwritten.
       if (is_updated(source.root) && !(source == window(update.variable))) {
         const Window saved = add_extra(ExtraValue::Kind::kTemp, graph_.type(update.value), "");
         emit_copy(source, saved, "update " + graph_.value(update.variable).name, "its source is overwritten");
@@ -414,12 +436,14 @@ class Selector {
     for (size_t i = 0; i < sources.size(); ++i) {
       const Window target = window(graph_.updates()[i].variable);
       if (sources[i] == target) continue;
-      emit_copy(sources[i], target, "update " + graph_.value(target.root).name, "written when all reads are done");
+      emit_copy(sources[i], target, "update " + graph_.value(target.root).name,
+                "written when all reads are done");
     }
   }
 
   bool is_updated(ValueId root) const {
-    return std::any_of(graph_.updates().begin(), graph_.updates().end(), [&](const Update& u) { return u.variable == root; });
+    return std::any_of(graph_.updates().begin(), graph_.updates().end(),
+                       [&](const Update& u) { return u.variable == root; });
   }
 
   const Graph& graph_;
@@ -434,8 +458,9 @@ KernelCalls select_kernels(const Graph& graph, const Target& target) { return Se
 
 std::string to_string(const KernelCalls& calls, const Graph& graph) {
   const auto describe = [&](const Window& w) {
-    std::string name = w.root < graph.value_count() && !graph.value(w.root).name.empty() ? graph.value(w.root).name
-                                                                                         : "%" + std::to_string(w.root);
+    std::string name = w.root < graph.value_count() && !graph.value(w.root).name.empty()
+                           ? graph.value(w.root).name
+                           : "%" + std::to_string(w.root);
     return name + to_string(w.sizes);
   };
   std::string text;

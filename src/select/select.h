@@ -1,5 +1,6 @@
-// Chooses a kernel for every node of an optimised entry graph and works out which window of which value each one reads and writes. Takes a
-// graph whose composites the target claims and whose reductions keep their axes; gives KernelCalls with the reason of each choice.
+// Chooses a kernel for every node of an optimised entry graph and works out which window of which value each
+// one reads and writes. Takes a graph whose composites the target claims and whose reductions keep their
+// axes; gives KernelCalls with the reason of each choice.
 #pragma once
 
 #include "select/kernel_call.h"

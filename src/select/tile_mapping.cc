@@ -21,13 +21,18 @@ const TileOpRow* find_tile_op(std::string_view name) {
 
 TileType tile_type(DType dtype) {
   switch (dtype) {
-    case DType::f64: return TileType::f64;
+    case DType::f64:
+      return TileType::f64;
     case DType::f32:
     case DType::f16:
-    case DType::bf16: return TileType::f32;
-    case DType::i64: return TileType::i64;
-    case DType::boolean: return TileType::mask;
-    default: return TileType::i32;
+    case DType::bf16:
+      return TileType::f32;
+    case DType::i64:
+      return TileType::i64;
+    case DType::boolean:
+      return TileType::mask;
+    default:
+      return TileType::i32;
   }
 }
 

@@ -15,13 +15,16 @@ using reference::RefValue;
 
 constexpr double kExcluded = std::numeric_limits<double>::infinity();
 
-double epsilon(DType t) { return t == DType::f64 ? 0x1p-52 : t == DType::f32 ? 0x1p-23 : t == DType::f16 ? 0x1p-10 : 0x1p-7; }
+double epsilon(DType t) {
+  return t == DType::f64 ? 0x1p-52 : t == DType::f32 ? 0x1p-23 : t == DType::f16 ? 0x1p-10 : 0x1p-7;
+}
 double tiny(DType t) { return t == DType::f64 ? 1e-300 : t == DType::f16 ? 0x1p-23 : 1e-36; }
 double largest(DType t) { return t == DType::f64 ? 1e300 : t == DType::f16 ? 65504.0 : 3e38; }
 
 reference::RefResults call(Op op, const RefContext& context) {
   static constexpr reference::RefResults (*kFunctions[])(const RefContext&) = {
-#define AICF_OP(name, operands, types, attributes, results, traits, shape_rule, meaning) reference::ref_##name,
+#define AICF_OP(name, operands, types, attributes, results, traits, shape_rule, meaning) \
+  reference::ref_##name,
 #include "ir/ops.def"
 #undef AICF_OP
   };
@@ -30,7 +33,8 @@ reference::RefResults call(Op op, const RefContext& context) {
 
 class BoundRun {
  public:
-  BoundRun(const Graph& graph, const SymbolValues& sizes) : graph_(graph), sizes_(sizes), values_(static_cast<size_t>(graph.value_count())) {}
+  BoundRun(const Graph& graph, const SymbolValues& sizes)
+      : graph_(graph), sizes_(sizes), values_(static_cast<size_t>(graph.value_count())) {}
   void set(ValueId id, Bounded value) { values_[static_cast<size_t>(id)] = std::move(value); }
   const Bounded& get(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   void run() {
@@ -53,7 +57,9 @@ class BoundRun {
   std::vector<RefValue> operands(const Node& node, Body&& body) const {
     std::vector<RefValue> out;
     for (size_t k = 0; k < node.operands.size(); ++k)
-      out.push_back(node.operands[k] == kNoValue ? nullptr : std::make_shared<RefTensor>(body(k, get(node.operands[k]))));
+      out.push_back(node.operands[k] == kNoValue
+                        ? nullptr
+                        : std::make_shared<RefTensor>(body(k, get(node.operands[k]))));
     return out;
   }
   static RefTensor as_f64(const Bounded& x, const std::vector<double>& f) {
@@ -88,19 +94,41 @@ class BoundRun {
   std::vector<std::vector<double>> propagate(const Node& node, const std::vector<RefTensor>& exact) const {
     const OpInfo& info = op_info(node.op);
     switch (node.op) {
-      case Op::reshape: case Op::transpose: case Op::broadcast_to: case Op::slice: case Op::reverse: case Op::concat: case Op::pad: {
-        return {apply(node, operands(node, [](size_t, const Bounded& x) { return as_f64(x, x.bound); }), true)[0].f};
+      case Op::reshape:
+      case Op::transpose:
+      case Op::broadcast_to:
+      case Op::slice:
+      case Op::reverse:
+      case Op::concat:
+      case Op::pad: {
+        return {
+            apply(node, operands(node, [](size_t, const Bounded& x) { return as_f64(x, x.bound); }), true)[0]
+                .f};
       }
       case Op::gather: {
         if (tainted(node.operands[1])) break;
-        return {apply(node, operands(node, [](size_t k, const Bounded& x) { return k == 0 ? as_f64(x, x.bound) : x.value; }), true)[0].f};
+        return {apply(node,
+                      operands(node, [](size_t k,
+                                        const Bounded& x) { return k == 0 ? as_f64(x, x.bound) : x.value; }),
+                      true)[0]
+                    .f};
       }
-      case Op::reduce_max: case Op::reduce_min: case Op::max_pool: {
+      case Op::reduce_max:
+      case Op::reduce_min:
+      case Op::max_pool: {
         Node largest_bound = node;
         if (node.op == Op::reduce_min) largest_bound.op = Op::reduce_max;
-        return {apply(largest_bound, operands(node, [](size_t, const Bounded& x) { return as_f64(x, x.bound); }), true)[0].f};
+        return {apply(largest_bound,
+                      operands(node, [](size_t, const Bounded& x) { return as_f64(x, x.bound); }), true)[0]
+                    .f};
       }
-      case Op::reduce_sum: case Op::reduce_prod: case Op::cumsum: case Op::cumprod: case Op::matmul: case Op::conv: case Op::avg_pool:
+      case Op::reduce_sum:
+      case Op::reduce_prod:
+      case Op::cumsum:
+      case Op::cumprod:
+      case Op::matmul:
+      case Op::conv:
+      case Op::avg_pool:
         if (exact[0].is_float()) return {majorant(node, exact[0].dtype)};
         break;
       case Op::sort:
@@ -122,14 +150,16 @@ class BoundRun {
     bool any = false;
     for (ValueId id : node.operands) any = any || (id != kNoValue && tainted(id));
     std::vector<std::vector<double>> bounds;
-    for (const RefTensor& t : exact) bounds.emplace_back(static_cast<size_t>(t.count()), any ? kExcluded : 0.0);
+    for (const RefTensor& t : exact)
+      bounds.emplace_back(static_cast<size_t>(t.count()), any ? kExcluded : 0.0);
     return bounds;
   }
   std::vector<std::vector<double>> sorted(const Node& node, const std::vector<RefTensor>& exact) const {
     double largest_bound = 0;
     for (double b : get(node.operands[0]).bound) largest_bound = std::max(largest_bound, b);
     const auto n = static_cast<size_t>(exact[0].count());
-    return {std::vector<double>(n, largest_bound), std::vector<double>(n, largest_bound > 0 ? kExcluded : 0.0)};
+    return {std::vector<double>(n, largest_bound),
+            std::vector<double>(n, largest_bound > 0 ? kExcluded : 0.0)};
   }
 
   // Sums and products of magnitudes bound what errors in the operands and every rounding on the way can add.
@@ -140,28 +170,45 @@ class BoundRun {
     const auto magnitude = [](const Bounded& x, bool wide) {
       RefTensor t = as_f64(x, x.value.f);
       for (size_t i = 0; i < t.f.size(); ++i)
-        t.f[i] = std::isfinite(x.bound[i]) ? std::fabs(t.f[i]) + (wide ? x.bound[i] : 0) : (wide ? kExcluded : 0);
+        t.f[i] =
+            std::isfinite(x.bound[i]) ? std::fabs(t.f[i]) + (wide ? x.bound[i] : 0) : (wide ? kExcluded : 0);
       return t;
     };
-    const RefTensor low = apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, false); }), true)[0];
-    RefTensor high = apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, true); }), true)[0];
+    const RefTensor low =
+        apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, false); }), true)[0];
+    RefTensor high =
+        apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, true); }), true)[0];
     const double rounding = 2 * epsilon(dtype) + (length + 8) * (dtype == DType::f64 ? 0x1p-52 : 0x1p-23);
     for (size_t i = 0; i < high.f.size(); ++i) {
       // A running product through a huge partial result is not bounded by its end.
       const double spread = high.f[i] - low.f[i];
-      high.f[i] = high.f[i] > largest(dtype) ? kExcluded : 2 * spread + rounding * high.f[i] + length * tiny(dtype);
+      high.f[i] =
+          high.f[i] > largest(dtype) ? kExcluded : 2 * spread + rounding * high.f[i] + length * tiny(dtype);
     }
     return high.f;
   }
 
   static bool decides(Op op) {
     switch (op) {
-      case Op::eq: case Op::ne: case Op::lt: case Op::le: case Op::gt: case Op::ge: case Op::is_nan: case Op::is_inf: return true;
-      default: return false;
+      case Op::eq:
+      case Op::ne:
+      case Op::lt:
+      case Op::le:
+      case Op::gt:
+      case Op::ge:
+      case Op::is_nan:
+      case Op::is_inf:
+        return true;
+      default:
+        return false;
     }
   }
-  static bool steps(Op op) { return op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::sign; }
-  static bool chooses(Op op) { return op == Op::max || op == Op::min || op == Op::neg || op == Op::abs || op == Op::relu; }
+  static bool steps(Op op) {
+    return op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::sign;
+  }
+  static bool chooses(Op op) {
+    return op == Op::max || op == Op::min || op == Op::neg || op == Op::abs || op == Op::relu;
+  }
 
   std::vector<double> pointwise(const Node& node, const RefTensor& exact) const {
     const auto n = static_cast<size_t>(exact.count());
@@ -175,7 +222,8 @@ class BoundRun {
     }
     std::vector<double> out(n, 0.0);
     if (node.op == Op::select) {
-      for (size_t i = 0; i < n; ++i) out[i] = bounds[0][i] > 0 ? kExcluded : full[0].i[i] != 0 ? bounds[1][i] : bounds[2][i];
+      for (size_t i = 0; i < n; ++i)
+        out[i] = bounds[0][i] > 0 ? kExcluded : full[0].i[i] != 0 ? bounds[1][i] : bounds[2][i];
       return out;
     }
     const bool from_float = full[0].is_float();
@@ -194,16 +242,18 @@ class BoundRun {
         if (steps(node.op) || (node.op == Op::cast && !from_float)) {
           out[i] = out[i] > 0 ? kExcluded : node.op == Op::cast ? epsilon(exact.dtype) * size : 0;
         } else if (!chooses(node.op)) {
-          const bool angle = node.op == Op::sin || node.op == Op::cos || node.op == Op::tan || node.op == Op::pow;
-          out[i] += epsilon(exact.dtype) * (size + out[i]) * (angle ? 32 : 8) + (angle ? 4 * epsilon(exact.dtype) : 0) + tiny(exact.dtype);
+          const bool angle =
+              node.op == Op::sin || node.op == Op::cos || node.op == Op::tan || node.op == Op::pow;
+          out[i] += epsilon(exact.dtype) * (size + out[i]) * (angle ? 32 : 8) +
+                    (angle ? 4 * epsilon(exact.dtype) : 0) + tiny(exact.dtype);
         }
       }
     }
     return out;
   }
   // Twice the largest change when every operand moves to either end of its bound.
-  void corners(const Node& node, const RefTensor& exact, const std::vector<std::vector<double>>& bounds, const std::vector<RefTensor>& full,
-               std::vector<double>& out) const {
+  void corners(const Node& node, const RefTensor& exact, const std::vector<std::vector<double>>& bounds,
+               const std::vector<RefTensor>& full, std::vector<double>& out) const {
     for (size_t corner = 0; corner < (size_t{1} << full.size()); ++corner) {
       std::vector<RefValue> moved;
       for (size_t k = 0; k < full.size(); ++k) {
@@ -214,16 +264,20 @@ class BoundRun {
       }
       const RefTensor result = apply(node, std::move(moved), false)[0];
       for (size_t i = 0; i < out.size(); ++i) {
-        const double change = exact.is_float() ? 2 * std::fabs(result.f[i] - exact.f[i]) : result.i[i] != exact.i[i] ? kExcluded : 0;
+        const double change = exact.is_float()            ? 2 * std::fabs(result.f[i] - exact.f[i])
+                              : result.i[i] != exact.i[i] ? kExcluded
+                                                          : 0;
         out[i] = std::isnan(change) ? kExcluded : std::max(out[i], change);
       }
     }
-    const bool wraps = node.op == Op::rem || node.op == Op::mod || node.op == Op::div || node.op == Op::atan2 || node.op == Op::pow || node.op == Op::tan;
+    const bool wraps = node.op == Op::rem || node.op == Op::mod || node.op == Op::div ||
+                       node.op == Op::atan2 || node.op == Op::pow || node.op == Op::tan;
     for (size_t i = 0; wraps && i < out.size(); ++i) {
       const double reach = bounds.back()[i];
       const double divisor = std::fabs(full.back().f[i]);
       if (node.op == Op::tan ? reach > 0.1 : reach > 0.25 * divisor) out[i] = reach > 0 ? kExcluded : out[i];
-      if ((node.op == Op::rem || node.op == Op::mod) && bounds[0][i] + reach * (1 + std::fabs(full[0].f[i] / divisor)) > 0.25 * divisor)
+      if ((node.op == Op::rem || node.op == Op::mod) &&
+          bounds[0][i] + reach * (1 + std::fabs(full[0].f[i] / divisor)) > 0.25 * divisor)
         out[i] = kExcluded;
     }
   }
@@ -255,7 +309,9 @@ Graph primitives(const Graph& graph) {
 
 }  // namespace
 
-std::map<std::string, Bounded> bounded_outputs(const Program& program, const std::map<std::string, Array>& inputs, const SymbolValues& sizes) {
+std::map<std::string, Bounded> bounded_outputs(const Program& program,
+                                               const std::map<std::string, Array>& inputs,
+                                               const SymbolValues& sizes) {
   const Graph graph = primitives(program.entries[0]);
   BoundRun run(graph, sizes);
   for (ValueId id : graph.leaves()) {
@@ -269,8 +325,10 @@ std::map<std::string, Bounded> bounded_outputs(const Program& program, const std
   }
   run.run();
   std::map<std::string, Bounded> out;
-  for (size_t i = 0; i < graph.outputs().size(); ++i) out[graph.output_names()[i]] = run.get(graph.outputs()[i]);
-  for (const Update& update : graph.updates()) out["update:" + graph.value(update.variable).name] = run.get(update.value);
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    out[graph.output_names()[i]] = run.get(graph.outputs()[i]);
+  for (const Update& update : graph.updates())
+    out["update:" + graph.value(update.variable).name] = run.get(update.value);
   return out;
 }
 

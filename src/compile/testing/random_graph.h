@@ -1,5 +1,5 @@
-// Random legal programs for property tests: a function of the seed alone. Sizes are small; about half of the programs have the
-// symbolic size "batch". Values stay in ranges that make every index legal.
+// Random legal programs for property tests: a function of the seed alone. Sizes are small; about half of the
+// programs have the symbolic size "batch". Values stay in ranges that make every index legal.
 #pragma once
 
 #include <cstdint>

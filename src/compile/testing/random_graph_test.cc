@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kMaxElements = 3000;
 
-Array random_contents(DType dtype, const std::vector<int64_t>& sizes, std::mt19937_64& engine, bool index = false) {
+Array random_contents(DType dtype, const std::vector<int64_t>& sizes, std::mt19937_64& engine,
+                      bool index = false) {
   std::normal_distribution<double> normal;
   Array array(dtype, sizes);
   for (int64_t i = 0; i < array.count(); ++i) {
@@ -58,14 +59,15 @@ class Generator {
 
   DType some_dtype() {
     if (chance(0.55)) return DType::f32;
-    return one_of({DType::f64, DType::f16, DType::bf16, DType::i64, DType::i64, DType::i32, DType::i32, DType::i16, DType::i8,
-                   DType::u8, DType::boolean});
+    return one_of({DType::f64, DType::f16, DType::bf16, DType::i64, DType::i64, DType::i32, DType::i32,
+                   DType::i16, DType::i8, DType::u8, DType::boolean});
   }
   int64_t some_size() { return chance(0.03) ? 0 : one_of<int64_t>({1, 1, 2, 3, 4, 5, 7, 8, 9, 17, 33}); }
   Shape some_shape() {
     Shape shape;
     for (int64_t i = 0, n = chance(0.1) ? 0 : 1 + pick(4); i < n; ++i) shape.push_back(some_size());
-    if (symbolic_ && !shape.empty() && chance(0.8)) shape[chance(0.7) ? 0 : static_cast<size_t>(pick(std::ssize(shape)))] = Dim::symbol("batch");
+    if (symbolic_ && !shape.empty() && chance(0.8))
+      shape[chance(0.7) ? 0 : static_cast<size_t>(pick(std::ssize(shape)))] = Dim::symbol("batch");
     while (count(shape) > kMaxElements) shape.pop_back();
     return shape;
   }
@@ -92,7 +94,8 @@ class Generator {
     for (Dim& dim : shape)
       if (!dim.is_constant()) dim = Dim(3);
     const DType dtype = some_dtype();
-    program_.variables["s"] = {"s", Role::kState, {dtype, shape}, random_contents(dtype, evaluate(shape, SymbolValues{}), engine_)};
+    program_.variables["s"] = {
+        "s", Role::kState, {dtype, shape}, random_contents(dtype, evaluate(shape, SymbolValues{}), engine_)};
     state_ = graph_.add_state("s", {dtype, shape});
     pool_.push_back(state_);
   }
@@ -112,15 +115,19 @@ class Generator {
     return such([&](ValueId id) { return dtype_in_class(graph_.dtype(id), type_class); });
   }
   ValueId ranked(std::string_view type_class) {
-    return such([&](ValueId id) { return graph_.type(id).rank() > 0 && dtype_in_class(graph_.dtype(id), type_class); });
+    return such([&](ValueId id) {
+      return graph_.type(id).rank() > 0 && dtype_in_class(graph_.dtype(id), type_class);
+    });
   }
   // A value of the pool or a new leaf that broadcasts with x.
   ValueId partner(ValueId x, DType dtype) {
     if (chance(0.5))
       for (ValueId id : pool_)
-        if (graph_.dtype(id) == dtype && graph_.shape(id) == graph_.shape(x) && id != x && chance(0.5)) return id;
+        if (graph_.dtype(id) == dtype && graph_.shape(id) == graph_.shape(x) && id != x && chance(0.5))
+          return id;
     Shape shape = graph_.shape(x);
-    if (chance(0.4) && !shape.empty()) shape.erase(shape.begin(), shape.begin() + pick(std::ssize(shape) + 1));
+    if (chance(0.4) && !shape.empty())
+      shape.erase(shape.begin(), shape.begin() + pick(std::ssize(shape) + 1));
     for (Dim& dim : shape)
       if (chance(0.2)) dim = Dim(1);
     return leaf(dtype, shape);
@@ -139,16 +146,32 @@ class Generator {
 
   void step() {
     switch (pick(16)) {
-      case 0: case 1: return unary();
-      case 2: case 3: case 4: return binary();
-      case 5: return cast();
-      case 6: case 7: case 8: return view();
-      case 9: return move();
-      case 10: case 11: return reduce();
-      case 12: return order();
-      case 13: return contract();
-      case 14: return composite();
-      default: return chance(0.5) ? window() : select();
+      case 0:
+      case 1:
+        return unary();
+      case 2:
+      case 3:
+      case 4:
+        return binary();
+      case 5:
+        return cast();
+      case 6:
+      case 7:
+      case 8:
+        return view();
+      case 9:
+        return move();
+      case 10:
+      case 11:
+        return reduce();
+      case 12:
+        return order();
+      case 13:
+        return contract();
+      case 14:
+        return composite();
+      default:
+        return chance(0.5) ? window() : select();
     }
   }
 
@@ -157,10 +180,12 @@ class Generator {
     const DType t = graph_.dtype(x);
     if (t == DType::boolean) return void(emit(Op::logical_not, {x}));
     if (is_integer(t)) return void(emit(one_of({Op::neg, Op::abs, Op::sign, Op::bit_not, Op::relu}), {x}));
-    emit(one_of({Op::neg, Op::abs, Op::sign, Op::exp, Op::expm1, Op::log, Op::log1p, Op::sqrt, Op::rsqrt, Op::sin, Op::cos, Op::tan,
-                 Op::asin, Op::acos, Op::atan, Op::sinh, Op::cosh, Op::tanh, Op::asinh, Op::acosh, Op::atanh, Op::erf, Op::floor,
-                 Op::ceil, Op::trunc, Op::round, Op::is_nan, Op::is_inf, Op::relu, Op::leaky_relu, Op::elu, Op::sigmoid, Op::silu,
-                 Op::gelu, Op::softplus}), {x});
+    emit(one_of({Op::neg,  Op::abs,        Op::sign, Op::exp,     Op::expm1, Op::log,    Op::log1p,
+                 Op::sqrt, Op::rsqrt,      Op::sin,  Op::cos,     Op::tan,   Op::asin,   Op::acos,
+                 Op::atan, Op::sinh,       Op::cosh, Op::tanh,    Op::asinh, Op::acosh,  Op::atanh,
+                 Op::erf,  Op::floor,      Op::ceil, Op::trunc,   Op::round, Op::is_nan, Op::is_inf,
+                 Op::relu, Op::leaky_relu, Op::elu,  Op::sigmoid, Op::silu,  Op::gelu,   Op::softplus}),
+         {x});
   }
   void binary() {
     const ValueId x = any();
@@ -168,12 +193,17 @@ class Generator {
     ValueId y = partner(x, t);
     ValueId a = x;
     if (chance(0.3)) std::swap(a, y);
-    if (t == DType::boolean) return void(emit(one_of({Op::bit_and, Op::bit_or, Op::bit_xor, Op::eq, Op::ne}), {a, y}));
+    if (t == DType::boolean)
+      return void(emit(one_of({Op::bit_and, Op::bit_or, Op::bit_xor, Op::eq, Op::ne}), {a, y}));
     if (chance(0.15)) return void(emit(one_of({Op::eq, Op::ne, Op::lt, Op::le, Op::gt, Op::ge}), {a, y}));
     if (is_integer(t))
-      return void(emit(one_of({Op::add, Op::sub, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::max, Op::min, Op::bit_and, Op::bit_or,
-                               Op::bit_xor, Op::shift_left, Op::shift_right}), {a, y}));
-    emit(one_of({Op::add, Op::add, Op::sub, Op::mul, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::atan2, Op::max, Op::min}), {a, y});
+      return void(
+          emit(one_of({Op::add, Op::sub, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::max, Op::min,
+                       Op::bit_and, Op::bit_or, Op::bit_xor, Op::shift_left, Op::shift_right}),
+               {a, y}));
+    emit(one_of({Op::add, Op::add, Op::sub, Op::mul, Op::mul, Op::div, Op::rem, Op::mod, Op::pow, Op::atan2,
+                 Op::max, Op::min}),
+         {a, y});
   }
   void cast() { emit(Op::cast, {any()}, {{"dtype", some_dtype()}}); }
   void select() {
@@ -186,7 +216,8 @@ class Generator {
     const Shape& shape = graph_.shape(x);
     const auto rank = std::ssize(shape);
     switch (pick(5)) {
-      case 0: return reshape(x);
+      case 0:
+        return reshape(x);
       case 1: {
         Ints perm(static_cast<size_t>(rank));
         std::iota(perm.begin(), perm.end(), 0);
@@ -205,7 +236,8 @@ class Generator {
         Shape starts, limits;
         Ints steps;
         for (const Dim& dim : shape) {
-          const int64_t low = evaluate(dim, SymbolValues{{"batch", program_.sizes.count("batch") ? program_.sizes["batch"].lo : 1}});
+          const int64_t low = evaluate(
+              dim, SymbolValues{{"batch", program_.sizes.count("batch") ? program_.sizes["batch"].lo : 1}});
           const int64_t cut = low > 0 && chance(0.5) ? pick(low) : 0;
           const int64_t end = low > cut && chance(0.4) ? pick(low - cut) : 0;
           starts.push_back(Dim(cut));
@@ -264,16 +296,23 @@ class Generator {
         const bool valued = chance(0.5);
         std::vector<ValueId> operands = {x};
         if (valued) operands.push_back(leaf(graph_.dtype(x), {}));
-        return void(emit(Op::pad, operands, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
+        return void(
+            emit(Op::pad, operands, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
       }
       case 2: {
-        if (evaluate(size, SymbolValues{{"batch", 1}}) < 1 || (!size.is_constant() && program_.sizes["batch"].lo == 0)) return;
+        if (evaluate(size, SymbolValues{{"batch", 1}}) < 1 ||
+            (!size.is_constant() && program_.sizes["batch"].lo == 0))
+          return;
         const DType t = one_of({DType::i64, DType::i32});
         Shape picks;
         for (int64_t i = 0, n = pick(3); i < n; ++i) picks.push_back(Dim(1 + pick(4)));
-        return void(emit(Op::gather, {x, graph_.add_input("index" + std::to_string(next_++), {t, picks})}, {{"axis", axis}}));
+        return void(emit(Op::gather, {x, graph_.add_input("index" + std::to_string(next_++), {t, picks})},
+                         {{"axis", axis}}));
       }
-      default: return void(emit(Op::iota, {}, {{"shape", shape}, {"axis", axis}, {"dtype", one_of({DType::f32, DType::i64, DType::i32})}}));
+      default:
+        return void(emit(
+            Op::iota, {},
+            {{"shape", shape}, {"axis", axis}, {"dtype", one_of({DType::f32, DType::i64, DType::i32})}}));
     }
   }
 
@@ -286,8 +325,12 @@ class Generator {
     const Attrs attrs = {{"axes", axes}, {"keepdims", chance(0.5)}};
     const DType t = graph_.dtype(x);
     if (t == DType::boolean) return void(emit(one_of({Op::reduce_max, Op::reduce_min}), {x}, attrs));
-    if (is_integer(t)) return void(emit(one_of({Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean}), {x}, attrs));
-    emit(one_of({Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean, Op::reduce_logsumexp}),
+    if (is_integer(t))
+      return void(
+          emit(one_of({Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min, Op::reduce_mean}),
+               {x}, attrs));
+    emit(one_of({Op::reduce_sum, Op::reduce_sum, Op::reduce_prod, Op::reduce_max, Op::reduce_min,
+                 Op::reduce_mean, Op::reduce_logsumexp}),
          {x}, attrs);
   }
   void order() {
@@ -296,20 +339,26 @@ class Generator {
     switch (pick(4)) {
       case 0: {
         if (bounds(graph_.shape(x)[static_cast<size_t>(axis)], program_.sizes).lo < 1) return;
-        return void(emit(one_of({Op::argmax, Op::argmin}), {x}, {{"axis", axis}, {"keepdims", chance(0.5)}, {"select_last", chance(0.5)}}));
+        return void(emit(one_of({Op::argmax, Op::argmin}), {x},
+                         {{"axis", axis}, {"keepdims", chance(0.5)}, {"select_last", chance(0.5)}}));
       }
-      case 1: return void(emit(Op::sort, {x}, {{"axis", axis}, {"descending", chance(0.5)}}));
+      case 1:
+        return void(emit(Op::sort, {x}, {{"axis", axis}, {"descending", chance(0.5)}}));
       default:
-        return void(emit(one_of({Op::cumsum, Op::cumsum, Op::cumprod}), {x}, {{"axis", axis}, {"exclusive", chance(0.3)}, {"reverse", chance(0.3)}}));
+        return void(emit(one_of({Op::cumsum, Op::cumsum, Op::cumprod}), {x},
+                         {{"axis", axis}, {"exclusive", chance(0.3)}, {"reverse", chance(0.3)}}));
     }
   }
   void contract() {
-    const ValueId x = such([&](ValueId id) { return graph_.type(id).rank() >= 2 && dtype_in_class(graph_.dtype(id), "number"); });
+    const ValueId x = such([&](ValueId id) {
+      return graph_.type(id).rank() >= 2 && dtype_in_class(graph_.dtype(id), "number");
+    });
     const bool tx = chance(0.3), ty = chance(0.3);
     const Shape& shape = graph_.shape(x);
     const Dim k = shape[shape.size() - (tx ? 2 : 1)], n(some_size());
     Shape other = ty ? Shape{n, k} : Shape{k, n};
-    if (shape.size() > 2 && chance(0.4)) other.insert(other.begin(), chance(0.5) ? shape[shape.size() - 3] : Dim(1));
+    if (shape.size() > 2 && chance(0.4))
+      other.insert(other.begin(), chance(0.5) ? shape[shape.size() - 3] : Dim(1));
     if (other.size() == 2 && chance(0.3)) other.insert(other.begin(), Dim(2));
     const ValueId y = leaf(graph_.dtype(x), other);
     const ValueId out = emit(Op::matmul, {x, y}, {{"transpose_x", tx}, {"transpose_y", ty}});
@@ -319,9 +368,12 @@ class Generator {
     const ValueId x = ranked("float");
     const int64_t axis = axis_of(x);
     switch (pick(4)) {
-      case 0: return void(emit(Op::softmax, {x}, {{"axis", axis}}));
-      case 1: return void(emit(Op::log_softmax, {x}, {{"axis", axis}}));
-      case 2: return void(emit(Op::rms_norm, {x}, {{"axis", int64_t{-1}}}));
+      case 0:
+        return void(emit(Op::softmax, {x}, {{"axis", axis}}));
+      case 1:
+        return void(emit(Op::log_softmax, {x}, {{"axis", axis}}));
+      case 2:
+        return void(emit(Op::rms_norm, {x}, {{"axis", int64_t{-1}}}));
       default: {
         const Dim last = graph_.shape(x).back();
         std::vector<ValueId> operands = {x};
@@ -339,11 +391,17 @@ class Generator {
     if (chance(0.5)) {
       const int64_t groups = one_of<int64_t>({1, 1, 2, 4});
       const int64_t m = one_of<int64_t>({4, 8});
-      std::vector<ValueId> operands = {x, leaf(t, {Dim(m), Dim(4 / groups), Dim(1 + pick(3)), Dim(1 + pick(3))})};
+      std::vector<ValueId> operands = {
+          x, leaf(t, {Dim(m), Dim(4 / groups), Dim(1 + pick(3)), Dim(1 + pick(3))})};
       if (chance(0.5)) operands.push_back(leaf(t, {Dim(m)}));
-      return void(emit(Op::conv, operands, {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}}));
+      return void(emit(Op::conv, operands,
+                       {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}}));
     }
-    Attrs attrs = {{"kernel", Ints{2, 2 + pick(2)}}, {"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"ceil_mode", chance(0.3)}};
+    Attrs attrs = {{"kernel", Ints{2, 2 + pick(2)}},
+                   {"strides", strides},
+                   {"pads", pads},
+                   {"dilations", dilations},
+                   {"ceil_mode", chance(0.3)}};
     emit(one_of({Op::max_pool, Op::avg_pool}), {x}, attrs);
   }
 
@@ -353,7 +411,8 @@ class Generator {
       ValueId next = kNoValue;
       for (ValueId id : pool_)
         if (graph_.type(id) == graph_.type(state_) && chance(0.5)) next = id;
-      if (next == kNoValue) next = graph_.add(t == DType::boolean ? Op::bit_xor : Op::add, {state_, leaf(t, {})});
+      if (next == kNoValue)
+        next = graph_.add(t == DType::boolean ? Op::bit_xor : Op::add, {state_, leaf(t, {})});
       graph_.add_update(state_, next);
     }
     const std::vector<int> uses = graph_.use_counts();
@@ -389,8 +448,9 @@ std::map<std::string, Array> random_inputs(const Program& program, int64_t batch
   const Graph& graph = program.entries[0];
   for (ValueId id : graph.inputs()) {
     const Value& value = graph.value(id);
-    inputs[value.name] = random_contents(value.type.dtype, evaluate(value.type.shape, SymbolValues{{"batch", batch}}), engine,
-                                         value.name.starts_with("index"));
+    inputs[value.name] =
+        random_contents(value.type.dtype, evaluate(value.type.shape, SymbolValues{{"batch", batch}}), engine,
+                        value.name.starts_with("index"));
   }
   return inputs;
 }
@@ -420,7 +480,8 @@ Program with_batch(const Program& program, int64_t batch) {
     const NodeId copy = graph.add_node(node.op, operands, attrs);
     for (size_t i = 0; i < node.results.size(); ++i) map[node.results[i]] = graph.node(copy).results[i];
   }
-  for (size_t i = 0; i < old.outputs().size(); ++i) graph.add_output(map.at(old.outputs()[i]), old.output_names()[i]);
+  for (size_t i = 0; i < old.outputs().size(); ++i)
+    graph.add_output(map.at(old.outputs()[i]), old.output_names()[i]);
   for (const Update& update : old.updates()) graph.add_update(map.at(update.variable), map.at(update.value));
   out.entries.push_back(std::move(graph));
   return out;

@@ -11,7 +11,9 @@ struct Math {
   ValueId num(double value) const { return n.scalar(dtype, value); }
   ValueId mul(ValueId x, double y) const { return y == 1.0 ? x : n.add(Op::mul, {x, num(y)}); }
   ValueId add(ValueId x, double y) const { return y == 0.0 ? x : n.add(Op::add, {x, num(y)}); }
-  ValueId clamp(ValueId x, double low, double high) const { return n.add(Op::clamp, {x, num(low), num(high)}); }
+  ValueId clamp(ValueId x, double low, double high) const {
+    return n.add(Op::clamp, {x, num(low), num(high)});
+  }
 };
 
 template <Op op>
@@ -19,14 +21,17 @@ void unary(NodeContext& n) {
   n.out(0, n.add(op, {n.in(0)}));
 }
 
-void leaky_relu(NodeContext& n) { n.out(0, n.add(Op::leaky_relu, {n.in(0)}, {{"alpha", n.attr_float("alpha", 0.01)}})); }
+void leaky_relu(NodeContext& n) {
+  n.out(0, n.add(Op::leaky_relu, {n.in(0)}, {{"alpha", n.attr_float("alpha", 0.01)}}));
+}
 void elu(NodeContext& n) { n.out(0, n.add(Op::elu, {n.in(0)}, {{"alpha", n.attr_float("alpha", 1.0)}})); }
 
 // gamma (x if x > 0 else alpha (e^x - 1))
 void selu(NodeContext& n) {
   const Math m{n, n.dtype(0)};
   const double alpha = n.attr_float("alpha", 1.67326319217681884765625);
-  n.out(0, m.mul(n.add(Op::elu, {n.in(0)}, {{"alpha", alpha}}), n.attr_float("gamma", 1.05070102214813232421875)));
+  n.out(0, m.mul(n.add(Op::elu, {n.in(0)}, {{"alpha", alpha}}),
+                 n.attr_float("gamma", 1.05070102214813232421875)));
 }
 
 // max(0, x) + min(0, alpha (e^(x / alpha) - 1)); for alpha > 0 this is alpha elu(x / alpha).
@@ -127,7 +132,8 @@ void hardmax(NodeContext& n) {
     const DType dtype = n.dtype_of(x);
     const Dim depth = n.shape_of(x)[static_cast<size_t>(axis)];
     const ValueId index = n.add(Op::argmax, {x}, {{"axis", axis}});
-    return n.add(Op::one_hot, {index, n.scalar(dtype, 1), n.scalar(dtype, 0)}, {{"depth", Shape{depth}}, {"axis", axis}});
+    return n.add(Op::one_hot, {index, n.scalar(dtype, 1), n.scalar(dtype, 0)},
+                 {{"depth", Shape{depth}}, {"axis", axis}});
   });
 }
 
@@ -136,12 +142,27 @@ void hardmax(NodeContext& n) {
 std::vector<OpRule> activation_rules() {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   return {
-      {"Relu", unary<Op::relu>}, {"Sigmoid", unary<Op::sigmoid>}, {"Softplus", unary<Op::softplus>},
-      {"LeakyRelu", leaky_relu}, {"Elu", elu}, {"Selu", selu}, {"Celu", celu}, {"HardSigmoid", hard_sigmoid},
-      {"HardSwish", hard_swish}, {"Mish", mish}, {"Softsign", softsign}, {"ThresholdedRelu", thresholded_relu},
-      {"Shrink", shrink}, {"PRelu", prelu}, {"Gelu", gelu}, {"Swish", swish}, {"Softmax", softmax<Op::softmax>},
-      {"LogSoftmax", softmax<Op::log_softmax>}, {"Hardmax", hardmax},
-      {"Gelu", gelu, 1, kLast, "com.microsoft"}, {"FastGelu", fast_gelu, 1, kLast, "com.microsoft"},
+      {"Relu", unary<Op::relu>},
+      {"Sigmoid", unary<Op::sigmoid>},
+      {"Softplus", unary<Op::softplus>},
+      {"LeakyRelu", leaky_relu},
+      {"Elu", elu},
+      {"Selu", selu},
+      {"Celu", celu},
+      {"HardSigmoid", hard_sigmoid},
+      {"HardSwish", hard_swish},
+      {"Mish", mish},
+      {"Softsign", softsign},
+      {"ThresholdedRelu", thresholded_relu},
+      {"Shrink", shrink},
+      {"PRelu", prelu},
+      {"Gelu", gelu},
+      {"Swish", swish},
+      {"Softmax", softmax<Op::softmax>},
+      {"LogSoftmax", softmax<Op::log_softmax>},
+      {"Hardmax", hardmax},
+      {"Gelu", gelu, 1, kLast, "com.microsoft"},
+      {"FastGelu", fast_gelu, 1, kLast, "com.microsoft"},
       {"BiasGelu", bias_gelu, 1, kLast, "com.microsoft"},
   };
 }

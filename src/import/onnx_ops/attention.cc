@@ -49,7 +49,8 @@ ValueId given_mask(NodeContext& n, const Dim& keys, DType dtype) {
   if (s.empty() || s.back() == keys || s.back() == Dim(1)) return mask;
   std::vector<Dim> low(s.size(), Dim(0)), high = low;
   high.back() = keys - s.back();
-  const ValueId fill = n.dtype(3) == DType::boolean ? n.iscalar(DType::boolean, 0) : n.scalar(dtype, -INFINITY);
+  const ValueId fill =
+      n.dtype(3) == DType::boolean ? n.iscalar(DType::boolean, 0) : n.scalar(dtype, -INFINITY);
   return n.add(Op::pad, {mask, fill}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
 }
 
@@ -89,7 +90,8 @@ void attention(NodeContext& n) {
   n.ignore("softmax_precision");  // ours is never below f32
   const int64_t q_heads = n.attr_int("q_num_heads", 0), k_heads = n.attr_int("kv_num_heads", 0);
   const bool flat = n.rank(0) == 3;
-  Problem p{split_heads(n, n.in(0), q_heads), split_heads(n, n.in(1), k_heads), split_heads(n, n.in(2), k_heads)};
+  Problem p{split_heads(n, n.in(0), q_heads), split_heads(n, n.in(1), k_heads),
+            split_heads(n, n.in(2), k_heads)};
   const DType dtype = n.dtype(0);
   Dim past(0);
   if (n.has(4)) {
@@ -149,6 +151,8 @@ void rotary_embedding(NodeContext& n) {
 
 }  // namespace
 
-std::vector<OpRule> attention_rules() { return {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}}; }
+std::vector<OpRule> attention_rules() {
+  return {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
+}
 
 }  // namespace aicf::onnx

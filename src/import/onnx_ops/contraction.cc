@@ -28,15 +28,19 @@ void gemm(NodeContext& n) {
   const double alpha = n.attr_float("alpha", 1.0), beta = n.attr_float("beta", 1.0);
   const bool transpose_a = n.attr_int("transA", 0) != 0, transpose_b = n.attr_int("transB", 0) != 0;
   const bool has_c = n.has(2) && beta != 0.0;
-  if (n.rank(0) != 2 || n.rank(1) != 2) n.bad("A and B", "rank 2", to_string(n.shape(0)) + " and " + to_string(n.shape(1)));
+  if (n.rank(0) != 2 || n.rank(1) != 2)
+    n.bad("A and B", "rank 2", to_string(n.shape(0)) + " and " + to_string(n.shape(1)));
   const DType dtype = n.dtype(0);
   const Dim columns = n.shape(1)[transpose_b ? 0 : 1];
   const bool bias = has_c && n.rank(2) == 1 && n.shape(2)[0] == columns;
   if (is_float(dtype) && alpha == 1.0 && beta == 1.0 && !transpose_a && (bias || !has_c))
-    return n.out(0, n.add(Op::linear, {n.in(0), n.in(1), bias ? n.in(2) : kNoValue}, {{"transpose_w", transpose_b}}));
-  ValueId y = n.add(Op::matmul, {n.in(0), n.in(1)}, {{"transpose_x", transpose_a}, {"transpose_y", transpose_b}});
+    return n.out(
+        0, n.add(Op::linear, {n.in(0), n.in(1), bias ? n.in(2) : kNoValue}, {{"transpose_w", transpose_b}}));
+  ValueId y =
+      n.add(Op::matmul, {n.in(0), n.in(1)}, {{"transpose_x", transpose_a}, {"transpose_y", transpose_b}});
   if (alpha != 1.0) y = n.add(Op::mul, {y, n.scalar(dtype, alpha)});
-  if (has_c) y = n.add(Op::add, {y, beta == 1.0 ? n.in(2) : n.add(Op::mul, {n.in(2), n.scalar(dtype, beta)})});
+  if (has_c)
+    y = n.add(Op::add, {y, beta == 1.0 ? n.in(2) : n.add(Op::mul, {n.in(2), n.scalar(dtype, beta)})});
   n.out(0, y);
 }
 
@@ -55,11 +59,10 @@ ValueId centered(NodeContext& n, size_t x, size_t zero_point, size_t from_end) {
   return n.add(Op::sub, {wide, zero});
 }
 
-void matmul_integer(NodeContext& n) {
-  n.out(0, numpy_matmul(n, centered(n, 0, 2, 2), centered(n, 1, 3, 1)));
-}
+void matmul_integer(NodeContext& n) { n.out(0, numpy_matmul(n, centered(n, 0, 2, 2), centered(n, 1, 3, 1))); }
 
-// --- Einsum: operands are reduced to labelled values whose labels are unique, then contracted from left to right.
+// --- Einsum: operands are reduced to labelled values whose labels are unique, then contracted from left to
+// right.
 
 struct Labelled {
   ValueId id;
@@ -77,7 +80,8 @@ class Einsum {
     for (size_t i = 1; i < terms.size(); ++i) {
       std::string later = output_;
       for (size_t k = i + 1; k < terms.size(); ++k) later += terms[k].labels;
-      result = contract(sum_out(result, later + terms[i].labels), sum_out(terms[i], later + result.labels), later);
+      result =
+          contract(sum_out(result, later + terms[i].labels), sum_out(terms[i], later + result.labels), later);
     }
     result = sum_out(result, output_);
     return permuted(result, output_).id;
@@ -103,12 +107,15 @@ class Einsum {
     if (arrow != std::string::npos) {
       const std::string right = equation.substr(arrow + 2);
       const size_t dots = right.find("...");
-      output_ = dots == std::string::npos ? right : right.substr(0, dots) + ellipsis(ellipsis_rank) + right.substr(dots + 3);
+      output_ = dots == std::string::npos
+                    ? right
+                    : right.substr(0, dots) + ellipsis(ellipsis_rank) + right.substr(dots + 3);
     } else {
       output_ = ellipsis(ellipsis_rank) + once_labels();
     }
     for (char c : output_)
-      if (std::none_of(inputs_.begin(), inputs_.end(), [&](const std::string& s) { return s.find(c) != std::string::npos; }))
+      if (std::none_of(inputs_.begin(), inputs_.end(),
+                       [&](const std::string& s) { return s.find(c) != std::string::npos; }))
         n_.bad("equation", "output labels that occur in an input", equation);
   }
 
@@ -146,7 +153,8 @@ class Einsum {
         if (x.labels[i] != x.labels[k]) continue;
         const Shape shape = n_.shape_of(x.id);
         auto index = [&](size_t axis) {
-          return n_.add(Op::iota, {}, {{"shape", shape}, {"axis", static_cast<int64_t>(axis)}, {"dtype", DType::i64}});
+          return n_.add(Op::iota, {},
+                        {{"shape", shape}, {"axis", static_cast<int64_t>(axis)}, {"dtype", DType::i64}});
         };
         const ValueId on = n_.add(Op::eq, {index(i), index(k)});
         x.id = n_.add(Op::select, {on, x.id, n_.cast(n_.iscalar(DType::i64, 0), n_.dtype_of(x.id))});
@@ -187,8 +195,8 @@ class Einsum {
     return product;
   }
 
-  // Both operands' axes fall into batch (kept, shared), sum (shared, gone), rows and columns: one batched matmul.
-  // A shared axis of size 1 on one side is broadcast first.
+  // Both operands' axes fall into batch (kept, shared), sum (shared, gone), rows and columns: one batched
+  // matmul. A shared axis of size 1 on one side is broadcast first.
   Labelled contract(Labelled x, Labelled y, const std::string& needed) {
     std::string batch, sum, rows, columns;
     for (char c : x.labels) {

@@ -1,5 +1,5 @@
-// If, Loop and Scan. A constant condition or trip count is resolved here; an If on data becomes if_else with both branches as
-// bodies; loops whose trip count is data are not supported.
+// If, Loop and Scan. A constant condition or trip count is resolved here; an If on data becomes if_else with
+// both branches as bodies; loops whose trip count is data are not supported.
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -16,7 +16,8 @@ const GraphProto& body_of(NodeContext& n, std::string_view name) {
 
 // Both branches over the same captures: what either reads from outside becomes an input of both.
 void if_on_data(NodeContext& n, const GraphProto& then_graph, const GraphProto& else_graph) {
-  GraphContext first(n.context().program(), "then", &n.context()), second(n.context().program(), "else", &n.context());
+  GraphContext first(n.context().program(), "then", &n.context()),
+      second(n.context().program(), "else", &n.context());
   auto convert = [&](const GraphProto& graph, GraphContext& target) {
     const std::vector<ValueRef> outputs = n.convert_body(graph, {}, target);
     for (size_t i = 0; i < outputs.size(); ++i)
@@ -25,10 +26,12 @@ void if_on_data(NodeContext& n, const GraphProto& then_graph, const GraphProto& 
   convert(then_graph, first);
   for (const ValueRef& value : first.captures()) second.capture(value);
   convert(else_graph, second);
-  for (size_t i = first.captures().size(); i < second.captures().size(); ++i) first.capture(second.captures()[i]);
+  for (size_t i = first.captures().size(); i < second.captures().size(); ++i)
+    first.capture(second.captures()[i]);
   std::vector<ValueId> operands = {n.reshape(n.in(0), {})};
   for (const ValueRef& value : second.captures()) operands.push_back(n.context().capture(value));
-  const NodeId node = n.graph().add_node(Op::if_else, operands, {}, {first.graph(), second.graph()}, n.origin());
+  const NodeId node =
+      n.graph().add_node(Op::if_else, operands, {}, {first.graph(), second.graph()}, n.origin());
   const std::vector<ValueId> results = n.graph().node(node).results;
   for (size_t i = 0; i < results.size(); ++i) n.out(i, results[i]);
 }
@@ -60,7 +63,8 @@ ValueId stack(NodeContext& n, const std::vector<ValueRef>& steps, int64_t axis) 
   return n.add(Op::concat, parts, {{"axis", axis}});
 }
 
-// Inputs M, condition, carried...; the body maps (i, condition, carried...) to (condition, carried..., per-step...).
+// Inputs M, condition, carried...; the body maps (i, condition, carried...) to (condition, carried...,
+// per-step...).
 void loop(NodeContext& n) {
   const GraphProto& body = body_of(n, "body");
   const size_t carried = n.input_count() >= 2 ? n.input_count() - 2 : 0;
@@ -78,7 +82,8 @@ void loop(NodeContext& n) {
     std::vector<ValueRef> inputs = {known(Array::scalar_i64(DType::i64, trip)), condition};
     inputs.insert(inputs.end(), values.begin(), values.end());
     const auto outputs = n.convert_body(body, inputs, n.context());
-    if (outputs.size() < 1 + carried) n.bad("body", std::to_string(1 + carried) + " outputs", std::to_string(outputs.size()));
+    if (outputs.size() < 1 + carried)
+      n.bad("body", std::to_string(1 + carried) + " outputs", std::to_string(outputs.size()));
     condition = outputs[0];
     for (size_t i = 0; i < carried; ++i) values[i] = outputs[1 + i];
     steps.resize(outputs.size() - 1 - carried);
@@ -96,12 +101,16 @@ void scan(NodeContext& n) {
   if (n.opset() < 9) n.unsupported("the batched form of opset 8");
   const GraphProto& body = body_of(n, "body");
   const size_t scanned = static_cast<size_t>(n.attr_int("num_scan_inputs"));
-  if (scanned < 1 || scanned > n.input_count()) n.bad("num_scan_inputs", "1 to the number of inputs", std::to_string(scanned));
-  const size_t carried = n.input_count() - scanned, stacked = n.output_count() - std::min(carried, n.output_count());
-  const Ints in_axes = n.attr_ints("scan_input_axes", Ints(scanned, 0)), out_axes = n.attr_ints("scan_output_axes", Ints(stacked, 0)),
+  if (scanned < 1 || scanned > n.input_count())
+    n.bad("num_scan_inputs", "1 to the number of inputs", std::to_string(scanned));
+  const size_t carried = n.input_count() - scanned,
+               stacked = n.output_count() - std::min(carried, n.output_count());
+  const Ints in_axes = n.attr_ints("scan_input_axes", Ints(scanned, 0)),
+             out_axes = n.attr_ints("scan_output_axes", Ints(stacked, 0)),
              in_reverse = n.attr_ints("scan_input_directions", Ints(scanned, 0)),
              out_reverse = n.attr_ints("scan_output_directions", Ints(stacked, 0));
-  if (in_axes.size() != scanned || in_reverse.size() != scanned || out_axes.size() != stacked || out_reverse.size() != stacked)
+  if (in_axes.size() != scanned || in_reverse.size() != scanned || out_axes.size() != stacked ||
+      out_reverse.size() != stacked)
     n.bad("scan axes and directions", "one per scanned value", "others");
   std::vector<ValueRef> values;
   for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(i));
@@ -113,14 +122,17 @@ void scan(NodeContext& n) {
   for (int64_t step = 0; step < length; ++step) {
     std::vector<ValueRef> inputs = values;
     for (size_t i = 0; i < scanned; ++i) {
-      const int64_t axis = n.axis(in_axes[i], n.rank(carried + i)), at = in_reverse[i] ? length - 1 - step : step;
+      const int64_t axis = n.axis(in_axes[i], n.rank(carried + i)),
+                    at = in_reverse[i] ? length - 1 - step : step;
       Shape shape = n.shape(carried + i);
-      if (shape[static_cast<size_t>(axis)] != Dim(length)) n.bad("scanned values", "equal lengths", to_string(shape));
+      if (shape[static_cast<size_t>(axis)] != Dim(length))
+        n.bad("scanned values", "equal lengths", to_string(shape));
       shape.erase(shape.begin() + axis);
       inputs.push_back(n.wrap(n.reshape(n.slice_axis(n.in(carried + i), axis, at, at + 1), shape)));
     }
     const auto outputs = n.convert_body(body, inputs, n.context());
-    if (outputs.size() < carried + stacked) n.bad("body", "as many outputs as the node", std::to_string(outputs.size()));
+    if (outputs.size() < carried + stacked)
+      n.bad("body", "as many outputs as the node", std::to_string(outputs.size()));
     for (size_t i = 0; i < carried; ++i) values[i] = outputs[i];
     for (size_t i = 0; i < stacked; ++i)
       steps[i].insert(out_reverse[i] ? steps[i].begin() : steps[i].end(), outputs[carried + i]);

@@ -37,8 +37,10 @@ ValueId GraphContext::materialize(OnnxValue& value) {
   } else if (value.sizes) {
     id = emit_sizes(*value.sizes, value.type);
   } else {
-    AICF_CHECK(parent_ == nullptr && value.array && value.param, "value '" + value.name + "' has no source here");
-    program_.variables.insert_or_assign(value.name, Variable{value.name, Role::kParam, value.type, *value.array});
+    AICF_CHECK(parent_ == nullptr && value.array && value.param,
+               "value '" + value.name + "' has no source here");
+    program_.variables.insert_or_assign(value.name,
+                                        Variable{value.name, Role::kParam, value.type, *value.array});
     id = graph_.add_param(value.name, value.type);
   }
   value.emitted.emplace(serial_, id);
@@ -83,11 +85,13 @@ ValueId GraphContext::emit_sizes(const std::vector<Dim>& sizes, const TensorType
 bool GraphContext::is_foldable(ValueId id) {
   for (int v = static_cast<int>(foldable_.size()); v < graph_.value_count(); ++v) {
     const Value& value = graph_.value(v);
-    bool yes = value.role == Role::kConstant || (value.role == Role::kParam && program_.variables.count(value.name) > 0);
+    bool yes = value.role == Role::kConstant ||
+               (value.role == Role::kParam && program_.variables.count(value.name) > 0);
     if (value.role == Role::kTemp) {
       const Node& node = graph_.node(value.producer);
       yes = !op_info(node.op).has(kRandom) && !op_info(node.op).has(kHasBody) && node.op != Op::size_of;
-      for (ValueId operand : node.operands) yes = yes && (operand == kNoValue || foldable_[static_cast<size_t>(operand)]);
+      for (ValueId operand : node.operands)
+        yes = yes && (operand == kNoValue || foldable_[static_cast<size_t>(operand)]);
       for (const Dim& dim : value.type.shape) yes = yes && dim.is_constant();
     }
     foldable_.push_back(yes);
@@ -128,7 +132,8 @@ std::optional<Array> GraphContext::constant(ValueId id) {
       if (operand != kNoValue && !folded_.count(operand)) stack.push_back(operand);
     if (stack.size() > before) continue;
     std::vector<Array> operands;
-    for (ValueId operand : node.operands) operands.push_back(operand == kNoValue ? Array() : folded_.at(operand));
+    for (ValueId operand : node.operands)
+      operands.push_back(operand == kNoValue ? Array() : folded_.at(operand));
     const std::vector<Array> results = evaluate_node(graph_, node, operands, {});
     for (size_t i = 0; i < node.results.size(); ++i) folded_.emplace(node.results[i], results[i]);
     stack.pop_back();

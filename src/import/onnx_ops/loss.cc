@@ -12,10 +12,12 @@ ValueId sum_all(NodeContext& n, ValueId x) {
   return axes.empty() ? x : n.add(Op::reduce_sum, {x}, {{"axes", axes}});
 }
 
-// -log_probabilities at the labels, weighted, ignored labels counting nothing; the mean divides by the sum of weights.
+// -log_probabilities at the labels, weighted, ignored labels counting nothing; the mean divides by the sum of
+// weights.
 void nll(NodeContext& n, ValueId log_probabilities) {
   const std::string reduction = n.attr_str("reduction", "mean");
-  if (reduction != "mean" && reduction != "sum" && reduction != "none") n.unsupported("reduction=" + reduction);
+  if (reduction != "mean" && reduction != "sum" && reduction != "none")
+    n.unsupported("reduction=" + reduction);
   const DType dtype = n.dtype_of(log_probabilities);
   const ValueId labels = n.in(1);
   const DType index = n.dtype(1);
@@ -27,7 +29,8 @@ void nll(NodeContext& n, ValueId log_probabilities) {
   }
   Shape column = shape;
   column.insert(column.begin() + 1, Dim(1));
-  const ValueId picked = n.add(Op::gather_elements, {log_probabilities, n.reshape(safe, column)}, {{"axis", int64_t{1}}});
+  const ValueId picked =
+      n.add(Op::gather_elements, {log_probabilities, n.reshape(safe, column)}, {{"axis", int64_t{1}}});
   ValueId weight = n.has(2) ? n.add(Op::gather, {n.in(2), safe}, {{"axis", int64_t{0}}})
                             : n.broadcast(n.scalar(dtype, 1), shape);
   if (ignored != kNoValue) weight = n.add(Op::select, {ignored, n.scalar(dtype, 0), weight});
@@ -66,7 +69,8 @@ size_t tensor_count(NodeContext& n, size_t kinds) {
 }
 
 void adagrad(NodeContext& n) {
-  const double decay = n.attr_float("decay_factor", 0), epsilon = n.attr_float("epsilon", 0), norm = n.attr_float("norm_coefficient", 0);
+  const double decay = n.attr_float("decay_factor", 0), epsilon = n.attr_float("epsilon", 0),
+               norm = n.attr_float("norm_coefficient", 0);
   const size_t count = tensor_count(n, 3);
   for (size_t i = 0; i < count; ++i) {
     const Step s{n, n.dtype(2 + i)};
@@ -81,12 +85,14 @@ void adagrad(NodeContext& n) {
 }
 
 void adam(NodeContext& n) {
-  const double alpha = n.attr_float("alpha", 0.9), beta = n.attr_float("beta", 0.999), epsilon = n.attr_float("epsilon", 0),
-               norm = n.attr_float("norm_coefficient", 0), post = n.attr_float("norm_coefficient_post", 0);
+  const double alpha = n.attr_float("alpha", 0.9), beta = n.attr_float("beta", 0.999),
+               epsilon = n.attr_float("epsilon", 0), norm = n.attr_float("norm_coefficient", 0),
+               post = n.attr_float("norm_coefficient_post", 0);
   const size_t count = tensor_count(n, 4);
   for (size_t i = 0; i < count; ++i) {
     const Step s{n, n.dtype(2 + i)};
-    const ValueId x = n.in(2 + i), step = n.cast(n.reshape(n.in(1), {}), s.dtype), rate = n.reshape(n.in(0), {});
+    const ValueId x = n.in(2 + i), step = n.cast(n.reshape(n.in(1), {}), s.dtype),
+                  rate = n.reshape(n.in(0), {});
     const ValueId g = s.add(s.mul(x, s.num(norm)), n.in(2 + count + i));
     const ValueId v = s.add(s.mul(n.in(2 + 2 * count + i), s.num(alpha)), s.mul(g, s.num(1 - alpha)));
     const ValueId h = s.add(s.mul(n.in(2 + 3 * count + i), s.num(beta)), s.mul(s.mul(g, g), s.num(1 - beta)));
@@ -102,7 +108,8 @@ void adam(NodeContext& n) {
 }
 
 void momentum(NodeContext& n) {
-  const double alpha = n.attr_float("alpha", 0), beta = n.attr_float("beta", 0), norm = n.attr_float("norm_coefficient", 0);
+  const double alpha = n.attr_float("alpha", 0), beta = n.attr_float("beta", 0),
+               norm = n.attr_float("norm_coefficient", 0);
   const std::string mode = n.attr_str("mode", "standard");
   if (mode != "standard" && mode != "nesterov") n.unsupported("mode=" + mode);
   const size_t count = tensor_count(n, 3);
@@ -126,8 +133,10 @@ std::vector<OpRule> loss_rules() {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   constexpr std::string_view kTraining = "ai.onnx.preview.training";
   return {
-      {"NegativeLogLikelihoodLoss", negative_log_likelihood}, {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
-      {"Adagrad", adagrad, 1, kLast, kTraining}, {"Adam", adam, 1, kLast, kTraining},
+      {"NegativeLogLikelihoodLoss", negative_log_likelihood},
+      {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
+      {"Adagrad", adagrad, 1, kLast, kTraining},
+      {"Adam", adam, 1, kLast, kTraining},
       {"Momentum", momentum, 1, kLast, kTraining},
   };
 }

@@ -6,8 +6,9 @@
 
 namespace aicf::onnx {
 
-NodeContext::NodeContext(GraphContext& context, const NodeProto& proto, std::vector<AttributeProto> attributes,
-                         std::vector<ValueRef> inputs, int64_t opset, ConvertBody convert_body)
+NodeContext::NodeContext(GraphContext& context, const NodeProto& proto,
+                         std::vector<AttributeProto> attributes, std::vector<ValueRef> inputs, int64_t opset,
+                         ConvertBody convert_body)
     : op_type(proto.op_type),
       context_(context),
       proto_(proto),
@@ -16,7 +17,9 @@ NodeContext::NodeContext(GraphContext& context, const NodeProto& proto, std::vec
       outputs_(proto.outputs.size()),
       opset_(opset),
       convert_body_(std::move(convert_body)),
-      origin_(!proto.name.empty() ? proto.name : proto.outputs.empty() ? proto.op_type : proto.outputs[0]) {}
+      origin_(!proto.name.empty()     ? proto.name
+              : proto.outputs.empty() ? proto.op_type
+                                      : proto.outputs[0]) {}
 
 void NodeContext::bad(std::string what, std::string expected, std::string actual) const {
   throw UserError(ErrorCode::kU_bad_model_file, "node '" + origin_ + "': " + what)
@@ -26,14 +29,16 @@ void NodeContext::bad(std::string what, std::string expected, std::string actual
 }
 
 ValueRef NodeContext::ref(size_t i) {
-  if (!has(i)) bad("input " + std::to_string(i) + " is missing", "at least " + std::to_string(i + 1) + " inputs",
-                   std::to_string(inputs_.size()));
+  if (!has(i))
+    bad("input " + std::to_string(i) + " is missing", "at least " + std::to_string(i + 1) + " inputs",
+        std::to_string(inputs_.size()));
   return inputs_[i];
 }
 
 int64_t NodeContext::axis(int64_t axis, int64_t rank) const {
   if (axis < -rank || axis >= rank)
-    bad("axis is out of range", "-" + std::to_string(rank) + " <= axis < " + std::to_string(rank), std::to_string(axis));
+    bad("axis is out of range", "-" + std::to_string(rank) + " <= axis < " + std::to_string(rank),
+        std::to_string(axis));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -134,7 +139,8 @@ bool NodeContext::has_attr(std::string_view name) const {
 
 namespace {
 
-void check_type(const NodeContext& node, const AttributeProto& attribute, AttributeType type, const char* expected) {
+void check_type(const NodeContext& node, const AttributeProto& attribute, AttributeType type,
+                const char* expected) {
   if (attribute.type != type)
     node.bad("attribute '" + attribute.name + "' has the wrong type", expected,
              "type " + std::to_string(static_cast<int>(attribute.type)));
@@ -253,7 +259,8 @@ ValueId NodeContext::slice_axis(ValueId x, int64_t axis, Dim start, Dim limit, i
 }
 
 Array NodeContext::generated(DType dtype, std::vector<int64_t> sizes) const {
-  if (element_count(sizes) > kMaxGeneratedElements) unsupported("a generated constant of size " + to_string(sizes));
+  if (element_count(sizes) > kMaxGeneratedElements)
+    unsupported("a generated constant of size " + to_string(sizes));
   return Array(dtype, std::move(sizes));
 }
 

@@ -1,5 +1,6 @@
-// What a converter of one ONNX node sees: its inputs as IR values, their sizes and constants where known, its attributes,
-// and the graph to emit into. An ONNX value is emitted only when somebody reads it as data; shape arithmetic stays symbolic.
+// What a converter of one ONNX node sees: its inputs as IR values, their sizes and constants where known, its
+// attributes, and the graph to emit into. An ONNX value is emitted only when somebody reads it as data; shape
+// arithmetic stays symbolic.
 #pragma once
 
 #include <functional>
@@ -19,22 +20,24 @@ namespace aicf::onnx {
 
 class GraphContext;
 
-// One ONNX value. It may be known as data (`array`), as sizes (`sizes`), as emitted IR values, or several of these.
+// One ONNX value. It may be known as data (`array`), as sizes (`sizes`), as emitted IR values, or several of
+// these.
 struct OnnxValue {
   std::string name;
   TensorType type;
-  std::optional<Array> array;              // initialiser, or input with a known value
-  std::optional<std::vector<Dim>> sizes;   // content of a small integer value, row-major
-  bool param = false;                      // `array` is a weight: emitted as a param
-  bool unsupported = false;                // made by a node that could not be converted
-  std::map<int64_t, ValueId> emitted;      // its IR value by GraphContext::serial()
+  std::optional<Array> array;             // initialiser, or input with a known value
+  std::optional<std::vector<Dim>> sizes;  // content of a small integer value, row-major
+  bool param = false;                     // `array` is a weight: emitted as a param
+  bool unsupported = false;               // made by a node that could not be converted
+  std::map<int64_t, ValueId> emitted;     // its IR value by GraphContext::serial()
 };
 using ValueRef = std::shared_ptr<OnnxValue>;
 
 // Shape-deciding content is tracked up to this many elements.
 inline constexpr int64_t kMaxSymbolicElements = 1024;
 
-// A Graph under construction, with what has been folded so far. A body graph reads values of its parent as captures.
+// A Graph under construction, with what has been folded so far. A body graph reads values of its parent as
+// captures.
 class GraphContext {
  public:
   GraphContext(Program& program, std::string name, GraphContext* parent = nullptr)
@@ -43,7 +46,8 @@ class GraphContext {
   Graph& graph() { return graph_; }
   int64_t serial() const { return serial_; }
   Program& program() { return program_; }
-  // The IR value of `value` in this graph: emits constants, params and size_of nodes, or captures from the parent.
+  // The IR value of `value` in this graph: emits constants, params and size_of nodes, or captures from the
+  // parent.
   ValueId materialize(OnnxValue& value);
   // Content that does not depend on inputs, folded by the reference evaluator; nullopt if it does.
   std::optional<Array> constant(OnnxValue& value);
@@ -53,7 +57,8 @@ class GraphContext {
   // Emits `sizes` as an integer value of rank 0 or 1.
   ValueId emit_sizes(const std::vector<Dim>& sizes, const TensorType& type);
 
-  // Values of the parent that this body reads; its inputs in the same order (after those added by the converter).
+  // Values of the parent that this body reads; its inputs in the same order (after those added by the
+  // converter).
   std::vector<ValueRef>& captures() { return captures_; }
   ValueId capture(const ValueRef& value);
   // Captures if this is a body and `value` cannot be emitted here afresh.
@@ -76,8 +81,8 @@ inline constexpr int64_t kMaxGeneratedElements = int64_t{1} << 26;
 
 class NodeContext;
 // Converts nested graphs (If, Loop, Scan): emits `graph` into `target` with `inputs` bound to its inputs.
-using ConvertBody =
-    std::function<std::vector<ValueRef>(const GraphProto& graph, const std::vector<ValueRef>& inputs, GraphContext& target)>;
+using ConvertBody = std::function<std::vector<ValueRef>(
+    const GraphProto& graph, const std::vector<ValueRef>& inputs, GraphContext& target)>;
 
 // Thrown by a converter that meets something it does not support; collected by the importer.
 struct Unsupported {
@@ -159,7 +164,8 @@ class NodeContext {
   // x[..., start:limit, ...] on one axis.
   ValueId slice_axis(ValueId x, int64_t axis, Dim start, Dim limit, int64_t step = 1);
 
-  std::vector<ValueRef> convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs, GraphContext& target) {
+  std::vector<ValueRef> convert_body(const GraphProto& graph, const std::vector<ValueRef>& inputs,
+                                     GraphContext& target) {
     return convert_body_(graph, inputs, target);
   }
   ValueRef wrap(ValueId id);

@@ -70,7 +70,8 @@ void rms_norm(NodeContext& n) {
   const int64_t axis = n.axis(n.attr_int("axis", -1), n.rank(0));
   check_stash_type(n);
   const Attrs attrs = {{"axis", axis}, {"epsilon", n.attr_float("epsilon", 1e-5)}};
-  if (fits_normalized(n, 1, axis)) return n.out(0, n.add(Op::rms_norm, {n.in(0), as_normalized(n, 1, axis)}, attrs));
+  if (fits_normalized(n, 1, axis))
+    return n.out(0, n.add(Op::rms_norm, {n.in(0), as_normalized(n, 1, axis)}, attrs));
   n.out(0, n.add(Op::mul, {n.add(Op::rms_norm, {n.in(0)}, attrs), n.in(1)}));
 }
 
@@ -117,7 +118,8 @@ void batch_norm(NodeContext& n) {
   if (n.attr_int("training_mode", 0) != 0) return batch_norm_training(n, epsilon, momentum);
   const DType dtype = n.dtype(0);
   n.out(0, n.add(Op::batch_norm,
-                 {n.in(0), n.cast(n.in(1), dtype), n.cast(n.in(2), dtype), n.cast(n.in(3), dtype), n.cast(n.in(4), dtype)},
+                 {n.in(0), n.cast(n.in(1), dtype), n.cast(n.in(2), dtype), n.cast(n.in(3), dtype),
+                  n.cast(n.in(4), dtype)},
                  {{"epsilon", epsilon}}));
 }
 
@@ -139,7 +141,8 @@ void mean_variance_norm(NodeContext& n) {
   for (int64_t axis : n.attr_ints("axes", {0, 2, 3})) axes.push_back(n.axis(axis, n.rank(0)));
   const ValueId x = n.in(0), mean = mean_over(n, x, axes);
   const ValueId deviation = n.add(Op::sqrt, {variance_over(n, x, mean, axes)});
-  n.out(0, n.add(Op::div, {n.add(Op::sub, {x, mean}), n.add(Op::add, {deviation, n.scalar(n.dtype(0), 1e-9)})}));
+  n.out(0,
+        n.add(Op::div, {n.add(Op::sub, {x, mean}), n.add(Op::add, {deviation, n.scalar(n.dtype(0), 1e-9)})}));
 }
 
 // x / (bias + alpha / size * sum of squares over the channel's neighbours)^beta
@@ -155,10 +158,14 @@ void local_response_norm(NodeContext& n) {
   for (int64_t i = 0; i < size; ++i) ones.set_f64(i, 1.0);
   const int64_t before = (size - 1) / 2;
   const ValueId sums = n.add(Op::conv, {squares, n.constant_of(ones), kNoValue},
-                             {{"strides", Ints{1, 1}}, {"pads", Ints{before, 0, size - 1 - before, 0}},
-                              {"dilations", Ints{1, 1}}, {"groups", int64_t{1}}});
-  const double alpha = n.attr_float("alpha", 1e-4), beta = n.attr_float("beta", 0.75), bias = n.attr_float("bias", 1.0);
-  const ValueId scaled = n.add(Op::mul, {n.reshape(sums, shape), n.scalar(dtype, alpha / static_cast<double>(size))});
+                             {{"strides", Ints{1, 1}},
+                              {"pads", Ints{before, 0, size - 1 - before, 0}},
+                              {"dilations", Ints{1, 1}},
+                              {"groups", int64_t{1}}});
+  const double alpha = n.attr_float("alpha", 1e-4), beta = n.attr_float("beta", 0.75),
+               bias = n.attr_float("bias", 1.0);
+  const ValueId scaled =
+      n.add(Op::mul, {n.reshape(sums, shape), n.scalar(dtype, alpha / static_cast<double>(size))});
   const ValueId base = n.add(Op::add, {scaled, n.scalar(dtype, bias)});
   n.out(0, n.add(Op::div, {x, n.add(Op::pow, {base, n.scalar(dtype, beta)})}));
 }
@@ -177,9 +184,14 @@ void skip_layer_norm(NodeContext& n) {
 std::vector<OpRule> norm_rules() {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   return {
-      {"LayerNormalization", layer_norm}, {"RMSNormalization", rms_norm}, {"InstanceNormalization", instance_norm},
-      {"GroupNormalization", group_norm}, {"BatchNormalization", batch_norm}, {"LpNormalization", lp_norm},
-      {"MeanVarianceNormalization", mean_variance_norm}, {"LRN", local_response_norm},
+      {"LayerNormalization", layer_norm},
+      {"RMSNormalization", rms_norm},
+      {"InstanceNormalization", instance_norm},
+      {"GroupNormalization", group_norm},
+      {"BatchNormalization", batch_norm},
+      {"LpNormalization", lp_norm},
+      {"MeanVarianceNormalization", mean_variance_norm},
+      {"LRN", local_response_norm},
       {"SkipLayerNormalization", skip_layer_norm, 1, kLast, "com.microsoft"},
   };
 }

@@ -34,7 +34,8 @@ void quantize(NodeContext& n) {
   const int64_t axis = n.attr_int("axis", 1), block = n.attr_int("block_size", 0);
   n.ignore("saturate");
   const int64_t precision = n.attr_int("precision", 0), wanted = n.attr_int("output_dtype", 0);
-  if (precision != 0 && precision != 1) n.unsupported("precision=" + data_type_name(static_cast<int>(precision)));
+  if (precision != 0 && precision != 1)
+    n.unsupported("precision=" + data_type_name(static_cast<int>(precision)));
   DType dtype = n.has(2) ? n.dtype(2) : DType::u8;
   if (wanted != 0) {
     const auto known = dtype_from_onnx(static_cast<int>(wanted));
@@ -46,7 +47,8 @@ void quantize(NodeContext& n) {
 }
 
 void dequantize(NodeContext& n) {
-  const int64_t axis = n.attr_int("axis", 1), block = n.attr_int("block_size", 0), wanted = n.attr_int("output_dtype", 0);
+  const int64_t axis = n.attr_int("axis", 1), block = n.attr_int("block_size", 0),
+                wanted = n.attr_int("output_dtype", 0);
   const DType scale_dtype = n.dtype(1);
   DType dtype = scale_dtype;
   if (wanted != 0) {
@@ -56,7 +58,8 @@ void dequantize(NodeContext& n) {
   }
   ValueId x = n.in(0);
   if (n.has(2)) x = n.add(Op::sub, {n.cast(x, DType::i32), n.cast(spread(n, 2, axis, block), DType::i32)});
-  const ValueId scaled = n.add(Op::mul, {n.cast(x, DType::f32), n.cast(spread(n, 1, axis, block), DType::f32)});
+  const ValueId scaled =
+      n.add(Op::mul, {n.cast(x, DType::f32), n.cast(spread(n, 1, axis, block), DType::f32)});
   n.out(0, n.cast(scaled, dtype));
 }
 
@@ -69,7 +72,8 @@ void dynamic_quantize(NodeContext& n) {
   const ValueId high = n.add(Op::max, {n.add(Op::reduce_max, {x}, {{"axes", axes}}), zero});
   const ValueId low = n.add(Op::min, {n.add(Op::reduce_min, {x}, {{"axes", axes}}), zero});
   const ValueId scale = n.add(Op::div, {n.add(Op::sub, {high, low}), top});
-  const ValueId point = n.add(Op::round, {n.add(Op::clamp, {n.add(Op::sub, {zero, n.add(Op::div, {low, scale})}), zero, top})});
+  const ValueId point =
+      n.add(Op::round, {n.add(Op::clamp, {n.add(Op::sub, {zero, n.add(Op::div, {low, scale})}), zero, top})});
   n.out(0, n.cast(n.add(Op::add, {n.add(Op::round, {n.add(Op::div, {x, scale})}), point}), DType::u8));
   n.out(1, scale);
   n.out(2, n.cast(point, DType::u8));
@@ -90,14 +94,17 @@ void qlinear_matmul(NodeContext& n) {
     return n.add(Op::sub, {n.cast(n.in(x), DType::f64), shaped(zero, rows)});
   };
   const ValueId product = n.add(Op::matmul, {centered(0, 2, true), centered(3, 5, false)});
-  const ValueId factor = n.add(Op::div, {n.add(Op::mul, {shaped(1, true), shaped(4, false)}), shaped(6, true)});
+  const ValueId factor =
+      n.add(Op::div, {n.add(Op::mul, {shaped(1, true), shaped(4, false)}), shaped(6, true)});
   n.out(0, quantized(n, n.add(Op::mul, {product, factor}), shaped(7, true), n.dtype(7)));
 }
 
 }  // namespace
 
 std::vector<OpRule> quant_rules() {
-  return {{"QuantizeLinear", quantize}, {"DequantizeLinear", dequantize}, {"DynamicQuantizeLinear", dynamic_quantize},
+  return {{"QuantizeLinear", quantize},
+          {"DequantizeLinear", dequantize},
+          {"DynamicQuantizeLinear", dynamic_quantize},
           {"QLinearMatMul", qlinear_matmul}};
 }
 

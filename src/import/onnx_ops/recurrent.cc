@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM, unrolled over a sequence length known when compiling. Gate order and formulas as in the ONNX operator
-// list: W [D, G H, I], R [D, G H, H], B [D, 2 G H].
+// RNN, GRU and LSTM, unrolled over a sequence length known when compiling. Gate order and formulas as in the
+// ONNX operator list: W [D, G H, I], R [D, G H, H], B [D, 2 G H].
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -37,11 +37,14 @@ struct Cell {
     return n.add(Op::linear, {x, weights, bias}, {{"transpose_w", true}});
   }
 
-  ValueId rnn(ValueId x, ValueId h) const { return activate(0, add(project(x, w, bias_w), project(h, r, bias_r))); }
+  ValueId rnn(ValueId x, ValueId h) const {
+    return activate(0, add(project(x, w, bias_w), project(h, r, bias_r)));
+  }
 
   ValueId gru(ValueId x, ValueId h) const {
     const ValueId wx = project(x, w, bias_w), rh = project(h, r, bias_r);
-    const ValueId z = activate(0, add(gate(wx, 0), gate(rh, 0))), reset = activate(0, add(gate(wx, 1), gate(rh, 1)));
+    const ValueId z = activate(0, add(gate(wx, 0), gate(rh, 0))),
+                  reset = activate(0, add(gate(wx, 1), gate(rh, 1)));
     ValueId inner;
     if (linear_before_reset) {
       inner = mul(reset, gate(rh, 2));
@@ -88,8 +91,8 @@ struct Run {
 };
 
 // Where a sequence has ended its state stays and its output is zero.
-Run run_direction(const Cell& cell, const Layer& layer, ValueId x, int64_t length, bool reverse, ValueId h, ValueId c,
-                  ValueId lengths) {
+Run run_direction(const Cell& cell, const Layer& layer, ValueId x, int64_t length, bool reverse, ValueId h,
+                  ValueId c, ValueId lengths) {
   NodeContext& n = cell.n;
   Run run{std::vector<ValueId>(static_cast<size_t>(length)), h, c};
   for (int64_t k = 0; k < length; ++k) {
@@ -130,14 +133,18 @@ ValueId join(NodeContext& n, const std::vector<ValueId>& parts, int64_t axis) {
 
 void recurrent(NodeContext& n, const Layer& layer) {
   const std::string direction = n.attr_str("direction", "forward");
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional") n.unsupported("direction=" + direction);
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    n.unsupported("direction=" + direction);
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
-  if (n.has_attr("activation_alpha") || n.has_attr("activation_beta")) n.unsupported("activation_alpha and activation_beta");
+  if (n.has_attr("activation_alpha") || n.has_attr("activation_beta"))
+    n.unsupported("activation_alpha and activation_beta");
   std::vector<std::string> activations;
   if (const AttributeProto* a = n.attr("activations")) activations = a->strings;
   if (activations.empty())
-    for (int64_t d = 0; d < directions; ++d) activations.insert(activations.end(), layer.defaults.begin(), layer.defaults.end());
-  if (activations.size() != layer.functions * static_cast<size_t>(directions)) n.bad("activations", "one set per direction", "others");
+    for (int64_t d = 0; d < directions; ++d)
+      activations.insert(activations.end(), layer.defaults.begin(), layer.defaults.end());
+  if (activations.size() != layer.functions * static_cast<size_t>(directions))
+    n.bad("activations", "one set per direction", "others");
   const int64_t hidden = n.shape(2).at(2).require_constant("hidden size");
   n.ignore("hidden_size");  // W and R say the same
   const double clip = n.attr_float("clip", 0);

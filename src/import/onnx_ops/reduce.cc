@@ -57,7 +57,8 @@ void in_float(NodeContext& n, Inner inner) {
 void l2(NodeContext& n) {
   in_float(n, [&] {
     reduce_with<Op::reduce_sum>(
-        n, [&](ValueId x) { return n.add(Op::mul, {x, x}); }, [&](ValueId x) { return n.add(Op::sqrt, {x}); });
+        n, [&](ValueId x) { return n.add(Op::mul, {x, x}); },
+        [&](ValueId x) { return n.add(Op::sqrt, {x}); });
   });
 }
 
@@ -72,18 +73,20 @@ void log_sum_exp(NodeContext& n) {
 
 template <Op op>
 void arg_reduce(NodeContext& n) {
-  n.out(0, n.add(op, {n.in(0)}, {{"axis", n.axis(n.attr_int("axis", 0), n.rank(0))},
-                                 {"keepdims", n.attr_int("keepdims", 1) != 0},
-                                 {"select_last", n.attr_int("select_last_index", 0) != 0}}));
+  n.out(0, n.add(op, {n.in(0)},
+                 {{"axis", n.axis(n.attr_int("axis", 0), n.rank(0))},
+                  {"keepdims", n.attr_int("keepdims", 1) != 0},
+                  {"select_last", n.attr_int("select_last_index", 0) != 0}}));
 }
 
 template <Op op>
 void cumulative(NodeContext& n) {
   const Ints axis = n.require_ints(1, "axis");
   if (axis.size() != 1) n.bad("axis has the wrong size", "one number", std::to_string(axis.size()));
-  n.out(0, n.add(op, {n.in(0)}, {{"axis", n.axis(axis[0], n.rank(0))},
-                                 {"exclusive", n.attr_int("exclusive", 0) != 0},
-                                 {"reverse", n.attr_int("reverse", 0) != 0}}));
+  n.out(0, n.add(op, {n.in(0)},
+                 {{"axis", n.axis(axis[0], n.rank(0))},
+                  {"exclusive", n.attr_int("exclusive", 0) != 0},
+                  {"reverse", n.attr_int("reverse", 0) != 0}}));
 }
 
 // `sorted=0` allows any order, so the sorted one is right too.
@@ -91,10 +94,11 @@ void top_k(NodeContext& n) {
   n.ignore("sorted");
   const std::vector<Dim> k = n.require_sizes(1, "k");
   if (k.size() != 1) n.bad("k has the wrong size", "one number", std::to_string(k.size()));
-  const NodeId node = n.graph().add_node(
-      Op::top_k, {n.in(0)},
-      {{"k", Shape{k[0]}}, {"axis", n.axis(n.attr_int("axis", -1), n.rank(0))}, {"largest", n.attr_int("largest", 1) != 0}},
-      {}, n.origin());
+  const NodeId node = n.graph().add_node(Op::top_k, {n.in(0)},
+                                         {{"k", Shape{k[0]}},
+                                          {"axis", n.axis(n.attr_int("axis", -1), n.rank(0))},
+                                          {"largest", n.attr_int("largest", 1) != 0}},
+                                         {}, n.origin());
   n.out(0, n.graph().node(node).results[0]);
   n.out(1, n.graph().node(node).results[1]);
 }
@@ -103,11 +107,21 @@ void top_k(NodeContext& n) {
 
 std::vector<OpRule> reduce_rules() {
   return {
-      {"ReduceSum", plain<Op::reduce_sum>}, {"ReduceProd", plain<Op::reduce_prod>}, {"ReduceMax", plain<Op::reduce_max>},
-      {"ReduceMin", plain<Op::reduce_min>}, {"ReduceMean", plain<Op::reduce_mean>}, {"ReduceL1", l1}, {"ReduceL2", l2},
-      {"ReduceSumSquare", sum_square}, {"ReduceLogSum", log_sum}, {"ReduceLogSumExp", log_sum_exp},
-      {"ArgMax", arg_reduce<Op::argmax>}, {"ArgMin", arg_reduce<Op::argmin>}, {"CumSum", cumulative<Op::cumsum>},
-      {"CumProd", cumulative<Op::cumprod>}, {"TopK", top_k},
+      {"ReduceSum", plain<Op::reduce_sum>},
+      {"ReduceProd", plain<Op::reduce_prod>},
+      {"ReduceMax", plain<Op::reduce_max>},
+      {"ReduceMin", plain<Op::reduce_min>},
+      {"ReduceMean", plain<Op::reduce_mean>},
+      {"ReduceL1", l1},
+      {"ReduceL2", l2},
+      {"ReduceSumSquare", sum_square},
+      {"ReduceLogSum", log_sum},
+      {"ReduceLogSumExp", log_sum_exp},
+      {"ArgMax", arg_reduce<Op::argmax>},
+      {"ArgMin", arg_reduce<Op::argmin>},
+      {"CumSum", cumulative<Op::cumsum>},
+      {"CumProd", cumulative<Op::cumprod>},
+      {"TopK", top_k},
   };
 }
 

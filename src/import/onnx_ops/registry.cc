@@ -7,9 +7,10 @@ namespace {
 
 std::vector<OpRule> collect() {
   std::vector<OpRule> all;
-  for (const auto& family : {math_rules(), activation_rules(), reduce_rules(), shape_rules(), index_rules(),
-                             contraction_rules(), norm_rules(), window_rules(), quant_rules(), resize_rules(),
-                             attention_rules(), loss_rules(), control_rules(), recurrent_rules(), signal_rules()})
+  for (const auto& family :
+       {math_rules(), activation_rules(), reduce_rules(), shape_rules(), index_rules(), contraction_rules(),
+        norm_rules(), window_rules(), quant_rules(), resize_rules(), attention_rules(), loss_rules(),
+        control_rules(), recurrent_rules(), signal_rules()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }
@@ -29,7 +30,8 @@ const OpRule* find_rule(std::string_view domain, std::string_view op, int64_t op
   }();
   const auto [begin, end] = index.equal_range(op);
   for (auto at = begin; at != end; ++at)
-    if (at->second->domain == domain && at->second->since <= opset && opset <= at->second->until) return at->second;
+    if (at->second->domain == domain && at->second->since <= opset && opset <= at->second->until)
+      return at->second;
   return nullptr;
 }
 

@@ -1,5 +1,5 @@
-// The table of ONNX ops: which converter serves which op_type of which opset versions. Older forms are first brought to
-// the current one by the upgrade table, so a converter reads one form.
+// The table of ONNX ops: which converter serves which op_type of which opset versions. Older forms are first
+// brought to the current one by the upgrade table, so a converter reads one form.
 #pragma once
 
 #include <limits>
@@ -15,8 +15,8 @@ using Convert = void (*)(NodeContext&);
 struct OpRule {
   std::string_view op;
   Convert convert;
-  int64_t since = 1;                                     // first opset version that has the op
-  int64_t until = std::numeric_limits<int64_t>::max();   // last one
+  int64_t since = 1;                                    // first opset version that has the op
+  int64_t until = std::numeric_limits<int64_t>::max();  // last one
   std::string_view domain = "";
 };
 

@@ -1,5 +1,5 @@
-// Resize: interpolation is separable, so each resized axis is one gather (nearest) or one product with a constant matrix of
-// weights [out, in]. Needs the sizes of those axes when compiling.
+// Resize: interpolation is separable, so each resized axis is one gather (nearest) or one product with a
+// constant matrix of weights [out, in]. Needs the sizes of those axes when compiling.
 #include <algorithm>
 #include <cmath>
 
@@ -34,7 +34,8 @@ double source(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
   if (r.coordinates == "asymmetric") return at / a.scale;
   if (r.coordinates == "align_corners") return width == 1 ? 0.0 : at * (in - 1) / (width - 1);
   if (r.coordinates == "pytorch_half_pixel") return width == 1 ? -0.5 : half;
-  if (r.coordinates == "half_pixel_symmetric") return in / 2 * (1 - static_cast<double>(a.out) / width) + half;
+  if (r.coordinates == "half_pixel_symmetric")
+    return in / 2 * (1 - static_cast<double>(a.out) / width) + half;
   if (r.coordinates == "tf_crop_and_resize") {
     const double length = (a.roi_end - a.roi_start) * (in - 1);
     return a.roi_start * (in - 1) + (width == 1 ? length / 2 : at * length / (width - 1));
@@ -81,7 +82,8 @@ Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
   t.first = base + start;
   for (int64_t i = 0; i < count; ++i) {
     const double distance = (static_cast<double>(start + i) - ratio) * shrink;
-    t.weights.push_back(r.mode == "linear" ? std::max(0.0, 1 - std::abs(distance)) : cubic(distance, r.cubic_a));
+    t.weights.push_back(r.mode == "linear" ? std::max(0.0, 1 - std::abs(distance))
+                                           : cubic(distance, r.cubic_a));
     if (r.exclude_outside && (t.first + i < 0 || t.first + i >= a.in)) t.weights.back() = 0;
   }
   if (r.antialias || r.exclude_outside) normalize(t.weights);
@@ -99,7 +101,8 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
   if (r.mode == "nearest") {
     std::vector<int64_t> index;
     for (const Taps& t : rows) index.push_back(clamp(t.first));
-    x = n.add(Op::gather, {x, n.constant_of(Array::from<int64_t>(DType::i64, {a.out}, index))}, {{"axis", a.axis}});
+    x = n.add(Op::gather, {x, n.constant_of(Array::from<int64_t>(DType::i64, {a.out}, index))},
+              {{"axis", a.axis}});
   } else {
     Array weights = n.generated(n.dtype_of(x), {a.in, a.out});
     std::vector<double> sums(static_cast<size_t>(a.in * a.out), 0.0);
@@ -113,15 +116,17 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
     for (int64_t i = 0; i < static_cast<int64_t>(n.shape_of(x).size()); ++i) last.push_back(i);
     std::swap(last[static_cast<size_t>(a.axis)], last.back());
     const ValueId matrix = n.constant_of(weights);
-    x = last.size() == 1 ? n.reshape(n.add(Op::matmul, {n.reshape(x, {Dim(1), Dim(a.in)}), matrix}), {Dim(a.out)})
-                         : n.transpose(n.add(Op::matmul, {n.transpose(x, last), matrix}), last);
+    x = last.size() == 1
+            ? n.reshape(n.add(Op::matmul, {n.reshape(x, {Dim(1), Dim(a.in)}), matrix}), {Dim(a.out)})
+            : n.transpose(n.add(Op::matmul, {n.transpose(x, last), matrix}), last);
   }
   if (!outside) return x;
   Shape thin(n.shape_of(x).size(), Dim(1));
   thin[static_cast<size_t>(a.axis)] = Dim(a.out);
   Array mask(DType::boolean, {a.out});
   for (int64_t y = 0; y < a.out; ++y) mask.set_i64(y, rows[static_cast<size_t>(y)].outside);
-  return n.add(Op::select, {n.reshape(n.constant_of(mask), thin), n.scalar(n.dtype_of(x), r.extrapolation), x});
+  return n.add(Op::select,
+               {n.reshape(n.constant_of(mask), thin), n.scalar(n.dtype_of(x), r.extrapolation), x});
 }
 
 // Output sizes and scales per axis from `scales` or `sizes`, with the aspect-ratio policies of the latter.
@@ -139,7 +144,8 @@ std::vector<Axis> resized_axes(NodeContext& n) {
   } else {
     sizes = n.require_ints(3, "sizes");
   }
-  if ((by_scale ? scales.size() : sizes.size()) != axes.size()) n.bad("scales or sizes", std::to_string(axes.size()) + " numbers", "others");
+  if ((by_scale ? scales.size() : sizes.size()) != axes.size())
+    n.bad("scales or sizes", std::to_string(axes.size()) + " numbers", "others");
   std::vector<Axis> result;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
@@ -154,7 +160,8 @@ std::vector<Axis> resized_axes(NodeContext& n) {
   if (by_scale || policy == "stretch" || result.empty()) return result;
   if (policy != "not_larger" && policy != "not_smaller") n.unsupported("keep_aspect_ratio_policy=" + policy);
   double scale = result[0].scale;
-  for (const Axis& a : result) scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
+  for (const Axis& a : result)
+    scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
   for (Axis& a : result) {
     a.scale = scale;
     a.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(a.in) + 0.5));
@@ -163,9 +170,12 @@ std::vector<Axis> resized_axes(NodeContext& n) {
 }
 
 void resize(NodeContext& n) {
-  Resize r{n.attr_str("mode", "nearest"), n.attr_str("coordinate_transformation_mode", "half_pixel"),
-           n.attr_str("nearest_mode", "round_prefer_floor"), n.attr_float("cubic_coeff_a", -0.75),
-           n.attr_float("extrapolation_value", 0.0), n.attr_int("antialias", 0) != 0,
+  Resize r{n.attr_str("mode", "nearest"),
+           n.attr_str("coordinate_transformation_mode", "half_pixel"),
+           n.attr_str("nearest_mode", "round_prefer_floor"),
+           n.attr_float("cubic_coeff_a", -0.75),
+           n.attr_float("extrapolation_value", 0.0),
+           n.attr_int("antialias", 0) != 0,
            n.attr_int("exclude_outside", 0) != 0};
   if (r.mode == "bilinear") r.mode = "linear";
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.unsupported("mode=" + r.mode);
@@ -187,7 +197,8 @@ void resize(NodeContext& n) {
   const DType dtype = n.dtype(0);
   ValueId x = r.mode == "nearest" || is_float(dtype) ? n.in(0) : n.cast(n.in(0), DType::f32);
   for (const Axis& a : axes) {
-    if (!(a.scale > 0) || a.out < 0 || a.out > (1 << 24)) n.bad("scales or sizes", "above 0", std::to_string(a.scale));
+    if (!(a.scale > 0) || a.out < 0 || a.out > (1 << 24))
+      n.bad("scales or sizes", "above 0", std::to_string(a.scale));
     x = resize_axis(n, r, a, x);
   }
   n.out(0, n.cast(x, dtype));

@@ -28,7 +28,8 @@ void reshape(NodeContext& n) {
   std::optional<size_t> inferred;
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i] == Dim(0) && !allow_zero) {
-      if (i >= from.size()) n.bad("shape copies an axis that x lacks", "rank above " + std::to_string(i), to_string(from));
+      if (i >= from.size())
+        n.bad("shape copies an axis that x lacks", "rank above " + std::to_string(i), to_string(from));
       to[i] = from[i];
     }
     if (to[i] == Dim(-1)) {
@@ -42,7 +43,8 @@ void reshape(NodeContext& n) {
     const Dim count = element_count(from);
     const auto size = known == Dim(0) ? std::optional<Dim>(Dim(0)) : divide_exactly(count, known);
     if (!size)
-      throw UserError(ErrorCode::kU_bad_shape, "node '" + n.origin() + "': the inferred size is not a whole number")
+      throw UserError(ErrorCode::kU_bad_shape,
+                      "node '" + n.origin() + "': the inferred size is not a whole number")
           .with_op("Reshape")
           .with_expected("a multiple of " + known.to_string())
           .with_actual(count.to_string());
@@ -56,7 +58,8 @@ void flatten(NodeContext& n) {
   const int64_t axis = given == rank ? rank : n.axis(given, std::max<int64_t>(rank, 1));
   const Shape shape = n.shape(0);
   const auto middle = shape.begin() + std::min(axis, rank);
-  n.out(0, n.reshape(n.in(0), {element_count(Shape(shape.begin(), middle)), element_count(Shape(middle, shape.end()))}));
+  n.out(0, n.reshape(n.in(0), {element_count(Shape(shape.begin(), middle)),
+                               element_count(Shape(middle, shape.end()))}));
 }
 
 void squeeze(NodeContext& n) {
@@ -106,7 +109,8 @@ void depth_to_space(NodeContext& n) {
   const Shape s = n.shape(0);
   const Dim channels = floordiv(s[1], Dim(b * b));
   const bool dcr = mode == "DCR";
-  const ValueId split = n.reshape(n.in(0), dcr ? Shape{s[0], b, b, channels, s[2], s[3]} : Shape{s[0], channels, b, b, s[2], s[3]});
+  const ValueId split = n.reshape(
+      n.in(0), dcr ? Shape{s[0], b, b, channels, s[2], s[3]} : Shape{s[0], channels, b, b, s[2], s[3]});
   const ValueId moved = n.transpose(split, dcr ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3});
   n.out(0, n.reshape(moved, {s[0], channels, s[2] * Dim(b), s[3] * Dim(b)}));
 }
@@ -116,7 +120,8 @@ void space_to_depth(NodeContext& n) {
   if (n.rank(0) != 4 || b < 1) n.bad("x or blocksize", "rank 4, blocksize >= 1", to_string(n.shape(0)));
   const Shape s = n.shape(0);
   const Dim height = floordiv(s[2], Dim(b)), width = floordiv(s[3], Dim(b));
-  const ValueId moved = n.transpose(n.reshape(n.in(0), {s[0], s[1], height, b, width, b}), {0, 3, 5, 1, 2, 4});
+  const ValueId moved =
+      n.transpose(n.reshape(n.in(0), {s[0], s[1], height, b, width, b}), {0, 3, 5, 1, 2, 4});
   n.out(0, n.reshape(moved, {s[0], s[1] * Dim(b * b), height, width}));
 }
 
@@ -237,7 +242,8 @@ ValueId cut_negative(NodeContext& n, ValueId x, std::vector<Dim>& low, std::vect
 
 void pad(NodeContext& n) {
   const std::string mode = n.attr_str("mode", "constant");
-  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") n.unsupported("mode=" + mode);
+  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap")
+    n.unsupported("mode=" + mode);
   const std::vector<Dim> pads = n.require_sizes(1, "pads");
   const size_t rank = static_cast<size_t>(n.rank(0));
   Ints axes;
@@ -253,7 +259,8 @@ void pad(NodeContext& n) {
   }
   const ValueId value = n.has(2) ? n.reshape(n.in(2), {}) : kNoValue;
   const ValueId x = cut_negative(n, n.in(0), low, high);
-  n.out(0, n.add(Op::pad, {x, mode == "constant" ? value : kNoValue}, {{"low", low}, {"high", high}, {"mode", mode}}));
+  n.out(0, n.add(Op::pad, {x, mode == "constant" ? value : kNoValue},
+                 {{"low", low}, {"high", high}, {"mode", mode}}));
 }
 
 // Crops and pads both halves around the middle, the odd element going behind.
@@ -262,13 +269,15 @@ void center_crop_pad(NodeContext& n) {
   Ints axes = n.attr_ints("axes");
   if (!n.has_attr("axes"))
     for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
-  if (axes.size() != target.size()) n.bad("shape", std::to_string(axes.size()) + " sizes", std::to_string(target.size()));
+  if (axes.size() != target.size())
+    n.bad("shape", std::to_string(axes.size()) + " sizes", std::to_string(target.size()));
   ValueId x = n.in(0);
   std::vector<Dim> low(static_cast<size_t>(n.rank(0)), Dim(0)), high = low;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
     const size_t at = static_cast<size_t>(axis);
-    const int64_t size = n.shape_of(x)[at].require_constant("cropped axis"), want = target[i].require_constant("target size");
+    const int64_t size = n.shape_of(x)[at].require_constant("cropped axis"),
+                  want = target[i].require_constant("target size");
     if (want < size) x = n.slice_axis(x, axis, (size - want) / 2, (size - want) / 2 + want);
     if (want > size) low[at] = (want - size) / 2, high[at] = want - size - (want - size) / 2;
   }
@@ -296,16 +305,21 @@ void constant_of_shape(NodeContext& n) {
   const auto count = element_count(shape).constant();
   if (shape.size() <= 1 && count && *count <= kMaxSymbolicElements &&
       (value.dtype() == DType::i64 || value.dtype() == DType::i32))
-    return n.out_sizes(0, std::vector<Dim>(static_cast<size_t>(*count), Dim(value.get_i64(0))), {value.dtype(), shape});
+    return n.out_sizes(0, std::vector<Dim>(static_cast<size_t>(*count), Dim(value.get_i64(0))),
+                       {value.dtype(), shape});
   n.out(0, n.broadcast(n.constant_of(value), shape));
 }
 
 void constant(NodeContext& n) {
-  if (const AttributeProto* a = n.attr("value"); a && a->t) return n.out_array(0, to_array(*a->t, nullptr, ""));
-  if (const AttributeProto* a = n.attr("value_float")) return n.out_array(0, Array::scalar_f64(DType::f32, a->f));
-  if (const AttributeProto* a = n.attr("value_int")) return n.out_array(0, Array::scalar_i64(DType::i64, a->i));
+  if (const AttributeProto* a = n.attr("value"); a && a->t)
+    return n.out_array(0, to_array(*a->t, nullptr, ""));
+  if (const AttributeProto* a = n.attr("value_float"))
+    return n.out_array(0, Array::scalar_f64(DType::f32, a->f));
+  if (const AttributeProto* a = n.attr("value_int"))
+    return n.out_array(0, Array::scalar_i64(DType::i64, a->i));
   if (const AttributeProto* a = n.attr("value_floats"))
-    return n.out_array(0, Array::from<float>(DType::f32, {static_cast<int64_t>(a->floats.size())}, a->floats));
+    return n.out_array(0,
+                       Array::from<float>(DType::f32, {static_cast<int64_t>(a->floats.size())}, a->floats));
   if (const AttributeProto* a = n.attr("value_ints"))
     return n.out_array(0, Array::from<int64_t>(DType::i64, {static_cast<int64_t>(a->ints.size())}, a->ints));
   n.unsupported("a value that is text or sparse");
@@ -316,7 +330,8 @@ void range(NodeContext& n) {
   const DType dtype = n.dtype(0);
   Dim count;
   if (is_float(dtype)) {
-    const double start = n.require_constant(0, "start").get_f64(0), limit = n.require_constant(1, "limit").get_f64(0),
+    const double start = n.require_constant(0, "start").get_f64(0),
+                 limit = n.require_constant(1, "limit").get_f64(0),
                  delta = n.require_constant(2, "delta").get_f64(0);
     const double steps = std::ceil((limit - start) / delta);
     if (!(steps < 1e9)) n.bad("range", "fewer than 1e9 elements", std::to_string(steps));
@@ -328,7 +343,8 @@ void range(NodeContext& n) {
     const Dim distance = delta > 0 ? limit - start : start - limit;
     count = larger(n, ceildiv(distance, Dim(delta > 0 ? delta : -delta)), Dim(0));
   }
-  const ValueId index = n.add(Op::iota, {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", dtype}});
+  const ValueId index =
+      n.add(Op::iota, {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", dtype}});
   const ValueId scaled = n.add(Op::mul, {index, n.reshape(n.in(2), {})});
   n.out(0, n.add(Op::add, {scaled, n.reshape(n.in(0), {})}));
 }
@@ -366,11 +382,27 @@ void eye_like(NodeContext& n) {
 
 std::vector<OpRule> shape_rules() {
   return {
-      {"Reshape", reshape}, {"Flatten", flatten}, {"Squeeze", squeeze}, {"Unsqueeze", unsqueeze}, {"Transpose", transpose},
-      {"DepthToSpace", depth_to_space}, {"SpaceToDepth", space_to_depth}, {"Concat", concat}, {"Split", split},
-      {"Slice", slice}, {"Expand", expand}, {"Tile", tile}, {"Pad", pad}, {"CenterCropPad", center_crop_pad},
-      {"Shape", shape}, {"Size", size}, {"ConstantOfShape", constant_of_shape}, {"Constant", constant}, {"Range", range},
-      {"Trilu", trilu}, {"EyeLike", eye_like},
+      {"Reshape", reshape},
+      {"Flatten", flatten},
+      {"Squeeze", squeeze},
+      {"Unsqueeze", unsqueeze},
+      {"Transpose", transpose},
+      {"DepthToSpace", depth_to_space},
+      {"SpaceToDepth", space_to_depth},
+      {"Concat", concat},
+      {"Split", split},
+      {"Slice", slice},
+      {"Expand", expand},
+      {"Tile", tile},
+      {"Pad", pad},
+      {"CenterCropPad", center_crop_pad},
+      {"Shape", shape},
+      {"Size", size},
+      {"ConstantOfShape", constant_of_shape},
+      {"Constant", constant},
+      {"Range", range},
+      {"Trilu", trilu},
+      {"EyeLike", eye_like},
   };
 }
 

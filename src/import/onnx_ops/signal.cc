@@ -58,7 +58,8 @@ void dft(NodeContext& n) {
   int64_t axis = n.opset() < 20 ? n.attr_int("axis", 1) : -2;
   if (n.opset() >= 20 && n.has(2)) axis = n.require_ints(2, "axis").at(0);
   axis = n.axis(axis, rank);
-  if (axis == rank - 1) n.bad("axis", "not the last one, which holds real and imaginary parts", std::to_string(axis));
+  if (axis == rank - 1)
+    n.bad("axis", "not the last one, which holds real and imaginary parts", std::to_string(axis));
   if (inverse && onesided) n.unsupported("inverse=1 with onesided=1");
   const DType dtype = n.dtype(0);
   ValueId x = n.in(0);
@@ -103,13 +104,20 @@ void dft(NodeContext& n) {
 class GridSample {
  public:
   explicit GridSample(NodeContext& n)
-      : n_(n), mode_(n.attr_str("mode", "linear")), padding_(n.attr_str("padding_mode", "zeros")),
-        align_(n.attr_int("align_corners", 0) != 0), dtype_(n.dtype(1)), x_(n.shape(0)), grid_(n.shape(1)) {
+      : n_(n),
+        mode_(n.attr_str("mode", "linear")),
+        padding_(n.attr_str("padding_mode", "zeros")),
+        align_(n.attr_int("align_corners", 0) != 0),
+        dtype_(n.dtype(1)),
+        x_(n.shape(0)),
+        grid_(n.shape(1)) {
     if (mode_ == "bilinear") mode_ = "linear";
     if (mode_ == "bicubic") mode_ = "cubic";
     if (mode_ != "linear" && mode_ != "nearest" && mode_ != "cubic") n.unsupported("mode=" + mode_);
-    if (padding_ != "zeros" && padding_ != "border" && padding_ != "reflection") n.unsupported("padding_mode=" + padding_);
-    if (x_.size() < 3 || grid_.size() != x_.size()) n.bad("X and grid", "equal ranks of at least 3", to_string(grid_));
+    if (padding_ != "zeros" && padding_ != "border" && padding_ != "reflection")
+      n.unsupported("padding_mode=" + padding_);
+    if (x_.size() < 3 || grid_.size() != x_.size())
+      n.bad("X and grid", "equal ranks of at least 3", to_string(grid_));
     spatial_ = x_.size() - 2;
     for (size_t i = 0; i < spatial_; ++i) places_ = places_ * grid_[1 + i];
   }
@@ -190,8 +198,8 @@ class GridSample {
     return {n_.cast(safe, DType::i64), n_.broadcast(weight, {x_[0], places_})};
   }
 
-  void add_combinations(const std::vector<std::vector<std::pair<ValueId, ValueId>>>& taps, size_t axis, ValueId flat,
-                        ValueId weight, ValueId& sum) const {
+  void add_combinations(const std::vector<std::vector<std::pair<ValueId, ValueId>>>& taps, size_t axis,
+                        ValueId flat, ValueId weight, ValueId& sum) const {
     if (axis == spatial_) {
       const Shape wide = {x_[0], x_[1], places_}, thin = {x_[0], Dim(1), places_};
       const ValueId index = n_.broadcast(n_.reshape(flat, thin), wide);
@@ -240,7 +248,8 @@ void affine_grid(NodeContext& n) {
     }
     base.set_f64(p * (static_cast<int64_t>(d) + 1) + static_cast<int64_t>(d), 1);
   }
-  const ValueId moved = n.add(Op::matmul, {n.constant_of(base), n.in(0)}, {{"transpose_x", false}, {"transpose_y", true}});
+  const ValueId moved =
+      n.add(Op::matmul, {n.constant_of(base), n.in(0)}, {{"transpose_x", false}, {"transpose_y", true}});
   Shape result = {Dim(size[0])};
   for (size_t i = 0; i < d; ++i) result.emplace_back(size[2 + i]);
   result.emplace_back(static_cast<int64_t>(d));
@@ -250,8 +259,8 @@ void affine_grid(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> signal_rules() {
-  return {{"HannWindow", hann}, {"HammingWindow", hamming}, {"BlackmanWindow", blackman}, {"DFT", dft},
-          {"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
+  return {{"HannWindow", hann}, {"HammingWindow", hamming},  {"BlackmanWindow", blackman},
+          {"DFT", dft},         {"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
 }
 
 }  // namespace aicf::onnx

@@ -1,5 +1,6 @@
-// Shape arithmetic: small integer values whose contents are sizes stay symbolic, so that Shape → Gather → Concat → Reshape
-// leaves no trace in the graph. A rule answers false where it cannot tell; the node is then converted as data.
+// Shape arithmetic: small integer values whose contents are sizes stay symbolic, so that Shape → Gather →
+// Concat → Reshape leaves no trace in the graph. A rule answers false where it cannot tell; the node is then
+// converted as data.
 #include <algorithm>
 
 #include "import/onnx_ops/registry.h"
@@ -62,7 +63,8 @@ MaybeDim binary(NodeContext& n, const Dim& a, const Dim& b) {
   if (op == "Less") return from_bool(less(n, a, b));
   if (op == "Greater") return from_bool(less(n, b, a));
   if (op == "And") return a * b;
-  if (op == "Or") return a.is_constant() && b.is_constant() ? MaybeDim(Dim(a == Dim(1) || b == Dim(1))) : std::nullopt;
+  if (op == "Or")
+    return a.is_constant() && b.is_constant() ? MaybeDim(Dim(a == Dim(1) || b == Dim(1))) : std::nullopt;
   const auto below = op == "LessOrEqual" ? less(n, b, a) : less(n, a, b);
   if (below) return from_bool(!*below);  // LessOrEqual, GreaterOrEqual
   return std::nullopt;
@@ -85,8 +87,8 @@ std::optional<Shape> broadcast_small(NodeContext& n, size_t count) {
 
 const Dim& element(const Dims& values, size_t i) { return values[values.size() == 1 ? 0 : i]; }
 
-// A polynomial can square its length with each product; beyond this the value is treated as data. The product of two simple ones
-// must stay within what Dim accepts (64 factors a term).
+// A polynomial can square its length with each product; beyond this the value is treated as data. The product
+// of two simple ones must stay within what Dim accepts (64 factors a term).
 constexpr size_t kMaxComplexity = 32;
 
 bool is_simple(const Dim& dim) {
@@ -248,12 +250,35 @@ struct SymbolicRow {
 };
 
 constexpr SymbolicRow kRows[] = {
-    {"Add", pointwise}, {"Sub", pointwise}, {"Mul", pointwise}, {"Div", pointwise}, {"Mod", pointwise},
-    {"Max", pointwise}, {"Min", pointwise}, {"Equal", pointwise}, {"Less", pointwise}, {"Greater", pointwise},
-    {"LessOrEqual", pointwise}, {"GreaterOrEqual", pointwise}, {"And", pointwise}, {"Or", pointwise}, {"Where", where},
-    {"Neg", negate}, {"Not", negate}, {"Identity", same_values}, {"Cast", cast_sizes}, {"Gather", gather},
-    {"Concat", concat}, {"Reshape", rank_change}, {"Squeeze", rank_change}, {"Unsqueeze", rank_change},
-    {"Slice", slice}, {"ReduceProd", reduce}, {"ReduceSum", reduce}, {"ReduceMax", reduce}, {"ReduceMin", reduce},
+    {"Add", pointwise},
+    {"Sub", pointwise},
+    {"Mul", pointwise},
+    {"Div", pointwise},
+    {"Mod", pointwise},
+    {"Max", pointwise},
+    {"Min", pointwise},
+    {"Equal", pointwise},
+    {"Less", pointwise},
+    {"Greater", pointwise},
+    {"LessOrEqual", pointwise},
+    {"GreaterOrEqual", pointwise},
+    {"And", pointwise},
+    {"Or", pointwise},
+    {"Where", where},
+    {"Neg", negate},
+    {"Not", negate},
+    {"Identity", same_values},
+    {"Cast", cast_sizes},
+    {"Gather", gather},
+    {"Concat", concat},
+    {"Reshape", rank_change},
+    {"Squeeze", rank_change},
+    {"Unsqueeze", rank_change},
+    {"Slice", slice},
+    {"ReduceProd", reduce},
+    {"ReduceSum", reduce},
+    {"ReduceMax", reduce},
+    {"ReduceMin", reduce},
     {"Expand", expand},
 };
 
@@ -261,7 +286,8 @@ constexpr SymbolicRow kRows[] = {
 
 bool convert_symbolically(NodeContext& n) {
   if (!n.proto().domain.empty()) return false;
-  const auto row = std::find_if(std::begin(kRows), std::end(kRows), [&](const SymbolicRow& r) { return r.op == n.op_type; });
+  const auto row = std::find_if(std::begin(kRows), std::end(kRows),
+                                [&](const SymbolicRow& r) { return r.op == n.op_type; });
   if (row == std::end(kRows) || n.input_count() == 0) return false;
   Operands operands;
   bool symbolic = false;

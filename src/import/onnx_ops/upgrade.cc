@@ -1,5 +1,6 @@
-// The one table of old ONNX forms: each row says below which opset version an op had another form, and the function that
-// rewrites it into the form of the newest version. Rows of one op apply from the oldest version on.
+// The one table of old ONNX forms: each row says below which opset version an op had another form, and the
+// function that rewrites it into the form of the newest version. Rows of one op apply from the oldest version
+// on.
 #include "base/error.h"
 #include "import/onnx_ops/registry.h"
 
@@ -50,7 +51,8 @@ void old_resize(NodeContext& n) {
   if (n.has(1)) {
     n.insert_input(1);
   } else if (const AttributeProto* scales = n.attr("scales")) {
-    n.set_input(2, Array::from<float>(DType::f32, {static_cast<int64_t>(scales->floats.size())}, scales->floats));
+    n.set_input(
+        2, Array::from<float>(DType::f32, {static_cast<int64_t>(scales->floats.size())}, scales->floats));
   }
   n.op_type = "Resize";
 }

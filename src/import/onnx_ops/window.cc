@@ -40,7 +40,8 @@ Window read_window(NodeContext& n, const Shape& x, Ints kernel) {
   check_length(n, w.dilations, spatial, "dilations");
   check_length(n, w.pads, 2 * spatial, "pads");
   for (size_t i = 0; i < spatial; ++i)
-    if (w.kernel[i] < 1 || w.strides[i] < 1 || w.dilations[i] < 1 || w.kernel[i] > (1 << 24) || w.dilations[i] > (1 << 24))
+    if (w.kernel[i] < 1 || w.strides[i] < 1 || w.dilations[i] < 1 || w.kernel[i] > (1 << 24) ||
+        w.dilations[i] > (1 << 24))
       n.bad("kernel, strides and dilations", "at least 1", to_string(w.kernel));
   const std::string mode = n.attr_str("auto_pad", "NOTSET");
   if (mode == "VALID")
@@ -54,7 +55,8 @@ Window read_window(NodeContext& n, const Shape& x, Ints kernel) {
 
 Ints kernel_of(NodeContext& n, const Shape& w) {
   Ints kernel;
-  for (size_t i = 2; i < w.size(); ++i) kernel.push_back(w[i].require_constant("kernel of node '" + n.origin() + "'"));
+  for (size_t i = 2; i < w.size(); ++i)
+    kernel.push_back(w[i].require_constant("kernel of node '" + n.origin() + "'"));
   return kernel;
 }
 
@@ -62,8 +64,11 @@ Ints kernel_of(NodeContext& n, const Shape& w) {
 
 ValueId convolve(NodeContext& n, ValueId x, ValueId w, ValueId bias) {
   const Window window = read_window(n, n.shape_of(x), kernel_of(n, n.shape_of(w)));
-  return n.add(Op::conv, {x, w, bias}, {{"strides", window.strides}, {"pads", window.pads},
-                                        {"dilations", window.dilations}, {"groups", n.attr_int("group", 1)}});
+  return n.add(Op::conv, {x, w, bias},
+               {{"strides", window.strides},
+                {"pads", window.pads},
+                {"dilations", window.dilations},
+                {"groups", n.attr_int("group", 1)}});
 }
 
 void conv(NodeContext& n) { n.out(0, convolve(n, n.in(0), n.in(1), n.in_or_none(2))); }
@@ -99,7 +104,8 @@ void qlinear_conv(NodeContext& n) {
     return n.reshape(v, thin);
   };
   const ValueId w_scale = per_channel(n.cast(n.in(4), DType::f64));
-  const ValueId x_scale = n.reshape(n.cast(n.in(1), DType::f64), {}), y_scale = n.reshape(n.cast(n.in(6), DType::f64), {});
+  const ValueId x_scale = n.reshape(n.cast(n.in(1), DType::f64), {}),
+                y_scale = n.reshape(n.cast(n.in(6), DType::f64), {});
   const ValueId factor = n.add(Op::div, {n.add(Op::mul, {w_scale, x_scale}), y_scale});
   const ValueId rounded = n.add(Op::round, {n.add(Op::mul, {sum, factor})});
   const DType dtype = n.has(7) ? n.dtype(7) : DType::u8;
@@ -139,16 +145,23 @@ void conv_transpose(NodeContext& n) {
   }
   if (beyond && n.has(2)) n.unsupported("output_padding beyond the stride, with a bias");
   ValueId y = n.add(Op::conv_transpose, {n.in(0), n.in(1), n.in_or_none(2)},
-                    {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"output_padding", extra},
+                    {{"strides", w.strides},
+                     {"pads", w.pads},
+                     {"dilations", w.dilations},
+                     {"output_padding", extra},
                      {"groups", n.attr_int("group", 1)}});
-  if (beyond) y = n.add(Op::pad, {y, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  if (beyond)
+    y = n.add(Op::pad, {y, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
   n.out(0, y);
 }
 
 // --- pools
 
 Attrs pool_attrs(NodeContext& n, const Window& w) {
-  return {{"kernel", w.kernel}, {"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations},
+  return {{"kernel", w.kernel},
+          {"strides", w.strides},
+          {"pads", w.pads},
+          {"dilations", w.dilations},
           {"ceil_mode", n.attr_int("ceil_mode", 0) != 0}};
 }
 
@@ -183,12 +196,14 @@ void global_pool(NodeContext& n) {
 ValueId power(NodeContext& n, ValueId x, int64_t p) {
   const ValueId magnitude = n.add(Op::abs, {x});
   if (p == 1) return magnitude;
-  return p == 2 ? n.add(Op::mul, {x, x}) : n.add(Op::pow, {magnitude, n.scalar(n.dtype_of(x), static_cast<double>(p))});
+  return p == 2 ? n.add(Op::mul, {x, x})
+                : n.add(Op::pow, {magnitude, n.scalar(n.dtype_of(x), static_cast<double>(p))});
 }
 
 ValueId root(NodeContext& n, ValueId x, int64_t p) {
   if (p == 1) return x;
-  return p == 2 ? n.add(Op::sqrt, {x}) : n.add(Op::pow, {x, n.scalar(n.dtype_of(x), 1.0 / static_cast<double>(p))});
+  return p == 2 ? n.add(Op::sqrt, {x})
+                : n.add(Op::pow, {x, n.scalar(n.dtype_of(x), 1.0 / static_cast<double>(p))});
 }
 
 // The sum over each window is a convolution with ones, each channel on its own.
@@ -210,8 +225,9 @@ void lp_pool(NodeContext& n) {
   Shape planes = shape;
   planes[0] = shape[0] * shape[1];
   planes[1] = Dim(1);
-  const ValueId sums = n.add(Op::conv, {n.reshape(power(n, n.in(0), p), planes), n.constant_of(ones), kNoValue},
-                             {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"groups", int64_t{1}}});
+  const ValueId sums =
+      n.add(Op::conv, {n.reshape(power(n, n.in(0), p), planes), n.constant_of(ones), kNoValue},
+            {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"groups", int64_t{1}}});
   Shape result = n.shape_of(sums);
   result[0] = shape[0];
   result[1] = shape[1];
@@ -220,35 +236,45 @@ void lp_pool(NodeContext& n) {
 
 void global_lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
-  n.out(0, root(n, n.add(Op::reduce_sum, {power(n, n.in(0), p)}, {{"axes", spatial_axes(n)}, {"keepdims", true}}), p));
+  n.out(
+      0,
+      root(n, n.add(Op::reduce_sum, {power(n, n.in(0), p)}, {{"axes", spatial_axes(n)}, {"keepdims", true}}),
+           p));
 }
 
-// Values put back where MaxPool found them; indices are flat into the whole tensor of the size the pads and strides give.
+// Values put back where MaxPool found them; indices are flat into the whole tensor of the size the pads and
+// strides give.
 void max_unpool(NodeContext& n) {
   const Shape x = n.shape(0);
   const Window w = read_window(n, x, {});
   const size_t spatial = w.kernel.size();
   Shape natural = {x[0], x[1]};
   for (size_t i = 0; i < spatial; ++i)
-    natural.push_back((x[2 + i] - Dim(1)) * Dim(w.strides[i]) + Dim(w.kernel[i] - w.pads[i] - w.pads[spatial + i]));
+    natural.push_back((x[2 + i] - Dim(1)) * Dim(w.strides[i]) +
+                      Dim(w.kernel[i] - w.pads[i] - w.pads[spatial + i]));
   Shape result = n.has(2) ? n.require_sizes(2, "output_shape") : natural;
-  if (result.size() != x.size()) n.bad("output_shape", std::to_string(x.size()) + " sizes", to_string(result));
+  if (result.size() != x.size())
+    n.bad("output_shape", std::to_string(x.size()) + " sizes", to_string(result));
   const DType dtype = n.dtype(0);
   const ValueId zeros = n.broadcast(n.scalar(dtype, 0), {element_count(natural)});
   const Dim count = element_count(x);
-  const ValueId flat = n.add(Op::scatter_elements, {zeros, n.reshape(n.in(1), {count}), n.reshape(n.in(0), {count})},
-                             {{"axis", int64_t{0}}, {"reduction", std::string("none")}});
+  const ValueId flat =
+      n.add(Op::scatter_elements, {zeros, n.reshape(n.in(1), {count}), n.reshape(n.in(0), {count})},
+            {{"axis", int64_t{0}}, {"reduction", std::string("none")}});
   // Indices speak of the natural size; a larger output_shape adds zeros behind.
   std::vector<Dim> low(x.size(), Dim(0)), high;
   for (size_t i = 0; i < x.size(); ++i) high.push_back(result[i] - natural[i]);
-  n.out(0, n.add(Op::pad, {n.reshape(flat, natural), kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
+  n.out(0, n.add(Op::pad, {n.reshape(flat, natural), kNoValue},
+                 {{"low", low}, {"high", high}, {"mode", std::string("constant")}}));
 }
 
-// Columns [N, C k, L] summed back into images: every element of every block has one place in the padded image.
+// Columns [N, C k, L] summed back into images: every element of every block has one place in the padded
+// image.
 void col2im(NodeContext& n) {
   const Ints image = n.require_ints(1, "image_shape"), block = n.require_ints(2, "block_shape");
   const size_t spatial = image.size();
-  const Ints strides = n.attr_ints("strides", Ints(spatial, 1)), dilations = n.attr_ints("dilations", Ints(spatial, 1)),
+  const Ints strides = n.attr_ints("strides", Ints(spatial, 1)),
+             dilations = n.attr_ints("dilations", Ints(spatial, 1)),
              pads = n.attr_ints("pads", Ints(2 * spatial, 0));
   check_length(n, strides, spatial, "strides");
   check_length(n, dilations, spatial, "dilations");
@@ -258,7 +284,8 @@ void col2im(NodeContext& n) {
   if (block.size() != spatial) n.bad("block_shape", "one size per image axis", to_string(block));
   for (size_t i = 0; i < spatial; ++i) {
     for (int64_t size : {image[i], block[i], strides[i], dilations[i]})
-      if (size < 1 || size > (1 << 24)) n.bad("image, block, strides and dilations", "1 to 2^24", std::to_string(size));
+      if (size < 1 || size > (1 << 24))
+        n.bad("image, block, strides and dilations", "1 to 2^24", std::to_string(size));
     padded.push_back(image[i] + pads[i] + pads[spatial + i]);
     windows.push_back((padded[i] - (dilations[i] * (block[i] - 1) + 1)) / strides[i] + 1);
     elements = checked_mul(elements, block[i]);
@@ -276,7 +303,8 @@ void col2im(NodeContext& n) {
       for (size_t i = 0; i < spatial; ++i) {
         block_rest /= block[i];
         window_rest /= windows[i];
-        place = place * padded[i] + (window_left / window_rest) * strides[i] + (block_left / block_rest) * dilations[i];
+        place = place * padded[i] + (window_left / window_rest) * strides[i] +
+                (block_left / block_rest) * dilations[i];
         block_left %= block_rest;
         window_left %= window_rest;
       }
@@ -286,12 +314,14 @@ void col2im(NodeContext& n) {
   const Dim planes = x[0] * channels;
   const Shape flat = {planes, Dim(elements * columns)};
   const ValueId zeros = n.broadcast(n.scalar(n.dtype(0), 0), {planes, Dim(places)});
-  const ValueId sums = n.add(Op::scatter_elements, {zeros, n.broadcast(n.constant_of(index), flat), n.reshape(n.in(0), flat)},
-                             {{"axis", int64_t{1}}, {"reduction", std::string("add")}});
+  const ValueId sums =
+      n.add(Op::scatter_elements, {zeros, n.broadcast(n.constant_of(index), flat), n.reshape(n.in(0), flat)},
+            {{"axis", int64_t{1}}, {"reduction", std::string("add")}});
   Shape whole = {x[0], channels};
   for (int64_t size : padded) whole.emplace_back(size);
   ValueId y = n.reshape(sums, whole);
-  for (size_t i = 0; i < spatial; ++i) y = n.slice_axis(y, static_cast<int64_t>(2 + i), pads[i], pads[i] + image[i]);
+  for (size_t i = 0; i < spatial; ++i)
+    y = n.slice_axis(y, static_cast<int64_t>(2 + i), pads[i], pads[i] + image[i]);
   n.out(0, y);
 }
 
@@ -299,10 +329,18 @@ void col2im(NodeContext& n) {
 
 std::vector<OpRule> window_rules() {
   return {
-      {"Conv", conv}, {"ConvInteger", conv_integer}, {"QLinearConv", qlinear_conv}, {"ConvTranspose", conv_transpose},
-      {"MaxPool", max_pool}, {"AveragePool", average_pool}, {"GlobalAveragePool", global_pool<Op::reduce_mean>},
-      {"GlobalMaxPool", global_pool<Op::reduce_max>}, {"LpPool", lp_pool}, {"GlobalLpPool", global_lp_pool},
-      {"MaxUnpool", max_unpool}, {"Col2Im", col2im},
+      {"Conv", conv},
+      {"ConvInteger", conv_integer},
+      {"QLinearConv", qlinear_conv},
+      {"ConvTranspose", conv_transpose},
+      {"MaxPool", max_pool},
+      {"AveragePool", average_pool},
+      {"GlobalAveragePool", global_pool<Op::reduce_mean>},
+      {"GlobalMaxPool", global_pool<Op::reduce_max>},
+      {"LpPool", lp_pool},
+      {"GlobalLpPool", global_lp_pool},
+      {"MaxUnpool", max_unpool},
+      {"Col2Im", col2im},
   };
 }
 

@@ -36,8 +36,8 @@ EvalResult evaluate(const Program& program, const Graph& entry, const EvalInputs
                     const EvalOptions& options = {},
                     const std::map<std::string, Array>* variable_overrides = nullptr);
 
-// One node over its operands (whatever stands for an absent optional one is not read), results rounded to their
-// dtypes. Every size in the results' types must be constant or in `sizes`.
+// One node over its operands (whatever stands for an absent optional one is not read), results rounded to
+// their dtypes. Every size in the results' types must be constant or in `sizes`.
 std::vector<Array> evaluate_node(const Graph& graph, const Node& node, const std::vector<Array>& operands,
                                  const SymbolValues& sizes);
 

@@ -1,5 +1,5 @@
-// Element types of memory as C++ types that compute: how a kernel that is a template over types reads, combines and writes
-// elements of every dtype.
+// Element types of memory as C++ types that compute: how a kernel that is a template over types reads,
+// combines and writes elements of every dtype.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,8 @@
 
 namespace aicf {
 
-// Stored: what lies in memory. Value: what it is computed in. f16 and bf16 compute in f32 and round when stored.
+// Stored: what lies in memory. Value: what it is computed in. f16 and bf16 compute in f32 and round when
+// stored.
 template <class S, class V, V (*read)(S), S (*write)(V)>
 struct ElementType {
   using Stored = S;
@@ -41,16 +42,26 @@ using BoolElement = ElementType<uint8_t, bool, read_bool_element, write_bool_ele
 template <class F>
 auto with_element_type(DType dtype, F f) {
   switch (dtype) {
-    case DType::f64: return f(PlainElement<double>());
-    case DType::f32: return f(PlainElement<float>());
-    case DType::f16: return f(F16Element());
-    case DType::bf16: return f(Bf16Element());
-    case DType::i64: return f(PlainElement<int64_t>());
-    case DType::i32: return f(PlainElement<int32_t>());
-    case DType::i16: return f(PlainElement<int16_t>());
-    case DType::i8: return f(PlainElement<int8_t>());
-    case DType::u8: return f(PlainElement<uint8_t>());
-    case DType::boolean: break;
+    case DType::f64:
+      return f(PlainElement<double>());
+    case DType::f32:
+      return f(PlainElement<float>());
+    case DType::f16:
+      return f(F16Element());
+    case DType::bf16:
+      return f(Bf16Element());
+    case DType::i64:
+      return f(PlainElement<int64_t>());
+    case DType::i32:
+      return f(PlainElement<int32_t>());
+    case DType::i16:
+      return f(PlainElement<int16_t>());
+    case DType::i8:
+      return f(PlainElement<int8_t>());
+    case DType::u8:
+      return f(PlainElement<uint8_t>());
+    case DType::boolean:
+      break;
   }
   return f(BoolElement());
 }

@@ -5,11 +5,13 @@ namespace aicf {
 
 namespace {
 
-// Lines are walked with tensors x (without its indexed axes), indices, output; each copies a block with tensors x, output.
+// Lines are walked with tensors x (without its indexed axes), indices, output; each copies a block with
+// tensors x, output.
 struct GatherPlan {
   WalkSpace lines, block;
-  int64_t lines_per_tile, wide_indices, dense_bytes;  // dense_bytes > 0: the block is contiguous on both sides
-  int64_t indexed;                                    // axes of x that indices address
+  int64_t lines_per_tile, wide_indices,
+      dense_bytes;  // dense_bytes > 0: the block is contiguous on both sides
+  int64_t indexed;  // axes of x that indices address
   int64_t bounds[kMaxRank], indexed_strides[kMaxRank], component_stride;
 };
 
@@ -37,7 +39,8 @@ void copy_block(const GatherPlan& plan, const std::byte* from, std::byte* to) {
 template <class T>
 void run_gather(const BoundCall& call, int64_t tile, std::byte*) {
   const GatherPlan& plan = stored_plan<GatherPlan>(call);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
     const std::byte* from = bytes_of(call.inputs[0]) + walk[0];
@@ -91,10 +94,12 @@ void prepare_gather(BoundCall& call) {
     check_size(out.sizes[o], size, "gather", "size of the output");
     return byte_stride(out, o++);
   };
-  for (int i = 0; i < axis; ++i) plan.lines.add_axis(x.sizes[i], {byte_stride(x, i), 0, next_out(x.sizes[i])});
+  for (int i = 0; i < axis; ++i)
+    plan.lines.add_axis(x.sizes[i], {byte_stride(x, i), 0, next_out(x.sizes[i])});
   for (int i = 0; i < indices.rank; ++i)
     plan.lines.add_axis(indices.sizes[i], {0, byte_stride(indices, i), next_out(indices.sizes[i])});
-  for (int i = axis + 1; i < x.rank; ++i) plan.block.add_axis(x.sizes[i], {byte_stride(x, i), next_out(x.sizes[i])});
+  for (int i = axis + 1; i < x.rank; ++i)
+    plan.block.add_axis(x.sizes[i], {byte_stride(x, i), next_out(x.sizes[i])});
   plan.indexed = 1;
   plan.bounds[0] = x.sizes[axis];
   plan.indexed_strides[0] = byte_stride(x, axis);
@@ -108,15 +113,18 @@ void prepare_gather_nd(BoundCall& call) {
   const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &out = call.outputs[0];
   check_step(indices.rank >= 1, "gather_nd", "rank of indices", "at least 1", indices.rank);
   const int64_t batch = call.params[0], components = indices.sizes[indices.rank - 1];
-  check_step(batch >= 0 && batch < indices.rank && batch <= x.rank, "gather_nd", "batch_dims", "within both ranks", batch);
-  check_step(components <= x.rank - batch, "gather_nd", "last axis of indices", "at most the rest of x's rank", components);
+  check_step(batch >= 0 && batch < indices.rank && batch <= x.rank, "gather_nd", "batch_dims",
+             "within both ranks", batch);
+  check_step(components <= x.rank - batch, "gather_nd", "last axis of indices",
+             "at most the rest of x's rank", components);
   check_size(out.rank, indices.rank - 1 + x.rank - batch - components, "gather_nd", "rank of the output");
   GatherPlan plan = {};
   int o = 0;
   for (int i = 0; i < indices.rank - 1; ++i, ++o) {
     check_size(out.sizes[o], indices.sizes[i], "gather_nd", "size of the output");
     if (i < batch) check_size(x.sizes[i], indices.sizes[i], "gather_nd", "batch size of x");
-    plan.lines.add_axis(indices.sizes[i], {i < batch ? byte_stride(x, i) : 0, byte_stride(indices, i), byte_stride(out, o)});
+    plan.lines.add_axis(indices.sizes[i],
+                        {i < batch ? byte_stride(x, i) : 0, byte_stride(indices, i), byte_stride(out, o)});
   }
   const int first = static_cast<int>(batch), rest = static_cast<int>(batch + components);
   for (int i = first; i < rest; ++i) {
@@ -145,8 +153,10 @@ void prepare_gather_elements(BoundCall& call) {
     const int64_t size = indices.sizes[i];
     check_size(out.sizes[i], size, "gather_elements", "size of the output");
     const bool repeats = x.sizes[i] == 1;
-    check_step(i == axis || repeats || size <= x.sizes[i], "gather_elements", "size of indices", "at most that of x", size);
-    plan.lines.add_axis(size, {i == axis || repeats ? 0 : byte_stride(x, i), byte_stride(indices, i), byte_stride(out, i)});
+    check_step(i == axis || repeats || size <= x.sizes[i], "gather_elements", "size of indices",
+               "at most that of x", size);
+    plan.lines.add_axis(
+        size, {i == axis || repeats ? 0 : byte_stride(x, i), byte_stride(indices, i), byte_stride(out, i)});
   }
   plan.indexed = 1;
   plan.bounds[0] = x.sizes[axis];

@@ -27,7 +27,8 @@ Index part(const Index& a, size_t first, size_t last) {
 }
 
 // Indices over [-bound, bound).
-TestTensor indices_of(DType dtype, const std::vector<int64_t>& sizes, int64_t bound, Layout layout = Layout::kDense) {
+TestTensor indices_of(DType dtype, const std::vector<int64_t>& sizes, int64_t bound,
+                      Layout layout = Layout::kDense) {
   TestTensor t(dtype, sizes, layout);
   return t.fill([=](int64_t i) { return static_cast<double>((i * 7919 + 3) % (2 * bound) - bound); });
 }
@@ -36,11 +37,13 @@ int64_t normal(double index, int64_t bound) { return static_cast<int64_t>(index)
 const Layout kLayouts[] = {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps};
 const DType kDTypes[] = {DType::f32, DType::f64, DType::f16, DType::i8, DType::boolean};
 
-void run_both_ways(const step_testing::Step& step, TestTensor& out, const std::function<double(int64_t)>& expected) {
+void run_both_ways(const step_testing::Step& step, TestTensor& out,
+                   const std::function<double(int64_t)>& expected) {
   for (bool backwards : {false, true}) {
     out.poison();
     step_testing::run_step(step, IsaLevel::kPortable, backwards);
-    for (int64_t i = 0; i < out.count(); ++i) ASSERT_EQ(out.get(i), expected(i)) << step.kernel << " element " << i;
+    for (int64_t i = 0; i < out.count(); ++i)
+      ASSERT_EQ(out.get(i), expected(i)) << step.kernel << " element " << i;
   }
 }
 
@@ -50,16 +53,18 @@ TEST(Indexing, Gather) {
       for (int axis : {0, 1, -1}) {
         const std::vector<int64_t> sizes = {5, 4, 6}, shape = {3, 2};
         const size_t at = static_cast<size_t>((axis + 3) % 3);
-        TestTensor x(dtype, sizes, layout), indices = indices_of(dtype == DType::f64 ? DType::i32 : DType::i64, shape, sizes[at], layout);
+        TestTensor x(dtype, sizes, layout),
+            indices = indices_of(dtype == DType::f64 ? DType::i32 : DType::i64, shape, sizes[at], layout);
         x.randomize(1);
         const Index prefix = part(sizes, 0, at), suffix = part(sizes, at + 1, 3);
         TestTensor out(dtype, joined(joined(prefix, shape), suffix), layout);
-        run_both_ways({"gather", {x.arg(), indices.arg()}, {out.arg()}, {axis}, {}, nullptr}, out, [&](int64_t i) {
-          const Index o = unflatten(i, out.sizes());
-          Index source = part(o, 0, at);
-          source.push_back(normal(indices.get(flatten(part(o, at, at + 2), shape)), sizes[at]));
-          return x.get(flatten(joined(source, part(o, at + 2, o.size())), sizes));
-        });
+        run_both_ways({"gather", {x.arg(), indices.arg()}, {out.arg()}, {axis}, {}, nullptr}, out,
+                      [&](int64_t i) {
+                        const Index o = unflatten(i, out.sizes());
+                        Index source = part(o, 0, at);
+                        source.push_back(normal(indices.get(flatten(part(o, at, at + 2), shape)), sizes[at]));
+                        return x.get(flatten(joined(source, part(o, at + 2, o.size())), sizes));
+                      });
       }
 }
 
@@ -67,14 +72,16 @@ TEST(Indexing, GatherElements) {
   for (Layout layout : kLayouts)
     for (int axis : {0, 1, 2}) {
       const std::vector<int64_t> sizes = {5, 4, 6}, shape = {3, 4, 5};
-      TestTensor x(DType::f32, sizes, layout), indices = indices_of(DType::i64, shape, sizes[static_cast<size_t>(axis)], layout);
+      TestTensor x(DType::f32, sizes, layout),
+          indices = indices_of(DType::i64, shape, sizes[static_cast<size_t>(axis)], layout);
       TestTensor out(DType::f32, shape, layout);
       x.randomize(1);
-      run_both_ways({"gather_elements", {x.arg(), indices.arg()}, {out.arg()}, {axis}, {}, nullptr}, out, [&](int64_t i) {
-        Index o = unflatten(i, shape);
-        o[static_cast<size_t>(axis)] = normal(indices.get(i), sizes[static_cast<size_t>(axis)]);
-        return x.get(flatten(o, sizes));
-      });
+      run_both_ways({"gather_elements", {x.arg(), indices.arg()}, {out.arg()}, {axis}, {}, nullptr}, out,
+                    [&](int64_t i) {
+                      Index o = unflatten(i, shape);
+                      o[static_cast<size_t>(axis)] = normal(indices.get(i), sizes[static_cast<size_t>(axis)]);
+                      return x.get(flatten(o, sizes));
+                    });
     }
 }
 
@@ -86,22 +93,29 @@ TEST(Indexing, GatherNd) {
       x.fill([](int64_t i) { return static_cast<double>(i); });
       const size_t rest = static_cast<size_t>(batch) + 2;
       TestTensor out(DType::i32, joined({4, 5}, part(sizes, rest, 4)), layout);
-      run_both_ways({"gather_nd", {x.arg(), indices.arg()}, {out.arg()}, {batch}, {}, nullptr}, out, [&](int64_t i) {
-        const Index o = unflatten(i, out.sizes());
-        Index source = part(o, 0, static_cast<size_t>(batch));
-        for (int64_t c = 0; c < 2; ++c) source.push_back(normal(indices.get(flatten({o[0], o[1], c}, shape)), 4));
-        return x.get(flatten(joined(source, part(o, 2, o.size())), sizes));
-      });
+      run_both_ways({"gather_nd", {x.arg(), indices.arg()}, {out.arg()}, {batch}, {}, nullptr}, out,
+                    [&](int64_t i) {
+                      const Index o = unflatten(i, out.sizes());
+                      Index source = part(o, 0, static_cast<size_t>(batch));
+                      for (int64_t c = 0; c < 2; ++c)
+                        source.push_back(normal(indices.get(flatten({o[0], o[1], c}, shape)), 4));
+                      return x.get(flatten(joined(source, part(o, 2, o.size())), sizes));
+                    });
     }
 }
 
 double combined(int64_t reduction, double a, double b) {
   switch (reduction) {
-    case 0: return b;
-    case 1: return a + b;
-    case 2: return a * b;
-    case 3: return std::max(a, b);
-    default: return std::min(a, b);
+    case 0:
+      return b;
+    case 1:
+      return a + b;
+    case 2:
+      return a * b;
+    case 3:
+      return std::max(a, b);
+    default:
+      return std::min(a, b);
   }
 }
 
@@ -124,7 +138,12 @@ TEST(Indexing, ScatterElements) {
             double& cell = expected[static_cast<size_t>(flatten(o, sizes))];
             cell = combined(reduction, cell, updates.get(i));
           }
-          run_both_ways({"scatter_elements", {x.arg(), indices.arg(), updates.arg()}, {out.arg()}, {axis, reduction}, {}, nullptr},
+          run_both_ways({"scatter_elements",
+                         {x.arg(), indices.arg(), updates.arg()},
+                         {out.arg()},
+                         {axis, reduction},
+                         {},
+                         nullptr},
                         out, [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
         }
 }
@@ -133,7 +152,8 @@ TEST(Indexing, ScatterNd) {
   for (Layout layout : kLayouts)
     for (int64_t reduction = 0; reduction < 5; ++reduction) {
       const std::vector<int64_t> sizes = {4, 4, 3}, shape = {6, 2};
-      TestTensor x(DType::f32, sizes, layout), updates(DType::f32, {6, 3}, layout), out(DType::f32, sizes, layout);
+      TestTensor x(DType::f32, sizes, layout), updates(DType::f32, {6, 3}, layout),
+          out(DType::f32, sizes, layout);
       TestTensor indices = indices_of(DType::i64, shape, 4, layout);
       x.fill([](int64_t i) { return static_cast<double>(i % 5 - 2); });
       updates.fill([](int64_t i) { return static_cast<double>(i % 3 - 1); });
@@ -144,8 +164,9 @@ TEST(Indexing, ScatterNd) {
         double& cell = expected[static_cast<size_t>(flatten(place, sizes))];
         cell = combined(reduction, cell, updates.get(i));
       }
-      run_both_ways({"scatter_nd", {x.arg(), indices.arg(), updates.arg()}, {out.arg()}, {reduction}, {}, nullptr}, out,
-                    [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
+      run_both_ways(
+          {"scatter_nd", {x.arg(), indices.arg(), updates.arg()}, {out.arg()}, {reduction}, {}, nullptr}, out,
+          [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
     }
 }
 
@@ -153,7 +174,8 @@ TEST(Indexing, IndexOutOfRangeIsReportedAndTouchesNothing) {
   for (int64_t wild : {4, -5, 1 << 30}) {
     TestTensor x(DType::f32, {4}), indices(DType::i64, {3}), out(DType::f32, {3});
     x.randomize(1), indices.fill([&](int64_t i) { return i == 1 ? static_cast<double>(wild) : 0; });
-    BoundCall call = step_testing::bind_step({"gather", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
+    BoundCall call = step_testing::bind_step(
+        {"gather", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
     CallError error;
     call.error = &error;
     out.fill([](int64_t) { return -9; });
@@ -169,9 +191,11 @@ TEST(Indexing, IndexOutOfRangeIsReportedAndTouchesNothing) {
 TEST(Indexing, Pad) {
   for (Layout layout : kLayouts)
     for (int64_t mode = 0; mode < 4; ++mode)
-      for (const Index& pads : {Index{0, 0, 0, 0}, Index{2, 1, 1, 3}, Index{5, 9, 7, 8}, Index{-1, 2, 1, -2}}) {
+      for (const Index& pads :
+           {Index{0, 0, 0, 0}, Index{2, 1, 1, 3}, Index{5, 9, 7, 8}, Index{-1, 2, 1, -2}}) {
         const std::vector<int64_t> sizes = {3, 4};
-        TestTensor x(DType::f32, sizes, layout), value(DType::f32, {}), out(DType::f32, {3 + pads[0] + pads[2], 4 + pads[1] + pads[3]}, layout);
+        TestTensor x(DType::f32, sizes, layout), value(DType::f32, {}),
+            out(DType::f32, {3 + pads[0] + pads[2], 4 + pads[1] + pads[3]}, layout);
         x.randomize(1), value.randomize(2);
         Index params = {mode};
         params.insert(params.end(), pads.begin(), pads.end());
@@ -209,17 +233,20 @@ TEST(Indexing, SizeOf) {
 }
 
 TEST(Indexing, EmptyTensors) {
-  TestTensor x(DType::f32, {0, 3}), indices(DType::i64, {0}), out(DType::f32, {0, 3}), rows(DType::f32, {2, 0});
-  step_testing::run_step({"gather", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
+  TestTensor x(DType::f32, {0, 3}), indices(DType::i64, {0}), out(DType::f32, {0, 3}),
+      rows(DType::f32, {2, 0});
+  step_testing::run_step({"gather", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr},
+                         IsaLevel::kPortable);
   TestTensor two(DType::i64, {2}), columns(DType::f32, {5, 0});
   two.fill([](int64_t) { return 0; });
-  step_testing::run_step({"gather", {columns.arg(), two.arg()}, {rows.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
+  step_testing::run_step({"gather", {columns.arg(), two.arg()}, {rows.arg()}, {0}, {}, nullptr},
+                         IsaLevel::kPortable);
   step_testing::run_step({"iota", {}, {out.arg()}, {0}, {}, nullptr}, IsaLevel::kPortable);
 }
 
 TEST(Indexing, RefusesWhatDoesNotFit) {
-  TestTensor x(DType::f32, {4, 5}), indices(DType::i64, {3}), out(DType::f32, {3, 5}), half(DType::f16, {3, 5}), bad(DType::f32, {3}),
-      updates(DType::f32, {3, 5}), square(DType::i64, {3, 5});
+  TestTensor x(DType::f32, {4, 5}), indices(DType::i64, {3}), out(DType::f32, {3, 5}),
+      half(DType::f16, {3, 5}), bad(DType::f32, {3}), updates(DType::f32, {3, 5}), square(DType::i64, {3, 5});
   const auto refuse = step_testing::expect_refused;
   refuse({"gather", {x.arg(), indices.arg()}, {bad.arg()}, {0}, {}, nullptr}, "rank");
   refuse({"gather", {x.arg(), indices.arg()}, {half.arg()}, {0}, {}, nullptr}, "dtype");
@@ -229,8 +256,10 @@ TEST(Indexing, RefusesWhatDoesNotFit) {
   refuse({"gather", {x.arg()}, {out.arg()}, {0}, {}, nullptr}, "inputs");
   refuse({"gather_nd", {x.arg(), indices.arg()}, {out.arg()}, {0}, {}, nullptr}, "components");
   refuse({"gather_elements", {x.arg(), square.arg()}, {bad.arg()}, {0}, {}, nullptr}, "rank");
-  refuse({"scatter_elements", {x.arg(), square.arg(), updates.arg()}, {out.arg()}, {0, 0}, {}, nullptr}, "sizes");
-  refuse({"scatter_elements", {x.arg(), square.arg(), updates.arg()}, {x.arg()}, {0, 5}, {}, nullptr}, "reduction");
+  refuse({"scatter_elements", {x.arg(), square.arg(), updates.arg()}, {out.arg()}, {0, 0}, {}, nullptr},
+         "sizes");
+  refuse({"scatter_elements", {x.arg(), square.arg(), updates.arg()}, {x.arg()}, {0, 5}, {}, nullptr},
+         "reduction");
   refuse({"scatter_nd", {x.arg(), indices.arg(), updates.arg()}, {x.arg()}, {0}, {}, nullptr}, "components");
   refuse({"pad", {x.arg()}, {out.arg()}, {0, 0, 0, 0, 0}, {}, nullptr}, "sizes");
   refuse({"pad", {x.arg()}, {x.arg()}, {7, 0, 0, 0, 0}, {}, nullptr}, "mode");

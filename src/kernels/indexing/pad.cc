@@ -19,14 +19,17 @@ struct PadPlan {
 int64_t source_index(int64_t mode, int64_t i, int64_t size) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
-    case kEdge: return i < 0 ? 0 : size - 1;
-    case kWrap: return (i % size + size) % size;
+    case kEdge:
+      return i < 0 ? 0 : size - 1;
+    case kWrap:
+      return (i % size + size) % size;
     case kReflect: {
       if (size == 1) return 0;
       const int64_t period = 2 * (size - 1), at = (i % period + period) % period;
       return at < size ? at : period - at;
     }
-    default: return -1;
+    default:
+      return -1;
   }
 }
 
@@ -36,7 +39,8 @@ void run_pad(const BoundCall& call, int64_t tile, std::byte*) {
   T value = 0;
   if (plan.has_value) std::memcpy(&value, call.inputs[1].data, sizeof value);
   const auto* fill = reinterpret_cast<const std::byte*>(&value);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   const int64_t last = plan.rank - 1;
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
@@ -56,7 +60,8 @@ void run_pad(const BoundCall& call, int64_t tile, std::byte*) {
 }
 
 void copy_scalar(const BoundCall& call, int64_t, std::byte*) {
-  std::memcpy(call.outputs[0].data, call.inputs[0].data, static_cast<size_t>(dtype_bytes(call.inputs[0].dtype)));
+  std::memcpy(call.outputs[0].data, call.inputs[0].data,
+              static_cast<size_t>(dtype_bytes(call.inputs[0].dtype)));
 }
 
 struct IotaPlan {
@@ -67,7 +72,8 @@ struct IotaPlan {
 template <class E>
 void run_iota(const BoundCall& call, int64_t tile, std::byte*) {
   const IotaPlan& plan = stored_plan<IotaPlan>(call);
-  const int64_t first = tile * plan.elements_per_tile, end = std::min(first + plan.elements_per_tile, plan.elements.count);
+  const int64_t first = tile * plan.elements_per_tile,
+                end = std::min(first + plan.elements_per_tile, plan.elements.count);
   Walk walk(plan.elements, first);
   for (int64_t i = first; i < end; ++i, walk.next())
     E::store(bytes_of(call.outputs[0]) + walk[0], static_cast<typename E::Value>(walk.index(plan.axis)));
@@ -81,7 +87,8 @@ bool can_run_pad(const Problem& p) {
 }
 
 void prepare_pad(BoundCall& call) {
-  check_step(!call.inputs.empty() && call.inputs.size() <= 2, "pad", "inputs", "1 or 2", static_cast<int64_t>(call.inputs.size()));
+  check_step(!call.inputs.empty() && call.inputs.size() <= 2, "pad", "inputs", "1 or 2",
+             static_cast<int64_t>(call.inputs.size()));
   const TensorArg& x = call.inputs[0];
   check_tensor(x, "pad", "x");
   check_counts(call, "pad", 1, 2, static_cast<size_t>(1 + 2 * x.rank), 0);
@@ -95,7 +102,8 @@ void prepare_pad(BoundCall& call) {
   if (plan.has_value) {
     check_dtype(call.inputs[1], x.dtype, "pad", "value");
     check_tensor(call.inputs[1], "pad", "value");
-    for (int i = 0; i < call.inputs[1].rank; ++i) check_size(call.inputs[1].sizes[i], 1, "pad", "size of value");
+    for (int i = 0; i < call.inputs[1].rank; ++i)
+      check_size(call.inputs[1].sizes[i], 1, "pad", "size of value");
   }
   plan.mode = call.params[0];
   plan.rank = x.rank;
@@ -106,9 +114,11 @@ void prepare_pad(BoundCall& call) {
     plan.low[i] = call.params[static_cast<size_t>(1 + i)];
     plan.x_sizes[i] = x.sizes[i];
     plan.x_strides[i] = byte_stride(x, i);
-    const int64_t padded = checked_add(checked_add(x.sizes[i], plan.low[i]), call.params[static_cast<size_t>(1 + x.rank + i)]);
+    const int64_t padded =
+        checked_add(checked_add(x.sizes[i], plan.low[i]), call.params[static_cast<size_t>(1 + x.rank + i)]);
     check_size(out.sizes[i], padded, "pad", "size of the output");
-    check_step(plan.mode == kConstant || x.sizes[i] > 0 || empty, "pad", "size of x", "not 0 in this mode", 0);
+    check_step(plan.mode == kConstant || x.sizes[i] > 0 || empty, "pad", "size of x", "not 0 in this mode",
+               0);
     if (i < x.rank - 1) plan.lines.add_axis(out.sizes[i], {byte_stride(out, i)});
   }
   call.run = AICF_BY_BYTES(run_pad, dtype_bytes(x.dtype));
@@ -123,7 +133,8 @@ void prepare_pad(BoundCall& call) {
 }
 
 bool can_run_iota(const Problem& p) {
-  return p.inputs.empty() && p.outputs.size() == 1 && p.outputs[0].dtype != DType::boolean && !p.outputs[0].sizes.empty();
+  return p.inputs.empty() && p.outputs.size() == 1 && p.outputs[0].dtype != DType::boolean &&
+         !p.outputs[0].sizes.empty();
 }
 
 void prepare_iota(BoundCall& call) {

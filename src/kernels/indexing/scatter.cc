@@ -1,5 +1,6 @@
-// scatter_elements and scatter_nd. Updates of one place are applied in row-major order of the updates, so results do not depend on
-// threads: scatter_elements runs lines along its axis in parallel, which never meet; scatter_nd is one tile.
+// scatter_elements and scatter_nd. Updates of one place are applied in row-major order of the updates, so
+// results do not depend on threads: scatter_elements runs lines along its axis in parallel, which never meet;
+// scatter_nd is one tile.
 #include "kernels/indexing/elements.h"
 #include "kernels/indexing/walk.h"
 
@@ -14,25 +15,32 @@ void combine(std::byte* to, const std::byte* from, int64_t reduction) {
   using V = typename E::Value;
   const V update = E::load(from);
   switch (reduction) {
-    case kNone: std::memcpy(to, from, sizeof(typename E::Stored)); return;
-    case kAdd: return E::store(to, wrapping_add<V>(E::load(to), update));
-    case kMul: return E::store(to, wrapping_mul<V>(E::load(to), update));
-    case kMax: return E::store(to, larger<V>(E::load(to), update));
-    default: return E::store(to, smaller<V>(E::load(to), update));
+    case kNone:
+      std::memcpy(to, from, sizeof(typename E::Stored));
+      return;
+    case kAdd:
+      return E::store(to, wrapping_add<V>(E::load(to), update));
+    case kMul:
+      return E::store(to, wrapping_mul<V>(E::load(to), update));
+    case kMax:
+      return E::store(to, larger<V>(E::load(to), update));
+    default:
+      return E::store(to, smaller<V>(E::load(to), update));
   }
 }
 
 struct ScatterElementsPlan {
   WalkSpace lines;  // x, indices, updates, output without the axis
   int64_t lines_per_tile, reduction, wide_indices, size, updates;
-  int64_t update_sizes[kMaxRank];                // of indices; lines outside are only copied
+  int64_t update_sizes[kMaxRank];  // of indices; lines outside are only copied
   int64_t x_stride, index_stride, update_stride, out_stride;
 };
 
 template <class E>
 void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
   const auto& plan = stored_plan<ScatterElementsPlan>(call);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
     const std::byte* x = bytes_of(call.inputs[0]) + walk[0];
@@ -41,19 +49,21 @@ void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
       for (int64_t i = 0; i < plan.size; ++i)
         move_element<typename E::Stored>(out + i * plan.out_stride, x + i * plan.x_stride);
     bool updated = true;
-    for (int64_t axis = 0; axis < plan.lines.rank; ++axis) updated = updated && walk.index(axis) < plan.update_sizes[axis];
+    for (int64_t axis = 0; axis < plan.lines.rank; ++axis)
+      updated = updated && walk.index(axis) < plan.update_sizes[axis];
     for (int64_t i = 0; i < plan.updates && updated; ++i) {
       const std::byte* at = bytes_of(call.inputs[1]) + walk[1] + i * plan.index_stride;
       const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.size);
       if (index < 0) continue;
-      combine<E>(out + index * plan.out_stride, bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride, plan.reduction);
+      combine<E>(out + index * plan.out_stride, bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride,
+                 plan.reduction);
     }
   }
 }
 
 struct ScatterNdPlan {
-  WalkSpace all;            // x, output
-  WalkSpace lines, block;   // indices, updates; updates, output
+  WalkSpace all;           // x, output
+  WalkSpace lines, block;  // indices, updates; updates, output
   int64_t reduction, wide_indices, components, component_stride;
   int64_t bounds[kMaxRank], out_strides[kMaxRank];
 };
@@ -89,7 +99,8 @@ void check_scatter(const BoundCall& call, std::string_view kernel, size_t params
   check_counts(call, kernel, 3, 3, params, 0);
   check_size(static_cast<int64_t>(call.outputs.size()), 1, kernel, "outputs");
   const TensorArg &x = call.inputs[0], &out = call.outputs[0];
-  for (const TensorArg* arg : {&x, &call.inputs[1], &call.inputs[2], &out}) check_tensor(*arg, kernel, "tensor");
+  for (const TensorArg* arg : {&x, &call.inputs[1], &call.inputs[2], &out})
+    check_tensor(*arg, kernel, "tensor");
   check_index_dtype(call.inputs[1], kernel);
   check_dtype(call.inputs[2], x.dtype, kernel, "updates");
   check_dtype(out, x.dtype, kernel, "output");
@@ -114,7 +125,8 @@ bool can_run_scatter_elements(const Problem& p) { return can_run_scatter(p); }
 void prepare_scatter_elements(BoundCall& call) {
   constexpr std::string_view kKernel = "scatter_elements";
   check_scatter(call, kKernel, 2);
-  const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2], &out = call.outputs[0];
+  const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
+                  &out = call.outputs[0];
   const int axis = check_axis(call.params[0], x.rank, kKernel);
   check_rank(indices, x.rank, kKernel, "indices");
   check_rank(updates, x.rank, kKernel, "updates");
@@ -122,9 +134,11 @@ void prepare_scatter_elements(BoundCall& call) {
   for (int i = 0; i < x.rank; ++i) {
     check_size(updates.sizes[i], indices.sizes[i], kKernel, "size of updates");
     if (i == axis) continue;
-    check_step(indices.sizes[i] <= x.sizes[i], kKernel, "size of indices", "at most that of x", indices.sizes[i]);
+    check_step(indices.sizes[i] <= x.sizes[i], kKernel, "size of indices", "at most that of x",
+               indices.sizes[i]);
     plan.update_sizes[plan.lines.rank] = indices.sizes[i];
-    plan.lines.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(indices, i), byte_stride(updates, i), byte_stride(out, i)});
+    plan.lines.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(indices, i), byte_stride(updates, i),
+                                     byte_stride(out, i)});
   }
   plan.size = x.sizes[axis], plan.updates = indices.sizes[axis];
   plan.x_stride = byte_stride(x, axis), plan.out_stride = byte_stride(out, axis);
@@ -141,7 +155,8 @@ bool can_run_scatter_nd(const Problem& p) { return can_run_scatter(p) && !p.inpu
 void prepare_scatter_nd(BoundCall& call) {
   constexpr std::string_view kKernel = "scatter_nd";
   check_scatter(call, kKernel, 1);
-  const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2], &out = call.outputs[0];
+  const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
+                  &out = call.outputs[0];
   check_step(indices.rank >= 1, kKernel, "rank of indices", "at least 1", indices.rank);
   const int64_t components = indices.sizes[indices.rank - 1];
   check_step(components <= x.rank, kKernel, "last axis of indices", "at most the rank of x", components);

@@ -13,7 +13,8 @@ void run_size_of(const BoundCall& call, int64_t, std::byte*) {
 }  // namespace
 
 bool can_run_size_of(const Problem& p) {
-  return p.inputs.empty() && p.outputs.size() == 1 && p.outputs[0].dtype != DType::boolean && p.outputs[0].sizes.empty();
+  return p.inputs.empty() && p.outputs.size() == 1 && p.outputs[0].dtype != DType::boolean &&
+         p.outputs[0].sizes.empty();
 }
 
 void prepare_size_of(BoundCall& call) {

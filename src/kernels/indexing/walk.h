@@ -1,5 +1,6 @@
-// Walking several tensors together over one index space in row-major order, for kernels that move elements one by one or line by
-// line. Also the checks that their prepare functions share, which throw UserError bad_artifact.
+// Walking several tensors together over one index space in row-major order, for kernels that move elements
+// one by one or line by line. Also the checks that their prepare functions share, which throw UserError
+// bad_artifact.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,8 @@
 
 namespace aicf {
 
-// An index space and the byte strides of `tensors` views of it; plain numbers, to be stored in BoundCall::state.
+// An index space and the byte strides of `tensors` views of it; plain numbers, to be stored in
+// BoundCall::state.
 struct WalkSpace {
   static constexpr int kMaxTensors = 4;
   int64_t rank = 0, count = 1;
@@ -56,7 +58,9 @@ class Walk {
   int64_t at_[WalkSpace::kMaxTensors] = {};
 };
 
-inline int64_t byte_stride(const TensorArg& arg, int axis) { return arg.strides[axis] * dtype_bytes(arg.dtype); }
+inline int64_t byte_stride(const TensorArg& arg, int axis) {
+  return arg.strides[axis] * dtype_bytes(arg.dtype);
+}
 inline std::byte* bytes_of(const TensorArg& arg) { return static_cast<std::byte*>(arg.data); }
 
 inline void check_tensor(const TensorArg& arg, std::string_view kernel, const char* name) {
@@ -68,12 +72,14 @@ inline void check_size(int64_t actual, int64_t expected, std::string_view kernel
 }
 // The axis counted from the front.
 inline int check_axis(int64_t axis, int rank, std::string_view kernel) {
-  check_step(axis >= -rank && axis < rank, kernel, "axis out of range", "within rank " + std::to_string(rank), axis);
+  check_step(axis >= -rank && axis < rank, kernel, "axis out of range", "within rank " + std::to_string(rank),
+             axis);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 inline bool is_index_dtype(DType dtype) { return dtype == DType::i64 || dtype == DType::i32; }
 inline void check_index_dtype(const TensorArg& arg, std::string_view kernel) {
-  if (!is_index_dtype(arg.dtype)) bad_step(kernel, "indices", "i64 or i32", std::string(dtype_name(arg.dtype)));
+  if (!is_index_dtype(arg.dtype))
+    bad_step(kernel, "indices", "i64 or i32", std::string(dtype_name(arg.dtype)));
 }
 
 inline int64_t read_index(const std::byte* at, bool wide) {
@@ -93,7 +99,8 @@ inline int64_t resolve_index(const BoundCall& call, int64_t value, int64_t bound
   return -1;
 }
 
-// Splits `count` units of work of `unit` elements each into tiles of about 32 Ki elements: sets call.tiles, gives units per tile.
+// Splits `count` units of work of `unit` elements each into tiles of about 32 Ki elements: sets call.tiles,
+// gives units per tile.
 inline int64_t split_work(BoundCall& call, int64_t count, int64_t unit) {
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, unit));
   call.tiles = count / grain + (count % grain != 0);
@@ -101,9 +108,11 @@ inline int64_t split_work(BoundCall& call, int64_t count, int64_t unit) {
 }
 
 // Picks f<T> for an unsigned T as wide as the elements: moves do not care about the type.
-#define AICF_BY_BYTES(function, bytes)                                                              \
-  ((bytes) == 1 ? &function<uint8_t> : (bytes) == 2 ? &function<uint16_t> : (bytes) == 4 ? &function<uint32_t> \
-                                                                                   : &function<uint64_t>)
+#define AICF_BY_BYTES(function, bytes)  \
+  ((bytes) == 1   ? &function<uint8_t>  \
+   : (bytes) == 2 ? &function<uint16_t> \
+   : (bytes) == 4 ? &function<uint32_t> \
+                  : &function<uint64_t>)
 
 template <class T>
 inline void move_element(std::byte* to, const std::byte* from) {

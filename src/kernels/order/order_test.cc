@@ -10,7 +10,8 @@ using step_testing::Layout;
 using step_testing::TestTensor;
 
 const Layout kLayouts[] = {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps};
-const DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8};
+const DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64,
+                         DType::i32, DType::i16, DType::i8,  DType::u8};
 
 // Many ties; floats get NaN, infinities and both zeros.
 TestTensor sample(DType dtype, std::vector<int64_t> sizes, Layout layout) {
@@ -18,7 +19,11 @@ TestTensor sample(DType dtype, std::vector<int64_t> sizes, Layout layout) {
   x.fill([&](int64_t i) {
     const int64_t v = i * 7919 % 23;
     if (!is_float(dtype)) return static_cast<double>(v % 11);
-    return v == 3 ? NAN : v == 5 ? INFINITY : v == 7 ? -INFINITY : v == 9 ? -0.0 : static_cast<double>(v % 11 - 5);
+    return v == 3   ? NAN
+           : v == 5 ? INFINITY
+           : v == 7 ? -INFINITY
+           : v == 9 ? -0.0
+                    : static_cast<double>(v % 11 - 5);
   });
   if (dtype == DType::i64) *static_cast<int64_t*>(x.arg().data) = INT64_MAX;
   return x;
@@ -43,13 +48,20 @@ void check_sort(DType dtype, Layout layout, size_t axis, bool descending, int64_
   kept[axis] = std::min(k, n);
   TestTensor values(dtype, kept, layout), indices(DType::i64, kept, layout);
   for (bool backwards : {false, true})
-    step_testing::run_step({k < n ? "top_k" : "sort", {x.arg()}, {values.arg(), indices.arg()}, {static_cast<int64_t>(axis), descending}, {}, nullptr},
+    step_testing::run_step({k < n ? "top_k" : "sort",
+                            {x.arg()},
+                            {values.arg(), indices.arg()},
+                            {static_cast<int64_t>(axis), descending},
+                            {},
+                            nullptr},
                            IsaLevel::kPortable, backwards);
   for_each_line(x, axis, [&](int64_t outer, int64_t inside, int64_t inner) {
     const auto at = [&](int64_t i) { return x.get((outer * n + i) * inner + inside); };
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return descending ? below(at(b), at(a)) : below(at(a), at(b)); });
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return descending ? below(at(b), at(a)) : below(at(a), at(b));
+    });
     for (int64_t i = 0; i < kept[axis]; ++i) {
       const int64_t out = (outer * kept[axis] + i) * inner + inside;
       ASSERT_EQ(indices.get(out), static_cast<double>(order[static_cast<size_t>(i)])) << dtype_name(dtype);
@@ -70,10 +82,13 @@ TEST(Order, SortAndTopK) {
 TEST(Order, LongLines) {
   for (int64_t n : {1, 7, 8, 9, 16, 17, 1000, 5000}) {
     TestTensor x = sample(DType::i32, {n}, Layout::kDense), values(DType::i32, {n}), indices(DType::i64, {n});
-    step_testing::run_step({"sort", {x.arg()}, {values.arg(), indices.arg()}, {-1, 0}, {}, nullptr}, IsaLevel::kPortable);
+    step_testing::run_step({"sort", {x.arg()}, {values.arg(), indices.arg()}, {-1, 0}, {}, nullptr},
+                           IsaLevel::kPortable);
     for (int64_t i = 1; i < n; ++i) {
       ASSERT_LE(values.get(i - 1), values.get(i));
-      if (values.get(i - 1) == values.get(i)) { ASSERT_LT(indices.get(i - 1), indices.get(i)); }
+      if (values.get(i - 1) == values.get(i)) {
+        ASSERT_LT(indices.get(i - 1), indices.get(i));
+      }
     }
   }
 }
@@ -91,14 +106,21 @@ TEST(Order, ArgMaxAndMin) {
               kept[axis] = 1;
               const int64_t n = sizes[axis];
               TestTensor out(DType::i64, kept, layout);
-              step_testing::run_step({minimum ? "argmin" : "argmax", {x.arg()}, {out.arg()}, {static_cast<int64_t>(axis), last}, {}, nullptr},
+              step_testing::run_step({minimum ? "argmin" : "argmax",
+                                      {x.arg()},
+                                      {out.arg()},
+                                      {static_cast<int64_t>(axis), last},
+                                      {},
+                                      nullptr},
                                      IsaLevel::kPortable);
               for_each_line(x, axis, [&](int64_t outer, int64_t inside, int64_t inner) {
                 int64_t best = 0;
                 for (int64_t i = 1; i < n; ++i) {
-                  const double a = x.get((outer * n + i) * inner + inside), b = x.get((outer * n + best) * inner + inside);
+                  const double a = x.get((outer * n + i) * inner + inside),
+                               b = x.get((outer * n + best) * inner + inside);
                   const bool tie = a == b || (std::isnan(a) && std::isnan(b));
-                  const bool wins = std::isnan(a) ? !std::isnan(b) : !std::isnan(b) && (minimum ? a < b : a > b);
+                  const bool wins =
+                      std::isnan(a) ? !std::isnan(b) : !std::isnan(b) && (minimum ? a < b : a > b);
                   if (wins || (tie && last)) best = i;
                 }
                 ASSERT_EQ(out.get(outer * inner + inside), static_cast<double>(best)) << dtype_name(dtype);
@@ -116,8 +138,15 @@ TEST(Order, RunningSumsAndProducts) {
               const std::vector<int64_t> sizes = {7, 9};
               const int64_t n = sizes[axis];
               TestTensor x(dtype, sizes, layout), out(dtype, sizes, layout);
-              x.fill([&](int64_t i) { return product ? (i % 5 == 0 ? 2 : i % 3 ? 1 : -1) : static_cast<double>(i % 7 - 3); });
-              step_testing::run_step({product ? "cumprod" : "cumsum", {x.arg()}, {out.arg()}, {static_cast<int64_t>(axis), exclusive, reverse}, {}, nullptr},
+              x.fill([&](int64_t i) {
+                return product ? (i % 5 == 0 ? 2 : i % 3 ? 1 : -1) : static_cast<double>(i % 7 - 3);
+              });
+              step_testing::run_step({product ? "cumprod" : "cumsum",
+                                      {x.arg()},
+                                      {out.arg()},
+                                      {static_cast<int64_t>(axis), exclusive, reverse},
+                                      {},
+                                      nullptr},
                                      IsaLevel::kPortable);
               for_each_line(x, axis, [&](int64_t outer, int64_t inside, int64_t inner) {
                 double total = product;
@@ -132,8 +161,8 @@ TEST(Order, RunningSumsAndProducts) {
 }
 
 TEST(Order, RefusesWhatDoesNotFit) {
-  TestTensor x(DType::f32, {4, 5}), indices(DType::i64, {4, 5}), wide(DType::f32, {4, 6}), wide_indices(DType::i64, {4, 6}),
-      none(DType::f32, {4, 0}), one(DType::i64, {4, 1});
+  TestTensor x(DType::f32, {4, 5}), indices(DType::i64, {4, 5}), wide(DType::f32, {4, 6}),
+      wide_indices(DType::i64, {4, 6}), none(DType::f32, {4, 0}), one(DType::i64, {4, 1});
   const auto refuse = step_testing::expect_refused;
   refuse({"sort", {x.arg()}, {x.arg(), x.arg()}, {1, 0}, {}, nullptr}, "dtype of indices");
   refuse({"top_k", {x.arg()}, {wide.arg(), wide_indices.arg()}, {1, 0}, {}, nullptr}, "k too large");

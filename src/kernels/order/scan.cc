@@ -1,5 +1,5 @@
-// argmax, argmin, cumsum, cumprod: one pass along the axis per line. Running sums and products of floats are kept in f64 and
-// rounded at every element.
+// argmax, argmin, cumsum, cumprod: one pass along the axis per line. Running sums and products of floats are
+// kept in f64 and rounded at every element.
 #include "kernels/indexing/elements.h"
 #include "kernels/indexing/walk.h"
 #include "kernels/order/sort_key.h"
@@ -26,7 +26,8 @@ uint64_t rank_of(V value, bool minimum) {
 template <class E>
 void run_arg(const BoundCall& call, int64_t tile, std::byte*) {
   const ScanPlan& plan = stored_plan<ScanPlan>(call);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
     const std::byte* x = bytes_of(call.inputs[0]) + walk[0];
@@ -47,7 +48,8 @@ void run_scan(const BoundCall& call, int64_t tile, std::byte*) {
   using V = typename E::Value;
   using Sum = std::conditional_t<std::is_floating_point_v<V>, double, V>;
   const ScanPlan& plan = stored_plan<ScanPlan>(call);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
     Sum total = static_cast<Sum>(plan.product != 0);
@@ -56,7 +58,8 @@ void run_scan(const BoundCall& call, int64_t tile, std::byte*) {
       const Sum value = static_cast<Sum>(E::load(bytes_of(call.inputs[0]) + walk[0] + i * plan.x_stride));
       const Sum before = total;
       total = plan.product ? wrapping_mul<Sum>(total, value) : wrapping_add<Sum>(total, value);
-      E::store(bytes_of(call.outputs[0]) + walk[1] + i * plan.out_stride, static_cast<V>(plan.exclusive ? before : total));
+      E::store(bytes_of(call.outputs[0]) + walk[1] + i * plan.out_stride,
+               static_cast<V>(plan.exclusive ? before : total));
     }
   }
 }
@@ -84,7 +87,8 @@ ScanPlan make_plan(BoundCall& call, std::string_view kernel, size_t params, bool
 void prepare_arg(BoundCall& call, std::string_view kernel, bool minimum) {
   ScanPlan plan = make_plan(call, kernel, 2, false);
   check_dtype(call.outputs[0], DType::i64, kernel, "output");
-  check_step(plan.size > 0 || plan.lines.count == 0, kernel, "size of x along the axis", "at least 1", plan.size);
+  check_step(plan.size > 0 || plan.lines.count == 0, kernel, "size of x along the axis", "at least 1",
+             plan.size);
   plan.minimum = minimum;
   plan.select_last = call.params[1];
   call.run = with_element_type(call.inputs[0].dtype, [](auto e) -> RunTile { return run_arg<decltype(e)>; });
@@ -102,7 +106,8 @@ void prepare_cumulative(BoundCall& call, std::string_view kernel, bool product) 
 }
 
 bool can_run_line(const Problem& p) {
-  return p.inputs.size() == 1 && p.outputs.size() == 1 && p.inputs[0].dtype != DType::boolean && !p.inputs[0].sizes.empty();
+  return p.inputs.size() == 1 && p.outputs.size() == 1 && p.inputs[0].dtype != DType::boolean &&
+         !p.inputs[0].sizes.empty();
 }
 
 }  // namespace

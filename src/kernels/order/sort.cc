@@ -50,7 +50,8 @@ template <class E>
 void run_sort(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const SortPlan& plan = stored_plan<SortPlan>(call);
   Item* items = reinterpret_cast<Item*>(scratch);
-  const int64_t first = tile * plan.lines_per_tile, end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const int64_t first = tile * plan.lines_per_tile,
+                end = std::min(first + plan.lines_per_tile, plan.lines.count);
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
     const std::byte* x = bytes_of(call.inputs[0]) + walk[0];
@@ -62,13 +63,15 @@ void run_sort(const BoundCall& call, int64_t tile, std::byte* scratch) {
     for (int64_t i = 0; i < plan.kept; ++i) {
       move_element<typename E::Stored>(bytes_of(call.outputs[0]) + walk[1] + i * plan.value_stride,
                                        x + sorted[i].index * plan.x_stride);
-      std::memcpy(bytes_of(call.outputs[1]) + walk[2] + i * plan.index_stride, &sorted[i].index, sizeof(int64_t));
+      std::memcpy(bytes_of(call.outputs[1]) + walk[2] + i * plan.index_stride, &sorted[i].index,
+                  sizeof(int64_t));
     }
   }
 }
 
 bool can_run_order(const Problem& p, size_t outputs) {
-  return p.inputs.size() == 1 && p.outputs.size() == outputs && p.inputs[0].dtype != DType::boolean && !p.inputs[0].sizes.empty();
+  return p.inputs.size() == 1 && p.outputs.size() == outputs && p.inputs[0].dtype != DType::boolean &&
+         !p.inputs[0].sizes.empty();
 }
 
 void prepare_sorted(BoundCall& call, std::string_view kernel, bool whole) {

@@ -1,6 +1,6 @@
-// random_bits: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Element i takes word i mod 4 of the
-// block with counter (i/4 low, i/4 high, step low, stream) under the key (seed low, seed high): a function of the element's
-// logical index alone.
+// random_bits: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Element i
+// takes word i mod 4 of the block with counter (i/4 low, i/4 high, step low, stream) under the key (seed low,
+// seed high): a function of the element's logical index alone.
 #include <array>
 
 #include "kernels/indexing/walk.h"
@@ -29,14 +29,15 @@ void run_random_bits(const BoundCall& call, int64_t tile, std::byte*) {
   const RandomPlan& plan = stored_plan<RandomPlan>(call);
   const auto seed = static_cast<uint64_t>(read_index(bytes_of(call.inputs[0]), true));
   const auto step = static_cast<uint64_t>(read_index(bytes_of(call.inputs[1]), true));
-  const int64_t first = tile * plan.elements_per_tile, end = std::min(first + plan.elements_per_tile, plan.elements.count);
+  const int64_t first = tile * plan.elements_per_tile,
+                end = std::min(first + plan.elements_per_tile, plan.elements.count);
   Walk walk(plan.elements, first);
   std::array<uint32_t, 4> block{};
   for (int64_t i = first; i < end; ++i, walk.next()) {
     const auto number = static_cast<uint64_t>(i) / 4;
     if (i % 4 == 0 || i == first)
-      block = philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), static_cast<uint32_t>(step),
-                      static_cast<uint32_t>(plan.stream)},
+      block = philox({static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32),
+                      static_cast<uint32_t>(step), static_cast<uint32_t>(plan.stream)},
                      static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
     std::memcpy(bytes_of(call.outputs[0]) + walk[0], &block[static_cast<size_t>(i % 4)], sizeof(uint32_t));
   }
@@ -45,8 +46,8 @@ void run_random_bits(const BoundCall& call, int64_t tile, std::byte*) {
 }  // namespace
 
 bool can_run_random_bits(const Problem& p) {
-  return p.inputs.size() == 2 && p.inputs[0].dtype == DType::i64 && p.inputs[1].dtype == DType::i64 && p.outputs.size() == 1 &&
-         p.outputs[0].dtype == DType::i32;
+  return p.inputs.size() == 2 && p.inputs[0].dtype == DType::i64 && p.inputs[1].dtype == DType::i64 &&
+         p.outputs.size() == 1 && p.outputs[0].dtype == DType::i32;
 }
 
 void prepare_random_bits(BoundCall& call) {

@@ -10,12 +10,14 @@ uint32_t bits_at(int64_t seed, int64_t step, int64_t stream, int64_t index, Layo
   TestTensor s(DType::i64, {}), t(DType::i64, {}), out(DType::i32, {index + 1}, layout);
   *static_cast<int64_t*>(s.arg().data) = seed;
   *static_cast<int64_t*>(t.arg().data) = step;
-  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {out.arg()}, {stream}, {}, nullptr}, IsaLevel::kPortable);
+  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {out.arg()}, {stream}, {}, nullptr},
+                         IsaLevel::kPortable);
   return static_cast<uint32_t>(out.bits(index));
 }
 
-// Known answers published with the reference implementation (Random123, kat_vectors): all zeros, then all ones. The high
-// counter word of an element cannot be all ones, so only the first set fits our counter; the key is free.
+// Known answers published with the reference implementation (Random123, kat_vectors): all zeros, then all
+// ones. The high counter word of an element cannot be all ones, so only the first set fits our counter; the
+// key is free.
 TEST(Random, KnownAnswers) {
   EXPECT_EQ(bits_at(0, 0, 0, 0), 0x6627e8d5u);
   EXPECT_EQ(bits_at(0, 0, 0, 1), 0xe169c58du);
@@ -24,10 +26,13 @@ TEST(Random, KnownAnswers) {
 }
 
 TEST(Random, DependsOnLogicalIndexOnly) {
-  TestTensor s(DType::i64, {}), t(DType::i64, {1}), flat(DType::i32, {70000}), cube(DType::i32, {100, 7, 100}, Layout::kTransposed);
+  TestTensor s(DType::i64, {}), t(DType::i64, {1}), flat(DType::i32, {70000}),
+      cube(DType::i32, {100, 7, 100}, Layout::kTransposed);
   s.fill([](int64_t) { return 123456789; }), t.fill([](int64_t) { return 5; });
-  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {flat.arg()}, {9}, {}, nullptr}, IsaLevel::kPortable);
-  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {cube.arg()}, {9}, {}, nullptr}, IsaLevel::kPortable, true);
+  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {flat.arg()}, {9}, {}, nullptr},
+                         IsaLevel::kPortable);
+  step_testing::run_step({"random_bits", {s.arg(), t.arg()}, {cube.arg()}, {9}, {}, nullptr},
+                         IsaLevel::kPortable, true);
   for (int64_t i = 0; i < 70000; ++i) ASSERT_EQ(flat.bits(i), cube.bits(i));
 }
 

@@ -1,4 +1,5 @@
-// Time of tile programs on one thread: per-element costs of elementary functions, a layer norm over rows, reductions over columns.
+// Time of tile programs on one thread: per-element costs of elementary functions, a layer norm over rows,
+// reductions over columns.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -16,7 +17,8 @@ struct Tensor {
   TensorArg arg;
   Tensor(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
       : values(static_cast<size_t>(rows * columns)) {
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<int>(i % 1000) - 500) * 0.01f;
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(static_cast<int>(i % 1000) - 500) * 0.01f;
     arg.data = values.data();
     arg.rank = 2;
     arg.sizes[0] = rows, arg.sizes[1] = columns;
@@ -36,8 +38,8 @@ TileInstr constant(int16_t dst, double value) {
   return instr;
 }
 
-void measure(benchmark::State& state, const TileProgram& program, std::vector<TensorArg> inputs, std::vector<TensorArg> outputs,
-             int64_t items) {
+void measure(benchmark::State& state, const TileProgram& program, std::vector<TensorArg> inputs,
+             std::vector<TensorArg> outputs, int64_t items) {
   BoundCall call;
   call.inputs = std::move(inputs);
   call.outputs = std::move(outputs);
@@ -54,8 +56,12 @@ void measure(benchmark::State& state, const TileProgram& program, std::vector<Te
 }
 
 void unary(benchmark::State& state, TileOp op) {
-  const TileProgram program = {{DType::f32}, {DType::f32}, {{TileType::f32}, {TileType::f32}}, {},
-                               {{at_operand(TileOp::load, 0, 0), {op, TileType::f32, 1, 0}, at_operand(TileOp::store, 1, 1)}}};
+  const TileProgram program = {
+      {DType::f32},
+      {DType::f32},
+      {{TileType::f32}, {TileType::f32}},
+      {},
+      {{at_operand(TileOp::load, 0, 0), {op, TileType::f32, 1, 0}, at_operand(TileOp::store, 1, 1)}}};
   Tensor x(1024, 1536, 1536, 1), y(1024, 1536, 1536, 1);
   measure(state, program, {x.arg}, {y.arg}, 1024 * 1536);
 }
@@ -63,20 +69,37 @@ void unary(benchmark::State& state, TileOp op) {
 void layer_norm(benchmark::State& state) {
   constexpr int16_t s = kTileScalarBase;
   constexpr TileType f = TileType::f32;
-  const TileProgram program = {
-      {DType::f32, DType::f32, DType::f32}, {DType::f32}, {{f, true}, {f}, {f}}, std::vector<TileType>(7, f),
-      {{constant(s, 1.0 / 384), constant(s + 1, 1e-5), at_operand(TileOp::load, 0, 0), {TileOp::reduce_sum, f, s + 2, 0}},
-       {{TileOp::mul, f, s + 3, s + 2, s}, {TileOp::sub, f, 0, 0, s + 3}, {TileOp::mul, f, 1, 0, 0}, {TileOp::reduce_sum, f, s + 4, 1}},
-       {{TileOp::fma, f, s + 5, s + 4, s, s + 1}, {TileOp::rsqrt, f, s + 6, s + 5}, {TileOp::mul, f, 1, 0, s + 6},
-        at_operand(TileOp::load, 2, 1), {TileOp::mul, f, 1, 1, 2}, at_operand(TileOp::load, 2, 2), {TileOp::add, f, 1, 1, 2},
-        at_operand(TileOp::store, 1, 3)}}};
+  const TileProgram program = {{DType::f32, DType::f32, DType::f32},
+                               {DType::f32},
+                               {{f, true}, {f}, {f}},
+                               std::vector<TileType>(7, f),
+                               {{constant(s, 1.0 / 384),
+                                 constant(s + 1, 1e-5),
+                                 at_operand(TileOp::load, 0, 0),
+                                 {TileOp::reduce_sum, f, s + 2, 0}},
+                                {{TileOp::mul, f, s + 3, s + 2, s},
+                                 {TileOp::sub, f, 0, 0, s + 3},
+                                 {TileOp::mul, f, 1, 0, 0},
+                                 {TileOp::reduce_sum, f, s + 4, 1}},
+                                {{TileOp::fma, f, s + 5, s + 4, s, s + 1},
+                                 {TileOp::rsqrt, f, s + 6, s + 5},
+                                 {TileOp::mul, f, 1, 0, s + 6},
+                                 at_operand(TileOp::load, 2, 1),
+                                 {TileOp::mul, f, 1, 1, 2},
+                                 at_operand(TileOp::load, 2, 2),
+                                 {TileOp::add, f, 1, 1, 2},
+                                 at_operand(TileOp::store, 1, 3)}}};
   Tensor x(1024, 384, 384, 1), scale(1024, 384, 0, 1), bias(1024, 384, 0, 1), y(1024, 384, 384, 1);
   measure(state, program, {x.arg, scale.arg, bias.arg}, {y.arg}, 1024);
 }
 
 void sum(benchmark::State& state, bool columns) {
-  const TileProgram program = {{DType::f32}, {DType::f32}, {{TileType::f32}}, {TileType::f32},
-                               {{at_operand(TileOp::load, 0, 0), {TileOp::reduce_sum, TileType::f32, kTileScalarBase, 0},
+  const TileProgram program = {{DType::f32},
+                               {DType::f32},
+                               {{TileType::f32}},
+                               {TileType::f32},
+                               {{at_operand(TileOp::load, 0, 0),
+                                 {TileOp::reduce_sum, TileType::f32, kTileScalarBase, 0},
                                  at_operand(TileOp::store_scalar, kTileScalarBase, 1)}}};
   Tensor x(1024, 1024, columns ? 1 : 1024, columns ? 1024 : 1), y(1024, 1024, 1, 0);
   measure(state, program, {x.arg}, {y.arg}, 1024 * 1024);

@@ -43,7 +43,8 @@ int64_t tile_immediate(const TileInstr& instr) {
 
 TileFunction tile_loader(IsaLevel isa, DType dtype, TileType type, bool* identical) {
   bool same = false;
-  TileFunction fn = AICF_PICK_ISA(isa, tile_load_function)(static_cast<int>(dtype), static_cast<int>(type), &same);
+  TileFunction fn =
+      AICF_PICK_ISA(isa, tile_load_function)(static_cast<int>(dtype), static_cast<int>(type), &same);
   AICF_CHECK(fn, std::string(dtype_name(dtype)));
   if (identical) *identical = same;
   return fn;
@@ -51,22 +52,28 @@ TileFunction tile_loader(IsaLevel isa, DType dtype, TileType type, bool* identic
 
 TileFunction tile_storer(IsaLevel isa, TileType type, DType dtype, bool* identical) {
   bool same = false;
-  TileFunction fn = AICF_PICK_ISA(isa, tile_store_function)(static_cast<int>(type), static_cast<int>(dtype), &same);
+  TileFunction fn =
+      AICF_PICK_ISA(isa, tile_store_function)(static_cast<int>(type), static_cast<int>(dtype), &same);
   AICF_CHECK(fn, std::string(dtype_name(dtype)));
   if (identical) *identical = same;
   return fn;
 }
 
-void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n, int bytes) {
+void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n,
+                   int bytes) {
   if (dst_stride == bytes && src_stride == bytes) {
     std::memcpy(dst, src, static_cast<size_t>(n * bytes));
     return;
   }
   switch (bytes) {
-    case 1: return copy_run<uint8_t>(dst, dst_stride, src, src_stride, n);
-    case 2: return copy_run<uint16_t>(dst, dst_stride, src, src_stride, n);
-    case 4: return copy_run<uint32_t>(dst, dst_stride, src, src_stride, n);
-    default: return copy_run<uint64_t>(dst, dst_stride, src, src_stride, n);
+    case 1:
+      return copy_run<uint8_t>(dst, dst_stride, src, src_stride, n);
+    case 2:
+      return copy_run<uint16_t>(dst, dst_stride, src, src_stride, n);
+    case 4:
+      return copy_run<uint32_t>(dst, dst_stride, src, src_stride, n);
+    default:
+      return copy_run<uint64_t>(dst, dst_stride, src, src_stride, n);
   }
 }
 

@@ -1,5 +1,5 @@
-// Facts about tile operations that the checker, the printer and prepare() share; all from tile_ops.def and the rules in
-// tile_program.h.
+// Facts about tile operations that the checker, the printer and prepare() share; all from tile_ops.def and
+// the rules in tile_program.h.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// Integer and mask operations as plain loops that the compiler vectorises. Arithmetic runs in unsigned types, so it wraps.
+// Integer and mask operations as plain loops that the compiler vectorises. Arithmetic runs in unsigned types,
+// so it wraps.
 #include <stdint.h>
 #include <string.h>
 
@@ -25,8 +26,10 @@ inline void each2(const TileArgs& args, F f) {
 
 #define AICF_EACH1(Out, expression) \
   return [](const TileArgs& args) { each1<T, Out>(args, [](T x) { return static_cast<Out>(expression); }); }
-#define AICF_EACH2(Out, expression) \
-  return [](const TileArgs& args) { each2<T, Out>(args, [](T x, T y) { return static_cast<Out>(expression); }); }
+#define AICF_EACH2(Out, expression)                                             \
+  return [](const TileArgs& args) {                                             \
+    each2<T, Out>(args, [](T x, T y) { return static_cast<Out>(expression); }); \
+  }
 
 template <class T>
 struct Unsigned;
@@ -67,13 +70,16 @@ inline T power(T x, T y) {
 // Bits of the element type, by which a shift is out of range; 0 means the width of T.
 template <class T>
 inline T width_of(int64_t imm) {
-  return static_cast<T>(imm > 0 && imm < static_cast<int64_t>(8 * sizeof(T)) ? imm : static_cast<int64_t>(8 * sizeof(T)));
+  return static_cast<T>(
+      imm > 0 && imm < static_cast<int64_t>(8 * sizeof(T)) ? imm : static_cast<int64_t>(8 * sizeof(T)));
 }
 template <class T>
 void shift_left(const TileArgs& args) {
   using U = typename Unsigned<T>::type;
   const T width = width_of<T>(args.imm);
-  each2<T, T>(args, [width](T x, T y) { return y < 0 || y >= width ? T{0} : static_cast<T>(static_cast<U>(x) << y); });
+  each2<T, T>(args, [width](T x, T y) {
+    return y < 0 || y >= width ? T{0} : static_cast<T>(static_cast<U>(x) << y);
+  });
 }
 template <class T>
 void shift_right(const TileArgs& args) {
@@ -108,33 +114,60 @@ template <class T>
 TileFunction number_function(int op) {
   using U = typename Unsigned<T>::type;
   switch (op) {
-    case kOp_constant: return constant_function<T>;
-    case kOp_inner_index: return index_function<T>;
-    case kOp_neg: AICF_EACH1(T, U{0} - static_cast<U>(x));
-    case kOp_abs: AICF_EACH1(T, x < 0 ? U{0} - static_cast<U>(x) : static_cast<U>(x));
-    case kOp_sign: AICF_EACH1(T, (x > 0) - (x < 0));
-    case kOp_bit_not: AICF_EACH1(T, ~x);
-    case kOp_add: AICF_EACH2(T, static_cast<U>(x) + static_cast<U>(y));
-    case kOp_sub: AICF_EACH2(T, static_cast<U>(x) - static_cast<U>(y));
-    case kOp_mul: AICF_EACH2(T, static_cast<U>(x) * static_cast<U>(y));
-    case kOp_div: AICF_EACH2(T, divide(x, y));
-    case kOp_rem: AICF_EACH2(T, remainder(x, y));
-    case kOp_mod: AICF_EACH2(T, modulo(x, y));
-    case kOp_pow: AICF_EACH2(T, power(x, y));
-    case kOp_max: AICF_EACH2(T, x > y ? x : y);
-    case kOp_min: AICF_EACH2(T, x < y ? x : y);
-    case kOp_bit_and: AICF_EACH2(T, x & y);
-    case kOp_bit_or: AICF_EACH2(T, x | y);
-    case kOp_bit_xor: AICF_EACH2(T, x ^ y);
-    case kOp_shift_left: return shift_left<T>;
-    case kOp_shift_right: return shift_right<T>;
-    case kOp_eq: AICF_EACH2(int32_t, x == y);
-    case kOp_ne: AICF_EACH2(int32_t, x != y);
-    case kOp_lt: AICF_EACH2(int32_t, x < y);
-    case kOp_le: AICF_EACH2(int32_t, x <= y);
-    case kOp_gt: AICF_EACH2(int32_t, x > y);
-    case kOp_ge: AICF_EACH2(int32_t, x >= y);
-    case kOp_select: return select_function<T>;
+    case kOp_constant:
+      return constant_function<T>;
+    case kOp_inner_index:
+      return index_function<T>;
+    case kOp_neg:
+      AICF_EACH1(T, U{0} - static_cast<U>(x));
+    case kOp_abs:
+      AICF_EACH1(T, x < 0 ? U{0} - static_cast<U>(x) : static_cast<U>(x));
+    case kOp_sign:
+      AICF_EACH1(T, (x > 0) - (x < 0));
+    case kOp_bit_not:
+      AICF_EACH1(T, ~x);
+    case kOp_add:
+      AICF_EACH2(T, static_cast<U>(x) + static_cast<U>(y));
+    case kOp_sub:
+      AICF_EACH2(T, static_cast<U>(x) - static_cast<U>(y));
+    case kOp_mul:
+      AICF_EACH2(T, static_cast<U>(x) * static_cast<U>(y));
+    case kOp_div:
+      AICF_EACH2(T, divide(x, y));
+    case kOp_rem:
+      AICF_EACH2(T, remainder(x, y));
+    case kOp_mod:
+      AICF_EACH2(T, modulo(x, y));
+    case kOp_pow:
+      AICF_EACH2(T, power(x, y));
+    case kOp_max:
+      AICF_EACH2(T, x > y ? x : y);
+    case kOp_min:
+      AICF_EACH2(T, x < y ? x : y);
+    case kOp_bit_and:
+      AICF_EACH2(T, x & y);
+    case kOp_bit_or:
+      AICF_EACH2(T, x | y);
+    case kOp_bit_xor:
+      AICF_EACH2(T, x ^ y);
+    case kOp_shift_left:
+      return shift_left<T>;
+    case kOp_shift_right:
+      return shift_right<T>;
+    case kOp_eq:
+      AICF_EACH2(int32_t, x == y);
+    case kOp_ne:
+      AICF_EACH2(int32_t, x != y);
+    case kOp_lt:
+      AICF_EACH2(int32_t, x < y);
+    case kOp_le:
+      AICF_EACH2(int32_t, x <= y);
+    case kOp_gt:
+      AICF_EACH2(int32_t, x > y);
+    case kOp_ge:
+      AICF_EACH2(int32_t, x >= y);
+    case kOp_select:
+      return select_function<T>;
   }
   return nullptr;
 }
@@ -142,17 +175,25 @@ TileFunction number_function(int op) {
 TileFunction mask_function(int op) {
   using T = int32_t;
   switch (op) {
-    case kOp_constant: return [](const TileArgs& args) {
-      T* dst = static_cast<T*>(args.dst);
-      for (int64_t i = 0; i < args.n; ++i) dst[i] = args.imm != 0;
-    };
-    case kOp_logical_not: AICF_EACH1(T, x ^ 1);
-    case kOp_bit_and: AICF_EACH2(T, x & y);
-    case kOp_bit_or: AICF_EACH2(T, x | y);
-    case kOp_bit_xor: AICF_EACH2(T, x ^ y);
-    case kOp_eq: AICF_EACH2(T, x == y);
-    case kOp_ne: AICF_EACH2(T, x != y);
-    case kOp_select: return select_function<T>;
+    case kOp_constant:
+      return [](const TileArgs& args) {
+        T* dst = static_cast<T*>(args.dst);
+        for (int64_t i = 0; i < args.n; ++i) dst[i] = args.imm != 0;
+      };
+    case kOp_logical_not:
+      AICF_EACH1(T, x ^ 1);
+    case kOp_bit_and:
+      AICF_EACH2(T, x & y);
+    case kOp_bit_or:
+      AICF_EACH2(T, x | y);
+    case kOp_bit_xor:
+      AICF_EACH2(T, x ^ y);
+    case kOp_eq:
+      AICF_EACH2(T, x == y);
+    case kOp_ne:
+      AICF_EACH2(T, x != y);
+    case kOp_select:
+      return select_function<T>;
   }
   return nullptr;
 }
@@ -161,20 +202,26 @@ TileFunction mask_function(int op) {
 
 TileFunction tile_integer_function(int op, int type) {
   switch (op) {
-    case kOp_wrap_i16: return type == kI32 ? [](const TileArgs& args) {
+    case kOp_wrap_i16:
+      return type == kI32 ? [](const TileArgs& args) {
       each1<int32_t, int32_t>(args, [](int32_t x) { return static_cast<int32_t>(static_cast<int16_t>(x)); });
     } : TileFunction{nullptr};
-    case kOp_wrap_i8: return type == kI32 ? [](const TileArgs& args) {
+    case kOp_wrap_i8:
+      return type == kI32 ? [](const TileArgs& args) {
       each1<int32_t, int32_t>(args, [](int32_t x) { return static_cast<int32_t>(static_cast<int8_t>(x)); });
     } : TileFunction{nullptr};
-    case kOp_wrap_u8: return type == kI32 ? [](const TileArgs& args) {
-      each1<int32_t, int32_t>(args, [](int32_t x) { return x & 255; });
-    } : TileFunction{nullptr};
+    case kOp_wrap_u8:
+      return type == kI32 ? [](const TileArgs&
+                                   args) { each1<int32_t, int32_t>(args, [](int32_t x) { return x & 255; }); }
+                          : TileFunction{nullptr};
   }
   switch (type) {
-    case kI32: return number_function<int32_t>(op);
-    case kI64: return number_function<int64_t>(op);
-    case kMask: return mask_function(op);
+    case kI32:
+      return number_function<int32_t>(op);
+    case kI64:
+      return number_function<int64_t>(op);
+    case kMask:
+      return mask_function(op);
   }
   return nullptr;
 }

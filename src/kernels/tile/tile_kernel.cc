@@ -1,5 +1,5 @@
-// The kernel "tile": fused regions. All tensors have the rank of the domain; on every axis a size is that of the domain or 1, and
-// stride 0 repeats. The last params[0] axes are the inner space.
+// The kernel "tile": fused regions. All tensors have the rank of the domain; on every axis a size is that of
+// the domain or 1, and stride 0 repeats. The last params[0] axes are the inner space.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -18,7 +18,9 @@ namespace {
 constexpr int64_t kTileGrain = 32768;
 
 [[noreturn]] void reject(const std::string& what, const std::string& value = "") {
-  throw UserError(ErrorCode::kU_bad_artifact, "step of kernel 'tile': " + what).with_op("tile").with_value(value);
+  throw UserError(ErrorCode::kU_bad_artifact, "step of kernel 'tile': " + what)
+      .with_op("tile")
+      .with_value(value);
 }
 
 struct Domain {
@@ -45,7 +47,8 @@ Domain find_domain(const BoundCall& call) {
       int64_t& size = domain.sizes[static_cast<size_t>(axis)];
       if (arg.sizes[axis] < 0) reject("negative size");
       if (size == 1) size = arg.sizes[axis];
-      if (arg.sizes[axis] != size && arg.sizes[axis] != 1) reject("sizes do not match the domain", std::to_string(i));
+      if (arg.sizes[axis] != size && arg.sizes[axis] != 1)
+        reject("sizes do not match the domain", std::to_string(i));
     }
   }
   if (call.params.size() != 1 || call.params[0] < 0 || call.params[0] > domain.rank) reject("bad inner_rank");
@@ -59,8 +62,8 @@ int64_t byte_stride(const TensorArg& arg, const Domain& domain, int axis) {
   return checked_mul(arg.strides[axis], dtype_bytes(arg.dtype));
 }
 
-// Drops axes of size 1 and merges neighbours [first, last) that every operand walks as one. Gives the new rank; `strides`
-// picks the member of TileOperand to fill.
+// Drops axes of size 1 and merges neighbours [first, last) that every operand walks as one. Gives the new
+// rank; `strides` picks the member of TileOperand to fill.
 int collapse(const BoundCall& call, const Domain& domain, int first, int last, int64_t* sizes,
              int64_t (TileOperand::*strides)[kMaxRank], TileState& state) {
   const size_t operands = call.inputs.size() + call.outputs.size();
@@ -128,12 +131,17 @@ bool is_pointwise(const TileProgram& program) {
 class Compiler {
  public:
   Compiler(const BoundCall& call, TileState& state, bool pointwise)
-      : program_(*call.program), isa_(call.isa), state_(state), pointwise_(pointwise), writers_(program_.registers.size()),
+      : program_(*call.program),
+        isa_(call.isa),
+        state_(state),
+        pointwise_(pointwise),
+        writers_(program_.registers.size()),
         repeated_(program_.scalars.size()) {
     for (const auto& stage : program_.stages)
       for (const TileInstr& instr : stage) {
         if (instr.dst >= 0 && !is_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
-        if (instr.op == TileOp::store_scalar || (is_scalar(instr.dst) && !is_tile_reduction(instr.op))) continue;
+        if (instr.op == TileOp::store_scalar || (is_scalar(instr.dst) && !is_tile_reduction(instr.op)))
+          continue;
         for (int16_t source : {instr.a, instr.b, instr.c})
           if (is_scalar(source)) repeated_[static_cast<size_t>(source - kTileScalarBase)] = true;
       }
@@ -166,13 +174,24 @@ class Compiler {
 
   void add(const Stage& stage, size_t position) {
     const TileInstr& instr = stage[position];
-    TileStep step = {nullptr, TileStepKind::kCompute, slot_of(instr.dst), slot_of(instr.a), slot_of(instr.b), slot_of(instr.c),
-                     instr.operand, 0, tile_immediate(instr)};
+    TileStep step = {nullptr,
+                     TileStepKind::kCompute,
+                     slot_of(instr.dst),
+                     slot_of(instr.a),
+                     slot_of(instr.b),
+                     slot_of(instr.c),
+                     instr.operand,
+                     0,
+                     tile_immediate(instr)};
     switch (instr.op) {
-      case TileOp::load: return add_load(stage, position, step);
-      case TileOp::store: return add_store(instr, step);
-      case TileOp::store_scalar: return add_store_scalar(instr, step);
-      default: break;
+      case TileOp::load:
+        return add_load(stage, position, step);
+      case TileOp::store:
+        return add_store(instr, step);
+      case TileOp::store_scalar:
+        return add_store_scalar(instr, step);
+      default:
+        break;
     }
     step.bytes = tile_type_bytes(tile_result_type(instr));
     if (is_tile_reduction(instr.op)) return add_reduction(instr, step);
@@ -190,7 +209,8 @@ class Compiler {
   }
 
   void add_index(const TileInstr& instr, TileStep& step) {
-    if (instr.type == TileType::i32 && state_.inner_count > INT32_MAX) reject("inner index does not fit in i32");
+    if (instr.type == TileType::i32 && state_.inner_count > INT32_MAX)
+      reject("inner index does not fit in i32");
     step.kind = TileStepKind::kIndex;
   }
 
@@ -210,14 +230,16 @@ class Compiler {
     step.bytes = tile_type_bytes(instr.type);
     step.kind = mode == TileMode::kContiguous ? TileStepKind::kLoadConvert : TileStepKind::kLoadStrided;
     if (mode == TileMode::kUniform || is_scalar(instr.dst)) {
-      if (mode != TileMode::kUniform) reject("a row scalar is loaded from an operand that varies along the row");
+      if (mode != TileMode::kUniform)
+        reject("a row scalar is loaded from an operand that varies along the row");
       step.kind = TileStepKind::kLoadUniform;
       if (is_scalar(instr.dst)) return before_.push_back(step);
       if (hoistable(instr)) {
         if (state_.inner_count > 0) before_.push_back(step);
         return;
       }
-    } else if (mode == TileMode::kContiguous && identical && !row_register(instr.dst) && may_alias(stage, position)) {
+    } else if (mode == TileMode::kContiguous && identical && !row_register(instr.dst) &&
+               may_alias(stage, position)) {
       step.kind = TileStepKind::kLoadAlias;
     } else if (mode == TileMode::kStrided && identical) {
       step.fn = nullptr;
@@ -225,17 +247,21 @@ class Compiler {
     chunk_.push_back(step);
   }
 
-  // The register may name the operand's memory if nothing is stored before its last use: outputs may share that memory.
+  // The register may name the operand's memory if nothing is stored before its last use: outputs may share
+  // that memory.
   static bool may_alias(const Stage& stage, size_t position) {
     const int16_t r = stage[position].dst;
     bool stored = false;
     for (size_t i = position + 1; i < stage.size(); ++i) {
       const TileInstr& instr = stage[i];
       const int arity = tile_op_info(instr.op).arity;
-      const bool reads = (arity > 0 && instr.a == r) || (arity > 1 && instr.b == r) || (arity > 2 && instr.c == r);
+      const bool reads =
+          (arity > 0 && instr.a == r) || (arity > 1 && instr.b == r) || (arity > 2 && instr.c == r);
       if (reads && stored) return false;
-      if (instr.op == TileOp::store) stored = true;
-      else if (instr.dst == r) return true;
+      if (instr.op == TileOp::store)
+        stored = true;
+      else if (instr.dst == r)
+        return true;
     }
     return true;
   }
@@ -245,7 +271,8 @@ class Compiler {
     bool identical = false;
     step.fn = store_function(instr, &identical);
     step.dst = 0;
-    // A uniform mode is left only for inner spaces of one element: prepare() refused stores that overlap themselves.
+    // A uniform mode is left only for inner spaces of one element: prepare() refused stores that overlap
+    // themselves.
     step.kind = mode == TileMode::kStrided ? TileStepKind::kStoreStrided : TileStepKind::kStore;
     step.imm = identical && mode == TileMode::kContiguous;  // for write_last_result_directly
     chunk_.push_back(step);
@@ -257,7 +284,8 @@ class Compiler {
   }
 
   void add_store_scalar(const TileInstr& instr, TileStep step) {
-    if (state_.operands[instr.operand].mode != TileMode::kUniform) reject("a row scalar is stored to an operand that varies along the row");
+    if (state_.operands[instr.operand].mode != TileMode::kUniform)
+      reject("a row scalar is stored to an operand that varies along the row");
     bool identical = false;
     step.fn = store_function(instr, &identical);
     step.kind = TileStepKind::kStoreScalar;
@@ -278,8 +306,8 @@ class Compiler {
     after_.insert(after_.begin(), step);
   }
 
-  // The last computed value goes straight to its output, saving a copy, if only stores of computed values follow: then no
-  // operand is read any more through which the output's memory might be seen.
+  // The last computed value goes straight to its output, saving a copy, if only stores of computed values
+  // follow: then no operand is read any more through which the output's memory might be seen.
   void write_last_result_directly() {
     size_t last = chunk_.size();
     while (last > 0 && is_store(chunk_[last - 1])) --last;
@@ -332,8 +360,10 @@ void check_call(const BoundCall& call) {
 
 // Row-major strides of a tensor without elements may be 0; nothing is written through them.
 bool has_no_elements(const TileState& state, bool per_row) {
-  const bool no_rows = std::find(state.outer_sizes, state.outer_sizes + state.outer_rank, 0) != state.outer_sizes + state.outer_rank;
-  return no_rows || (!per_row && std::find(state.inner_sizes, state.inner_sizes + state.inner_rank, 0) != state.inner_sizes + state.inner_rank);
+  const bool no_rows = std::find(state.outer_sizes, state.outer_sizes + state.outer_rank, 0) !=
+                       state.outer_sizes + state.outer_rank;
+  return no_rows || (!per_row && std::find(state.inner_sizes, state.inner_sizes + state.inner_rank, 0) !=
+                                     state.inner_sizes + state.inner_rank);
 }
 
 // An output axis with stride 0 would make tiles write the same element.
@@ -346,9 +376,11 @@ void check_outputs(const BoundCall& call, const TileState& state) {
         per_row = per_row || (instr.op == TileOp::store_scalar && instr.operand == static_cast<int16_t>(i));
     if (has_no_elements(state, per_row)) continue;
     for (int axis = 0; axis < state.outer_rank; ++axis)
-      if (state.outer_sizes[axis] > 1 && operand.outer_strides[axis] == 0) reject("an output repeats along an outer axis");
+      if (state.outer_sizes[axis] > 1 && operand.outer_strides[axis] == 0)
+        reject("an output repeats along an outer axis");
     for (int axis = 0; axis < state.inner_rank && !per_row; ++axis)
-      if (state.inner_sizes[axis] > 1 && operand.inner_strides[axis] == 0) reject("an output repeats along an inner axis");
+      if (state.inner_sizes[axis] > 1 && operand.inner_strides[axis] == 0)
+        reject("an output repeats along an inner axis");
   }
 }
 
@@ -419,7 +451,8 @@ void prepare_tile(BoundCall& call) {
   TileState state = {};
   const int outer = pointwise ? 0 : domain.rank - domain.inner_rank;
   state.outer_rank = collapse(call, domain, 0, outer, state.outer_sizes, &TileOperand::outer_strides, state);
-  state.inner_rank = collapse(call, domain, outer, domain.rank, state.inner_sizes, &TileOperand::inner_strides, state);
+  state.inner_rank =
+      collapse(call, domain, outer, domain.rank, state.inner_sizes, &TileOperand::inner_strides, state);
   state.rows = product(state.outer_sizes, state.outer_rank);
   state.inner_count = product(state.inner_sizes, state.inner_rank);
   state.repeat = std::clamp<int64_t>(state.inner_count, 1, kTileChunk);
@@ -438,7 +471,8 @@ void prepare_tile(BoundCall& call) {
   const int64_t step_words = static_cast<int64_t>((steps.size() * sizeof(TileStep) + 7) / 8);
   call.state.assign(static_cast<size_t>(kTileStateWords + step_words), 0);
   std::memcpy(call.state.data(), &state, sizeof state);
-  if (!steps.empty()) std::memcpy(call.state.data() + kTileStateWords, steps.data(), steps.size() * sizeof(TileStep));
+  if (!steps.empty())
+    std::memcpy(call.state.data() + kTileStateWords, steps.data(), steps.size() * sizeof(TileStep));
 }
 
 }  // namespace aicf

@@ -64,7 +64,9 @@ struct Unary {
 const Unary kUnary[] = {
     {TileOp::neg, [](Wide x) { return -x; }, 0, 0, -1e3, 1e3},
     {TileOp::abs, [](Wide x) { return std::fabs(x); }, 0, 0, -1e3, 1e3},
-    {TileOp::sign, [](Wide x) { return x > 0 ? 1 : x < 0 ? -1 : x; }, 0, 0, -2, 2},
+    {TileOp::sign, [](Wide x) { return x > 0   ? 1
+                                       : x < 0 ? -1
+                                               : x; }, 0, 0, -2, 2},
     {TileOp::exp, [](Wide x) { return std::exp(x); }, 1.1, 1.5, -110, 95},
     {TileOp::expm1, [](Wide x) { return std::expm1(x); }, 2, 3, -30, 95},
     {TileOp::log, [](Wide x) { return std::log(x); }, 1.5, 2, 0, 1e4},
@@ -89,15 +91,18 @@ const Unary kUnary[] = {
     {TileOp::trunc, [](Wide x) { return std::trunc(x); }, 0, 0, -100, 100},
     {TileOp::round, [](Wide x) { return std::nearbyint(x); }, 0, 0, -100, 100},
     {TileOp::sigmoid, [](Wide x) { return 1 / (1 + std::exp(-x)); }, 2.5, 3, -110, 110},
-    {TileOp::gelu, [](Wide x) { return 0.5L * x * std::erfc(-x * 0.707106781186547524400844362104849039L); }, 4, 5, -15, 15},
+    {TileOp::gelu, [](Wide x) { return 0.5L * x * std::erfc(-x * 0.707106781186547524400844362104849039L); },
+     4, 5, -15, 15},
     {TileOp::gelu_tanh, gelu_tanh, 5, 6, -12, 12},
 };
 
 // Values at which implementations go wrong: edges of ranges, denormals, infinities, NaN, ties.
 std::vector<double> nasty() {
-  std::vector<double> values = {0, 0.5, 1, 1.5, 2, 2.5, 0.69314718, 0.9, 3.9999998, 4, 1e-3, 1e-10, 1e-38, 1e-40, 1.4e-45, 87.3,
-                                88.72283, 88.8, 103.97, 104.5, 17.3, 1e5, 3e9, 1e20, 3.4e38, 0.70710677, 0.41421357, 8192, 8193,
-                                0.78539816, 1.5707964, 3.1415927, 14.1, 14.9, 15.1, 2147483648.0, 16777216, 8388607.5};
+  std::vector<double> values = {
+      0,         0.5,       1,     1.5,   2,       2.5,          0.69314718, 0.9,      3.9999998, 4,
+      1e-3,      1e-10,     1e-38, 1e-40, 1.4e-45, 87.3,         88.72283,   88.8,     103.97,    104.5,
+      17.3,      1e5,       3e9,   1e20,  3.4e38,  0.70710677,   0.41421357, 8192,     8193,      0.78539816,
+      1.5707964, 3.1415927, 14.1,  14.9,  15.1,    2147483648.0, 16777216,   8388607.5};
   const size_t count = values.size();
   for (size_t i = 0; i < count; ++i) values.push_back(-values[i]);
   values.push_back(INFINITY), values.push_back(-INFINITY), values.push_back(NAN);
@@ -126,7 +131,8 @@ double ulps(double actual, Wide exact) {
   int e = 0;
   std::frexp(std::fabs(exact), &e);
   e = std::max(e, std::numeric_limits<T>::min_exponent);
-  return static_cast<double>(std::fabs(actual - exact) / std::ldexp(Wide{1}, e - std::numeric_limits<T>::digits));
+  return static_cast<double>(std::fabs(actual - exact) /
+                             std::ldexp(Wide{1}, e - std::numeric_limits<T>::digits));
 }
 
 void check_unary(const Unary& row, TileType type, IsaLevel isa) {
@@ -145,7 +151,8 @@ void check_unary(const Unary& row, TileType type, IsaLevel isa) {
     if (!f32 && (row.op == TileOp::gelu_tanh || row.op == TileOp::gelu) && distance < 1000) continue;
     if (distance > worst) worst = distance, at = x.get(i);
   }
-  EXPECT_LE(worst, bound) << tile_op_info(row.op).name << (f32 ? " f32 " : " f64 ") << isa_name(isa) << " at " << at;
+  EXPECT_LE(worst, bound) << tile_op_info(row.op).name << (f32 ? " f32 " : " f64 ") << isa_name(isa) << " at "
+                          << at;
 }
 
 TEST(TileMath, UnaryWithinUlps) {
@@ -169,7 +176,8 @@ TEST(TileMath, PositionDoesNotMatter) {
         one.sizes[0] = 1;
         one.data = static_cast<float*>(one.data) + i;
         step_testing::run_step({"tile", {one}, {single.arg()}, {1}, {}, &program}, isa);
-        ASSERT_EQ(single.bits(0), whole.bits(i)) << tile_op_info(row.op).name << " at " << xs[static_cast<size_t>(i)];
+        ASSERT_EQ(single.bits(0), whole.bits(i))
+            << tile_op_info(row.op).name << " at " << xs[static_cast<size_t>(i)];
       }
     }
 }
@@ -193,8 +201,12 @@ const Binary kBinary[] = {
     {TileOp::mod, python_mod, 0.5},
     {TileOp::pow, [](Wide x, Wide y) { return std::pow(x, y); }, 1},
     {TileOp::atan2, [](Wide x, Wide y) { return std::atan2(x, y); }, 1},
-    {TileOp::max, [](Wide x, Wide y) { return std::isnan(x) ? x : std::isnan(y) ? y : std::max(x, y); }, 0},
-    {TileOp::min, [](Wide x, Wide y) { return std::isnan(x) ? x : std::isnan(y) ? y : std::min(x, y); }, 0},
+    {TileOp::max, [](Wide x, Wide y) { return std::isnan(x)   ? x
+                                              : std::isnan(y) ? y
+                                                              : std::max(x, y); }, 0},
+    {TileOp::min, [](Wide x, Wide y) { return std::isnan(x)   ? x
+                                              : std::isnan(y) ? y
+                                                              : std::min(x, y); }, 0},
     {TileOp::eq, [](Wide x, Wide y) { return static_cast<Wide>(x == y); }, 0},
     {TileOp::ne, [](Wide x, Wide y) { return static_cast<Wide>(x != y); }, 0},
     {TileOp::lt, [](Wide x, Wide y) { return static_cast<Wide>(x < y); }, 0},
@@ -218,7 +230,8 @@ TEST(TileMath, BinaryWithinUlps) {
         double worst = 0, at = 0;
         for (int64_t i = 0; i < n * n; ++i) {
           const Wide exact = row.reference(x.get(i / n), y.get(i % n));
-          // Long double has a wider exponent range: fmod and / of denormals round differently there, within the bound.
+          // Long double has a wider exponent range: fmod and / of denormals round differently there, within
+          // the bound.
           const double distance = f32 ? ulps<float>(z.get(i), exact) : ulps<double>(z.get(i), exact);
           if (distance > worst) worst = distance, at = static_cast<double>(i);
         }
@@ -238,45 +251,76 @@ T integer_reference(TileOp op, T x, T y) {
   using W = __int128;
   const int bits = 8 * static_cast<int>(sizeof(T));
   switch (op) {
-    case TileOp::add: return wrap<T>(W{x} + y);
-    case TileOp::sub: return wrap<T>(W{x} - y);
-    case TileOp::mul: return wrap<T>(W{x} * y);
-    case TileOp::div: return y == 0 ? 0 : wrap<T>(W{x} / y);
-    case TileOp::rem: return y == 0 ? 0 : wrap<T>(W{x} % y);
-    case TileOp::mod: return y == 0 ? 0 : wrap<T>((W{x} % y + y) % y);
-    case TileOp::max: return std::max(x, y);
-    case TileOp::min: return std::min(x, y);
-    case TileOp::bit_and: return x & y;
-    case TileOp::bit_or: return x | y;
-    case TileOp::bit_xor: return x ^ y;
-    case TileOp::shift_left: return y < 0 || y >= bits ? 0 : wrap<T>(W{x} << y);
-    case TileOp::shift_right: return y < 0 || y >= bits ? (x < 0 ? -1 : 0) : x >> y;
+    case TileOp::add:
+      return wrap<T>(W{x} + y);
+    case TileOp::sub:
+      return wrap<T>(W{x} - y);
+    case TileOp::mul:
+      return wrap<T>(W{x} * y);
+    case TileOp::div:
+      return y == 0 ? 0 : wrap<T>(W{x} / y);
+    case TileOp::rem:
+      return y == 0 ? 0 : wrap<T>(W{x} % y);
+    case TileOp::mod:
+      return y == 0 ? 0 : wrap<T>((W{x} % y + y) % y);
+    case TileOp::max:
+      return std::max(x, y);
+    case TileOp::min:
+      return std::min(x, y);
+    case TileOp::bit_and:
+      return x & y;
+    case TileOp::bit_or:
+      return x | y;
+    case TileOp::bit_xor:
+      return x ^ y;
+    case TileOp::shift_left:
+      return y < 0 || y >= bits ? 0 : wrap<T>(W{x} << y);
+    case TileOp::shift_right:
+      return y < 0 || y >= bits ? (x < 0 ? -1 : 0) : x >> y;
     case TileOp::pow: {
       if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
       T r = 1;
       for (T i = 0; i < std::min<T>(y, 200); ++i) r = wrap<T>(W{r} * x);
       return r;
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
 template <class T>
 void check_integers(TileType type, IsaLevel isa) {
-  std::vector<T> values = {0, 1, -1, 2, -2, 3, 5, -7, 31, 32, 33, 63, 64, 100, std::numeric_limits<T>::max(),
-                           std::numeric_limits<T>::min(), std::numeric_limits<T>::min() + 1};
+  std::vector<T> values = {0,
+                           1,
+                           -1,
+                           2,
+                           -2,
+                           3,
+                           5,
+                           -7,
+                           31,
+                           32,
+                           33,
+                           63,
+                           64,
+                           100,
+                           std::numeric_limits<T>::max(),
+                           std::numeric_limits<T>::min(),
+                           std::numeric_limits<T>::min() + 1};
   const int64_t n = static_cast<int64_t>(values.size());
   TestTensor x(memory_of(type), {n, 1}), y(memory_of(type), {1, n}), z(memory_of(type), {n, n});
   std::copy(values.begin(), values.end(), static_cast<T*>(x.arg().data));
   std::copy(values.begin(), values.end(), static_cast<T*>(y.arg().data));
-  for (TileOp op : {TileOp::add, TileOp::sub, TileOp::mul, TileOp::div, TileOp::rem, TileOp::mod, TileOp::max, TileOp::min,
-                    TileOp::bit_and, TileOp::bit_or, TileOp::bit_xor, TileOp::shift_left, TileOp::shift_right, TileOp::pow}) {
+  for (TileOp op : {TileOp::add, TileOp::sub, TileOp::mul, TileOp::div, TileOp::rem, TileOp::mod, TileOp::max,
+                    TileOp::min, TileOp::bit_and, TileOp::bit_or, TileOp::bit_xor, TileOp::shift_left,
+                    TileOp::shift_right, TileOp::pow}) {
     const TileProgram program = one_op(op, type);
     step_testing::run_step({"tile", {x.arg(), y.arg()}, {z.arg()}, {2}, {}, &program}, isa);
     for (int64_t i = 0; i < n * n; ++i) {
       const T a = values[static_cast<size_t>(i / n)], b = values[static_cast<size_t>(i % n)];
       if (op == TileOp::pow && b > 200) continue;
-      ASSERT_EQ(static_cast<const T*>(z.arg().data)[i], integer_reference(op, a, b)) << tile_op_info(op).name << a << "," << b;
+      ASSERT_EQ(static_cast<const T*>(z.arg().data)[i], integer_reference(op, a, b))
+          << tile_op_info(op).name << a << "," << b;
     }
   }
 }
@@ -315,8 +359,11 @@ TEST(TileMath, FloatToIntegerSaturates) {
     TileOp op;
     double low, high;
   };
-  const Row rows[] = {{TileOp::to_i32, -2147483648.0, 2147483647.0}, {TileOp::to_i64, -0x1p63, 0x1p63},
-                      {TileOp::clamp_i16, -32768, 32767}, {TileOp::clamp_i8, -128, 127}, {TileOp::clamp_u8, 0, 255}};
+  const Row rows[] = {{TileOp::to_i32, -2147483648.0, 2147483647.0},
+                      {TileOp::to_i64, -0x1p63, 0x1p63},
+                      {TileOp::clamp_i16, -32768, 32767},
+                      {TileOp::clamp_i8, -128, 127},
+                      {TileOp::clamp_u8, 0, 255}};
   for (IsaLevel isa : isa_levels())
     for (TileType type : {TileType::f32, TileType::f64})
       for (const Row& row : rows) {
@@ -337,7 +384,8 @@ TEST(TileMath, NarrowFloatsRoundOnceToEven) {
   std::mt19937_64 engine(3);
   for (int bits = 0; bits < 65536; bits += 7) {
     const double v = f16_to_f32(static_cast<uint16_t>(bits));
-    xs.push_back(v), xs.push_back(v * (1 + 0x1p-11)), xs.push_back(v * (1 + 0x1p-11 + 0x1p-40)), xs.push_back(v * (1 + 0x1p-8));
+    xs.push_back(v), xs.push_back(v * (1 + 0x1p-11)), xs.push_back(v * (1 + 0x1p-11 + 0x1p-40)),
+        xs.push_back(v * (1 + 0x1p-8));
   }
   const int64_t n = static_cast<int64_t>(xs.size());
   for (IsaLevel isa : isa_levels())
@@ -356,7 +404,9 @@ TEST(TileMath, NarrowFloatsRoundOnceToEven) {
         for (int64_t i = 0; i < n; ++i) {
           const double v = x.get(i);
           const uint16_t expected = to == DType::f16 ? f64_to_f16(v) : f64_to_bf16(v);
-          if (!std::isnan(v)) { ASSERT_EQ(y.bits(i), expected) << v << isa_name(isa); }
+          if (!std::isnan(v)) {
+            ASSERT_EQ(y.bits(i), expected) << v << isa_name(isa);
+          }
           ASSERT_TRUE(step_testing::agrees(back.get(i), y.get(i), 0)) << v;
         }
       }

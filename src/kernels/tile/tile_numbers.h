@@ -1,5 +1,6 @@
-// TileOp, TileType and DType as plain enumerations of the ISA namespace, for *_isa.cc files: the real ones stand in headers
-// whose inline functions must not be compiled for a higher ISA level than the rest of the program.
+// TileOp, TileType and DType as plain enumerations of the ISA namespace, for *_isa.cc files: the real ones
+// stand in headers whose inline functions must not be compiled for a higher ISA level than the rest of the
+// program.
 #pragma once
 
 namespace aicf {

@@ -37,7 +37,8 @@ class Checker {
       for (const TileInstr& instr : program_.stages[static_cast<size_t>(stage_)]) check(instr);
       for (int s : pending_) complete_[static_cast<size_t>(s)] = true;
       for (int s : stored_scalars_)
-        if (!complete_[static_cast<size_t>(s)]) reject("store_scalar reads a row scalar that is never written");
+        if (!complete_[static_cast<size_t>(s)])
+          reject("store_scalar reads a row scalar that is never written");
       pending_.clear();
       stored_scalars_.clear();
     }
@@ -71,17 +72,22 @@ class Checker {
   void check(const TileInstr& instr) {
     if (static_cast<int>(instr.op) >= kOpCount) reject("unknown operation");
     check_type(instr.type);
-    // Also the numbers that the operation does not use: tables are indexed by them before anyone asks for the operation.
+    // Also the numbers that the operation does not use: tables are indexed by them before anyone asks for the
+    // operation.
     for (int16_t number : {instr.dst, instr.a, instr.b, instr.c})
       if (number >= 0 && !exists(number)) fail(instr, "register or row scalar out of bounds");
     const TileOpInfo& info = tile_op_info(instr.op);
     if (info.types.find(kTypeLetters[static_cast<size_t>(instr.type)]) == std::string_view::npos)
       fail(instr, "the operation does not exist for this type");
     switch (instr.op) {
-      case TileOp::load: return check_load(instr);
-      case TileOp::store: return check_store(instr);
-      case TileOp::store_scalar: return check_store_scalar(instr);
-      default: break;
+      case TileOp::load:
+        return check_load(instr);
+      case TileOp::store:
+        return check_store(instr);
+      case TileOp::store_scalar:
+        return check_store_scalar(instr);
+      default:
+        break;
     }
     const bool row_level = is_scalar(instr.dst) && !is_tile_reduction(instr.op);
     const int16_t sources[] = {instr.a, instr.b, instr.c};
@@ -93,7 +99,8 @@ class Checker {
   }
 
   void check_load(const TileInstr& instr) {
-    if (instr.operand < 0 || instr.operand >= static_cast<int>(program_.inputs.size())) fail(instr, "not an input operand");
+    if (instr.operand < 0 || instr.operand >= static_cast<int>(program_.inputs.size()))
+      fail(instr, "not an input operand");
     if (!tile_type_loads(program_.inputs[static_cast<size_t>(instr.operand)], instr.type))
       fail(instr, "the operand's dtype is not loaded to this type");
     write(instr, instr.type, false);
@@ -104,7 +111,8 @@ class Checker {
     if (instr.operand < first || instr.operand - first >= static_cast<int>(program_.outputs.size()))
       fail(instr, "not an output operand");
     const size_t output = static_cast<size_t>(instr.operand - first);
-    if (!tile_type_stores(instr.type, program_.outputs[output])) fail(instr, "this type is not stored to the operand's dtype");
+    if (!tile_type_stores(instr.type, program_.outputs[output]))
+      fail(instr, "this type is not stored to the operand's dtype");
     if (stored_[output]) fail(instr, "the output is stored twice");
     stored_[output] = true;
     return output;
@@ -119,7 +127,8 @@ class Checker {
     if (!is_scalar(instr.a) || instr.a - kTileScalarBase >= static_cast<int>(program_.scalars.size()))
       fail(instr, "operand a is not a row scalar");
     const int s = instr.a - kTileScalarBase;
-    if (program_.scalars[static_cast<size_t>(s)] != instr.type) fail(instr, "the row scalar has another type");
+    if (program_.scalars[static_cast<size_t>(s)] != instr.type)
+      fail(instr, "the row scalar has another type");
     stored_scalars_.push_back(s);
     output_of(instr);
   }
@@ -133,9 +142,11 @@ class Checker {
       return;
     }
     if (row_level) fail(instr, "an instruction that writes a row scalar reads a register");
-    if (source < 0 || source >= static_cast<int>(program_.registers.size())) fail(instr, "register out of bounds");
+    if (source < 0 || source >= static_cast<int>(program_.registers.size()))
+      fail(instr, "register out of bounds");
     const size_t r = static_cast<size_t>(source);
-    if (!(fresh_[r] || (written_[r] && program_.registers[r].row))) fail(instr, "register read before it is written");
+    if (!(fresh_[r] || (written_[r] && program_.registers[r].row)))
+      fail(instr, "register read before it is written");
     if (program_.registers[r].type != type) fail(instr, "operand of another type");
   }
 
@@ -152,7 +163,8 @@ class Checker {
         complete_[s] = true;
       return;
     }
-    if (instr.dst < 0 || instr.dst >= static_cast<int>(program_.registers.size())) fail(instr, "register out of bounds");
+    if (instr.dst < 0 || instr.dst >= static_cast<int>(program_.registers.size()))
+      fail(instr, "register out of bounds");
     const size_t r = static_cast<size_t>(instr.dst);
     if (program_.registers[r].type != type) fail(instr, "result of another type");
     fresh_[r] = written_[r] = true;
@@ -171,14 +183,15 @@ class Checker {
 
   const TileProgram& program_;
   int stage_ = 0;
-  std::vector<bool> written_, fresh_;       // registers: in any stage, in this stage
-  std::vector<bool> assigned_, complete_;   // row scalars
-  std::vector<bool> stored_;                // outputs
+  std::vector<bool> written_, fresh_;      // registers: in any stage, in this stage
+  std::vector<bool> assigned_, complete_;  // row scalars
+  std::vector<bool> stored_;               // outputs
   std::vector<int> pending_, stored_scalars_;
 };
 
 std::string place(int16_t number) {
-  return number >= kTileScalarBase ? "s" + std::to_string(number - kTileScalarBase) : "r" + std::to_string(number);
+  return number >= kTileScalarBase ? "s" + std::to_string(number - kTileScalarBase)
+                                   : "r" + std::to_string(number);
 }
 
 std::string number_text(double value) {
@@ -208,24 +221,46 @@ const TileOpInfo& tile_op_info(TileOp op) { return kOps[static_cast<size_t>(op)]
 
 TileType tile_result_type(const TileInstr& instr) {
   switch (instr.op) {
-    case TileOp::is_nan: case TileOp::is_inf: case TileOp::to_mask: case TileOp::eq: case TileOp::ne: case TileOp::lt:
-    case TileOp::le: case TileOp::gt: case TileOp::ge:
+    case TileOp::is_nan:
+    case TileOp::is_inf:
+    case TileOp::to_mask:
+    case TileOp::eq:
+    case TileOp::ne:
+    case TileOp::lt:
+    case TileOp::le:
+    case TileOp::gt:
+    case TileOp::ge:
       return TileType::mask;
-    case TileOp::to_f32: return TileType::f32;
-    case TileOp::to_f64: return TileType::f64;
-    case TileOp::to_i32: case TileOp::clamp_i16: case TileOp::clamp_i8: case TileOp::clamp_u8: return TileType::i32;
-    case TileOp::to_i64: return TileType::i64;
-    default: return instr.type;
+    case TileOp::to_f32:
+      return TileType::f32;
+    case TileOp::to_f64:
+      return TileType::f64;
+    case TileOp::to_i32:
+    case TileOp::clamp_i16:
+    case TileOp::clamp_i8:
+    case TileOp::clamp_u8:
+      return TileType::i32;
+    case TileOp::to_i64:
+      return TileType::i64;
+    default:
+      return instr.type;
   }
 }
 
 TileType tile_register_type(DType dtype) {
   switch (dtype) {
-    case DType::f64: return TileType::f64;
-    case DType::f32: case DType::f16: case DType::bf16: return TileType::f32;
-    case DType::i64: return TileType::i64;
-    case DType::boolean: return TileType::mask;
-    default: return TileType::i32;
+    case DType::f64:
+      return TileType::f64;
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return TileType::f32;
+    case DType::i64:
+      return TileType::i64;
+    case DType::boolean:
+      return TileType::mask;
+    default:
+      return TileType::i32;
   }
 }
 
@@ -239,7 +274,8 @@ std::string to_string(const TileProgram& program) {
   int number = 0;
   for (const auto* list : {&program.inputs, &program.outputs})
     for (DType dtype : *list)
-      text += " t" + std::to_string(number++) + ":" + (list == &program.outputs ? "out " : "") + std::string(dtype_name(dtype));
+      text += " t" + std::to_string(number++) + ":" + (list == &program.outputs ? "out " : "") +
+              std::string(dtype_name(dtype));
   text += "\n";
   for (size_t i = 0; i < program.registers.size(); ++i)
     if (program.registers[i].row) text += "row r" + std::to_string(i) + "\n";

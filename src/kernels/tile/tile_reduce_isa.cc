@@ -98,7 +98,8 @@ void finish(const TileArgs& args) {
 
 template <class T, class Operation>
 void float_step(const TileArgs& args) {
-  constexpr size_t kWidth = hn::MaxLanes(hn::ScalableTag<T>()) < kLanes ? hn::MaxLanes(hn::ScalableTag<T>()) : kLanes;
+  constexpr size_t kWidth =
+      hn::MaxLanes(hn::ScalableTag<T>()) < kLanes ? hn::MaxLanes(hn::ScalableTag<T>()) : kLanes;
   const hn::CappedTag<T, kLanes> d;
   constexpr size_t kVectors = kLanes / kWidth;
   using V = hn::Vec<hn::CappedTag<T, kLanes>>;
@@ -136,20 +137,28 @@ constexpr TileReduction kInteger = {begin<T, Operation>, integer_step<T, Operati
 template <class T>
 TileReduction float_reduction(int op) {
   switch (op) {
-    case kOp_reduce_sum: return kFloat<T, Sum<T>>;
-    case kOp_reduce_prod: return kFloat<T, Product<T>>;
-    case kOp_reduce_max: return kFloat<T, Maximum<T>>;
-    case kOp_reduce_min: return kFloat<T, Minimum<T>>;
+    case kOp_reduce_sum:
+      return kFloat<T, Sum<T>>;
+    case kOp_reduce_prod:
+      return kFloat<T, Product<T>>;
+    case kOp_reduce_max:
+      return kFloat<T, Maximum<T>>;
+    case kOp_reduce_min:
+      return kFloat<T, Minimum<T>>;
   }
   return {};
 }
 template <class T, class U>
 TileReduction integer_reduction(int op) {
   switch (op) {
-    case kOp_reduce_sum: return kInteger<U, Sum<U>>;
-    case kOp_reduce_prod: return kInteger<U, Product<U>>;
-    case kOp_reduce_max: return kInteger<T, IntegerMaximum<T>>;
-    case kOp_reduce_min: return kInteger<T, IntegerMinimum<T>>;
+    case kOp_reduce_sum:
+      return kInteger<U, Sum<U>>;
+    case kOp_reduce_prod:
+      return kInteger<U, Product<U>>;
+    case kOp_reduce_max:
+      return kInteger<T, IntegerMaximum<T>>;
+    case kOp_reduce_min:
+      return kInteger<T, IntegerMinimum<T>>;
   }
   return {};
 }
@@ -158,10 +167,14 @@ TileReduction integer_reduction(int op) {
 
 TileReduction tile_reduction(int op, int type) {
   switch (type) {
-    case kF32: return float_reduction<float>(op);
-    case kF64: return float_reduction<double>(op);
-    case kI32: return integer_reduction<int32_t, uint32_t>(op);
-    case kI64: return integer_reduction<int64_t, uint64_t>(op);
+    case kF32:
+      return float_reduction<float>(op);
+    case kF64:
+      return float_reduction<double>(op);
+    case kI32:
+      return integer_reduction<int32_t, uint32_t>(op);
+    case kI64:
+      return integer_reduction<int64_t, uint64_t>(op);
     case kMask:
       if (op == kOp_reduce_max) return kInteger<int32_t, Any>;
       if (op == kOp_reduce_min) return kInteger<int32_t, All>;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kSlotBytes = kTileChunk * 8;
 
-// A block of rows by columns (at most kTileChunk elements), packed row by row in the slots of the scratch memory: the last slot
-// serves conversions. Row scalars are slots like registers here.
+// A block of rows by columns (at most kTileChunk elements), packed row by row in the slots of the scratch
+// memory: the last slot serves conversions. Row scalars are slots like registers here.
 struct Block {
   const TileProgram& program;
   IsaLevel isa;
@@ -44,7 +44,8 @@ struct Block {
     std::byte* dst = slot(instr.dst);
     if (dense(window)) return convert({at(window, 0, bytes), nullptr, nullptr, dst, count(), 0});
     for (int64_t r = 0; r < rows; ++r)
-      copy_elements(exchange() + r * columns * bytes, bytes, at(window, r, bytes), window.column_stride * bytes, columns, bytes);
+      copy_elements(exchange() + r * columns * bytes, bytes, at(window, r, bytes),
+                    window.column_stride * bytes, columns, bytes);
     convert({exchange(), nullptr, nullptr, dst, count(), 0});
   }
 
@@ -56,14 +57,16 @@ struct Block {
     if (dense(window)) return convert({slot(instr.a), nullptr, nullptr, at(window, 0, bytes), count(), 0});
     convert({slot(instr.a), nullptr, nullptr, exchange(), count(), 0});
     for (int64_t r = 0; r < rows; ++r)
-      copy_elements(at(window, r, bytes), window.column_stride * bytes, exchange() + r * columns * bytes, bytes, columns, bytes);
+      copy_elements(at(window, r, bytes), window.column_stride * bytes, exchange() + r * columns * bytes,
+                    bytes, columns, bytes);
   }
 
   void run(const TileInstr& instr) const {
     if (instr.op == TileOp::load) return load(instr);
     if (instr.op == TileOp::store) return store(instr);
     const auto source = [this](int16_t number) { return number >= 0 ? slot(number) : nullptr; };
-    tile_compute(isa, instr)({source(instr.a), source(instr.b), source(instr.c), slot(instr.dst), count(), tile_immediate(instr)});
+    tile_compute(isa, instr)(
+        {source(instr.a), source(instr.b), source(instr.c), slot(instr.dst), count(), tile_immediate(instr)});
   }
 };
 
@@ -73,8 +76,8 @@ int64_t tile_rows_scratch_bytes(const TileProgram& program) {
   return static_cast<int64_t>(program.registers.size() + program.scalars.size() + 1) * kSlotBytes;
 }
 
-void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns, const TileWindow* windows,
-                   std::byte* scratch) {
+void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns,
+                   const TileWindow* windows, std::byte* scratch) {
   Block block = {program, isa, windows, scratch, 0, 0, 0, 0};
   for (block.column = 0; block.column < columns; block.column += block.columns) {
     block.columns = std::min(columns - block.column, kTileChunk);

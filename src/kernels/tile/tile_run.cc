@@ -8,7 +8,8 @@ namespace aicf {
 
 namespace {
 
-// Calls run(offset in bytes, position, count) for the contiguous index runs of inner elements [first, first + n).
+// Calls run(offset in bytes, position, count) for the contiguous index runs of inner elements [first, first +
+// n).
 template <class Run>
 void for_each_run(const TileState& state, const TileOperand& operand, int64_t first, int64_t n, Run run) {
   const int last = state.inner_rank - 1;
@@ -33,8 +34,8 @@ void for_each_run(const TileState& state, const TileOperand& operand, int64_t fi
   }
 }
 
-void gather(const TileState& state, const TileOperand& operand, const std::byte* base, int64_t first, int64_t n,
-            std::byte* dst) {
+void gather(const TileState& state, const TileOperand& operand, const std::byte* base, int64_t first,
+            int64_t n, std::byte* dst) {
   const int64_t stride = operand.inner_strides[state.inner_rank - 1];
   for_each_run(state, operand, first, n, [&](int64_t offset, int64_t position, int64_t count) {
     copy_elements(dst + position * operand.bytes, operand.bytes, base + offset, stride, count, operand.bytes);
@@ -63,12 +64,17 @@ void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stri
   }
 }
 
-void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stride, int64_t rows, int64_t n, int bytes) {
+void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stride, int64_t rows, int64_t n,
+               int bytes) {
   switch (bytes) {
-    case 1: return transpose<uint8_t>(dst, pitch, src, stride, rows, n);
-    case 2: return transpose<uint16_t>(dst, pitch, src, stride, rows, n);
-    case 4: return transpose<uint32_t>(dst, pitch, src, stride, rows, n);
-    default: return transpose<uint64_t>(dst, pitch, src, stride, rows, n);
+    case 1:
+      return transpose<uint8_t>(dst, pitch, src, stride, rows, n);
+    case 2:
+      return transpose<uint16_t>(dst, pitch, src, stride, rows, n);
+    case 4:
+      return transpose<uint32_t>(dst, pitch, src, stride, rows, n);
+    default:
+      return transpose<uint64_t>(dst, pitch, src, stride, rows, n);
   }
 }
 
@@ -76,9 +82,9 @@ void transpose(std::byte* dst, int64_t pitch, const std::byte* src, int64_t stri
 struct Machine {
   const TileState& state;
   std::byte* scratch;
-  std::byte* base[kMaxTileOperands];   // operands at the current row
-  const void* where[kTileSlots];       // current contents of registers and row scalars
-  std::byte* own[kTileSlots];          // their memory in scratch
+  std::byte* base[kMaxTileOperands];  // operands at the current row
+  const void* where[kTileSlots];      // current contents of registers and row scalars
+  std::byte* own[kTileSlots];         // their memory in scratch
 
   void set_row(const BoundCall& call, int64_t row) {
     int64_t index[kMaxRank];
@@ -90,25 +96,28 @@ struct Machine {
     for (size_t i = 0; i < inputs + call.outputs.size(); ++i) {
       const TensorArg& arg = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
       int64_t offset = 0;
-      for (int axis = 0; axis < state.outer_rank; ++axis) offset += index[axis] * state.operands[i].outer_strides[axis];
+      for (int axis = 0; axis < state.outer_rank; ++axis)
+        offset += index[axis] * state.operands[i].outer_strides[axis];
       base[i] = static_cast<std::byte*>(arg.data) + offset;
     }
   }
 
-  // Transposes the staged operands for `count` rows from the current one, which must lie in one run of the last outer axis.
+  // Transposes the staged operands for `count` rows from the current one, which must lie in one run of the
+  // last outer axis.
   void stage_group(int64_t count) {
     for (int i = 0; i < kMaxTileOperands; ++i) {
       const TileOperand& operand = state.operands[i];
       if (operand.staged_pitch > 0)
-        transpose(scratch + operand.staged_offset, operand.staged_pitch, base[i], operand.inner_strides[0], count,
-                  state.inner_count, operand.bytes);
+        transpose(scratch + operand.staged_offset, operand.staged_pitch, base[i], operand.inner_strides[0],
+                  count, state.inner_count, operand.bytes);
     }
   }
 
   void use_staged(int64_t row_in_group) {
     for (int i = 0; i < kMaxTileOperands; ++i) {
       const TileOperand& operand = state.operands[i];
-      if (operand.staged_pitch > 0) base[i] = scratch + operand.staged_offset + row_in_group * operand.staged_pitch;
+      if (operand.staged_pitch > 0)
+        base[i] = scratch + operand.staged_offset + row_in_group * operand.staged_pitch;
     }
   }
 
@@ -124,7 +133,8 @@ struct Machine {
   void repeat(void* dst, int bytes, int64_t n) {
     int64_t value = 0;
     std::memcpy(&value, dst, static_cast<size_t>(bytes));
-    if (n > 1) (bytes == 4 ? state.fill_words : state.fill_double_words)({nullptr, nullptr, nullptr, dst, n, value});
+    if (n > 1)
+      (bytes == 4 ? state.fill_words : state.fill_double_words)({nullptr, nullptr, nullptr, dst, n, value});
   }
 
   void compute(const TileStep& step, void* dst, int64_t n, int64_t imm) {
@@ -133,7 +143,9 @@ struct Machine {
     where[step.dst] = dst;
   }
 
-  void convert(TileFunction fn, const void* from, void* to, int64_t n) { fn({from, nullptr, nullptr, to, n, 0}); }
+  void convert(TileFunction fn, const void* from, void* to, int64_t n) {
+    fn({from, nullptr, nullptr, to, n, 0});
+  }
 
   std::byte* contiguous(const TileStep& step, int64_t first) {
     return base[step.operand] + first * state.operands[step.operand].bytes;
@@ -141,10 +153,15 @@ struct Machine {
 
   void run(const TileStep& step, int64_t first, int64_t n) {
     switch (step.kind) {
-      case TileStepKind::kCompute: return compute(step, own[step.dst], n, step.imm);
-      case TileStepKind::kComputeInto: return compute(step, contiguous(step, first), n, step.imm);
-      case TileStepKind::kIndex: return compute(step, own[step.dst], n, first);
-      case TileStepKind::kLoadAlias: where[step.dst] = contiguous(step, first); return;
+      case TileStepKind::kCompute:
+        return compute(step, own[step.dst], n, step.imm);
+      case TileStepKind::kComputeInto:
+        return compute(step, contiguous(step, first), n, step.imm);
+      case TileStepKind::kIndex:
+        return compute(step, own[step.dst], n, first);
+      case TileStepKind::kLoadAlias:
+        where[step.dst] = contiguous(step, first);
+        return;
       case TileStepKind::kLoadConvert:
         convert(step.fn, contiguous(step, first), own[step.dst], n);
         where[step.dst] = own[step.dst];
@@ -154,21 +171,26 @@ struct Machine {
         repeat(own[step.dst], step.bytes, n);
         where[step.dst] = own[step.dst];
         return;
-      case TileStepKind::kLoadStrided: return load_strided(step, first, n);
-      case TileStepKind::kStore: return convert(step.fn, where[step.a], contiguous(step, first), n);
+      case TileStepKind::kLoadStrided:
+        return load_strided(step, first, n);
+      case TileStepKind::kStore:
+        return convert(step.fn, where[step.a], contiguous(step, first), n);
       case TileStepKind::kStoreStrided:
         convert(step.fn, where[step.a], scratch + state.exchange_offset, n);
-        return scatter(state, state.operands[step.operand], base[step.operand], first, n, scratch + state.exchange_offset);
+        return scatter(state, state.operands[step.operand], base[step.operand], first, n,
+                       scratch + state.exchange_offset);
       case TileStepKind::kReduce:
         return step.fn({where[step.a], nullptr, nullptr, accumulators(step.dst), n, first});
       case TileStepKind::kScalar:
         compute(step, own[step.dst], 1, step.imm);
         return repeat(own[step.dst], step.bytes, step.operand ? n : 1);
-      case TileStepKind::kReduceBegin: return convert(step.fn, nullptr, accumulators(step.dst), 1);
+      case TileStepKind::kReduceBegin:
+        return convert(step.fn, nullptr, accumulators(step.dst), 1);
       case TileStepKind::kReduceEnd:
         convert(step.fn, accumulators(step.dst), own[step.dst], 1);
         return repeat(own[step.dst], step.bytes, step.operand ? n : 1);
-      case TileStepKind::kStoreScalar: return convert(step.fn, where[step.a], base[step.operand], 1);
+      case TileStepKind::kStoreScalar:
+        return convert(step.fn, where[step.a], base[step.operand], 1);
     }
   }
 

@@ -1,5 +1,6 @@
-// What prepare() of the tile kernel leaves for run(): the domain with mergeable axes collapsed, the strides of every operand, the
-// layout of the scratch memory, and the program compiled to steps that hold function addresses. Fixed part, then the steps.
+// What prepare() of the tile kernel leaves for run(): the domain with mergeable axes collapsed, the strides
+// of every operand, the layout of the scratch memory, and the program compiled to steps that hold function
+// addresses. Fixed part, then the steps.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@ enum class TileMode : int32_t {
   kStrided,
 };
 
-// Input whose rows lie side by side in memory, so that walking one row strides over the others: kTileGroup rows at a time
-// are transposed into scratch, where they are contiguous. Values and order of accumulation stay the same.
+// Input whose rows lie side by side in memory, so that walking one row strides over the others: kTileGroup
+// rows at a time are transposed into scratch, where they are contiguous. Values and order of accumulation
+// stay the same.
 constexpr int64_t kTileGroup = 16;
 constexpr int64_t kTileStagedBytes = 1 << 20;  // beyond it per operand rows are walked where they lie
 
 struct TileOperand {
-  int32_t bytes;  // of an element
-  TileMode mode;  // as steps see it: staged operands are contiguous
+  int32_t bytes;                        // of an element
+  TileMode mode;                        // as steps see it: staged operands are contiguous
   int64_t staged_offset, staged_pitch;  // scratch of the group and bytes from row to row; pitch 0: not staged
   int64_t outer_strides[kMaxRank], inner_strides[kMaxRank];  // bytes
 };
@@ -42,7 +44,7 @@ enum class TileStepKind : int32_t {
   kReduce,        // fn adds a to the accumulators of scalar dst
   kScalar,        // dst = fn(a, b, c) on one element, repeated
   kReduceBegin,
-  kReduceEnd,     // fn combines the accumulators, repeated
+  kReduceEnd,  // fn combines the accumulators, repeated
   kStoreScalar,
 };
 
@@ -61,18 +63,18 @@ struct TileState {
   int32_t outer_rank, inner_rank;
   int64_t outer_sizes[kMaxRank], inner_sizes[kMaxRank];
   int64_t rows, inner_count;
-  int64_t staged;         // number of staged operands
-  int64_t tile_rows;      // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
+  int64_t staged;     // number of staged operands
+  int64_t tile_rows;  // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
   int64_t tile_elements;  // multiple of kTileChunk
   int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1
   int32_t stages, row_registers;
   int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
-  TileFunction fill_words, fill_double_words;     // dst[0 … n) = imm, for elements of 4 and 8 bytes
-  int64_t slot_offset[kTileSlots];                // in scratch; bytes
+  TileFunction fill_words, fill_double_words;  // dst[0 … n) = imm, for elements of 4 and 8 bytes
+  int64_t slot_offset[kTileSlots];             // in scratch; bytes
   int64_t accumulator_offset[kMaxTileScalars];
-  int64_t exchange_offset;                        // one chunk of the widest element
-  // Steps [begin[0], begin[1]) run once per tile, then for stage i three ranges from begin[1 + 3 i]: before the chunks of a
-  // row, per chunk, after the chunks.
+  int64_t exchange_offset;  // one chunk of the widest element
+  // Steps [begin[0], begin[1]) run once per tile, then for stage i three ranges from begin[1 + 3 i]: before
+  // the chunks of a row, per chunk, after the chunks.
   int32_t begin[2 + 3 * kMaxTileStages];
   TileOperand operands[kMaxTileOperands];
 };

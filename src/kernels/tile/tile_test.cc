@@ -28,7 +28,12 @@ TileInstr store_scalar(int operand, int scalar, TileType type = TileType::f32) {
   return instr;
 }
 TileInstr op(TileOp name, int dst, int a = -1, int b = -1, int c = -1, TileType type = TileType::f32) {
-  return {name, type, static_cast<int16_t>(dst), static_cast<int16_t>(a), static_cast<int16_t>(b), static_cast<int16_t>(c)};
+  return {name,
+          type,
+          static_cast<int16_t>(dst),
+          static_cast<int16_t>(a),
+          static_cast<int16_t>(b),
+          static_cast<int16_t>(c)};
 }
 TileInstr constant(int dst, double value) {
   TileInstr instr = op(TileOp::constant, dst);
@@ -41,9 +46,12 @@ constexpr TileRegister kF{TileType::f32, false}, kFRow{TileType::f32, true};
 
 // (x - y) * x + 2
 TileProgram chain() {
-  return {{DType::f32, DType::f32}, {DType::f32}, {kF, kF, kF}, {TileType::f32},
-          {{constant(scalar(0), 2), load(0, 0), load(1, 1), op(TileOp::sub, 2, 0, 1), op(TileOp::mul, 2, 2, 0),
-            op(TileOp::add, 2, 2, scalar(0)), store(2, 2)}}};
+  return {{DType::f32, DType::f32},
+          {DType::f32},
+          {kF, kF, kF},
+          {TileType::f32},
+          {{constant(scalar(0), 2), load(0, 0), load(1, 1), op(TileOp::sub, 2, 0, 1),
+            op(TileOp::mul, 2, 2, 0), op(TileOp::add, 2, 2, scalar(0)), store(2, 2)}}};
 }
 
 TensorArg broadcast(TensorArg arg, std::vector<int64_t> sizes) {
@@ -56,8 +64,10 @@ TensorArg broadcast(TensorArg arg, std::vector<int64_t> sizes) {
 
 TEST(Tile, PointwiseOverDomainsAndLayouts) {
   const TileProgram program = chain();
-  const std::vector<std::vector<int64_t>> domains = {{}, {1}, {7}, {1000}, {0}, {3, 0, 2}, {1, 100003}, {301, 3}, {2, 3, 5, 7},
-                                                     {2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3}, {40, 513}};
+  const std::vector<std::vector<int64_t>> domains = {
+      {},        {1},         {7},      {1000},       {0},
+      {3, 0, 2}, {1, 100003}, {301, 3}, {2, 3, 5, 7}, {2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3},
+      {40, 513}};
   for (IsaLevel isa : isa_levels())
     for (const auto& sizes : domains)
       for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps})
@@ -80,9 +90,12 @@ TEST(Tile, PointwiseOverDomainsAndLayouts) {
 
 TEST(Tile, InPlaceAndSeveralOutputs) {
   // a' = a + b; c = a * b with a' in the memory of a: the product must see the old a.
-  const TileProgram program = {{DType::f32, DType::f32}, {DType::f32, DType::f32}, {kF, kF, kF, kF}, {},
-                               {{load(0, 0), load(1, 1), op(TileOp::add, 2, 0, 1), store(2, 2), op(TileOp::mul, 3, 0, 1),
-                                 store(3, 3)}}};
+  const TileProgram program = {{DType::f32, DType::f32},
+                               {DType::f32, DType::f32},
+                               {kF, kF, kF, kF},
+                               {},
+                               {{load(0, 0), load(1, 1), op(TileOp::add, 2, 0, 1), store(2, 2),
+                                 op(TileOp::mul, 3, 0, 1), store(3, 3)}}};
   TestTensor a(DType::f32, {1500}), b(DType::f32, {1500}), c(DType::f32, {1500});
   a.randomize(1), b.randomize(2);
   std::vector<double> old;
@@ -110,7 +123,11 @@ float lane_sum(const std::vector<float>& x) {
 }
 
 TileProgram reduce(TileOp name, TileType type, DType dtype) {
-  return {{dtype}, {dtype}, {{type}}, {type}, {{load(0, 0, type), op(name, scalar(0), 0, -1, -1, type), store_scalar(1, 0, type)}}};
+  return {{dtype},
+          {dtype},
+          {{type}},
+          {type},
+          {{load(0, 0, type), op(name, scalar(0), 0, -1, -1, type), store_scalar(1, 0, type)}}};
 }
 
 TEST(Tile, SumsFollowTheLaneOrder) {
@@ -121,7 +138,8 @@ TEST(Tile, SumsFollowTheLaneOrder) {
         for (bool backwards : {false, true}) {
           TestTensor x(DType::f32, {5, n}, layout), y(DType::f32, {5, 1});
           x.randomize(5), y.poison();
-          step_testing::run_step({"tile", {x.arg()}, {broadcast(y.arg(), {5, n})}, {1}, {}, &program}, isa, backwards);
+          step_testing::run_step({"tile", {x.arg()}, {broadcast(y.arg(), {5, n})}, {1}, {}, &program}, isa,
+                                 backwards);
           for (int64_t row = 0; row < 5; ++row) {
             std::vector<float> values;
             for (int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(x.get(row * n + i)));
@@ -137,14 +155,17 @@ TEST(Tile, ColumnSumsHaveTheBitsOfRowSums) {
     for (int64_t columns : {1, 15, 16, 17, 40})
       for (IsaLevel isa : isa_levels()) {
         const std::vector<int64_t> sizes = {2, columns, n};
-        TestTensor x(DType::f32, sizes), y(DType::f32, {2, columns, 1}), rows(DType::f32, sizes), expected(DType::f32, {2, columns, 1});
+        TestTensor x(DType::f32, sizes), y(DType::f32, {2, columns, 1}), rows(DType::f32, sizes),
+            expected(DType::f32, {2, columns, 1});
         TensorArg across = x.arg();  // memory is [2, n, columns]
         across.strides[1] = 1, across.strides[2] = columns;
         x.randomize(7), y.poison();
         for (int64_t i = 0; i < x.count(); ++i)
-          rows.set(i, static_cast<const float*>(across.data)[i / (columns * n) * columns * n + i / n % columns + i % n * columns]);
+          rows.set(i, static_cast<const float*>(
+                          across.data)[i / (columns * n) * columns * n + i / n % columns + i % n * columns]);
         step_testing::run_step({"tile", {across}, {broadcast(y.arg(), sizes)}, {1}, {}, &program}, isa, true);
-        step_testing::run_step({"tile", {rows.arg()}, {broadcast(expected.arg(), sizes)}, {1}, {}, &program}, isa);
+        step_testing::run_step({"tile", {rows.arg()}, {broadcast(expected.arg(), sizes)}, {1}, {}, &program},
+                               isa);
         for (int64_t i = 0; i < y.count(); ++i) ASSERT_EQ(y.bits(i), expected.bits(i)) << n << " " << columns;
       }
 }
@@ -159,8 +180,9 @@ TEST(Tile, ReductionsOfEveryType) {
                       {TileOp::reduce_prod, 1, [](double a, double b) { return a * b; }},
                       {TileOp::reduce_max, -INFINITY, [](double a, double b) { return std::max(a, b); }},
                       {TileOp::reduce_min, INFINITY, [](double a, double b) { return std::min(a, b); }}};
-  const std::pair<TileType, DType> types[] = {{TileType::f32, DType::f32}, {TileType::f64, DType::f64}, {TileType::i32, DType::i32},
-                                              {TileType::i64, DType::i64}, {TileType::f32, DType::f16}, {TileType::i32, DType::i8}};
+  const std::pair<TileType, DType> types[] = {{TileType::f32, DType::f32}, {TileType::f64, DType::f64},
+                                              {TileType::i32, DType::i32}, {TileType::i64, DType::i64},
+                                              {TileType::f32, DType::f16}, {TileType::i32, DType::i8}};
   for (IsaLevel isa : isa_levels())
     for (const Row& row : rows)
       for (auto [type, dtype] : types)
@@ -168,7 +190,12 @@ TEST(Tile, ReductionsOfEveryType) {
           const TileProgram program = reduce(row.op, type, dtype);
           TestTensor x(dtype, {9, n}), y(dtype, {9, 1});
           // Products stay exact: mostly ones.
-          x.fill([&](int64_t i) { return row.op == TileOp::reduce_sum && dtype == DType::i8 ? (i % 7 == 0) - (i % 5 == 0) : i % 97 == 0 ? 2 : i % 89 ? 1 : -1; });
+          x.fill([&](int64_t i) {
+            return row.op == TileOp::reduce_sum && dtype == DType::i8 ? (i % 7 == 0) - (i % 5 == 0)
+                   : i % 97 == 0                                      ? 2
+                   : i % 89                                           ? 1
+                                                                      : -1;
+          });
           step_testing::run_step({"tile", {x.arg()}, {broadcast(y.arg(), {9, n})}, {1}, {}, &program}, isa);
           for (int64_t r = 0; r < 9; ++r) {
             double expected = row.neutral;
@@ -179,7 +206,9 @@ TEST(Tile, ReductionsOfEveryType) {
 }
 
 TEST(Tile, EmptyRowsGiveNeutralElementsAndNanPropagates) {
-  const std::pair<TileOp, double> rows[] = {{TileOp::reduce_sum, 0}, {TileOp::reduce_prod, 1}, {TileOp::reduce_max, -INFINITY},
+  const std::pair<TileOp, double> rows[] = {{TileOp::reduce_sum, 0},
+                                            {TileOp::reduce_prod, 1},
+                                            {TileOp::reduce_max, -INFINITY},
                                             {TileOp::reduce_min, INFINITY}};
   for (IsaLevel isa : isa_levels())
     for (auto [name, neutral] : rows) {
@@ -198,13 +227,17 @@ TEST(Tile, EmptyRowsGiveNeutralElementsAndNanPropagates) {
 
 // Layer norm in three stages with a row register; also its shape {…, n} as a two-axis inner space.
 TileProgram layer_norm(double n) {
-  return {{DType::f32, DType::f32, DType::f32}, {DType::f32}, {kFRow, kF, kF, kF}, std::vector<TileType>(7, TileType::f32),
-          {{constant(scalar(0), 1 / n), constant(scalar(1), 1e-5), load(0, 0), op(TileOp::reduce_sum, scalar(2), 0)},
-           {op(TileOp::mul, scalar(3), scalar(2), scalar(0)), op(TileOp::sub, 0, 0, scalar(3)), op(TileOp::mul, 1, 0, 0),
-            op(TileOp::reduce_sum, scalar(4), 1)},
-           {op(TileOp::fma, scalar(5), scalar(4), scalar(0), scalar(1)), op(TileOp::rsqrt, scalar(6), scalar(5)),
-            op(TileOp::mul, 1, 0, scalar(6)), load(2, 1), op(TileOp::mul, 1, 1, 2), load(3, 2), op(TileOp::add, 1, 1, 3),
-            store(3, 1)}}};
+  return {{DType::f32, DType::f32, DType::f32},
+          {DType::f32},
+          {kFRow, kF, kF, kF},
+          std::vector<TileType>(7, TileType::f32),
+          {{constant(scalar(0), 1 / n), constant(scalar(1), 1e-5), load(0, 0),
+            op(TileOp::reduce_sum, scalar(2), 0)},
+           {op(TileOp::mul, scalar(3), scalar(2), scalar(0)), op(TileOp::sub, 0, 0, scalar(3)),
+            op(TileOp::mul, 1, 0, 0), op(TileOp::reduce_sum, scalar(4), 1)},
+           {op(TileOp::fma, scalar(5), scalar(4), scalar(0), scalar(1)),
+            op(TileOp::rsqrt, scalar(6), scalar(5)), op(TileOp::mul, 1, 0, scalar(6)), load(2, 1),
+            op(TileOp::mul, 1, 1, 2), load(3, 2), op(TileOp::add, 1, 1, 3), store(3, 1)}}};
 }
 
 TEST(Tile, StagesOverRows) {
@@ -215,13 +248,22 @@ TEST(Tile, StagesOverRows) {
       TestTensor x(DType::f32, sizes, Layout::kTransposed), scale(DType::f32, {1, sizes[1], sizes[2]}),
           bias(DType::f32, {1, 1, sizes[2]}), y(DType::f32, sizes);
       x.randomize(1), scale.randomize(2), bias.randomize(3);
-      step_testing::run_step({"tile", {x.arg(), broadcast(scale.arg(), sizes), broadcast(bias.arg(), sizes)}, {y.arg()}, {2}, {}, &program}, isa);
+      step_testing::run_step({"tile",
+                              {x.arg(), broadcast(scale.arg(), sizes), broadcast(bias.arg(), sizes)},
+                              {y.arg()},
+                              {2},
+                              {},
+                              &program},
+                             isa);
       for (int64_t r = 0; r < sizes[0]; ++r) {
         double sum = 0, squares = 0;
         for (int64_t i = 0; i < n; ++i) sum += x.get(r * n + i);
-        for (int64_t i = 0; i < n; ++i) squares += std::pow(x.get(r * n + i) - sum / static_cast<double>(n), 2);
+        for (int64_t i = 0; i < n; ++i)
+          squares += std::pow(x.get(r * n + i) - sum / static_cast<double>(n), 2);
         for (int64_t i = 0; i < n; ++i) {
-          const double expected = (x.get(r * n + i) - sum / static_cast<double>(n)) / std::sqrt(squares / static_cast<double>(n) + 1e-5) * scale.get(i) + bias.get(i % sizes[2]);
+          const double expected = (x.get(r * n + i) - sum / static_cast<double>(n)) /
+                                      std::sqrt(squares / static_cast<double>(n) + 1e-5) * scale.get(i) +
+                                  bias.get(i % sizes[2]);
           ASSERT_NEAR(y.get(r * n + i), expected, 1e-5 * (1 + std::fabs(expected)));
         }
       }
@@ -230,13 +272,18 @@ TEST(Tile, StagesOverRows) {
 
 TEST(Tile, InnerIndexAndMasks) {
   // y = index < limit ? x : 0 per row, limit a row scalar loaded from an i64 operand.
-  TileProgram program = {{DType::f32, DType::i64}, {DType::f32, DType::boolean},
-                         {kF, {TileType::i64}, {TileType::mask}, kF}, {TileType::i64, TileType::f32},
-                         {{load(scalar(0), 1, TileType::i64), constant(scalar(1), 0), load(0, 0), op(TileOp::inner_index, 1, -1, -1, -1, TileType::i64),
-                           op(TileOp::lt, 2, 1, scalar(0), -1, TileType::i64), op(TileOp::select, 3, 2, 0, scalar(1)),
-                           store(2, 3), store(3, 2, TileType::mask)}}};
+  TileProgram program = {
+      {DType::f32, DType::i64},
+      {DType::f32, DType::boolean},
+      {kF, {TileType::i64}, {TileType::mask}, kF},
+      {TileType::i64, TileType::f32},
+      {{load(scalar(0), 1, TileType::i64), constant(scalar(1), 0), load(0, 0),
+        op(TileOp::inner_index, 1, -1, -1, -1, TileType::i64),
+        op(TileOp::lt, 2, 1, scalar(0), -1, TileType::i64), op(TileOp::select, 3, 2, 0, scalar(1)),
+        store(2, 3), store(3, 2, TileType::mask)}}};
   for (IsaLevel isa : isa_levels()) {
-    TestTensor x(DType::f32, {6, 700}), limit(DType::i64, {6, 1}), y(DType::f32, {6, 700}), m(DType::boolean, {6, 700});
+    TestTensor x(DType::f32, {6, 700}), limit(DType::i64, {6, 1}), y(DType::f32, {6, 700}),
+        m(DType::boolean, {6, 700});
     x.randomize(1), limit.fill([](int64_t i) { return static_cast<double>(i * 140); });
     step_testing::run_step({"tile", {x.arg(), limit.arg()}, {y.arg(), m.arg()}, {1}, {}, &program}, isa);
     for (int64_t i = 0; i < x.count(); ++i) {
@@ -251,10 +298,12 @@ TEST(Tile, RowsOfARectangle) {
   const TileProgram program = chain();
   for (IsaLevel isa : isa_levels())
     for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {6, 16}, {64, 48}, {3, 1100}, {600, 1}}) {
-      TestTensor x(DType::f32, {rows, columns}), y(DType::f32, {columns}), z(DType::f32, {rows, columns}, Layout::kGaps);
+      TestTensor x(DType::f32, {rows, columns}), y(DType::f32, {columns}),
+          z(DType::f32, {rows, columns}, Layout::kGaps);
       x.randomize(1), y.randomize(2);
       std::vector<std::byte> scratch(static_cast<size_t>(tile_rows_scratch_bytes(program)));
-      const TileWindow windows[] = {{x.arg().data, x.arg().strides[0], 1}, {y.arg().data, 0, 1},
+      const TileWindow windows[] = {{x.arg().data, x.arg().strides[0], 1},
+                                    {y.arg().data, 0, 1},
                                     {z.arg().data, z.arg().strides[0], z.arg().strides[1]}};
       run_tile_rows(program, isa, rows, columns, windows, scratch.data());
       for (int64_t i = 0; i < x.count(); ++i) {
@@ -265,20 +314,22 @@ TEST(Tile, RowsOfARectangle) {
 }
 
 TEST(Tile, RefusesWhatDoesNotFit) {
-  const auto refuse = [](const TileProgram& program) { EXPECT_THROW(check_tile_program(program), UserError) << to_string(program); };
+  const auto refuse = [](const TileProgram& program) {
+    EXPECT_THROW(check_tile_program(program), UserError) << to_string(program);
+  };
   EXPECT_NO_THROW(check_tile_program(chain()));
   for (size_t i = 0; i < chain().stages[0].size(); ++i) {
     TileProgram missing = chain();  // something is then read before it is written, or never stored
     missing.stages[0].erase(missing.stages[0].begin() + static_cast<std::ptrdiff_t>(i));
     if (i != 4 && i != 5) refuse(missing);
-    for (int16_t TileInstr::*field : {&TileInstr::dst, &TileInstr::a, &TileInstr::b, &TileInstr::operand})
+    for (int16_t TileInstr::* field : {&TileInstr::dst, &TileInstr::a, &TileInstr::b, &TileInstr::operand})
       for (int16_t value : {int16_t{-2}, int16_t{60}, int16_t{1023}, int16_t{1040}, int16_t{32767}}) {
         TileProgram changed = chain();
         TileInstr& instr = changed.stages[0][i];
-        const bool used = field == &TileInstr::dst       ? instr.op != TileOp::store
-                          : field == &TileInstr::a       ? instr.a >= 0
-                          : field == &TileInstr::b       ? instr.b >= 0
-                                                         : instr.operand >= 0;
+        const bool used = field == &TileInstr::dst ? instr.op != TileOp::store
+                          : field == &TileInstr::a ? instr.a >= 0
+                          : field == &TileInstr::b ? instr.b >= 0
+                                                   : instr.operand >= 0;
         instr.*field = value;
         if (used) refuse(changed);
       }
@@ -299,8 +350,10 @@ TEST(Tile, RefusesWhatDoesNotFit) {
   refuse(chunk);
 
   const TileProgram program = chain();
-  TestTensor x(DType::f32, {4, 5}), y(DType::f32, {4, 5}), z(DType::f32, {4, 5}), narrow(DType::f32, {4, 4}), half(DType::f16, {4, 5});
-  const auto refuse_step = [&](TensorArg a, TensorArg b, TensorArg c, std::vector<int64_t> params, const char* what) {
+  TestTensor x(DType::f32, {4, 5}), y(DType::f32, {4, 5}), z(DType::f32, {4, 5}), narrow(DType::f32, {4, 4}),
+      half(DType::f16, {4, 5});
+  const auto refuse_step = [&](TensorArg a, TensorArg b, TensorArg c, std::vector<int64_t> params,
+                               const char* what) {
     step_testing::expect_refused({"tile", {a, b}, {c}, params, {}, &program}, what);
   };
   refuse_step(x.arg(), narrow.arg(), z.arg(), {1}, "sizes");

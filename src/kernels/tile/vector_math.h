@@ -1,7 +1,8 @@
-// Elementary functions on Highway vectors of f32, for *_isa.cc files only: everything lies in the namespace of the ISA level.
-// Each takes every float (denormals, infinities, NaN) and is within about 2 ulp of the exact value where fused multiply-add
-// exists, 4 ulp elsewhere. An element's result never depends on its neighbours. Polynomials are minimax fits in f64 (weighted
-// least squares with reweighting) of the function named beside them.
+// Elementary functions on Highway vectors of f32, for *_isa.cc files only: everything lies in the namespace
+// of the ISA level. Each takes every float (denormals, infinities, NaN) and is within about 2 ulp of the
+// exact value where fused multiply-add exists, 4 ulp elsewhere. An element's result never depends on its
+// neighbours. Polynomials are minimax fits in f64 (weighted least squares with reweighting) of the function
+// named beside them.
 #pragma once
 
 #include <math.h>
@@ -114,7 +115,8 @@ static HWY_INLINE V expm1_negative(D d, V x) {
   const hn::RebindToSigned<D> di;
   const auto red = reduce_exp(d, at_least(d, x, -40.0f));
   const V p = expm1_reduced(d, red.r);
-  const V s = hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, red.shifted)), hn::Set(di, 127 << 23)));
+  const V s =
+      hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, red.shifted)), hn::Set(di, 127 << 23)));
   return hn::MulAdd(s, p, hn::Sub(s, hn::Set(d, 1.0f)));
 }
 
@@ -124,7 +126,8 @@ static HWY_INLINE V vector_expm1(D d, V x) {
   const auto red = reduce_exp(d, at_most(d, at_least(d, x, -40.0f), 89.0f));
   const V p = expm1_reduced(d, red.r);
   // 2 (2^(n-1) p + (2^(n-1) - 1/2)): 2^128 is out of range.
-  const V s = hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, red.shifted)), hn::Set(di, 126 << 23)));
+  const V s =
+      hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, red.shifted)), hn::Set(di, 126 << 23)));
   const V y = hn::MulAdd(s, p, hn::Sub(s, hn::Set(d, 0.5f)));
   // For n = 0 the doubling would lose denormal results; the sign of zero is that of x.
   const V r = hn::IfThenElse(hn::Eq(red.n, hn::Zero(d)), p, hn::Add(y, y));
@@ -149,8 +152,10 @@ static HWY_INLINE V log_reduced(D d, V f, V e) {
 template <class D, class V>
 static HWY_INLINE V log_special(D d, V x, V r) {
   const V inf = hn::Set(d, INFINITY), zero = hn::Zero(d);
-  const V edge = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), hn::Sub(x, x));  // inf - inf = NaN, handled below
-  const V outside = hn::IfThenElse(hn::Eq(x, inf), inf, hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, NAN), edge));
+  const V edge =
+      hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), hn::Sub(x, x));  // inf - inf = NaN, handled below
+  const V outside =
+      hn::IfThenElse(hn::Eq(x, inf), inf, hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, NAN), edge));
   return hn::IfThenElse(hn::And(hn::Gt(x, zero), hn::Lt(x, inf)), r, outside);
 }
 
@@ -177,8 +182,8 @@ static HWY_INLINE V vector_log1p(D d, V x) {
   const auto bits = hn::BitCast(di, u);
   const auto e = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));
   const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e)));
-  // 2^-e in two steps would be exact too; e <= 128 keeps 2^(-e) representable as a denormal only at 127 and above,
-  // where the lost part is zero.
+  // 2^-e in two steps would be exact too; e <= 128 keeps 2^(-e) representable as a denormal only at 127 and
+  // above, where the lost part is zero.
   const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::Max(hn::Sub(hn::Set(di, 127), e), hn::Zero(di))));
   const V f = hn::MulAdd(lost, scale, hn::Sub(m, one));
   const V r = log_special(d, u, log_reduced(d, f, hn::ConvertTo(d, e)));
@@ -214,15 +219,18 @@ static HWY_INLINE V vector_sigmoid(D d, V x) {
   return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 
-// x Phi(x) = max(x, 0) - t Q(t), t = |x|, with the upper tail Q(t) = e^(-t^2/2) P(t): P is smooth, t^2 is kept with its
-// rounding error, and t P (1 + p) is formed before the power of two, so the far tail keeps its relative accuracy.
+// x Phi(x) = max(x, 0) - t Q(t), t = |x|, with the upper tail Q(t) = e^(-t^2/2) P(t): P is smooth, t^2 is
+// kept with its rounding error, and t P (1 + p) is formed before the power of two, so the far tail keeps its
+// relative accuracy.
 template <class D, class V>
 static HWY_INLINE V vector_gelu(D d, V x) {
   const V t = at_most(d, hn::Abs(x), 15.0f);
   const V u = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(t, hn::Set(d, 0.25f), hn::Set(d, 1.0f)));
-  const V p = hn::Mul(u, horner(u, hn::Set(d, 0.0997449898f), hn::Set(d, 0.0995463488f), hn::Set(d, 0.095089568f), hn::Set(d, 0.07390284f),
-                                      hn::Set(d, 0.081366984f), hn::Set(d, 0.0222140668f), hn::Set(d, 0.0173834709f), hn::Set(d, 0.0596941226f),
-                                      hn::Set(d, -0.0661196581f), hn::Set(d, 0.0171772718f)));
+  const V p =
+      hn::Mul(u, horner(u, hn::Set(d, 0.0997449898f), hn::Set(d, 0.0995463488f), hn::Set(d, 0.095089568f),
+                        hn::Set(d, 0.07390284f), hn::Set(d, 0.081366984f), hn::Set(d, 0.0222140668f),
+                        hn::Set(d, 0.0173834709f), hn::Set(d, 0.0596941226f), hn::Set(d, -0.0661196581f),
+                        hn::Set(d, 0.0171772718f)));
   const V half = hn::Mul(t, hn::Set(d, -0.5f));
   const V h = hn::Mul(t, half);
   auto red = reduce_exp(d, h);
@@ -247,7 +255,8 @@ static HWY_INLINE V vector_gelu_tanh(D d, V x) {
   const V bt_low = hn::MulAdd(b, t2_low, hn::MulAdd(b_low, t2, product_error(d, b, t2, bt)));
   const V w = hn::Add(a, bt);
   const V w_back = hn::Sub(w, a);  // two-sum
-  const V w_low = hn::Add(hn::Add(hn::Sub(a, hn::Sub(w, w_back)), hn::Sub(bt, w_back)), hn::Add(a_low, bt_low));
+  const V w_low =
+      hn::Add(hn::Add(hn::Sub(a, hn::Sub(w, w_back)), hn::Sub(bt, w_back)), hn::Add(a_low, bt_low));
   const V y = hn::Mul(t, w);
   const V y_low = hn::MulAdd(t, w_low, product_error(d, t, w, y));
   // Beyond 140 even t e^(-y) is zero in f32.

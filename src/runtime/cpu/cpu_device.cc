@@ -13,13 +13,14 @@
 namespace aicf {
 namespace {
 
-// An anonymous mapping: zero-filled, and a page costs nothing before it is touched, so an arena planned for the largest
-// sizes takes only what the bound sizes use.
+// An anonymous mapping: zero-filled, and a page costs nothing before it is touched, so an arena planned for
+// the largest sizes takes only what the bound sizes use.
 class CpuMemory final : public DeviceMemory {
  public:
   explicit CpuMemory(int64_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
-    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
       throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot map memory for the model")
           .with_actual(std::to_string(bytes) + " bytes")
@@ -43,9 +44,12 @@ class CpuMemory final : public DeviceMemory {
 
 class CpuSequence final : public Sequence {
  public:
-  CpuSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes, const std::vector<std::byte*>& addresses,
-              std::shared_ptr<ThreadPool> pool, IsaLevel isa)
-      : entry_(entry), pool_(std::move(pool)), addresses_(entry.buffers.size(), nullptr), calls_(entry.steps.size()),
+  CpuSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+              const std::vector<std::byte*>& addresses, std::shared_ptr<ThreadPool> pool, IsaLevel isa)
+      : entry_(entry),
+        pool_(std::move(pool)),
+        addresses_(entry.buffers.size(), nullptr),
+        calls_(entry.steps.size()),
         errors_(entry.steps.size()) {
     std::vector<AddressPatch> patches;
     int64_t scratch = 0;
@@ -56,14 +60,16 @@ class CpuSequence final : public Sequence {
       bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
       const Kernel* kernel = find_kernel(entry.steps[i].kernel);
       if (kernel == nullptr)
-        throw UserError(ErrorCode::kU_bad_artifact, "the artifact names a kernel that this build does not have")
+        throw UserError(ErrorCode::kU_bad_artifact,
+                        "the artifact names a kernel that this build does not have")
             .with_value(entry.steps[i].kernel)
             .with_remedy("compile the model again with this version");
       if (writes_nothing(call)) continue;  // no tiles: the strides of empty tensors mean nothing
       kernel->prepare(call);
       scratch = std::max(scratch, call.scratch_bytes);
     }
-    std::stable_sort(patches.begin(), patches.end(), [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
+    std::stable_sort(patches.begin(), patches.end(),
+                     [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
     patches_ = std::move(patches);
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
@@ -72,13 +78,15 @@ class CpuSequence final : public Sequence {
 
   void set_address(int32_t buffer, std::byte* address) override {
     if (addresses_[static_cast<size_t>(buffer)] == address) return;
-    auto at = std::lower_bound(patches_.begin(), patches_.end(), buffer, [](const AddressPatch& p, int32_t b) { return p.buffer < b; });
+    auto at = std::lower_bound(patches_.begin(), patches_.end(), buffer,
+                               [](const AddressPatch& p, int32_t b) { return p.buffer < b; });
     for (; at != patches_.end() && at->buffer == buffer; ++at) {
       BoundCall& call = calls_[static_cast<size_t>(at->step)];
       TensorArg& arg = (at->output ? call.outputs : call.inputs)[static_cast<size_t>(at->operand)];
       // A plan from a file may view bytes as a wider type than the caller aligned them for.
       if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(dtype_bytes(arg.dtype)) != 0)
-        throw UserError(ErrorCode::kU_bad_artifact, "a step views a buffer as a dtype wider than its alignment")
+        throw UserError(ErrorCode::kU_bad_artifact,
+                        "a step views a buffer as a dtype wider than its alignment")
             .with_op(entry_.buffers[static_cast<size_t>(buffer)].name)
             .with_value(entry_.steps[static_cast<size_t>(at->step)].kernel);
       arg.data = address == nullptr ? nullptr : address + at->byte_offset;
@@ -106,12 +114,16 @@ class CpuSequence final : public Sequence {
       if (out.sizes[axis] == 0 && out.strides[axis] != 0) return true;
     return false;
   }
-  static bool writes_nothing(const BoundCall& call) { return std::all_of(call.outputs.begin(), call.outputs.end(), is_empty); }
+  static bool writes_nothing(const BoundCall& call) {
+    return std::all_of(call.outputs.begin(), call.outputs.end(), is_empty);
+  }
 
   void allocate_scratch(int64_t bytes) {
-    const int64_t padded = checked_add(checked_add(bytes, 4095) / 4096 * 4096, 64);  // the extra line keeps workers off each other's cache sets
+    const int64_t padded = checked_add(checked_add(bytes, 4095) / 4096 * 4096,
+                                       64);  // the extra line keeps workers off each other's cache sets
     memory_ = std::make_unique<CpuMemory>(checked_mul(padded, pool_->threads()));
-    for (int worker = 0; worker < pool_->threads(); ++worker) scratch_.push_back(memory_->data() + worker * padded);
+    for (int worker = 0; worker < pool_->threads(); ++worker)
+      scratch_.push_back(memory_->data() + worker * padded);
   }
 
   void report_errors() {
@@ -134,14 +146,17 @@ class CpuSequence final : public Sequence {
   std::vector<CallError> errors_;
   std::vector<AddressPatch> patches_;  // sorted by buffer
   std::unique_ptr<CpuMemory> memory_;
-  std::vector<std::byte*> scratch_;    // one per worker
+  std::vector<std::byte*> scratch_;  // one per worker
 };
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const CpuOptions& options) : pool_(ThreadPool::shared(choose_threads(options.threads))), isa_(options.isa) {}
+  explicit CpuDevice(const CpuOptions& options)
+      : pool_(ThreadPool::shared(choose_threads(options.threads))), isa_(options.isa) {}
   std::string_view name() const override { return "cpu"; }
-  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override { return std::make_unique<CpuMemory>(bytes); }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
+    return std::make_unique<CpuMemory>(bytes);
+  }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
                                  const std::vector<std::byte*>& addresses) override {
     return std::make_unique<CpuSequence>(plan, entry, sizes, addresses, pool_, isa_);
@@ -166,7 +181,9 @@ IsaLevel choose_isa(const std::string& name) {
   if (name.empty()) return detect_isa();
   for (IsaLevel level : {IsaLevel::kPortable, IsaLevel::kAvx2, IsaLevel::kAvx512})
     if (isa_name(level) == name) return level;
-  throw UserError(ErrorCode::kU_bad_option, "unknown instruction set").with_value(name).with_expected("portable, avx2 or avx512");
+  throw UserError(ErrorCode::kU_bad_option, "unknown instruction set")
+      .with_value(name)
+      .with_expected("portable, avx2 or avx512");
 }
 
 int choose_threads(int requested) {

@@ -9,7 +9,7 @@
 namespace aicf {
 
 struct CpuOptions {
-  int threads = 0;                  // 0: AICF_NUM_THREADS, else the physical cores
+  int threads = 0;  // 0: AICF_NUM_THREADS, else the physical cores
   IsaLevel isa = IsaLevel::kPortable;
 };
 

@@ -89,7 +89,8 @@ void ThreadPool::work(int worker) {
 int default_thread_count() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return std::max(1u, std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    return std::max(1u, std::thread::hardware_concurrency());
   // One thread per (package, core): siblings share the arithmetic units.
   std::set<std::pair<std::string, std::string>> cores;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {

@@ -1,6 +1,6 @@
-// Workers that run the tiles of one kernel call at a time. Which worker takes a tile is left to chance; by the accumulation law
-// no result depends on it. The calling thread is worker 0. Workers spin for a short while between calls, because the next call of a
-// sequence follows within microseconds, then sleep.
+// Workers that run the tiles of one kernel call at a time. Which worker takes a tile is left to chance; by
+// the accumulation law no result depends on it. The calling thread is worker 0. Workers spin for a short
+// while between calls, because the next call of a sequence follows within microseconds, then sleep.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,9 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
   // One sequence uses the pool at a time; another that finds it taken runs on its own thread alone.
-  std::unique_lock<std::mutex> try_acquire() { return std::unique_lock<std::mutex>(in_use_, std::try_to_lock); }
+  std::unique_lock<std::mutex> try_acquire() {
+    return std::unique_lock<std::mutex>(in_use_, std::try_to_lock);
+  }
   // Runs every tile of the call; scratch[w] is the private memory of worker w. Returns when all are done.
   void run(const BoundCall& call, std::byte* const* scratch);
 

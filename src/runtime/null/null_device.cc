@@ -17,10 +17,11 @@ class NullMemory final : public DeviceMemory {
 
 class NullSequence final : public Sequence {
  public:
-  NullSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes, const std::vector<std::byte*>& addresses,
-               std::shared_ptr<std::vector<NullRecord>> records)
+  NullSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+               const std::vector<std::byte*>& addresses, std::shared_ptr<std::vector<NullRecord>> records)
       : entry_(entry), calls_(entry.steps.size()), records_(std::move(records)) {
-    for (size_t i = 0; i < entry.steps.size(); ++i) bind_step(plan, entry, static_cast<int32_t>(i), sizes, calls_[i], patches_);
+    for (size_t i = 0; i < entry.steps.size(); ++i)
+      bind_step(plan, entry, static_cast<int32_t>(i), sizes, calls_[i], patches_);
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
   }
@@ -29,7 +30,8 @@ class NullSequence final : public Sequence {
     for (const AddressPatch& patch : patches_) {
       if (patch.buffer != buffer) continue;
       BoundCall& call = calls_[static_cast<size_t>(patch.step)];
-      (patch.output ? call.outputs : call.inputs)[static_cast<size_t>(patch.operand)].data = address + patch.byte_offset;
+      (patch.output ? call.outputs : call.inputs)[static_cast<size_t>(patch.operand)].data =
+          address + patch.byte_offset;
     }
   }
 
@@ -52,7 +54,9 @@ class NullSequence final : public Sequence {
 class RecordingDevice final : public NullDevice {
  public:
   std::string_view name() const override { return "null"; }
-  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override { return std::make_unique<NullMemory>(bytes); }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
+    return std::make_unique<NullMemory>(bytes);
+  }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
                                  const std::vector<std::byte*>& addresses) override {
     return std::make_unique<NullSequence>(plan, entry, sizes, addresses, records_);

@@ -1,5 +1,5 @@
-// The null driver: memory and binding are real, running only records. Tests of binding, capture and bucket logic use it; a new
-// driver starts as a copy of it.
+// The null driver: memory and binding are real, running only records. Tests of binding, capture and bucket
+// logic use it; a new driver starts as a copy of it.
 #pragma once
 
 #include <memory>
