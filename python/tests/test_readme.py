@@ -1,0 +1,59 @@
+"""The examples of the README really run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def block(language: str) -> str:
+    found = re.search(
+        rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found is not None, f"the README has no {language} example"
+    return found.group(1)
+
+
+def write_model(path: Path) -> None:
+    weight = numpy_helper.from_array(np.ones((16, 4), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+        "readme",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [weight],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_python_example(tmp_path: Path) -> None:
+    write_model(tmp_path / "model.onnx")
+    finished = subprocess.run(
+        [sys.executable, "-c", block("python")], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.rstrip().endswith("True")
+    assert (tmp_path / "model.aicf").exists()
+
+
+def test_cpp_example(tmp_path: Path) -> None:
+    library = ROOT / "build" / "lib"
+    if not (library / "libaicf.so").exists():
+        pytest.skip("libaicf.so is not built: run make build")
+    (tmp_path / "example.cc").write_text(block("cpp"), encoding="utf-8")
+    compiler = ["g++", "-std=c++17", f"-I{ROOT / 'include'}", "example.cc", f"-L{library}", "-laicf"]
+    build = subprocess.run(
+        [*compiler, f"-Wl,-rpath,{library}", "-o", "example"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert build.returncode == 0, build.stderr
+    assert subprocess.run(["./example"], cwd=tmp_path).returncode == 0
+    assert (tmp_path / "model.aicf").exists()
