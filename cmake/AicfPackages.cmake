@@ -12,8 +12,6 @@ function(aicf_header_package name header package)
   add_library(aicf::${name} ALIAS aicf_${name})
 endfunction()
 
-aicf_header_package(fmt fmt/core.h libfmt-dev)
-target_compile_definitions(aicf_fmt INTERFACE FMT_HEADER_ONLY=1)
 aicf_header_package(xxhash xxhash.h libxxhash-dev)
 target_compile_definitions(aicf_xxhash INTERFACE XXH_INLINE_ALL=1)
 aicf_header_package(json nlohmann/json.hpp nlohmann-json3-dev)
@@ -23,7 +21,7 @@ if(AICF_TOOLS)
   aicf_header_package(cli11 CLI/CLI.hpp libcli11-dev)
 endif()
 
-target_link_libraries(aicf_flags INTERFACE aicf_fmt aicf_xxhash aicf_highway)
+target_link_libraries(aicf_flags INTERFACE aicf_xxhash aicf_highway)
 
 if(AICF_TESTS)
   find_package(GTest REQUIRED)

@@ -49,7 +49,6 @@ CLI/Version.hpp libcli11-dev
 gtest/gtest_prod.h libgtest-dev
 benchmark/benchmark.h libbenchmark-dev
 protozero/version.hpp libprotozero-dev
-fmt/core.h libfmt-dev
 xxhash.h libxxhash-dev
 HEADERS
   if ! command -v "$python" >/dev/null; then
