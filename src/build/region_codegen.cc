@@ -88,8 +88,8 @@ class RegionCompiler {
     if (at.operand >= 0) {
       for (const auto& [key, index] : loads_)
         if (key == std::pair(id, s)) return static_cast<int16_t>(index);
-      const int index = new_register(tile_type(value.type.dtype));
-      TileInstr load{TileOp::load, tile_type(value.type.dtype), static_cast<int16_t>(index)};
+      const int index = new_register(tile_register_type(value.type.dtype));
+      TileInstr load{TileOp::load, tile_register_type(value.type.dtype), static_cast<int16_t>(index)};
       load.operand = static_cast<int16_t>(at.operand);
       stage(s).push_back(load);
       loads_.push_back({{id, s}, index});
@@ -102,7 +102,7 @@ class RegionCompiler {
   // An operand with one element per row is loaded once per row, into a row scalar.
   int16_t use_row_input(Location& at, DType dtype) {
     if (!at.emitted) {
-      const TileType type = tile_type(dtype);
+      const TileType type = tile_register_type(dtype);
       const int operand = at.operand;
       at = {true, true, new_scalar(type), 0, operand};
       TileInstr load{TileOp::load, type, encode(at)};
@@ -130,7 +130,7 @@ class RegionCompiler {
   int16_t use_constant(Location& at, const Value& value) {
     if (!at.emitted) {
       AICF_CHECK(value.constant.count() == 1, "a region holds a constant that is not a scalar");
-      const TileType type = tile_type(value.type.dtype);
+      const TileType type = tile_register_type(value.type.dtype);
       at = {true, true, new_scalar(type), 0, -1};
       TileInstr instr{TileOp::constant, type, encode(at)};
       if (is_float(value.type.dtype)) {
@@ -195,7 +195,7 @@ class RegionCompiler {
   int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, int s, bool scalar) {
     const DType result = body_.dtype(node.results[0]);
     const DType operand = body_.dtype(node.operands[node.op == Op::select ? 1 : 0]);
-    const TileType type = tile_type(operand);
+    const TileType type = tile_register_type(operand);
     switch (node.op) {
       case Op::reshape:
       case Op::broadcast_to:
@@ -212,11 +212,11 @@ class RegionCompiler {
       default:
         break;
     }
-    const TileOpRow* row = find_tile_op(instruction_name(node));
-    AICF_CHECK(row != nullptr, "no tile instruction for a claimed op");
+    const auto op = find_tile_op(instruction_name(node));
+    AICF_CHECK(op.has_value(), "no tile instruction for a claimed op");
     const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
-    const int16_t value =
-        emit(row->op, type, tile_type(result), s, scalar, operands, shift ? 8 * dtype_bytes(operand) : 0);
+    const int16_t value = emit(*op, type, tile_register_type(result), s, scalar, operands,
+                               shift ? 8 * dtype_bytes(operand) : 0);
     if (!is_narrow_integer(result)) return value;
     return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
   }
@@ -230,7 +230,7 @@ class RegionCompiler {
   }
 
   int16_t emit_cast(int16_t x, DType from, DType to, int s, bool scalar) {
-    const TileType source = tile_type(from), target = tile_type(to);
+    const TileType source = tile_register_type(from), target = tile_register_type(to);
     if (is_narrow_integer(to)) {
       if (is_float(from)) return emit(clamp_op(to), source, TileType::i32, s, scalar, {x});
       if (source != TileType::i32) x = emit(TileOp::to_i32, source, TileType::i32, s, scalar, {x});
@@ -245,14 +245,14 @@ class RegionCompiler {
   void emit_reduction(const Node& node) {
     const ValueId source = node.operands[0];
     const DType dtype = body_.dtype(node.results[0]);
-    const TileType type = tile_type(dtype);
+    const TileType type = tile_register_type(dtype);
     const int s = ready_stage(source);
     int16_t operand = use(source, s);
     if (operand >= kTileScalarBase) operand = spread(operand, type, s);
-    const TileOpRow* row = find_tile_op(op_info(node.op).name);
-    AICF_CHECK(row != nullptr, "no tile instruction for a reduction");
+    const auto op = find_tile_op(op_info(node.op).name);
+    AICF_CHECK(op.has_value(), "no tile instruction for a reduction");
     Location at{true, true, new_scalar(type), s + 1, -1};
-    stage(s).push_back({row->op, type, encode(at), operand});
+    stage(s).push_back({*op, type, encode(at), operand});
     stage(s + 1);
     if (is_narrow_integer(dtype)) {
       Location wrapped{true, true, new_scalar(type), s + 1, -1};
@@ -282,11 +282,11 @@ class RegionCompiler {
     int16_t reference = use(id, s);
     const bool row_scalar = is_row_shape(body_.shape(id));
     program_.outputs.push_back(dtype);
-    TileInstr store{TileOp::store, tile_type(dtype)};
+    TileInstr store{TileOp::store, tile_register_type(dtype)};
     if (row_scalar && reference >= kTileScalarBase) {
       store.op = TileOp::store_scalar;
     } else if (reference >= kTileScalarBase) {
-      reference = spread(reference, tile_type(dtype), s);
+      reference = spread(reference, tile_register_type(dtype), s);
     }
     store.a = reference;
     store.operand = static_cast<int16_t>(program_.inputs.size() + output);

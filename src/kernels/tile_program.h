@@ -17,7 +17,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -38,6 +40,21 @@ enum class TileOp : uint16_t {
 #include "kernels/tile_ops.def"
 #undef AICF_TILE_OP
 };
+
+// A row of tile_ops.def.
+struct TileOpInfo {
+  std::string_view name;
+  int arity;
+  std::string_view types;  // letters of the TileTypes it computes in
+};
+const TileOpInfo& tile_op_info(TileOp op);
+std::optional<TileOp> find_tile_op(std::string_view name);
+
+std::string_view tile_type_name(TileType type);  // "f32", "mask"
+std::optional<TileType> tile_type_from_name(std::string_view name);
+char tile_type_letter(TileType type);  // as in tile_ops.def
+// The type that elements of a dtype have in registers.
+TileType tile_register_type(DType dtype);
 
 struct TileInstr {
   TileOp op;

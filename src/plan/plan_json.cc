@@ -60,13 +60,6 @@ DType dtype_from(const Parsed& json) {
   return *dtype;
 }
 
-template <typename Enum>
-Enum enum_from(const Parsed& json, int64_t count) {
-  const auto value = integer_from(json);
-  if (value < 0 || value >= count) throw malformed("an enumeration value is out of range");
-  return static_cast<Enum>(value);
-}
-
 template <typename T>
 T number_from(const Parsed& json) {
   const auto value = integer_from(json);
@@ -75,20 +68,19 @@ T number_from(const Parsed& json) {
   return static_cast<T>(value);
 }
 
-// Instructions are written by name, so a later version may add some without renumbering.
-constexpr std::string_view kTileOpNames[] = {
-#define AICF_TILE_OP(name, arity, types) #name,
-#include "kernels/tile_ops.def"
-#undef AICF_TILE_OP
-};
-constexpr std::string_view kTileTypeNames[] = {"f32", "f64", "i32", "i64", "mask"};
-
-template <typename Enum, size_t N>
-Enum named_from(const Parsed& json, const std::string_view (&names)[N]) {
+// Instructions and types are written by name, so a later version may add some without renumbering.
+TileOp tile_op_from(const Parsed& json) {
   const std::string& name = json.get_ref<const std::string&>();
-  for (size_t i = 0; i < N; ++i)
-    if (names[i] == name) return static_cast<Enum>(i);
-  throw malformed("unknown name " + name);
+  const auto op = find_tile_op(name);
+  if (!op) throw malformed("unknown instruction " + name);
+  return *op;
+}
+
+TileType tile_type_from(const Parsed& json) {
+  const std::string& name = json.get_ref<const std::string&>();
+  const auto type = tile_type_from_name(name);
+  if (!type) throw malformed("unknown register type " + name);
+  return *type;
 }
 
 Json ref_json(const TensorRef& ref) {
@@ -131,8 +123,8 @@ double float_from(const Parsed& json) {
 }
 
 Json instr_json(const TileInstr& i) {
-  return {std::string(kTileOpNames[static_cast<size_t>(i.op)]),
-          std::string(kTileTypeNames[static_cast<size_t>(i.type)]),
+  return {std::string(tile_op_info(i.op).name),
+          std::string(tile_type_name(i.type)),
           i.dst,
           i.a,
           i.b,
@@ -144,8 +136,8 @@ Json instr_json(const TileInstr& i) {
 
 TileInstr instr_from(const Parsed& json) {
   TileInstr i{};
-  i.op = named_from<TileOp>(json.at(0), kTileOpNames);
-  i.type = named_from<TileType>(json.at(1), kTileTypeNames);
+  i.op = tile_op_from(json.at(0));
+  i.type = tile_type_from(json.at(1));
   i.dst = number_from<int16_t>(json.at(2));
   i.a = number_from<int16_t>(json.at(3));
   i.b = number_from<int16_t>(json.at(4));
@@ -162,9 +154,8 @@ Json program_json(const TileProgram& program) {
   for (DType dtype : program.inputs) inputs.push_back(std::string(dtype_name(dtype)));
   for (DType dtype : program.outputs) outputs.push_back(std::string(dtype_name(dtype)));
   for (const TileRegister& r : program.registers)
-    registers.push_back({std::string(kTileTypeNames[static_cast<size_t>(r.type)]), r.row});
-  for (TileType type : program.scalars)
-    scalars.push_back(std::string(kTileTypeNames[static_cast<size_t>(type)]));
+    registers.push_back({std::string(tile_type_name(r.type)), r.row});
+  for (TileType type : program.scalars) scalars.push_back(std::string(tile_type_name(type)));
   for (const auto& stage : program.stages) {
     Json list = Json::array();
     for (const TileInstr& instr : stage) list.push_back(instr_json(instr));
@@ -182,9 +173,8 @@ TileProgram program_from(const Parsed& json) {
   for (const Parsed& item : json.at("inputs")) program.inputs.push_back(dtype_from(item));
   for (const Parsed& item : json.at("outputs")) program.outputs.push_back(dtype_from(item));
   for (const Parsed& item : json.at("registers"))
-    program.registers.push_back({named_from<TileType>(item.at(0), kTileTypeNames), item.at(1).get<bool>()});
-  for (const Parsed& item : json.at("scalars"))
-    program.scalars.push_back(named_from<TileType>(item, kTileTypeNames));
+    program.registers.push_back({tile_type_from(item.at(0)), item.at(1).get<bool>()});
+  for (const Parsed& item : json.at("scalars")) program.scalars.push_back(tile_type_from(item));
   for (const Parsed& stage : json.at("stages")) {
     program.stages.emplace_back();
     for (const Parsed& item : stage) program.stages.back().push_back(instr_from(item));

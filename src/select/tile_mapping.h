@@ -9,16 +9,6 @@
 
 namespace aicf {
 
-struct TileOpRow {
-  TileOp op;
-  std::string_view name;
-  int arity;
-  std::string_view types;  // letters as in tile_ops.def
-};
-
-const TileOpRow* find_tile_op(std::string_view name);
-// The register class that holds values of a dtype.
-TileType tile_type(DType dtype);
 // Integers held in a wider register: results of arithmetic must be wrapped.
 bool is_narrow_integer(DType dtype);
 // The instruction an op maps to by name; gelu has two forms.

@@ -219,6 +219,21 @@ std::string instr_text(const TileInstr& instr) {
 
 const TileOpInfo& tile_op_info(TileOp op) { return kOps[static_cast<size_t>(op)]; }
 
+std::optional<TileOp> find_tile_op(std::string_view name) {
+  for (int i = 0; i < kOpCount; ++i)
+    if (kOps[i].name == name) return static_cast<TileOp>(i);
+  return std::nullopt;
+}
+
+std::string_view tile_type_name(TileType type) { return kTypeNames[static_cast<size_t>(type)]; }
+char tile_type_letter(TileType type) { return kTypeLetters[static_cast<size_t>(type)]; }
+
+std::optional<TileType> tile_type_from_name(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTypeNames); ++i)
+    if (kTypeNames[i] == name) return static_cast<TileType>(i);
+  return std::nullopt;
+}
+
 TileType tile_result_type(const TileInstr& instr) {
   switch (instr.op) {
     case TileOp::is_nan:
