@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what is made from the op and error tables: aicf/ops.py, aicf/ops.pyi, docs/ops.md, docs/errors.md;
+"""Writes what is made from the op and error tables: aicf/ops.py (typed), docs/ops.md, docs/errors.md;
 and aicf/_aicf.pyi, the stub of the extension.
 
 The tables come from the built extension. `--check` writes nothing and exits 1 if a file is stale.
@@ -146,23 +146,22 @@ def all_list(rows: list[Row]) -> str:
     return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
 
 
-def imports(with_apply: bool) -> str:
-    text = "\nfrom __future__ import annotations\n\nfrom collections.abc import Sequence\n"
-    text += "from typing import Any\n\n"
-    text += "from ._aicf import Dim\n"
-    if with_apply:
-        text += "from ._apply import apply\n"
-    return text + "from .symtensor import SymTensor\n\n"
+IMPORTS = """
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._aicf import Dim
+from ._apply import apply
+from .symtensor import SymTensor
+
+"""
 
 
 def ops_module(rows: list[Row]) -> str:
     functions = "".join(f"\n\n{signature(row)}\n{docstring(row)}{body(row)}" for row in public(rows))
-    return HEADER + imports(True) + all_list(rows) + "\nTensorLike = Any\n" + functions
-
-
-def ops_stub(rows: list[Row]) -> str:
-    functions = "".join(f"{signature(row)} ...\n" for row in public(rows))
-    return HEADER + imports(False) + all_list(rows) + "\nTensorLike = Any\n\n" + functions
+    return HEADER + IMPORTS + all_list(rows) + "\nTensorLike = Any\n" + functions
 
 
 def ops_page(rows: list[Row]) -> str:
@@ -225,7 +224,6 @@ def generated() -> dict[Path, str]:
     ops = extension.op_table()
     return {
         ROOT / "python/aicf/ops.py": ops_module(ops),
-        ROOT / "python/aicf/ops.pyi": ops_stub(ops),
         ROOT / "python/aicf/_aicf.pyi": extension_stub(extension),
         ROOT / "docs/ops.md": ops_page(ops),
         ROOT / "docs/errors.md": errors_page(extension.error_table()),

@@ -153,7 +153,7 @@ nb::dict plan_summary(const PyExecutable& self) {
   int64_t kernels = 0, regions = 0, arena = 0;
   for (const EntryPlan& entry : plan.entries) {
     arena = std::max(arena, entry.arena_bytes);
-    if (entry.name == "init") continue;
+    if (entry.name == aicf::kInitEntry) continue;
     kernels += static_cast<int64_t>(entry.steps.size());
     regions += std::count_if(entry.steps.begin(), entry.steps.end(),
                              [](const Step& step) { return step.program >= 0; });

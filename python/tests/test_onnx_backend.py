@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from aicf.onnx import backend
-from onnx import helper
+from onnx import TensorProto, helper
 
 
 def test_run_node() -> None:
@@ -41,3 +41,23 @@ def test_unsupported_raises() -> None:
             helper.make_node("StringNormalizer", ["x"], ["y"]), [np.zeros((2,), "f")], opset_version=17
         )
     assert caught.value.name in ("unsupported_op", "unsupported_dtype", "bad_model_file")
+
+
+def test_a_value_that_decided_a_shape_is_the_only_one_accepted() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "shape"], ["y"])],
+        "reshape",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [6]),
+            helper.make_tensor_value_info("shape", TensorProto.INT64, [2]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    shape = np.array([3, 2], np.int64)
+    exe = aicf.compile(model.SerializeToString(), inputs={"shape": shape})
+    x = np.arange(6, dtype=np.float32)
+    assert np.array_equal(np.asarray(exe(x=x, shape=shape)), x.reshape(3, 2))
+    with pytest.raises(aicf.UserError, match="accepts only the value") as refused:
+        exe(x=x, shape=np.array([2, 3], np.int64))
+    assert refused.value.code == "AICF-U0407"

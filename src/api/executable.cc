@@ -113,7 +113,7 @@ const std::map<std::string, std::string>& Model::metadata() const { return impl_
 std::vector<std::string> Model::entries() const {
   std::vector<std::string> names;
   for (const core::EntryPlan& entry : impl_->model->plan().entries)
-    if (entry.name != "init") names.push_back(entry.name);
+    if (entry.name != core::kInitEntry) names.push_back(entry.name);
   return names;
 }
 std::vector<TensorSpec> Model::inputs(const std::string& entry) const {

@@ -10,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
+#include "ir/text.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
@@ -155,6 +156,36 @@ TEST(Compile, RecompilingGivesTheSameBytes) {
   write_artifact(a, compile(mlp_program()));
   write_artifact(b, compile(mlp_program()));
   EXPECT_EQ(MappedFile::open(a)->text(), MappedFile::open(b)->text());
+}
+
+// A shape that was decided by an input's value: the artifact takes that value and no other.
+TEST(Compile, AnInputThatDecidedAShapeAcceptsOnlyItsValue) {
+  const Array shape = Array::from<int64_t>(DType::i64, {2}, {3, 2});
+  Program program;
+  Graph graph;
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim(6)}});
+  graph.add_input("shape", {DType::i64, {Dim(2)}}, shape);
+  graph.add_output(graph.add(Op::reshape, {x}, {{"shape", Shape{Dim(3), Dim(2)}}}), "y");
+  program.entries.push_back(std::move(graph));
+  const std::string path = ::testing::TempDir() + "/only.aicf";
+  write_artifact(path, compile(parse(print(program))));
+  Executable exe = load(read_artifact(path));
+  const Array data = random_array(DType::f32, {6}, 3);
+  EXPECT_EQ(exe.run("", std::map<std::string, Array>{{"x", data}, {"shape", shape}}).at("y"),
+            data.reshaped({3, 2}));
+  try {
+    const Array other = Array::from<int64_t>(DType::i64, {2}, {2, 3});
+    exe.run("", std::map<std::string, Array>{{"x", data}, {"shape", other}});
+    FAIL() << "another value was accepted";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code, ErrorCode::kU_input_value);
+  }
+}
+
+TEST(Compile, TheInitEntryIsNotTheCallers) {
+  Executable exe = load(compile(mlp_program()));
+  EXPECT_NE(exe.model().plan().entry(kInitEntry), nullptr);
+  EXPECT_THROW(exe.entry(std::string(kInitEntry)), UserError);
 }
 
 }  // namespace

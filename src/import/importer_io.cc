@@ -135,7 +135,7 @@ void Importer::add_input(const ValueInfo& info, Scope& scope) {
     program_.variables.emplace(info.name, Variable{info.name, Role::kState, type, Array()});
     id = main_.graph().add_state(info.name, type);
   } else {
-    id = main_.graph().add_input(info.name, value->type);
+    id = main_.graph().add_input(info.name, value->type, value->array.value_or(Array()));
   }
   if (!value->array) value->emitted.emplace(main_.serial(), id);
   define(info.name, std::move(value), scope);

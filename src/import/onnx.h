@@ -30,8 +30,8 @@ struct ImportOptions {
   std::map<std::string, DimOption, std::less<>> dims;
   // (past, present): input `past` becomes a state that starts at zero and output `present` its update.
   std::vector<std::pair<std::string, std::string>> states;
-  // Inputs whose values are known when compiling, because they decide shapes. They stay in the signature;
-  // whoever binds them must pass exactly these values.
+  // Inputs whose values are known when compiling, because they decide shapes. They stay in the signature
+  // and accept exactly these values.
   std::map<std::string, Array, std::less<>> input_values;
 };
 

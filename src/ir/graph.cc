@@ -64,8 +64,13 @@ ValueId Graph::add_named(std::string name, TensorType type, Role role) {
   return id;
 }
 
-ValueId Graph::add_input(std::string name, TensorType type) {
+ValueId Graph::add_input(std::string name, TensorType type, Array only_value) {
+  if (only_value.data() != nullptr && !(TensorType{only_value.dtype(), to_shape(only_value.sizes())} == type))
+    throw UserError(ErrorCode::kU_bad_graph, "the fixed value of input '" + name + "' does not have its type")
+        .with_expected(to_string(type))
+        .with_actual(std::string(dtype_name(only_value.dtype())) + to_string(only_value.sizes()));
   const ValueId id = add_named(std::move(name), std::move(type), Role::kInput);
+  values_[static_cast<size_t>(id)].constant = std::move(only_value);
   inputs_.push_back(id);
   return id;
 }

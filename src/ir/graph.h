@@ -39,7 +39,7 @@ struct Value {
   std::string name;  // input, param, state: its name in the program; else a hint for people (may be empty)
   NodeId producer = -1;  // temps only
   int result = 0;        // which result of the producer
-  Array constant;        // constants only
+  Array constant;        // constants: the contents; inputs: the only value accepted, null if any is
 };
 
 class Graph;
@@ -66,7 +66,9 @@ class Graph {
   explicit Graph(std::string name = "main") : name_(std::move(name)) {}
 
   // --- building; each returns the new value's id, UserError if the op table refuses
-  ValueId add_input(std::string name, TensorType type);
+  // `only_value`: the value this input decided shapes with when the graph was made; no other may be bound to
+  // it.
+  ValueId add_input(std::string name, TensorType type, Array only_value = {});
   ValueId add_param(std::string name,
                     TensorType type);  // the program must hold a variable of this name and type
   ValueId add_state(std::string name, TensorType type);

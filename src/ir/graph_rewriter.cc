@@ -7,7 +7,7 @@ namespace {
 ValueId copy_leaf(Graph& graph, const Value& leaf) {
   switch (leaf.role) {
     case Role::kInput:
-      return graph.add_input(leaf.name, leaf.type);
+      return graph.add_input(leaf.name, leaf.type, leaf.constant);
     case Role::kParam:
       return graph.add_param(leaf.name, leaf.type);
     case Role::kState:

@@ -92,8 +92,9 @@ class Parser {
         const ValueName name = value_name();
         in_.expect(':');
         const TensorType input_type = type();
+        const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
         define(scope, at, name.key,
-               checked(at, [&] { return scope.graph.add_input(name.text, input_type); }));
+               checked(at, [&] { return scope.graph.add_input(name.text, input_type, only); }));
       } while (in_.take(','));
       in_.expect(')');
     }
@@ -112,9 +113,10 @@ class Parser {
         const ValueName name = value_name();
         in_.expect(':');
         const TensorType input_type = type();
+        const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
         std::string own_name = in_.take_word("as") ? in_.quoted() : name.text;
         define(scope, at, name.key,
-               checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type); }));
+               checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type, only); }));
       } while (in_.take(','));
       in_.expect(')');
     }
@@ -199,17 +201,20 @@ class Parser {
 
   ValueId constant(Scope& scope, size_t at) {
     const TensorType declared = type();
+    in_.expect('=');
+    Array array = contents(at, declared);
+    std::string hint = in_.take_word("as") ? in_.quoted() : std::string();
+    return checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
+  }
+
+  Array contents(size_t at, const TensorType& declared) {
     std::vector<int64_t> sizes;
     for (const Dim& dim : declared.shape) {
       if (!dim.is_constant() || dim.constant_part() < 0)
         in_.fail_at(at, "the sizes of a constant are numbers");
       sizes.push_back(dim.constant_part());
     }
-    in_.expect('=');
-    Array array =
-        in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
-    std::string hint = in_.take_word("as") ? in_.quoted() : std::string();
-    return checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
+    return in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
   }
 
   Array inline_elements(size_t at, DType dtype, const std::vector<int64_t>& sizes) {

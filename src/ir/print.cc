@@ -118,6 +118,10 @@ class Printer {
       append_name(scope.name(id), value.name);
     }
     out_ += scope.name(id) + ": " + to_string(value.type);
+    if (value.constant.data() != nullptr) {
+      out_ += " only ";
+      contents(value.constant);
+    }
     if (scope.body && options_.hints && scope.name(id) != "%" + value.name) {
       out_ += " as ";
       append_quoted(out_, value.name);
@@ -142,6 +146,10 @@ class Printer {
 
   void constant(const Array& array) {
     out_ += "constant " + std::string(dtype_name(array.dtype())) + to_string(array.sizes()) + " = ";
+    contents(array);
+  }
+
+  void contents(const Array& array) {
     if (array.count() > kInlineElements) {
       out_ += "blob 0x" + to_string(hash_content(array));
       return;
@@ -238,8 +246,7 @@ class Printer {
 void collect_blobs(const Graph& graph, Blobs& blobs) {
   for (ValueId id : graph.leaves()) {
     const Value& value = graph.value(id);
-    if (value.role == Role::kConstant && value.constant.count() > kInlineElements)
-      blobs.emplace(hash_content(value.constant), value.constant);
+    if (value.constant.count() > kInlineElements) blobs.emplace(hash_content(value.constant), value.constant);
   }
   for (const Node& node : graph.nodes())
     for (const Graph& body : node.bodies) collect_blobs(body, blobs);

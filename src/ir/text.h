@@ -13,9 +13,9 @@
 //     }
 //   }
 //
-// A constant of more than kInlineElements elements stands as the hash of its bytes, `blob 0x…`; whoever
-// parses brings a resolver. Contents of params and states are never part of the text: attach them by name
-// afterwards.
+// An input that accepts one value only reads `%shape: i64[2] only [2, 3]`. A constant of more than
+// kInlineElements elements stands as the hash of its bytes, `blob 0x…`; whoever parses brings a resolver.
+// Contents of params and states are never part of the text: attach them by name afterwards.
 #pragma once
 
 #include <functional>

@@ -89,7 +89,7 @@ class GraphVerifier {
   void add_leaf(ValueId id, const Value& value) {
     switch (value.role) {
       case Role::kInput:
-        fresh_.add_input(value.name, value.type);
+        fresh_.add_input(value.name, value.type, value.constant);
         return;
       case Role::kParam:
       case Role::kState:

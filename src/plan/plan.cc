@@ -39,7 +39,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
     const BufferKind kind = entry.buffers[static_cast<size_t>(ref.buffer)].kind;
     const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput ||
                           kind == BufferKind::kVariable ||
-                          (kind == BufferKind::kPacked && entry.name == "init");
+                          (kind == BufferKind::kPacked && entry.name == kInitEntry);
     if (!writable) throw violation("a step writes to a buffer that is read-only", where);
   }
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
@@ -182,7 +182,7 @@ void check_plan(const Plan& plan) {
     for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
     check_arena(entry);
     check_callers_buffers(entry);
-    if (entry.name == "init") check_init(entry);
+    if (entry.name == kInitEntry) check_init(entry);
   }
 }
 

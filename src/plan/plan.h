@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/array.h"
 #include "base/dim.h"
 #include "base/dtype.h"
 #include "kernels/tile_program.h"
@@ -15,6 +17,9 @@
 namespace aicf {
 
 inline constexpr int64_t kBufferAlignment = 64;  // bytes
+// The entry that packs weights. It belongs to the model: run at load and after a param change, never by a
+// caller.
+inline constexpr std::string_view kInitEntry = "init";
 
 enum class BufferKind : uint8_t { kInput, kOutput, kVariable, kConstant, kPacked, kArena };
 std::string_view buffer_kind_name(BufferKind kind);
@@ -55,6 +60,7 @@ struct IoTensor {
   DType dtype = DType::f32;
   Shape sizes;
   int32_t buffer = -1;
+  Array only_value = {};  // inputs: the only value accepted, null if any is
   bool operator==(const IoTensor&) const = default;
 };
 

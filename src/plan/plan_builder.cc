@@ -30,7 +30,7 @@ PlanBuilder::PlanBuilder(const Program& program) : program_(program) {
   for (const auto& [name, variable] : program.variables)
     plan_.variables.push_back(
         {name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
-  init_.name = "init";
+  init_.name = kInitEntry;
 }
 
 int32_t PlanBuilder::intern_program(const TileProgram& program) {
@@ -130,6 +130,8 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
 
 void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<TileProgram>& code) {
+  if (graph.name() == kInitEntry)
+    throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
   add_init(graph, calls);
   EntryState state{graph, calls, {}, {}, {}};
   for (const KernelCall& call : calls.init_calls) {
@@ -139,8 +141,8 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
   }
   state.plan.name = graph.name();
   for (ValueId id : graph.inputs())
-    state.plan.inputs.push_back(
-        {graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id)});
+    state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),
+                                 graph.value(id).constant});
   for (const KernelCall& call : calls.calls) {
     Step step;
     step.kernel = call.kernel;

@@ -237,21 +237,49 @@ Step step_from(const Parsed& json) {
   return s;
 }
 
+Json elements_json(const Array& array) {
+  Json json = Json::array();
+  for (int64_t i = 0; i < array.count(); ++i)
+    json.push_back(is_float(array.dtype()) ? float_json(array.get_f64(i)) : Json(array.get_i64(i)));
+  return json;
+}
+
+Array elements_from(const Parsed& json, DType dtype, const Shape& shape) {
+  const std::vector<int64_t> sizes = evaluate(shape, {});
+  if (!json.is_array() || static_cast<int64_t>(json.size()) != element_count(sizes))
+    throw malformed("an input's value does not have its size");
+  Array array(dtype, sizes);
+  for (int64_t i = 0; i < array.count(); ++i) {
+    const Parsed& item = json[static_cast<size_t>(i)];
+    if (is_float(dtype)) {
+      array.set_f64(i, float_from(item));
+    } else {
+      array.set_i64(i, integer_from(item));
+    }
+  }
+  return array;
+}
+
 Json io_json(const std::vector<IoTensor>& list) {
   Json json = Json::array();
-  for (const IoTensor& io : list)
+  for (const IoTensor& io : list) {
     json.push_back({{"name", io.name},
                     {"dtype", std::string(dtype_name(io.dtype))},
                     {"sizes", dims_json(io.sizes)},
                     {"buffer", io.buffer}});
+    if (io.only_value.data() != nullptr) json.back()["only_value"] = elements_json(io.only_value);
+  }
   return json;
 }
 
 std::vector<IoTensor> io_from(const Parsed& json) {
   std::vector<IoTensor> list;
-  for (const Parsed& item : json)
-    list.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")),
-                    dims_from(item.at("sizes")), number_from<int32_t>(item.at("buffer"))});
+  for (const Parsed& item : json) {
+    IoTensor io{item.at("name").get<std::string>(), dtype_from(item.at("dtype")), dims_from(item.at("sizes")),
+                number_from<int32_t>(item.at("buffer"))};
+    if (item.contains("only_value")) io.only_value = elements_from(item["only_value"], io.dtype, io.sizes);
+    list.push_back(std::move(io));
+  }
   return list;
 }
 

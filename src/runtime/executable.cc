@@ -84,16 +84,14 @@ struct Executable::Bound {
   }
 
   void bind_input(size_t i, const TensorView& view) {
-    const int32_t buffer = entry->inputs[i].buffer;
-    if (usable(view)) {
-      input_bindings[i] = Binding::kRebound;
-      sequence->set_address(buffer, static_cast<std::byte*>(view.data));
-      return;
+    auto* address = static_cast<std::byte*>(view.data);
+    input_bindings[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
+    if (input_bindings[i] == Binding::kCopied) {
+      address = static_cast<std::byte*>(staging(input_copies[i], view).mutable_data());
+      pack(view, address, true);
     }
-    input_bindings[i] = Binding::kCopied;
-    Array& copy = staging(input_copies[i], view);
-    pack(view, static_cast<std::byte*>(copy.mutable_data()), true);
-    sequence->set_address(buffer, static_cast<std::byte*>(copy.mutable_data()));
+    check_only_value(entry->inputs[i], address);
+    sequence->set_address(entry->inputs[i].buffer, address);
   }
 
   void bind_output(size_t i, const TensorView& view) {
@@ -113,6 +111,14 @@ struct Executable::Bound {
   }
 
  private:
+  static void check_only_value(const IoTensor& io, const std::byte* data) {
+    const Array& only = io.only_value;
+    if (only.data() == nullptr || only.bytes() == 0) return;
+    if (std::memcmp(only.data(), data, static_cast<size_t>(only.bytes())) == 0) return;
+    throw UserError(ErrorCode::kU_input_value,
+                    describe(io.name, false) + " accepts only the value it had when compiling")
+        .with_remedy("compile again with the new value");
+  }
   static bool usable(const TensorView& view) {
     return view.row_major() &&
            reinterpret_cast<uintptr_t>(view.data) %
@@ -161,11 +167,12 @@ void Executable::place_states() {
 }
 
 const EntryPlan& Executable::entry(const std::string& name) const {
-  const EntryPlan* found = name.empty() && !model_->plan().entries.empty() ? &model_->plan().entries[0]
-                                                                           : model_->plan().entry(name);
-  if (found != nullptr) return *found;
   std::string names;
-  for (const EntryPlan& e : model_->plan().entries) names += (names.empty() ? "" : ", ") + e.name;
+  for (const EntryPlan& e : model_->plan().entries) {
+    if (e.name == kInitEntry) continue;
+    if (name.empty() || e.name == name) return e;
+    names += (names.empty() ? "" : ", ") + e.name;
+  }
   throw UserError(ErrorCode::kU_bad_option, "the model has no entry of this name")
       .with_value(name)
       .with_expected(names);

@@ -53,7 +53,7 @@ std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
 
 void Model::run_init() {
   packed_ = device_->allocate(plan_.packed_bytes);
-  const EntryPlan* init = plan_.entry("init");
+  const EntryPlan* init = plan_.entry(kInitEntry);
   if (init == nullptr) return;
   const std::vector<std::byte*> where = addresses(*init);
   for (size_t i = 0; i < where.size(); ++i)

@@ -178,6 +178,17 @@ void check_sizes(const Value& value, const Array& array, const SymbolValues& siz
         .with_actual(to_string(array.sizes()));
 }
 
+void check_only_value(const Value& value, const Array& given) {
+  const Array& only = value.constant;
+  if (only.data() == nullptr) return;
+  bool same = given.sizes() == only.sizes();
+  for (int64_t i = 0; same && i < only.count(); ++i)
+    same = given.get_f64(i) == only.get_f64(i) && given.get_i64(i) == only.get_i64(i);
+  if (!same)
+    throw UserError(ErrorCode::kU_input_value,
+                    describe(value) + " accepts only the value it was compiled with");
+}
+
 void check_ranges(const Program& program, const SymbolValues& sizes) {
   for (const auto& [name, size] : sizes) {
     const auto range = program.sizes.find(name);
@@ -200,6 +211,7 @@ std::map<ValueId, Array> leaf_arrays(const Program& program, const Graph& entry,
       if (at == inputs.inputs.end())
         throw UserError(ErrorCode::kU_missing_input, "input '" + value.name + "' was not given")
             .with_expected(to_string(value.type));
+      check_only_value(value, at->second);
       arrays[id] = at->second;
       known.insert(value.name);
     } else if (value.role == Role::kParam || value.role == Role::kState) {

@@ -162,7 +162,7 @@ void set_right(const Job<T>& job, GemmBlock<T>& block) {
   block.ldb = job.nr;
   block.panel_stride = kGemmDepth * job.nr;
   const TensorArg& x = job.call.inputs[0];
-  if (job.plan.x_is_matrix && !is_narrow_float(x.dtype)) {
+  if (job.plan.x_is_matrix && !is_half(x.dtype)) {
     GemmPack<T> pack;
     pack.n_stride = job.plan.windows.axis[2].in_stride;
     pack.from = static_cast<const T*>(x.data) + job.tile.batch * job.plan.x_batch +
@@ -245,7 +245,7 @@ void prepare_gemm(BoundCall& call, const char* name) {
     if (wanted) used += round_up(size, 64);
     return wanted ? at : -1;
   };
-  const bool narrow = is_narrow_float(call.inputs[0].dtype);
+  const bool narrow = is_half(call.inputs[0].dtype);
   const ConvView& result = plan.operand[plan.operands - 1];
   const bool plain = result.collapsed && (result.spatial[2] == 1 || plan.pixels == 1);
   plan.w_offset = take(narrow || !plan.w_dense, plan.row_tile * (kGemmDepth + kPadding) * bytes);
@@ -276,9 +276,7 @@ void check_conv_types(const BoundCall& call, const char* name) {
 bool can_run_conv_f32(const Problem& problem) {
   return fits(problem) && problem.inputs[0].dtype == DType::f32;
 }
-bool can_run_conv_half(const Problem& problem) {
-  return fits(problem) && is_narrow_float(problem.inputs[0].dtype);
-}
+bool can_run_conv_half(const Problem& problem) { return fits(problem) && is_half(problem.inputs[0].dtype); }
 bool can_run_conv_f64(const Problem& problem) {
   return fits(problem) && problem.inputs[0].dtype == DType::f64;
 }
@@ -291,7 +289,7 @@ void prepare_conv_f32(BoundCall& call) {
 
 void prepare_conv_half(BoundCall& call) {
   check_conv_types(call, "conv_half");
-  if (!is_narrow_float(call.inputs[0].dtype))
+  if (!is_half(call.inputs[0].dtype))
     bad_step("conv_half", "dtype of x", "f16 or bf16", std::string(dtype_name(call.inputs[0].dtype)));
   prepare_gemm<float>(call, "conv_half");
 }

@@ -1,8 +1,8 @@
-// What happens to a finished tile of a convolution: bias, epilogue, store; and element access by dtype.
+// What happens to a finished tile of a convolution: bias, epilogue, store.
 #pragma once
 
-#include "base/dtype.h"
 #include "kernels/conv/conv_plan.h"
+#include "kernels/element.h"
 #include "kernels/matmul/step_check.h"
 
 namespace aicf {
@@ -10,25 +10,6 @@ namespace aicf {
 struct ConvTile {
   int64_t batch, group, row, rows, pixel, pixels;  // rows: output channels inside the group
 };
-
-inline bool is_narrow_float(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
-template <class T>
-T load_element(const void* data, DType dtype, int64_t index) {
-  if (dtype == DType::f16) return static_cast<T>(f16_to_f32(static_cast<const uint16_t*>(data)[index]));
-  if (dtype == DType::bf16) return static_cast<T>(bf16_to_f32(static_cast<const uint16_t*>(data)[index]));
-  return static_cast<const T*>(data)[index];
-}
-
-template <class T>
-void store_element(void* data, DType dtype, int64_t index, T value) {
-  if (dtype == DType::f16)
-    static_cast<uint16_t*>(data)[index] = f32_to_f16(static_cast<float>(value));
-  else if (dtype == DType::bf16)
-    static_cast<uint16_t*>(data)[index] = f32_to_bf16(static_cast<float>(value));
-  else
-    static_cast<T*>(data)[index] = value;
-}
 
 template <class T>
 void add_conv_bias(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, T* c, int64_t ldc) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/matmul_plan.h"
@@ -45,25 +46,6 @@ int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const Tile& ti
   return offset;
 }
 
-template <class T>
-T load_as(const void* data, DType dtype, int64_t index) {
-  if (dtype == DType::f16) return static_cast<T>(f16_to_f32(static_cast<const uint16_t*>(data)[index]));
-  if (dtype == DType::bf16) return static_cast<T>(bf16_to_f32(static_cast<const uint16_t*>(data)[index]));
-  return static_cast<const T*>(data)[index];
-}
-
-template <class T>
-void store_as(void* data, DType dtype, int64_t index, T value) {
-  if (dtype == DType::f16)
-    static_cast<uint16_t*>(data)[index] = f32_to_f16(static_cast<float>(value));
-  else if (dtype == DType::bf16)
-    static_cast<uint16_t*>(data)[index] = f32_to_bf16(static_cast<float>(value));
-  else
-    static_cast<T*>(data)[index] = value;
-}
-
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // One tile in the making: the addresses that stay, and the current block of k.
 template <class T>
 struct Job {
@@ -85,7 +67,7 @@ void copy_x(const Job<T>& job, int64_t offset, T* to) {
       std::memcpy(to, static_cast<const T*>(x.data) + offset, static_cast<size_t>(job.depth) * sizeof(T));
       continue;
     }
-    for (int64_t k = 0; k < job.depth; ++k) to[k] = load_as<T>(x.data, x.dtype, offset + k * k_stride);
+    for (int64_t k = 0; k < job.depth; ++k) to[k] = load_element<T>(x.data, x.dtype, offset + k * k_stride);
   }
 }
 
@@ -110,7 +92,7 @@ void widen_y(const Job<T>& job, int64_t offset, T* to) {
     T* out = to + column / job.nr * job.nr * kGemmDepth + column % job.nr;
     for (int64_t k = 0; k < job.depth; ++k) {
       const int64_t from = offset + k * job.plan.y.row + column * job.plan.y.column;
-      out[k * job.nr] = column < job.tile.columns ? load_as<T>(y.data, y.dtype, from) : T(0);
+      out[k * job.nr] = column < job.tile.columns ? load_element<T>(y.data, y.dtype, from) : T(0);
     }
   }
 }
@@ -182,7 +164,7 @@ void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
   for (int64_t i = 0; i < job.tile.rows; ++i) {
     const int64_t to = offset_of(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
     for (int64_t j = 0; j < job.tile.columns; ++j)
-      store_as(out.data, out.dtype, to + j * plan.operand[0].column, c[i * ldc + j]);
+      store_element(out.data, out.dtype, to + j * plan.operand[0].column, c[i * ldc + j]);
   }
 }
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/conv/conv_store.h"
 #include "kernels/conv/windows.h"
+#include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/step_check.h"
 

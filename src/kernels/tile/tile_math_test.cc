@@ -142,13 +142,13 @@ void check_unary(const Unary& row, TileType type, IsaLevel isa) {
   x.fill([&](int64_t i) { return xs[static_cast<size_t>(i)]; });
   const TileProgram program = one_op(row.op, type);
   step_testing::run_step({"tile", {x.arg()}, {y.arg()}, {1}, {}, &program}, isa);
-  const double bound = !f32 ? 4 : isa == IsaLevel::kPortable ? row.portable_ulp : row.ulp;
+  // In f64 the far tail of gelu is as good as the rounding of its exponent: x^2 times an epsilon.
+  const bool tail = !f32 && (row.op == TileOp::gelu_tanh || row.op == TileOp::gelu);
+  const double bound = tail ? 1000 : !f32 ? 4 : isa == IsaLevel::kPortable ? row.portable_ulp : row.ulp;
   double worst = 0, at = 0;
   for (int64_t i = 0; i < x.count(); ++i) {
     const Wide exact = row.reference(x.get(i));
     const double distance = f32 ? ulps<float>(y.get(i), exact) : ulps<double>(y.get(i), exact);
-    // The f64 forms of gelu round their exponent: the far tail is only as good as that.
-    if (!f32 && (row.op == TileOp::gelu_tanh || row.op == TileOp::gelu) && distance < 1000) continue;
     if (distance > worst) worst = distance, at = x.get(i);
   }
   EXPECT_LE(worst, bound) << tile_op_info(row.op).name << (f32 ? " f32 " : " f64 ") << isa_name(isa) << " at "
