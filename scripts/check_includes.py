@@ -16,12 +16,12 @@ SRC = ROOT / "src"
 # (folder, seen folder) -> what may be included from it. Passes ask the target what it claims. Selection asks
 # the kernel table and how large a packed form is, never kernel code. Code generation and planning know what a
 # launch and a tile program look like, not which kernels there are.
-LAUNCH = {"kernels/abi.h", "kernels/tile_program.h"}
+LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("passes", "select"): {"select/target.h"},
     ("select", "kernels"): LAUNCH
     | {"kernels/kernel.h", "kernels/kernels.def", "kernels/tile_ops.def", "kernels/matmul/pack.h"},
-    ("build", "kernels"): LAUNCH,
+    ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h"},
     ("build", "select"): {"select/kernel_call.h", "select/layout.h", "select/tile_mapping.h"},
     ("plan", "kernels"): LAUNCH,
 }

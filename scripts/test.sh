@@ -10,6 +10,8 @@ failed=0
 # The ONNX backend cases that come with the onnx package; the suites skip themselves without them.
 AICF_ONNX_TESTS=$(.venv/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))') || failed=1
 export AICF_ONNX_TESTS
+# NVRTC comes from the environment's packages where there is no toolkit.
+export VIRTUAL_ENV=$PWD/.venv
 
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" || failed=1
 

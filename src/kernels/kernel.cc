@@ -17,10 +17,10 @@ namespace aicf {
 
 const std::vector<Kernel>& kernel_table() {
   static const std::vector<Kernel> table = {
-#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
-                    can_run, prepare)                                                                  \
-  Kernel{#name,     #family,  params,          fparams, accumulation,                                  \
-         tolerance, priority, accepts_program, can_run, prepare},
+#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program,   \
+                    can_run, prepare)                                                                    \
+  Kernel{{#name, #family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run}, \
+         prepare},
 #include "kernels/kernels.def"
 #undef AICF_KERNEL
   };

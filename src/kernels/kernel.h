@@ -1,6 +1,6 @@
-// The kernel table of the CPU: one row per kernel, declared in kernels/<family>/kernels.def and gathered
-// here. Selection asks can_run with a Problem (shapes may be symbolic), the runtime finds the row by name and
-// calls prepare.
+// Kernel tables, and the one of the CPU: one row per kernel, declared in kernels/<family>/kernels.def and
+// gathered here; cuda_kernel.h has the table of CUDA kernels. Selection asks can_run with a Problem (shapes
+// may be symbolic), the runtime finds the row by name and calls prepare.
 #pragma once
 
 #include <string>
@@ -27,16 +27,20 @@ struct Problem {
   bool has_program = false;  // an epilogue is wanted
 };
 
-struct Kernel {
+// What every kernel table says of a kernel, whatever it runs on.
+struct KernelRow {
   std::string_view name;  // family, types, shape class: "matmul_f32_packed"
   std::string_view family;
   std::string_view params, fparams;  // their names in order, comma separated: "axis, batch_dims"
   std::string_view accumulation;     // what the order of accumulation depends on: "none", "length"
   double tolerance;  // max relative error against the f64 reference, in units of the result dtype's epsilon ×
                      // sqrt(length)
-  int priority;          // among rows that can run the highest wins
+  int priority;      // among rows that can run the highest wins
   bool accepts_program;  // takes an epilogue tile program over its result
   bool (*can_run)(const Problem& problem);
+};
+
+struct Kernel : KernelRow {
   // Per-worker scratch bytes are known after prepare; it validates sizes and strides (they may come from a
   // stranger's file) and throws UserError bad_artifact if they do not fit the kernel.
   void (*prepare)(BoundCall& call);

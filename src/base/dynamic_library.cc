@@ -1,0 +1,95 @@
+#include "base/dynamic_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> split_path(const char* list) {
+  std::vector<std::string> parts;
+  std::string part;
+  for (const char* c = list; c != nullptr && *c != '\0'; ++c) {
+    if (*c != ':') {
+      part += *c;
+    } else if (!part.empty()) {
+      parts.push_back(std::exchange(part, {}));
+    }
+  }
+  if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+void add_if_folder(std::vector<std::string>& folders, const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) folders.push_back(path.string());
+}
+
+// <environment>/lib/python3.X/site-packages/nvidia/<package>/lib
+void add_python_packages(std::vector<std::string>& folders, const fs::path& environment) {
+  std::error_code error;
+  for (const auto& python : fs::directory_iterator(environment / "lib", error)) {
+    if (!python.path().filename().string().starts_with("python3")) continue;
+    for (const auto& package : fs::directory_iterator(python.path() / "site-packages" / "nvidia", error))
+      add_if_folder(folders, package.path() / "lib");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> cuda_library_folders() {
+  std::vector<std::string> folders = split_path(std::getenv("AICF_CUDA_PATH"));
+  if (const char* environment = std::getenv("VIRTUAL_ENV")) add_python_packages(folders, environment);
+  if (const char* home = std::getenv("CUDA_HOME")) add_if_folder(folders, fs::path(home) / "lib64");
+  add_if_folder(folders, "/usr/local/cuda/lib64");
+  return folders;
+}
+
+DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names, const std::string& remedy) {
+  DynamicLibrary library;
+  std::vector<std::string> paths;
+  for (const std::string& folder : cuda_library_folders())
+    for (const std::string& name : names) paths.push_back(folder + "/" + name);
+  paths.insert(paths.end(), names.begin(), names.end());
+  for (const std::string& path : paths) {
+    library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    library.path_ = path;
+    if (library.handle_ != nullptr) return library;
+  }
+  std::string looked;
+  for (const std::string& folder : cuda_library_folders()) looked += folder + ", ";
+  throw EnvironmentError(ErrorCode::kE_device_missing, "a library that CUDA targets need is not there")
+      .with_value(names.front())
+      .with_actual("looked in " + looked + "and where the system's loader looks")
+      .with_remedy(remedy);
+}
+
+void DynamicLibrary::open_beside(const std::string& prefix) const {
+  const fs::path folder = fs::path(path_).parent_path();
+  if (folder.empty()) return;
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder, error))
+    if (file.path().filename().string().starts_with(prefix))
+      dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+void* DynamicLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }
+
+void* DynamicLibrary::require(const char* symbol) const {
+  void* address = find(symbol);
+  if (address == nullptr)
+    throw EnvironmentError(ErrorCode::kE_device_missing, "a library is too old: it lacks a function")
+        .with_value(symbol)
+        .with_actual(path_)
+        .with_remedy("install a newer version of it");
+  return address;
+}
+
+}  // namespace aicf

@@ -1,0 +1,40 @@
+// Libraries that need not be on the machine, opened at run time: the CUDA driver, NVRTC, cuBLASLt, cuDNN.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace aicf {
+
+// An open library; it stays open until the process ends, because code and handles of it may live as long.
+class DynamicLibrary {
+ public:
+  // Tries every name in each of cuda_library_folders(), then where the system's loader looks.
+  // EnvironmentError device_missing with `remedy` if none opens; the message lists where was looked.
+  static DynamicLibrary open(const std::vector<std::string>& names, const std::string& remedy);
+
+  // Opens every library of the same folder whose name begins so, for a library that will ask the loader for
+  // it by its bare name. Nothing happens if the folder is not known.
+  void open_beside(const std::string& prefix) const;
+
+  // The path or name that opened.
+  const std::string& path() const { return path_; }
+  // Null if the library has no such symbol.
+  void* find(const char* symbol) const;
+  // As find, but EnvironmentError device_missing names the symbol: the library is too old.
+  template <class Function>
+  void load(Function*& function, const char* symbol) const {
+    function = reinterpret_cast<Function*>(require(symbol));
+  }
+
+ private:
+  void* require(const char* symbol) const;
+  void* handle_ = nullptr;
+  std::string path_;
+};
+
+// Folders that may hold NVIDIA's libraries: those of AICF_CUDA_PATH (colon-separated), of the active Python
+// environment's nvidia packages, of CUDA_HOME and the toolkit's usual place.
+std::vector<std::string> cuda_library_folders();
+
+}  // namespace aicf

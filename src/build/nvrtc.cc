@@ -1,0 +1,152 @@
+#include "build/nvrtc.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <sstream>
+#include <thread>
+
+#include "base/dynamic_library.h"
+#include "base/error.h"
+#include "kernels/cuda_kernel.h"
+
+namespace aicf {
+namespace {
+
+// The part of NVRTC's interface that is used; nvrtcResult is an enum whose 0 is success.
+struct Nvrtc {
+  using Program = void*;
+  const char* (*get_error_string)(int);
+  int (*version)(int*, int*);
+  int (*create_program)(Program*, const char* source, const char* name, int headers, const char* const* texts,
+                        const char* const* names);
+  int (*destroy_program)(Program*);
+  int (*compile_program)(Program, int options, const char* const*);
+  int (*get_log_size)(Program, size_t*);
+  int (*get_log)(Program, char*);
+  int (*get_cubin_size)(Program, size_t*);
+  int (*get_cubin)(Program, char*);
+  int (*get_ptx_size)(Program, size_t*);
+  int (*get_ptx)(Program, char*);
+};
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc table = [] {
+    Nvrtc t;
+    const DynamicLibrary library = DynamicLibrary::open(
+        {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+        "install the CUDA toolkit or 'pip install nvidia-cuda-nvrtc', or set AICF_CUDA_PATH");
+    library.open_beside("libnvrtc-builtins.so");
+    library.load(t.get_error_string, "nvrtcGetErrorString");
+    library.load(t.version, "nvrtcVersion");
+    library.load(t.create_program, "nvrtcCreateProgram");
+    library.load(t.destroy_program, "nvrtcDestroyProgram");
+    library.load(t.compile_program, "nvrtcCompileProgram");
+    library.load(t.get_log_size, "nvrtcGetProgramLogSize");
+    library.load(t.get_log, "nvrtcGetProgramLog");
+    library.load(t.get_cubin_size, "nvrtcGetCUBINSize");
+    library.load(t.get_cubin, "nvrtcGetCUBIN");
+    library.load(t.get_ptx_size, "nvrtcGetPTXSize");
+    library.load(t.get_ptx, "nvrtcGetPTX");
+    return t;
+  }();
+  return table;
+}
+
+#define AICF_NVRTC(call)                                                           \
+  do {                                                                             \
+    const int nvrtc_result = (call);                                               \
+    if (nvrtc_result != 0)                                                         \
+      throw EnvironmentError(ErrorCode::kE_device_missing, "an NVRTC call failed") \
+          .with_value(#call)                                                       \
+          .with_actual(nvrtc().get_error_string(nvrtc_result));                    \
+  } while (false)
+
+class Program {
+ public:
+  explicit Program(const std::string& source) {
+    std::vector<const char*> texts, names;
+    for (const CudaHeader& header : cuda_headers()) {
+      texts.push_back(header.text);
+      names.push_back(header.name);
+    }
+    AICF_NVRTC(nvrtc().create_program(&program_, source.c_str(), "kernel.cu", static_cast<int>(texts.size()),
+                                      texts.data(), names.data()));
+  }
+  ~Program() { nvrtc().destroy_program(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  void* get() const { return program_; }
+
+  std::string log() const {
+    size_t size = 0;
+    AICF_NVRTC(nvrtc().get_log_size(program_, &size));
+    std::string text(size, '\0');
+    if (size > 0) AICF_NVRTC(nvrtc().get_log(program_, text.data()));
+    while (!text.empty() && text.back() == '\0') text.pop_back();
+    return text;
+  }
+
+ private:
+  void* program_ = nullptr;
+};
+
+std::string with_line_numbers(const std::string& source) {
+  std::istringstream in(source);
+  std::string text, line;
+  for (int number = 1; std::getline(in, line); ++number) text += std::to_string(number) + "\t" + line + "\n";
+  return text;
+}
+
+}  // namespace
+
+CudaModuleImage compile_cuda(const std::string& source, const std::string& target) {
+  const Program program(source);
+  const std::string arch = "--gpu-architecture=" + target;
+  // No contraction of a·b + c by the compiler's choice: fused multiply-adds are written out where they are
+  // meant.
+  const char* options[] = {arch.c_str(),          "--std=c++17",
+                           "--fmad=false",        "--device-as-default-execution-space",
+                           "--no-source-include", "--minimal"};
+  if (nvrtc().compile_program(program.get(), std::size(options), options) != 0)
+    AICF_CHECK(false, "generated CUDA text does not compile for " + target + ":\n" + program.log() + "\n" +
+                          with_line_numbers(source));
+  CudaModuleImage image{target, {}};
+  size_t size = 0;
+  const bool ptx = target.starts_with("compute_");
+  AICF_NVRTC(ptx ? nvrtc().get_ptx_size(program.get(), &size) : nvrtc().get_cubin_size(program.get(), &size));
+  image.bytes.resize(size);
+  auto* bytes = reinterpret_cast<char*>(image.bytes.data());
+  AICF_NVRTC(ptx ? nvrtc().get_ptx(program.get(), bytes) : nvrtc().get_cubin(program.get(), bytes));
+  return image;
+}
+
+std::vector<CudaModuleImage> compile_cuda(const std::vector<std::string>& sources,
+                                          const std::string& target) {
+  std::vector<CudaModuleImage> images(sources.size());
+  std::vector<std::exception_ptr> errors(sources.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next.fetch_add(1); i < sources.size(); i = next.fetch_add(1)) try {
+        images[i] = compile_cuda(sources[i], target);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+  };
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> workers;
+  for (size_t i = 1; i < std::min(cores, sources.size()); ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  for (const std::exception_ptr& error : errors)
+    if (error != nullptr) std::rethrow_exception(error);
+  return images;
+}
+
+std::string nvrtc_version() {
+  int major = 0, minor = 0;
+  AICF_NVRTC(nvrtc().version(&major, &minor));
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+}  // namespace aicf

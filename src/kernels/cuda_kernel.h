@@ -1,0 +1,62 @@
+// The kernel table of CUDA targets and the launch ABI of its kernels: one row per kernel, declared in
+// kernels/<family>/cuda_kernels.def and gathered here. A row turns a problem with symbolic windows into the
+// text of a translation unit and its launches; build/ compiles the text with NVRTC, plan/ stores the
+// launches, the runtime evaluates their sizes at bind. Pure functions of their arguments: nothing here needs
+// a GPU.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dim.h"
+#include "kernels/cuda_launch.h"
+#include "kernels/kernel.h"
+#include "kernels/tile_program.h"
+
+namespace aicf {
+
+// A strided view of device memory.
+struct CudaWindow {
+  DType dtype = DType::f32;
+  Dim offset;  // elements from the buffer's start
+  Shape sizes;
+  std::vector<Dim> strides;  // elements
+  bool operator==(const CudaWindow&) const = default;
+};
+
+// What a row is asked for. Sizes are symbolic; `ranges` bounds them.
+struct CudaProblem {
+  std::vector<CudaWindow> inputs, outputs;  // the kernel's own first, then those of the epilogue
+  std::vector<Dim> params;                  // in the order of the row's parameter list
+  std::vector<double> fparams;
+  const TileProgram* program = nullptr;  // region code, or the epilogue over the result; null if none
+  const SymbolRanges* ranges = nullptr;
+  int arch = 80;  // compute capability × 10
+};
+
+struct CudaCode {
+  std::string source;                // begins with the includes it needs: "prelude.cuh", "matmul/mma.cuh"
+  std::vector<CudaLaunch> launches;  // run in order, each after the one before
+  Dim workspace_bytes;               // 0: no workspace argument
+  bool operator==(const CudaCode&) const = default;
+};
+
+struct CudaKernel : KernelRow {
+  int min_arch;
+  CudaCode (*generate)(const CudaProblem& problem);
+};
+
+const std::vector<CudaKernel>& cuda_kernel_table();
+const CudaKernel* find_cuda_kernel(std::string_view name);
+// Rows that can run the problem on this architecture, best first.
+std::vector<const CudaKernel*> cuda_candidates(const Problem& problem, int arch);
+
+// Files that generated text may include, by the name after `#include`: every *.cuh under src/kernels.
+struct CudaHeader {
+  const char* name;
+  const char* text;
+};
+const std::vector<CudaHeader>& cuda_headers();
+
+}  // namespace aicf

@@ -1,0 +1,48 @@
+// How a CUDA kernel is launched: plain data that the plan stores, with sizes that the runtime evaluates at
+// bind.
+//
+// ABI. Every kernel is `extern "C" __global__` and takes, in this order: the address of every input window,
+// of every output window, of the workspace if the code asks for one; then the launch's params as int64_t
+// each; its fparams as double each; its tensor maps as `const __grid_constant__ CUtensorMap`; and, if it
+// reports data errors, an `aicf::CallError*`. An address is that of the window's element at index 0, …, 0:
+// the window's offset is already added. Buffers start at multiples of kCudaAlignment bytes, so whether a
+// window may be accessed by 16 bytes follows from its offset and strides. No two outputs share bytes with
+// each other or with an input.
+//
+// Every kernel calls aicf::wait_for_inputs() before its first access to global memory (programmatic dependent
+// launch).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dim.h"
+
+namespace aicf {
+
+inline constexpr int64_t kCudaAlignment = 16;  // bytes; the caller's memory is copied if it has less
+
+// A tensor map of the copy engine over an operand's window (sm_90), made at bind.
+struct TensorMapSpec {
+  int32_t operand = 0;        // inputs first, then outputs
+  std::vector<int32_t> axes;  // window axes, innermost first; the innermost must have stride 1
+  std::vector<int32_t> box;   // elements per axis
+  int32_t swizzle_bytes = 0;  // 0, 32, 64, 128
+  bool operator==(const TensorMapSpec&) const = default;
+};
+
+struct CudaLaunch {
+  std::string function;                             // an extern "C" name of the source
+  std::array<Dim, 3> grid{Dim(1), Dim(1), Dim(1)};  // blocks; a launch of none is left out
+  int32_t block = 128, cluster = 1;                 // threads, blocks per cluster along x
+  int64_t shared_bytes = 0;                         // dynamic
+  std::vector<Dim> params;
+  std::vector<double> fparams;
+  std::vector<TensorMapSpec> tensor_maps;
+  bool reports_errors = false;
+  bool operator==(const CudaLaunch&) const = default;
+};
+
+}  // namespace aicf

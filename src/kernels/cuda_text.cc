@@ -1,0 +1,66 @@
+#include "kernels/cuda_text.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace aicf {
+
+std::string_view cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return "double";
+    case DType::f32:
+      return "float";
+    case DType::f16:
+      return "aicf::f16";
+    case DType::bf16:
+      return "aicf::bf16";
+    case DType::i64:
+      return "int64_t";
+    case DType::i32:
+      return "int32_t";
+    case DType::i16:
+      return "int16_t";
+    case DType::i8:
+      return "int8_t";
+    case DType::u8:
+      return "uint8_t";
+    case DType::boolean:
+      return "bool";
+    default:
+      break;
+  }
+  AICF_CHECK(false, "a dtype without a CUDA type: " + std::string(dtype_name(dtype)));
+}
+
+std::string CudaParams::expr(const Dim& dim) {
+  if (const auto value = dim.constant()) return "int64_t(" + std::to_string(*value) + ")";
+  auto at = std::find(dims_.begin(), dims_.end(), dim);
+  if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
+  return "p" + std::to_string(at - dims_.begin());
+}
+
+std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
+                             int min_blocks) {
+  std::vector<std::string> args;
+  const auto number = [](const char* prefix, size_t i) { return prefix + std::to_string(i); };
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    args.push_back("const " + std::string(cuda_type(problem.inputs[i].dtype)) + "* __restrict__ " +
+                   number("in", i));
+  for (size_t i = 0; i < problem.outputs.size(); ++i)
+    args.push_back(std::string(cuda_type(problem.outputs[i].dtype)) + "* __restrict__ " + number("out", i));
+  if (workspace) args.emplace_back("void* workspace");
+  for (size_t i = 0; i < launch.params.size(); ++i) args.push_back("int64_t " + number("p", i));
+  for (size_t i = 0; i < launch.fparams.size(); ++i) args.push_back("double " + number("f", i));
+  for (size_t i = 0; i < launch.tensor_maps.size(); ++i)
+    args.push_back("const __grid_constant__ CUtensorMap " + number("map", i));
+  if (launch.reports_errors) args.emplace_back("aicf::CallError* error");
+  std::string text = "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.block);
+  if (min_blocks > 0) text += ", " + std::to_string(min_blocks);
+  text += ")\n" + launch.function + "(";
+  for (size_t i = 0; i < args.size(); ++i) text += (i == 0 ? "" : ",\n    ") + args[i];
+  return text + ") {\n";
+}
+
+}  // namespace aicf

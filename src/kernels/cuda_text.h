@@ -1,0 +1,37 @@
+// Writing kernel text: names of types, symbolic sizes as launch params, and the signature of the launch ABI
+// with its fixed names. Used by the rows of the CUDA table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_kernel.h"
+
+namespace aicf {
+
+// "float", "aicf::f16", "int64_t", …: element types of prelude.cuh.
+std::string_view cuda_type(DType dtype);
+
+// Sizes and strides in kernel text: a constant is written out, anything else becomes a launch param `p<i>`,
+// each Dim once.
+class CudaParams {
+ public:
+  // A parenthesised expression of type int64_t.
+  std::string expr(const Dim& dim);
+  const std::vector<Dim>& dims() const { return dims_; }
+
+ private:
+  std::vector<Dim> dims_;
+};
+
+// The head of a kernel up to and including the opening brace:
+//   extern "C" __global__ void __launch_bounds__(block) name(const T* __restrict__ in0, …, T* __restrict__
+//   out0, …,
+//       void* workspace, int64_t p0, …, double f0, …, const __grid_constant__ CUtensorMap map0, …,
+//       aicf::CallError* error) {
+// `launch` says how many params, fparams and maps there are; `min_blocks` per multiprocessor, 0 leaves it
+// open.
+std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
+                             int min_blocks = 0);
+
+}  // namespace aicf
