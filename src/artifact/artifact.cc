@@ -1,5 +1,6 @@
 #include "artifact/artifact.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@ constexpr const char* kVersionKey = "aicf.version";
 constexpr const char* kHeader = "aicf.header";
 constexpr const char* kProgram = "aicf.program";
 constexpr const char* kPlanPrefix = "aicf.plan.";
+constexpr const char* kCodePrefix = "aicf.code.";
 constexpr const char* kReserved = "aicf.";
 
 UserError bad_artifact(const std::string& why, const std::string& section) {
@@ -43,6 +45,10 @@ std::string checksum(const Array& array) {
       text, sizeof(text), "%016llx",
       static_cast<unsigned long long>(XXH3_64bits(array.data(), static_cast<size_t>(array.bytes()))));
   return text;
+}
+
+std::string code_name(const std::string& target, size_t module) {
+  return kCodePrefix + target + "." + std::to_string(module);
 }
 
 bool is_reserved(const std::string& name) { return name.starts_with(kReserved); }
@@ -123,6 +129,7 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
   for (const Variant& variant : artifact.variants) {
     header["targets"].push_back(variant.target);
     add(kPlanPrefix + variant.target, bytes_of(plan_to_json(variant.plan)));
+    for (size_t i = 0; i < variant.code.size(); ++i) add(code_name(variant.target, i), variant.code[i]);
   }
   add(kProgram, bytes_of(artifact.program));
   const Array header_bytes = bytes_of(header.dump());
@@ -163,7 +170,13 @@ Artifact read_artifact(const std::string& path) {
     Plan plan = plan_from_json(text_of(section(file, name)));
     check_plan(plan);
     check_variables(plan, artifact);
-    artifact.variants.push_back({target.get<std::string>(), std::move(plan)});
+    Variant variant{target.get<std::string>(), std::move(plan)};
+    for (size_t i = 0; i < static_cast<size_t>(std::max(variant.plan.modules, 0)); ++i) {
+      const std::string code = code_name(variant.target, i);
+      require_checksum(header, file, code);
+      variant.code.push_back(section(file, code));
+    }
+    artifact.variants.push_back(std::move(variant));
   }
   return artifact;
 }

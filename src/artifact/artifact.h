@@ -15,8 +15,9 @@ inline constexpr int kArtifactMajor = 1, kArtifactMinor = 0;
 
 // One compiled form of the program.
 struct Variant {
-  std::string target;  // "cpu"
+  std::string target;  // "cpu", "sm_90", "compute_80"
   Plan plan;
+  std::vector<Array> code = {};  // the plan's modules: cubin or PTX bytes
 };
 
 struct Artifact {

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -28,17 +29,13 @@ class StageClock {
 };
 
 void check_options(const CompileOptions& options) {
-  if (options.target != "cpu")
-    throw UserError(ErrorCode::kU_unsupported_target, "this target is not built in")
-        .with_value(options.target)
-        .with_expected("cpu");
   if (options.opt_level < 0 || options.opt_level > 2)
     throw UserError(ErrorCode::kU_bad_option, "an optimisation level is out of range")
         .with_value("--opt " + std::to_string(options.opt_level))
         .with_expected("0, 1 or 2");
 }
 
-std::vector<TileProgram> build_code(const KernelCalls& calls) {
+std::vector<TileProgram> build_programs(const KernelCalls& calls) {
   std::vector<TileProgram> code(calls.regions.size());
   for (const KernelCall& call : calls.calls)
     if (call.region >= 0) {
@@ -72,7 +69,7 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   Artifact artifact = start_artifact(program);
 
   // Passes: the same meaning, canonical, grouped into regions.
-  const Target target{options.target};
+  const Target target = Target::from_name(options.target);
   PipelineOptions pipeline;
   pipeline.opt_level = options.opt_level;
   pipeline.skip = options.skip_passes;
@@ -96,28 +93,35 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
       }))
     return artifact;
 
-  // Build: code for every region.
-  std::vector<std::vector<TileProgram>> code;
-  for (const KernelCalls& calls : selected) code.push_back(build_code(calls));
+  // Build: code for every region, and for a GPU the text of every kernel.
+  std::vector<std::vector<TileProgram>> programs;
+  for (const KernelCalls& calls : selected) programs.push_back(build_programs(calls));
+  CudaBuilder cuda(target, program.sizes);
+  std::vector<std::vector<StepLaunches>> launches(selected.size());
+  if (target.is_cuda())
+    for (size_t i = 0; i < selected.size(); ++i) launches[i] = cuda.add(selected[i], programs[i]);
+  std::vector<Array> modules = cuda.compile();
   clock.lap("build");
   if (stop("build", [&] {
         std::string text;
-        for (const auto& programs : code)
-          for (const TileProgram& one : programs) text += to_string(one) + "\n";
+        for (const std::string& source : cuda.sources()) text += source + "\n";
+        for (const auto& list : programs)
+          for (const TileProgram& one : list) text += to_string(one) + "\n";
         return text;
       }))
     return artifact;
 
   // Plan: every byte and step.
   PlanBuilder builder(optimised);
-  for (size_t i = 0; i < selected.size(); ++i) builder.add_entry(optimised.entries[i], selected[i], code[i]);
+  for (size_t i = 0; i < selected.size(); ++i)
+    builder.add_entry(optimised.entries[i], selected[i], programs[i], launches[i]);
   Plan plan = builder.finish();
   check_plan(plan);
   artifact.constants = builder.constants();
   clock.lap("plan");
   if (stop("plan", [&] { return to_string(plan); })) return artifact;
 
-  artifact.variants.push_back({options.target, std::move(plan)});
+  artifact.variants.push_back({options.target, std::move(plan), std::move(modules)});
   return artifact;
 }
 

@@ -25,6 +25,32 @@ void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& 
     throw violation("a window has a bad rank", where);
 }
 
+// What a launch asks of a device is within what any device can be asked; the code itself is trusted or not as
+// a whole.
+void check_launches(const Step& step, const Plan& plan, const std::string& where) {
+  constexpr int kMaxBlock = 1024, kMaxCluster = 16, kMaxMapRank = 5;
+  constexpr int64_t kMaxShared = 256 * 1024;
+  if (step.module < -1 || step.module >= plan.modules || (step.module < 0 && !step.launches.empty()))
+    throw violation("a module index is out of range", where);
+  const auto operands = static_cast<int64_t>(step.inputs.size() + step.outputs.size());
+  for (const CudaLaunch& launch : step.launches) {
+    if (launch.block < 1 || launch.block > kMaxBlock || launch.cluster < 1 || launch.cluster > kMaxCluster ||
+        launch.shared_bytes < 0 || launch.shared_bytes > kMaxShared)
+      throw violation("a launch asks for more than devices have", where);
+    for (const TensorMapSpec& map : launch.tensor_maps) {
+      if (map.operand < 0 || map.operand >= operands || map.axes.empty() || map.axes.size() > kMaxMapRank ||
+          map.axes.size() != map.box.size())
+        throw violation("a tensor map is malformed", where);
+      const auto inputs = static_cast<int32_t>(step.inputs.size());
+      const TensorRef& ref = map.operand < inputs ? step.inputs[static_cast<size_t>(map.operand)]
+                                                  : step.outputs[static_cast<size_t>(map.operand - inputs)];
+      for (int32_t axis : map.axes)
+        if (axis < 0 || axis >= static_cast<int32_t>(ref.sizes.size()))
+          throw violation("a tensor map names an axis that its operand does not have", where);
+    }
+  }
+}
+
 void check_step(const Step& step, size_t index, const EntryPlan& entry, const Plan& plan) {
   const std::string where = "step " + std::to_string(index) + " of entry " + entry.name;
   for (const auto* refs : {&step.inputs, &step.outputs})
@@ -44,6 +70,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
   }
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
     throw violation("a program index is out of range", where);
+  check_launches(step, plan, where);
 }
 
 void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {

@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/dim.h"
 #include "base/dtype.h"
+#include "kernels/cuda_launch.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -50,8 +51,12 @@ struct Step {
   std::vector<Dim> params;
   std::vector<double> fparams;
   int32_t program = -1;  // index into Plan::programs, -1 if none
-  std::string origin;    // node or region it came from
-  std::string reason;    // why this kernel
+  // CUDA: what runs, in order, and the module (of Plan::modules) with its functions. The addresses of a
+  // launch are those of inputs and outputs; a workspace is the last output.
+  int32_t module = -1;
+  std::vector<CudaLaunch> launches = {};
+  std::string origin;  // node or region it came from
+  std::string reason;  // why this kernel
   bool operator==(const Step&) const = default;
 };
 
@@ -87,6 +92,7 @@ struct Plan {
   std::vector<TileProgram> programs;
   std::vector<EntryPlan> entries;
   int64_t packed_bytes = 0;  // area that `init` fills
+  int32_t modules = 0;       // modules of machine code that travel beside the plan
   bool operator==(const Plan&) const = default;
 
   const EntryPlan* entry(std::string_view name) const;

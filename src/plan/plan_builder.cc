@@ -128,8 +128,25 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
   }
 }
 
+void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, Step& step) {
+  step.module = launches.module;
+  step.launches = launches.launches;
+  plan_.modules = std::max(plan_.modules, launches.module + 1);
+  if (launches.workspace_bytes == Dim(0)) return;
+  Buffer buffer;
+  buffer.name = "workspace";
+  buffer.bytes = launches.workspace_bytes;
+  buffer.max_bytes = bounds(buffer.bytes, plan_.sizes).hi;
+  buffer.first_step = INT32_MAX;
+  buffer.last_step = -1;
+  step.outputs.push_back(
+      {static_cast<int32_t>(state.plan.buffers.size()), DType::u8, Dim(0), {buffer.bytes}, {Dim(1)}});
+  state.plan.buffers.push_back(std::move(buffer));
+}
+
 void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
-                            const std::vector<TileProgram>& code) {
+                            const std::vector<TileProgram>& programs,
+                            const std::vector<StepLaunches>& launches) {
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
   add_init(graph, calls);
@@ -143,14 +160,19 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
   for (ValueId id : graph.inputs())
     state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),
                                  graph.value(id).constant});
-  for (const KernelCall& call : calls.calls) {
+  for (size_t i = 0; i < calls.calls.size(); ++i) {
+    const KernelCall& call = calls.calls[i];
     Step step;
     step.kernel = call.kernel;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
     for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
     step.params = call.params;
     step.fparams = call.fparams;
-    if (call.region >= 0) step.program = intern_program(code[static_cast<size_t>(call.region)]);
+    if (!launches.empty()) {
+      add_launches(state, launches[i], step);
+    } else if (call.region >= 0) {
+      step.program = intern_program(programs[static_cast<size_t>(call.region)]);
+    }
     step.origin = call.origin;
     step.reason = call.reason;
     const auto index = static_cast<int32_t>(state.plan.steps.size());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "build/cuda_build.h"
 #include "plan/plan.h"
 #include "select/kernel_call.h"
 
@@ -16,8 +17,10 @@ class PlanBuilder {
  public:
   explicit PlanBuilder(const Program& program);
 
-  // `code[i]` is the program of calls.regions[i].
-  void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& code);
+  // `programs[i]` is the program of calls.regions[i]. `launches[i]` is what runs calls.calls[i] on a CUDA
+  // target, whose steps carry no programs; empty for the CPU.
+  void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                 const std::vector<StepLaunches>& launches = {});
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
   // Contents of the kConstant buffers by name.
@@ -29,6 +32,7 @@ class PlanBuilder {
   std::string intern_constant(const Array& array);
   int32_t buffer_of(EntryState& state, ValueId root);
   int32_t init_buffer(const Graph& graph, const KernelCalls& calls, ValueId root);
+  void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;
   void add_init(const Graph& graph, const KernelCalls& calls);
   Buffer variable_or_constant(const Value& value);

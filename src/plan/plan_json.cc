@@ -211,17 +211,75 @@ Buffer buffer_from(const Parsed& json) {
   return b;
 }
 
+Json floats_json(const std::vector<double>& values) {
+  Json json = Json::array();
+  for (double v : values) json.push_back(float_json(v));
+  return json;
+}
+
+std::vector<double> floats_from(const Parsed& json) {
+  std::vector<double> values;
+  for (const Parsed& item : json) values.push_back(float_from(item));
+  return values;
+}
+
+Json launch_json(const CudaLaunch& launch) {
+  Json maps = Json::array();
+  for (const TensorMapSpec& map : launch.tensor_maps)
+    maps.push_back({{"operand", map.operand},
+                    {"axes", map.axes},
+                    {"box", map.box},
+                    {"swizzle_bytes", map.swizzle_bytes}});
+  return {{"function", launch.function},
+          {"grid", dims_json({launch.grid.begin(), launch.grid.end()})},
+          {"block", launch.block},
+          {"cluster", launch.cluster},
+          {"shared_bytes", launch.shared_bytes},
+          {"params", dims_json(launch.params)},
+          {"fparams", floats_json(launch.fparams)},
+          {"tensor_maps", maps},
+          {"reports_errors", launch.reports_errors}};
+}
+
+std::vector<int32_t> numbers_from(const Parsed& json) {
+  std::vector<int32_t> values;
+  for (const Parsed& item : json) values.push_back(number_from<int32_t>(item));
+  return values;
+}
+
+CudaLaunch launch_from(const Parsed& json) {
+  CudaLaunch launch;
+  launch.function = json.at("function").get<std::string>();
+  const std::vector<Dim> grid = dims_from(json.at("grid"));
+  if (grid.size() != launch.grid.size()) throw malformed("a grid does not have three sizes");
+  std::copy(grid.begin(), grid.end(), launch.grid.begin());
+  launch.block = number_from<int32_t>(json.at("block"));
+  launch.cluster = number_from<int32_t>(json.at("cluster"));
+  launch.shared_bytes = integer_from(json.at("shared_bytes"));
+  launch.params = dims_from(json.at("params"));
+  launch.fparams = floats_from(json.at("fparams"));
+  for (const Parsed& item : json.at("tensor_maps"))
+    launch.tensor_maps.push_back({number_from<int32_t>(item.at("operand")), numbers_from(item.at("axes")),
+                                  numbers_from(item.at("box")),
+                                  number_from<int32_t>(item.at("swizzle_bytes"))});
+  launch.reports_errors = json.at("reports_errors").get<bool>();
+  return launch;
+}
+
 Json step_json(const Step& s) {
-  Json fparams = Json::array();
-  for (double v : s.fparams) fparams.push_back(float_json(v));
-  return {{"kernel", s.kernel},
-          {"inputs", refs_json(s.inputs)},
-          {"outputs", refs_json(s.outputs)},
-          {"params", dims_json(s.params)},
-          {"fparams", fparams},
-          {"program", s.program},
-          {"origin", s.origin},
-          {"reason", s.reason}};
+  Json json = {{"kernel", s.kernel},
+               {"inputs", refs_json(s.inputs)},
+               {"outputs", refs_json(s.outputs)},
+               {"params", dims_json(s.params)},
+               {"fparams", floats_json(s.fparams)},
+               {"program", s.program},
+               {"origin", s.origin},
+               {"reason", s.reason}};
+  if (s.module < 0) return json;
+  json["module"] = s.module;
+  json["launches"] = Json::array();
+  for (const CudaLaunch& launch : s.launches) json["launches"].push_back(launch_json(launch));
+  return json;
 }
 
 Step step_from(const Parsed& json) {
@@ -230,10 +288,13 @@ Step step_from(const Parsed& json) {
   s.inputs = refs_from(json.at("inputs"));
   s.outputs = refs_from(json.at("outputs"));
   s.params = dims_from(json.at("params"));
-  for (const Parsed& item : json.at("fparams")) s.fparams.push_back(float_from(item));
+  s.fparams = floats_from(json.at("fparams"));
   s.program = number_from<int32_t>(json.at("program"));
   s.origin = json.at("origin").get<std::string>();
   s.reason = json.at("reason").get<std::string>();
+  if (!json.contains("module")) return s;
+  s.module = number_from<int32_t>(json.at("module"));
+  for (const Parsed& item : json.at("launches")) s.launches.push_back(launch_from(item));
   return s;
 }
 
@@ -316,6 +377,7 @@ Plan plan_from(const Parsed& json) {
   for (const Parsed& item : json.at("programs")) plan.programs.push_back(program_from(item));
   for (const Parsed& item : json.at("entries")) plan.entries.push_back(entry_from(item));
   plan.packed_bytes = integer_from(json.at("packed_bytes"));
+  if (json.contains("modules")) plan.modules = number_from<int32_t>(json.at("modules"));
   return plan;
 }
 
@@ -331,11 +393,12 @@ std::string plan_to_json(const Plan& plan) {
                          {"is_state", v.is_state}});
   for (const TileProgram& program : plan.programs) programs.push_back(program_json(program));
   for (const EntryPlan& entry : plan.entries) entries.push_back(entry_json(entry));
-  const Json json = {{"sizes", sizes},
-                     {"variables", variables},
-                     {"programs", programs},
-                     {"entries", entries},
-                     {"packed_bytes", plan.packed_bytes}};
+  Json json = {{"sizes", sizes},
+               {"variables", variables},
+               {"programs", programs},
+               {"entries", entries},
+               {"packed_bytes", plan.packed_bytes}};
+  if (plan.modules > 0) json["modules"] = plan.modules;
   return json.dump();
 }
 

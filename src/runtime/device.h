@@ -1,6 +1,6 @@
 // The device interface: what the runtime asks of a driver. A driver turns an entry of a plan, at bound sizes,
-// into a Sequence that can be run again and again; it owns memory of its kind. Drivers: cpu/, null/ (records
-// calls, computes nothing; binding logic is tested on it).
+// into a Sequence that can be run again and again; it owns memory of its kind. Drivers: cpu/, cuda/, null/
+// (records calls, computes nothing; binding logic is tested on it).
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/plan.h"
+#include "artifact/artifact.h"
 
 namespace aicf {
 
-// Device memory, 64-byte aligned; pages are committed when first touched.
+// Where work is ordered on a device that has queues: the caller's stream (a CUstream), or null for the
+// driver's own.
+struct Stream {
+  void* handle = nullptr;
+};
+
+// Device memory, 64-byte aligned. Host memory is zero, its pages are committed when first touched.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -27,20 +33,60 @@ class Sequence {
   virtual ~Sequence() = default;
   // Sets the address of a buffer (by its index in the entry plan). Cheap if it is the address already set.
   virtual void set_address(int32_t buffer, std::byte* address) = 0;
-  // Runs all steps in order. Allocates nothing. UserError index_out_of_range if the data asks for it.
-  virtual void run() = 0;
+  // Runs all steps in order; may return before they are done on a device that has queues. Allocates nothing.
+  virtual void run(Stream stream) = 0;
+  // Waits for the last run. UserError index_out_of_range if its data asked for it.
+  virtual void finish(Stream stream) = 0;
+  // For people: "63/63 kernels in 1 graph"; empty where nothing is captured.
+  virtual std::string coverage() const { return {}; }
+};
+
+// Machine code of a variant, loaded.
+class Code {
+ public:
+  virtual ~Code() = default;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;
+  // How well this device runs variants of a target; 0 not at all, the largest wins.
+  virtual int fitness(std::string_view target) const = 0;
+  // Bytes that the address of a caller's memory must be a multiple of, for elements of this size.
+  virtual int64_t alignment(int64_t element_bytes) const = 0;
+
+  // Whether kernels use the host's memory. If not, contents travel by the copies below, which are ordered
+  // with runs on the same stream.
+  virtual bool uses_host_memory() const = 0;
+  // `from` may be reused when this returns.
+  virtual void upload(std::byte* to, const void* from, int64_t bytes, Stream stream) = 0;
+  // The bytes are there when this returns.
+  virtual void download(void* to, const std::byte* from, int64_t bytes, Stream stream) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) = 0;
+  virtual void zero(std::byte* to, int64_t bytes, Stream stream) = 0;
+
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
+  // Null where plans carry all the code there is.
+  virtual std::shared_ptr<const Code> load_code(const Variant& variant) = 0;
   // `addresses[i]` is where buffer i of the entry lives; null for inputs and outputs, which set_address gives
   // later. Checks every window against its buffer's bytes at these sizes (bad_artifact) and prepares every
   // kernel.
-  virtual std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+  virtual std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code* code,
+                                         const SymbolValues& sizes,
                                          const std::vector<std::byte*>& addresses) = 0;
+};
+
+// The part of a driver for devices that work in the host's memory, in the order of the calls.
+class HostDevice : public Device {
+ public:
+  int64_t alignment(int64_t element_bytes) const override;
+  bool uses_host_memory() const override { return true; }
+  void upload(std::byte* to, const void* from, int64_t bytes, Stream stream) override;
+  void download(void* to, const std::byte* from, int64_t bytes, Stream stream) override;
+  void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) override;
+  void zero(std::byte* to, int64_t bytes, Stream stream) override;
+  std::shared_ptr<const Code> load_code(const Variant& variant) override;
 };
 
 }  // namespace aicf

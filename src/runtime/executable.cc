@@ -11,7 +11,6 @@ namespace aicf {
 namespace {
 
 constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
-constexpr uintptr_t kNaturalAlignment = 8;
 
 std::string describe(const std::string& name, bool output) {
   return std::string(output ? "output '" : "input '") + name + "'";
@@ -67,13 +66,35 @@ TensorView view_of(const Array& array) {
   return {array.dtype(), array.sizes(), {}, const_cast<void*>(array.data())};
 }
 
+// Memory that stands in for a caller's memory which kernels cannot use as it is: row-major, on the device.
+struct Staging {
+  Array host;  // where strided data is packed, and what travels to and from a device with memory of its own
+  std::unique_ptr<DeviceMemory> device;
+
+  std::byte* address(Device& owner, const TensorView& view) {
+    const int64_t bytes = view_bytes(view);
+    if (owner.uses_host_memory()) return host_address(view);
+    if (device == nullptr) device = owner.allocate(bytes);
+    return device->data();
+  }
+  std::byte* host_address(const TensorView& view) {
+    if (host.data() == nullptr) host = Array(view.dtype, view.sizes);
+    return static_cast<std::byte*>(host.mutable_data());
+  }
+  static int64_t view_bytes(const TensorView& view) {
+    return element_count(view.sizes) * dtype_bytes(view.dtype);
+  }
+};
+
 // One entry bound to one set of input sizes.
 struct Executable::Bound {
+  explicit Bound(Device& d) : device(d) {}
+  Device& device;
   const EntryPlan* entry = nullptr;
   SymbolValues sizes;
   std::vector<std::vector<int64_t>> input_sizes, output_sizes;
   std::vector<Binding> input_bindings, output_bindings;
-  std::vector<Array> input_copies, output_copies;  // filled when a caller's memory cannot be used
+  std::vector<Staging> input_copies, output_copies;  // filled when a caller's memory cannot be used
   std::unique_ptr<Sequence> sequence;
 
   bool matches(const EntryPlan& e, const std::vector<TensorView>& inputs) const {
@@ -83,58 +104,92 @@ struct Executable::Bound {
     return true;
   }
 
-  void bind_input(size_t i, const TensorView& view) {
+  void bind_input(size_t i, const TensorView& view, Stream stream) {
+    check_only_value(entry->inputs[i], view, input_copies[i], stream);
     auto* address = static_cast<std::byte*>(view.data);
     input_bindings[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
     if (input_bindings[i] == Binding::kCopied) {
-      address = static_cast<std::byte*>(staging(input_copies[i], view).mutable_data());
-      pack(view, address, true);
+      address = input_copies[i].address(device, view);
+      copy_in(address, view, input_copies[i], stream);
     }
-    check_only_value(entry->inputs[i], address);
     sequence->set_address(entry->inputs[i].buffer, address);
   }
 
   void bind_output(size_t i, const TensorView& view) {
-    const int32_t buffer = entry->outputs[i].buffer;
-    if (usable(view)) {
-      output_bindings[i] = Binding::kRebound;
-      sequence->set_address(buffer, static_cast<std::byte*>(view.data));
-      return;
-    }
-    output_bindings[i] = Binding::kCopied;
-    sequence->set_address(buffer, static_cast<std::byte*>(staging(output_copies[i], view).mutable_data()));
+    output_bindings[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
+    sequence->set_address(entry->outputs[i].buffer, output_bindings[i] == Binding::kRebound
+                                                        ? static_cast<std::byte*>(view.data)
+                                                        : output_copies[i].address(device, view));
   }
 
-  void finish_output(size_t i, const TensorView& view) {
+  void finish_output(size_t i, const TensorView& view, Stream stream) {
     if (output_bindings[i] == Binding::kCopied)
-      pack(view, static_cast<std::byte*>(output_copies[i].mutable_data()), false);
+      copy_out(view, output_copies[i].address(device, view), output_copies[i], stream);
+  }
+
+  // Whether the caller's memory can only be written after the run.
+  bool copies_output() const {
+    return std::any_of(output_bindings.begin(), output_bindings.end(),
+                       [](Binding b) { return b == Binding::kCopied; });
   }
 
  private:
-  static void check_only_value(const IoTensor& io, const std::byte* data) {
+  bool in_place(const TensorView& view) const { return view.on_device || device.uses_host_memory(); }
+
+  bool usable(const TensorView& view) const {
+    const auto alignment = static_cast<uintptr_t>(device.alignment(dtype_bytes(view.dtype)));
+    return in_place(view) && view.row_major() && reinterpret_cast<uintptr_t>(view.data) % alignment == 0;
+  }
+
+  static void require_row_major(const TensorView& view) {
+    if (view.row_major()) return;
+    throw UserError(ErrorCode::kU_input_shape, "a strided tensor in device memory cannot be bound")
+        .with_actual("sizes " + to_string(view.sizes) + ", strides " + to_string(view.strides))
+        .with_remedy("make it contiguous before the call");
+  }
+
+  void copy_in(std::byte* to, const TensorView& view, Staging& staging, Stream stream) {
+    const int64_t bytes = Staging::view_bytes(view);
+    if (!device.uses_host_memory() && view.on_device) {
+      require_row_major(view);
+      return device.copy(to, static_cast<const std::byte*>(view.data), bytes, stream);
+    }
+    const void* from = view.data;
+    if (!view.row_major()) {
+      copy_strided(view, staging.host_address(view), true);
+      from = staging.host_address(view);
+    }
+    if (from != to) device.upload(to, from, bytes, stream);
+  }
+
+  void copy_out(const TensorView& view, std::byte* from, Staging& staging, Stream stream) {
+    const int64_t bytes = Staging::view_bytes(view);
+    if (!device.uses_host_memory() && view.on_device) {
+      require_row_major(view);
+      return device.copy(static_cast<std::byte*>(view.data), from, bytes, stream);
+    }
+    if (view.row_major()) return device.download(view.data, from, bytes, stream);
+    std::byte* dense = staging.host_address(view);
+    if (dense != from) device.download(dense, from, bytes, stream);
+    copy_strided(view, dense, false);
+  }
+
+  void check_only_value(const IoTensor& io, const TensorView& view, Staging& staging, Stream stream) {
     const Array& only = io.only_value;
     if (only.data() == nullptr || only.bytes() == 0) return;
-    if (std::memcmp(only.data(), data, static_cast<size_t>(only.bytes())) == 0) return;
+    const auto* given = static_cast<const std::byte*>(view.data);
+    if (view.on_device && !device.uses_host_memory()) {
+      require_row_major(view);
+      device.download(staging.host_address(view), given, only.bytes(), stream);
+      given = staging.host_address(view);
+    } else if (!view.row_major()) {
+      copy_strided(view, staging.host_address(view), true);
+      given = staging.host_address(view);
+    }
+    if (std::memcmp(only.data(), given, static_cast<size_t>(only.bytes())) == 0) return;
     throw UserError(ErrorCode::kU_input_value,
                     describe(io.name, false) + " accepts only the value it had when compiling")
         .with_remedy("compile again with the new value");
-  }
-  static bool usable(const TensorView& view) {
-    return view.row_major() &&
-           reinterpret_cast<uintptr_t>(view.data) %
-                   std::min<uintptr_t>(kNaturalAlignment, static_cast<uintptr_t>(dtype_bytes(view.dtype))) ==
-               0;
-  }
-  static Array& staging(Array& copy, const TensorView& view) {
-    if (copy.data() == nullptr) copy = Array(view.dtype, view.sizes);
-    return copy;
-  }
-  static void pack(const TensorView& view, std::byte* dense, bool to_dense) {
-    if (!view.row_major()) return copy_strided(view, dense, to_dense);
-    const auto bytes = static_cast<size_t>(element_count(view.sizes) * dtype_bytes(view.dtype));
-    if (bytes != 0)
-      std::memcpy(to_dense ? static_cast<void*>(dense) : view.data,
-                  to_dense ? view.data : static_cast<void*>(dense), bytes);
   }
 };
 
@@ -157,13 +212,16 @@ void Executable::place_states() {
       for (const TensorRef& ref : step.outputs)
         if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)]; b.kind == BufferKind::kVariable)
           owned.insert(b.name);
+  int64_t bytes = 0;
   for (const PlanVariable& v : model_->plan().variables) {
     if (!owned.contains(v.name)) continue;
-    Array array(v.dtype, evaluate(v.sizes, {}));
-    if (auto at = model_->weights().find(v.name); at != model_->weights().end() && at->second.bytes() > 0)
-      std::memcpy(array.mutable_data(), at->second.data(), static_cast<size_t>(array.bytes()));
-    states_.emplace(v.name, std::move(array));
+    State state{v.dtype, evaluate(v.sizes, {}), 0, bytes};
+    state.bytes = checked_mul(element_count(state.sizes), dtype_bytes(v.dtype));
+    bytes = checked_add(bytes, (state.bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment);
+    states_.emplace(v.name, std::move(state));
   }
+  state_memory_ = model_->device().allocate(bytes);
+  reset();
 }
 
 const EntryPlan& Executable::entry(const std::string& name) const {
@@ -237,7 +295,7 @@ std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t out
 }
 
 Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) {
-  auto bound = std::make_unique<Bound>();
+  auto bound = std::make_unique<Bound>(model_->device());
   bound->entry = &entry;
   bound->sizes = sizes;
   for (const IoTensor& io : entry.inputs) bound->input_sizes.push_back(evaluate(io.sizes, sizes));
@@ -255,23 +313,23 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
       addresses[i] = arena_->data() + buffer.offset;
     if (buffer.kind != BufferKind::kVariable) continue;
     if (auto at = states_.find(buffer.name); at != states_.end()) {
-      if (at->second.bytes() < buffer.max_bytes)
+      if (at->second.bytes < buffer.max_bytes)
         throw UserError(ErrorCode::kU_bad_artifact, "the plan uses more of a variable than it has")
             .with_op(buffer.name);
-      addresses[i] = static_cast<std::byte*>(at->second.mutable_data());
+      addresses[i] = address_of(at->second);
     }
-    if (addresses[i] == nullptr)
+    if (addresses[i] == nullptr && buffer.max_bytes > 0)
       throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold")
           .with_op(buffer.name);
   }
-  bound->sequence = model_->device().bind(model_->plan(), entry, sizes, addresses);
+  bound->sequence = model_->device().bind(model_->plan(), entry, model_->code(), sizes, addresses);
   if (bound_.size() >= kMaxBoundShapes) bound_.pop_back();
   bound_.insert(bound_.begin(), std::move(bound));
   return *bound_.front();
 }
 
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
-                          const std::vector<TensorView>& outputs) {
+                          const std::vector<TensorView>& outputs, const RunOptions& options) {
   const RunGuard guard(running_);
   const EntryPlan& plan = entry(name);
   auto at =
@@ -290,10 +348,16 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
         .with_expected(std::string(dtype_name(plan.outputs[i].dtype)) + to_string(bound.output_sizes[i]))
         .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i], options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
-  bound.sequence->run();
-  for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i]);
+  bound.sequence->run(options.stream);
+  if (options.wait || bound.copies_output()) bound.sequence->finish(options.stream);
+  for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
+}
+
+void Executable::finish(Stream stream) {
+  const RunGuard guard(running_);
+  if (!bound_.empty()) bound_.front()->sequence->finish(stream);
 }
 
 std::vector<Array> Executable::run(const std::string& name, const std::vector<TensorView>& inputs) {
@@ -340,50 +404,57 @@ std::vector<Binding> Executable::input_bindings(const EntryPlan& entry) const {
   return {};
 }
 
-Array Executable::state(const std::string& name) const {
+std::string Executable::coverage(const EntryPlan& entry) const {
+  for (const auto& bound : bound_)
+    if (bound->entry == &entry) return bound->sequence->coverage();
+  return {};
+}
+
+const Executable::State& Executable::find_state(const std::string& name) const {
   auto at = states_.find(name);
   if (at == states_.end())
     throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
-  Array copy(at->second.dtype(), at->second.sizes());
-  if (copy.bytes() > 0)
-    std::memcpy(copy.mutable_data(), at->second.data(), static_cast<size_t>(copy.bytes()));
+  return at->second;
+}
+
+Array Executable::state(const std::string& name) const {
+  const State& state = find_state(name);
+  Array copy(state.dtype, state.sizes);
+  model_->device().download(copy.mutable_data(), address_of(state), state.bytes, {});
   return copy;
 }
 
 void Executable::set_state(const std::string& name, const Array& value) {
-  auto at = states_.find(name);
-  if (at == states_.end())
-    throw UserError(ErrorCode::kU_unknown_param, "the model has no state of this name").with_value(name);
-  if (at->second.dtype() != value.dtype() || at->second.sizes() != value.sizes())
+  const State& state = find_state(name);
+  if (state.dtype != value.dtype() || state.sizes != value.sizes())
     throw UserError(ErrorCode::kU_input_shape, "a state has the wrong dtype or shape")
         .with_value(name)
-        .with_expected(std::string(dtype_name(at->second.dtype())) + to_string(at->second.sizes()))
+        .with_expected(std::string(dtype_name(state.dtype)) + to_string(state.sizes))
         .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
-  if (value.bytes() > 0)
-    std::memcpy(at->second.mutable_data(), value.data(), static_cast<size_t>(value.bytes()));
+  model_->device().upload(address_of(state), value.data(), state.bytes, {});
 }
 
 std::vector<std::string> Executable::state_names() const {
   std::vector<std::string> names;
-  for (const auto& [name, array] : states_) names.push_back(name);
+  for (const auto& [name, state] : states_) names.push_back(name);
   return names;
 }
 
 void Executable::reset() {
-  for (auto& [name, array] : states_) {
-    if (array.bytes() == 0) continue;
+  for (const auto& [name, state] : states_) {
     auto at = model_->weights().find(name);
     if (at != model_->weights().end()) {
-      std::memcpy(array.mutable_data(), at->second.data(), static_cast<size_t>(array.bytes()));
+      model_->device().upload(address_of(state), at->second.data(), state.bytes, {});
     } else {
-      std::memset(array.mutable_data(), 0, static_cast<size_t>(array.bytes()));
+      model_->device().zero(address_of(state), state.bytes, {});
     }
   }
 }
 
 std::unique_ptr<Executable> Executable::clone() const {
   auto copy = std::make_unique<Executable>(model_);
-  for (const auto& [name, array] : states_) copy->set_state(name, array);
+  for (const auto& [name, state] : states_)
+    model_->device().copy(copy->address_of(copy->states_.at(name)), address_of(state), state.bytes, {});
   return copy;
 }
 

@@ -17,7 +17,8 @@ namespace aicf {
 struct TensorView {
   DType dtype = DType::f32;
   std::vector<int64_t> sizes, strides;
-  void* data = nullptr;  // of inputs never written
+  void* data = nullptr;    // of inputs never written
+  bool on_device = false;  // in the memory of the executable's device; host memory otherwise
   bool row_major() const;
 };
 TensorView view_of(const Array& array);
@@ -25,7 +26,12 @@ TensorView view_of(const Array& array);
 // How an input or output of the last bind meets the caller's memory.
 enum class Binding : uint8_t {
   kRebound,  // the kernels use the caller's address
-  kCopied,   // strided or misaligned: copied to or from a buffer of ours
+  kCopied,   // strided, misaligned or on another device: copied to or from a buffer of ours
+};
+
+struct RunOptions {
+  Stream stream;     // of a device that has queues: where the run is ordered
+  bool wait = true;  // false: return when everything is queued; data errors are then met by finish()
 };
 
 class Executable {
@@ -45,13 +51,18 @@ class Executable {
   // Inputs and outputs in the order of the entry. Outputs must have exactly the sizes that the inputs imply.
   // With sizes seen before and row-major memory it allocates nothing.
   void run_into(const std::string& entry, const std::vector<TensorView>& inputs,
-                const std::vector<TensorView>& outputs);
+                const std::vector<TensorView>& outputs, const RunOptions& options = {});
+  // Waits for the last run_into on this stream and reports its data errors.
+  void finish(Stream stream = {});
   // Allocates the outputs.
   std::vector<Array> run(const std::string& entry, const std::vector<TensorView>& inputs);
   // By name: missing_input, unknown_input.
   std::map<std::string, Array> run(const std::string& entry, const std::map<std::string, Array>& inputs);
 
   std::vector<Binding> input_bindings(const EntryPlan& entry) const;
+  // How the last bind of the entry runs, for people: "63/63 kernels in 1 graph"; empty before a run and on
+  // devices without graphs.
+  std::string coverage(const EntryPlan& entry) const;
 
   // States by name; set copies, get copies. unknown_param.
   Array state(const std::string& name) const;
@@ -64,12 +75,19 @@ class Executable {
 
  private:
   struct Bound;
+  struct State {
+    DType dtype;
+    std::vector<int64_t> sizes;
+    int64_t bytes = 0, offset = 0;  // offset in state_memory_
+  };
   Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
   void place_states();
+  const State& find_state(const std::string& name) const;
+  std::byte* address_of(const State& state) const { return state_memory_->data() + state.offset; }
 
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<DeviceMemory> arena_;
-  std::map<std::string, Array> states_;
+  std::unique_ptr<DeviceMemory> arena_, state_memory_;
+  std::map<std::string, State> states_;
   std::vector<std::unique_ptr<Bound>> bound_;  // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
 };

@@ -6,21 +6,23 @@ namespace aicf {
 
 std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
   std::shared_ptr<Model> model(new Model);
-  const std::string wanted = device->name() == "null" ? "cpu" : std::string(device->name());
   std::string targets;
-  const Variant* found = nullptr;
-  for (const Variant& variant : artifact.variants) {
-    targets += (targets.empty() ? "" : ", ") + variant.target;
-    if (variant.target == wanted) found = &variant;
+  int best = 0;
+  for (size_t i = 0; i < artifact.variants.size(); ++i) {
+    const std::string& target = artifact.variants[i].target;
+    targets += (targets.empty() ? "" : ", ") + target;
+    const int fitness = device->fitness(target);
+    if (fitness > best) best = fitness, model->variant_ = i;
   }
-  if (found == nullptr)
+  if (best == 0)
     throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
-        .with_expected(wanted)
+        .with_expected(std::string(device->name()))
         .with_actual(targets)
-        .with_remedy("compile with --target " + wanted);
-  model->plan_ = found->plan;
+        .with_remedy("compile with --target " + std::string(device->name()));
   model->artifact_ = std::move(artifact);
   model->device_ = std::move(device);
+  model->code_ = model->device_->load_code(model->variant());
+  model->place_weights();
   model->run_init();
   return model;
 }
@@ -45,29 +47,52 @@ std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
     if (array == nullptr || array->bytes() < buffer.max_bytes)
       throw UserError(ErrorCode::kU_bad_artifact, "a buffer of the plan has no data of its size in the file")
           .with_op(buffer.name);
-    // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
-    addresses[i] = static_cast<std::byte*>(const_cast<void*>(array->data()));
+    addresses[i] = resident(*array, buffer.name);
   }
   return addresses;
 }
 
+std::byte* Model::resident(const Array& array, const std::string& name) const {
+  // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
+  if (device_->uses_host_memory()) return static_cast<std::byte*>(const_cast<void*>(array.data()));
+  return resident_->data() + resident_offsets_.at(name);
+}
+
+void Model::place_weights() {
+  if (device_->uses_host_memory()) return;
+  constexpr int64_t kAlignment = 256;  // full cache lines and sectors of a GPU
+  int64_t bytes = 0;
+  for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
+    for (const auto& [name, array] : *arrays) {
+      resident_offsets_[name] = bytes;
+      bytes = checked_add(bytes, (array.bytes() + kAlignment - 1) / kAlignment * kAlignment);
+    }
+  resident_ = device_->allocate(bytes);
+  for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
+    for (const auto& [name, array] : *arrays)
+      device_->upload(resident_->data() + resident_offsets_[name], array.data(), array.bytes(), {});
+}
+
 void Model::run_init() {
-  packed_ = device_->allocate(plan_.packed_bytes);
-  const EntryPlan* init = plan_.entry(kInitEntry);
+  packed_ = device_->allocate(plan().packed_bytes);
+  const EntryPlan* init = plan().entry(kInitEntry);
   if (init == nullptr) return;
   const std::vector<std::byte*> where = addresses(*init);
   for (size_t i = 0; i < where.size(); ++i)
     if (where[i] == nullptr && init->buffers[i].max_bytes > 0)
       throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold")
           .with_op(init->buffers[i].name);
-  device_->bind(plan_, *init, {}, where)->run();
+  const auto sequence = device_->bind(plan(), *init, code(), {}, where);
+  sequence->run({});
+  sequence->finish({});
 }
 
 std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Array>& weights) const {
   std::shared_ptr<Model> model(new Model);
-  model->plan_ = plan_;
   model->artifact_ = artifact_;
+  model->variant_ = variant_;
   model->device_ = device_;
+  model->code_ = code_;
   for (const auto& [name, array] : weights) {
     auto at = model->artifact_.weights.find(name);
     if (at == model->artifact_.weights.end())
@@ -85,6 +110,7 @@ std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Arr
           .with_actual(to_string(array.sizes()));
     at->second = array;
   }
+  model->place_weights();
   model->run_init();
   return model;
 }

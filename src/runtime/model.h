@@ -17,7 +17,9 @@ class Model {
   // which packs weights.
   static std::shared_ptr<const Model> load(Artifact artifact, std::shared_ptr<Device> device);
 
-  const Plan& plan() const { return plan_; }
+  const Variant& variant() const { return artifact_.variants[variant_]; }
+  const Plan& plan() const { return variant().plan; }
+  const Code* code() const { return code_.get(); }
   const std::map<std::string, std::string>& metadata() const { return artifact_.metadata; }
   const Artifact& artifact() const { return artifact_; }
   Device& device() const { return *device_; }
@@ -30,11 +32,17 @@ class Model {
 
  private:
   Model() = default;
+  void place_weights();
   void run_init();
+  std::byte* resident(const Array& array, const std::string& name) const;
   Artifact artifact_;
-  Plan plan_;
+  size_t variant_ = 0;
   std::shared_ptr<Device> device_;
+  std::shared_ptr<const Code> code_;
   std::unique_ptr<DeviceMemory> packed_;
+  // Weights and constants in the device's memory, if that is not the host's.
+  std::unique_ptr<DeviceMemory> resident_;
+  std::map<std::string, int64_t> resident_offsets_;
 };
 
 }  // namespace aicf

@@ -105,7 +105,7 @@ Problem problem_of(const Graph& graph, const Node& node) {
   return problem;
 }
 
-void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params,
+void fill_params(const Graph& graph, const Node& node, const KernelRow& row, std::vector<Dim>& params,
                  std::vector<double>& fparams) {
   for (const std::string& name : split_names(row.params)) {
     if (append_derived(graph, node, name, params)) continue;

@@ -12,7 +12,7 @@ namespace aicf {
 // parameters if all rows of the op's family list the same ones.
 Problem problem_of(const Graph& graph, const Node& node);
 // Values for the row's parameter lists.
-void fill_params(const Graph& graph, const Node& node, const Kernel& row, std::vector<Dim>& params,
+void fill_params(const Graph& graph, const Node& node, const KernelRow& row, std::vector<Dim>& params,
                  std::vector<double>& fparams);
 
 }  // namespace aicf

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/kernel.h"
 #include "kernels/matmul/pack.h"
 #include "select/layout.h"
 #include "select/op_problem.h"
@@ -199,7 +198,7 @@ class Selector {
 
   void lower_by_table(const Node& node) {
     const Problem problem = problem_of(graph_, node);
-    const std::vector<const Kernel*> rows = candidates(problem);
+    const std::vector<const KernelRow*> rows = target_.candidates(problem);
     if (rows.empty()) throw no_kernel(node);
     KernelCall call;
     call.kernel = rows[0]->name;
@@ -273,6 +272,13 @@ class Selector {
     return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
   }
 
+  static std::unique_ptr<Region> store_only(const TensorType& product) {
+    auto epilogue = std::make_unique<Region>();
+    epilogue->full_shape = product.shape;
+    epilogue->body.add_output(add_tile_input(epilogue->body, product), "y");
+    return epilogue;
+  }
+
   // Whether an operand of the matmul is read by the epilogue too.
   static bool reads_besides(const Graph& body, ValueId id) {
     for (size_t i = 1; i < body.nodes().size(); ++i)
@@ -300,6 +306,8 @@ class Selector {
     Window x = window(operands[0]), y = window(operands[1]);
     if (node.attrs.get_bool("transpose_x")) x = swap_last_axes(x);
     if (node.attrs.get_bool("transpose_y")) y = swap_last_axes(y);
+    // CUDA contractions have one way to store: through an epilogue.
+    if (target_.is_cuda() && epilogue == nullptr) epilogue = store_only(graph_.type(node.results[0]));
     const bool shared_y = y.sizes.size() == 2;
     const Shape batch(product.begin(), product.end() - 2);
     std::vector<Window> inputs{with_batch(x, batch), shared_y ? y : with_batch(y, batch)}, outputs;
@@ -336,13 +344,13 @@ class Selector {
     for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
     for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
     const Shape packed_shape = inputs[1].sizes;
-    const Kernel* row = packable(y, inputs[1]) ? find_packed(problem) : nullptr;
+    const KernelRow* row = packable(y, inputs[1]) ? find_packed(problem) : nullptr;
     if (row != nullptr) {
       call.params = {packed_shape[0], packed_shape[1]};
       call.reason = "weights packed at load";
       inputs[1] = pack(inputs[1], node);
     } else {
-      const std::vector<const Kernel*> rows = candidates(problem);
+      const std::vector<const KernelRow*> rows = target_.candidates(problem);
       if (rows.empty()) throw no_kernel(node);
       row = rows[0];
       call.reason =
@@ -360,18 +368,19 @@ class Selector {
   }
 
   bool packable(ValueId y, const Window& w) const {
+    if (target_.is_cuda()) return false;  // its kernels take weights as they are stored
     const Role role = graph_.value(graph_.value(y).role == Role::kTemp ? w.root : y).role;
     if (role != Role::kParam && role != Role::kConstant) return false;
     return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() &&
            w.dtype == DType::f32;
   }
 
-  static const Kernel* find_packed(Problem problem) {
+  const KernelRow* find_packed(Problem problem) const {
     problem.params = problem.inputs[1].sizes;
     problem.inputs[1] = {
         DType::u8,
         {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
-    for (const Kernel* row : candidates(problem))
+    for (const KernelRow* row : target_.candidates(problem))
       if (row->name == "matmul_f32_packed") return row;
     return nullptr;
   }

@@ -1,10 +1,57 @@
 #include "select/target.h"
 
-#include "kernels/kernel.h"
+#include <array>
+#include <string_view>
+
+#include "base/error.h"
+#include "kernels/cuda_kernel.h"
 #include "select/op_problem.h"
 #include "select/tile_mapping.h"
 
 namespace aicf {
+
+namespace {
+
+struct CudaTarget {
+  std::string_view name, code;
+  int arch;
+};
+
+constexpr std::array<CudaTarget, 5> kCudaTargets = {{{"sm_80", "sm_80", 80},
+                                                     {"sm_86", "sm_86", 86},
+                                                     {"sm_89", "sm_89", 89},
+                                                     {"sm_90", "sm_90a", 90},
+                                                     {"compute_80", "compute_80", 80}}};
+
+}  // namespace
+
+Target Target::from_name(const std::string& name) {
+  if (name == "cpu") return {};
+  std::string known = "cpu";
+  for (const CudaTarget& target : kCudaTargets) {
+    if (target.name == name) return {name, target.arch};
+    known += ", " + std::string(target.name);
+  }
+  throw UserError(ErrorCode::kU_unsupported_target, "this target is unknown")
+      .with_value(name)
+      .with_expected(known);
+}
+
+std::string Target::code_target() const {
+  for (const CudaTarget& target : kCudaTargets)
+    if (target.name == name) return std::string(target.code);
+  AICF_CHECK(false, "the CPU has no compiled code");
+}
+
+std::vector<const KernelRow*> Target::candidates(const Problem& problem) const {
+  std::vector<const KernelRow*> rows;
+  if (is_cuda()) {
+    for (const CudaKernel* row : cuda_candidates(problem, arch)) rows.push_back(row);
+  } else {
+    for (const Kernel* row : aicf::candidates(problem)) rows.push_back(row);
+  }
+  return rows;
+}
 
 bool Target::claims(const Graph& graph, const Node& node) const {
   const OpInfo& info = op_info(node.op);

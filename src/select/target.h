@@ -5,11 +5,23 @@
 #include <string>
 
 #include "ir/graph.h"
+#include "kernels/kernel.h"
 
 namespace aicf {
 
 struct Target {
   std::string name = "cpu";
+  int arch = 0;  // CUDA compute capability × 10; 0: the CPU
+
+  // "cpu", an architecture ("sm_80", "sm_86", "sm_89", "sm_90") or portable PTX ("compute_80");
+  // unsupported_target lists them.
+  static Target from_name(const std::string& name);
+  bool is_cuda() const { return arch != 0; }
+  // What the CUDA compiler calls it: architectures with instructions of their own have a suffix ("sm_90a").
+  std::string code_target() const;
+
+  // Rows of the target's kernel table that can run the problem, best first.
+  std::vector<const KernelRow*> candidates(const Problem& problem) const;
 
   // Whether a kernel serves this node as it stands. A claimed node always gets a kernel; an unclaimed
   // composite is decomposed, an unclaimed primitive is the error no_kernel.

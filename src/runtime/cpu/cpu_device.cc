@@ -94,7 +94,7 @@ class CpuSequence final : public Sequence {
     addresses_[static_cast<size_t>(buffer)] = address;
   }
 
-  void run() override {
+  void run(Stream) override {
     std::unique_lock<std::mutex> pool_lock;
     if (pool_->threads() > 1) pool_lock = pool_->try_acquire();
     for (const BoundCall& call : calls_) {
@@ -104,8 +104,9 @@ class CpuSequence final : public Sequence {
         for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch_[0]);
       }
     }
-    report_errors();
   }
+
+  void finish(Stream) override { report_errors(); }
 
  private:
   // An axis of size 0 with stride 0 is one that a reduction runs along: its output has an element there.
@@ -149,15 +150,17 @@ class CpuSequence final : public Sequence {
   std::vector<std::byte*> scratch_;  // one per worker
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
   explicit CpuDevice(const CpuOptions& options)
       : pool_(ThreadPool::shared(choose_threads(options.threads))), isa_(options.isa) {}
   std::string_view name() const override { return "cpu"; }
+  int fitness(std::string_view target) const override { return target == "cpu" ? 1 : 0; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<CpuMemory>(bytes);
   }
-  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
+                                 const SymbolValues& sizes,
                                  const std::vector<std::byte*>& addresses) override {
     return std::make_unique<CpuSequence>(plan, entry, sizes, addresses, pool_, isa_);
   }

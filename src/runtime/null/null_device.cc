@@ -35,7 +35,7 @@ class NullSequence final : public Sequence {
     }
   }
 
-  void run() override {
+  void run(Stream) override {
     for (size_t i = 0; i < calls_.size(); ++i) {
       NullRecord record{entry_.steps[i].kernel, {}};
       for (const auto* args : {&calls_[i].inputs, &calls_[i].outputs})
@@ -43,6 +43,8 @@ class NullSequence final : public Sequence {
       records_->push_back(std::move(record));
     }
   }
+
+  void finish(Stream) override {}
 
  private:
   const EntryPlan& entry_;
@@ -54,10 +56,12 @@ class NullSequence final : public Sequence {
 class RecordingDevice final : public NullDevice {
  public:
   std::string_view name() const override { return "null"; }
+  int fitness(std::string_view) const override { return 1; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<NullMemory>(bytes);
   }
-  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
+  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
+                                 const SymbolValues& sizes,
                                  const std::vector<std::byte*>& addresses) override {
     return std::make_unique<NullSequence>(plan, entry, sizes, addresses, records_);
   }

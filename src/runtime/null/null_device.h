@@ -16,7 +16,7 @@ struct NullRecord {
   std::vector<const void*> addresses;
 };
 
-class NullDevice : public Device {
+class NullDevice : public HostDevice {
  public:
   virtual const std::vector<NullRecord>& records() const = 0;
 };

@@ -1,0 +1,44 @@
+// From kernel calls to CUDA launches: asks the kernel table's rows for their text, keeps equal texts once,
+// and compiles what is left. One builder serves all entries of a program for one target.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/array.h"
+#include "base/dim.h"
+#include "kernels/cuda_launch.h"
+#include "kernels/tile_program.h"
+#include "select/kernel_call.h"
+#include "select/target.h"
+
+namespace aicf {
+
+// How a step runs: functions of one module.
+struct StepLaunches {
+  int32_t module = -1;
+  std::vector<CudaLaunch> launches;
+  Dim workspace_bytes;
+};
+
+class CudaBuilder {
+ public:
+  CudaBuilder(const Target& target, const SymbolRanges& ranges) : target_(target), ranges_(ranges) {}
+
+  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order.
+  std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
+  // Texts of the modules so far.
+  const std::vector<std::string>& sources() const { return sources_; }
+  // Machine code of the modules, in order; errors as compile_cuda().
+  std::vector<Array> compile() const;
+
+ private:
+  int32_t intern_source(const std::string& source);
+  Target target_;
+  SymbolRanges ranges_;
+  std::vector<std::string> sources_;
+  std::map<std::string, int32_t> index_;
+};
+
+}  // namespace aicf
