@@ -100,7 +100,8 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   std::vector<std::vector<StepLaunches>> launches(selected.size());
   if (target.is_cuda())
     for (size_t i = 0; i < selected.size(); ++i) launches[i] = cuda.add(selected[i], programs[i]);
-  std::vector<Array> modules = cuda.compile();
+  std::vector<Array> modules;
+  if (target.is_cuda()) modules = cuda.compile();
   clock.lap("build");
   if (stop("build", [&] {
         std::string text;
