@@ -1,0 +1,11 @@
+// A launch that copies an input to output 0, shared by the CUDA rows that change a copy.
+#pragma once
+
+#include "kernels/cuda_walk.h"
+
+namespace aicf {
+
+// The code must include indexing/indexing.cuh.
+void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name);
+
+}  // namespace aicf

@@ -1,0 +1,114 @@
+// gather, gather_elements, gather_nd, pad, iota and strided copies: one thread per unit of the result. A unit is as
+// many neighbouring elements as one access can move (cuda_walk.h).
+#pragma once
+
+#include "elements.cuh"
+#include "walk.cuh"
+
+namespace aicf {
+
+// Lines are walked with x (without its indexed axes), indices, output; each copies a block with x, output. K axes of x
+// are addressed by the K components of an index. Everything but the indices counts in units.
+template <class I, int LR, int BR, int K>
+struct Gather {
+  static constexpr int kComponents = K > 0 ? K : 1;
+  Walk<I, LR, 3> lines;
+  Walk<I, BR, 2> block;
+  int64_t bounds[kComponents];
+  I steps[kComponents];
+  I component_stride;
+};
+
+template <class Unit, class Index, class I, int LR, int BR, int K>
+__device__ __forceinline__ void gather(const Gather<I, LR, BR, K>& g, const Unit* x, const Index* indices, Unit* out,
+                                       CallError* error) {
+  const I flat = flat_thread<I>(), per_line = g.block.count();
+  if (past(flat, g.lines.count() * per_line)) return;
+  const I line = divide(flat, per_line);
+  I at[3] = {0, 0, 0};
+  g.lines.locate(line, at);
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    const int64_t index = resolve_index(indices[at[1] + k * g.component_stride], g.bounds[k], error);
+    if (index < 0) return;
+    at[0] += I(index) * g.steps[k];
+  }
+  I to[2] = {at[0], at[2]};
+  g.block.locate(flat - line * per_line, to);
+  out[to[1]] = x[to[0]];
+}
+
+template <class Unit, class I, int R>
+__device__ __forceinline__ void copy(const Walk<I, R, 2>& walk, const Unit* x, Unit* out) {
+  const I flat = flat_thread<I>();
+  if (past(flat, walk.count())) return;
+  I at[2] = {0, 0};
+  walk.locate(flat, at);
+  out[at[1]] = x[at[0]];
+}
+
+enum PadMode { kPadConstant, kPadEdge, kPadReflect, kPadWrap };
+
+// Index into an axis of x for a position relative to its start, -1 where the padding value goes.
+template <int kMode, class I>
+__device__ __forceinline__ I source_index(I i, I size) {
+  if (i >= 0 && i < size) return i;
+  if constexpr (kMode == kPadEdge) return i < 0 ? 0 : size - 1;
+  if constexpr (kMode == kPadWrap) return (i % size + size) % size;
+  if constexpr (kMode == kPadReflect) {
+    if (size == 1) return 0;
+    const I period = 2 * (size - 1), at = (i % period + period) % period;
+    return at < size ? at : period - at;
+  }
+  return -1;
+}
+
+template <class I, int R>
+struct Pad {
+  static constexpr int kAxes = R > 0 ? R : 1;
+  I sizes[kAxes], out_strides[kAxes], x_sizes[kAxes], x_strides[kAxes], low[kAxes];
+};
+
+template <int kMode, class Unit, class I, int R>
+__device__ __forceinline__ void pad(const Pad<I, R>& p, const Unit* x, Unit value, Unit* out) {
+  I flat = flat_thread<I>(), count = 1;
+#pragma unroll
+  for (int axis = 0; axis < R; ++axis) count *= p.sizes[axis];
+  if (past(flat, count)) return;
+  I from = 0, to = 0;
+  bool outside = false;
+#pragma unroll
+  for (int axis = R - 1; axis >= 0; --axis) {
+    const I next = axis > 0 ? divide(flat, p.sizes[axis]) : 0, index = axis > 0 ? flat - next * p.sizes[axis] : flat;
+    const I source = source_index<kMode>(index - p.low[axis], p.x_sizes[axis]);
+    outside = outside || source < 0;
+    from += source * p.x_strides[axis];
+    to += index * p.out_strides[axis];
+    flat = next;
+  }
+  out[to] = outside ? value : x[from];
+}
+
+// A unit filled with copies of one element.
+template <class Unit, class T>
+__device__ __forceinline__ Unit filled(T value) {
+  union {
+    Unit unit;
+    T elements[sizeof(Unit) / sizeof(T)];
+  } all;
+#pragma unroll
+  for (int i = 0; i < int(sizeof(Unit) / sizeof(T)); ++i) all.elements[i] = value;
+  return all.unit;
+}
+
+// Tensors: the output's place, and the index along the axis as an offset.
+template <class T, class I, int R>
+__device__ __forceinline__ void iota(const Walk<I, R, 2>& walk, T* out) {
+  const I flat = flat_thread<I>();
+  if (past(flat, walk.count())) return;
+  I at[2] = {0, 0};
+  walk.locate(flat, at);
+  out[at[0]] = Element<T>::store(typename Element<T>::Value(at[1]));
+}
+
+}  // namespace aicf

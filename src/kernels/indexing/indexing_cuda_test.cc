@@ -1,0 +1,191 @@
+// The text of the indexing, order, random and pool rows compiles for random problems.
+#include "build/nvrtc.h"
+#include "kernels/cuda_testing.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+void compile_all(const RowTexts& texts) {
+  texts.compile([](const std::vector<std::string>& sources, const char* target) {
+    for (const CudaModuleImage& image : compile_cuda(sources, target)) EXPECT_FALSE(image.bytes.empty());
+  });
+}
+
+DType index_dtype(RandomWindows& random) { return random.below(2) ? DType::i64 : DType::i32; }
+
+CudaProblem gather_problem(RandomWindows& random, DType dtype) {
+  const size_t rank = static_cast<size_t>(1 + random.below(4)),
+               axis = static_cast<size_t>(random.below(static_cast<int64_t>(rank)));
+  const Shape x = random.shape(rank), indices = random.shape(static_cast<size_t>(random.below(3)));
+  Shape out(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(axis));
+  out.insert(out.end(), indices.begin(), indices.end());
+  out.insert(out.end(), x.begin() + static_cast<std::ptrdiff_t>(axis) + 1, x.end());
+  CudaProblem p;
+  p.inputs = {random.window(dtype, x), random.window(index_dtype(random), indices)};
+  p.outputs = {random.window(dtype, out)};
+  p.params = {Dim(static_cast<int64_t>(axis))};
+  return p;
+}
+
+CudaProblem elements_problem(RandomWindows& random, DType dtype, bool scatter) {
+  const size_t rank = static_cast<size_t>(1 + random.below(3));
+  const Shape x = random.shape(rank, 30, 200), indices = random.shape(rank, 1, 30);
+  const CudaWindow at = random.window(index_dtype(random), indices);
+  CudaProblem p;
+  p.params = {Dim(random.below(static_cast<int64_t>(rank)))};
+  if (scatter) {
+    p.inputs = {random.window(dtype, x), at, random.window(dtype, indices)};
+    p.outputs = {random.window(dtype, x)};
+    p.params.emplace_back(random.below(5));
+  } else {
+    p.inputs = {random.window(dtype, x), at};
+    p.outputs = {random.window(dtype, indices)};
+  }
+  return p;
+}
+
+CudaProblem nd_problem(RandomWindows& random, DType dtype, bool scatter) {
+  const size_t rank = static_cast<size_t>(1 + random.below(4)),
+               components = static_cast<size_t>(random.below(static_cast<int64_t>(rank) + 1));
+  const Shape x = random.shape(rank);
+  Shape indices = random.shape(static_cast<size_t>(1 + random.below(2)), 1, 6000), rest = indices;
+  indices.emplace_back(static_cast<int64_t>(components));
+  rest.insert(rest.end(), x.begin() + static_cast<std::ptrdiff_t>(components), x.end());
+  CudaProblem p;
+  p.inputs = {random.window(dtype, x), random.window(index_dtype(random), indices)};
+  p.params = {Dim(scatter ? random.below(5) : 0)};
+  if (scatter) p.inputs.push_back(random.window(dtype, rest));
+  p.outputs = {random.window(dtype, scatter ? x : rest)};
+  return p;
+}
+
+CudaProblem pad_problem(RandomWindows& random, DType dtype) {
+  const Shape x = random.shape(static_cast<size_t>(random.below(5)));
+  CudaProblem p;
+  p.inputs = {random.window(dtype, x)};
+  if (random.below(2)) p.inputs.push_back({dtype, Dim(0), {}, {}});
+  Shape out;
+  std::vector<Dim> low, high;
+  for (const Dim& size : x) {
+    low.emplace_back(random.below(2) ? 0 : random.below(4) - 1);
+    high.emplace_back(random.below(2) ? 0 : random.below(4));
+    out.push_back(size + low.back() + high.back());
+  }
+  p.params = {Dim(random.below(4))};
+  p.params.insert(p.params.end(), low.begin(), low.end());
+  p.params.insert(p.params.end(), high.begin(), high.end());
+  p.outputs = {random.window(dtype, out)};
+  return p;
+}
+
+TEST(IndexingCuda, Compiles) {
+  RowTexts texts;
+  for (DType dtype : cuda_testing::all_dtypes()) {
+    RandomWindows random(static_cast<uint64_t>(dtype));
+    texts.add("gather", gather_problem(random, dtype), random.ranges());
+    texts.add("gather_nd", nd_problem(random, dtype, false), random.ranges());
+    texts.add("gather_elements", elements_problem(random, dtype, false), random.ranges());
+    texts.add("scatter_nd", nd_problem(random, dtype, true), random.ranges());
+    texts.add("scatter_elements", elements_problem(random, dtype, true), random.ranges());
+    texts.add("pad", pad_problem(random, dtype), random.ranges());
+    if (dtype == DType::boolean) continue;
+    CudaProblem iota;
+    iota.outputs = {random.window(dtype, random.shape(3))};
+    iota.params = {Dim(random.below(3))};
+    texts.add("iota", iota, random.ranges());
+    CudaProblem size;
+    size.outputs = {{dtype, Dim(0), {}, {}}};
+    size.params = {random.size(1, 9)};
+    texts.add("size_of", size, random.ranges());
+  }
+  compile_all(texts);
+}
+
+TEST(IndexingCuda, WideUnitsMoveRows) {
+  CudaProblem p;
+  p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(768)}, {Dim(768), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(64)}, {Dim(1)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(64), Dim(768)}, {Dim(768), Dim(1)}}};
+  p.params = {Dim(0)};
+  RowTexts texts;
+  EXPECT_NE(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
+  p.inputs[0].offset = Dim(3);
+  EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
+}
+
+TEST(OrderCuda, Compiles) {
+  RowTexts texts;
+  for (DType dtype : cuda_testing::all_dtypes()) {
+    if (dtype == DType::boolean) continue;
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      RandomWindows random(seed * 100 + static_cast<uint64_t>(dtype));
+      const bool large = seed == 1;
+      const Shape x = random.shape(static_cast<size_t>(1 + random.below(3)), 1, large ? 20000 : 60);
+      const size_t axis = static_cast<size_t>(random.below(static_cast<int64_t>(x.size())));
+      CudaProblem p;
+      p.inputs = {random.window(dtype, x)};
+      p.params = {Dim(static_cast<int64_t>(axis)), Dim(random.below(2))};
+      p.outputs = {random.window(dtype, x), random.window(DType::i64, x)};
+      texts.add("sort", p, random.ranges());
+      Shape few = x;
+      few[axis] = Dim(1);
+      p.outputs = {random.window(dtype, few), random.window(DType::i64, few)};
+      texts.add("top_k", p, random.ranges());
+      p.outputs = {random.window(DType::i64, few)};
+      texts.add(random.below(2) ? "argmax" : "argmin", p, random.ranges());
+      p.params.emplace_back(random.below(2));
+      p.outputs = {random.window(dtype, x)};
+      texts.add(random.below(2) ? "cumsum" : "cumprod", p, random.ranges());
+    }
+  }
+  compile_all(texts);
+}
+
+TEST(RandomCuda, Compiles) {
+  RowTexts texts;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    RandomWindows random(seed);
+    CudaProblem p;
+    p.inputs = {{DType::i64, Dim(0), {}, {}}, {DType::i64, Dim(0), {Dim(1)}, {Dim(1)}}};
+    p.outputs = {random.window(DType::i32, random.shape(static_cast<size_t>(random.below(4))))};
+    p.params = {Dim(random.below(1000))};
+    texts.add("random_bits", p, random.ranges());
+  }
+  compile_all(texts);
+}
+
+TEST(PoolCuda, Compiles) {
+  RowTexts texts;
+  for (DType dtype : cuda_testing::all_dtypes()) {
+    if (dtype == DType::boolean) continue;
+    for (size_t spatial = 1; spatial <= 3; ++spatial) {
+      RandomWindows random(spatial * 100 + static_cast<uint64_t>(dtype));
+      CudaProblem p;
+      const Shape x = random.shape(spatial + 2, 8, 24);
+      Shape out(x.begin(), x.begin() + 2);
+      p.params = {Dim(static_cast<int64_t>(spatial)), Dim(0), Dim(random.below(2))};
+      const int64_t lists[] = {3, 2, 1, 1, 1};  // kernel, strides, low, high, dilations
+      for (int64_t number : lists) p.params.insert(p.params.end(), spatial, Dim(number));
+      for (size_t i = 0; i < spatial; ++i) out.push_back(floordiv(x[2 + i] - Dim(1), Dim(2)) + Dim(1));
+      p.inputs = {random.window(dtype, x)};
+      p.outputs = {random.window(dtype, out)};
+      if (spatial == 2) {  // channels last
+        for (CudaWindow* w : {&p.inputs[0], &p.outputs[0]}) {
+          w->sizes[1] = Dim(32);
+          w->strides = {w->sizes[3] * w->sizes[2] * Dim(32), Dim(1), w->sizes[3] * Dim(32), Dim(32)};
+        }
+      }
+      texts.add("max_pool", p, random.ranges());
+      if (is_float(dtype)) texts.add("avg_pool", p, random.ranges());
+      p.outputs[0].dtype = DType::i64;
+      texts.add("max_pool_indices", p, random.ranges());
+    }
+  }
+  compile_all(texts);
+}
+
+}  // namespace
+}  // namespace aicf

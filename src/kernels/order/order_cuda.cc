@@ -1,0 +1,208 @@
+// CUDA rows of sort, top_k, argmax, argmin, cumsum and cumprod.
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/order/merge_cuda.h"
+
+namespace aicf {
+
+namespace {
+
+constexpr int32_t kBlock = 256;
+constexpr int64_t kTile = 2048;  // items of a block
+constexpr int64_t kSmallTile = 512;
+constexpr int64_t kWarpSize = 128;  // up to here a warp serves a line
+
+struct SortProblem {
+  CudaWalk lines{3};
+  Dim size, kept;
+  size_t axis = 0;
+  bool descending = false, narrow = false;
+};
+
+SortProblem sort_problem(const CudaProblem& problem) {
+  const CudaWindow &x = problem.inputs[0], &values = problem.outputs[0], &indices = problem.outputs[1];
+  SortProblem s;
+  s.axis = cuda_axis(problem, x);
+  for (size_t i = 0; i < x.sizes.size(); ++i)
+    if (i != s.axis) s.lines.add_axis(x.sizes[i], {x.strides[i], values.strides[i], indices.strides[i]});
+  s.lines.merge_axes();
+  s.size = x.sizes[s.axis];
+  s.kept = values.sizes[s.axis];
+  s.descending = problem.params[1].require_constant("direction of a sort") != 0;
+  s.narrow = is_narrow_item(dtype_bytes(x.dtype) == 8 ? INT64_MAX : 0, upper_bound(s.size, problem.ranges));
+  return s;
+}
+
+std::string item_of(const SortProblem& s) { return s.narrow ? "aicf::NarrowItem" : "aicf::WideItem"; }
+
+std::string lines_text(const CudaProblem& problem, const SortProblem& s, CudaParams& params) {
+  const auto stride = [&](const CudaWindow& window) {
+    return "I(" + params.expr(window.strides[s.axis]) + ")";
+  };
+  return "  using I = " + std::string(index_type(problem, s.lines.count() * max(s.size, Dim(1)))) +
+         ";\n  const aicf::SortLines<I, " + std::to_string(s.lines.rank()) + "> s = {" +
+         walk_value(s.lines, params) + ", I(" + params.expr(s.size) + "), I(" + params.expr(s.kept) + "), " +
+         stride(problem.inputs[0]) + ", " + stride(problem.outputs[0]) + ", " + stride(problem.outputs[1]) +
+         "};\n";
+}
+
+std::string flags(const SortProblem& s) { return s.descending ? "true" : "false"; }
+
+CudaCode short_lines(const CudaProblem& problem, const SortProblem& s, int64_t longest) {
+  int64_t segment = 2;
+  while (segment < longest) segment *= 2;
+  const int64_t tile = std::max(segment, kSmallTile);
+  CudaParams params;
+  const std::string body = lines_text(problem, s, params) + "  aicf::sort_short_lines<" + item_of(s) + ", " +
+                           std::to_string(tile) + ", " + std::to_string(segment) + ", " + flags(s) +
+                           ">(s, in0, out0, out1);\n";
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  add_kernel(code, problem,
+             flat_launch("sort_short_lines", ceildiv(s.lines.count(), Dim(tile / segment)), kBlock, params),
+             body);
+  return code;
+}
+
+void add_store(CudaCode& code, const CudaProblem& problem, const SortProblem& s, const std::string& sorted,
+               const Dim& row, CudaParams params) {
+  const std::string body = "  const " + item_of(s) + "* items = static_cast<const " + item_of(s) +
+                           "*>(workspace);\n" + lines_text(problem, s, params) + "  aicf::store_lines(s, " +
+                           sorted + ", " + params.expr(row) + ", in0, out0, out1);\n";
+  add_kernel(code, problem,
+             flat_launch("store_lines", blocks_for(s.lines.count() * s.kept, kBlock), kBlock, params), body);
+}
+
+void add_tiles(CudaCode& code, const CudaProblem& problem, const SortProblem& s, const Dim& row,
+               const Dim& keep) {
+  CudaParams params;
+  const std::string body = lines_text(problem, s, params) + "  aicf::sort_tiles<" + item_of(s) + ", " +
+                           std::to_string(kTile) + ", " + flags(s) + ">(s, in0, static_cast<" + item_of(s) +
+                           "*>(workspace), " + params.expr(row) + ", I(" + params.expr(keep) + "));\n";
+  add_kernel(code, problem,
+             flat_launch("sort_tiles", s.lines.count() * blocks_for(s.size, kTile), kBlock, params), body);
+}
+
+CudaCode long_lines(const CudaProblem& problem, const SortProblem& s) {
+  const Dim rows = s.lines.count();
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  code.workspace_bytes = sort_buffer_bytes(rows, s.size, s.narrow);
+  add_tiles(code, problem, s, s.size, Dim(kTile));
+  add_merges(code, problem, rows, s.size, kTile, s.narrow);
+  CudaParams params;
+  const std::string size = params.expr(s.size), buffer = params.expr(rows) + " * " + size;
+  add_store(
+      code, problem, s,
+      "items + (aicf::merge_passes(" + size + ", " + std::to_string(kTile) + ") & 1 ? " + buffer + " : 0)",
+      s.size, params);
+  return code;
+}
+
+// Rounds that each keep the first k of every tile, until one tile is left. Rounds alternate between two
+// buffers.
+CudaCode few_of_long_lines(const CudaProblem& problem, const SortProblem& s, int64_t size, int64_t kept) {
+  const Dim rows = s.lines.count();
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  int64_t row = (size + kTile - 1) / kTile * kept;
+  const Dim buffer = rows * Dim(row);
+  code.workspace_bytes = sort_buffer_bytes(rows, Dim(row), s.narrow);
+  add_tiles(code, problem, s, Dim(row), Dim(kept));
+  bool second = false;
+  for (int round = 0; row > kept; ++round, second = !second) {
+    const int64_t tiles = (row + kTile - 1) / kTile, next = tiles * kept;
+    CudaParams params;
+    const std::string other = "items + " + params.expr(buffer);
+    const std::string body = "  " + item_of(s) + "* items = static_cast<" + item_of(s) +
+                             "*>(workspace);\n  aicf::sort_item_tiles<" + item_of(s) + ", " +
+                             std::to_string(kTile) + ">(" + (second ? other : "items") + ", int64_t(" +
+                             std::to_string(row) + "), " + (second ? "items" : other) + ", int64_t(" +
+                             std::to_string(next) + "), int64_t(" + std::to_string(kept) + "));\n";
+    add_kernel(code, problem,
+               flat_launch("sort_item_tiles_" + std::to_string(round), rows * Dim(tiles), kBlock, params),
+               body);
+    row = next;
+  }
+  CudaParams params;
+  const std::string other = "items + " + params.expr(buffer);
+  add_store(code, problem, s, second ? other : "items", Dim(kept), params);
+  return code;
+}
+
+CudaCode sorted_code(const CudaProblem& problem) {
+  const SortProblem s = sort_problem(problem);
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  if (longest <= kTile) return short_lines(problem, s, longest);
+  const auto size = s.size.constant(), kept = s.kept.constant();
+  if (size && kept && *kept > 0 && *kept <= kTile / 4) return few_of_long_lines(problem, s, *size, *kept);
+  return long_lines(problem, s);
+}
+
+struct ScanProblem {
+  CudaWalk lines{2};
+  Dim size;
+  int64_t threads = 256;  // per line
+  std::string text;       // of the ScanLines
+};
+
+ScanProblem scan_problem(const CudaProblem& problem, CudaParams& params) {
+  const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
+  const size_t axis = cuda_axis(problem, x);
+  ScanProblem s;
+  for (size_t i = 0; i < x.sizes.size(); ++i)
+    if (i != axis) s.lines.add_axis(x.sizes[i], {x.strides[i], out.strides[i]});
+  s.lines.merge_axes();
+  s.size = x.sizes[axis];
+  if (upper_bound(s.size, problem.ranges) <= kWarpSize) s.threads = 32;
+  s.text = "  using I = " + std::string(index_type(problem, s.lines.count() * max(s.size, Dim(1)))) +
+           ";\n  const aicf::ScanLines<I, " + std::to_string(s.lines.rank()) + "> s = {" +
+           walk_value(s.lines, params) + ", I(" + params.expr(s.size) + "), I(" +
+           params.expr(x.strides[axis]) + "), I(" + params.expr(out.strides[axis]) + ")};\n";
+  return s;
+}
+
+CudaCode scan_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
+                   const std::string& body, const CudaParams& params) {
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  add_kernel(code, problem, flat_launch(name, ceildiv(s.lines.count(), Dim(256 / s.threads)), kBlock, params),
+             s.text + body);
+  return code;
+}
+
+CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool minimum) {
+  CudaParams params;
+  ScanProblem s = scan_problem(problem, params);
+  // Where another axis is contiguous, neighbouring threads take neighbouring lines.
+  const CudaWindow& x = problem.inputs[0];
+  const bool strided = !(x.strides[cuda_axis(problem, x)] == Dim(1)) && s.lines.rank() > 0 &&
+                       s.lines.strides[0].back() == Dim(1);
+  if (strided) s.threads = 1;
+  const bool last = problem.params[1].require_constant("select_last of an arg reduction") != 0;
+  const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " +
+                           (minimum ? "true" : "false") + ", " + (last ? "true" : "false") +
+                           ">(s, in0, out0);\n";
+  return scan_code(problem, s, name, body, params);
+}
+
+CudaCode cumulative_code(const CudaProblem& problem, const std::string& name, bool product) {
+  CudaParams params;
+  const ScanProblem s = scan_problem(problem, params);
+  std::string body = "  aicf::scan_lines<" + std::to_string(s.threads) + (product ? ", true" : ", false");
+  for (size_t i : {1, 2})
+    body += problem.params[i].require_constant("flag of a cumulative op") != 0 ? ", true" : ", false";
+  return scan_code(problem, s, name, body + ">(s, in0, out0);\n", params);
+}
+
+}  // namespace
+
+CudaCode generate_sort(const CudaProblem& problem) { return sorted_code(problem); }
+CudaCode generate_top_k(const CudaProblem& problem) { return sorted_code(problem); }
+CudaCode generate_argmax(const CudaProblem& problem) { return arg_code(problem, "argmax", false); }
+CudaCode generate_argmin(const CudaProblem& problem) { return arg_code(problem, "argmin", true); }
+CudaCode generate_cumsum(const CudaProblem& problem) { return cumulative_code(problem, "cumsum", false); }
+CudaCode generate_cumprod(const CudaProblem& problem) { return cumulative_code(problem, "cumprod", true); }
+
+}  // namespace aicf

@@ -1,0 +1,145 @@
+// max_pool, max_pool_indices, avg_pool: one thread per output position and V neighbouring channels (V > 1 where channels
+// lie one behind the other). Windows are walked in row-major order of the kernel.
+#pragma once
+
+#include "conv/windows.cuh"
+#include "elements.cuh"
+
+namespace aicf {
+
+// `outputs` walks the result in the order of its memory and gives, per axis, the logical index as an offset of that axis'
+// own tensor: batch, channel, three spatial axes.
+template <class I, int R>
+struct Pool {
+  Walk<I, R, 5> outputs;
+  WindowAxis<I> axis[3];
+  I channels, x_batch, x_channel, out_batch, out_channel;
+};
+
+template <class I>
+struct PoolPlace {
+  I batch, channel, at[3], x, out;  // x, out: offsets of the plane and of the result
+};
+
+template <int V, class I, int R>
+__device__ __forceinline__ bool pool_place(const Pool<I, R>& p, PoolPlace<I>& place) {
+  const I flat = flat_thread<I>();
+  if (past(flat, p.outputs.count())) return false;
+  I index[5] = {0, 0, 0, 0, 0};
+  p.outputs.locate(flat, index);
+  place.batch = index[0], place.channel = index[1] * V;
+  place.x = place.batch * p.x_batch + place.channel * p.x_channel;
+  place.out = place.batch * p.out_batch + place.channel * p.out_channel;
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    place.at[a] = index[2 + a];
+    place.out += place.at[a] * p.axis[a].out_stride;
+  }
+  return true;
+}
+
+// Calls body(offset in x, z, y, x) for each position of the window that lies inside the input.
+template <class I, int R, class Body>
+__device__ __forceinline__ void for_each_tap(const Pool<I, R>& p, const PoolPlace<I>& place, Body body) {
+  const WindowAxis<I>&a = p.axis[0], &b = p.axis[1], &c = p.axis[2];
+  const I begin[3] = {a.begin(place.at[0]), b.begin(place.at[1]), c.begin(place.at[2])};
+  const I end[3] = {a.end(place.at[0]), b.end(place.at[1]), c.end(place.at[2])};
+  for (I kz = begin[0]; kz < end[0]; ++kz) {
+    const I z = a.position(place.at[0], kz);
+    for (I ky = begin[1]; ky < end[1]; ++ky) {
+      const I y = b.position(place.at[1], ky);
+      const I row = place.x + z * a.in_stride + y * b.in_stride;
+#pragma unroll 4
+      for (I kx = begin[2]; kx < end[2]; ++kx) {
+        const I x = c.position(place.at[2], kx);
+        body(row + x * c.in_stride, z, y, x);
+      }
+    }
+  }
+}
+
+// NaN wins and stays; of equals the first.
+template <class V>
+__device__ __forceinline__ bool wins(V candidate, V best) {
+  if constexpr (IsFloat<V>::value) {
+    if (best != best) return false;
+    if (candidate != candidate) return true;
+  }
+  return candidate > best;
+}
+
+template <class T>
+__device__ __forceinline__ T lowest_of() {
+  if constexpr (IsFloat<typename Element<T>::Value>::value)
+    return Element<T>::store(typename Element<T>::Value(-__int_as_float(0x7f800000)));
+  else
+    return T(T(-1) > T(0) ? 0 : int64_t(-1) << (8 * sizeof(T) - 1));
+}
+
+template <int V, class T, class I, int R>
+__device__ __forceinline__ void max_pool(const Pool<I, R>& p, const T* x, T* out) {
+  using E = Element<T>;
+  PoolPlace<I> place;
+  if (!pool_place<V>(p, place)) return;
+  Pack<T, V> best;
+#pragma unroll
+  for (int v = 0; v < V; ++v) best.at[v] = lowest_of<T>();
+  bool first = true;
+  for_each_tap(p, place, [&](I from, I, I, I) {
+    const Pack<T, V> value = *reinterpret_cast<const Pack<T, V>*>(x + from);
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (first || wins(E::load(value.at[v]), E::load(best.at[v]))) best.at[v] = value.at[v];
+    first = false;
+  });
+  *reinterpret_cast<Pack<T, V>*>(out + place.out) = best;
+}
+
+// Row-major numbers of the maxima in x; kColumnMajor: with the first spatial axis fastest inside a plane.
+template <bool kColumnMajor, class T, class I, int R>
+__device__ __forceinline__ void max_pool_indices(const Pool<I, R>& p, const T* x, int64_t* out) {
+  using E = Element<T>;
+  PoolPlace<I> place;
+  if (!pool_place<1>(p, place)) return;
+  typename E::Value best = 0;
+  int64_t found = -1;
+  for_each_tap(p, place, [&](I from, I z, I y, I c) {
+    const auto value = E::load(x[from]);
+    if (found >= 0 && !wins(value, best)) return;
+    best = value;
+    if (kColumnMajor)
+      found = (int64_t(c) * p.axis[1].in + y) * p.axis[0].in + z;
+    else
+      found = (int64_t(z) * p.axis[1].in + y) * p.axis[2].in + c;
+  });
+  const int64_t plane = int64_t(p.axis[0].in) * p.axis[1].in * p.axis[2].in;
+  out[place.out] = found < 0 ? -1 : (int64_t(place.batch) * p.channels + place.channel) * plane + found;
+}
+
+// Sums in the type that elements compute in. kPadded: divides by the positions inside the padded input.
+template <int V, bool kPadded, class T, class I, int R>
+__device__ __forceinline__ void avg_pool(const Pool<I, R>& p, const T* x, T* out) {
+  using E = Element<T>;
+  using Value = typename E::Value;
+  PoolPlace<I> place;
+  if (!pool_place<V>(p, place)) return;
+  Value sum[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) sum[v] = 0;
+  I count = 0;
+  for_each_tap(p, place, [&](I from, I, I, I) {
+    const Pack<T, V> value = *reinterpret_cast<const Pack<T, V>*>(x + from);
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] += E::load(value.at[v]);
+    ++count;
+  });
+  if (kPadded)
+    count = p.axis[0].padded_count(place.at[0]) * p.axis[1].padded_count(place.at[1]) *
+            p.axis[2].padded_count(place.at[2]);
+  Pack<T, V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.at[v] = E::store(sum[v] / Value(count));
+  *reinterpret_cast<Pack<T, V>*>(out + place.out) = result;
+}
+
+}  // namespace aicf
