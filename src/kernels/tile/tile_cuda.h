@@ -1,0 +1,33 @@
+// CUDA text of tile programs: fused regions as kernels of their own, and epilogues that other kernels run
+// over their results. Takes checked programs over symbolic windows; gives text, pure functions of the
+// problem.
+#pragma once
+
+#include <string>
+
+#include "kernels/cuda_text.h"
+
+namespace aicf {
+
+// `text` defines, after the includes it needs,
+//
+//   struct Epilogue {
+//     using Acc = …;    // register type of the program's operand 0: float, double, int32_t, int64_t
+//     struct Row { … };  // element offsets of one row in every operand
+//     __device__ Row row(int64_t outer) const;  // outer: flattened index over all axes of the domain but the
+//     last
+//     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where the windows
+//     allow. template <int V> __device__ void apply(const Row& row, int64_t col, const Acc (&acc)[V]) const;
+//   };
+//
+// and `make` is an expression building it from a kernel's arguments in0…, out0…, p0….
+struct CudaEpilogue {
+  std::string text;
+  std::string make;
+};
+
+// The program's operand 0 is the accumulator, the others are problem.inputs from own_inputs on; its outputs
+// are problem.outputs. Domain: outputs[0].sizes.
+CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
+
+}  // namespace aicf

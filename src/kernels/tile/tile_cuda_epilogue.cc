@@ -1,0 +1,209 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/tile/tile_cuda.h"
+#include "kernels/tile/tile_info.h"
+#include "kernels/tile/tile_text.h"
+
+namespace aicf {
+namespace {
+
+// Sizes and strides become members of the struct, because its functions do not see the kernel's arguments.
+class Members {
+ public:
+  explicit Members(CudaParams& params) : params_(params) {}
+  // "384" or the member "q0".
+  std::string number(const Dim& dim) {
+    if (const auto value = dim.constant())
+      return *value < 0 ? "(" + std::to_string(*value) + ")" : std::to_string(*value);
+    auto at = std::find(dims_.begin(), dims_.end(), dim);
+    if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
+    return "q" + std::to_string(at - dims_.begin());
+  }
+  std::string declarations() const {
+    std::string text;
+    for (size_t i = 0; i < dims_.size(); ++i) text += "  Index q" + std::to_string(i) + ";\n";
+    return text;
+  }
+  std::string arguments() const {
+    std::string text;
+    for (const Dim& dim : dims_) text += ", Epilogue::Index(" + params_.expr(dim) + ")";
+    return text;
+  }
+
+ private:
+  CudaParams& params_;
+  std::vector<Dim> dims_;
+};
+
+class EpilogueWriter {
+ public:
+  EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
+      : problem_(problem), program_(*problem.program), own_inputs_(own_inputs), members_(params) {
+    AICF_CHECK(program_.stages.size() == 1 && !program_.inputs.empty(),
+               "an epilogue has one stage and a tile");
+    AICF_CHECK(problem.inputs.size() - own_inputs + 1 == program_.inputs.size() &&
+                   problem.outputs.size() == program_.outputs.size(),
+               "an epilogue's operands are not those of its program");
+    values_ = tile_values(program_, [](int) { return true; });
+    std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
+                                    problem.inputs.end());
+    windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
+    static const SymbolRanges kNoRanges;
+    const SymbolRanges& ranges = problem.ranges != nullptr ? *problem.ranges : kNoRanges;
+    // The last axis stays apart even if its size is 1.
+    has_axis_ = !problem.outputs[0].sizes.empty() && !is_number(problem.outputs[0].sizes.back(), 1);
+    space_ = tile_space(windows, has_axis_ ? 1 : 0, AxisOrder::kKept, AxisOrder::kKept, ranges);
+    for (const TileView& view : space_.views) offsets_.push_back(offset_of(view));
+  }
+
+  CudaEpilogue write() {
+    const std::string row = row_function(), apply = apply_function();
+    std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
+    text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
+    text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
+                        : "  using Index = int32_t;\n  using Size = uint32_t;\n";
+    std::string make = "Epilogue{";
+    for (size_t i = 0; i < space_.views.size(); ++i) {
+      const bool output = i >= outputs_from();
+      const std::string name = operand_name(i);
+      text += "  " + std::string(output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)) +
+              "* " + name + ";\n";
+      make += (i ? ", " : "") + name;
+    }
+    text += members_.declarations();
+    return {text + row + apply + "};\n", make + members_.arguments() + "}"};
+  }
+
+ private:
+  size_t outputs_from() const { return program_.inputs.size() - 1; }
+  std::string operand_name(size_t view) const {
+    return view < outputs_from() ? "in" + std::to_string(own_inputs_ + view)
+                                 : "out" + std::to_string(view - outputs_from());
+  }
+
+  // Which of the distinct row offsets a view has; -1: none.
+  int offset_of(const TileView& view) {
+    const std::vector<Dim> outer(view.strides.begin(),
+                                 view.strides.begin() + static_cast<std::ptrdiff_t>(space_.outer));
+    if (std::all_of(outer.begin(), outer.end(), [](const Dim& s) { return is_number(s, 0); })) return -1;
+    auto at = std::find(patterns_.begin(), patterns_.end(), outer);
+    if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), outer);
+    return static_cast<int>(at - patterns_.begin());
+  }
+
+  std::string row_function() {
+    std::string text = "  struct Row {\n";
+    for (size_t i = 0; i < patterns_.size(); ++i) text += "    Index o" + std::to_string(i) + ";\n";
+    text += "  };\n  __device__ __forceinline__ Row row(int64_t outer) const {\n    Size i = Size(outer);\n";
+    for (size_t axis = space_.outer; axis-- > 0;) {
+      const std::string name = "    const Index a" + std::to_string(axis) + " = Index(i";
+      if (axis == 0) {
+        text += name + ");\n";
+      } else {
+        const std::string size = "Size(" + members_.number(space_.sizes[axis]) + ")";
+        text += name + " % " + size + ");\n    i /= " + size + ";\n";
+      }
+    }
+    text += "    return {";
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      std::string sum;
+      for (size_t axis = 0; axis < space_.outer; ++axis)
+        if (!is_number(patterns_[i][axis], 0))
+          sum += (sum.empty() ? "a" : " + a") + std::to_string(axis) + " * " +
+                 members_.number(patterns_[i][axis]);
+      text += (i ? ", " : "") + sum;
+    }
+    return text + "};\n  }\n";
+  }
+
+  std::string address(size_t view) {
+    std::string text = operand_name(view);
+    if (space_.views[view].dtype == DType::boolean)
+      text = "reinterpret_cast<" + std::string(view < outputs_from() ? "const " : "") + "uint8_t*>(" + text +
+             ")";
+    if (offsets_[view] >= 0) text += " + row.o" + std::to_string(offsets_[view]);
+    if (has_axis_ && !is_number(stride(view), 0))
+      text += " + c" + (is_number(stride(view), 1) ? "" : " * " + members_.number(stride(view)));
+    return text;
+  }
+  Dim stride(size_t view) const { return has_axis_ ? space_.views[view].strides.back() : Dim(0); }
+  bool contiguous(size_t view) const { return is_number(stride(view), 1); }
+  std::string alignment(size_t view) const {
+    return std::to_string(view_alignment(space_.views[view], space_.outer));
+  }
+
+  std::string apply_function() {
+    std::string text =
+        "  template <int V>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, const Acc "
+        "(&acc)[V]) const {\n    const Index c = Index(col);\n";
+    for (size_t i = 0; i < outputs_from(); ++i) {
+      const std::string x = "x" + std::to_string(i + 1);
+      text += "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x +
+              ";\n    ";
+      text += contiguous(i) ? "aicf::tile::load<" + alignment(i) + ">(" + x + ", " + address(i) + ");\n"
+                            : "aicf::tile::load_each(" + x + ", " + address(i) + ", Index(" +
+                                  members_.number(stride(i)) + "), Index(V));\n";
+    }
+    std::vector<int> sinks;
+    std::string results, stores;
+    for (const TileStore& store : values_.stores) {
+      const size_t view = static_cast<size_t>(store.operand) - 1;
+      const DType dtype = space_.views[view].dtype;
+      const int value = stored_value(values_, store, dtype);
+      sinks.push_back(value);
+      const std::string number = std::to_string(view - outputs_from()), y = "y" + number, z = "z" + number;
+      text += "    " + std::string(tile_cuda_type(store.type)) + " " + y + "[V];\n";
+      results += "      " + y + "[v] = " + tile_reference(values_, value) + ";\n";
+      stores += "    aicf::tile::Vec<" + std::string(tile_memory_type(dtype)) + ", V> " + z +
+                ";\n    aicf::tile::narrow(" + z + ", " + y + ");\n    ";
+      stores += contiguous(view)
+                    ? "aicf::tile::store<" + alignment(view) + ">(" + address(view) + ", " + z + ");\n"
+                    : "aicf::tile::store_each(" + address(view) + ", " + z + ", Index(" +
+                          members_.number(stride(view)) + "), Index(V));\n";
+    }
+    text += "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n";
+    for (int id : needed_values(values_, sinks, [](int) { return false; })) {
+      const TileValue& value = values_.values[static_cast<size_t>(id)];
+      const std::string expression =
+          value.op == TileOp::load ? loaded(value.operand) : tile_expression(values_, id);
+      text += "      " + tile_definition(values_, id, expression);
+    }
+    return text + results + "    }\n" + stores + "  }\n";
+  }
+
+  // Operand 0 is the accumulator, seen as if it had been in memory.
+  std::string loaded(int operand) const {
+    const DType dtype = program_.inputs[static_cast<size_t>(operand)];
+    if (operand > 0) return tile_loaded(dtype, "x" + std::to_string(operand) + ".at[v]");
+    switch (dtype) {
+      case DType::f16:
+      case DType::bf16:
+        return "aicf::tile::round_" + std::string(dtype_name(dtype)) + "(acc[v])";
+      case DType::i16:
+      case DType::i8:
+      case DType::u8:
+        return "aicf::tile::wrap_" + std::string(dtype_name(dtype)) + "(acc[v])";
+      default:
+        return "acc[v]";
+    }
+  }
+
+  const CudaProblem& problem_;
+  const TileProgram& program_;
+  size_t own_inputs_;
+  Members members_;
+  TileValues values_;
+  TileSpace space_;
+  bool has_axis_ = true;
+  std::vector<std::vector<Dim>> patterns_;  // distinct outer strides
+  std::vector<int> offsets_;                // per view
+};
+
+}  // namespace
+
+CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params) {
+  return EpilogueWriter(problem, own_inputs, params).write();
+}
+
+}  // namespace aicf

@@ -1,0 +1,171 @@
+// Compile-only: every instruction, random programs over random windows, epilogues, on every architecture.
+// What the code computes is checked where there is a GPU.
+#include "kernels/tile/tile_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "build/nvrtc.h"
+#include "kernels/tile/random_tile.h"
+
+namespace aicf {
+namespace {
+
+using namespace tile_testing;
+
+const char* const kTargets[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
+
+bool no_nvrtc() {
+  try {
+    nvrtc_version();
+    return false;
+  } catch (const EnvironmentError&) {
+    return true;
+  }
+}
+
+// Row-major in a random order of axes, some axes with gaps, reversed or, for inputs, repeated.
+CudaWindow random_window(Engine& engine, DType dtype, const Shape& sizes, bool output) {
+  CudaWindow window{dtype, Dim(pick(engine, 0, 2) * 8), sizes, std::vector<Dim>(sizes.size())};
+  std::vector<size_t> order(sizes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (pick(engine, 0, 3) == 0) std::shuffle(order.begin(), order.end(), engine);
+  Dim stride(pick(engine, 0, 5) == 0 ? 3 : 1);
+  for (size_t i = order.size(); i-- > 0;) {
+    const bool repeats = !output && pick(engine, 0, 4) == 0;
+    window.strides[order[i]] = repeats ? Dim(0) : pick(engine, 0, 9) == 0 ? Dim(0) - stride : stride;
+    if (!repeats) stride = stride * sizes[order[i]] + Dim(pick(engine, 0, 6) == 0 ? 8 : 0);
+  }
+  return window;
+}
+
+Shape random_sizes(Engine& engine, SymbolRanges& ranges) {
+  const std::vector<int64_t> lengths = {1, 2, 3, 7, 8, 12, 64, 100, 128, 384, 768, 1000, 4096, 5000, 70000};
+  Shape sizes;
+  for (int64_t rank = pick(engine, 0, 4); rank > 0; --rank) {
+    sizes.emplace_back(pick(engine, lengths));
+    if (pick(engine, 0, 3) > 0) continue;
+    const std::string name = "n" + std::to_string(rank);
+    ranges[name] = {1, pick(engine, lengths)};
+    sizes.back() = Dim::symbol(name) * Dim(pick(engine, 0, 1) ? 8 : 1);
+  }
+  return sizes;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+// Row scalars are loaded from and stored to windows that repeat along the inner axes.
+void repeat_inner(CudaWindow& window, size_t inner) {
+  for (size_t i = window.strides.size() - inner; i < window.strides.size(); ++i) window.strides[i] = Dim(0);
+}
+
+void make_windows(Engine& engine, Case& c) {
+  const Shape sizes = random_sizes(engine, c.ranges);
+  const auto inner = static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(sizes.size())));
+  for (DType dtype : c.program.inputs) c.problem.inputs.push_back(random_window(engine, dtype, sizes, false));
+  for (DType dtype : c.program.outputs)
+    c.problem.outputs.push_back(random_window(engine, dtype, sizes, true));
+  for (const auto& stage : c.program.stages)
+    for (const TileInstr& instr : stage) {
+      const auto at = static_cast<size_t>(instr.operand);
+      if (instr.op == TileOp::load && instr.dst >= kTileScalarBase) repeat_inner(c.problem.inputs[at], inner);
+      if (instr.op == TileOp::store_scalar)
+        repeat_inner(c.problem.outputs[at - c.program.inputs.size()], inner);
+    }
+  c.problem.params = {Dim(static_cast<int64_t>(inner))};
+}
+
+TEST(TileCuda, RandomProgramsCompile) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  Engine engine(20);
+  for (const char* target : kTargets) {
+    std::vector<std::string> sources;
+    for (int i = 0; i < 14; ++i) {
+      Case c;
+      RandomOptions options;
+      options.stages = static_cast<int>(pick(engine, 1, 3));
+      c.program = random_program(engine, options);
+      make_windows(engine, c);
+      c.problem.program = &c.program;
+      c.problem.ranges = &c.ranges;
+      const CudaCode code = find_cuda_kernel("tile")->generate(c.problem);
+      EXPECT_EQ(code, find_cuda_kernel("tile")->generate(c.problem));
+      sources.push_back(code.source);
+    }
+    compile_cuda(sources, target);
+  }
+}
+
+// One program that uses every pointwise instruction in every type.
+TEST(TileCuda, EveryInstructionCompiles) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  Engine engine(1);
+  std::vector<std::string> sources;
+  for (TileType type : {TileType::f32, TileType::f64, TileType::i32, TileType::i64, TileType::mask}) {
+    constexpr DType kMemory[] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean};
+    const DType dtype = kMemory[static_cast<int>(type)];
+    for (int first = static_cast<int>(TileOp::neg); first < static_cast<int>(TileOp::reduce_sum);
+         first += 18) {
+      ProgramBuilder builder(engine);
+      const int x = builder.add_input(dtype), mask = builder.add_input(DType::boolean);
+      const int16_t a = builder.load(x), m = builder.load(mask);
+      for (int i = first; i < std::min(first + 18, static_cast<int>(TileOp::reduce_sum)); ++i) {
+        const TileOpInfo& info = tile_op_info(static_cast<TileOp>(i));
+        if (info.types.find(tile_type_letter(type)) == std::string_view::npos) continue;
+        std::vector<int16_t> args(static_cast<size_t>(info.arity), a);
+        if (static_cast<TileOp>(i) == TileOp::select) args[0] = m;
+        const int16_t result = builder.apply(static_cast<TileOp>(i), type, args, 1);
+        for (DType to : all_dtypes())
+          if (tile_register_type(to) == builder.type_of(result)) {
+            builder.store(to, result);
+            break;
+          }
+      }
+      Case c;
+      c.program = builder.finish();
+      if (c.program.outputs.empty()) continue;
+      const Shape sizes = {Dim(100)};
+      for (DType input : c.program.inputs) c.problem.inputs.push_back({input, Dim(0), sizes, {Dim(1)}});
+      for (DType output : c.program.outputs) c.problem.outputs.push_back({output, Dim(0), sizes, {Dim(1)}});
+      c.problem.params = {Dim(1)};
+      c.problem.program = &c.program;
+      sources.push_back(find_cuda_kernel("tile")->generate(c.problem).source);
+    }
+  }
+  compile_cuda(sources, "sm_80");
+}
+
+TEST(TileCuda, EpiloguesCompile) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  Engine engine(3);
+  for (const char* target : kTargets) {
+    std::vector<std::string> sources;
+    for (int i = 0; i < 6; ++i) {
+      Case c;
+      RandomOptions options;
+      options.dtypes = {DType::f32, DType::bf16, DType::f16, DType::i32, DType::f64, DType::i64};
+      c.program = random_program(engine, options);
+      make_windows(engine, c);
+      c.problem.inputs[0] = {DType::f16, Dim(0), {Dim(4)}, {Dim(1)}};  // the kernel's own
+      c.problem.program = &c.program;
+      c.problem.ranges = &c.ranges;
+      CudaParams params;
+      const CudaEpilogue epilogue = cuda_epilogue(c.problem, 1, params);
+      CudaLaunch launch;
+      launch.function = "k";
+      launch.params = params.dims();
+      sources.push_back(epilogue.text + cuda_kernel_head(c.problem, launch, false) +
+                        "const Epilogue e = " + epilogue.make +
+                        ";\nEpilogue::Acc a[8], b[1];\nfor (auto& x : a) x = threadIdx.x;\nb[0] = 3;\n"
+                        "e.apply(e.row(blockIdx.x), 8, a);\ne.apply(e.row(1), 3, b);\n}\n");
+    }
+    compile_cuda(sources, target);
+  }
+}
+
+}  // namespace
+}  // namespace aicf
