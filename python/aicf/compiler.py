@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,11 +30,11 @@ def compile(
 ) -> Executable:
     """Compiles a model for one device.
 
-    model      an `aicf.nn` module, a traced Program, or the path or bytes of an ONNX file.
-    inputs     for a module: the TensorSpec of each argument, in order or by name; for ONNX: values, by name,
-               of inputs that decide shapes.
+    model      an `aicf.nn` module, a traced Program, the path or bytes of an ONNX file, or a torch.nn.Module.
+    inputs     for a module: the TensorSpec of each argument, in order or by name; for a torch module: example
+               arguments; for ONNX: values, by name, of inputs that decide shapes.
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
-               another size.
+               another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
     present)
@@ -51,6 +52,10 @@ def compile(
             expected="f32",
         )
     chosen = _check_options(options or {})
+    if _is_torch(model):
+        from .torch import compile_model
+
+        return compile_model(model, inputs, dims, threads, chosen)
     program = _to_program(model, inputs, dims or {}, chosen)
     return Executable(
         _aicf.compile_program(
@@ -61,6 +66,15 @@ def compile(
             chosen.get("isa") or "",
         )
     )
+
+
+def _is_torch(model: Any) -> bool:
+    """A torch module or exported program, without importing torch for anything else."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    exported = getattr(sys.modules.get("torch.export"), "ExportedProgram", ())
+    return isinstance(model, (torch.nn.Module, exported))
 
 
 def _check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -91,7 +105,7 @@ def _to_program(
             "bad_option",
             "this is not a model that can be compiled",
             actual=type(model).__name__,
-            expected="an aicf.nn module, a Program, or the path or bytes of an ONNX model",
+            expected="an aicf.nn module, a torch.nn.Module, a Program, or the path or bytes of an ONNX model",
         )
     texts = {name: dim_text(name, value) for name, value in dims.items()}
     return importer(model, texts, [tuple(pair) for pair in options.get("states", ())], dict(inputs or {}))

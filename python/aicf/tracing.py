@@ -22,7 +22,7 @@ from ._structure import OUTPUT_STRUCTURE, flatten
 from .errors import make_error
 from .symtensor import SymTensor
 
-__all__ = ["Graph", "TensorSpec", "Variable", "current_graph", "trace", "tracing"]
+__all__ = ["Graph", "TensorSpec", "Variable", "current_graph", "program_of", "trace", "tracing"]
 
 
 class Variable:
@@ -83,7 +83,7 @@ class Graph:
         self.raw.add_output(tensor.id, name)
 
     def param(self, name: str, data: Any) -> SymTensor:
-        return self._declare(name, Variable(data))
+        return self.declare(name, Variable(data))
 
     def constant(self, array: Any) -> SymTensor:
         return SymTensor(self, self.raw.add_constant(array))
@@ -104,7 +104,7 @@ class Graph:
                     value=f"{variable.dtype}{list(variable.shape)}",
                     remedy="trace the module that holds it, or pass the module as module=",
                 )
-            return self._declare(self._names[key], variable)
+            return self.declare(self._names[key], variable)
         return self._values[key]
 
     def update(self, state: Variable, value: Any) -> None:
@@ -153,18 +153,38 @@ class Graph:
 
     def program(self, dims: Mapping[str, Any] | None = None) -> Program:
         """A checked Program with this graph as its entry. Each dynamic size needs a range in `dims`."""
+        return program_of([self], dims)
+
+    def finish(self) -> dict[str, Variable]:
+        """Writes the updates into the graph and gives the params and states it uses, by name."""
         for key, value in self._updates.items():
             self.raw.add_update(self._values[key].id, value.id)
         self._updates = {}
-        sizes = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
-        rows = [(name, v.is_state, v.dtype, v.shape, v.data) for name, v in self._variables.values()]
-        return _aicf.make_program(sizes, rows, self.raw)
+        return dict(self._variables.values())
 
-    def _declare(self, name: str, variable: Variable) -> SymTensor:
+    def shared(self, name: str, variable: Variable) -> SymTensor:
+        """The present value of a variable, declared under the name at its first use in this graph."""
+        self._names.setdefault(id(variable), name)
+        return self.variable(variable)
+
+    def declare(self, name: str, variable: Variable) -> SymTensor:
+        """The value of a param or state under a name."""
         value = self.raw.add_variable(name, variable.is_state, variable.dtype, variable.shape)
         self._variables[id(variable)] = (name, variable)
         self._values[id(variable)] = SymTensor(self, value)
         return self._values[id(variable)]
+
+
+def program_of(graphs: Sequence[Graph], dims: Mapping[str, Any] | None = None) -> Program:
+    """A checked Program whose entries are the graphs; params and states of one name are one."""
+    variables: dict[str, Variable] = {}
+    for graph in graphs:
+        for name, variable in graph.finish().items():
+            first = variables.setdefault(name, variable)
+            first.is_state = first.is_state or variable.is_state
+    sizes = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
+    rows = [(name, v.is_state, v.dtype, v.shape, v.data) for name, v in variables.items()]
+    return _aicf.make_program(sizes, rows, [graph.raw for graph in graphs])
 
 
 _local = threading.local()

@@ -244,7 +244,7 @@ void bind_graph(nb::module_& module) {
       .def("dtype", [](const Graph& g, ValueId id) { return std::string(dtype_name(g.dtype(id))); })
       .def("shape", [](const Graph& g, ValueId id) { return from_shape(g.shape(id)); })
       .def("__str__", [](const Graph& g) { return print(g); });
-  module.def("make_program", [](nb::dict sizes, nb::list variables, const Graph& graph) {
+  module.def("make_program", [](nb::dict sizes, nb::list variables, nb::list graphs) {
     Program p;
     for (const auto& [name, range] : sizes)
       p.sizes[nb::cast<std::string>(name)] = {nb::cast<int64_t>(range[0]), nb::cast<int64_t>(range[1])};
@@ -256,7 +256,7 @@ void bind_graph(nb::module_& module) {
       if (!data.is_none()) variable.data = copy_array(data, "parameter '" + name + "'");
       p.variables.emplace(name, std::move(variable));
     }
-    p.entries.push_back(eliminate_dead_code(graph));
+    for (nb::handle graph : graphs) p.entries.push_back(eliminate_dead_code(nb::cast<const Graph&>(graph)));
     verify(p, Fault::kUser);
     return p;
   });

@@ -1,0 +1,23 @@
+"""The PyTorch front door. `aicf.compile(model, (x,))` comes here by itself; torch is imported only then."""
+
+from __future__ import annotations
+
+from ..errors import make_error
+
+try:
+    import torch as _torch
+except ImportError as _missing:
+    raise make_error(
+        "tool_missing",
+        "this needs PyTorch, which is not installed",
+        value="torch",
+        remedy="pip install torch",
+    ) from _missing
+
+from .executable import TorchExecutable
+from .importer import import_program
+from .module import compile_model, import_module
+
+__all__ = ["TorchExecutable", "compile_model", "import_module", "import_program"]
+
+del _torch

@@ -1,0 +1,59 @@
+"""Ops without a rule: one node becomes the graph that torch's own decomposition of it gives."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import detect_fake_mode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from .rules import RULES
+
+__all__ = ["decompose", "is_mutable", "table"]
+
+
+@cache
+def table() -> dict[Any, Any]:
+    """torch's decompositions of all ops that have no rule."""
+    return {op: function for op, function in decomposition_table.items() if str(op) not in RULES}
+
+
+def is_mutable(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable
+
+
+def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, list[int]] | None:
+    """The op's decomposition on these fake operands, and which leaves of (args, kwargs) are its inputs.
+
+    None if torch has none: the graph would be the op itself.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    inputs = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, torch.SymInt))]
+
+    def run(*values: Any) -> Any:
+        full = list(leaves)
+        for index, value in zip(inputs, values, strict=True):
+            full[index] = value
+        own_args, own_kwargs = pytree.tree_unflatten(full, spec)
+        return op(*own_args, **own_kwargs)
+
+    decompositions = dict(table())
+    if op in decomposition_table:
+        decompositions[op] = decomposition_table[op]
+    with ExitStack() as stack:
+        mode = detect_fake_mode([leaves[i] for i in inputs]) or torch._subclasses.FakeTensorMode()
+        stack.enter_context(mode)
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(enable_python_dispatcher())
+        graph = make_fx(torch.func.functionalize(run), decomposition_table=decompositions)(
+            *(leaves[i] for i in inputs)
+        )
+    if any(node.target is op for node in graph.graph.nodes):
+        return None
+    return graph, inputs

@@ -1,0 +1,88 @@
+"""An Executable that is called like the torch module it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import _aicf
+from ..errors import make_error
+from ..executable import Executable
+from .importer import ImportedModel
+
+__all__ = ["TorchExecutable"]
+
+
+class TorchExecutable(Executable):
+    """Calls take the module's arguments and give its results, torch tensors without copies in both directions.
+
+    No gradient flows through a call; `torch.compile(model, backend="aicf")` trains.
+    """
+
+    def __init__(self, raw: _aicf.Executable, model: ImportedModel) -> None:
+        super().__init__(raw)
+        self._model = model
+        self._flat_inputs = _is_flat(model)
+        self._single_output = model.out_spec.is_leaf() and not model.constant_outputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs or not self._flat_inputs or len(args) != len(self._model.kept_inputs):
+            args = self._leaves(args, kwargs)
+        results = self._raw.run("", tuple(_plain(x) for x in args), {})
+        if self._single_output:
+            return torch.from_dlpack(results[0])
+        return self._restore([torch.from_dlpack(result) for result in results])
+
+    def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
+        results = self._raw.run(
+            entry, tuple(_plain(x) for x in args), {name: _plain(x) for name, x in by_name.items()}
+        )
+        tensors = [torch.from_dlpack(result) for result in results]
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    def clone(self) -> TorchExecutable:
+        return TorchExecutable(self._raw.clone(), self._model)
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Params and states by the module's names; the weights are packed again, nothing is compiled."""
+        aliases = self._model.aliases
+        super().load_state_dict(
+            {name: value.detach() for name, value in states.items() if name not in aliases}
+        )
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The tensors among the arguments, which must be structured as those the model was compiled with."""
+        spec = self._model.in_spec
+        names = spec.children()[1].context or []
+        if set(kwargs) == set(names):
+            kwargs = {name: kwargs[name] for name in names}
+        leaves, given = pytree.tree_flatten((args, dict(kwargs)))
+        if given != spec:
+            raise make_error(
+                "missing_input",
+                "the arguments are structured otherwise than those the model was compiled with",
+                expected=str(spec).replace("\n", ""),
+                actual=str(given).replace("\n", ""),
+            )
+        return [leaves[i] for i in self._model.kept_inputs]
+
+    def _restore(self, tensors: list[Any]) -> Any:
+        model = self._model
+        pending = iter(tensors)
+        count = model.out_spec.num_leaves
+        leaves = [model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)]
+        return pytree.tree_unflatten(leaves, model.out_spec)
+
+
+def _is_flat(model: ImportedModel) -> bool:
+    """Every argument is a tensor given by position."""
+    return model.in_spec.num_leaves == len(model.kept_inputs) and all(
+        child.is_leaf() for child in model.in_spec.children()[0].children()
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value

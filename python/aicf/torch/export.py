@@ -1,0 +1,123 @@
+"""A module and example arguments become a torch.export program, with torch's complaints in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from ..errors import Error, make_error
+from .dims import DynamicDims, parse_dims
+from .source import line_of_error
+
+__all__ = ["export", "split_inputs"]
+
+
+def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example arguments: a tensor, a tuple in order, or a dict by name."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if inputs is None:
+        raise make_error(
+            "missing_input",
+            "a torch module is compiled from example arguments",
+            remedy="aicf.compile(model, (x,)), or a dict by name",
+        )
+    return tuple(inputs), {}
+
+
+def export(
+    model: torch.nn.Module, inputs: Any, dims: Mapping[str, Any] | None = None
+) -> tuple[ExportedProgram, dict[str, str], dict[str, tuple[int, int]]]:
+    """The program, our names of its size symbols, and the sizes' ranges."""
+    args, kwargs = split_inputs(inputs)
+    dynamic = parse_dims(model, args, kwargs, dims)
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    _refuse_leaves(leaves)
+    args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
+    shapes = _dynamic_shapes(dynamic, spec, args, kwargs)
+    try:
+        program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+    except Error:
+        raise
+    except Exception as error:  # torch has dozens of types for what a model does wrong
+        raise _explained(error) from error
+    return program, _symbol_names(program, dynamic, model, args, kwargs), dynamic.ranges
+
+
+def _dynamic_shapes(dynamic: DynamicDims, spec: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if not dynamic.ranges:
+        return None
+    by_position, by_name = dynamic.shapes(spec)
+    return tuple(by_position) if not kwargs else {**_named(args, by_position), **by_name}
+
+
+def _named(args: Sequence[Any], shapes: Sequence[Any]) -> dict[str, Any]:
+    if args:
+        raise make_error("bad_option", "give all example arguments in order, or all by name")
+    return {}
+
+
+def _refuse_leaves(leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.layout != torch.strided:
+            raise make_error(
+                "unsupported_dtype",
+                "sparse tensors are not supported",
+                value=str(leaf.layout),
+                expected="torch.strided",
+                remedy="call .to_dense() first",
+            )
+
+
+def _symbol_names(
+    program: ExportedProgram, dynamic: DynamicDims, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, str]:
+    """torch's symbols under the names the user gave to the axes."""
+    users = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in users]
+    names: dict[str, str] = {}
+    for node, axes in zip(nodes, dynamic.axes, strict=True):
+        for axis, name in axes.items():
+            size = node.meta["val"].shape[axis]
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                names[str(size.node.expr)] = name
+    return names
+
+
+_DATA_DEPENDENT = ("GuardOnDataDependentSymNode", "data-dependent", "Could not guard", "DynamicOutputShapeException")
+
+
+def _explained(error: Exception) -> Error:
+    text = f"{type(error).__name__}: {error}"
+    line = line_of_error(error)
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if any(mark in text for mark in _DATA_DEPENDENT):
+        return make_error(
+            "unsupported_op",
+            "the model's control flow or shapes depend on the values of a tensor",
+            value=line,
+            actual=first,
+            remedy="compute both sides and choose with torch.where; masks instead of nonzero, item() and boolean "
+            "indexing",
+        )
+    if "Constraints violated" in text or "not all values" in text or "specialized" in text:
+        return make_error(
+            "size_not_static",
+            "the model does not run at every size of the declared range",
+            value=line,
+            actual=" ".join(str(error).split())[:400],
+            remedy="narrow the range in dims, or leave the axis out of it",
+        )
+    return make_error(
+        "unsupported_op",
+        f"torch.export could not follow the model: {first}"[:300],
+        op=type(error).__name__,
+        value=line,
+        remedy="run torch.export.export on the module alone; it must accept the model",
+    )

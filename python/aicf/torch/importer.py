@@ -1,0 +1,288 @@
+"""A torch.export program becomes a Program of ours.
+
+Parameters and buffers become params under their module path, buffers that the model writes become states with an
+update, tied weights stay one param, other tensors held by the model become constants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from .._aicf import Program
+from .._sizes import symbol_range
+from .._structure import OUTPUT_STRUCTURE
+from ..errors import make_error
+from ..nn.module import Parameter, State
+from ..symtensor import SymTensor
+from ..tracing import Graph, Variable, program_of
+from .decompose import is_mutable, table
+from .lower import Lowering
+from .source import line_of_node
+from .types import Symbols, dtype_name
+
+__all__ = ["ImportedModel", "Weights", "export_structure", "import_entries", "import_program", "symbol_ranges"]
+
+
+class Weights:
+    """Params and states of a model, made once for all its entries; equal storage is one variable."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.aliases: dict[str, str] = {}  # tied name → name of the param
+        self._by_storage: dict[Any, str] = {}
+
+    def add(self, name: str, tensor: torch.Tensor, is_state: bool) -> str:
+        """The name under which the tensor is held."""
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if name in self.aliases:
+            return self.aliases[name]
+        if name in self.variables:
+            self.variables[name].is_state |= is_state
+            return name
+        tied = self._by_storage.get(key) if tensor.numel() and not is_state else None
+        if tied is not None:
+            self.aliases[name] = tied
+            return tied
+        data = tensor.detach().contiguous()
+        dtype_name(data.dtype)
+        self.variables[name] = (State if is_state else Parameter)(data)
+        if tensor.numel() and not is_state:
+            self._by_storage[key] = name
+        return name
+
+
+@dataclass
+class ImportedModel:
+    """A Program with what is needed to call it like the module."""
+
+    program: Program
+    aliases: dict[str, str]
+    in_spec: Any
+    out_spec: Any
+    inputs: list[str]
+    kept_inputs: list[int]  # leaves of the arguments that are inputs of the Program
+    constant_outputs: dict[int, Any] = field(default_factory=dict)  # leaves of the result that are no tensors
+
+
+def functional(exported: ExportedProgram) -> ExportedProgram:
+    """The program without writes to its tensors; torch rewrites it where there are any."""
+    nodes = [n for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
+    if not any(_writes(node) for node in nodes):
+        return exported
+    keep = dict(table())
+    decompositions = {op: f for op, f in torch.export.default_decompositions().items() if op in keep}
+    return exported.run_decompositions(decompositions)
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    if node.op != "call_function":
+        return False
+    if is_mutable(node.target):
+        return True
+    name = str(node.target)
+    if name == "aten.batch_norm.default":
+        return bool(node.args[5]) and node.args[3] is not None
+    return name == "aten.instance_norm.default" and bool(node.args[5]) and node.args[3] is not None
+
+
+def import_entries(
+    exported: Mapping[str, ExportedProgram],
+    names: Sequence[Mapping[str, str]],
+    ranges: Mapping[str, tuple[int, int]],
+    on_unsupported: Any = None,
+) -> ImportedModel:
+    """One Program with an entry for each exported program; what they share by name they hold once."""
+    pure = {entry: functional(program) for entry, program in exported.items()}
+    written = set().union(*(_written(program) for program in pure.values()))
+    weights = Weights()
+    graphs, models = [], []
+    for (entry, program), symbols in zip(pure.items(), names, strict=True):
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), on_unsupported)
+        graph, model = _import_entry(program, lowering, weights, written)
+        graphs.append(graph)
+        models.append(model)
+    first = models[0]
+    first.program = program_of(graphs, ranges)
+    first.aliases = weights.aliases
+    structure = export_structure(first)
+    metadata = {} if structure is None else {OUTPUT_STRUCTURE: json.dumps(structure)}
+    if weights.aliases:
+        metadata["aicf.torch.tied"] = json.dumps(weights.aliases)
+    first.program.metadata = metadata
+    return first
+
+
+def import_program(exported: ExportedProgram, dims: Mapping[str, Any] | None = None) -> Program:
+    """A Program from a torch.export program; its sizes keep torch's names and ranges unless `dims` gives others."""
+    return import_entries({"main": exported}, [{}], symbol_ranges(exported, dims)).program
+
+
+def symbol_ranges(exported: ExportedProgram, dims: Mapping[str, Any] | None = None) -> dict[str, tuple[int, int]]:
+    """Ranges of torch's size symbols, or those given for them."""
+    given = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
+    return {
+        str(symbol): given.get(str(symbol)) or _span(span)
+        for symbol, span in exported.range_constraints.items()
+        if symbol.is_Symbol
+    }
+
+
+def _span(span: Any) -> tuple[int, int]:
+    try:
+        return int(span.lower), min(int(span.upper), 2**31 - 1)
+    except (TypeError, ValueError, OverflowError):
+        raise make_error(
+            "unset_size",
+            "a dynamic size has no upper bound",
+            value=str(span),
+            remedy='export with torch.export.Dim("batch", min=1, max=64), or give the range in dims',
+        ) from None
+
+
+def _written(exported: ExportedProgram) -> set[str]:
+    """Buffers and parameters that the program updates."""
+    signature = exported.graph_signature
+    return {*signature.buffers_to_mutate.values(), *getattr(signature, "parameters_to_mutate", {}).values()}
+
+
+def _import_entry(
+    exported: ExportedProgram, lowering: Lowering, weights: Weights, mutated: set[str]
+) -> tuple[Graph, ImportedModel]:
+    signature = exported.graph_signature
+    graph, symbols = lowering.graph, lowering.symbols
+    placeholders = [n for n in exported.graph.nodes if n.op == "placeholder"]
+    _refuse_written_inputs(exported)
+    values: list[Any] = []
+    inputs: list[str] = []
+    kept: list[int] = []
+    leaf = 0
+    held: dict[str, tuple[str, Variable]] = {}
+    for spec, node in zip(signature.input_specs, placeholders, strict=True):
+        if spec.kind == InputKind.USER_INPUT:
+            value = _input(graph, symbols, node)
+            if isinstance(value, SymTensor):
+                kept.append(leaf)
+                inputs.append(node.name)
+            leaf += 1
+        else:
+            value = _held(graph, exported, spec, mutated, weights, held)
+        values.append(value)
+    results = lowering.run(exported.graph_module, values)
+    constants = _write_results(graph, exported, results, held)
+    spec = exported.call_spec
+    return graph, ImportedModel(None, {}, spec.in_spec, spec.out_spec, inputs, kept, constants)  # type: ignore[arg-type]
+
+
+def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node) -> Any:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            raise make_error(
+                "unsupported_dtype", "sparse tensors are not supported", value=node.name, remedy="call .to_dense() first"
+            )
+        return graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype))
+    return symbols.size(value) if isinstance(value, torch.SymInt) else value
+
+
+def _held(
+    graph: Graph,
+    exported: ExportedProgram,
+    spec: Any,
+    mutated: set[str],
+    weights: Weights,
+    held: dict[str, tuple[str, Variable]],
+) -> Any:
+    if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+        source = exported.state_dict if spec.target in exported.state_dict else exported.constants
+        tensor = source[spec.target]
+        is_state = spec.target in mutated
+        if spec.kind == InputKind.BUFFER and spec.persistent is False and not is_state:
+            return graph.constant(tensor.detach().contiguous())
+        name = weights.add(spec.target, tensor, is_state)
+        variable = weights.variables[name]
+        held[spec.target] = name, variable
+        return graph.shared(name, variable)
+    if spec.kind == InputKind.CONSTANT_TENSOR:
+        return graph.constant(exported.constants[spec.target].detach().contiguous())
+    raise make_error(
+        "unsupported_op",
+        f"the model takes a {spec.kind.name.lower()} that is no tensor",
+        value=str(spec.target),
+        remedy="compute with tensors only",
+    )
+
+
+def _refuse_written_inputs(exported: ExportedProgram) -> None:
+    written = exported.graph_signature.user_inputs_to_mutate
+    if not written:
+        return
+    node = next((n for n in exported.graph.nodes if n.name in written), None)
+    raise make_error(
+        "unsupported_op",
+        "the model writes to an input in place",
+        op=", ".join(written.values()),
+        value=line_of_node(node) if node is not None else "",
+        remedy="write x = x + 1 instead of x += 1, or clone the input first",
+    )
+
+
+def _write_results(
+    graph: Graph, exported: ExportedProgram, results: Sequence[Any], held: Mapping[str, tuple[str, Variable]]
+) -> dict[int, Any]:
+    constants: dict[int, Any] = {}
+    index = 0
+    names = _output_names(exported)
+    for spec, value in zip(exported.graph_signature.output_specs, results, strict=True):
+        if spec.kind in (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)):
+            graph.update(held[spec.target][1], value)
+        elif spec.kind == OutputKind.USER_OUTPUT:
+            if isinstance(value, SymTensor):
+                graph.output(value, names[index])
+            else:
+                constants[index] = value
+            index += 1
+        elif spec.kind != OutputKind.TOKEN:
+            raise make_error(
+                "unsupported_op", "the model has a result of a kind that AICF does not have", value=str(spec.kind)
+            )
+    return constants
+
+
+def _output_names(exported: ExportedProgram) -> list[str]:
+    spec = exported.call_spec.out_spec
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    names = []
+    for key, _ in pytree.tree_flatten_with_path(tree)[0]:
+        path = ".".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in key)
+        names.append("output" if not path else f"output.{path}" if path[0].isdigit() else path)
+    return names
+
+
+def export_structure(model: ImportedModel) -> Any:
+    """The result's structure for users without torch: tuples, lists and dicts of the outputs' indices."""
+    leaves = iter(range(model.out_spec.num_leaves))
+    indices = [None if i in model.constant_outputs else i for i in leaves]
+    numbers: list[Any] = []
+    for i in indices:
+        numbers.append(None if i is None else sum(j is not None for j in indices[: i]))
+    tree = pytree.tree_unflatten(numbers, model.out_spec)
+    return _plain(tree)
+
+
+def _plain(tree: Any) -> Any:
+    if tree is None or isinstance(tree, int):
+        return tree
+    if isinstance(tree, Mapping):
+        return {"dict": {str(key): _plain(item) for key, item in tree.items() if item is not None}}
+    if isinstance(tree, (tuple, list)):
+        return {"list" if isinstance(tree, list) else "tuple": [_plain(item) for item in tree]}
+    leaves = pytree.tree_leaves(tree)
+    return {"tuple": [_plain(item) for item in leaves]}

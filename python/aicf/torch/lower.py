@@ -1,0 +1,223 @@
+"""A functional torch.fx graph of ATen ops becomes nodes of ours, one torch node after the other."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..errors import Error, make_error
+from ..nn.module import State
+from ..symtensor import SymTensor
+from ..tracing import Graph, tracing
+from .call import Call, Decompose
+from .decompose import decompose, is_mutable
+from .rules import RULES
+from .source import line_of_node, path_of_node
+from .types import Symbols, dtype_name
+
+__all__ = ["Lowering", "unsupported"]
+
+# Nodes that check what torch assumed while exporting; our sizes have ranges of their own.
+_CHECKS = frozenset(
+    {
+        "aten._assert_scalar.default",
+        "aten._assert_async.msg",
+        "aten._assert_async.default",
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+    }
+)
+_INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+def unsupported(node: torch.fx.Node, reason: str) -> Error:
+    return make_error(
+        "unsupported_op",
+        f"{node.target} is not supported: {reason}",
+        op=str(node.target),
+        value=line_of_node(node) or path_of_node(node),
+        remedy="write the line with other functions, or give the op a rule with aicf.torch.register_op",
+    )
+
+
+class Lowering:
+    """Appends to `graph`. `on_unsupported(node, error)` may give a stand-in for the node's result; it raises
+    by default."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        symbols: Symbols,
+        on_unsupported: Callable[[torch.fx.Node, Error], Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.symbols = symbols
+        self.streams = 0  # of random numbers, one per node that draws some
+        self._rng: tuple[SymTensor, SymTensor] | None = None
+        self._on_unsupported = on_unsupported
+        self._node: torch.fx.Node | None = None
+
+    def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        """Values of the graph's output for the values of its placeholders."""
+        with tracing(self.graph):
+            return self._run(module, inputs)
+
+    def random_state(self) -> tuple[SymTensor, SymTensor]:
+        """Seed and step of this run; the step's update is added once."""
+        if self._rng is None:
+            seed, step = State(dtype="i64"), State(dtype="i64")
+            self._rng = self.graph.declare("rng.seed", seed), self.graph.declare("rng.step", step)
+            self.graph.update(step, self._rng[1] + 1)
+        return self._rng
+
+    def _run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        values: dict[torch.fx.Node, Any] = {}
+        pending = list(inputs)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = pending.pop(0)
+            elif node.op == "get_attr":
+                values[node] = self._values(_attribute(module, node.target), values)
+            elif node.op == "output":
+                return self._values(node.args[0], values)
+            else:
+                values[node] = self._node_value(node, values)
+        raise AssertionError("an fx graph ends with an output")
+
+    def _values(self, argument: Any, values: dict[torch.fx.Node, Any]) -> Any:
+        def convert(leaf: Any) -> Any:
+            if isinstance(leaf, torch.fx.Node):
+                leaf = values[leaf]
+            if isinstance(leaf, torch.Tensor):
+                return self.graph.constant(leaf.detach().contiguous())
+            return self.symbols.size(leaf) if isinstance(leaf, torch.SymInt) else leaf
+
+        return torch.fx.node.map_aggregate(argument, convert)
+
+    def _node_value(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+        if str(node.target) in _CHECKS or node.target is torch._check:
+            return None
+        if node.target is operator.getitem:
+            return values[node.args[0]][node.args[1]]
+        out = node.meta.get("val")
+        if isinstance(out, (torch.SymInt, int)) and not isinstance(out, bool):
+            return self.symbols.size(out)
+        if isinstance(out, (torch.SymBool, torch.SymFloat, bool, float)):
+            return out
+        outer = self._node is None
+        if outer:
+            self._node = node
+        try:
+            with self.graph.scope(path_of_node(node)):
+                return self._lower(node, out, values)
+        except Error as error:
+            if not outer:
+                raise
+            located = _located(error, node)
+            if self._on_unsupported is None:
+                raise located from error
+            return self._on_unsupported(node, located)
+        finally:
+            if outer:
+                self._node = None
+
+    def _lower(self, node: torch.fx.Node, out: Any, values: dict[torch.fx.Node, Any]) -> Any:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return self._higher_order(node, values)
+        args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
+        fakes, fake_kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        rule = RULES.get(str(node.target))
+        reason = "AICF has no rule for it, and torch no decomposition"
+        if rule is not None:
+            try:
+                return self._checked(node, out, rule(Call(self, node, out, fakes), *args, **kwargs))
+            except Decompose as other:
+                reason = str(other) or reason
+        if is_mutable(node.target):
+            raise unsupported(node, "it writes to an operand")
+        _check_dtypes(out)
+        parts = _decompose(node, fakes, fake_kwargs)
+        if parts is None:
+            raise unsupported(node, reason)
+        module, used = parts
+        leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: x is None or isinstance(x, SymTensor))
+        return self._run(module, [leaves[i] for i in used])
+
+    def _higher_order(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+        name = node.target.name()
+        if name not in _INLINED:
+            raise make_error(
+                "unsupported_op",
+                f"the control flow of torch.{name} is not supported",
+                op=name,
+                value=line_of_node(node),
+                remedy="compute both sides and choose with torch.where, or leave the choice to the caller",
+            )
+        at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
+        module = values[node.args[at]]
+        return self._run(module, [self._values(a, values) for a in node.args[at + 1 :]])
+
+    def _checked(self, node: torch.fx.Node, out: Any, result: Any) -> Any:
+        """Our result has the dtype and the shape that torch promised."""
+        pairs = zip(result, out, strict=False) if isinstance(out, (tuple, list)) else [(result, out)]
+        for ours, theirs in pairs:
+            if not isinstance(theirs, torch.Tensor) or ours is None:
+                continue
+            shape = tuple(self.symbols.shape(theirs.shape))
+            if ours.dtype != dtype_name(theirs.dtype) or not _same_shape(ours.shape, shape):
+                raise make_error(
+                    "check_failed",
+                    f"the rule of {node.target} gave another type than torch",
+                    expected=f"{dtype_name(theirs.dtype)}{list(shape)}",
+                    actual=f"{ours.dtype}{list(ours.shape)}",
+                )
+        return result
+
+
+def _same_shape(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return len(ours) == len(theirs) and all(
+        a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _check_dtypes(out: Any) -> None:
+    for leaf in pytree.tree_leaves(out):
+        if isinstance(leaf, torch.Tensor):
+            dtype_name(leaf.dtype)
+
+
+def _decompose(node: torch.fx.Node, fakes: Any, fake_kwargs: Any) -> Any:
+    try:
+        return decompose(node.target, fakes, fake_kwargs)
+    except Error:
+        raise
+    except Exception as error:  # torch's decompositions raise whatever they like
+        raise unsupported(node, f"torch could not decompose it ({type(error).__name__}: {error})"[:300]) from error
+
+
+def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _located(error: Error, node: torch.fx.Node) -> Error:
+    """The same error with the user's line in it."""
+    line = line_of_node(node)
+    if not line or line in str(error):
+        return error
+    return make_error(
+        error.name,
+        str(error).splitlines()[0].split("] ", 1)[-1],
+        op=error.op or str(node.target),
+        value=f"{error.value} at {line}" if error.value else line,
+        expected=error.expected,
+        actual=error.actual,
+        remedy=error.remedy,
+    )

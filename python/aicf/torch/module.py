@@ -1,0 +1,43 @@
+"""`aicf.compile` of a torch.nn.Module or an exported program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from .. import _aicf
+from .export import export
+from .executable import TorchExecutable
+from .importer import ImportedModel, import_entries, symbol_ranges
+
+__all__ = ["compile_model", "import_module"]
+
+
+def import_module(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> ImportedModel:
+    """A module with example arguments, or a torch.export program, as a Program of ours."""
+    if isinstance(model, ExportedProgram):
+        return import_entries({"main": model}, [{}], symbol_ranges(model, dims))
+    with torch.no_grad():
+        program, names, ranges = export(model, inputs, dims)
+        return import_entries({"main": program}, [names], ranges)
+
+
+def compile_model(
+    model: Any,
+    inputs: Any,
+    dims: Mapping[str, Any] | None,
+    threads: int | None,
+    options: Mapping[str, Any],
+) -> TorchExecutable:
+    imported = import_module(model, inputs, dims)
+    raw = _aicf.compile_program(
+        imported.program,
+        int(options.get("opt", 2)),
+        list(options.get("skip_passes", ())),
+        threads or 0,
+        options.get("isa") or "",
+    )
+    return TorchExecutable(raw, imported)

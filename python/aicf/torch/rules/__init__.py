@@ -1,0 +1,24 @@
+"""ATen ops in terms of ours, by family; one table, `RULES`."""
+
+from __future__ import annotations
+
+from . import attention, backward, create, index, linalg, nn, order, pointwise, random, reduce, shape, special
+from .table import RULES, Rule, rule
+
+__all__ = [
+    "RULES",
+    "Rule",
+    "attention",
+    "backward",
+    "create",
+    "index",
+    "linalg",
+    "nn",
+    "order",
+    "pointwise",
+    "random",
+    "reduce",
+    "rule",
+    "shape",
+    "special",
+]

@@ -1,0 +1,184 @@
+"""Ops that only occur in backward graphs and that torch does not decompose."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import ops
+from ...symtensor import SymTensor
+from ..call import Call, Decompose
+from .attention import attention_weights, scores
+from .nn import _per_axis
+from .table import rule
+
+__all__: list[str] = []
+
+
+@rule("_scaled_dot_product_flash_attention_for_cpu")
+def _flash(
+    c: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> tuple[SymTensor, SymTensor]:
+    """The result and log(sum(e^score)) per query."""
+    scale = _scale(q, scale)
+    square = q.shape[-2] == k.shape[-2]
+    s = scores(c, q, k, attn_mask, is_causal, scale)
+    total = ops.reduce_logsumexp(s, axes=[3])
+    if dropout_p or (is_causal and not square):
+        return ops.matmul(attention_weights(c, s), v), total
+    mask = attn_mask
+    return ops.attention(q, k, v, mask, scale=scale, causal=is_causal), total
+
+
+def _scale(q: SymTensor, scale: Any) -> float:
+    if scale is not None:
+        return float(scale)
+    if not isinstance(q.shape[-1], int):
+        raise Decompose("a symbolic head size")
+    return 1 / math.sqrt(q.shape[-1])
+
+
+@rule("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _flash_backward(
+    c: Call,
+    grad: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    logsumexp: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """dV = P^T dO, dS = P (dO V^T - sum(dO O)), dQ = scale dS K, dK = scale dS^T Q (Dao et al. 2022)."""
+    scale = _scale(q, scale)
+    p = attention_weights(c, scores(c, q, k, attn_mask, is_causal, scale))
+    dv = ops.matmul(p, grad, transpose_x=True)
+    dot = ops.reduce_sum(ops.mul(grad, out), axes=[3], keepdims=True)
+    ds = ops.mul(ops.mul(p, ops.sub(ops.matmul(grad, v, transpose_y=True), dot)), c.number(scale, q.dtype))
+    return ops.matmul(ds, k), ops.matmul(ds, q, transpose_x=True), dv
+
+
+@rule("convolution_backward")
+def _convolution_backward(
+    c: Call,
+    grad: Any,
+    x: Any,
+    w: Any,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    mask: Any,
+) -> tuple[Any, Any, Any]:
+    """With respect to input, weight and bias. Of the weight: a convolution of x by grad with the batch in the place of
+    the channels, stride and dilation exchanged."""
+    rank = w.ndim - 2
+    stride, padding = _per_axis(stride, rank), _per_axis(padding, rank)
+    dilation, output_padding = _per_axis(dilation, rank), _per_axis(output_padding, rank)
+    if transposed:
+        raise Decompose("the gradient of a transposed convolution")
+    sizes = [*x.shape[2:], *w.shape[2:], *grad.shape[2:]]
+    if not all(isinstance(s, int) for s in (*sizes, *list(x.shape)[:2])):
+        raise Decompose("the gradient of a convolution with symbolic sizes")
+    dx = _input_gradient(grad, x, w, stride, padding, dilation, groups) if mask[0] else None
+    dw = _weight_gradient(grad, x, w, stride, padding, dilation, groups) if mask[1] else None
+    db = ops.reduce_sum(grad, axes=[a for a in range(grad.ndim) if a != 1]) if mask[2] else None
+    return dx, dw, db
+
+
+def _input_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> SymTensor:
+    extra = [
+        int(x.shape[2 + i])
+        - ((int(grad.shape[2 + i]) - 1) * stride[i] - 2 * padding[i] + dilation[i] * (int(w.shape[2 + i]) - 1) + 1)
+        for i in range(w.ndim - 2)
+    ]
+    return ops.conv_transpose(
+        grad,
+        w,
+        strides=stride,
+        pads=[*padding, *padding],
+        dilations=dilation,
+        output_padding=extra,
+        groups=groups,
+    )
+
+
+def _weight_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> SymTensor:
+    rank = w.ndim - 2
+    batch, channels = int(x.shape[0]), int(x.shape[1])
+    outs = int(w.shape[0])
+    spatial_x, spatial_g = list(x.shape[2:]), list(grad.shape[2:])
+    if groups == 1:
+        images, kernels = x.swapaxes(0, 1), grad.swapaxes(0, 1)
+    else:
+        # Each group's channels become the batch and the batch its channels: [C/g, g N, …] by [O, N, …] in g groups.
+        apart = ops.reshape(x, shape=[batch, groups, channels // groups, *spatial_x])
+        order = [2, 1, 0, *range(3, 3 + rank)]
+        images = ops.reshape(ops.transpose(apart, perm=order), shape=[channels // groups, groups * batch, *spatial_x])
+        kernels = grad.swapaxes(0, 1)
+    # The kernel's extent fixes how much of the padded input is read.
+    highs = [
+        (int(w.shape[2 + i]) - 1) * dilation[i] + (int(spatial_g[i]) - 1) * stride[i] + 1
+        - int(spatial_x[i]) - padding[i]
+        for i in range(rank)
+    ]  # fmt: skip
+    cut = [max(-h, 0) for h in highs]
+    if any(cut):
+        limits = [images.shape[0], images.shape[1], *(int(s) - n for s, n in zip(spatial_x, cut, strict=True))]
+        images = ops.slice(images, starts=[0] * images.ndim, limits=limits, steps=[1] * images.ndim)
+    product = ops.conv(
+        images,
+        kernels,
+        strides=dilation,
+        pads=[*padding, *(max(h, 0) for h in highs)],
+        dilations=stride,
+        groups=groups,
+    )
+    assert product.shape[1] == outs
+    return product.swapaxes(0, 1)
+
+
+@rule("embedding_dense_backward")
+def _embedding_backward(
+    c: Call, grad: Any, indices: Any, num_weights: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> SymTensor:
+    if scale_grad_by_freq:
+        raise Decompose
+    rows = ops.reshape(indices, shape=[indices.size, 1])
+    grad = ops.reshape(grad, shape=[indices.size, grad.shape[-1]])
+    if padding_idx >= 0:
+        keep = ops.ne(rows, c.number(padding_idx, rows.dtype))
+        grad = ops.select(keep, grad, c.number(0, grad.dtype))
+    return ops.scatter_nd(c.full(c.shape, 0), c.cast(rows, "i64"), grad, reduction="add")
+
+
+@rule("max_pool2d_with_indices_backward")
+def _max_pool_backward(
+    c: Call, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
+) -> SymTensor:
+    lead = list(x.shape)[:-2]
+    plane, window = x.shape[-1] * x.shape[-2], grad.shape[-1] * grad.shape[-2]
+    zero = c.full([*lead, plane], 0)
+    flat = ops.scatter_elements(
+        zero,
+        ops.reshape(indices, shape=[*lead, window]),
+        ops.reshape(grad, shape=[*lead, window]),
+        axis=len(lead),
+        reduction="add",
+    )
+    return ops.reshape(flat, shape=c.shape)

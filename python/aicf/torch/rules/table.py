@@ -1,0 +1,35 @@
+"""The one table from torch op to ours. A family file adds its rules with `@rule`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["RULES", "Rule", "rule"]
+
+Rule = Callable[..., Any]
+
+# By the op's full name with its overload: "aten.add.Tensor".
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Adds a rule for these ops; a name without a namespace is an ATen op, one without an overload its default.
+
+    A rule takes a Call and the node's arguments, tensors as SymTensors and sizes as ints or Dims, and gives the
+    node's result. It raises Decompose for arguments that torch shall decompose.
+    """
+
+    def add(function: Rule) -> Rule:
+        for name in names:
+            RULES[full_name(name)] = function
+        return function
+
+    return add
+
+
+def full_name(name: str) -> str:
+    parts = name.split(".")
+    if parts[0] not in ("aten", "prims", "aicf"):
+        parts.insert(0, "aten")
+    return ".".join(parts if len(parts) == 3 else [*parts, "default"])

@@ -1,0 +1,128 @@
+"""torch's dtypes and symbolic sizes as ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._aicf import Dim, dim_max, dim_min
+from ..errors import make_error
+
+__all__ = ["DTYPES", "TORCH_DTYPES", "Symbols", "dtype_name", "is_float", "is_int"]
+
+DTYPES: dict[torch.dtype, str] = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    if dtype not in DTYPES:
+        raise make_error(
+            "unsupported_dtype",
+            "the model uses a data type that AICF does not have",
+            value=str(dtype),
+            expected=", ".join(str(known) for known in DTYPES),
+            remedy="convert the tensor to one of these types inside the model"
+            + ("; write a complex number as its real and imaginary parts" if dtype.is_complex else ""),
+        )
+    return DTYPES[dtype]
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in ("f64", "f32", "f16", "bf16")
+
+
+def is_int(dtype: str) -> bool:
+    return dtype in ("i64", "i32", "i16", "i8", "u8")
+
+
+class Symbols:
+    """Names of torch's size symbols. An expression over them becomes a number or a `Dim`."""
+
+    def __init__(self, names: dict[str, str] | None = None) -> None:
+        self.names = dict(names or {})
+        self._known: dict[Any, int | Dim] = {}
+
+    def size(self, value: Any) -> int | Dim:
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, torch.SymInt):
+            value = value.node.expr
+        if value not in self._known:
+            self._known[value] = self._convert(value)
+        return self._known[value]
+
+    def shape(self, sizes: Any) -> list[int | Dim]:
+        return [self.size(size) for size in sizes]
+
+    def _convert(self, expr: Any) -> int | Dim:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            return self._symbol(str(expr))
+        function = _FUNCTIONS.get(type(expr).__name__)
+        if function is None:
+            raise make_error(
+                "size_not_static",
+                "a size is computed in a way that AICF cannot follow",
+                value=str(expr),
+                expected="sums, products, // and %, max and min of named sizes",
+            )
+        return function(*(self.size(arg) for arg in expr.args))
+
+    def _symbol(self, name: str) -> Dim:
+        if name.startswith(("u", "zuf", "zf")):
+            raise make_error(
+                "size_not_static",
+                "a size depends on the values of a tensor",
+                value=name,
+                remedy="write the model so that shapes follow from input shapes: masks and torch.where instead of "
+                "nonzero, item() or boolean indexing",
+            )
+        return Dim(self.names.get(name, name))
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if not isinstance(exponent, int) or exponent < 0:
+        raise make_error("size_not_static", "a size is a power that is no polynomial", value=f"{base}**{exponent}")
+    result: Any = 1
+    for _ in range(exponent):
+        result = result * base
+    return result
+
+
+def _fold(function: Any) -> Any:
+    def apply(first: Any, *rest: Any) -> Any:
+        for value in rest:
+            first = function(first, value)
+        return first
+
+    return apply
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "Add": _fold(lambda a, b: a + b),
+    "Mul": _fold(lambda a, b: a * b),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "FloorDiv": lambda a, b: a // b,
+    "CleanDiv": lambda a, b: a // b,
+    "CeilDiv": lambda a, b: -(-a // b),
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "Max": _fold(dim_max),
+    "Min": _fold(dim_min),
+    "Identity": lambda a: a,
+    "ToFloat": lambda a: a,
+}
