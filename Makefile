@@ -24,6 +24,9 @@ $(VENV)/.ready-lint: requirements-lint.txt $(VENV)/.ready
 $(VENV)/.ready-fuzz: $(VENV)/.ready
 	@scripts/setup.sh --fuzz
 
+$(VENV)/.ready-torch: requirements-torch.txt $(VENV)/.ready
+	@scripts/setup.sh --torch
+
 $(BUILD)/build.ninja: $(VENV)/.ready CMakePresets.json
 	@cmake --fresh --preset release --no-warn-unused-cli >$(VENV)/configure.log || { cat $(VENV)/configure.log; exit 1; }
 
@@ -36,7 +39,7 @@ check: setup ## the checks that need no build: include arrows, generated files
 	@$(PY) scripts/check_includes.py
 	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py --check; fi
 
-test: build check ## everything that must pass
+test: build check $(VENV)/.ready-torch ## everything that must pass
 	@ninja -C $(BUILD)
 	@scripts/test.sh $(BUILD) $(JOBS)
 
@@ -49,7 +52,7 @@ bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
 bench-gpu:
 	@echo "bench-gpu: comes with the GPU driver; this tree has the cpu and null drivers only" >&2; exit 3
 
-soak: build $(VENV)/.ready-fuzz ## the long counts: tests with AICF_SOAK=1, fuzzers
+soak: build $(VENV)/.ready-fuzz $(VENV)/.ready-torch ## the long counts: tests with AICF_SOAK=1, fuzzers
 	@ninja -C $(BUILD)
 	@scripts/soak.sh $(BUILD) $(JOBS)
 

@@ -3,17 +3,19 @@
 # Python packages of requirements*.txt in .venv. Installs only what is missing. Exit 3 when a system package is
 # missing and cannot be installed from here; the one line to run is printed.
 #
-#   scripts/setup.sh [--lint] [--fuzz]     --lint, --fuzz: also the tools of `make lint`, of the fuzz targets
+#   scripts/setup.sh [--lint] [--fuzz] [--torch]     also the tools of `make lint`, of the fuzz targets; torch and
+#                                                    transformers for the tests of the PyTorch front door
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 python=${PYTHON:-python3}
 venv=$root/.venv
-lint=0 fuzz=0
+lint=0 fuzz=0 torch=0
 for arg in "$@"; do
   case $arg in
     --lint) lint=1 ;;
     --fuzz) fuzz=1 ;;
+    --torch) torch=1 ;;
     *) echo "setup: unknown argument $arg" >&2; exit 2 ;;
   esac
 done
@@ -118,6 +120,7 @@ install_requirements() {
 install_requirements requirements.txt
 install_requirements requirements-nodeps.txt --no-deps
 ((lint)) && install_requirements requirements-lint.txt
+((torch)) && install_requirements requirements-torch.txt ${AICF_TORCH_INDEX:+--extra-index-url "$AICF_TORCH_INDEX"}
 
 # `import aicf` in .venv takes the package from the tree.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -125,3 +128,4 @@ echo "$root/python" >"$site/aicf-tree.pth"
 touch "$venv/.ready"
 if ((lint)); then touch "$venv/.ready-lint"; fi
 if ((fuzz)); then touch "$venv/.ready-fuzz"; fi
+if ((torch)); then touch "$venv/.ready-torch"; fi

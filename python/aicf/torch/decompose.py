@@ -51,9 +51,10 @@ def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, li
         stack.enter_context(mode)
         stack.enter_context(torch.no_grad())
         stack.enter_context(enable_python_dispatcher())
-        graph = make_fx(torch.func.functionalize(run), decomposition_table=decompositions)(
-            *(leaves[i] for i in inputs)
-        )
+        operands = [leaves[i] for i in inputs]
+        graph = make_fx(run, decomposition_table=decompositions)(*operands)
+        if any(is_mutable(node.target) for node in graph.graph.nodes):
+            graph = make_fx(torch.func.functionalize(graph), decomposition_table=decompositions)(*operands)
     if any(node.target is op for node in graph.graph.nodes):
         return None
     return graph, inputs

@@ -15,7 +15,7 @@ from ..errors import make_error
 
 __all__ = ["DynamicDims", "named_leaves", "parse_dims"]
 
-_FORMS = '{"x": {0: "batch=1..64"}}: argument, axis, name and range; a range given once serves every axis of the name'
+_FORMS = '{"x": {0: "batch=1..64"}}: argument, axis, name, range; a range serves every axis of its name'
 
 
 @dataclass
@@ -54,7 +54,11 @@ def parse_dims(
     """Sizes named in `dims`; unset_size if a name has no range, bad_option for what no argument has."""
     result = DynamicDims()
     given = dict(dims or {})
-    texts = {key: given.pop(key) for key in list(given) if not isinstance(given[key], (Mapping, Sequence)) or isinstance(given[key], (str, tuple))}
+    texts = {
+        key: given.pop(key)
+        for key in list(given)
+        if not isinstance(given[key], (Mapping, Sequence)) or isinstance(given[key], (str, tuple))
+    }
     result.ranges = {name: symbol_range(name, value) for name, value in texts.items()}
     for path, leaf in named_leaves(model, args, kwargs):
         result.axes.append(_axes_of(path, leaf, given, result.ranges))
@@ -62,7 +66,10 @@ def parse_dims(
     if unknown:
         names = ", ".join(path for path, _ in named_leaves(model, args, kwargs))
         raise make_error(
-            "bad_option", "dims names no argument of the model", value=", ".join(sorted(unknown)), expected=names
+            "bad_option",
+            "dims names no argument of the model",
+            value=", ".join(sorted(unknown)),
+            expected=names,
         )
     unset = {name for axes in result.axes for name in axes.values()} - set(result.ranges)
     if unset:
@@ -75,7 +82,9 @@ def parse_dims(
     return result
 
 
-def _axes_of(path: str, leaf: Any, given: Mapping[str, Any], ranges: dict[str, tuple[int, int]]) -> dict[int, str]:
+def _axes_of(
+    path: str, leaf: Any, given: Mapping[str, Any], ranges: dict[str, tuple[int, int]]
+) -> dict[int, str]:
     chosen = next((given[name] for name in reversed(_prefixes(path)) if name in given), None)
     if chosen is None or not isinstance(leaf, torch.Tensor):
         return {}
@@ -85,12 +94,16 @@ def _axes_of(path: str, leaf: Any, given: Mapping[str, Any], ranges: dict[str, t
         if text is None:
             continue
         if not isinstance(axis, int) or not -leaf.ndim <= axis < leaf.ndim or not isinstance(text, str):
-            raise make_error("bad_option", "this names no axis", op=path, value=f"{axis}: {text!r}", expected=_FORMS)
+            raise make_error(
+                "bad_option", "this names no axis", op=path, value=f"{axis}: {text!r}", expected=_FORMS
+            )
         name, _, span = text.partition("=")
         if span:
             lo, hi = symbol_range(name, span)
             if ranges.setdefault(name, (lo, hi)) != (lo, hi):
-                raise make_error("bad_option", "a size has two ranges", op=path, value=text, expected=str(ranges[name]))
+                raise make_error(
+                    "bad_option", "a size has two ranges", op=path, value=text, expected=str(ranges[name])
+                )
         axes[axis % leaf.ndim] = name
     return axes
 
@@ -127,5 +140,3 @@ def _key_text(key: Any) -> str:
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
     return str(key)
-
-

@@ -17,7 +17,8 @@ __all__ = ["TorchExecutable"]
 
 
 class TorchExecutable(Executable):
-    """Calls take the module's arguments and give its results, torch tensors without copies in both directions.
+    """Calls take the module's arguments and give its results, torch tensors without copies in both
+    directions.
 
     No gradient flows through a call; `torch.compile(model, backend="aicf")` trains.
     """
@@ -73,7 +74,9 @@ class TorchExecutable(Executable):
         model = self._model
         pending = iter(tensors)
         count = model.out_spec.num_leaves
-        leaves = [model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)]
+        leaves = [
+            model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)
+        ]
         return pytree.tree_unflatten(leaves, model.out_spec)
 
 

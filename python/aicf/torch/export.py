@@ -90,7 +90,12 @@ def _symbol_names(
     return names
 
 
-_DATA_DEPENDENT = ("GuardOnDataDependentSymNode", "data-dependent", "Could not guard", "DynamicOutputShapeException")
+_DATA_DEPENDENT = (
+    "GuardOnDataDependentSymNode",
+    "data-dependent",
+    "Could not guard",
+    "DynamicOutputShapeException",
+)
 
 
 def _explained(error: Exception) -> Error:
@@ -103,8 +108,8 @@ def _explained(error: Exception) -> Error:
             "the model's control flow or shapes depend on the values of a tensor",
             value=line,
             actual=first,
-            remedy="compute both sides and choose with torch.where; masks instead of nonzero, item() and boolean "
-            "indexing",
+            remedy="compute both sides and choose with torch.where; masks instead of nonzero, item() and "
+            "boolean indexing",
         )
     if "Constraints violated" in text or "not all values" in text or "specialized" in text:
         return make_error(

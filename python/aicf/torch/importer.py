@@ -1,6 +1,7 @@
 """A torch.export program becomes a Program of ours.
 
-Parameters and buffers become params under their module path, buffers that the model writes become states with an
+Parameters and buffers become params under their module path, buffers that the model writes become states with
+an
 update, tied weights stay one param, other tensors held by the model become constants.
 """
 
@@ -13,10 +14,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from .._aicf import Program
+from .._aicf import Dim, Program
 from .._sizes import symbol_range
 from .._structure import OUTPUT_STRUCTURE
 from ..errors import make_error
@@ -28,7 +29,14 @@ from .lower import Lowering
 from .source import line_of_node
 from .types import Symbols, dtype_name
 
-__all__ = ["ImportedModel", "Weights", "export_structure", "import_entries", "import_program", "symbol_ranges"]
+__all__ = [
+    "ImportedModel",
+    "Weights",
+    "export_structure",
+    "import_entries",
+    "import_program",
+    "symbol_ranges",
+]
 
 
 class Weights:
@@ -74,7 +82,12 @@ class ImportedModel:
 
 def functional(exported: ExportedProgram) -> ExportedProgram:
     """The program without writes to its tensors; torch rewrites it where there are any."""
-    nodes = [n for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
+    nodes = [
+        n
+        for m in exported.graph_module.modules()
+        if isinstance(m, torch.fx.GraphModule)
+        for n in m.graph.nodes
+    ]
     if not any(_writes(node) for node in nodes):
         return exported
     keep = dict(table())
@@ -121,11 +134,15 @@ def import_entries(
 
 
 def import_program(exported: ExportedProgram, dims: Mapping[str, Any] | None = None) -> Program:
-    """A Program from a torch.export program; its sizes keep torch's names and ranges unless `dims` gives others."""
+    """A Program from a torch.export program; its sizes keep torch's names and ranges unless `dims` gives
+    others.
+    """
     return import_entries({"main": exported}, [{}], symbol_ranges(exported, dims)).program
 
 
-def symbol_ranges(exported: ExportedProgram, dims: Mapping[str, Any] | None = None) -> dict[str, tuple[int, int]]:
+def symbol_ranges(
+    exported: ExportedProgram, dims: Mapping[str, Any] | None = None
+) -> dict[str, tuple[int, int]]:
     """Ranges of torch's size symbols, or those given for them."""
     given = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
     return {
@@ -186,7 +203,10 @@ def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise make_error(
-                "unsupported_dtype", "sparse tensors are not supported", value=node.name, remedy="call .to_dense() first"
+                "unsupported_dtype",
+                "sparse tensors are not supported",
+                value=node.name,
+                remedy="call .to_dense() first",
             )
         return graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype))
     return symbols.size(value) if isinstance(value, torch.SymInt) else value
@@ -244,14 +264,23 @@ def _write_results(
         if spec.kind in (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)):
             graph.update(held[spec.target][1], value)
         elif spec.kind == OutputKind.USER_OUTPUT:
-            if isinstance(value, SymTensor):
+            if isinstance(value, SymTensor) and isinstance(spec.arg, TensorArgument):
                 graph.output(value, names[index])
+            elif isinstance(value, (SymTensor, torch.SymInt, torch.SymFloat, torch.SymBool, Dim)):
+                raise make_error(
+                    "unsupported_op",
+                    "a result is a number that depends on the input",
+                    value=str(value),
+                    remedy="return it as a tensor",
+                )
             else:
                 constants[index] = value
             index += 1
         elif spec.kind != OutputKind.TOKEN:
             raise make_error(
-                "unsupported_op", "the model has a result of a kind that AICF does not have", value=str(spec.kind)
+                "unsupported_op",
+                "the model has a result of a kind that AICF does not have",
+                value=str(spec.kind),
             )
     return constants
 
@@ -272,7 +301,7 @@ def export_structure(model: ImportedModel) -> Any:
     indices = [None if i in model.constant_outputs else i for i in leaves]
     numbers: list[Any] = []
     for i in indices:
-        numbers.append(None if i is None else sum(j is not None for j in indices[: i]))
+        numbers.append(None if i is None else sum(j is not None for j in indices[:i]))
     tree = pytree.tree_unflatten(numbers, model.out_spec)
     return _plain(tree)
 

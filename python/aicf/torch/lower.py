@@ -32,6 +32,8 @@ _CHECKS = frozenset(
         "aten.sym_constrain_range_for_size.default",
     }
 )
+# The element of a tensor of one: it stays a tensor, so that it can be computed with.
+_SCALARS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -105,6 +107,8 @@ class Lowering:
         if node.target is operator.getitem:
             return values[node.args[0]][node.args[1]]
         out = node.meta.get("val")
+        if str(node.target) in _SCALARS:
+            return self._values(node.args[0], values)
         if isinstance(out, (torch.SymInt, int)) and not isinstance(out, bool):
             return self.symbols.size(out)
         if isinstance(out, (torch.SymBool, torch.SymFloat, bool, float)):
@@ -197,7 +201,9 @@ def _decompose(node: torch.fx.Node, fakes: Any, fake_kwargs: Any) -> Any:
     except Error:
         raise
     except Exception as error:  # torch's decompositions raise whatever they like
-        raise unsupported(node, f"torch could not decompose it ({type(error).__name__}: {error})"[:300]) from error
+        raise unsupported(
+            node, f"torch could not decompose it ({type(error).__name__}: {error})"[:300]
+        ) from error
 
 
 def _attribute(module: torch.fx.GraphModule, path: str) -> Any:

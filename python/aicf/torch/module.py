@@ -9,8 +9,8 @@ import torch
 from torch.export import ExportedProgram
 
 from .. import _aicf
-from .export import export
 from .executable import TorchExecutable
+from .export import export
 from .importer import ImportedModel, import_entries, symbol_ranges
 
 __all__ = ["compile_model", "import_module"]

@@ -11,7 +11,9 @@ import torch
 
 __all__ = ["line_of_error", "line_of_node", "path_of_node"]
 
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n\s*(?P<code>[^\n]*)')
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)\n\s*(?P<code>[^\n]*)'
+)
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
 

@@ -87,15 +87,17 @@ class Symbols:
                 "size_not_static",
                 "a size depends on the values of a tensor",
                 value=name,
-                remedy="write the model so that shapes follow from input shapes: masks and torch.where instead of "
-                "nonzero, item() or boolean indexing",
+                remedy="write the model so that shapes follow from input shapes: masks and torch.where "
+                "instead of nonzero, item() or boolean indexing",
             )
         return Dim(self.names.get(name, name))
 
 
 def _power(base: Any, exponent: Any) -> Any:
     if not isinstance(exponent, int) or exponent < 0:
-        raise make_error("size_not_static", "a size is a power that is no polynomial", value=f"{base}**{exponent}")
+        raise make_error(
+            "size_not_static", "a size is a power that is no polynomial", value=f"{base}**{exponent}"
+        )
     result: Any = 1
     for _ in range(exponent):
         result = result * base

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from . import attention, backward, create, index, linalg, nn, order, pointwise, random, reduce, shape, special
+from . import (
+    attention,
+    backward,
+    create,
+    index,
+    linalg,
+    nn,
+    order,
+    pointwise,
+    random,
+    reduce,
+    search,
+    shape,
+    special,
+)
 from .table import RULES, Rule, rule
 
 __all__ = [
@@ -19,6 +33,7 @@ __all__ = [
     "random",
     "reduce",
     "rule",
+    "search",
     "shape",
     "special",
 ]

@@ -19,9 +19,7 @@ def _is_causal_square(q: SymTensor, k: SymTensor) -> bool:
     return q.shape[-2] == k.shape[-2]
 
 
-def scores(
-    c: Call, q: SymTensor, k: SymTensor, mask: Any, causal: bool, scale: float
-) -> SymTensor:
+def scores(c: Call, q: SymTensor, k: SymTensor, mask: Any, causal: bool, scale: float) -> SymTensor:
     """scale q k^T plus the masks; torch's causal mask keeps key j <= query i, whatever the lengths."""
     s = ops.mul(ops.matmul(q, k, transpose_y=True), c.number(scale, q.dtype))
     low = c.number(-math.inf, q.dtype)

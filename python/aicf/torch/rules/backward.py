@@ -85,7 +85,8 @@ def _convolution_backward(
     groups: int,
     mask: Any,
 ) -> tuple[Any, Any, Any]:
-    """With respect to input, weight and bias. Of the weight: a convolution of x by grad with the batch in the place of
+    """With respect to input, weight and bias. Of the weight: a convolution of x by grad with the batch in the
+    place of
     the channels, stride and dilation exchanged."""
     rank = w.ndim - 2
     stride, padding = _per_axis(stride, rank), _per_axis(padding, rank)
@@ -101,10 +102,17 @@ def _convolution_backward(
     return dx, dw, db
 
 
-def _input_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> SymTensor:
+def _input_gradient(
+    grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> SymTensor:
     extra = [
         int(x.shape[2 + i])
-        - ((int(grad.shape[2 + i]) - 1) * stride[i] - 2 * padding[i] + dilation[i] * (int(w.shape[2 + i]) - 1) + 1)
+        - (
+            (int(grad.shape[2 + i]) - 1) * stride[i]
+            - 2 * padding[i]
+            + dilation[i] * (int(w.shape[2 + i]) - 1)
+            + 1
+        )
         for i in range(w.ndim - 2)
     ]
     return ops.conv_transpose(
@@ -118,7 +126,9 @@ def _input_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilati
     )
 
 
-def _weight_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> SymTensor:
+def _weight_gradient(
+    grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> SymTensor:
     rank = w.ndim - 2
     batch, channels = int(x.shape[0]), int(x.shape[1])
     outs = int(w.shape[0])
@@ -126,10 +136,13 @@ def _weight_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilat
     if groups == 1:
         images, kernels = x.swapaxes(0, 1), grad.swapaxes(0, 1)
     else:
-        # Each group's channels become the batch and the batch its channels: [C/g, g N, …] by [O, N, …] in g groups.
+        # Each group's channels become the batch and the batch its channels: [C/g, g N, …] by [O, N, …] in g
+        # groups.
         apart = ops.reshape(x, shape=[batch, groups, channels // groups, *spatial_x])
         order = [2, 1, 0, *range(3, 3 + rank)]
-        images = ops.reshape(ops.transpose(apart, perm=order), shape=[channels // groups, groups * batch, *spatial_x])
+        images = ops.reshape(
+            ops.transpose(apart, perm=order), shape=[channels // groups, groups * batch, *spatial_x]
+        )
         kernels = grad.swapaxes(0, 1)
     # The kernel's extent fixes how much of the padded input is read.
     highs = [
@@ -139,7 +152,11 @@ def _weight_gradient(grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilat
     ]  # fmt: skip
     cut = [max(-h, 0) for h in highs]
     if any(cut):
-        limits = [images.shape[0], images.shape[1], *(int(s) - n for s, n in zip(spatial_x, cut, strict=True))]
+        limits = [
+            images.shape[0],
+            images.shape[1],
+            *(int(s) - n for s, n in zip(spatial_x, cut, strict=True)),
+        ]
         images = ops.slice(images, starts=[0] * images.ndim, limits=limits, steps=[1] * images.ndim)
     product = ops.conv(
         images,
@@ -169,7 +186,15 @@ def _embedding_backward(
 
 @rule("max_pool2d_with_indices_backward")
 def _max_pool_backward(
-    c: Call, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
+    c: Call,
+    grad: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Any,
 ) -> SymTensor:
     lead = list(x.shape)[:-2]
     plane, window = x.shape[-1] * x.shape[-2], grad.shape[-1] * grad.shape[-2]

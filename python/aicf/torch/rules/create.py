@@ -13,8 +13,8 @@ from .table import rule
 __all__ = ["flat_mask"]
 
 _ZEROS = (
-    "zeros zeros_like new_zeros empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted "
-    "_efficientzerotensor prims.empty_strided prims.empty_permuted zero prims.empty"
+    "zeros zeros_like new_zeros empty.memory_format empty_like new_empty empty_strided new_empty_strided "
+    "empty_permuted _efficientzerotensor prims.empty_strided prims.empty_permuted zero prims.empty"
 ).split()
 
 

@@ -34,6 +34,10 @@ def _take(c: Call, x: Any, index: Any) -> SymTensor:
 
 @rule("gather")
 def _gather(c: Call, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> SymTensor:
+    if index.dtype not in ("i64", "i32"):
+        index = ops.cast(index, dtype="i64")
+    if 0 in index.shape:
+        return c.full(c.shape, 0)
     if x.ndim == 0 or index.ndim == 0:
         flat = ops.gather(ops.reshape(x, shape=[x.size]), ops.reshape(index, shape=[index.size]), axis=0)
         return ops.reshape(flat, shape=c.shape)
@@ -63,9 +67,7 @@ def _cropped(source: SymTensor, index: SymTensor) -> SymTensor:
     """The part of `source` that `index` covers; torch lets it be larger."""
     if source.shape == index.shape:
         return source
-    return ops.slice(
-        source, starts=[0] * source.ndim, limits=list(index.shape), steps=[1] * source.ndim
-    )
+    return ops.slice(source, starts=[0] * source.ndim, limits=list(index.shape), steps=[1] * source.ndim)
 
 
 def _scattered(c: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> SymTensor:
@@ -86,7 +88,9 @@ def _scatter(c: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any 
 
 
 @rule("scatter.reduce", "scatter.value_reduce")
-def _scatter_mode(c: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any = None, *, reduce: str) -> SymTensor:
+def _scatter_mode(
+    c: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any = None, *, reduce: str
+) -> SymTensor:
     mode = {"add": "add", "multiply": "mul"}[reduce]
     return _scattered(c, x, dim, index, value if src is None else src, mode)
 
@@ -112,7 +116,9 @@ def _index_reduce(
     c: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> SymTensor:
     if x.ndim == 0:
-        raise Decompose("index_reduce of a scalar")
+        one = [ops.reshape(v, shape=[1]) for v in (x, source)]
+        index = ops.reshape(index, shape=[1])
+        return ops.reshape(_reduced(c, one[0], 0, index, one[1], reduce, include_self), shape=[])
     axis = axis_of(dim, x.ndim)
     return _reduced(c, x, dim, _spread(index, source, axis), source, reduce, include_self)
 
@@ -128,7 +134,9 @@ def _reduced(c: Call, x: Any, dim: int, index: Any, src: Any, reduce: str, inclu
     start = x
     if not include_self:
         neutral = c.full(list(x.shape), _lowest(c, x.dtype, _NEUTRAL[reduce]), x.dtype)
-        touched = _scattered(c, c.full(list(x.shape), 0, "bool"), dim, index, c.full(list(index.shape), 1, "bool"), "none")
+        touched = _scattered(
+            c, c.full(list(x.shape), 0, "bool"), dim, index, c.full(list(index.shape), 1, "bool"), "none"
+        )
         start = ops.select(touched, neutral, x)
     mode = _REDUCTIONS.get(reduce, "add")
     total = _scattered(c, start, dim, index, src, mode)
@@ -219,7 +227,9 @@ def _index(c: Call, x: Any, indices: Sequence[Any]) -> SymTensor:
 
 
 @rule("index_put", "_unsafe_index_put", "_index_put_impl")
-def _index_put(c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, *_: Any) -> SymTensor:
+def _index_put(
+    c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, *_: Any
+) -> SymTensor:
     if len(indices) >= 1 and all(i is None or i.dtype == "bool" for i in indices):
         return _masked_put(c, x, indices, values, accumulate)
     axes, tensors = _prepared(c, x, indices)
@@ -235,7 +245,7 @@ def _index_put(c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate:
     values = c.cast(values, x.dtype)
     full = [*kept[:before], *shape, *kept[before:]]
     values = ops.broadcast_to(values, shape=full)
-    for i in range(before):
+    for _ in range(before):
         values = moved(values, 0, len(shape) + before - 1)
     plain = perm == list(range(x.ndim))
     target = x if plain else ops.transpose(x, perm=perm)
@@ -255,6 +265,14 @@ def _masked_put(c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate
     mask = ops.reshape(mask, shape=sizes)
     value = ops.reshape(values, shape=[])
     return ops.select(mask, ops.add(x, value) if accumulate else value, x)
+
+
+@rule("put")
+def _put(c: Call, x: Any, index: Any, source: Any, accumulate: bool = False) -> SymTensor:
+    flat = ops.reshape(x, shape=[x.size])
+    index, source = (ops.reshape(v, shape=[v.size]) for v in (index, source))
+    mode = "add" if accumulate else "none"
+    return ops.reshape(ops.scatter_elements(flat, index, source, axis=0, reduction=mode), shape=c.shape)
 
 
 @rule("masked_scatter")

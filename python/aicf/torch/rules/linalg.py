@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ... import ops
@@ -84,4 +85,16 @@ def _linear(c: Call, x: Any, w: Any, bias: Any = None) -> SymTensor:
         return ops.linear(x, w, bias, transpose_w=True)
     row = ops.reshape(x, shape=[1, *x.shape]) if x.ndim == 1 else x
     result = ops.reshape(ops.matmul(row, w, transpose_y=True), shape=c.shape)
+    return result if bias is None else ops.add(result, bias)
+
+
+@rule("bilinear")
+def _bilinear(c: Call, x: Any, y: Any, w: Any, bias: Any = None) -> SymTensor:
+    """y[..., o] = x[..., i] w[o, i, j] y[..., j] + bias[o]: two products, the first for all pairs (o, j)."""
+    outs, ins, js = w.shape
+    wide = ops.reshape(ops.transpose(w, perm=[1, 0, 2]), shape=[ins, outs * js])
+    flat = ops.reshape(x, shape=[math.prod(x.shape[:-1]), ins])
+    first = ops.reshape(ops.matmul(flat, wide), shape=[flat.shape[0], outs, js])
+    column = ops.reshape(y, shape=[flat.shape[0], js, 1])
+    result = ops.reshape(ops.matmul(first, column), shape=c.shape)
     return result if bias is None else ops.add(result, bias)

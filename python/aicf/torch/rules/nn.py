@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
+import torch
+
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from ..types import TORCH_DTYPES
+from .shape import padded
 from .table import rule
 
 __all__: list[str] = []
@@ -22,6 +26,8 @@ __all__: list[str] = []
 def _layer_norm(
     c: Call, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> SymTensor:
+    if eps < 0:
+        raise Decompose("a negative epsilon")
     if weight is None and bias is not None:
         return ops.add(ops.layer_norm(x, axis=x.ndim - len(shape), epsilon=eps), bias)
     return ops.layer_norm(x, weight, bias, axis=x.ndim - len(shape), epsilon=eps)
@@ -48,6 +54,8 @@ def _rms_epsilon(x: SymTensor, eps: Any) -> float:
 def _rms_norm(c: Call, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> SymTensor:
     if weight is not None and weight.dtype != x.dtype:
         raise Decompose("a weight of another dtype")
+    if _rms_epsilon(x, eps) < 0:
+        raise Decompose("a negative epsilon")
     return ops.rms_norm(x, weight, axis=x.ndim - len(shape), epsilon=_rms_epsilon(x, eps))
 
 
@@ -63,6 +71,8 @@ def _fused_rms_norm(c: Call, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
 def _group_norm(
     c: Call, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> SymTensor:
+    if eps < 0:
+        raise Decompose("a negative epsilon")
     if weight is None and bias is not None:
         weight = c.full(list(bias.shape), 1, x.dtype)
     return ops.group_norm(x, weight, bias, groups=groups, epsilon=eps)
@@ -96,13 +106,42 @@ def _training_norm(c: Call, x: Any, weight: Any, bias: Any, eps: float) -> tuple
 
 @rule("batch_norm")
 def _batch_norm(
-    c: Call, x: Any, w: Any, b: Any, mean: Any, var: Any, training: bool, _momentum: float, eps: float, *_: Any
+    c: Call,
+    x: Any,
+    w: Any,
+    b: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    _momentum: float,
+    eps: float,
+    *_: Any,
 ) -> SymTensor:
     if training or mean is None:
         if mean is not None:
             raise Decompose("running statistics change")
         return _training_norm(c, x, w, b, eps)[0]
     return _inference_norm(c, x, w, b, mean, var, eps)
+
+
+@rule("instance_norm")
+def _instance_norm(
+    c: Call,
+    x: Any,
+    w: Any,
+    b: Any,
+    mean: Any,
+    var: Any,
+    from_input: bool,
+    _momentum: float,
+    eps: float,
+    *_: Any,
+) -> SymTensor:
+    if not from_input:
+        return _inference_norm(c, x, w, b, mean, var, eps)
+    if mean is not None or not isinstance(x.shape[1], int):
+        raise Decompose("running statistics change")
+    return ops.group_norm(x, w, b, groups=x.shape[1], epsilon=eps)
 
 
 @rule("_native_batch_norm_legit_no_training")
@@ -255,7 +294,13 @@ def _rank_in_name(c: Call) -> int:
 
 @rule("max_pool1d", "max_pool2d", "max_pool3d")
 def _max_pool(
-    c: Call, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    c: Call,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> SymTensor:
     rank = _rank_in_name(c)
     attrs = _pool_attrs(kernel, stride, padding, rank, ceil_mode) | {"dilations": _per_axis(dilation, rank)}
@@ -264,7 +309,13 @@ def _max_pool(
 
 @rule("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d_with_indices")
 def _max_pool_indices(
-    c: Call, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    c: Call,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> tuple[SymTensor, SymTensor]:
     """torch counts within one channel, we within the whole tensor."""
     rank = _rank_in_name(c)
@@ -292,12 +343,56 @@ def _avg_pool(
     attrs |= {"dilations": [1] * rank, "count_include_pad": count_include_pad or divisor_override is not None}
     batched = _with_batch(x, rank)
     if divisor_override is not None:
-        if ceil_mode:
-            raise Decompose("a divisor of one's own with ceil_mode")
         scale = math.prod(attrs["kernel"]) / divisor_override
-        mean = ops.avg_pool(batched, **attrs)
+        mean = ops.avg_pool(
+            _padded_to_windows(c, batched, attrs), **attrs | {"pads": [0] * (2 * rank), "ceil_mode": False}
+        )
         return ops.reshape(ops.mul(mean, c.number(scale, x.dtype)), shape=c.shape)
     return ops.reshape(ops.avg_pool(batched, **attrs), shape=c.shape)
+
+
+def _padded_to_windows(c: Call, x: SymTensor, attrs: dict[str, Any]) -> SymTensor:
+    """With the zeros that the windows of the result cover, and without elements that none does."""
+    rank = len(attrs["kernel"])
+    pads: list[Any] = []
+    for i in reversed(range(rank)):
+        size, out = x.shape[2 + i], c.shape[len(c.shape) - rank + i]
+        covered = (out - 1) * attrs["strides"][i] + attrs["kernel"][i]
+        low = attrs["pads"][i]
+        pads += [low, covered - size - low]
+    return padded(c, x, pads, "constant")
+
+
+@rule(*(f"adaptive_max_pool{n}d" for n in (1, 2, 3)))
+def _adaptive_max(c: Call, x: Any, size: Any) -> tuple[SymTensor, SymTensor]:
+    """Values and, within a channel, flat places. Each window is gathered at a common length, its last element
+    repeated."""
+    rank = _rank_in_name(c)
+    first = x.ndim - rank
+    ins, outs = list(x.shape)[first:], c.shape[first:]
+    if not all(isinstance(s, int) for s in (*ins, *outs)):
+        raise Decompose("adaptive pooling between symbolic sizes")
+    places = c.number(0, "i64")
+    for i in range(rank):
+        window = [_window_places(n, o) for n, o in zip(ins, outs, strict=True)][i]
+        shape = [1] * (2 * rank)
+        shape[i], shape[rank + i] = len(window), len(window[0])
+        axis = c.graph.constant(numpy.array(window, dtype="int64").reshape(shape))
+        places = places * ins[i] + axis
+    windows = math.prod(places.shape[rank:])
+    places = ops.reshape(places, shape=[*outs, windows])
+    flat = ops.reshape(x, shape=[*list(x.shape)[:first], math.prod(ins)])
+    seen = ops.gather(flat, places, axis=first)
+    best = ops.argmax(seen, axis=seen.ndim - 1, keepdims=True)
+    spread = ops.broadcast_to(places, shape=list(seen.shape))
+    values, index = (ops.gather_elements(v, best, axis=seen.ndim - 1) for v in (seen, spread))
+    return ops.reshape(values, shape=c.shape), ops.reshape(index, shape=c.shape)
+
+
+def _window_places(size: int, out: int) -> list[list[int]]:
+    spans = [(o * size // out, -(-(o + 1) * size // out)) for o in range(out)]
+    longest = max(end - start for start, end in spans)
+    return [[min(start + k, end - 1) for k in range(longest)] for start, end in spans]
 
 
 @rule(*(f"adaptive_avg_pool{n}d" for n in (1, 2, 3)), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
@@ -325,8 +420,6 @@ def _window_means(c: Call, x: SymTensor, axis: int, in_size: int, out: int) -> S
         shape = list(x.shape)
         apart = ops.reshape(x, shape=[*shape[:axis], out, in_size // out, *shape[axis + 1 :]])
         return ops.reduce_mean(apart, axes=[axis + 1])
-    import torch
-
     weights = torch.zeros(in_size, out, dtype=torch.float64)
     for o in range(out):
         start, end = o * in_size // out, -(-(o + 1) * in_size // out)

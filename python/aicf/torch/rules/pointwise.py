@@ -1,4 +1,5 @@
-"""Elementwise ops. Operands are cast to the type in which torch computes, which is that of the result except for
+"""Elementwise ops. Operands are cast to the type in which torch computes, which is that of the result except
+for
 comparisons."""
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def _floor_div(c: Call, x: Any, y: Any) -> SymTensor:
 
 
 def _floor_divide(x: SymTensor, y: SymTensor) -> SymTensor:
-    """floor(x / y) without the rounding of the quotient for floats: (x - x mod y) / y is whole; x / 0 is x / 0."""
+    """floor(x / y) without the rounding of the quotient for floats: (x - x mod y) / y is whole; x / 0 is x /
+    0.
+    """
     rest = ops.mod(x, y)
     if not is_float(x.dtype):
         return ops.div(ops.sub(x, rest), y)
@@ -300,7 +303,12 @@ def _bitwise_not(c: Call, x: Any) -> SymTensor:
 _SHIFTS = ("{0}.Tensor", "{0}.Tensor_Scalar", "{0}.Scalar_Tensor")
 
 
-@rule(*(s.format("bitwise_left_shift") for s in _SHIFTS), "__lshift__.Tensor", "__lshift__.Scalar", "prims.shift_left")
+@rule(
+    *(s.format("bitwise_left_shift") for s in _SHIFTS),
+    "__lshift__.Tensor",
+    "__lshift__.Scalar",
+    "prims.shift_left",
+)
 def _shift_left(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.shift_left(c.cast(x), c.cast(y))
 
@@ -448,4 +456,3 @@ def _softplus(c: Call, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Sy
     if beta != 1 or threshold < 17:  # from 17 on log1p(e^-x) is below half an ulp of x
         raise Decompose("softplus with beta or a low threshold")
     return ops.softplus(x)
-

@@ -1,4 +1,5 @@
-"""Random numbers: Philox keyed by two states of the executable, `rng.seed` and `rng.step`; the step goes on with
+"""Random numbers: Philox keyed by two states of the executable, `rng.seed` and `rng.step`; the step goes on
+with
 every run. The numbers are not those of torch's generator."""
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _randn(c: Call, *args: Any, **__: Any) -> SymTensor:
     value = _normal(c, c.shape, c.dtype)
     if c.node.target._opname != "normal_functional":
         return value
-    mean, std = (*args[1:], 0.0, 1.0)[:2] if len(args) > 2 else (*args[1:2], 1.0) if len(args) > 1 else (0.0, 1.0)
+    mean, std = (
+        (*args[1:], 0.0, 1.0)[:2] if len(args) > 2 else (*args[1:2], 1.0) if len(args) > 1 else (0.0, 1.0)
+    )
     return ops.add(ops.mul(value, c.number(std, c.dtype)), c.number(mean, c.dtype))
 
 
@@ -88,10 +91,38 @@ def _bernoulli(c: Call, x: Any, p: Any = None, **_: Any) -> SymTensor:
 @rule("uniform")
 def _uniform(c: Call, x: Any, low: float = 0.0, high: float = 1.0, **_: Any) -> SymTensor:
     assert is_float(c.dtype)
-    return ops.add(ops.mul(uniform(c, c.shape, c.dtype), c.number(high - low, c.dtype)), c.number(low, c.dtype))
+    return ops.add(
+        ops.mul(uniform(c, c.shape, c.dtype), c.number(high - low, c.dtype)), c.number(low, c.dtype)
+    )
 
 
 @rule("exponential")
 def _exponential(c: Call, x: Any, rate: float = 1.0, **_: Any) -> SymTensor:
     value = ops.log(ops.sub(c.number(1, c.dtype), uniform(c, c.shape, c.dtype)))
     return ops.mul(value, c.number(-1 / rate, c.dtype))
+
+
+@rule("normal.float_float", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
+def _normal_of(c: Call, mean: Any, std: Any = 1.0, *_: Any, **__: Any) -> SymTensor:
+    return ops.add(ops.mul(_normal(c, c.shape, c.dtype), c.cast(std)), c.cast(mean))
+
+
+@rule("prims.normal")
+def _prims_normal(c: Call, _shape: Any, *, mean: Any, std: Any, **__: Any) -> SymTensor:
+    return ops.add(ops.mul(_normal(c, c.shape, c.dtype), c.cast(std)), c.cast(mean))
+
+
+@rule("rrelu_with_noise", "rrelu_with_noise_functional")
+def _rrelu(
+    c: Call, x: Any, _noise: Any, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any
+) -> Any:
+    if training:
+        slope = ops.add(
+            ops.mul(uniform(c, x.shape, x.dtype), c.number(upper - lower, x.dtype)), c.number(lower, x.dtype)
+        )
+        noise = ops.select(ops.le(x, c.number(0, x.dtype)), slope, c.number(1, x.dtype))
+        result = ops.mul(x, noise)
+    else:
+        noise = c.full(list(x.shape), 1, x.dtype)
+        result = ops.leaky_relu(x, alpha=(lower + upper) / 2)
+    return (result, noise) if c.node.target._opname.endswith("functional") else result

@@ -153,7 +153,9 @@ def _variance(c: Call, x: Any, dim: Any, correction: Any, keepdim: bool) -> tupl
     if isinstance(count, int):
         divisor = c.number(max(count - correction, 0), x.dtype)
     else:
-        divisor = ops.max(c.cast(ops.sub(c.number(count, x.dtype), c.number(correction, x.dtype))), c.number(0, x.dtype))
+        divisor = ops.max(
+            c.cast(ops.sub(c.number(count, x.dtype), c.number(correction, x.dtype))), c.number(0, x.dtype)
+        )
     variance = ops.div(total, divisor)
     if axes and not keepdim:
         mean = ops.reshape(mean, shape=list(variance.shape))
@@ -192,7 +194,9 @@ def _std_mean(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepd
 
 
 @rule("linalg_vector_norm")
-def _vector_norm(c: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> SymTensor:
+def _vector_norm(
+    c: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> SymTensor:
     x = ops.abs(c.cast(x))
     whole = dim is None and keepdim
     if ord == math.inf:

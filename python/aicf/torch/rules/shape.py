@@ -40,10 +40,10 @@ def squeezed(x: SymTensor, axis: int) -> SymTensor:
 
 
 _RESHAPES = (
-    "view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims flatten.using_ints ravel "
-    "unflatten.int view_copy unsqueeze_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims _reshape_copy "
-    "prims.reshape prims.squeeze prims.collapse prims.split_dim prims.collapse_view prims.view_element_type view_as "
-    "reshape_as atleast_1d atleast_2d atleast_3d"
+    "view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims flatten.using_ints "
+    "ravel unflatten.int view_copy unsqueeze_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims "
+    "prims.reshape prims.squeeze prims.collapse prims.split_dim prims.collapse_view prims.view_element_type "
+    "_reshape_copy view_as reshape_as atleast_1d atleast_2d atleast_3d"
 ).split()
 
 
@@ -78,7 +78,11 @@ def _transpose(c: Call, x: Any, first: int, second: int) -> SymTensor:
 def _t(c: Call, x: Any) -> SymTensor:
     if x.ndim < 2:
         return x
-    return _permute(c, x, list(range(x.ndim))[::-1]) if c.node.target._opname == "numpy_T" else x.swapaxes(-1, -2)
+    return (
+        _permute(c, x, list(range(x.ndim))[::-1])
+        if c.node.target._opname == "numpy_T"
+        else x.swapaxes(-1, -2)
+    )
 
 
 @rule("expand", "expand_copy", "expand_as", "broadcast_to", "prims.broadcast_in_dim")
@@ -123,8 +127,8 @@ def _narrow(c: Call, x: Any, dim: int, start: Any, length: Any) -> SymTensor:
 
 
 _SPLITS = (
-    "split.Tensor split.sizes split_with_sizes chunk split_copy.Tensor split_with_sizes_copy tensor_split.sections "
-    "tensor_split.indices unsafe_split.Tensor unsafe_chunk unsafe_split_with_sizes"
+    "split.Tensor split.sizes split_with_sizes chunk split_copy.Tensor split_with_sizes_copy "
+    "tensor_split.sections tensor_split.indices unsafe_split.Tensor unsafe_chunk unsafe_split_with_sizes"
 ).split()
 
 
@@ -206,6 +210,8 @@ def padded(c: Call, x: SymTensor, pads: Sequence[Any], mode: str, value: Any = 0
     for axis in range(x.ndim):
         cut = [-p if isinstance(p, int) and p < 0 else 0 for p in (low[axis], high[axis])]
         if any(cut):
+            if mode != "constant" and sum(cut) >= int(x.shape[axis]):  # type: ignore[call-overload]
+                raise Decompose("cropping more than there is")
             x = take(x, axis, cut[0], x.shape[axis] - cut[0] - cut[1])
             low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
     if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
@@ -283,18 +289,63 @@ def _unfold(c: Call, x: Any, dim: int, size: int, step: int) -> SymTensor:
 
 
 @rule("as_strided", "as_strided_copy", "prims.as_strided")
-def _as_strided(c: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> SymTensor:
+def _as_strided(
+    c: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> SymTensor:
     """Elements by their place in memory, which is known where the operand is dense and row-major."""
     fake = c.fakes[0]
     if not fake.is_contiguous() or fake.storage_offset() != 0:
         raise Decompose("as_strided of a tensor that is a view")
-    offset = storage_offset or 0
-    sizes = c.shape
+    if 0 in c.shape:
+        return c.full(c.shape, 0)
+    places = _places(c.shape, stride, storage_offset or 0, c)
+    return ops.gather(ops.reshape(x, shape=[x.size]), places, axis=0)
+
+
+def _places(sizes: list[Any], stride: Sequence[Any], offset: Any, c: Call) -> SymTensor:
+    """Places in memory of the elements of a strided view."""
     if not all(isinstance(v, int) for v in (*sizes, *stride, offset)):
         raise Decompose("as_strided with symbolic sizes")
-    if 0 in sizes:
-        return c.full(sizes, 0)
-    places = c.number(offset, "i64")
+    places = ops.broadcast_to(c.number(offset, "i64"), shape=sizes)
     for axis, step in enumerate(stride):
         places = places + ops.iota(shape=sizes, axis=axis, dtype="i64") * step
-    return ops.gather(ops.reshape(x, shape=[x.size]), places, axis=0)
+    return places
+
+
+@rule("as_strided_scatter", "prims.as_strided_scatter")
+def _as_strided_scatter(
+    c: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> SymTensor:
+    fake = c.fakes[0]
+    if not fake.is_contiguous() or fake.storage_offset() != 0:
+        raise Decompose("as_strided_scatter of a tensor that is a view")
+    places = _places(list(size), stride, storage_offset or 0, c)
+    flat = ops.reshape(x, shape=[x.size])
+    count = [places.size]
+    source = ops.reshape(ops.broadcast_to(c.cast(source), shape=list(size)), shape=count)
+    return ops.reshape(
+        ops.scatter_elements(flat, ops.reshape(places, shape=count), source, axis=0), shape=c.shape
+    )
+
+
+@rule("diagonal_scatter")
+def _diagonal_scatter(
+    c: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> SymTensor:
+    """The source along a diagonal: row i of dim1 and column i + offset of dim2."""
+    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    rows, columns = (ops.iota(shape=list(x.shape), axis=a, dtype="i64") for a in (first, second))
+    on = ops.eq(columns, rows + offset)
+    order = ops.min(rows, columns)
+    source = c.cast(source)
+    if 0 in source.shape:
+        return x
+    # The source's last axis is the diagonal; put it where `first` is and spread it over `second`.
+    rest = [a for a in range(x.ndim) if a not in (first, second)]
+    spread = ops.broadcast_to(source.expand_dims(source.ndim), shape=[*source.shape, x.shape[second]])
+    perm = [
+        rest.index(a) if a in rest else (len(rest) if a == first else len(rest) + 1) for a in range(x.ndim)
+    ]
+    table = ops.transpose(spread, perm=perm)
+    order = ops.min(order, c.number(table.shape[first] - 1, "i64"))
+    return ops.select(on, ops.gather_elements(table, order, axis=first), x)

@@ -14,9 +14,11 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Adds a rule for these ops; a name without a namespace is an ATen op, one without an overload its default.
+    """Adds a rule for these ops; a name without a namespace is an ATen op, one without an overload its
+    default.
 
-    A rule takes a Call and the node's arguments, tensors as SymTensors and sizes as ints or Dims, and gives the
+    A rule takes a Call and the node's arguments, tensors as SymTensors and sizes as ints or Dims, and gives
+    the
     node's result. It raises Decompose for arguments that torch shall decompose.
     """
 

@@ -1,0 +1,43 @@
+"""Each model of the list compiles whole and agrees with eager f32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aicf
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+from models import MODELS  # noqa: E402
+
+BATCHES = ((1, 7), (3, 13), (2, 1))
+
+
+def assert_agrees(actual: Any, expected: Any) -> None:
+    """Within 1e-4 of the largest element of each tensor."""
+    assert type(actual) is type(expected) and list(actual) == list(expected)
+    for name, theirs in expected.items():
+        if isinstance(theirs, torch.Tensor):
+            assert actual[name].shape == theirs.shape
+            assert (actual[name] - theirs).abs().max() <= 1e-4 * theirs.abs().max(), name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fixed_and_dynamic_sizes(name: str) -> None:
+    torch.manual_seed(0)
+    make, inputs = MODELS[name]
+    model = make().eval()
+    batch_and_length = {0: "batch=1..8", 1: "length=1..32"}
+    example = inputs(3, 13)
+    dims = {key: batch_and_length if value.ndim == 2 else {0: "batch"} for key, value in example.items()}
+    if all(value.ndim != 2 for value in example.values()):
+        dims["batch"] = (1, 8)
+    dynamic = aicf.compile(model, example, dims=dims)
+    for batch, length in BATCHES:
+        given = inputs(batch, length)
+        with torch.no_grad():
+            expected = model(**given)
+        assert_agrees(dynamic(**given), expected)
+        if batch != 2:
+            assert_agrees(aicf.compile(model, given)(**given), expected)

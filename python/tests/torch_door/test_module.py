@@ -1,0 +1,184 @@
+"""aicf.compile of torch modules: sizes, states, structure, weights, and errors with the user's line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aicf
+import pytest
+import torch
+from torch import nn
+
+
+def mlp() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
+
+
+def close(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    return actual.shape == expected.shape and bool(torch.allclose(actual, expected, rtol=1e-5, atol=1e-6))
+
+
+def test_batch_range_and_results_are_torch_tensors() -> None:
+    model = mlp()
+    exe = aicf.compile(model, (torch.randn(2, 8),), dims={"input": {0: "batch=1..64"}})
+    for batch in (1, 3, 64):
+        x = torch.randn(batch, 8)
+        y = exe(x)
+        assert isinstance(y, torch.Tensor)
+        assert close(y, model(x).detach())
+    with pytest.raises(aicf.UserError, match="batch"):
+        exe(torch.randn(65, 8))
+
+
+def test_weights_have_module_paths_and_the_file_runs_without_torch(tmp_path: Path) -> None:
+    model = mlp()
+    exe = aicf.compile(model, (torch.randn(2, 8),))
+    assert set(exe.weights()) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    exe.save(tmp_path / "m.aicf")
+    x = torch.randn(2, 8)
+    again = aicf.load(tmp_path / "m.aicf")(x.numpy())
+    assert close(torch.from_dlpack(again), model(x).detach())
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 6)
+        self.head = nn.Linear(6, 11, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(ids))
+
+
+def test_tied_weights_are_one_param() -> None:
+    model = Tied().eval()
+    ids = torch.randint(0, 11, (2, 5))
+    exe = aicf.compile(model, (ids,))
+    assert set(exe.weights()) == {"embed.weight"}
+    assert close(exe(ids), model(ids).detach())
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+        self.register_buffer("scale", torch.full((3,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x * self.scale)
+        return self.total + 1
+
+
+def test_written_buffers_are_states() -> None:
+    model = Counter()
+    exe = aicf.compile(model, (torch.ones(3),))
+    assert list(exe.state_dict()) == ["total"]
+    for n in (1, 2, 3):
+        assert torch.equal(exe(torch.ones(3)), torch.full((3,), 2.0 * n + 1))
+    assert torch.equal(model.total, torch.zeros(3))
+    exe.reset()
+    assert torch.equal(exe(torch.ones(3)), torch.full((3,), 3.0))
+
+
+def test_batch_norm_in_training_updates_its_statistics() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).train()
+    x = torch.randn(2, 3, 8, 8)
+    exe = aicf.compile(model, (x,))
+    for _ in range(2):
+        assert close(exe(x), model(x).detach())
+    assert close(torch.from_dlpack(exe.state_dict()["1.running_var"]), model[1].running_var)
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Nested(nn.Module):
+    def forward(self, pair: tuple[torch.Tensor, dict[str, torch.Tensor]], *, k: int = 2) -> Any:
+        first, rest = pair
+        return {"sum": first + rest["b"], "all": [first * k, Point(rest["b"], None)]}
+
+
+def test_structures_of_arguments_and_results() -> None:
+    a, b = torch.randn(3), torch.randn(3)
+    exe = aicf.compile(Nested(), ((a, {"b": b}),))
+    y = exe((a, {"b": b}))
+    assert torch.equal(y["sum"], a + b)
+    assert torch.equal(y["all"][0], a * 2)
+    assert isinstance(y["all"][1], Point) and y["all"][1].y is None
+    with pytest.raises(aicf.UserError, match="structured otherwise"):
+        exe((a, b))
+
+
+class Branch(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:  # the line at fault
+            return x + 1
+        return x - 1
+
+
+class InPlace(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x += 1
+        return x * 2
+
+
+class Complex(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).abs()
+
+
+class Nonzero(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].sum()
+
+
+class Svd(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svdvals(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "line"),
+    [
+        (Branch(), "torch.where", "if x.sum() > 0"),
+        (InPlace(), "writes to an input", "x += 1"),
+        (Complex(), "complex", "torch.fft.fft"),
+        (Nonzero(), "torch.where", "x[x > 0]"),
+        (Svd(), "aten._linalg_svd", "torch.linalg.svdvals"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_refusals_name_the_line(model: nn.Module, said: str, line: str) -> None:
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model, (torch.randn(4, 4),))
+    assert said in str(caught.value)
+    assert line in caught.value.value, str(caught.value)
+    assert "test_module.py:" in caught.value.value
+    assert caught.value.remedy
+
+
+def test_sparse_arguments_are_refused() -> None:
+    with pytest.raises(aicf.UserError, match="to_dense"):
+        aicf.compile(mlp(), (torch.eye(8).to_sparse(),))
+
+
+def test_dims_that_fit_nothing() -> None:
+    x = torch.randn(2, 8)
+    with pytest.raises(aicf.UserError, match="names no argument"):
+        aicf.compile(mlp(), (x,), dims={"y": {0: "batch=1..4"}})
+    with pytest.raises(aicf.UserError, match="no range"):
+        aicf.compile(mlp(), (x,), dims={"input": {0: "batch"}})
+    with pytest.raises(aicf.UserError, match="every size"):
+        aicf.compile(mlp(), (x,), dims={"input": {1: "width=1..64"}})
+
+
+def test_import_aicf_does_not_import_torch() -> None:
+    code = "import aicf, sys; assert not any(m.split('.')[0] == 'torch' for m in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
