@@ -27,7 +27,7 @@ int run(const Options& options, const Console& console) {
         .with_remedy("run 'make bench'");
   if (options.repeat < 1 || options.warmup < 0)
     throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
-  const std::unique_ptr<Executable> exe = options.run.load(options.source.artifact());
+  const std::unique_ptr<Executable> exe = options.run.load(options.source);
   const EntryPlan& entry = exe->entry("");
   const std::vector<std::string> sizes =
       options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};

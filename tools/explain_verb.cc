@@ -32,7 +32,7 @@ VerbRun setup_explain(CLI::App& app) {
   source->add_to(app, true);
   return [source](const Console& console) {
     CompileReport report;
-    const Artifact artifact = source->artifact(&report);
+    const Artifact artifact = source->artifact("cpu", &report);
     std::string text;
     Json json = {{"targets", Json::array()}};
     for (const PassRecord& pass : report.passes)

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "npy.h"
-#include "runtime/cpu/cpu_device.h"
+#include "runtime/open_device.h"
 
 namespace aicf::cli {
 namespace {
@@ -47,7 +47,10 @@ void ModelSource::add_to(CLI::App& verb, bool compiles) {
   if (!compiles) return;
   verb.add_option("--state", states,
                   "PAST=PRESENT: an input that becomes state and the output that updates it");
-  verb.add_option("--target", target, "cpu");
+  verb.add_option(
+      "--target", target,
+      "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
+      "machine, with PTX and the CPU beside it");
   verb.add_option("--precision", precision, "f32");
   verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
   verb.add_option("--skip", skip, "leave out an optional pass, by name");
@@ -68,7 +71,7 @@ ImportOptions ModelSource::import_options() const {
   return options;
 }
 
-CompileOptions ModelSource::compile_options() const {
+CompileOptions ModelSource::compile_options(const std::string& device) const {
   if (precision != "f32")
     throw UserError(ErrorCode::kU_unsupported_option, "this precision is not available on this target")
         .with_value("--precision " + precision)
@@ -81,7 +84,9 @@ CompileOptions ModelSource::compile_options() const {
         .with_value("--stop-after " + stop_after)
         .with_expected("import, passes, select, build, plan or artifact");
   CompileOptions options;
-  options.target = target;
+  options.target = target.empty()     ? target_of_device(device)
+                   : target == "cuda" ? target_of_device(target) + ",compute_80,cpu"
+                                      : target;
   options.opt_level = opt;
   options.skip_passes = {skip.begin(), skip.end()};
   options.dump_after = {dump_after.begin(), dump_after.end()};
@@ -95,19 +100,19 @@ CompileOptions ModelSource::compile_options() const {
 
 Program ModelSource::import() const { return import_onnx(path, import_options()); }
 
-Artifact ModelSource::artifact(CompileReport* report) const {
+Artifact ModelSource::artifact(const std::string& device, CompileReport* report) const {
   if (is_artifact()) return read_artifact(path);
-  return compile(import(), compile_options(), report);
+  return compile(import(), compile_options(device), report);
 }
 
 void RunOptions::add_to(CLI::App& verb) {
+  verb.add_option("--device", device, "cpu, cuda or cuda:ORDINAL");
   verb.add_option("--threads", threads, "worker threads; default AICF_NUM_THREADS, else the physical cores");
   verb.add_option("--isa", isa, "portable, avx2 or avx512; default the best of this machine");
 }
 
 std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
-  return std::make_unique<Executable>(
-      Model::load(std::move(artifact), make_cpu_device({threads, choose_isa(isa)})));
+  return std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa})));
 }
 
 void InputOptions::add_to(CLI::App& verb) {

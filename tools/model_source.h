@@ -19,7 +19,7 @@ namespace aicf::cli {
 struct ModelSource {
   std::string path;
   std::vector<std::string> dims, states, skip, dump_after;
-  std::string target = "cpu", precision = "f32", stop_after;
+  std::string target, precision = "f32", stop_after;
   int opt = 2;
   bool print = false;
 
@@ -27,17 +27,19 @@ struct ModelSource {
   void add_to(CLI::App& verb, bool compiles);
   bool is_artifact() const;
   ImportOptions import_options() const;
-  CompileOptions compile_options() const;
+  // Without --target the target is that of the device.
+  CompileOptions compile_options(const std::string& device = "cpu") const;
   Program import() const;
   // Reads or compiles.
-  Artifact artifact(CompileReport* report = nullptr) const;
+  Artifact artifact(const std::string& device = "cpu", CompileReport* report = nullptr) const;
 };
 
 struct RunOptions {
   int threads = 0;
-  std::string isa;
+  std::string isa, device = "cpu";
   void add_to(CLI::App& verb);
   std::unique_ptr<Executable> load(Artifact artifact) const;
+  std::unique_ptr<Executable> load(const ModelSource& source) const { return load(source.artifact(device)); }
 };
 
 // Inputs named on the command line: NAME=x.npy, f.npz, NAME=random or random, with --dim for sizes of random

@@ -35,7 +35,7 @@ std::string file_name(const std::string& output) {
 }
 
 int run(const Options& options, const Console& console) {
-  const std::unique_ptr<Executable> exe = options.run.load(options.source.artifact());
+  const std::unique_ptr<Executable> exe = options.run.load(options.source);
   const std::vector<std::string> sizes =
       options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
   const std::map<std::string, Array> outputs = exe->run("", gather_inputs(*exe, options.inputs, sizes));

@@ -39,7 +39,7 @@ int run(const Options& options, const Console& console) {
         .with_expected("an .onnx file");
   const Program program = options.source.import();
   const std::unique_ptr<Executable> exe =
-      options.run.load(compile(program, options.source.compile_options()));
+      options.run.load(compile(program, options.source.compile_options(options.run.device)));
   InputOptions input_options = options.inputs;
   if (!options.inputs_file.empty()) input_options.inputs.push_back(options.inputs_file);
   const std::map<std::string, Array> inputs = gather_inputs(*exe, input_options, {});

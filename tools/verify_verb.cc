@@ -26,7 +26,7 @@ void add_hashes(std::map<std::string, int64_t>& total, const std::map<std::strin
 std::map<std::string, int64_t> replay_here(const Options& options, int threads, const Console& console) {
   RunOptions run = options.run;
   run.threads = threads;
-  const std::unique_ptr<Executable> exe = run.load(options.source.artifact());
+  const std::unique_ptr<Executable> exe = run.load(options.source);
   const std::vector<std::string> sizes =
       options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
   const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
@@ -45,7 +45,7 @@ std::string quote(const std::string& text) {
 std::map<std::string, int64_t> replay_in_process(const Options& options, int threads) {
   std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json -n " +
                         std::to_string(options.replays) + " --threads " + std::to_string(threads) +
-                        " --seed " + std::to_string(options.inputs.seed);
+                        " --seed " + std::to_string(options.inputs.seed) + " --device " + options.run.device;
   const auto append = [&](const char* name, const std::vector<std::string>& values) {
     for (const std::string& value : values) command += std::string(" ") + name + " " + quote(value);
   };
@@ -54,6 +54,7 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
   append("--skip", options.source.skip);
   append("--input", options.inputs.inputs);
   append("--range", options.inputs.ranges);
+  if (!options.source.target.empty()) command += " --target " + quote(options.source.target);
   if (!options.run.isa.empty()) command += " --isa " + quote(options.run.isa);
   command += " --opt " + std::to_string(options.source.opt) + " " + quote(options.source.path);
   FILE* pipe = popen(command.c_str(), "r");
@@ -99,6 +100,7 @@ int run(const Options& options, const Console& console) {
 VerbRun setup_verify(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->source.add_to(app, true);
+  app.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
   app.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
   options->inputs.add_to(app);
   app.add_option("-n,--replays", options->replays, "replays for each thread count and process");

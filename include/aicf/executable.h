@@ -16,8 +16,9 @@
 namespace aicf::v1 {
 
 struct LoadOptions {
-  int threads = 0;  // 0: AICF_NUM_THREADS, else the physical cores. Results do not depend on it.
-  std::string isa;  // "", or pins "avx2", "avx512", "portable"
+  int threads = 0;             // 0: AICF_NUM_THREADS, else the physical cores. Results do not depend on it.
+  std::string isa;             // "", or pins "avx2", "avx512", "portable"
+  std::string device = "cpu";  // or "cuda", "cuda:ORDINAL"
 };
 
 // An input or output. Sizes may be symbolic.

@@ -15,7 +15,7 @@ from .tracing import trace
 
 __all__ = ["compile"]
 
-_OPTIONS = ("isa", "opt", "skip_passes", "states")
+_OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
 
 
 def compile(
@@ -36,14 +36,11 @@ def compile(
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
                another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
+    device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
-    present)
-               pairs of ONNX inputs and outputs that become state.
+               present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
+               not just the device: "sm_90,compute_80,cpu".
     """
-    if device != "cpu":
-        raise make_error(
-            "unsupported_option", "this build has no such device", value=f"device={device!r}", expected="cpu"
-        )
     if precision != "f32":
         raise make_error(
             "unsupported_option",
@@ -64,6 +61,8 @@ def compile(
             list(chosen.get("skip_passes", ())),
             threads or 0,
             chosen.get("isa") or "",
+            device,
+            chosen.get("target") or "",
         )
     )
 

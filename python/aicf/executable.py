@@ -164,6 +164,15 @@ def _in_order(arrays: Sequence[Any] | Mapping[str, Any], infos: Sequence[TensorI
     return tuple(arrays[name] for name in names)
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None, isa: str | None = None) -> Executable:
-    """Loads a .aicf file. `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has."""
-    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or ""))
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    isa: str | None = None,
+) -> Executable:
+    """Loads a .aicf file onto a device: "cpu", "cuda" or "cuda:ORDINAL".
+
+    `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has.
+    """
+    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or "", device))

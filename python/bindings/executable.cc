@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "bindings.h"
 #include "compile/compile.h"
-#include "runtime/cpu/cpu_device.h"
+#include "runtime/open_device.h"
 #include "runtime/random_inputs.h"
 #include "runtime/verify.h"
 
@@ -27,24 +27,24 @@ struct PyExecutable {
   Report report;
 };
 
-std::shared_ptr<Device> cpu(int threads, const std::string& isa) {
-  return make_cpu_device({choose_threads(threads), choose_isa(isa)});
-}
-
 PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
-                             int threads, const std::string& isa) {
+                             int threads, const std::string& isa, const std::string& device,
+                             const std::string& target) {
   const nb::gil_scoped_release unlocked;
   CompileOptions options;
+  options.target = target.empty() ? target_of_device(device) : target;
   options.opt_level = opt_level;
   options.skip_passes.insert(skip.begin(), skip.end());
   auto report = std::make_shared<CompileReport>();
   Artifact artifact = compile(program, options, report.get());
-  return {std::make_unique<Executable>(Model::load(std::move(artifact), cpu(threads, isa))), report};
+  return {std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa}))),
+          report};
 }
 
-PyExecutable load(const std::string& path, int threads, const std::string& isa) {
+PyExecutable load(const std::string& path, int threads, const std::string& isa, const std::string& device) {
   const nb::gil_scoped_release unlocked;
-  return {std::make_unique<Executable>(Model::load(read_artifact(path), cpu(threads, isa))), nullptr};
+  return {std::make_unique<Executable>(Model::load(read_artifact(path), open_device({device, threads, isa}))),
+          nullptr};
 }
 
 std::string names_of(const std::vector<IoTensor>& tensors) {

@@ -1,6 +1,6 @@
 #include "api/bridge.h"
 
-#include "runtime/cpu/cpu_device.h"
+#include "runtime/open_device.h"
 #include "runtime/random_inputs.h"
 #include "runtime/verify.h"
 
@@ -8,8 +8,8 @@ namespace aicf::v1 {
 namespace {
 
 std::shared_ptr<const core::Model> load_core(core::Artifact artifact, const LoadOptions& options) {
-  const core::CpuOptions cpu{options.threads, core::choose_isa(options.isa)};
-  return core::Model::load(std::move(artifact), core::make_cpu_device(cpu));
+  return core::Model::load(std::move(artifact),
+                           core::open_device({options.device, options.threads, options.isa}));
 }
 
 const core::EntryPlan& find_entry(const core::Model& model, const std::string& name) {

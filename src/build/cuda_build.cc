@@ -42,6 +42,7 @@ std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
 
 std::vector<Array> CudaBuilder::compile() const {
   std::vector<Array> modules;
+  if (sources_.empty()) return modules;
   for (const CudaModuleImage& image : compile_cuda(sources_, target_.code_target())) {
     Array bytes(DType::u8, {static_cast<int64_t>(image.bytes.size())});
     std::memcpy(bytes.mutable_data(), image.bytes.data(), image.bytes.size());

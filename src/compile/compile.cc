@@ -1,6 +1,8 @@
 #include "compile/compile.h"
 
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "build/cuda_build.h"
@@ -55,32 +57,47 @@ Artifact start_artifact(const Program& program) {
   return artifact;
 }
 
-}  // namespace
+std::vector<Target> targets_of(const CompileOptions& options) {
+  std::vector<Target> targets;
+  std::string name;
+  for (const char c : options.target + ",") {
+    if (c != ',') {
+      name += c;
+      continue;
+    }
+    targets.push_back(Target::from_name(std::exchange(name, {})));
+  }
+  return targets;
+}
 
-Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
-  check_options(options);
+PipelineOptions pipeline_options(const CompileOptions& options) {
+  PipelineOptions pipeline;
+  pipeline.opt_level = options.opt_level;
+  pipeline.skip = options.skip_passes;
+  pipeline.dump_after = options.dump_after;
+  pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
+    if (options.on_dump) options.on_dump(pass, print(graph));
+  };
+  return pipeline;
+}
+
+// The flow for one target, from meaning to a plan with code. Null if it stopped after the stage that the
+// options name. `constants` collects the contents of constants by name.
+std::optional<Variant> compile_variant(const Program& program, const Target& target,
+                                       const CompileOptions& options, std::map<std::string, Array>& constants,
+                                       CompileReport* report) {
+  StageClock clock(report);
   const auto stop = [&](const std::string& stage, const auto& text) {
     if (options.stop_after != stage) return false;
     if (options.print_stage && options.on_dump) options.on_dump(stage, text());
     return true;
   };
-  StageClock clock(report);
-  verify(program, Fault::kUser);
-  Artifact artifact = start_artifact(program);
 
   // Passes: the same meaning, canonical, grouped into regions.
-  const Target target = Target::from_name(options.target);
-  PipelineOptions pipeline;
-  pipeline.opt_level = options.opt_level;
-  pipeline.skip = options.skip_passes;
-  pipeline.dump_after = options.dump_after;
-  pipeline.dump = [&](const std::string& pass, const Graph& graph) {
-    if (options.on_dump) options.on_dump(pass, print(graph));
-  };
   const Program optimised =
-      run_pipeline(program, target, pipeline, report != nullptr ? &report->passes : nullptr);
+      run_pipeline(program, target, pipeline_options(options), report != nullptr ? &report->passes : nullptr);
   clock.lap("passes");
-  if (stop("passes", [&] { return print(optimised); })) return artifact;
+  if (stop("passes", [&] { return print(optimised); })) return std::nullopt;
 
   // Select: a kernel for every node, a window for every value.
   std::vector<KernelCalls> selected;
@@ -91,18 +108,15 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
         for (size_t i = 0; i < selected.size(); ++i) text += to_string(selected[i], optimised.entries[i]);
         return text;
       }))
-    return artifact;
+    return std::nullopt;
 
-  // Build: code for every region, and for a GPU the text of every kernel.
+  // Build: code for every region, and for a GPU the text of every kernel, compiled.
   std::vector<std::vector<TileProgram>> programs;
   for (const KernelCalls& calls : selected) programs.push_back(build_programs(calls));
   CudaBuilder cuda(target, program.sizes);
   std::vector<std::vector<StepLaunches>> launches(selected.size());
   if (target.is_cuda())
     for (size_t i = 0; i < selected.size(); ++i) launches[i] = cuda.add(selected[i], programs[i]);
-  std::vector<Array> modules;
-  if (target.is_cuda()) modules = cuda.compile();
-  clock.lap("build");
   if (stop("build", [&] {
         std::string text;
         for (const std::string& source : cuda.sources()) text += source + "\n";
@@ -110,19 +124,33 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
           for (const TileProgram& one : list) text += to_string(one) + "\n";
         return text;
       }))
-    return artifact;
+    return std::nullopt;
+  std::vector<Array> modules = cuda.compile();
+  clock.lap("build");
 
   // Plan: every byte and step.
-  PlanBuilder builder(optimised);
+  PlanBuilder builder(optimised, constants);
   for (size_t i = 0; i < selected.size(); ++i)
     builder.add_entry(optimised.entries[i], selected[i], programs[i], launches[i]);
   Plan plan = builder.finish();
   check_plan(plan);
-  artifact.constants = builder.constants();
   clock.lap("plan");
-  if (stop("plan", [&] { return to_string(plan); })) return artifact;
+  if (stop("plan", [&] { return to_string(plan); })) return std::nullopt;
+  return Variant{target.name, std::move(plan), std::move(modules)};
+}
 
-  artifact.variants.push_back({options.target, std::move(plan), std::move(modules)});
+}  // namespace
+
+Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
+  check_options(options);
+  verify(program, Fault::kUser);
+  Artifact artifact = start_artifact(program);
+  for (const Target& target : targets_of(options)) {
+    const bool first = artifact.variants.empty();
+    auto variant = compile_variant(program, target, options, artifact.constants, first ? report : nullptr);
+    if (!variant) return artifact;
+    artifact.variants.push_back(std::move(*variant));
+  }
   return artifact;
 }
 

@@ -14,7 +14,8 @@
 namespace aicf {
 
 struct CompileOptions {
-  std::string target = "cpu";
+  std::string target =
+      "cpu";  // or several, by comma: a variant for each, passes and stages reported for the first
   int opt_level = 2;
   std::set<std::string> skip_passes;
   std::set<std::string> dump_after;

@@ -5,14 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/testing/error_bound.h"
 #include "compile/testing/random_graph.h"
+#include "compile/testing/test_device.h"
 #include "ir/text.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
@@ -25,6 +28,10 @@ using Results = std::map<std::string, Array>;
 
 struct Tally {
   int64_t graphs = 0, compared = 0, excluded = 0;
+  Tally& operator+=(const Tally& other) {
+    graphs += other.graphs, compared += other.compared, excluded += other.excluded;
+    return *this;
+  }
 };
 
 std::shared_ptr<Device> device(IsaLevel isa, int threads) {
@@ -34,9 +41,15 @@ std::shared_ptr<Device> device(IsaLevel isa, int threads) {
   return one;
 }
 
+std::shared_ptr<Device> gpu() {
+  static const std::shared_ptr<Device> one = open_device({"cuda", 0, ""});
+  return one;
+}
+
 // Outputs over poisoned memory, and the states afterwards.
-Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<std::string, Array>& inputs) {
-  Executable exe(Model::load(artifact, device(isa, threads)));
+Results run(const Artifact& artifact, const std::shared_ptr<Device>& device,
+            const std::map<std::string, Array>& inputs) {
+  Executable exe(Model::load(artifact, device));
   const EntryPlan& entry = exe.entry("");
   std::vector<TensorView> in, out;
   for (const IoTensor& io : entry.inputs) in.push_back(view_of(inputs.at(io.name)));
@@ -53,6 +66,17 @@ Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<
   for (size_t i = 0; i < arrays.size(); ++i) results[entry.outputs[i].name] = arrays[i];
   for (const std::string& name : exe.state_names()) results["update:" + name] = exe.state(name);
   return results;
+}
+
+Results run(const Artifact& artifact, IsaLevel isa, int threads, const std::map<std::string, Array>& inputs) {
+  return run(artifact, device(isa, threads), inputs);
+}
+
+CompileOptions at_level(int level) {
+  CompileOptions options;
+  options.opt_level = level;
+  options.target = TestDevice::get().target;
+  return options;
 }
 
 std::string judge(const Array& got, const Bounded& want, Tally& tally) {
@@ -85,9 +109,38 @@ std::string differing(const Results& a, const Results& b) {
   return "";
 }
 
+std::string judge_all(const Results& got, const std::map<std::string, Bounded>& expected, Tally& tally) {
+  for (const auto& [name, want] : expected)
+    if (const std::string text = judge(got.at(name), want, tally); !text.empty()) return name + ": " + text;
+  return "";
+}
+
+// The first disagreement on the GPU, or "".
+std::string check_size_on_gpu(const Program& program, const std::array<Artifact, 3>& artifacts, uint64_t seed,
+                              int64_t batch, Tally& tally) {
+  if (!TestDevice::get().runs) return "";
+  const auto inputs = random_inputs(program, batch, seed);
+  const auto expected = bounded_outputs(program, inputs, SymbolValues{{"batch", batch}});
+  Results last;
+  for (int level = 0; level < 3; ++level) {
+    const std::string where = "batch " + std::to_string(batch) + ", opt " + std::to_string(level) + ", ";
+    last = run(artifacts[static_cast<size_t>(level)], gpu(), inputs);
+    if (const std::string text = judge_all(last, expected, tally); !text.empty()) return where + text;
+  }
+  if (const std::string name = differing(last, run(artifacts[2], gpu(), inputs)); !name.empty())
+    return "batch " + std::to_string(batch) + ", " + name + ": two runs differ";
+  if (program.sizes.empty()) return "";
+  const Artifact exact = compile(with_batch(program, batch), at_level(2));
+  const std::string name = differing(last, run(exact, gpu(), inputs));
+  return name.empty() ? ""
+                      : "batch " + std::to_string(batch) + ", " + name +
+                            ": differs from the model compiled for this size alone";
+}
+
 // The first disagreement, or "".
 std::string check_size(const Program& program, const std::array<Artifact, 3>& artifacts, uint64_t seed,
                        int64_t batch, Tally& tally) {
+  if (TestDevice::get().cuda) return check_size_on_gpu(program, artifacts, seed, batch, tally);
   const auto inputs = random_inputs(program, batch, seed);
   const auto expected = bounded_outputs(program, inputs, SymbolValues{{"batch", batch}});
   for (int level = 0; level < 3; ++level) {
@@ -95,9 +148,8 @@ std::string check_size(const Program& program, const std::array<Artifact, 3>& ar
     for (int isa = 0; isa <= static_cast<int>(detect_isa()); ++isa) {
       const auto isa_level = static_cast<IsaLevel>(isa);
       const Results got = run(artifacts[static_cast<size_t>(level)], isa_level, 1, inputs);
-      for (const auto& [name, want] : expected)
-        if (const std::string text = judge(got.at(name), want, tally); !text.empty())
-          return where + ", " + std::string(isa_name(isa_level)) + ", " + name + ": " + text;
+      if (const std::string text = judge_all(got, expected, tally); !text.empty())
+        return where + ", " + std::string(isa_name(isa_level)) + ", " + text;
       if (const std::string name =
               differing(got, run(artifacts[static_cast<size_t>(level)], isa_level, 2, inputs));
           !name.empty())
@@ -120,11 +172,8 @@ std::string check_seed(uint64_t seed, Tally& tally) {
   ++tally.graphs;
   try {
     std::array<Artifact, 3> artifacts;
-    for (int level = 0; level < 3; ++level) {
-      CompileOptions options;
-      options.opt_level = level;
-      artifacts[static_cast<size_t>(level)] = compile(program, options);
-    }
+    for (int level = 0; level < 3; ++level)
+      artifacts[static_cast<size_t>(level)] = compile(program, at_level(level));
     std::vector<int64_t> batches = {0};
     if (!program.sizes.empty()) batches = {program.sizes.begin()->second.lo, 3, kMaxBatch};
     for (int64_t batch : batches)
@@ -143,25 +192,27 @@ TEST(RandomGraphs, EveryWayToRunThemAgrees) {
   uint64_t first = 1, last = count != nullptr ? std::strtoull(count, nullptr, 10) : long_run ? 10000 : 1000;
   if (one != nullptr) first = last = std::strtoull(one, nullptr, 10);
   Tally tally;
-  int failures = 0;
-  for (uint64_t seed = first; seed <= last && failures < 20; ++seed) {
-    const std::string text = check_seed(seed, tally);
-    if (text.empty()) continue;
+  std::mutex mutex;
+  std::atomic<int> failures{0};
+  TestDevice::get().for_each(static_cast<size_t>(last - first + 1), [&](size_t i) {
+    const uint64_t seed = first + i;
+    Tally own;
+    const std::string text = failures < 20 ? check_seed(seed, own) : "";
+    const std::lock_guard lock(mutex);
+    tally += own;
+    if (text.empty()) return;
     ++failures;
     ADD_FAILURE() << "rerun with AICF_SEED=" << seed << "\n"
                   << text << (one != nullptr ? "\n" + print(random_program(seed)) : "");
-  }
+  });
   std::printf("%lld graphs, %lld elements compared, %lld excluded\n", static_cast<long long>(tally.graphs),
               static_cast<long long>(tally.compared), static_cast<long long>(tally.excluded));
 }
 
 std::string first_failure(const Program& program) {
   std::array<Artifact, 3> artifacts;
-  for (int level = 0; level < 3; ++level) {
-    CompileOptions options;
-    options.opt_level = level;
-    artifacts[static_cast<size_t>(level)] = compile(program, options);
-  }
+  for (int level = 0; level < 3; ++level)
+    artifacts[static_cast<size_t>(level)] = compile(program, at_level(level));
   Tally tally;
   return check_size(program, artifacts, 1, 3, tally);
 }

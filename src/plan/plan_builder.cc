@@ -25,7 +25,8 @@ struct PlanBuilder::EntryState {
   std::map<ValueId, int64_t> packed_offset;  // extra packed values
 };
 
-PlanBuilder::PlanBuilder(const Program& program) : program_(program) {
+PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& constants)
+    : program_(program), constants_(constants) {
   plan_.sizes = program.sizes;
   for (const auto& [name, variable] : program.variables)
     plan_.variables.push_back(

@@ -15,7 +15,8 @@ namespace aicf {
 
 class PlanBuilder {
  public:
-  explicit PlanBuilder(const Program& program);
+  // Contents of kConstant buffers are put into `constants` by name, beside those of other plans of the file.
+  PlanBuilder(const Program& program, std::map<std::string, Array>& constants);
 
   // `programs[i]` is the program of calls.regions[i]. `launches[i]` is what runs calls.calls[i] on a CUDA
   // target, whose steps carry no programs; empty for the CPU.
@@ -23,8 +24,6 @@ class PlanBuilder {
                  const std::vector<StepLaunches>& launches = {});
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
-  // Contents of the kConstant buffers by name.
-  const std::map<std::string, Array>& constants() const { return constants_; }
 
  private:
   struct EntryState;
@@ -40,7 +39,7 @@ class PlanBuilder {
   const Program& program_;
   Plan plan_;
   EntryPlan init_;
-  std::map<std::string, Array> constants_;
+  std::map<std::string, Array>& constants_;
   std::map<std::string, int64_t> packed_offsets_;  // key: source, kernel and window
 };
 

@@ -65,6 +65,8 @@ class Device {
   virtual void download(void* to, const std::byte* from, int64_t bytes, Stream stream) = 0;
   virtual void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) = 0;
   virtual void zero(std::byte* to, int64_t bytes, Stream stream) = 0;
+  // Until everything queued on the stream is done.
+  virtual void wait(Stream stream) = 0;
 
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   // Null where plans carry all the code there is.
@@ -86,6 +88,7 @@ class HostDevice : public Device {
   void download(void* to, const std::byte* from, int64_t bytes, Stream stream) override;
   void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) override;
   void zero(std::byte* to, int64_t bytes, Stream stream) override;
+  void wait(Stream) override {}
   std::shared_ptr<const Code> load_code(const Variant& variant) override;
 };
 

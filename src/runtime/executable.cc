@@ -350,6 +350,7 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
   }
   for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i], options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
+  last_stream_ = options.stream;
   bound.sequence->run(options.stream);
   if (options.wait || bound.copies_output()) bound.sequence->finish(options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
@@ -420,7 +421,9 @@ const Executable::State& Executable::find_state(const std::string& name) const {
 Array Executable::state(const std::string& name) const {
   const State& state = find_state(name);
   Array copy(state.dtype, state.sizes);
+  model_->device().wait(last_stream_);
   model_->device().download(copy.mutable_data(), address_of(state), state.bytes, {});
+  model_->device().wait({});
   return copy;
 }
 
@@ -431,7 +434,9 @@ void Executable::set_state(const std::string& name, const Array& value) {
         .with_value(name)
         .with_expected(std::string(dtype_name(state.dtype)) + to_string(state.sizes))
         .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
+  model_->device().wait(last_stream_);
   model_->device().upload(address_of(state), value.data(), state.bytes, {});
+  model_->device().wait({});
 }
 
 std::vector<std::string> Executable::state_names() const {
@@ -441,6 +446,8 @@ std::vector<std::string> Executable::state_names() const {
 }
 
 void Executable::reset() {
+  if (states_.empty()) return;
+  model_->device().wait(last_stream_);
   for (const auto& [name, state] : states_) {
     auto at = model_->weights().find(name);
     if (at != model_->weights().end()) {
@@ -449,12 +456,15 @@ void Executable::reset() {
       model_->device().zero(address_of(state), state.bytes, {});
     }
   }
+  model_->device().wait({});
 }
 
 std::unique_ptr<Executable> Executable::clone() const {
   auto copy = std::make_unique<Executable>(model_);
+  model_->device().wait(last_stream_);
   for (const auto& [name, state] : states_)
     model_->device().copy(copy->address_of(copy->states_.at(name)), address_of(state), state.bytes, {});
+  model_->device().wait({});
   return copy;
 }
 

@@ -88,6 +88,7 @@ class Executable {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<DeviceMemory> arena_, state_memory_;
   std::map<std::string, State> states_;
+  Stream last_stream_;                         // of the last run: what reads or writes states waits for it
   std::vector<std::unique_ptr<Bound>> bound_;  // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
 };

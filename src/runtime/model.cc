@@ -71,6 +71,7 @@ void Model::place_weights() {
   for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
     for (const auto& [name, array] : *arrays)
       device_->upload(resident_->data() + resident_offsets_[name], array.data(), array.bytes(), {});
+  device_->wait({});  // runs may be on other streams
 }
 
 void Model::run_init() {

@@ -1,0 +1,84 @@
+// A device's context, memory and modules, by ownership.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/device.h"
+
+namespace aicf::cuda {
+
+// The primary context of a device, which other libraries of the process share, and a stream of our own.
+class DeviceContext {
+ public:
+  explicit DeviceContext(int ordinal);
+  ~DeviceContext();
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  // Makes the context current in this thread; needed before any call about it.
+  void enter() const { AICF_CUDA(driver().set_current(context_)); }
+  // The caller's stream or our own.
+  StreamHandle stream(aicf::Stream s) const {
+    return s.handle != nullptr ? static_cast<StreamHandle>(s.handle) : stream_;
+  }
+  int arch() const { return arch_; }
+
+ private:
+  aicf::cuda::Device device_ = 0;
+  Context context_ = nullptr;
+  StreamHandle stream_ = nullptr;
+  int arch_ = 0;
+};
+
+class Memory final : public DeviceMemory {
+ public:
+  Memory(std::shared_ptr<DeviceContext> context, int64_t bytes);
+  ~Memory() override;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* data() override { return reinterpret_cast<std::byte*>(address_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<DeviceContext> context_;
+  Address address_ = 0;
+  int64_t bytes_;
+};
+
+// Host memory that the device maps: where kernels report data errors.
+class MappedMemory {
+ public:
+  MappedMemory(std::shared_ptr<DeviceContext> context, size_t bytes);
+  ~MappedMemory();
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  void* host() const { return host_; }
+  Address device() const { return device_; }
+
+ private:
+  std::shared_ptr<DeviceContext> context_;
+  void* host_ = nullptr;
+  Address device_ = 0;
+};
+
+// The modules of a variant on one device.
+class Modules final : public Code {
+ public:
+  Modules(std::shared_ptr<DeviceContext> context, const std::vector<Array>& images);
+  ~Modules() override;
+  Modules(const Modules&) = delete;
+  Modules& operator=(const Modules&) = delete;
+  // bad_artifact if the module has no such function.
+  Function function(int32_t module, const std::string& name) const;
+
+ private:
+  std::shared_ptr<DeviceContext> context_;
+  std::vector<Module> modules_;
+};
+
+}  // namespace aicf::cuda

@@ -1,0 +1,254 @@
+#include "runtime/cuda/cuda_device.h"
+
+#include "base/error.h"
+#include "runtime/cuda/cuda_context.h"
+#include "runtime/cuda/launches.h"
+
+namespace aicf {
+namespace {
+
+using cuda::driver;
+
+// A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
+// from sm_90 on its launch may overlap the end of the one before.
+class CapturedGraph {
+ public:
+  CapturedGraph(cuda::Launches& launches, bool programmatic) {
+    cuda::Graph graph = nullptr;
+    AICF_CUDA(driver().graph_create(&graph, 0));
+    try {
+      add_nodes(graph, launches, programmatic);
+      AICF_CUDA(driver().graph_instantiate(&exec_, graph, 0));
+    } catch (...) {
+      driver().graph_destroy(graph);
+      throw;
+    }
+    driver().graph_destroy(graph);
+  }
+  ~CapturedGraph() { driver().graph_exec_destroy(exec_); }
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  // Gives changed arguments to the nodes; launches under way keep the old ones.
+  void update(cuda::Launches& launches) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      cuda::Launches::Kernel& kernel = launches.kernels()[i];
+      if (!kernel.changed) continue;
+      AICF_CUDA(driver().graph_exec_set_kernel(exec_, nodes_[i], &kernel.node));
+      kernel.changed = false;
+    }
+  }
+  void launch(cuda::StreamHandle stream) { AICF_CUDA(driver().graph_launch(exec_, stream)); }
+
+ private:
+  void add_nodes(cuda::Graph graph, cuda::Launches& launches, bool programmatic) {
+    cuda::EdgeData edge;
+    if (programmatic) edge.from_port = cuda::kProgrammaticPort, edge.type = cuda::kProgrammaticEdge;
+    for (cuda::Launches::Kernel& kernel : launches.kernels()) {
+      cuda::GraphNodeParams params;
+      params.kernel = kernel.node;
+      cuda::GraphNode node = nullptr;
+      const bool first = nodes_.empty();
+      AICF_CUDA(driver().graph_add_node(&node, graph, first ? nullptr : &nodes_.back(),
+                                        first ? nullptr : &edge, first ? 0 : 1, &params));
+      if (kernel.cluster > 1) {
+        cuda::LaunchAttribute::Value value{};
+        value.cluster[0] = static_cast<unsigned>(kernel.cluster);
+        value.cluster[1] = value.cluster[2] = 1;
+        AICF_CUDA(driver().graph_node_set_attribute(node, cuda::kClusterDimension, &value));
+      }
+      kernel.changed = false;
+      nodes_.push_back(node);
+    }
+  }
+
+  cuda::GraphExec exec_ = nullptr;
+  std::vector<cuda::GraphNode> nodes_;
+};
+
+class CudaSequence final : public Sequence {
+ public:
+  CudaSequence(std::shared_ptr<cuda::DeviceContext> context, const Plan& plan, const EntryPlan& entry,
+               const cuda::Modules& modules, const SymbolValues& sizes,
+               const std::vector<std::byte*>& addresses, bool graphs)
+      : context_(std::move(context)), graphs_(graphs), launches_(context_, plan, entry, modules, sizes) {
+    for (size_t b = 0; b < addresses.size(); ++b)
+      if (addresses[b] != nullptr) launches_.set_address(static_cast<int32_t>(b), addresses[b]);
+  }
+  ~CudaSequence() override {
+    try {
+      context_->enter();
+    } catch (const EnvironmentError&) {
+      // The driver is shutting down with the process; so is everything of ours on the device.
+    }
+  }
+
+  void set_address(int32_t buffer, std::byte* address) override {
+    if (launches_.address(buffer) == address) return;
+    context_->enter();
+    launches_.set_address(buffer, address);
+  }
+
+  void run(Stream stream) override {
+    context_->enter();
+    if (launches_.kernels().empty()) return;
+    if (!graphs_) return launch_one_by_one(context_->stream(stream));
+    if (graph_ == nullptr) {
+      graph_ = std::make_unique<CapturedGraph>(launches_, context_->arch() >= 90);
+    } else {
+      graph_->update(launches_);
+    }
+    graph_->launch(context_->stream(stream));
+  }
+
+  void finish(Stream stream) override {
+    context_->enter();
+    AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
+    launches_.report_errors();
+  }
+
+  std::string coverage() const override {
+    const std::string count = std::to_string(const_cast<cuda::Launches&>(launches_).kernels().size());
+    return graphs_ ? count + "/" + count + " kernels in 1 graph" : "0/" + count + " kernels in a graph";
+  }
+
+ private:
+  void launch_one_by_one(cuda::StreamHandle stream) {
+    for (cuda::Launches::Kernel& kernel : launches_.kernels()) {
+      cuda::LaunchAttribute cluster;
+      cluster.id = cuda::kClusterDimension;
+      cluster.value.cluster[0] = static_cast<unsigned>(kernel.cluster);
+      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+      cuda::LaunchConfig config;
+      for (int i = 0; i < 3; ++i)
+        config.grid[i] = kernel.node.grid[i], config.block[i] = kernel.node.block[i];
+      config.shared_bytes = kernel.node.shared_bytes;
+      config.stream = stream;
+      config.attributes = &cluster;
+      config.attribute_count = kernel.cluster > 1 ? 1 : 0;
+      AICF_CUDA(driver().launch(&config, kernel.node.func, kernel.node.params, nullptr));
+    }
+  }
+
+  std::shared_ptr<cuda::DeviceContext> context_;
+  bool graphs_;
+  cuda::Launches launches_;
+  std::unique_ptr<CapturedGraph> graph_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const CudaOptions& options)
+      : context_(std::make_shared<cuda::DeviceContext>(options.ordinal)),
+        name_("sm_" + std::to_string(context_->arch())),
+        graphs_(options.graphs) {}
+
+  std::string_view name() const override { return name_; }
+
+  // A cubin runs on its own architecture and on later ones of the same major version; PTX on every later one.
+  int fitness(std::string_view target) const override {
+    const size_t digits = target.find_last_not_of("0123456789") + 1;
+    if (digits == target.size() || target.size() - digits > 3) return 0;
+    const int arch = std::stoi(std::string(target.substr(digits)));
+    const std::string_view kind = target.substr(0, digits);
+    if (arch > context_->arch()) return 0;
+    if (kind == "compute_") return arch;
+    if (kind != "sm_" || arch / 10 != context_->arch() / 10) return 0;
+    constexpr int kBinaryFirst = 1000;
+    return kBinaryFirst + arch;
+  }
+  int64_t alignment(int64_t) const override { return kCudaAlignment; }
+  bool uses_host_memory() const override { return false; }
+
+  void upload(std::byte* to, const void* from, int64_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    context_->enter();
+    AICF_CUDA(driver().copy_in(address_of(to), from, static_cast<size_t>(bytes), context_->stream(stream)));
+    // Pageable memory is read before the call returns, page-locked memory some time later.
+    int type = 0;
+    const bool known = driver().pointer_attribute(&type, cuda::kPointerMemoryType,
+                                                  reinterpret_cast<cuda::Address>(from)) == 0;
+    if (known && type == cuda::kMemoryTypeHost)
+      AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
+  }
+  void download(void* to, const std::byte* from, int64_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    context_->enter();
+    AICF_CUDA(driver().copy_out(to, address_of(from), static_cast<size_t>(bytes), context_->stream(stream)));
+    AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
+  }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    context_->enter();
+    AICF_CUDA(driver().copy_within(address_of(to), address_of(from), static_cast<size_t>(bytes),
+                                   context_->stream(stream)));
+  }
+  void zero(std::byte* to, int64_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    context_->enter();
+    AICF_CUDA(driver().fill_bytes(address_of(to), 0, static_cast<size_t>(bytes), context_->stream(stream)));
+  }
+  void wait(Stream stream) override {
+    context_->enter();
+    AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
+  }
+
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
+    return std::make_unique<cuda::Memory>(context_, bytes);
+  }
+  std::shared_ptr<const Code> load_code(const Variant& variant) override {
+    return std::make_shared<cuda::Modules>(context_, variant.code);
+  }
+  std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code* code,
+                                 const SymbolValues& sizes,
+                                 const std::vector<std::byte*>& addresses) override {
+    context_->enter();
+    const auto& modules = dynamic_cast<const cuda::Modules&>(*code);
+    return std::make_unique<CudaSequence>(context_, plan, entry, modules, sizes, addresses, graphs_);
+  }
+
+ private:
+  static cuda::Address address_of(const std::byte* pointer) {
+    return reinterpret_cast<cuda::Address>(pointer);
+  }
+
+  std::shared_ptr<cuda::DeviceContext> context_;
+  std::string name_;
+  bool graphs_;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_cuda_device(const CudaOptions& options) {
+  return std::make_shared<CudaDevice>(options);
+}
+
+std::vector<CudaFacts> cuda_devices() {
+  int count = 0, version = 0;
+  AICF_CUDA(driver().device_count(&count));
+  AICF_CUDA(driver().driver_version(&version));
+  std::vector<CudaFacts> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CudaFacts facts;
+    facts.driver_version = version;
+    cuda::Device device = 0;
+    AICF_CUDA(driver().device_get(&device, ordinal));
+    char name[256] = {};
+    AICF_CUDA(driver().device_name(name, sizeof(name), device));
+    facts.name = name;
+    int major = 0, minor = 0;
+    AICF_CUDA(driver().device_attribute(&major, cuda::kComputeMajor, device));
+    AICF_CUDA(driver().device_attribute(&minor, cuda::kComputeMinor, device));
+    facts.arch = 10 * major + minor;
+    AICF_CUDA(driver().device_attribute(&facts.multiprocessors, cuda::kMultiprocessors, device));
+    const cuda::DeviceContext context(ordinal);
+    context.enter();
+    size_t free = 0, total = 0;
+    AICF_CUDA(driver().memory_info(&free, &total));
+    facts.memory_bytes = static_cast<int64_t>(total);
+    devices.push_back(std::move(facts));
+  }
+  return devices;
+}
+
+}  // namespace aicf

@@ -1,0 +1,30 @@
+// The CUDA driver of the runtime: an entry at bound sizes becomes one CUDA graph whose kernels stand in a
+// chain; running is a launch of it. Several devices of a machine are told apart by their ordinal.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device.h"
+
+namespace aicf {
+
+struct CudaOptions {
+  int ordinal = 0;
+  // false: kernels are launched one by one on the stream, for finding faults; the results are the same.
+  bool graphs = true;
+};
+
+// EnvironmentError device_missing without a driver or a device of this ordinal.
+std::shared_ptr<Device> make_cuda_device(const CudaOptions& options = {});
+
+// What a machine has, for `doctor` and for target "cuda".
+struct CudaFacts {
+  std::string name;
+  int arch = 0;  // compute capability × 10
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int driver_version = 0;  // 13000: CUDA 13.0
+};
+std::vector<CudaFacts> cuda_devices();
+
+}  // namespace aicf

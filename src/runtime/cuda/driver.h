@@ -1,0 +1,141 @@
+// The part of the CUDA driver's interface that the runtime uses, loaded at run time, so that one build serves
+// machines with and without a GPU. Names, types and values are those of NVIDIA's CUDA driver API reference.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace aicf::cuda {
+
+using Device = int;
+using Address = unsigned long long;
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using StreamHandle = struct StreamTag*;
+using Event = struct EventTag*;
+using Graph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
+using GraphNode = struct GraphNodeTag*;
+
+struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2 and _v3
+  Function func = nullptr;
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  void** params = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  Context context = nullptr;
+};
+
+struct GraphNodeParams {  // CUgraphNodeParams
+  int type = 0;           // 0: kernel
+  int reserved0[3] = {};
+  union {
+    long long reserved1[29];
+    KernelNodeParams kernel;
+  };
+  long long reserved2 = 0;
+  GraphNodeParams() : reserved1{} {}
+};
+static_assert(sizeof(GraphNodeParams) == 256);
+
+struct EdgeData {  // CUgraphEdgeData
+  unsigned char from_port = 0, to_port = 0, type = 0;
+  unsigned char reserved[5] = {};
+};
+// The downstream kernel may start while the upstream one runs, and orders itself by griddepcontrol.wait.
+constexpr unsigned char kProgrammaticPort = 1, kProgrammaticEdge = 1;
+
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id = 0;
+  char pad[4] = {};
+  union Value {
+    char bytes[64];
+    int number;
+    unsigned cluster[3];
+  } value{};
+};
+constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
+
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  StreamHandle stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
+struct alignas(64) TensorMap {
+  uint64_t opaque[16] = {};
+};
+
+// CUdevice_attribute
+constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76, kMaxSharedOptin = 97;
+// CUfunction_attribute
+constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;
+constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1;
+constexpr unsigned kStreamNonBlocking = 1, kHostAllocDeviceMap = 2;
+
+// Every function returns a CUresult; 0 is success.
+struct Driver {
+  int (*init)(unsigned);
+  int (*driver_version)(int*);
+  int (*error_name)(int, const char**);
+  int (*error_string)(int, const char**);
+  int (*device_count)(int*);
+  int (*device_get)(Device*, int ordinal);
+  int (*device_name)(char*, int, Device);
+  int (*device_attribute)(int*, int attribute, Device);
+  int (*primary_retain)(Context*, Device);
+  int (*primary_release)(Device);
+  int (*set_current)(Context);
+  int (*memory_info)(size_t* free, size_t* total);
+  int (*allocate)(Address*, size_t);
+  int (*release)(Address);
+  int (*host_allocate)(void**, size_t, unsigned flags);
+  int (*host_release)(void*);
+  int (*host_address)(Address*, void*, unsigned flags);
+  int (*pointer_attribute)(void* value, int attribute, Address);
+  int (*copy_in)(Address, const void*, size_t, StreamHandle);
+  int (*copy_out)(void*, Address, size_t, StreamHandle);
+  int (*copy_within)(Address, Address, size_t, StreamHandle);
+  int (*fill_bytes)(Address, unsigned char, size_t, StreamHandle);
+  int (*stream_create)(StreamHandle*, unsigned flags);
+  int (*stream_destroy)(StreamHandle);
+  int (*stream_synchronize)(StreamHandle);
+  int (*event_create)(Event*, unsigned flags);
+  int (*event_destroy)(Event);
+  int (*event_record)(Event, StreamHandle);
+  int (*event_synchronize)(Event);
+  int (*event_elapsed)(float* milliseconds, Event, Event);
+  int (*module_load)(Module*, const void* image);
+  int (*module_unload)(Module);
+  int (*module_function)(Function*, Module, const char* name);
+  int (*function_set_attribute)(Function, int attribute, int value);
+  int (*launch)(const LaunchConfig*, Function, void** params, void** extra);
+  int (*graph_create)(Graph*, unsigned flags);
+  int (*graph_destroy)(Graph);
+  int (*graph_add_node)(GraphNode*, Graph, const GraphNode* dependencies, const EdgeData*, size_t count,
+                        GraphNodeParams*);
+  int (*graph_node_set_attribute)(GraphNode, int attribute, const LaunchAttribute::Value*);
+  int (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
+  int (*graph_exec_destroy)(GraphExec);
+  int (*graph_exec_set_kernel)(GraphExec, GraphNode, const KernelNodeParams*);
+  int (*graph_upload)(GraphExec, StreamHandle);
+  int (*graph_launch)(GraphExec, StreamHandle);
+  int (*tensor_map_encode)(TensorMap*, int dtype, uint32_t rank, void* address, const uint64_t* sizes,
+                           const uint64_t* byte_strides, const uint32_t* box, const uint32_t* element_strides,
+                           int interleave, int swizzle, int l2_promotion, int out_of_bounds_fill);
+};
+
+// Loads libcuda and initialises it, once. EnvironmentError device_missing if there is no driver or no GPU.
+const Driver& driver();
+
+// Throws EnvironmentError for a result that is not success: out_of_memory, or device_missing with the
+// driver's words.
+void check(int result, const char* call);
+#define AICF_CUDA(call) ::aicf::cuda::check((call), #call)
+
+}  // namespace aicf::cuda

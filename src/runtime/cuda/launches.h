@@ -1,0 +1,61 @@
+// The kernels of an entry at bound sizes, as the driver takes them: functions, grids, and argument lists
+// whose addresses can be set again.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/bind_step.h"
+#include "runtime/cuda/cuda_context.h"
+
+namespace aicf::cuda {
+
+// As aicf::CallError of prelude.cuh.
+struct DeviceError {
+  int32_t raised, reserved;
+  int64_t value, bound;
+};
+
+class Launches {
+ public:
+  // Evaluates every launch of the entry; those with an empty grid are left out. Windows are checked as
+  // bind_step does.
+  Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, const EntryPlan& entry,
+           const Modules& modules, const SymbolValues& sizes);
+
+  struct Kernel {
+    int32_t step = 0;
+    KernelNodeParams node;  // node.params points into `arguments`
+    int cluster = 1;
+    bool changed = true;  // since it was last given to the driver
+  };
+  std::vector<Kernel>& kernels() { return kernels_; }
+  // Puts the address of a buffer into every argument list that uses it.
+  void set_address(int32_t buffer, std::byte* address);
+  std::byte* address(int32_t buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
+  // UserError index_out_of_range if a kernel reported one since the last call.
+  void report_errors();
+
+ private:
+  struct Arguments {
+    std::vector<uint64_t> words;  // addresses, params, fparams, the error's address
+    std::vector<TensorMap> maps;
+    std::vector<void*> pointers;  // to the words and maps, in the order of the ABI
+    const CudaLaunch* launch = nullptr;
+  };
+  void add(const Step& step, int32_t index, const CudaLaunch& launch, const Modules& modules,
+           const SymbolValues& sizes);
+  void encode_maps(Arguments& arguments, int32_t step);
+
+  std::shared_ptr<DeviceContext> context_;
+  const EntryPlan& entry_;
+  std::vector<BoundCall> calls_;  // windows of every step
+  std::vector<AddressPatch> patches_;
+  std::vector<Kernel> kernels_;
+  std::vector<std::unique_ptr<Arguments>> arguments_;  // of every kernel
+  std::vector<std::vector<size_t>> kernels_of_step_;
+  std::vector<std::byte*> addresses_;
+  std::unique_ptr<MappedMemory> errors_;  // one DeviceError per step
+};
+
+}  // namespace aicf::cuda

@@ -1,0 +1,61 @@
+#include "runtime/open_device.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "runtime/cpu/cpu_device.h"
+#include "runtime/cuda/cuda_device.h"
+
+namespace aicf {
+namespace {
+
+// The ordinal of "cuda" or "cuda:1"; -1 for "cpu".
+int cuda_ordinal(const std::string& device) {
+  if (device == "cpu") return -1;
+  if (device == "cuda") return 0;
+  int ordinal = -1;
+  const std::string prefix = "cuda:";
+  if (device.starts_with(prefix)) {
+    const char *first = device.data() + prefix.size(), *last = device.data() + device.size();
+    const auto [end, error] = std::from_chars(first, last, ordinal);
+    if (error == std::errc() && end == last && ordinal >= 0) return ordinal;
+  }
+  throw UserError(ErrorCode::kU_bad_option, "no device has this name")
+      .with_value(device)
+      .with_expected("cpu, cuda or cuda:ORDINAL");
+}
+
+bool graphs_wanted() {
+  const char* text = std::getenv("AICF_CUDA_GRAPHS");
+  return text == nullptr || std::string_view(text) != "0";
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_device(const DeviceOptions& options) {
+  const int ordinal = cuda_ordinal(options.device);
+  if (ordinal < 0) return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
+  return make_cuda_device({ordinal, graphs_wanted()});
+}
+
+std::string target_of_device(const std::string& device) {
+  const int ordinal = cuda_ordinal(device);
+  if (ordinal < 0) return "cpu";
+  const std::vector<CudaFacts> devices = cuda_devices();
+  if (ordinal >= static_cast<int>(devices.size()))
+    throw EnvironmentError(ErrorCode::kE_device_missing, "there is no CUDA device of this ordinal")
+        .with_value(device)
+        .with_actual(std::to_string(devices.size()) + " devices")
+        .with_remedy("name an architecture to compile for a machine that is not this one: --target sm_90");
+  const int arch = devices[static_cast<size_t>(ordinal)].arch;
+  // Architectures with kernels of their own; a newer one runs PTX.
+  for (int known : {90, 89, 86, 80})
+    if (arch >= known && arch / 10 == known / 10) return "sm_" + std::to_string(known);
+  if (arch > 90) return "compute_80";
+  throw EnvironmentError(ErrorCode::kE_device_missing, "the CUDA device is too old")
+      .with_expected("compute capability 8.0 or newer")
+      .with_actual(std::to_string(arch / 10) + "." + std::to_string(arch % 10));
+}
+
+}  // namespace aicf

@@ -1,0 +1,23 @@
+// Devices by name, for the command line and the APIs.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/device.h"
+
+namespace aicf {
+
+struct DeviceOptions {
+  std::string device = "cpu";  // "cpu", "cuda", "cuda:1"
+  int threads = 0;             // CPU: 0: AICF_NUM_THREADS, else the physical cores
+  std::string isa;             // CPU: "", or "avx2", "avx512", "portable"
+};
+
+// bad_option for another name; device_missing, isa_missing.
+std::shared_ptr<Device> open_device(const DeviceOptions& options);
+
+// The compile target of a device: "cpu", or the known architecture nearest to that of the CUDA device.
+std::string target_of_device(const std::string& device);
+
+}  // namespace aicf
