@@ -1,0 +1,23 @@
+// Choosing and writing CUDA attention kernels. The rows of cuda_kernels.def go through attention_tile and
+// attention_code; benches and tests may ask for a tile of their own.
+#pragma once
+
+#include "kernels/cuda_kernel.h"
+
+namespace aicf {
+
+enum class AttentionUnit : uint8_t { kSimt, kMma, kSplit, kWgmma };
+
+struct AttentionTile {
+  AttentionUnit unit = AttentionUnit::kSimt;
+  int rows = 64, keys = 64;  // of a block
+  int warps = 8;             // kMma: rows are 16 per warp, or 32
+  bool operator==(const AttentionTile&) const = default;
+};
+
+// The tile for the problem on the units that the row stands for (kSimt, kMma or kWgmma) or lesser ones: few rows
+// or short sequences are split among warps (kSplit); what the copy engine cannot describe goes without it.
+AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit);
+CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile);
+
+}  // namespace aicf
