@@ -12,7 +12,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kMaxDepth = 256;
-constexpr int64_t kMultiprocessors = 132;     // of the machine the choices were measured on
+constexpr int64_t kMultiprocessors = 132;            // of the machine the choices were measured on
 constexpr double kCachedBytes = 32.0 * 1024 * 1024;  // of keys and values that stay in its L2 cache
 constexpr int64_t kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
 
@@ -34,8 +34,8 @@ Sizes sizes_of(const CudaProblem& problem) {
   const auto most = [&](const Dim& dim) {
     return static_cast<double>(std::max<int64_t>(1, bounds(dim, ranges_of(problem)).hi));
   };
-  Sizes sizes{q[0], q[1], k[1], q[2], k[2], Dim(1), 0, 0, most(q[0]), most(q[1]), 1, most(q[2]), most(k[2]), false,
-              false};
+  Sizes sizes{q[0],       q[1],       k[1], q[2],       k[2],       Dim(1), 0,    0,
+              most(q[0]), most(q[1]), 1,    most(q[2]), most(k[2]), false,  false};
   if (!(q[1] == k[1])) {
     const auto exact = divide_exactly(q[1], k[1]);
     sizes.group = exact ? *exact : floordiv(q[1], max(k[1], Dim(1)));
@@ -75,7 +75,8 @@ AttentionTile simt_tile(const CudaProblem& problem, const Sizes& sizes) {
   const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
   while (tile.rows > 16 && (blocks < kMultiprocessors || sizes.most_queries <= tile.rows / 2)) {
     tile.rows /= 2;
-    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >= kMultiprocessors) break;
+    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >= kMultiprocessors)
+      break;
   }
   return tile;
 }
@@ -97,7 +98,8 @@ AttentionTile mma_tile(const Sizes& sizes) {
   return tile;
 }
 
-// Whether a tensor map can describe the window: sizes of at least one, positive strides of multiples of 16 bytes.
+// Whether a tensor map can describe the window: sizes of at least one, positive strides of multiples of 16
+// bytes.
 bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window) {
   if (!has_vector_rows(window, 8)) return false;
   for (size_t axis = 0; axis < 4; ++axis) {
@@ -109,9 +111,11 @@ bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window) {
 
 bool suits_wgmma(const CudaProblem& problem, const Sizes& sizes) {
   if (problem.arch != 90) return false;
-  const int64_t least = std::min(sizes.depth, sizes.value_depth), most = std::max(sizes.depth, sizes.value_depth);
+  const int64_t least = std::min(sizes.depth, sizes.value_depth),
+                most = std::max(sizes.depth, sizes.value_depth);
   if (least < 64 || most > 128 || sizes.most_queries < 256 || sizes.most_keys < 256) return false;
-  if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2) return false;
+  if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2)
+    return false;
   for (size_t i = 0; i < 3; ++i)
     if (!has_tensor_map(problem, problem.inputs[i])) return false;
   return true;
@@ -187,8 +191,8 @@ std::string call(const CudaProblem& problem, const Sizes& sizes, CudaParams& par
   for (size_t i = 0; i < 3; ++i) text += view(params, problem.inputs[i].strides) + ", ";
   text += view(params, sizes.has_mask ? mask_strides(problem.inputs[3]) : std::vector<Dim>(4, Dim(0))) + ", ";
   text += view(params, problem.outputs[0].strides) + ",\n      ";
-  return text + size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " + size(sizes.keys) +
-         "};\n";
+  return text + size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " +
+         size(sizes.keys) + "};\n";
 }
 
 // ---- bytes of shared memory, as the .cuh lay it out ----
@@ -199,8 +203,9 @@ int64_t half_row_bytes(int64_t columns) { return (padded(columns) + 8) * 2; }
 int64_t simt_shared(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
   const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
   const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
-  return bytes * (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
-                  tile.rows * stride(tile.keys));
+  return bytes *
+         (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
+          tile.rows * stride(tile.keys));
 }
 
 int64_t shared_bytes(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
@@ -268,7 +273,8 @@ std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, 
 AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   const Sizes sizes = sizes_of(problem);
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
-  if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes)) return {AttentionUnit::kWgmma, 128, 128, 12};
+  if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
+    return {AttentionUnit::kWgmma, 128, 128, 12};
   return mma_tile(sizes);
 }
 
@@ -296,7 +302,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
                 traits(problem, sizes, tile) + "\n";
   if (split) {
     const Dim splits = combines ? max(ceildiv(sizes.keys, Dim(tile.keys)), Dim(1)) : Dim(1);
-    launch.grid[0] = sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
+    launch.grid[0] =
+        sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
     if (combines)
       code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
   }
@@ -308,8 +315,9 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     combine.block = 128;
     combine.params = params.dims();
     combine.grid[0] = heads * sizes.queries;
-    code.source += "\n" + function_text(problem, combine, true, call_text,
-                                        "combine_splits<Traits, " + std::to_string(tile.keys) + ">(call, workspace)");
+    code.source +=
+        "\n" + function_text(problem, combine, true, call_text,
+                             "combine_splits<Traits, " + std::to_string(tile.keys) + ">(call, workspace)");
     code.launches.push_back(combine);
   }
   return code;

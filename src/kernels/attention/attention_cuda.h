@@ -15,8 +15,9 @@ struct AttentionTile {
   bool operator==(const AttentionTile&) const = default;
 };
 
-// The tile for the problem on the units that the row stands for (kSimt, kMma or kWgmma) or lesser ones: few rows
-// or short sequences are split among warps (kSplit); what the copy engine cannot describe goes without it.
+// The tile for the problem on the units that the row stands for (kSimt, kMma or kWgmma) or lesser ones: few
+// rows or short sequences are split among warps (kSplit); what the copy engine cannot describe goes without
+// it.
 AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit);
 CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile);
 

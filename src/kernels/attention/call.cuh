@@ -1,12 +1,10 @@
-// What all attention kernels share: the call's operands, which rows a block works on, what turns a product q·k into a
-// score. `Traits` is a struct of compile-time constants that the generated text defines:
-//   Element, Mask            element types of q, k, v, output and of the mask (bool: kept where true, else added)
-//   kHasMask, kCausal
-//   kDepth, kValueDepth      sizes of the last axes of q and v
-//   kScale, kSoftcap         double; softcap 0: none
-//   kRows                    query rows of a block
-//   kHeadGroup               heads whose keys and values fit in the L2 cache together
-//   kVectorQ, kVectorK, kVectorV, kVectorOut   rows may be accessed by 16 bytes
+// What all attention kernels share: the call's operands, which rows a block works on, what turns a product
+// q·k into a score. `Traits` is a struct of compile-time constants that the generated text defines:
+//   Element, Mask            element types of q, k, v, output and of the mask (bool: kept where true, else
+//   added) kHasMask, kCausal kDepth, kValueDepth      sizes of the last axes of q and v kScale, kSoftcap
+//   double; softcap 0: none kRows                    query rows of a block kHeadGroup               heads
+//   whose keys and values fit in the L2 cache together kVectorQ, kVectorK, kVectorV, kVectorOut   rows may be
+//   accessed by 16 bytes
 // A row is one query of one head. A row without any visible key gives 0.
 #pragma once
 
@@ -22,7 +20,8 @@ struct Call {
   const typename Traits::Element *q, *k, *v;
   const typename Traits::Mask* mask;  // [batch, head, query, key], stride 0 where it broadcasts
   typename Traits::Element* out;
-  float* lse;  // null, or row-major [batch, head, query]: log of the row's sum of e^score, -inf for a row without keys
+  float* lse;  // null, or row-major [batch, head, query]: log of the row's sum of e^score, -inf for a row
+               // without keys
   View q_view, k_view, v_view, mask_view, out_view;
   int32_t heads, group, queries, keys;  // `group` query heads share one head of k and v
 };
@@ -31,9 +30,9 @@ struct Place {
   int32_t tile, head, batch;
 };
 
-// Blocks in the order in which they start: all tiles of one head, so that its keys stay in the L2 cache. With the
-// causal mask later tiles have more to do; they come first, over as many heads as the cache holds, so that the short
-// ones fill the end.
+// Blocks in the order in which they start: all tiles of one head, so that its keys stay in the L2 cache. With
+// the causal mask later tiles have more to do; they come first, over as many heads as the cache holds, so
+// that the short ones fill the end.
 template <class Traits>
 __device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
   const uint32_t tiles = (uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows;
@@ -41,7 +40,8 @@ __device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
   if (Traits::kCausal) {
     const uint32_t all = gridDim.x / tiles, wave = uint32_t(Traits::kHeadGroup) * tiles;
     const uint32_t first = blockIdx.x / wave * uint32_t(Traits::kHeadGroup), rest = blockIdx.x % wave;
-    const uint32_t count = all - first < uint32_t(Traits::kHeadGroup) ? all - first : uint32_t(Traits::kHeadGroup);
+    const uint32_t count =
+        all - first < uint32_t(Traits::kHeadGroup) ? all - first : uint32_t(Traits::kHeadGroup);
     tile = tiles - 1 - rest / count;
     head = first + rest % count;
   } else {
@@ -76,8 +76,8 @@ __device__ __forceinline__ float widen(T x) {
 
 constexpr double kLog2E = 1.4426950408889634;
 
-// Scores before the softmax. If nothing but a positive scale stands between the product and the softmax, products are
-// left as they are and the scale joins the exponent: weight = 2^(kMultiplier (s - maximum)).
+// Scores before the softmax. If nothing but a positive scale stands between the product and the softmax,
+// products are left as they are and the scale joins the exponent: weight = 2^(kMultiplier (s - maximum)).
 template <class Traits>
 struct Scores {
   static constexpr bool kAdds = Traits::kHasMask && !IsBool<typename Traits::Mask>::value;

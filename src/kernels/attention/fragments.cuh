@@ -1,6 +1,6 @@
-// Attention on the matrix units: what the kernels of both instruction generations do in registers. Scores, weights and
-// results lie in the accumulator layout of mma.m16n8 (and of wgmma, per warp): value 4t + e of a lane belongs to row
-// lane/4 + 8·(e/2) and column 8t + 2·(lane%4) + e%2 of its warp's 16 rows.
+// Attention on the matrix units: what the kernels of both instruction generations do in registers. Scores,
+// weights and results lie in the accumulator layout of mma.m16n8 (and of wgmma, per warp): value 4t + e of a
+// lane belongs to row lane/4 + 8·(e/2) and column 8t + 2·(lane%4) + e%2 of its warp's 16 rows.
 #pragma once
 
 #include "attention/call.cuh"
@@ -34,10 +34,11 @@ struct Rows {
   float sum[2] = {0, 0};
 };
 
-// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows, `key` is the key of
-// value 0, `visible` how many keys each row sees.
+// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows, `key` is
+// the key of value 0, `visible` how many keys each row sees.
 template <class Traits, int kCount>
-__device__ __forceinline__ void finish_scores(float (&s)[kCount], const typename Traits::Mask* const (&mask)[2],
+__device__ __forceinline__ void finish_scores(float (&s)[kCount],
+                                              const typename Traits::Mask* const (&mask)[2],
                                               int64_t mask_stride, int32_t key, const int32_t (&visible)[2],
                                               bool hides) {
   if constexpr (Traits::kHasMask || !Scores<Traits>::kPlain) {
@@ -55,10 +56,10 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount], const typename
   }
 }
 
-// One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights relative to the
-// rows' new maxima; `scale` is what earlier sums must be multiplied by. Weights are 2^(kMultiplier s - reference) with one
-// fma. Its rounding error, a 2^-24th of the reference, would matter where the reference is large: there the maximum is
-// subtracted first.
+// One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights
+// relative to the rows' new maxima; `scale` is what earlier sums must be multiplied by. Weights are
+// 2^(kMultiplier s - reference) with one fma. Its rounding error, a 2^-24th of the reference, would matter
+// where the reference is large: there the maximum is subtracted first.
 template <class Traits, int kCount>
 __device__ __forceinline__ void weigh(float (&s)[kCount], Rows& rows, float (&scale)[2]) {
   constexpr float kMultiplier = Scores<Traits>::kMultiplier;
@@ -112,7 +113,8 @@ __device__ __forceinline__ void rescale(float (&o)[kCount], const float (&scale)
   for (int i = 0; i < kCount; ++i) o[i] *= scale[i / 2 % 2];
 }
 
-// Words [tile] of a lane, which are columns 8·tile + 2·(lane%4) and the one after, become the 8 columns of tile lane%4.
+// Words [tile] of a lane, which are columns 8·tile + 2·(lane%4) and the one after, become the 8 columns of
+// tile lane%4.
 __device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
   const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
   const uint32_t x = __shfl_xor_sync(0xffffffffu, upper ? word[0] : word[2], 2);
@@ -124,11 +126,12 @@ __device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
   return odd ? make_uint4(a, a1, b, b1) : make_uint4(a0, a, b0, b);
 }
 
-// Divides results by their sums and stores the two rows of each lane. `to` is the address of row 0, column 0 of the
-// head's output.
+// Divides results by their sums and stores the two rows of each lane. `to` is the address of row 0, column 0
+// of the head's output.
 template <class Traits, int kCount>
-__device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows, const Call<Traits>& call,
-                                           typename Traits::Element* to, int32_t row) {
+__device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows,
+                                           const Call<Traits>& call, typename Traits::Element* to,
+                                           int32_t row) {
   using T = typename Traits::Element;
   const int lane = int(threadIdx.x) % 4;
 #pragma unroll
@@ -167,13 +170,15 @@ __device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows&
 }
 
 template <class Traits>
-__device__ __forceinline__ void store_lse(const Rows& rows, const Call<Traits>& call, int64_t head, int32_t row) {
+__device__ __forceinline__ void store_lse(const Rows& rows, const Call<Traits>& call, int64_t head,
+                                          int32_t row) {
   if (call.lse == nullptr || threadIdx.x % 4 != 0) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (row + 8 * half >= call.queries) continue;
     call.lse[head * call.queries + row + 8 * half] =
-        rows.sum[half] == 0 ? minus_infinity() : natural_maximum<Traits>(rows.maximum[half]) + logf(rows.sum[half]);
+        rows.sum[half] == 0 ? minus_infinity()
+                            : natural_maximum<Traits>(rows.maximum[half]) + logf(rows.sum[half]);
   }
 }
 

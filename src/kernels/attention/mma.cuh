@@ -1,9 +1,10 @@
-// Attention of half types with mma.sync (sm_80): FlashAttention-2 (Dao 2023). A warp holds 16·kRowTiles query rows and
-// the whole head depth in registers; a block of kWarps warps shares blocks of 64 keys in shared memory. While scores are
-// computed the values of the block arrive, and while those are added the next keys arrive.
+// Attention of half types with mma.sync (sm_80): FlashAttention-2 (Dao 2023). A warp holds 16·kRowTiles query
+// rows and the whole head depth in registers; a block of kWarps warps shares blocks of 64 keys in shared
+// memory. While scores are computed the values of the block arrive, and while those are added the next keys
+// arrive.
 //
-// Order, for every row alone: blocks of 64 keys from key 0, hidden ones skipped; how many rows a warp or a block holds
-// does not matter.
+// Order, for every row alone: blocks of 64 keys from key 0, hidden ones skipped; how many rows a warp or a
+// block holds does not matter.
 #pragma once
 
 #include "attention/fragments.cuh"
@@ -40,14 +41,18 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
 template <class T>
 __device__ __forceinline__ void multiply_add(float* c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 template <>
-__device__ __forceinline__ void multiply_add<f16>(float* c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+__device__ __forceinline__ void multiply_add<f16>(float* c, const uint32_t (&a)[4], uint32_t b0,
+                                                  uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+      "%1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 template <>
-__device__ __forceinline__ void multiply_add<bf16>(float* c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+__device__ __forceinline__ void multiply_add<bf16>(float* c, const uint32_t (&a)[4], uint32_t b0,
+                                                   uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, "
       "%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -61,11 +66,11 @@ struct HalfTile {
   static constexpr int kBytesPerRow = kStride * 2;
 };
 
-// One row of the tile from global memory by one thread's share: chunk `chunk` of 8 columns. Rows outside and columns past
-// kColumns become 0. `from` is the row's first element; any valid address if the row is outside.
+// One row of the tile from global memory by one thread's share: chunk `chunk` of 8 columns. Rows outside and
+// columns past kColumns become 0. `from` is the row's first element; any valid address if the row is outside.
 template <int kColumns, bool kVector, class T>
-__device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, int row, int chunk, const T* from,
-                                           int64_t column_stride, bool inside) {
+__device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, int row, int chunk,
+                                           const T* from, int64_t column_stride, bool inside) {
   const int offset = row * HalfTile<kColumns>::kBytesPerRow + chunk * 16;
   const int left = kColumns - chunk * 8, count = left < 8 ? left : 8;
   if constexpr (kVector) {
@@ -84,8 +89,8 @@ __device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, in
 
 // Rows [0, rows) of the source into a tile of kRows.
 template <int kColumns, int kRows, int kThreads, bool kVector, class T>
-__device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row_stride, int64_t column_stride,
-                                          int rows) {
+__device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row_stride,
+                                          int64_t column_stride, int rows) {
   constexpr int kChunks = HalfTile<kColumns>::kPadded / 8;
   const uint32_t address = shared_address(tile);
 #pragma unroll
@@ -108,8 +113,8 @@ __device__ __forceinline__ void pack_weights(uint32_t (&a)[4], const float* s) {
   a[3] = pack<T>(s[6], s[7]);
 }
 
-// Lane's share of the addresses for ldmatrix: of the left operand and of values (16 × 16 elements, rows first), and of keys
-// (columns first).
+// Lane's share of the addresses for ldmatrix: of the left operand and of values (16 × 16 elements, rows
+// first), and of keys (columns first).
 template <int kColumns>
 __device__ __forceinline__ uint32_t lane_rows_first() {
   const int lane = int(threadIdx.x) % 32;
@@ -124,7 +129,8 @@ __device__ __forceinline__ uint32_t lane_columns_first() {
 template <class Traits, int kWarps, int kRowTiles>
 __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
   using T = typename Traits::Element;
-  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = 64, kThreads = 32 * kWarps;
+  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = 64,
+                kThreads = 32 * kWarps;
   constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
   static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
   // Beyond this depth the queries would not fit in registers beside the result.
@@ -151,14 +157,15 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
     commit_copies();
   };
   const auto copy_values = [&](int32_t from) {
-    copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(v_tile, v + from * call.v_view.row, call.v_view.row,
-                                                              call.v_view.column, call.keys - from);
+    copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
+        v_tile, v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
     commit_copies();
   };
 
   wait_for_inputs();
   launch_dependents();
-  copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column, rows);
+  copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column,
+                                                               rows);
   if (end > 0) copy_keys(0);
 
   Rows state[kRowTiles];
@@ -222,7 +229,8 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
 
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
-      const bool hides = __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
+      const bool hides =
+          __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
       const typename Traits::Mask* const line[2] = {mask + row[t] * call.mask_view.row,
                                                     mask + (row[t] + 8) * call.mask_view.row};
       finish_scores<Traits>(s[t], line, call.mask_view.column, from + lane % 4 * 2, visible[t], hides);

@@ -1,10 +1,11 @@
-// Attention on the general-purpose units, for every element type: f32 and f64 in their own precision, half types in
-// f32. A block of 256 threads, 16 × 16, holds kRows query rows and walks over blocks of kKeys keys with the online
-// softmax (Milakov and Gimelshein 2018; Dao et al. 2022). A thread holds kRows/16 × kKeys/16 scores and, of the same
-// rows, the columns 4·tx … of the result.
+// Attention on the general-purpose units, for every element type: f32 and f64 in their own precision, half
+// types in f32. A block of 256 threads, 16 × 16, holds kRows query rows and walks over blocks of kKeys keys
+// with the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022). A thread holds kRows/16 × kKeys/16
+// scores and, of the same rows, the columns 4·tx … of the result.
 //
-// Order, for every row alone: a score is a chain of fma over the depth; a weighted value is a chain over the keys,
-// rescaled to the new maximum once per block of keys; the sum has 16 lanes (key mod 16) that are combined pairwise.
+// Order, for every row alone: a score is a chain of fma over the depth; a weighted value is a chain over the
+// keys, rescaled to the new maximum once per block of keys; the sum has 16 lanes (key mod 16) that are
+// combined pairwise.
 #pragma once
 
 #include "attention/call.cuh"
@@ -41,8 +42,8 @@ __device__ __forceinline__ T narrow(typename Accumulator<T>::Type x) {
     return from_float<T>(x);
 }
 
-// Elements between rows of a tile in shared memory: an odd number of 16-byte units, so that reads down a column of
-// units meet no bank twice.
+// Elements between rows of a tile in shared memory: an odd number of 16-byte units, so that reads down a
+// column of units meet no bank twice.
 template <class A>
 constexpr int tile_stride(int columns) {
   return (((columns + Vec<A>::kSize - 1) / Vec<A>::kSize) | 1) * Vec<A>::kSize;
@@ -58,8 +59,8 @@ struct SimtShape {
 
 // Rows [0, rows) of the source, columns [0, kColumns); everything else of the tile becomes 0.
 template <int kColumns, int kTileRows, bool kVector, class T, class A>
-__device__ __forceinline__ void load_tile(A* tile, int stride, const T* from, int64_t row_stride, int64_t column_stride,
-                                          int rows) {
+__device__ __forceinline__ void load_tile(A* tile, int stride, const T* from, int64_t row_stride,
+                                          int64_t column_stride, int rows) {
   constexpr int kUnit = kVector ? 16 / sizeof(T) : 1;
   constexpr int kPadded = (kColumns + Vec<A>::kSize - 1) / Vec<A>::kSize * Vec<A>::kSize;
   constexpr int kUnits = (kPadded + kUnit - 1) / kUnit;
@@ -90,7 +91,8 @@ struct SimtBlock {
   using V = typename Vec<A>::Type;
   static constexpr int kVec = Vec<A>::kSize;
   static constexpr int kR = Traits::kRows / 16, kK = Traits::kKeys / 16;
-  static constexpr int kC = (Traits::kValueDepth + 16 * kVec - 1) / (16 * kVec);  // vectors of the result a thread holds
+  static constexpr int kC =
+      (Traits::kValueDepth + 16 * kVec - 1) / (16 * kVec);  // vectors of the result a thread holds
   static constexpr A kMultiplier = A(Scores<Traits>::kPlain ? A(Traits::kScale) : A(1));
 
   A *q, *kv, *p;
@@ -152,7 +154,8 @@ struct SimtBlock {
       A weights[kR][kVec];
 #pragma unroll
       for (int i = 0; i < kR; ++i)
-        *reinterpret_cast<V*>(weights[i]) = *reinterpret_cast<const V*>(p + (ty + 16 * i) * Shape::kPStride + key);
+        *reinterpret_cast<V*>(weights[i]) =
+            *reinterpret_cast<const V*>(p + (ty + 16 * i) * Shape::kPStride + key);
 #pragma unroll
       for (int u = 0; u < kVec; ++u) {
 #pragma unroll
@@ -160,7 +163,8 @@ struct SimtBlock {
           const int column = (tx + 16 * c) * kVec;
           if (column >= Traits::kValueDepth) continue;
           A values[kVec];
-          *reinterpret_cast<V*>(values) = *reinterpret_cast<const V*>(kv + (key + u) * Shape::kKvStride + column);
+          *reinterpret_cast<V*>(values) =
+              *reinterpret_cast<const V*>(kv + (key + u) * Shape::kKvStride + column);
 #pragma unroll
           for (int i = 0; i < kR; ++i)
 #pragma unroll
@@ -227,15 +231,16 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
       for (int j = 0; j < Block::kK; ++j) {
         const int32_t key = from + block.tx + 16 * j;
         if (key < visible)
-          s[i][j] = Scores<Traits>::score(s[i][j], mask + row * call.mask_view.row + key * call.mask_view.column);
+          s[i][j] =
+              Scores<Traits>::score(s[i][j], mask + row * call.mask_view.row + key * call.mask_view.column);
         else
           s[i][j] = A(minus_infinity());
       }
     }
     __syncthreads();
-    load_tile<Traits::kValueDepth, Traits::kKeys, Traits::kVectorV>(block.kv, Block::Shape::kKvStride,
-                                                                    v + from * call.v_view.row, call.v_view.row,
-                                                                    call.v_view.column, count);
+    load_tile<Traits::kValueDepth, Traits::kKeys, Traits::kVectorV>(
+        block.kv, Block::Shape::kKvStride, v + from * call.v_view.row, call.v_view.row, call.v_view.column,
+        count);
     block.weigh(s);
     __syncthreads();
     block.add_values();

@@ -1,10 +1,11 @@
-// Attention of half types for few rows or short sequences (sm_80): the keys are split among blocks, kKeys each, and among
-// the block's four warps. The queries of all heads that share a head of k and v are rows of one tile of 16, so that keys
-// are read once. If one block holds all keys it stores the result; else parts go to the workspace and a second launch
-// combines them.
+// Attention of half types for few rows or short sequences (sm_80): the keys are split among blocks, kKeys
+// each, and among the block's four warps. The queries of all heads that share a head of k and v are rows of
+// one tile of 16, so that keys are read once. If one block holds all keys it stores the result; else parts go
+// to the workspace and a second launch combines them.
 //
-// Order, for every row alone: a part is a quarter of the kKeys keys of a block; four parts are added in order; blocks are
-// added in four interleaved chains, these in order. So bits depend on the number of keys and on kKeys.
+// Order, for every row alone: a part is a quarter of the kKeys keys of a block; four parts are added in
+// order; blocks are added in four interleaved chains, these in order. So bits depend on the number of keys
+// and on kKeys.
 #pragma once
 
 #include "attention/mma.cuh"
@@ -27,7 +28,9 @@ __device__ __forceinline__ int32_t split_count(const Call<Traits>& call) {
   return call.keys > 0 ? (call.keys + kKeys - 1) / kKeys : 1;
 }
 
-__device__ __forceinline__ float reference_of(float maximum) { return maximum == minus_infinity() ? 0.0f : maximum; }
+__device__ __forceinline__ float reference_of(float maximum) {
+  return maximum == minus_infinity() ? 0.0f : maximum;
+}
 
 // Stores four neighbouring columns of one row of the result.
 template <class Traits>
@@ -48,7 +51,8 @@ __device__ __forceinline__ void store_four(const Call<Traits>& call, int64_t bat
 template <class Traits, int kKeys, bool kSingle>
 __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace) {
   using T = typename Traits::Element;
-  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kWarps = 4, kWarpKeys = kKeys / kWarps;
+  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kWarps = 4,
+                kWarpKeys = kKeys / kWarps;
   constexpr int kColumns = HalfTile<kValueDepth>::kPadded, kThreads = 32 * kWarps;
   constexpr int kSumStride = kColumns + 8;  // floats; keeps the fragments of a warp on different banks
   constexpr float kMultiplier = Scores<Traits>::kMultiplier;
@@ -86,12 +90,12 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     }
   }
   copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(
-      k_tile, call.k + b * call.k_view.batch + kv_head * call.k_view.head + from * call.k_view.row, call.k_view.row,
-      call.k_view.column, call.keys - from);
+      k_tile, call.k + b * call.k_view.batch + kv_head * call.k_view.head + from * call.k_view.row,
+      call.k_view.row, call.k_view.column, call.keys - from);
   commit_copies();
   copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
-      v_tile, call.v + b * call.v_view.batch + kv_head * call.v_view.head + from * call.v_view.row, call.v_view.row,
-      call.v_view.column, call.keys - from);
+      v_tile, call.v + b * call.v_view.batch + kv_head * call.v_view.head + from * call.v_view.row,
+      call.v_view.row, call.v_view.column, call.keys - from);
   commit_copies();
 
   const int32_t warp_key = from + warp * kWarpKeys;
@@ -105,7 +109,8 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       mask[half] = call.mask + b * call.mask_view.batch + head_of(row) * call.mask_view.head +
                    row % call.queries * call.mask_view.row;
   }
-  const bool hides = __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
+  const bool hides =
+      __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
 
   Rows state;
   float s[kWarpKeys / 2], o[kColumns / 2];
@@ -199,7 +204,8 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       const int64_t all = int64_t(gridDim.x) / splits / tiles * all_rows;
       const Parts<Traits> parts(workspace, all, splits);
       const int64_t part = line * splits + split;
-      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) = make_float4(x[0], x[1], x[2], x[3]);
+      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) =
+          make_float4(x[0], x[1], x[2], x[3]);
       if (column == 0) *reinterpret_cast<float2*>(parts.stats + part * 2) = make_float2(top, sum);
     }
   }
@@ -250,8 +256,9 @@ __device__ __forceinline__ void combine_splits(const Call<Traits>& call, void* w
     float y[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float total = ((chain_values[0][column + i] + chain_values[1][column + i]) + chain_values[2][column + i]) +
-                          chain_values[3][column + i];
+      const float total =
+          ((chain_values[0][column + i] + chain_values[1][column + i]) + chain_values[2][column + i]) +
+          chain_values[3][column + i];
       y[i] = sum == 0 ? 0.0f : __fdiv_rn(total, sum);
     }
     store_four(call, rest / uint32_t(call.heads), int32_t(rest % uint32_t(call.heads)), query, column, y);

@@ -1,7 +1,7 @@
-// Attention of half types with wgmma on Hopper (sm_90a): FlashAttention-3 (Shah et al. 2024). One warpgroup lets the copy
-// engine bring blocks of 128 keys and values into a ring in shared memory; two warpgroups of 64 query rows each take turns
-// on the matrix units, so that one computes weights while the other multiplies, and each computes the products of the next
-// keys while it turns the last ones into weights.
+// Attention of half types with wgmma on Hopper (sm_90a): FlashAttention-3 (Shah et al. 2024). One warpgroup
+// lets the copy engine bring blocks of 128 keys and values into a ring in shared memory; two warpgroups of 64
+// query rows each take turns on the matrix units, so that one computes weights while the other multiplies,
+// and each computes the products of the next keys while it turns the last ones into weights.
 //
 // Order, for every row alone: blocks of 128 keys from the last visible one to key 0.
 #pragma once
@@ -19,7 +19,8 @@ __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 __device__ __forceinline__ void expect_bytes(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 __device__ __forceinline__ void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
@@ -36,10 +37,11 @@ __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
-__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap& map, uint32_t barrier, int column, int row,
-                                         int head, int batch) {
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap& map, uint32_t barrier, int column,
+                                         int row, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5, %6}], "
       "[%2];" ::"r"(to),
       "l"(reinterpret_cast<uint64_t>(&map)), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
@@ -53,79 +55,95 @@ __device__ __forceinline__ void arrive_named(int barrier, int threads) {
 
 // ---- wgmma ----
 
-// Descriptor of a tile in shared memory (PTX ISA, "matrix descriptor"): rows of 128 bytes, 128-byte swizzle, 8 rows are
-// 1,024 bytes; `leading` is the distance in bytes between 64-column halves of an operand whose rows are the reduction.
+// Descriptor of a tile in shared memory (PTX ISA, "matrix descriptor"): rows of 128 bytes, 128-byte swizzle,
+// 8 rows are 1,024 bytes; `leading` is the distance in bytes between 64-column halves of an operand whose
+// rows are the reduction.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading) {
   return uint64_t((address & 0x3ffff) >> 4) | uint64_t(leading >> 4) << 16 | uint64_t(1024 >> 4) << 32 |
          uint64_t(1) << 62;
 }
 __device__ __forceinline__ void fence_wgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_wgmma() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_wgmma() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 template <int kPending>
 __device__ __forceinline__ void wait_wgmma() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Accumulators may not be touched while a wgmma is in flight: the compiler must not move their uses across this.
+// Accumulators may not be touched while a wgmma is in flight: the compiler must not move their uses across
+// this.
 template <int kCount>
 __device__ __forceinline__ void hold(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-#define AICF_ACCUMULATORS_64 \
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),\
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),\
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),\
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-#define AICF_WGMMA_64(type)                                                                        \
-  /* d[64 × 64] = or += a b^T, both in shared memory with the reduction along rows. */ \
-  __device__ __forceinline__ void wgmma_shared(float (&d)[32], uint64_t a, uint64_t b, bool adds, type) { \
-    asm volatile( \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." #type "." #type " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
-        "%32, %33, p, 1, 1, 0, 0;\n}" \
-        : AICF_ACCUMULATORS_64 \
-        : "l"(a), "l"(b), "r"(int(adds))); \
-  } \
-  /* d[64 × 64] += a b, a in registers, b in shared memory with one row per step of the reduction. */ \
-  __device__ __forceinline__ void wgmma_registers(float (&d)[32], const uint32_t (&a)[4], uint64_t b, type) { \
-    asm volatile( \
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32." #type "." #type " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
-        "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;" \
-        : AICF_ACCUMULATORS_64 \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+#define AICF_ACCUMULATORS_64                                                                                \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),           \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+      "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),            \
+      "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),            \
+      "+f"(d[30]), "+f"(d[31])
+#define AICF_WGMMA_64(type)                                                                                 \
+  /* d[64 × 64] = or += a b^T, both in shared memory with the reduction along rows. */                      \
+  __device__ __forceinline__ void wgmma_shared(float(&d)[32], uint64_t a, uint64_t b, bool adds, type) {    \
+    asm volatile(                                                                                           \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                                        \
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." #type "." #type                                       \
+        " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                          \
+        "%32, %33, p, 1, 1, 0, 0;\n}"                                                                       \
+        : AICF_ACCUMULATORS_64                                                                              \
+        : "l"(a), "l"(b), "r"(int(adds)));                                                                  \
+  }                                                                                                         \
+  /* d[64 × 64] += a b, a in registers, b in shared memory with one row per step of the reduction. */       \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[32], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." #type "." #type                              \
+                 " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "  \
+                 "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                       \
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                                   \
+                 : AICF_ACCUMULATORS_64                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                     \
   }
 AICF_WGMMA_64(f16)
 AICF_WGMMA_64(bf16)
 #undef AICF_WGMMA_64
 #undef AICF_ACCUMULATORS_64
 
-#define AICF_ACCUMULATORS_128 \
-        "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),\
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),\
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),\
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),\
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),\
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),\
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),\
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-#define AICF_WGMMA_128(type)                                                                        \
-  /* d[64 × 128] = or += a b^T, both in shared memory with the reduction along rows. */ \
-  __device__ __forceinline__ void wgmma_shared(float (&d)[64], uint64_t a, uint64_t b, bool adds, type) { \
-    asm volatile( \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-        "%64, %65, p, 1, 1, 0, 0;\n}" \
-        : AICF_ACCUMULATORS_128 \
-        : "l"(a), "l"(b), "r"(int(adds))); \
-  } \
-  /* d[64 × 128] += a b, a in registers, b in shared memory with one row per step of the reduction. */ \
-  __device__ __forceinline__ void wgmma_registers(float (&d)[64], const uint32_t (&a)[4], uint64_t b, type) { \
-    asm volatile( \
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-        "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;" \
-        : AICF_ACCUMULATORS_128 \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+#define AICF_ACCUMULATORS_128                                                                               \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),           \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+      "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),            \
+      "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),            \
+      "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),            \
+      "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),            \
+      "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),            \
+      "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),            \
+      "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+#define AICF_WGMMA_128(type)                                                                                \
+  /* d[64 × 128] = or += a b^T, both in shared memory with the reduction along rows. */                     \
+  __device__ __forceinline__ void wgmma_shared(float(&d)[64], uint64_t a, uint64_t b, bool adds, type) {    \
+    asm volatile(                                                                                           \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                                        \
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type                                      \
+        " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+        "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "   \
+        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, "   \
+        "%59, %60, %61, %62, %63}, "                                                                        \
+        "%64, %65, p, 1, 1, 0, 0;\n}"                                                                       \
+        : AICF_ACCUMULATORS_128                                                                             \
+        : "l"(a), "l"(b), "r"(int(adds)));                                                                  \
+  }                                                                                                         \
+  /* d[64 × 128] += a b, a in registers, b in shared memory with one row per step of the reduction. */      \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[64], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type                             \
+                 " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "  \
+                 "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "    \
+                 "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "    \
+                 "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                                 \
+                 "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"                                                   \
+                 : AICF_ACCUMULATORS_128                                                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                     \
   }
 AICF_WGMMA_128(f16)
 AICF_WGMMA_128(bf16)
@@ -134,11 +152,13 @@ AICF_WGMMA_128(bf16)
 
 // ---- the kernel ----
 
-// Shared memory: tiles of 128 rows as 64-column halves of 16 KiB each, at multiples of 1,024 bytes; then the barriers.
+// Shared memory: tiles of 128 rows as 64-column halves of 16 KiB each, at multiples of 1,024 bytes; then the
+// barriers.
 template <class Traits>
 struct HopperShared {
   static constexpr int kKeys = 128, kStages = 2, kHalf = 128 * 128;
-  static constexpr int kDepthHalves = (Traits::kDepth + 63) / 64, kValueHalves = (Traits::kValueDepth + 63) / 64;
+  static constexpr int kDepthHalves = (Traits::kDepth + 63) / 64,
+                       kValueHalves = (Traits::kValueDepth + 63) / 64;
   static constexpr int kQ = 0, kK = kQ + kDepthHalves * kHalf, kV = kK + kStages * kDepthHalves * kHalf;
   static constexpr int kBarriers = kV + kStages * kValueHalves * kHalf;
   uint32_t base;
@@ -314,8 +334,8 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
       for (int32_t block = blocks - 1; block >= -1; --block) {
         if (block >= 0) {
           wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
-          load(shared.k(key_turn.stage), k_map, shared.k_full(key_turn.stage), Shared::kDepthHalves, block * kKeys,
-               kv_head);
+          load(shared.k(key_turn.stage), k_map, shared.k_full(key_turn.stage), Shared::kDepthHalves,
+               block * kKeys, kv_head);
           key_turn.next();
         }
         if (block + 1 < blocks) {
