@@ -1,4 +1,4 @@
-"""The nine real models of ONNX's backend suite: the suite's own cases, and random weights against onnxruntime.
+"""The nine real models of ONNX's backend suite: its own cases, and random weights against onnxruntime.
 
 Errors are measured against the same model evaluated in f64, relative to the largest logit. `make test` leaves
 the three with over 200 MB of weights to AICF_SOAK=1.

@@ -16,7 +16,7 @@ constexpr int64_t kMaxKeptRow =
 // of size 1).
 struct Group {
   std::vector<NodeId> nodes;  // in topological order
-  bool matmul = false;        // nodes[0] is a matmul, the others its epilogue
+  bool contraction = false;   // nodes[0] is a matmul or a conv, the others its epilogue
   Shape full;
   std::vector<int64_t> axes;  // reduced; empty: no reductions
 };
@@ -40,7 +40,7 @@ class Fuser {
 
   void consider(NodeId id) {
     const Node& node = graph_.node(id);
-    if (is_epilogue_matmul(node)) return start_group(id, true);
+    if (is_contraction(node)) return start_group(id, true);
     if (!is_fusible(node)) return;
     for (int candidate : producer_groups(node)) {
       if (group_of_[static_cast<size_t>(id)] < 0) {
@@ -52,8 +52,8 @@ class Fuser {
     if (group_of_[static_cast<size_t>(id)] < 0) start_group(id, false);
   }
 
-  bool is_epilogue_matmul(const Node& node) const {
-    return node.op == Op::matmul && node.operands[0] != node.operands[1] &&
+  bool is_contraction(const Node& node) const {
+    return (node.op == Op::matmul || node.op == Op::conv) && node.operands[0] != node.operands[1] &&
            context_.target.takes_epilogue(graph_, node);
   }
 
@@ -68,7 +68,7 @@ class Fuser {
     return info.has(kPointwise) || (info.has(kReduction) && node.attrs.get_bool("keepdims"));
   }
 
-  // Groups that produce operands, matmul groups first because an epilogue saves a whole pass over memory,
+  // Groups that produce operands, contractions first because an epilogue saves a whole pass over memory,
   // then the latest.
   std::vector<int> producer_groups(const Node& node) const {
     std::vector<int> found;
@@ -78,17 +78,18 @@ class Fuser {
       if (g >= 0 && std::find(found.begin(), found.end(), g) == found.end()) found.push_back(g);
     }
     std::sort(found.begin(), found.end(), [&](int a, int b) {
-      const bool ma = groups_[static_cast<size_t>(a)].matmul, mb = groups_[static_cast<size_t>(b)].matmul;
+      const bool ma = groups_[static_cast<size_t>(a)].contraction,
+                 mb = groups_[static_cast<size_t>(b)].contraction;
       return ma != mb ? ma : a > b;
     });
     return found;
   }
 
-  void start_group(NodeId id, bool matmul) {
+  void start_group(NodeId id, bool contraction) {
     const Node& node = graph_.node(id);
     Group created;
     created.nodes = {id};
-    created.matmul = matmul;
+    created.contraction = contraction;
     const bool reduction = op_info(node.op).has(kReduction);
     created.full = graph_.shape(reduction ? node.operands[0] : node.results[0]);
     if (reduction) created.axes = node.attrs.get_ints("axes");
@@ -119,7 +120,7 @@ class Fuser {
     if (g.nodes.size() >= kMaxRegionNodes || operand_count(g, node) > kMaxRegionOperands) return false;
     if (op_info(node.op).has(kReduction)) {
       const std::vector<int64_t>& axes = node.attrs.get_ints("axes");
-      if (g.matmul || axes.empty() || !(graph_.shape(node.operands[0]) == g.full)) return false;
+      if (g.contraction || axes.empty() || !(graph_.shape(node.operands[0]) == g.full)) return false;
       return (g.axes.empty() || g.axes == axes) && row_fits(g.full, axes);
     }
     const Shape& shape = graph_.shape(node.results[0]);
@@ -202,21 +203,21 @@ class Fuser {
   // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through
   // a third.
   void merge(int from, int to) {
-    if (from == to || group(from).matmul) return;
+    if (from == to || group(from).contraction) return;
     Group& target = group(to);
     const Group source = group(from);
     if (!(source.full == target.full) || source.nodes.size() + target.nodes.size() > kMaxRegionNodes) return;
-    if (target.matmul && !source.axes.empty()) return;
+    if (target.contraction && !source.axes.empty()) return;
     if (!source.axes.empty() && !target.axes.empty() && source.axes != target.axes) return;
     const std::vector<int64_t> axes = source.axes.empty() ? target.axes : source.axes;
     if (!axes.empty() && !row_fits(source.full, axes)) return;
     if (path_through_third(from, to) || path_through_third(to, from)) return;
-    if (target.matmul && depends_on(graph_.node(target.nodes[0]), from)) return;
+    if (target.contraction && depends_on(graph_.node(target.nodes[0]), from)) return;
     Group merged = target;
     merged.axes = axes;
     merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
     std::sort(merged.nodes.begin(), merged.nodes.end());
-    if (target.matmul)
+    if (target.contraction)
       std::stable_partition(merged.nodes.begin(), merged.nodes.end(),
                             [&](NodeId id) { return id == target.nodes[0]; });
     if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
@@ -280,7 +281,7 @@ class Fuser {
       const Node& node = graph_.node(id);
       std::vector<ValueId> mapped;
       // A contraction reads its operands from memory, never as immediates.
-      const bool immediates = !g.matmul || id != g.nodes[0];
+      const bool immediates = !g.contraction || id != g.nodes[0];
       for (ValueId operand : node.operands)
         mapped.push_back(body_value(operand, body, inner, operands, immediates));
       const NodeId copy = body.add_node(node.op, mapped, node.attrs, {}, node.origin);
@@ -297,8 +298,9 @@ class Fuser {
     std::vector<ValueId> mapped = rewriter.values(operands);
     std::vector<Graph> bodies;
     bodies.push_back(std::move(body));
-    const NodeId fused = rewriter.graph().add_node(
-        Op::fused, mapped, {{"kind", std::string(g.matmul ? "matmul" : "tile")}}, std::move(bodies), origin);
+    const std::string kind(g.contraction ? op_info(graph_.node(g.nodes[0]).op).name : "tile");
+    const NodeId fused =
+        rewriter.graph().add_node(Op::fused, mapped, {{"kind", kind}}, std::move(bodies), origin);
     for (size_t i = 0; i < results.size(); ++i)
       rewriter.map(results[i], rewriter.graph().node(fused).results[i]);
   }
@@ -306,6 +308,7 @@ class Fuser {
   // The body's value for an outer one: a member's result, an immediate, or a new input.
   ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner,
                      std::vector<ValueId>& operands, bool immediates) const {
+    if (id == kNoValue) return kNoValue;
     if (auto at = inner.find(id); at != inner.end()) return at->second;
     const Value& value = graph_.value(id);
     if (immediates && is_immediate(id)) return inner[id] = body.add_constant(value.constant);

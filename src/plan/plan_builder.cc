@@ -12,7 +12,8 @@ Dim byte_count(const TensorType& type) { return element_count(type.shape) * Dim(
 
 std::string packed_key(const std::string& source, const KernelCall& call) {
   const Window& w = call.inputs[0];
-  return call.kernel + " " + source + " " + w.offset.to_string() + to_string(w.sizes) + to_string(w.strides);
+  return call.kernel + to_string(call.params) + " " + source + " " + w.offset.to_string() +
+         to_string(w.sizes) + to_string(w.strides);
 }
 
 }  // namespace

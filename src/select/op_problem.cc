@@ -54,6 +54,9 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
     append_half(false);
   } else if (name == "high" && windowed) {
     append_half(true);
+  } else if (name == "kernel_sizes") {
+    const Shape& w = graph.shape(node.operands[1]);
+    params.insert(params.end(), w.begin() + 2, w.end());
   } else if (name == "has_bias") {
     params.emplace_back(has_operand(node, 2) ? 1 : 0);
   } else if (name == "has_mask") {

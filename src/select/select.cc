@@ -1,11 +1,15 @@
 #include "select/select.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "base/error.h"
+#include "kernels/conv/pack_conv_w.h"
 #include "kernels/matmul/pack.h"
 #include "select/layout.h"
 #include "select/op_problem.h"
+#include "select/storage_order.h"
 #include "select/tile_mapping.h"
 
 namespace aicf {
@@ -13,9 +17,9 @@ namespace {
 
 class Selector {
  public:
-  Selector(const Graph& graph, const Target& target) : graph_(graph), target_(target) {
+  Selector(const Graph& graph, const Target& target)
+      : graph_(graph), target_(target), orders_(stored_orders(graph, target)) {
     result_.placement.resize(static_cast<size_t>(graph.value_count()));
-    find_stored_orders();
     for (ValueId id : graph.leaves()) place(id);
   }
 
@@ -28,31 +32,17 @@ class Selector {
 
  private:
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
-  // A new value's own storage: row-major, unless its only reader transposes it; then in the order that reader
-  // wants.
+  // A new value's own storage, in the order decided for it.
   const Window& place(ValueId id) {
-    Window& at = result_.placement[static_cast<size_t>(id)];
-    const Node* reader = transposed_by_[static_cast<size_t>(id)];
-    if (reader == nullptr) return at = row_major_window(id, graph_.type(id));
-    const Ints& perm = reader->attrs.get_ints("perm");
-    Ints inverse(perm.size());
-    for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-    return at = transpose_window(row_major_window(id, graph_.type(reader->results[0])), inverse);
+    return result_.placement[static_cast<size_t>(id)] =
+               ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)]);
   }
 
-  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that
-  // keeps the last axis is free if the value is stored transposed.
-  void find_stored_orders() {
-    transposed_by_.resize(static_cast<size_t>(graph_.value_count()), nullptr);
-    const std::vector<int> uses = graph_.use_counts();
-    for (const Node& node : graph_.nodes()) {
-      if (node.op != Op::transpose || uses[static_cast<size_t>(node.operands[0])] != 1) continue;
-      const Node* writer = graph_.producer(node.operands[0]);
-      const Ints& perm = node.attrs.get_ints("perm");
-      const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
-      if (writer != nullptr && keeps_rows && (writer->op == Op::attention || writer->op == Op::matmul))
-        transposed_by_[static_cast<size_t>(node.operands[0])] = &node;
-    }
+  static Window ordered_window(ValueId root, const TensorType& type, const Ints& order) {
+    if (order.empty()) return row_major_window(root, type);
+    TensorType stored{type.dtype, {}};
+    for (int64_t axis : order) stored.shape.push_back(type.shape[static_cast<size_t>(axis)]);
+    return transpose_window(row_major_window(root, stored), inverse_order(order));
   }
 
   static std::string origin_of(const Node& node) {
@@ -67,6 +57,7 @@ class Selector {
     if (node.op == Op::concat) return lower_concat(node);
     if (node.op == Op::matmul)
       return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
+    if (node.op == Op::conv) return lower_conv(node, {graph_, node}, node.operands, nullptr, {});
     if (tile_claims(graph_, node)) return lower_single(node);
     lower_by_table(node);
   }
@@ -79,9 +70,13 @@ class Selector {
     }
     // The elements in row-major order of the operand, which is the order of the result.
     const TensorType source{graph_.dtype(result), graph_.shape(node.operands[0])};
-    Window target = row_major_window(result, source);
-    emit_copy(window(node.operands[0]), target, origin_of(node), "the view cannot be expressed by strides");
-    place(result);
+    auto target = reshape_window(place(result), source.shape);
+    if (!target) {
+      orders_[static_cast<size_t>(result)].clear();
+      place(result);
+      target = row_major_window(result, source);
+    }
+    emit_copy(window(node.operands[0]), *target, origin_of(node), "the view cannot be expressed by strides");
   }
 
   void emit_copy(const Window& from, const Window& to, std::string origin, std::string reason) {
@@ -128,8 +123,8 @@ class Selector {
     if (kind == "tile") {
       lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
     } else {
-      AICF_CHECK(kind == "matmul", "a region of an unknown kind: " + kind);
-      lower_fused_matmul(node);
+      AICF_CHECK(kind == "matmul" || kind == "conv", "a region of an unknown kind: " + kind);
+      lower_fused_contraction(node);
     }
   }
 
@@ -175,7 +170,8 @@ class Selector {
     KernelCall call;
     call.kernel = "tile";
     Schedule& schedule = call.schedule;
-    for (int64_t axis = 0; axis < rank; ++axis)
+    if (inner_axes.empty() && !outputs.empty()) schedule.domain_axes = walking_order(outputs[0]);
+    for (int64_t axis = 0; axis < rank && schedule.domain_axes.size() < static_cast<size_t>(rank); ++axis)
       if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end())
         schedule.domain_axes.push_back(axis);
     for (int64_t axis = 0; axis < rank; ++axis)
@@ -194,6 +190,24 @@ class Selector {
     call.reason = std::move(reason);
     result_.regions.push_back(std::move(region));
     result_.calls.push_back(std::move(call));
+  }
+
+  // The axes of an output from outermost to innermost, or none if nothing but row-major is known.
+  Ints walking_order(const Window& output) const {
+    const bool known = std::all_of(output.strides.begin(), output.strides.end(),
+                                   [](const Dim& stride) { return stride.is_constant(); });
+    if (known) {
+      Ints order(output.strides.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return *output.strides[static_cast<size_t>(a)].constant() >
+               *output.strides[static_cast<size_t>(b)].constant();
+      });
+      return order;
+    }
+    if (output.root >= graph_.value_count()) return {};
+    const Ints& order = orders_[static_cast<size_t>(output.root)];
+    return order.size() == output.sizes.size() ? order : Ints();
   }
 
   void lower_by_table(const Node& node) {
@@ -227,28 +241,29 @@ class Selector {
         .with_remedy("list the ops a model needs with 'aicf support'");
   }
 
-  void lower_fused_matmul(const Node& node) {
+  void lower_fused_contraction(const Node& node) {
     const Graph& body = node.bodies[0];
-    const Node& matmul = body.nodes()[0];
+    const Node& product = body.nodes()[0];
     // The epilogue reads the tile as its first operand, then the region's other operands.
     auto epilogue = std::make_unique<Region>();
-    epilogue->full_shape = body.shape(matmul.results[0]);
+    epilogue->full_shape = body.shape(product.results[0]);
     std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
-    map[static_cast<size_t>(matmul.results[0])] =
-        add_tile_input(epilogue->body, body.type(matmul.results[0]));
+    map[static_cast<size_t>(product.results[0])] =
+        add_tile_input(epilogue->body, body.type(product.results[0]));
     std::vector<ValueId> operands, extras;
-    const auto position = [&](ValueId id) {
-      return std::find(body.inputs().begin(), body.inputs().end(), id) - body.inputs().begin();
+    const auto outer = [&](ValueId id) {
+      const auto at = std::find(body.inputs().begin(), body.inputs().end(), id);
+      return id == kNoValue ? kNoValue : node.operands[static_cast<size_t>(at - body.inputs().begin())];
     };
-    for (ValueId id : matmul.operands) operands.push_back(node.operands[static_cast<size_t>(position(id))]);
+    for (ValueId id : product.operands) operands.push_back(outer(id));
     for (ValueId id : body.leaves()) {
       const Value& value = body.value(id);
       if (value.role == Role::kConstant) {
         map[static_cast<size_t>(id)] = epilogue->body.add_constant(value.constant);
-      } else if (std::find(matmul.operands.begin(), matmul.operands.end(), id) == matmul.operands.end() ||
+      } else if (std::find(product.operands.begin(), product.operands.end(), id) == product.operands.end() ||
                  reads_besides(body, id)) {
         map[static_cast<size_t>(id)] = epilogue->body.add_input(value.name, value.type);
-        extras.push_back(node.operands[static_cast<size_t>(position(id))]);
+        extras.push_back(outer(id));
       }
     }
     for (size_t i = 1; i < body.nodes().size(); ++i) {
@@ -259,10 +274,12 @@ class Selector {
     }
     for (size_t i = 0; i < body.outputs().size(); ++i)
       epilogue->body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
-    Node flat = matmul;
+    if (product.op == Op::conv)
+      return lower_conv(node, {body, product}, operands, std::move(epilogue), extras);
+    Node flat = product;
     flat.results = node.results;
     flat.origin = node.origin;
-    lower_matmul(flat, operands, std::move(epilogue), body.shape(matmul.results[0]), extras);
+    lower_matmul(flat, operands, std::move(epilogue), body.shape(product.results[0]), extras);
   }
 
   // Kernels hand over sums of half types in f32; the product means the rounded value.
@@ -367,10 +384,93 @@ class Selector {
     result_.calls.push_back(std::move(call));
   }
 
+  // A convolution where it stands: in the graph, or in the body of a region.
+  struct Conv {
+    const Graph& graph;
+    const Node& node;
+  };
+
+  // `node` has the results and the origin, `operands` are values of this graph.
+  void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
+                  std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras) {
+    Problem problem = problem_of(conv.graph, conv.node);
+    problem.has_program = epilogue != nullptr;
+    const std::vector<const KernelRow*> rows = target_.candidates(problem);
+    if (rows.empty()) throw no_kernel(node);
+    KernelCall call;
+    call.kernel = rows[0]->name;
+    call.origin = origin_of(node);
+    call.reason =
+        rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+    for (ValueId id : operands)
+      if (id != kNoValue) call.inputs.push_back(window(id));
+    const KernelRow* row = rows[0];
+    if (const KernelRow* packed = find_packed_conv(conv, operands[1], problem)) {
+      row = packed;
+      call.kernel = row->name;
+      call.reason = "weights packed at load";
+      call.inputs[0] = channels_last(operands[0], call.origin);
+      call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
+    }
+    fill_params(conv.graph, conv.node, *row, call.params, call.fparams);
+    for (ValueId id : extras)
+      call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
+    for (ValueId id : node.results) call.outputs.push_back(place(id));
+    if (epilogue != nullptr) {
+      call.region = static_cast<int>(result_.regions.size());
+      result_.regions.push_back(std::move(*epilogue));
+    }
+    result_.calls.push_back(std::move(call));
+  }
+
+  const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
+    if (!is_weight(w) || !has_packed_form(conv.graph, conv.node)) return nullptr;
+    problem.family = "conv_packed";
+    problem.inputs[1] = {DType::u8, {Dim(1)}};
+    const std::vector<const KernelRow*> rows = target_.candidates(problem);
+    return rows.empty() ? nullptr : rows[0];
+  }
+
+  // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
+  Window channels_last(ValueId id, const std::string& origin) {
+    if (window(id).strides[1] == Dim(1)) return window(id);
+    const auto known = channels_last_copies_.find(id);
+    if (known != channels_last_copies_.end()) return known->second;
+    const TensorType& type = graph_.type(id);
+    const Window extra = add_extra(ExtraValue::Kind::kTemp, type, "");
+    const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
+    emit_copy(window(id), copy, origin, "a convolution reads its input channels-last");
+    return channels_last_copies_[id] = copy;
+  }
+
+  Window pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
+    const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
+    for (const KernelCall& done : result_.init_calls)
+      if (done.inputs[0] == w && done.kernel == "pack_conv_w_f32" && done.params[0] == Dim(groups))
+        return done.outputs[0];
+    int64_t k = 1;
+    for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
+    KernelCall call;
+    call.kernel = "pack_conv_w_f32";
+    call.inputs = {w};
+    call.outputs = {add_extra(ExtraValue::Kind::kPacked,
+                              {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
+                              "packed " + graph_.value(w.root).name)};
+    call.params = {Dim(groups)};
+    call.origin = origin;
+    call.reason = "weights packed at load";
+    result_.init_calls.push_back(std::move(call));
+    return result_.init_calls.back().outputs[0];
+  }
+
+  // A param or constant, or a view of one.
+  bool is_weight(ValueId id) const {
+    const Role role = graph_.value(graph_.value(id).role == Role::kTemp ? window(id).root : id).role;
+    return role == Role::kParam || role == Role::kConstant;
+  }
+
   bool packable(ValueId y, const Window& w) const {
-    if (target_.is_cuda()) return false;  // its kernels take weights as they are stored
-    const Role role = graph_.value(graph_.value(y).role == Role::kTemp ? w.root : y).role;
-    if (role != Role::kParam && role != Role::kConstant) return false;
+    if (target_.is_cuda() || !is_weight(y)) return false;  // CUDA kernels take weights as they are stored
     return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() &&
            w.dtype == DType::f32;
   }
@@ -387,7 +487,7 @@ class Selector {
 
   Window pack(const Window& y, const Node& node) {
     for (const KernelCall& done : result_.init_calls)
-      if (done.inputs[0] == y) return done.outputs[0];
+      if (done.inputs[0] == y && done.kernel == "pack_matmul_y_f32") return done.outputs[0];
     const int64_t bytes = packed_matmul_y_bytes(*y.sizes[0].constant(), *y.sizes[1].constant());
     KernelCall call;
     call.kernel = "pack_matmul_y_f32";
@@ -457,7 +557,8 @@ class Selector {
 
   const Graph& graph_;
   const Target& target_;
-  std::vector<const Node*> transposed_by_;  // by value: the transpose that is its only reader
+  std::vector<Ints> orders_;  // by value: how it is stored
+  std::map<ValueId, Window> channels_last_copies_;
   KernelCalls result_;
 };
 

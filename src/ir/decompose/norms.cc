@@ -40,9 +40,9 @@ Values decompose_batch_norm(Emitter& e, const Node& node, const Values& x) {
   const ValueId wide = e.widen(x[0]);
   const ValueId epsilon = e.scalar(e.dtype(wide), node.attrs.get_float("epsilon"));
   const ValueId factor = e.mul(e.op(Op::rsqrt, {e.add(e.widen(x[4]), epsilon)}), e.widen(x[1]));
-  const ValueId centered = e.sub(wide, e.along_channels(e.widen(x[3]), rank));
-  const ValueId y =
-      affine(e, centered, e.along_channels(factor, rank), e.along_channels(e.widen(x[2]), rank));
+  // One multiplication and one addition per element: what depends on the channel alone is computed apart.
+  const ValueId shift = e.sub(e.widen(x[2]), e.mul(e.widen(x[3]), factor));
+  const ValueId y = affine(e, wide, e.along_channels(factor, rank), e.along_channels(shift, rank));
   return {e.cast(y, e.dtype(x[0]))};
 }
 

@@ -43,27 +43,30 @@ ConvTile tile_at(const ConvPlan& plan, int64_t index) {
   return tile;
 }
 
-// Steps of K as (channel, kernel position).
+// Steps of K as (kernel position, channel).
 struct Tap {
   int64_t channel, at[kSpatialAxes];
 };
 
 Tap tap_at(const ConvPlan& plan, int64_t k) {
-  Tap tap;
+  Tap tap = {};
+  if (plan.k == 0) return tap;
+  tap.channel = k % plan.group_channels;
+  k /= plan.group_channels;
   for (int a = kSpatialAxes - 1; a >= 0; --a) {
     tap.at[a] = k % plan.windows.axis[a].kernel;
     k /= plan.windows.axis[a].kernel;
   }
-  tap.channel = k;
   return tap;
 }
 
 void advance(const ConvPlan& plan, Tap& tap) {
+  if (++tap.channel < plan.group_channels) return;
+  tap.channel = 0;
   for (int a = kSpatialAxes - 1; a >= 0; --a) {
     if (++tap.at[a] < plan.windows.axis[a].kernel) return;
     tap.at[a] = 0;
   }
-  ++tap.channel;
 }
 
 template <class T>
@@ -235,7 +238,7 @@ void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
 
 template <class T>
 void prepare_gemm(BoundCall& call, const char* name) {
-  ConvPlan plan = plan_conv(call, name);
+  ConvPlan plan = plan_conv(call, false, name);
   const GemmIsa& isa = gemm_isa(call.isa);
   const int64_t nr = panel_columns<T>(isa), bytes = sizeof(T);
   choose_tiles(plan, isa.mr, nr);

@@ -90,7 +90,7 @@ void prepare_conv_f32_depthwise(BoundCall& call) {
   check_counts(call, kName, 2, kMaxTileOperands + 2, call.params.size(), 0);
   check_dtype(call.inputs[0], DType::f32, kName, "x");
   if (!call.program) check_dtype(call.outputs[0], DType::f32, kName, "result");
-  ConvPlan plan = plan_conv(call, kName);
+  ConvPlan plan = plan_conv(call, false, kName);
   check_step(plan.group_channels == 1, kName, "input channels per group", "1", plan.group_channels);
   check_step(plan.group_maps == 1, kName, "output channels per group", "1", plan.group_maps);
   const int64_t width = std::max<int64_t>(plan.windows.axis[2].out, 1);

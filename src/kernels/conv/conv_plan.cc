@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/dim.h"
 #include "kernels/matmul/step_check.h"
 
 namespace aicf {
@@ -69,9 +70,9 @@ void set_weights(ConvPlan& plan, const TensorArg& w) {
   plan.w_map = w.strides[0];
   plan.w_channel = w.strides[1];
   for (int a = missing; a < kSpatialAxes; ++a) plan.w_kernel[a] = w.strides[2 + a - missing];
-  int64_t wanted = 1;
-  plan.w_dense = 1;
-  for (int i = w.rank - 1; i >= 1; --i) {
+  plan.w_dense = w.sizes[1] == 1 || w.strides[1] == 1;
+  int64_t wanted = w.sizes[1];
+  for (int i = w.rank - 1; i >= 2; --i) {
     if (w.sizes[i] != 1 && w.strides[i] != wanted) plan.w_dense = 0;
     wanted *= w.sizes[i];
   }
@@ -79,14 +80,14 @@ void set_weights(ConvPlan& plan, const TensorArg& w) {
 
 }  // namespace
 
-ConvParams read_conv_params(const BoundCall& call, bool transpose, const char* name) {
+ConvParams read_conv_params(const BoundCall& call, ConvParams::Form form, const char* name) {
   const auto count = static_cast<int64_t>(call.params.size());
   check_step(count >= 3, name, "params", ">= 3", count);
   const int64_t* p = call.params.data();
-  ConvParams params = {p[0], p[1], p[2], {}, nullptr};
+  ConvParams params = {p[0], p[1], p[2], {}, nullptr, nullptr};
   check_step(params.spatial >= 1 && params.spatial <= kSpatialAxes, name, "spatial axes", "1..3",
              params.spatial);
-  const int64_t lists = transpose ? 5 : 4;
+  const int64_t lists = form == ConvParams::kPlain ? 4 : 5;
   check_step(count == 3 + lists * params.spatial, name, "params", std::to_string(3 + lists * params.spatial),
              count);
   check_step(params.groups >= 1, name, "groups", ">= 1", params.groups);
@@ -94,7 +95,8 @@ ConvParams read_conv_params(const BoundCall& call, bool transpose, const char* n
   const int64_t* list = p + 3;
   params.windows = {params.spatial, list, list + params.spatial, list + 2 * params.spatial,
                     list + 3 * params.spatial};
-  if (transpose) params.output_padding = list + 4 * params.spatial;
+  if (form == ConvParams::kTransposed) params.output_padding = list + 4 * params.spatial;
+  if (form == ConvParams::kPacked) params.kernel = list + 4 * params.spatial;
   return params;
 }
 
@@ -106,38 +108,44 @@ void check_bias(const BoundCall& call, const ConvParams& params, int64_t maps, c
              call.inputs[2].sizes[0]);
 }
 
-ConvPlan plan_conv(const BoundCall& call, const char* name) {
-  const ConvParams params = read_conv_params(call, false, name);
+ConvPlan plan_conv(const BoundCall& call, bool packed, const char* name) {
+  const ConvParams params = read_conv_params(call, packed ? ConvParams::kPacked : ConvParams::kPlain, name);
   const size_t first = params.has_bias ? 3 : 2;
   check_step(call.inputs.size() >= first, name, "inputs", ">= " + std::to_string(first),
              static_cast<int64_t>(call.inputs.size()));
   const TensorArg &x = call.inputs[0], &w = call.inputs[1], &out = call.outputs[0];
   check_rank(x, static_cast<int>(params.spatial) + 2, name, "x");
-  check_rank(w, x.rank, name, "w");
-  check_dtype(w, x.dtype, name, "w");
+  if (!packed) {
+    check_rank(w, x.rank, name, "w");
+    check_dtype(w, x.dtype, name, "w");
+  }
   ConvPlan plan = {};
-  plan.windows = make_windows(x, out, w.sizes + 2, params.windows, name);
+  plan.windows = make_windows(x, out, packed ? params.kernel : w.sizes + 2, params.windows, name);
   check_window_counts(plan.windows, false, name);
   plan.groups = params.groups;
-  plan.group_channels = w.sizes[1];
-  check_step(w.sizes[0] % params.groups == 0, name, "output channels", "a multiple of groups", w.sizes[0]);
-  plan.group_maps = w.sizes[0] / params.groups;
+  const int64_t maps = packed ? out.sizes[1] : w.sizes[0];
+  check_step(maps % params.groups == 0, name, "output channels", "a multiple of groups", maps);
+  check_step(x.sizes[1] % params.groups == 0, name, "channels of x", "a multiple of groups", x.sizes[1]);
+  plan.group_channels = x.sizes[1] / params.groups;
+  plan.group_maps = maps / params.groups;
   plan.batch = x.sizes[0];
-  check_step(x.sizes[1] % params.groups == 0 && x.sizes[1] / params.groups == plan.group_channels, name,
-             "channels of x", "groups times those of w", x.sizes[1]);
+  if (!packed)
+    check_step(plan.group_channels == w.sizes[1], name, "channels of x", "groups times those of w",
+               x.sizes[1]);
   check_step(out.sizes[0] == x.sizes[0], name, "batch of the output", std::to_string(x.sizes[0]),
              out.sizes[0]);
-  check_step(out.sizes[1] == w.sizes[0], name, "channels of the output", std::to_string(w.sizes[0]),
-             out.sizes[1]);
-  check_bias(call, params, w.sizes[0], name);
+  check_step(out.sizes[1] == maps, name, "channels of the output", std::to_string(maps), out.sizes[1]);
+  check_bias(call, params, maps, name);
   plan.has_bias = params.has_bias;
   plan.bias_stride = params.has_bias ? call.inputs[2].strides[0] : 0;
-  plan.k = plan.group_channels * plan.windows.kernel_count();  // the element count of a row of w: fits
+  plan.k = checked_mul(plan.group_channels,
+                       checked_mul(plan.windows.axis[0].kernel,
+                                   checked_mul(plan.windows.axis[1].kernel, plan.windows.axis[2].kernel)));
   plan.pixels = plan.windows.out_count();
   plan.x_batch = x.strides[0];
   plan.x_channel = x.strides[1];
   plan.x_is_matrix = is_matrix(plan.windows);
-  set_weights(plan, w);
+  if (!packed) set_weights(plan, w);
   add_operands(plan, call, first, name);
   return plan;
 }

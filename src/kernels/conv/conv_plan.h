@@ -1,6 +1,6 @@
 // The decisions of one conv step, made at bind. As a contraction, rows are the output channels of a group, K
-// runs over (input channel of the group, kernel positions in row-major order), and columns are output
-// positions ("pixels") in row-major order.
+// runs over (kernel positions in row-major order, input channel of the group), and columns are output
+// positions ("pixels") in row-major order; with packed weights rows and columns change places.
 #pragma once
 
 #include "kernels/conv/windows.h"
@@ -28,15 +28,18 @@ struct ConvPlan {
 };
 
 // Checks params, shapes and epilogue operands; fills all but tiles and scratch. Inputs: x, w, bias if
-// has_bias, epilogue operands.
-ConvPlan plan_conv(const BoundCall& call, const char* name);
+// has_bias, epilogue operands. Packed weights are bytes, which the caller checks; the kernel sizes are
+// params.
+ConvPlan plan_conv(const BoundCall& call, bool packed, const char* name);
 
 struct ConvParams {
+  enum Form { kPlain, kTransposed, kPacked };
   int64_t spatial, groups, has_bias;
   WindowParams windows;
-  const int64_t* output_padding;  // conv_transpose only
+  const int64_t* output_padding;  // kTransposed only
+  const int64_t* kernel;          // kPacked only
 };
-ConvParams read_conv_params(const BoundCall& call, bool transpose, const char* name);
+ConvParams read_conv_params(const BoundCall& call, ConvParams::Form form, const char* name);
 void check_bias(const BoundCall& call, const ConvParams& params, int64_t maps, const char* name);
 
 }  // namespace aicf

@@ -1,9 +1,12 @@
 // What happens to a finished tile of a convolution: bias, epilogue, store.
 #pragma once
 
+#include <optional>
+
 #include "kernels/conv/conv_plan.h"
 #include "kernels/element.h"
 #include "kernels/matmul/step_check.h"
+#include "kernels/tile/tile_rows.h"
 
 namespace aicf {
 
@@ -25,6 +28,32 @@ void add_conv_bias(const BoundCall& call, const ConvPlan& plan, const ConvTile& 
 // Runs the epilogue over the tile, or stores the tile as it is.
 void run_conv_epilogue(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c,
                        int64_t ldc, std::byte* scratch);
+
+// The same for a tile whose rows are pixels and whose columns are output channels, c[pixel * ldc + map], a
+// few rows at a time.
+class ConvRowStore {
+ public:
+  ConvRowStore(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c, int64_t ldc,
+               std::byte* program_scratch);
+  // Asks for the memory that run() of these rows will touch.
+  void prefetch(int64_t first, int64_t count) const;
+  void run(int64_t first, int64_t count);
+
+ private:
+  void copy_rows(int64_t first, int64_t count) const;
+  // Moves the windows to a pixel of the tile: row 0 from now on.
+  void point_windows(int64_t pixel);
+
+  const BoundCall& call_;
+  const ConvPlan& plan_;
+  const ConvTile& tile_;
+  float* c_;
+  int64_t ldc_;
+  std::byte* scratch_;
+  bool collapsed_ = true;  // all windows: rows lie at one distance
+  TileWindow windows_[kMaxTileOperands + 1];
+  std::optional<TileRowRunner> runner_;
+};
 
 template <class T>
 void store_conv_tile(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, T* c, int64_t ldc,

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/conv/pack_conv_w.h"
 #include "kernels/matmul/step_testing.h"
 
 namespace aicf {
@@ -220,6 +221,82 @@ TEST(Conv, ImageAloneEqualsImageInBatch) {
   }
 }
 
+struct Packed {
+  std::vector<float> bytes;
+  TensorArg arg;
+};
+
+Packed pack(const Case& c, const Tensors& t, IsaLevel isa) {
+  const int64_t k = c.channels / c.groups * product(c.kernel),
+                bytes = packed_conv_w_bytes(c.groups, c.maps, k);
+  Packed packed;
+  packed.bytes.assign(static_cast<size_t>(bytes / 4 + 1), -7.0f);
+  packed.arg.data = packed.bytes.data();
+  packed.arg.dtype = DType::u8;
+  packed.arg.rank = 1;
+  packed.arg.sizes[0] = bytes;
+  packed.arg.strides[0] = 1;
+  run_step({"pack_conv_w_f32", {t.w.arg()}, {packed.arg}, {c.groups}, {}}, isa);
+  return packed;
+}
+
+Step packed_step(const Case& c, const Tensors& t, const Packed& packed) {
+  Step step = step_of(c, t, "conv_f32_packed");
+  step.inputs[1] = packed.arg;
+  step.params.insert(step.params.end(), c.kernel.begin(), c.kernel.end());
+  return step;
+}
+
+// Packed weights, any layout, tiles in any order: the bits of conv_f32.
+TEST(Conv, PackedEqualsPlain) {
+  std::vector<Case> list = cases();
+  list.push_back({1, 64, 100, 1, {13, 15}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 1}});
+  list.push_back({2, 48, 36, 3, {9, 10}, {3, 2}, {1, 1}, {1, 0}, {1, 1}, {2, 1}, false});
+  list.push_back({1, 9, 200, 1, {40, 41}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}});
+  list.push_back({1, 10, 16, 1, {4, 5, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+  for (const Case& c : list) {
+    for (IsaLevel isa : isa_levels()) {
+      Tensors plain = make(c, DType::f32, false, Layout::kDense);
+      run_step(step_of(c, plain, "conv_f32"), isa);
+      for (Layout layout : {Layout::kDense, Layout::kChannelsLast, Layout::kReversed, Layout::kGaps}) {
+        Tensors t = make(c, DType::f32, false, layout);
+        t.out.poison();
+        run_step(packed_step(c, t, pack(c, t, isa)), isa, true);
+        for (int64_t i = 0; i < t.out.count(); ++i)
+          ASSERT_EQ(t.out.bits(i), plain.out.bits(i)) << isa_name(isa) << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(Conv, PackedRefusesStepsThatDoNotFit) {
+  const Case c = {1, 4, 6, 2, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  const Tensors t = make(c, DType::f32, false, Layout::kDense);
+  const Packed packed = pack(c, t, IsaLevel::kPortable);
+  const Step good = packed_step(c, t, packed);
+  bind_step(good, IsaLevel::kPortable);
+  const auto broken = [&](const char* what, const std::function<void(Step&)>& change) {
+    Step step = good;
+    change(step);
+    expect_refused(step, what);
+  };
+  broken("too few bytes", [](Step& s) { --s.inputs[1].sizes[0]; });
+  broken("strided bytes", [](Step& s) { s.inputs[1].strides[0] = 2; });
+  broken("dtype of the bytes", [](Step& s) { s.inputs[1].dtype = DType::f32; });
+  broken("kernel", [](Step& s) { s.params.back() = 5; });
+  broken("huge kernel", [](Step& s) { s.params.back() = int64_t{1} << 40; });
+  broken("groups", [](Step& s) { s.params[1] = 4; });
+  broken("missing kernel", [](Step& s) { s.params.pop_back(); });
+  broken("channels", [](Step& s) { s.inputs[0].sizes[1] = 6; });
+  Step step{"pack_conv_w_f32", {t.w.arg()}, {packed.arg}, {2}, {}};
+  bind_step(step, IsaLevel::kPortable);
+  step.params[0] = 4;
+  expect_refused(step, "groups of the weights");
+  step.params[0] = 2;
+  --step.outputs[0].sizes[0];
+  expect_refused(step, "too few bytes for the weights");
+}
+
 // Epilogue out = result * scale[channel] + residual, on layouts whose pixels do and do not lie in one line.
 TEST(Conv, EpilogueRunsOnEveryTile) {
   TileProgram program;
@@ -240,9 +317,11 @@ TEST(Conv, EpilogueRunsOnEveryTile) {
       {"conv_f32", {2, 5, 40, 1, {9, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
       {"conv_f32", {1, 8, 6, 2, {50}, {1}, {1}, {0}, {0}, {1}, false}},
       {"conv_f32_depthwise", {2, 6, 6, 6, {9, 31}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}},
+      {"conv_f32_packed", {2, 5, 40, 1, {9, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
+      {"conv_f32_packed", {1, 16, 9, 1, {20}, {3}, {1}, {1}, {1}, {1}, false}},
   };
   for (const auto& [kernel, c] : list) {
-    for (Layout layout : {Layout::kDense, Layout::kTransposed}) {
+    for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kChannelsLast}) {
       Tensors t = make(c, DType::f32, false, Layout::kDense);
       TestTensor residual(DType::f32, t.out.sizes(), layout);
       std::vector<int64_t> channel(t.out.sizes().size() - 1, 1);
@@ -252,9 +331,14 @@ TEST(Conv, EpilogueRunsOnEveryTile) {
       scale.randomize(8);
       const int64_t pixels = product(out_sizes(c, false));
       for (IsaLevel isa : isa_levels()) {
+        Packed packed;
         Step step = step_of(c, t, kernel);
+        if (step.kernel == "conv_f32_packed") {
+          packed = pack(c, t, isa);
+          step = packed_step(c, t, packed);
+        }
         run_step(step, isa);
-        TestTensor out(DType::f32, t.out.sizes());
+        TestTensor out(DType::f32, t.out.sizes(), layout);
         step.inputs.push_back(scale.arg());
         step.inputs.push_back(residual.arg());
         step.outputs = {out.arg()};

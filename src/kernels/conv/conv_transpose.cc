@@ -143,7 +143,7 @@ bool can_run_conv_transpose(const Problem& problem) {
 void prepare_conv_transpose(BoundCall& call) {
   check_counts(call, kName, 2, 3, call.params.size(), 0);
   check_step(call.program == nullptr, kName, "epilogue", "none", 1);
-  const ConvParams params = read_conv_params(call, true, kName);
+  const ConvParams params = read_conv_params(call, ConvParams::kTransposed, kName);
   check_step(call.inputs.size() == (params.has_bias ? 3u : 2u), kName, "inputs", params.has_bias ? "3" : "2",
              static_cast<int64_t>(call.inputs.size()));
   const DType dtype = call.inputs[0].dtype;

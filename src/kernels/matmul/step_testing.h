@@ -93,8 +93,9 @@ class TestTensor {
     kDense,
     kTransposed,
     kReversed,
-    kGaps
-  };  // transposed: the last two axes swapped in memory
+    kGaps,
+    kChannelsLast
+  };  // transposed: the last two axes swapped in memory; channels-last: axis 1 innermost
 
   TestTensor(DType dtype, std::vector<int64_t> sizes, Layout layout = Layout::kDense)
       : sizes_(std::move(sizes)) {
@@ -104,6 +105,8 @@ class TestTensor {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     if (layout == Layout::kTransposed && order.size() >= 2)
       std::swap(order[order.size() - 1], order[order.size() - 2]);
+    if (layout == Layout::kChannelsLast && order.size() >= 2)
+      std::rotate(order.begin() + 1, order.begin() + 2, order.end());
     int64_t stride = layout == Layout::kGaps ? 3 : 1, extent = 1;
     for (size_t i = order.size(); i-- > 0;) {
       arg_.sizes[order[i]] = sizes_[order[i]];

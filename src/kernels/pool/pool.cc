@@ -3,22 +3,16 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/conv/windows.h"
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/step_check.h"
+#include "kernels/pool/pool_plan.h"
 
 namespace aicf {
 namespace {
 
 constexpr int64_t kTileTaps = 1 << 16;  // work of a tile, in elements read
-
-struct PoolPlan {
-  Windows windows;
-  int64_t batch, channels, flag;  // flag: count_include_pad or column_major
-  int64_t x_batch, x_channel, out_batch, out_channel;
-  int64_t rows, row_tile, row_tiles;  // output rows (all planes): one is the last axis of the result
-};
+constexpr int64_t kManyChannels = 8;    // from here on vectors of channels pay
 
 // One output row: where its windows lie, without the last axis.
 struct Row {
@@ -170,12 +164,6 @@ void index_row(const BoundCall& call, const PoolPlan& plan, int64_t index) {
   }
 }
 
-// Kernel positions of the window at `o` inside the padded input.
-int64_t padded_count(const WindowAxis& axis, int64_t o) {
-  const int64_t first = axis.position(o, 0), room = axis.in + axis.high - 1 - first;
-  return room < 0 ? 0 : std::min(axis.kernel, room / axis.dilation + 1);
-}
-
 template <class T, bool kNarrow>
 void average_row(const BoundCall& call, const PoolPlan& plan, int64_t index) {
   using V = Compared<T, kNarrow>;
@@ -279,6 +267,17 @@ PoolPlan plan_pool(const BoundCall& call, const char* name) {
   return plan;
 }
 
+// f32 planes that lie channel beside channel are pooled a whole position at a time.
+void plan_channels_last(BoundCall& call, PoolPlan& plan) {
+  const RunTile run = call.run == run_tile<max_row<float, false>>       ? max_channels_last
+                      : call.run == run_tile<average_row<float, false>> ? average_channels_last
+                                                                        : nullptr;
+  if (run == nullptr || plan.x_channel != 1 || plan.out_channel != 1 || plan.channels < kManyChannels) return;
+  call.run = run;
+  call.tiles =
+      plan.windows.axis[2].out == 0 ? 0 : plan.batch * plan.windows.axis[0].out * plan.windows.axis[1].out;
+}
+
 void prepare_pool(BoundCall& call, const char* name, RunTile run, DType out) {
   if (!run)
     bad_step(name, "dtype of x", "a number this pooling takes",
@@ -295,6 +294,7 @@ void prepare_pool(BoundCall& call, const char* name, RunTile run, DType out) {
   call.tiles = ceil_div(plan.rows, plan.row_tile);
   call.scratch_bytes = 0;
   call.run = run;
+  plan_channels_last(call, plan);
   store_plan(call, plan);
 }
 

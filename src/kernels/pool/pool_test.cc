@@ -75,8 +75,8 @@ struct Tensors {
   int64_t in_plane, out_plane;
 };
 
-Tensors make(const Case& c, DType dtype, DType out, Layout layout) {
-  std::vector<int64_t> in = {2, 3}, result = {2, 3};
+Tensors make(const Case& c, DType dtype, DType out, Layout layout, int64_t channels = 3) {
+  std::vector<int64_t> in = {2, channels}, result = {2, channels};
   int64_t in_plane = 1, out_plane = 1;
   for (size_t a = 0; a < c.in.size(); ++a) {
     in.push_back(c.in[a]);
@@ -177,6 +177,26 @@ TEST(Pool, Average) {
             ASSERT_TRUE(agrees(t.out.get(i), expected, bound))
                 << i << ": " << t.out.get(i) << " for " << expected;
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(Pool, ChannelsLastEqualsPlain) {
+  for (const Case& c : cases()) {
+    for (const auto& [kernel, include] :
+         {std::pair<const char*, bool>{"max_pool", false}, {"avg_pool", false}, {"avg_pool", true}}) {
+      const Tensors plain = make(c, DType::f32, DType::f32, Layout::kDense, 19);
+      run_step(step_of(c, plain, kernel, include), IsaLevel::kPortable);
+      for (IsaLevel isa : step_testing::isa_levels()) {
+        const Tensors last = make(c, DType::f32, DType::f32, Layout::kChannelsLast, 19);
+        run_step(step_of(c, last, kernel, include), isa, true);
+        for (int64_t i = 0; i < plain.out.count(); ++i) {
+          if (std::isnan(plain.out.get(i)))
+            ASSERT_TRUE(std::isnan(last.out.get(i))) << i;
+          else
+            ASSERT_EQ(last.out.bits(i), plain.out.bits(i)) << kernel << " element " << i;
         }
       }
     }

@@ -11,6 +11,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kSlotBytes = kTileChunk * 8;
+constexpr int64_t kWideRow = 32;  // columns from which a row alone keeps the vectors busy
 
 // A block of rows by columns (at most kTileChunk elements), packed row by row in the slots of the scratch
 // memory: the last slot serves conversions. Row scalars are slots like registers here.
@@ -76,8 +77,125 @@ int64_t tile_rows_scratch_bytes(const TileProgram& program) {
   return static_cast<int64_t>(program.registers.size() + program.scalars.size() + 1) * kSlotBytes;
 }
 
+// --- row by row
+
+bool TileRowRunner::fits(const TileProgram& program, int64_t columns) {
+  return columns >= kWideRow && static_cast<int>(program.stages[0].size()) <= kMaxSteps &&
+         program.registers.size() + program.scalars.size() <= kMaxSlots;
+}
+
+TileRowRunner::TileRowRunner(const TileProgram& program, IsaLevel isa, const TileWindow* windows,
+                             std::byte* scratch)
+    : program_(program), isa_(isa), windows_(windows), scratch_(scratch) {
+  const std::vector<TileInstr>& stage = program_.stages[0];
+  const auto is_store = [](const TileInstr& instr) { return instr.op == TileOp::store; };
+  const auto first_store = std::find_if(stage.begin(), stage.end(), is_store);
+  // Operands may share memory with outputs: with a store before a read, or with two stores of which the first
+  // may overwrite what the second one reads, nothing is named in place.
+  one_store_ = stage.end() - first_store == 1;
+  for (size_t i = 0; i < stage.size(); ++i) add(stage[i], i + 2 == stage.size() ? &stage[i + 1] : nullptr);
+}
+
+int TileRowRunner::slot(int16_t number) const {
+  const auto registers = static_cast<int>(program_.registers.size());
+  return number < 0 ? 0 : number >= kTileScalarBase ? registers + number - kTileScalarBase : number;
+}
+
+std::byte* TileRowRunner::memory(int slot) const { return scratch_ + slot * kSlotBytes; }
+
+std::byte* TileRowRunner::exchange() const {
+  return memory(static_cast<int>(program_.registers.size() + program_.scalars.size()));
+}
+
+DType TileRowRunner::output_dtype(const TileInstr& store) const {
+  return program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
+}
+
+// `next` is the instruction after it if that is the last one.
+void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
+  if (written_) return;  // kComputeInto did the store's work
+  Step step = {Kind::kCompute, nullptr, slot(instr.dst),      slot(instr.a), slot(instr.b), slot(instr.c),
+               instr.operand,  0,       tile_immediate(instr)};
+  bool identical = false;
+  if (instr.op == TileOp::load) {
+    const DType dtype = program_.inputs[static_cast<size_t>(instr.operand)];
+    step.fn = tile_loader(isa_, dtype, instr.type, &identical);
+    step.bytes = dtype_bytes(dtype);
+    const bool in_place = identical && one_store_ && windows_[instr.operand].column_stride == 1;
+    step.kind = in_place ? Kind::kAlias : Kind::kLoad;
+  } else if (instr.op == TileOp::store) {
+    step.fn = tile_storer(isa_, instr.type, output_dtype(instr), nullptr);
+    step.bytes = dtype_bytes(output_dtype(instr));
+    step.kind = Kind::kStore;
+  } else {
+    step.fn = tile_compute(isa_, instr);
+    if (instr.op == TileOp::constant && instr.dst >= kTileScalarBase) {  // the same in every row
+      step.fn({nullptr, nullptr, nullptr, memory(step.dst), kTileChunk, step.imm});
+      where_[step.dst] = memory(step.dst);
+      return;
+    }
+    if (next != nullptr && next->op == TileOp::store && next->a == instr.dst) {
+      (void)tile_storer(isa_, next->type, output_dtype(*next), &identical);
+      if (identical && one_store_ && windows_[next->operand].column_stride == 1) {
+        step.kind = Kind::kComputeInto;
+        step.operand = next->operand;
+        step.bytes = dtype_bytes(output_dtype(*next));
+        written_ = true;
+      }
+    }
+  }
+  steps_[count_++] = step;
+}
+
+void TileRowRunner::run(int64_t row, int64_t columns) {
+  for (int64_t column = 0; column < columns; column += kTileChunk)
+    for (int i = 0; i < count_; ++i) run_step(steps_[i], row, column, std::min(columns - column, kTileChunk));
+}
+
+void TileRowRunner::run_step(const Step& step, int64_t row, int64_t column, int64_t n) {
+  const auto address = [&] {
+    const TileWindow& w = windows_[step.operand];
+    return static_cast<std::byte*>(w.data) + (row * w.row_stride + column * w.column_stride) * step.bytes;
+  };
+  switch (step.kind) {
+    case Kind::kAlias:
+      where_[step.dst] = address();
+      return;
+    case Kind::kLoad: {
+      const std::byte* from = address();
+      const int64_t stride = windows_[step.operand].column_stride;
+      if (stride != 1) {
+        copy_elements(exchange(), step.bytes, from, stride * step.bytes, n, step.bytes);
+        from = exchange();
+      }
+      step.fn({from, nullptr, nullptr, memory(step.dst), n, 0});
+      where_[step.dst] = memory(step.dst);
+      return;
+    }
+    case Kind::kCompute:
+    case Kind::kComputeInto: {
+      std::byte* dst = step.kind == Kind::kCompute ? memory(step.dst) : address();
+      step.fn({where_[step.a], where_[step.b], where_[step.c], dst, n, step.imm});
+      where_[step.dst] = dst;
+      return;
+    }
+    case Kind::kStore: {
+      const int64_t stride = windows_[step.operand].column_stride;
+      std::byte* to = stride == 1 ? address() : exchange();
+      step.fn({where_[step.a], nullptr, nullptr, to, n, 0});
+      if (stride != 1) copy_elements(address(), stride * step.bytes, to, step.bytes, n, step.bytes);
+      return;
+    }
+  }
+}
+
 void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns,
                    const TileWindow* windows, std::byte* scratch) {
+  if (TileRowRunner::fits(program, columns)) {
+    TileRowRunner runner(program, isa, windows, scratch);
+    for (int64_t row = 0; row < rows; ++row) runner.run(row, columns);
+    return;
+  }
   Block block = {program, isa, windows, scratch, 0, 0, 0, 0};
   for (block.column = 0; block.column < columns; block.column += block.columns) {
     block.columns = std::min(columns - block.column, kTileChunk);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/abi.h"
+#include "kernels/tile/tile_functions.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -20,6 +21,44 @@ struct TileWindow {
 
 // Bytes of scratch that run_tile_rows needs, at most; a multiple of 64.
 int64_t tile_rows_scratch_bytes(const TileProgram& program);
+
+// Runs such a program one row at a time. Registers name the operands' memory where they can, so that a wide
+// row costs a pass for each computation and none for loads and stores. Program and windows must outlive it;
+// their addresses may change between runs, their strides may not.
+class TileRowRunner {
+ public:
+  // Whether it serves the program and rows of this width; otherwise use run_tile_rows.
+  static bool fits(const TileProgram& program, int64_t columns);
+  TileRowRunner(const TileProgram& program, IsaLevel isa, const TileWindow* windows, std::byte* scratch);
+  void run(int64_t row, int64_t columns);
+
+ private:
+  static constexpr int kMaxSteps = 96, kMaxSlots = 2 * kMaxTileRegisters;
+  enum class Kind : uint8_t { kAlias, kLoad, kCompute, kComputeInto, kStore };
+  struct Step {
+    Kind kind;
+    TileFunction fn;
+    int dst, a, b, c;  // slots
+    int operand, bytes;
+    int64_t imm;
+  };
+
+  int slot(int16_t number) const;
+  std::byte* memory(int slot) const;
+  std::byte* exchange() const;
+  DType output_dtype(const TileInstr& store) const;
+  void add(const TileInstr& instr, const TileInstr* next);
+  void run_step(const Step& step, int64_t row, int64_t column, int64_t n);
+
+  const TileProgram& program_;
+  IsaLevel isa_;
+  const TileWindow* windows_;
+  std::byte* scratch_;
+  bool one_store_ = false, written_ = false;
+  int count_ = 0;
+  Step steps_[kMaxSteps];
+  const void* where_[kMaxSlots] = {};
+};
 
 void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns,
                    const TileWindow* windows, std::byte* scratch);

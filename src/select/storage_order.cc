@@ -1,0 +1,120 @@
+#include "select/storage_order.h"
+
+#include <algorithm>
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kFewMaps = 12;  // output channels of a group: below, vectors of them would be mostly empty
+
+class Orders {
+ public:
+  Orders(const Graph& graph, const Target& target)
+      : graph_(graph), target_(target), orders_(static_cast<size_t>(graph.value_count())) {}
+
+  std::vector<Ints> run() {
+    if (!target_.is_cuda())
+      for (const Node& node : graph_.nodes()) spread(node);
+    follow_transposes();
+    // An output is the caller's memory, which is row-major.
+    for (ValueId id : graph_.outputs()) orders_[static_cast<size_t>(id)].clear();
+    return std::move(orders_);
+  }
+
+ private:
+  bool is_last(ValueId id) const { return id != kNoValue && !orders_[static_cast<size_t>(id)].empty(); }
+  void set_last(ValueId id) {
+    orders_[static_cast<size_t>(id)] = channels_last_order(graph_.shape(id).size());
+  }
+
+  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that
+  // keeps the last axis is free if the value is stored transposed.
+  void follow_transposes() {
+    const std::vector<int> uses = graph_.use_counts();
+    for (const Node& node : graph_.nodes()) {
+      if (node.op != Op::transpose || uses[static_cast<size_t>(node.operands[0])] != 1) continue;
+      const Node* writer = graph_.producer(node.operands[0]);
+      const Ints& perm = node.attrs.get_ints("perm");
+      const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
+      if (writer != nullptr && keeps_rows && (writer->op == Op::attention || writer->op == Op::matmul))
+        orders_[static_cast<size_t>(node.operands[0])] = perm;
+    }
+  }
+
+  void spread(const Node& node) {
+    if (const Graph* body = conv_body(node)) {
+      const bool packed = has_packed_form(*body, body == &graph_ ? node : body->nodes()[0]);
+      if (packed)
+        for (ValueId id : node.results) set_last(id);
+      return;
+    }
+    switch (node.op) {
+      case Op::max_pool:
+      case Op::avg_pool:
+        if (is_last(node.operands[0])) set_last(node.results[0]);
+        return;
+      case Op::concat:
+        if (std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_last(id); }))
+          set_last(node.results[0]);
+        return;
+      case Op::reshape:
+        if (feeds_conv(node.results[0])) set_last(node.results[0]);
+        return;
+      default:
+        break;
+    }
+    const bool region = node.op == Op::fused && node.attrs.get_str("kind") == "tile";
+    if (!region && !op_info(node.op).has(kPointwise)) return;
+    for (ValueId result : node.results)
+      if (std::any_of(node.operands.begin(), node.operands.end(),
+                      [&](ValueId id) { return is_last(id) && graph_.shape(id) == graph_.shape(result); }))
+        set_last(result);
+  }
+
+  // The graph in which the convolution of this node stands, null if it has none.
+  const Graph* conv_body(const Node& node) const {
+    if (node.op == Op::conv) return &graph_;
+    return node.op == Op::fused && node.attrs.get_str("kind") == "conv" ? &node.bodies[0] : nullptr;
+  }
+
+  bool feeds_conv(ValueId id) const {
+    return std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [&](const Node& node) {
+      const Graph* body = conv_body(node);
+      return body != nullptr && node.operands[0] == id &&
+             has_packed_form(*body, body == &graph_ ? node : body->nodes()[0]);
+    });
+  }
+
+  const Graph& graph_;
+  const Target& target_;
+  std::vector<Ints> orders_;
+};
+
+}  // namespace
+
+std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
+  return Orders(graph, target).run();
+}
+
+Ints channels_last_order(size_t rank) {
+  Ints order{0};
+  for (size_t axis = 2; axis < rank; ++axis) order.push_back(static_cast<int64_t>(axis));
+  order.push_back(1);
+  return order;
+}
+
+Ints inverse_order(const Ints& perm) {
+  Ints inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return inverse;
+}
+
+bool has_packed_form(const Graph& graph, const Node& conv) {
+  const TensorType &x = graph.type(conv.operands[0]), &w = graph.type(conv.operands[1]);
+  if (x.dtype != DType::f32 || w.dtype != DType::f32) return false;
+  if (!std::all_of(w.shape.begin(), w.shape.end(), [](const Dim& size) { return size.is_constant(); }))
+    return false;
+  return *w.shape[0].constant() / conv.attrs.get_int("groups") >= kFewMaps;
+}
+
+}  // namespace aicf

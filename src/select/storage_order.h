@@ -1,0 +1,26 @@
+// In which order of axes values are stored. Row-major is the rule; a value whose only reader transposes it is
+// stored as that reader wants it, and on the CPU what convolutions and the ops after them make is stored
+// channels-last ([N, spatial..., C]), so that a convolution reads its windows where they lie. Only strides
+// change: every kernel takes any, so the orders are a matter of speed.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "select/target.h"
+
+namespace aicf {
+
+// By value: the axes from outermost to innermost, or none for row-major.
+std::vector<Ints> stored_orders(const Graph& graph, const Target& target);
+
+Ints channels_last_order(size_t rank);
+// perm[inverse[i]] = i
+Ints inverse_order(const Ints& perm);
+
+// Whether the weights of this conv node (of `graph`, or of a region's body) have a form that is packed at
+// load: f32 of static size, with enough output channels in a group to fill vectors. That they are weights at
+// all is not asked.
+bool has_packed_form(const Graph& graph, const Node& conv);
+
+}  // namespace aicf
