@@ -2,6 +2,8 @@
 #include "bindings.h"
 
 NB_MODULE(_aicf, module) {
+  // Caches of other packages (torch's of compiled graphs) hold our objects until the interpreter is gone.
+  nanobind::set_leak_warnings(false);
   module.attr("__version__") = AICF_VERSION;
   aicf::python::bind_errors(module);
   aicf::python::bind_tensor(module);

@@ -19,7 +19,7 @@ from .rules import RULES
 from .source import line_of_node, path_of_node
 from .types import Symbols, dtype_name
 
-__all__ = ["Lowering", "unsupported"]
+__all__ = ["MISSING", "Lowering", "unsupported"]
 
 # Nodes that check what torch assumed while exporting; our sizes have ranges of their own.
 _CHECKS = frozenset(
@@ -34,6 +34,8 @@ _CHECKS = frozenset(
 )
 # The element of a tensor of one: it stays a tensor, so that it can be computed with.
 _SCALARS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
+# The result of a node that a survey could not stand in for; what depends on it is not looked at.
+MISSING = object()
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -104,6 +106,8 @@ class Lowering:
     def _node_value(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         if str(node.target) in _CHECKS or node.target is torch._check:
             return None
+        if any(values.get(operand) is MISSING for operand in node.all_input_nodes):
+            return MISSING
         if node.target is operator.getitem:
             return values[node.args[0]][node.args[1]]
         out = node.meta.get("val")

@@ -48,10 +48,11 @@ def is_int(dtype: str) -> bool:
 
 
 class Symbols:
-    """Names of torch's size symbols. An expression over them becomes a number or a `Dim`."""
+    """Names, or values, of torch's size symbols. An expression over them becomes a number or a `Dim`."""
 
-    def __init__(self, names: dict[str, str] | None = None) -> None:
+    def __init__(self, names: dict[str, str] | None = None, values: dict[str, int] | None = None) -> None:
         self.names = dict(names or {})
+        self.values = dict(values or {})
         self._known: dict[Any, int | Dim] = {}
 
     def size(self, value: Any) -> int | Dim:
@@ -81,7 +82,9 @@ class Symbols:
             )
         return function(*(self.size(arg) for arg in expr.args))
 
-    def _symbol(self, name: str) -> Dim:
+    def _symbol(self, name: str) -> int | Dim:
+        if name in self.values:
+            return self.values[name]
         if name.startswith(("u", "zuf", "zf")):
             raise make_error(
                 "size_not_static",

@@ -1,0 +1,101 @@
+"""`torch.compile(model, backend="aicf")`: forward and backward graphs by way of AOT autograd; guards stay with torch.
+
+options: fallback="eager" runs what AICF does not support in torch and reports it; without it that is an error.
+threads, isa and opt are those of aicf.compile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import register_backend
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from ..errors import make_error
+from .compiled_graph import CompiledGraph
+from .decompose import table
+from .survey import count_ops, survey
+
+__all__ = ["aicf_backend", "partitions"]
+
+_log = logging.getLogger("aicf.torch")
+_OPTIONS = ("fallback", "threads", "isa", "opt")
+
+# One line per graph that ran partly in eager, as it was logged.
+partitions: list[str] = []
+
+
+@register_backend(name="aicf")
+def aicf_backend(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
+) -> Any:
+    chosen = dict(options or {})
+    for name in chosen:
+        if name not in _OPTIONS:
+            raise make_error("bad_option", "no option of the backend", value=name, expected=", ".join(_OPTIONS))
+    if chosen.get("fallback") not in (None, "eager"):
+        raise make_error("bad_option", "no such fallback", value=str(chosen["fallback"]), expected="eager")
+
+    def compiler(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        return make_boxed_func(_compile(graph, chosen))
+
+    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())(module, inputs)
+
+
+def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
+    if options.get("fallback") != "eager":
+        return CompiledGraph(graph, options)
+    missing = survey(graph)
+    if not missing:
+        return CompiledGraph(graph, options)
+    counts = Counter(found.op for found in missing.values())
+    names = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in counts.items())
+    partitions.append(f"{len(missing)} of {count_ops(graph)} ops in eager: {names}")
+    _log.warning(partitions[-1])
+    return _partitioned(graph, set(missing), options)
+
+
+class _Supported(OperatorSupportBase):
+    def __init__(self, eager: set[torch.fx.Node]) -> None:
+        self._eager = {node.name for node in eager}
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node) -> bool:
+        return node.op == "call_function" and node.name not in self._eager and _has_tensors(node)
+
+
+def _has_tensors(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (torch.Tensor, tuple, list))
+
+
+def _partitioned(
+    graph: torch.fx.GraphModule, eager: set[torch.fx.Node], options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Runs of supported nodes become compiled graphs, the rest stays as it is."""
+    partitioner = CapabilityBasedPartitioner(graph, _Supported(eager), allows_single_node_partition=True)
+    fused = partitioner.fuse_partitions(partitioner.propose_partitions())
+    for name, part in list(fused.named_children()):
+        if isinstance(part, torch.fx.GraphModule):
+            setattr(fused, name, _Part(CompiledGraph(part, options), part))
+    fused.recompile()
+    return fused
+
+
+class _Part(torch.nn.Module):
+    """A compiled graph where torch expects a module; a single result stands alone."""
+
+    def __init__(self, compiled: CompiledGraph, source: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self._compiled = compiled
+        output = next(node for node in source.graph.nodes if node.op == "output")
+        self._single = not isinstance(output.args[0], (tuple, list))
+
+    def forward(self, *args: Any) -> Any:
+        results = self._compiled(*args)
+        return results[0] if self._single else results

@@ -1,0 +1,175 @@
+"""A functional graph of torch's, all of whose tensors are inputs, compiled on first use.
+
+Sizes that torch leaves symbolic get a range of ours around the size at hand; a call beyond it compiles the graph for
+a range that includes it. A graph with an op that needs its sizes when compiling is compiled for each set of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from .. import _aicf
+from ..errors import UserError
+from ..symtensor import SymTensor
+from ..tracing import Graph
+from .lower import Lowering
+from .types import Symbols, dtype_name
+
+__all__ = ["CompiledGraph"]
+
+
+class CompiledGraph:
+    """Called with the graph's inputs, tensors and ints; gives its results as a tuple."""
+
+    def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
+        self._module = module
+        self._options = options
+        self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._highest = {name: 2 * hint for name, hint in self._hints().items()}
+        self._symbols = self._where_symbols_are()
+        self._kept: list[int] = []
+        self._outputs: list[Any] = []
+        self._strides: list[Any] = []
+        self._per_size: dict[tuple[int, ...], _aicf.Executable] | None = None
+        self._executables = []
+        try:
+            self._executables.append(self._compile())
+        except UserError:
+            if not self._symbols:
+                raise
+            self._per_size = {}
+            self._compile(self._hints())  # what no fixed size helps is an error now
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        tensors = tuple(self._tensor(args, i) for i in self._kept)
+        results = iter([torch.from_dlpack(result) for result in self._run(args, tensors)])
+        return tuple(
+            self._strided(next(results), strides, args) if value is _TENSOR else self._number(value, args)
+            for value, strides in zip(self._outputs, self._strides, strict=True)
+        )
+
+    def _run(self, args: tuple[Any, ...], tensors: tuple[Any, ...]) -> Any:
+        if self._per_size is not None:
+            values = self._values(args)
+            key = tuple(values.values())
+            if key not in self._per_size:
+                self._per_size[key] = self._compile(values)
+            return self._per_size[key].run("", tensors, {})
+        for executable in self._executables:
+            try:
+                return executable.run("", tensors, {})
+            except UserError as error:
+                if error.name != "size_out_of_range":
+                    raise
+        for name, value in self._values(args).items():
+            self._highest[name] = max(self._highest[name], 2 * value)
+        self._executables.insert(0, self._compile())
+        return self._executables[0].run("", tensors, {})
+
+    def _tensor(self, args: tuple[Any, ...], index: int) -> torch.Tensor:
+        value = args[index]
+        if isinstance(value, torch.Tensor):
+            return value.detach() if value.requires_grad else value
+        return torch.empty((value, 0))  # binds a size that no tensor has
+
+    # --- sizes
+
+    def _hints(self) -> dict[str, int]:
+        hints: dict[str, int] = {}
+        for node in self._placeholders:
+            value = node.meta.get("val")
+            sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+            for size in sizes:
+                if isinstance(size, torch.SymInt):
+                    for symbol in size.node.expr.free_symbols:
+                        hint = size.node.shape_env.backed_var_to_val.get(symbol)
+                        hints[str(symbol)] = max(int(hint) if hint is not None else 1, 1)
+        return hints
+
+    def _where_symbols_are(self) -> dict[str, tuple[int, int | None]]:
+        """Input and axis, or an int input, that is exactly the symbol."""
+        places: dict[str, tuple[int, int | None]] = {}
+        for index, node in enumerate(self._placeholders):
+            value = node.meta.get("val")
+            sizes = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+            for axis, size in sizes:
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    places.setdefault(str(size.node.expr), (index, axis))
+        return places
+
+    def _values(self, args: tuple[Any, ...]) -> dict[str, int]:
+        return {
+            name: int(args[i] if axis is None else args[i].shape[axis])
+            for name, (i, axis) in self._symbols.items()
+        }
+
+    def _number(self, value: Any, args: tuple[Any, ...]) -> Any:
+        if not isinstance(value, torch.SymInt):
+            return value
+        values = self._values(args)
+        return int(value.node.expr.subs({s: values[str(s)] for s in value.node.expr.free_symbols}))
+
+    def _strided(self, result: torch.Tensor, strides: Any, args: tuple[Any, ...]) -> torch.Tensor:
+        """torch takes views of some results by the strides it expects them to have."""
+        if strides is None:
+            return result
+        wanted = [self._number(stride, args) for stride in strides]
+        if 0 in wanted:  # an expanded tensor: no view of torch's is taken by its strides
+            return result
+        return torch.empty_strided(result.shape, wanted, dtype=result.dtype).copy_(result)
+
+    # --- compiling
+
+    def _compile(self, values: dict[str, int] | None = None) -> _aicf.Executable:
+        """For the ranges of the sizes, or for these values of them."""
+        symbols = Symbols(values=values)
+        graph = Graph("main")
+        lowering = Lowering(graph, symbols)
+        inputs: list[Any] = []
+        self._kept = []
+        alone = {name: i for name, (i, axis) in self._symbols.items() if axis is None}
+        for index, node in enumerate(self._placeholders):
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                inputs.append(graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype)))
+                self._kept.append(index)
+                continue
+            inputs.append(symbols.size(value) if isinstance(value, torch.SymInt) else value)
+            if isinstance(value, torch.SymInt) and alone.get(str(value.node.expr)) == index:
+                graph.input(node.name, [symbols.size(value), 0], "f32")
+                self._kept.append(index)
+        results = lowering.run(self._module, inputs)
+        self._write_outputs(graph, results if isinstance(results, (tuple, list)) else [results])
+        ranges = {} if values else {name: (0, highest) for name, highest in self._highest.items()}
+        options = self._options
+        executable = _aicf.compile_program(
+            graph.program(ranges),
+            int(options.get("opt", 2)),
+            [],
+            options.get("threads") or 0,
+            options.get("isa") or "",
+        )
+        if "rng.seed" in executable.state_names():
+            executable.set_state("rng.seed", torch.randint(2**62, ()).numpy())
+        return executable
+
+    def _write_outputs(self, graph: Graph, results: Any) -> None:
+        output = next(node for node in self._module.graph.nodes if node.op == "output").args[0]
+        nodes = list(output) if isinstance(output, (tuple, list)) else [output]
+        self._outputs, self._strides = [], []
+        for index, (node, value) in enumerate(zip(nodes, results, strict=True)):
+            fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
+            if isinstance(value, SymTensor):
+                graph.output(value, f"output.{index}")
+                self._outputs.append(_TENSOR)
+                dense = not isinstance(fake, torch.Tensor) or fake.is_contiguous()
+                self._strides.append(None if dense else fake.stride())
+            else:
+                self._outputs.append(fake)
+                self._strides.append(None)
+
+
+_TENSOR = object()
