@@ -10,7 +10,7 @@ from __future__ import annotations
 from . import nn, ops
 from ._aicf import Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
-from .compiler import compile
+from .compiler import compile, support
 from .errors import EnvError, Error, InternalError, UserError
 from .executable import Executable, PlanSummary, TensorInfo, VerifyResult, load
 from .symtensor import SymTensor
@@ -38,6 +38,7 @@ __all__ = [
     "nn",
     "ops",
     "save_safetensors",
+    "support",
     "trace",
     "tracing",
 ]

@@ -13,7 +13,7 @@ from .errors import make_error
 from .executable import Executable
 from .tracing import trace
 
-__all__ = ["compile"]
+__all__ = ["build", "compile", "support"]
 
 _OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
 
@@ -52,18 +52,40 @@ def compile(
     if _is_torch(model):
         from .torch import compile_model
 
-        return compile_model(model, inputs, dims, threads, chosen)
-    program = _to_program(model, inputs, dims or {}, chosen)
-    return Executable(
-        _aicf.compile_program(
-            program,
-            int(chosen.get("opt", 2)),
-            list(chosen.get("skip_passes", ())),
-            threads or 0,
-            chosen.get("isa") or "",
-            device,
-            chosen.get("target") or "",
+        return compile_model(model, inputs, dims, device, threads, chosen)
+    return Executable(build(_to_program(model, inputs, dims or {}, chosen), device, threads, chosen))
+
+
+def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Any:
+    """What of a torch module AICF does not support, with the lines of Python, before compiling it.
+
+    Gives an `aicf.torch.Support`: true if everything is supported, `str()` is the report.
+    """
+    if not _is_torch(model):
+        raise make_error(
+            "bad_option",
+            "this is not a torch module",
+            actual=type(model).__name__,
+            expected="a torch.nn.Module",
+            remedy="for ONNX files use the command aicf support",
         )
+    from .torch import support_of
+
+    return support_of(model, inputs, dims)
+
+
+def build(
+    program: _aicf.Program, device: str, threads: int | None, options: Mapping[str, Any]
+) -> _aicf.Executable:
+    """The extension's compiler with the options of `compile`."""
+    return _aicf.compile_program(
+        program,
+        int(options.get("opt", 2)),
+        list(options.get("skip_passes", ())),
+        threads or 0,
+        options.get("isa") or "",
+        device,
+        options.get("target") or "",
     )
 
 

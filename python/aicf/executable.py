@@ -130,13 +130,16 @@ class Executable:
         return Executable(self._raw.clone())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of the states (KV caches, counters) by name."""
+        """Copies of the states (KV caches, counters) by name; weights are in `weights()`."""
         return {name: self._raw.state(name) for name in self._raw.state_names()}
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
-        """Sets the named states; the others stay."""
-        for name, value in states.items():
-            self._raw.set_state(name, value)
+        """Sets the named params and states; the others stay. Nothing is compiled: packed weights are packed
+        again.
+
+        Errors: unknown_param, input_dtype, input_shape.
+        """
+        self._raw.load_weights(dict(states))
 
     def reset(self) -> None:
         """All states as at load."""

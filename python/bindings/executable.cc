@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "bindings.h"
 #include "compile/compile.h"
+#include "exchange.h"
 #include "runtime/open_device.h"
 #include "runtime/random_inputs.h"
 #include "runtime/verify.h"
@@ -74,7 +77,7 @@ void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   }
 }
 
-// The caller's arrays, which must stay referenced while their views are in use.
+// Views of the caller's arrays, and what keeps those alive that the call's arguments do not.
 struct Inputs {
   std::vector<ReadableArray> arrays;
   std::vector<TensorView> views;
@@ -95,13 +98,20 @@ Inputs read_inputs(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
           .with_value(io.name)
           .with_expected(names_of(entry.inputs));
     }
-    inputs.arrays.push_back(readable(object, input_label(io)));
-    inputs.views.push_back(view_of(inputs.arrays.back(), input_label(io)));
+    const std::string label = input_label(io);
+    if (std::optional<TensorView> view = exchange_view(object, label)) {
+      inputs.views.push_back(std::move(*view));
+      continue;
+    }
+    inputs.arrays.push_back(readable(object, label));
+    inputs.views.push_back(view_of(inputs.arrays.back(), label));
   }
   return inputs;
 }
 
-nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name) {
+// Results are our Tensors, or tensors of the type `like` if it has DLPack's C exchange interface.
+nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
+              nb::object like) {
   const EntryPlan& entry = self.exe->entry(entry_name);
   const Inputs inputs = read_inputs(entry, args, by_name);
   std::vector<Array> outputs;
@@ -109,9 +119,29 @@ nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args,
     const nb::gil_scoped_release unlocked;
     outputs = self.exe->run(entry.name, inputs.views);
   }
+  const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
   nb::list results;
-  for (Array& array : outputs) results.append(to_python(std::move(array)));
+  for (Array& array : outputs)
+    results.append(api != nullptr ? exchange_tensor(*api, std::move(array)) : to_python(std::move(array)));
   return nb::tuple(results);
+}
+
+// Replaces weights and states by name; the executable keeps its other states.
+void load_weights(PyExecutable& self, nb::dict arrays) {
+  const std::vector<std::string> states = self.exe->state_names();
+  const std::set<std::string> is_state(states.begin(), states.end());
+  std::map<std::string, Array> weights, new_states;
+  for (const auto& [key, value] : arrays) {
+    const auto name = nb::cast<std::string>(key);
+    (is_state.contains(name) ? new_states : weights)[name] = copy_array(value, "weight '" + name + "'");
+  }
+  const nb::gil_scoped_release unlocked;
+  if (!weights.empty()) {
+    auto fresh = std::make_unique<Executable>(self.exe->model().with_weights(weights));
+    for (const std::string& name : states) fresh->set_state(name, self.exe->state(name));
+    self.exe = std::move(fresh);
+  }
+  for (const auto& [name, value] : new_states) self.exe->set_state(name, value);
 }
 
 void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs_in_order,
@@ -123,6 +153,10 @@ void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple input
   for (size_t i = 0; i < outputs_in_order.size(); ++i) {
     const std::string label =
         i < entry.outputs.size() ? "output '" + entry.outputs[i].name + "'" : "output " + std::to_string(i);
+    if (std::optional<TensorView> view = exchange_view(outputs_in_order[i], label)) {
+      outputs.push_back(std::move(*view));
+      continue;
+    }
     arrays.push_back(writable(outputs_in_order[i], label));
     outputs.push_back(view_of(arrays.back(), label));
   }
@@ -224,7 +258,7 @@ nb::dict weights(const PyExecutable& self) {
 
 void bind_executable(nb::module_& module) {
   nb::class_<PyExecutable>(module, "Executable")
-      .def("run", run)
+      .def("run", run, nb::arg("entry"), nb::arg("inputs"), nb::arg("by_name"), nb::arg("like") = nb::none())
       .def("run_into", run_into)
       .def("inputs", [](const PyExecutable& self,
                         const std::string& entry) { return describe(self.exe->entry(entry).inputs); })
@@ -236,6 +270,7 @@ void bind_executable(nb::module_& module) {
       .def("explain", explain)
       .def("verify", verify)
       .def("weights", weights)
+      .def("load_weights", load_weights)
       .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
       .def("state",
            [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })

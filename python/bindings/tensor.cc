@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "bindings.h"
+#include "exchange.h"
 
 namespace aicf::python {
 namespace {
@@ -128,8 +129,13 @@ TensorView view_of(const ReadableArray& array, const std::string& what) { return
 TensorView view_of(const WritableArray& array, const std::string& what) { return make_view(array, what); }
 
 Array copy_array(nb::handle object, const std::string& what) {
-  const ReadableArray source = readable(object, what);
-  const TensorView view = view_of(source, what);
+  ReadableArray source;
+  std::optional<TensorView> exchanged = exchange_view(object, what);
+  if (!exchanged) {
+    source = readable(object, what);
+    exchanged = view_of(source, what);
+  }
+  const TensorView& view = *exchanged;
   Array copy(view.dtype, view.sizes);
   const auto bytes = static_cast<size_t>(dtype_bytes(view.dtype));
   auto* to = static_cast<std::byte*>(copy.mutable_data());

@@ -9,7 +9,15 @@
 
 namespace aicf {
 
-Array::Array(DType dtype, std::vector<int64_t> sizes)
+Array::Array(DType dtype, std::vector<int64_t> sizes) : Array(dtype, std::move(sizes), Raw{}) {
+  if (bytes() > 0) std::memset(mutable_data(), 0, static_cast<size_t>(bytes()));
+}
+
+Array Array::uninitialized(DType dtype, std::vector<int64_t> sizes) {
+  return {dtype, std::move(sizes), Raw{}};
+}
+
+Array::Array(DType dtype, std::vector<int64_t> sizes, Raw)
     : dtype_(dtype), sizes_(std::move(sizes)), count_(element_count(sizes_)), writable_(true) {
   for (int64_t size : sizes_)
     if (size < 0)
@@ -20,7 +28,8 @@ Array::Array(DType dtype, std::vector<int64_t> sizes)
   if (memory == nullptr)
     throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot allocate an array")
         .with_actual(std::to_string(bytes) + " bytes");
-  std::memset(memory, 0, static_cast<size_t>(padded));
+  // What pads the elements is never undefined.
+  std::memset(static_cast<std::byte*>(memory) + bytes, 0, static_cast<size_t>(padded - bytes));
   owner_ = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   data_ = memory;
 }

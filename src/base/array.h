@@ -18,6 +18,8 @@ class Array {
   Array() = default;
   // Zero-filled, 64-byte aligned.
   Array(DType dtype, std::vector<int64_t> sizes);
+  // Contents undefined, 64-byte aligned: for what is written as a whole.
+  static Array uninitialized(DType dtype, std::vector<int64_t> sizes);
   // Views memory owned by someone else; `owner` keeps it alive (a file mapping, a caller's buffer).
   static Array view(DType dtype, std::vector<int64_t> sizes, const void* data,
                     std::shared_ptr<const void> owner);
@@ -67,6 +69,8 @@ class Array {
   bool operator==(const Array& other) const;
 
  private:
+  struct Raw {};  // selects the constructor that leaves the elements as they are
+  Array(DType dtype, std::vector<int64_t> sizes, Raw);
   DType dtype_ = DType::f32;
   std::vector<int64_t> sizes_;
   int64_t count_ = 0;

@@ -367,7 +367,7 @@ std::vector<Array> Executable::run(const std::string& name, const std::vector<Te
   std::vector<Array> outputs;
   std::vector<TensorView> views;
   for (size_t i = 0; i < plan.outputs.size(); ++i)
-    outputs.emplace_back(plan.outputs[i].dtype, output_sizes(plan, i, sizes));
+    outputs.push_back(Array::uninitialized(plan.outputs[i].dtype, output_sizes(plan, i, sizes)));
   for (const Array& array : outputs) views.push_back(view_of(array));
   run_into(name, inputs, views);
   return outputs;

@@ -17,7 +17,17 @@ except ImportError as _missing:
 from .executable import TorchExecutable
 from .importer import import_program
 from .module import compile_model, import_module
+from .support import Support, support_of
+from .survey import Unsupported
 
-__all__ = ["TorchExecutable", "compile_model", "import_module", "import_program"]
+__all__ = [
+    "Support",
+    "TorchExecutable",
+    "Unsupported",
+    "compile_model",
+    "import_module",
+    "import_program",
+    "support_of",
+]
 
 del _torch

@@ -1,7 +1,7 @@
-"""`torch.compile(model, backend="aicf")`: forward and backward graphs by way of AOT autograd; guards stay with torch.
+"""`torch.compile(model, backend="aicf")`: forward and backward graphs by way of AOT autograd.
 
-options: fallback="eager" runs what AICF does not support in torch and reports it; without it that is an error.
-threads, isa and opt are those of aicf.compile.
+options: fallback="eager" runs in torch what AICF does not support, and reports it; otherwise that is an
+error. The others are those of aicf.compile.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .survey import count_ops, survey
 __all__ = ["aicf_backend", "partitions"]
 
 _log = logging.getLogger("aicf.torch")
-_OPTIONS = ("fallback", "threads", "isa", "opt")
+_OPTIONS = ("fallback", "device", "threads", "isa", "opt", "skip_passes", "target")
 
 # One line per graph that ran partly in eager, as it was logged.
 partitions: list[str] = []
@@ -39,7 +39,9 @@ def aicf_backend(
     chosen = dict(options or {})
     for name in chosen:
         if name not in _OPTIONS:
-            raise make_error("bad_option", "no option of the backend", value=name, expected=", ".join(_OPTIONS))
+            raise make_error(
+                "bad_option", "no option of the backend", value=name, expected=", ".join(_OPTIONS)
+            )
     if chosen.get("fallback") not in (None, "eager"):
         raise make_error("bad_option", "no such fallback", value=str(chosen["fallback"]), expected="eager")
 

@@ -1,17 +1,22 @@
 """A functional graph of torch's, all of whose tensors are inputs, compiled on first use.
 
-Sizes that torch leaves symbolic get a range of ours around the size at hand; a call beyond it compiles the graph for
-a range that includes it. A graph with an op that needs its sizes when compiling is compiled for each set of them.
+Sizes that torch leaves symbolic get a range of ours around the size at hand; a call beyond it compiles the
+graph for
+a range that includes it. A graph with an op that needs its sizes when compiling is compiled for each set of
+them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy
 import torch
 
 from .. import _aicf
+from ..compiler import build
 from ..errors import UserError
 from ..symtensor import SymTensor
 from ..tracing import Graph
@@ -45,7 +50,7 @@ class CompiledGraph:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         tensors = tuple(self._tensor(args, i) for i in self._kept)
-        results = iter([torch.from_dlpack(result) for result in self._run(args, tensors)])
+        results = iter(self._run(args, tensors))
         return tuple(
             self._strided(next(results), strides, args) if value is _TENSOR else self._number(value, args)
             for value, strides in zip(self._outputs, self._strides, strict=True)
@@ -57,22 +62,22 @@ class CompiledGraph:
             key = tuple(values.values())
             if key not in self._per_size:
                 self._per_size[key] = self._compile(values)
-            return self._per_size[key].run("", tensors, {})
+            return self._per_size[key].run("", tensors, {}, torch.Tensor)
         for executable in self._executables:
             try:
-                return executable.run("", tensors, {})
+                return executable.run("", tensors, {}, torch.Tensor)
             except UserError as error:
                 if error.name != "size_out_of_range":
                     raise
         for name, value in self._values(args).items():
             self._highest[name] = max(self._highest[name], 2 * value)
         self._executables.insert(0, self._compile())
-        return self._executables[0].run("", tensors, {})
+        return self._executables[0].run("", tensors, {}, torch.Tensor)
 
     def _tensor(self, args: tuple[Any, ...], index: int) -> torch.Tensor:
         value = args[index]
         if isinstance(value, torch.Tensor):
-            return value.detach() if value.requires_grad else value
+            return value
         return torch.empty((value, 0))  # binds a size that no tensor has
 
     # --- sizes
@@ -145,15 +150,12 @@ class CompiledGraph:
         self._write_outputs(graph, results if isinstance(results, (tuple, list)) else [results])
         ranges = {} if values else {name: (0, highest) for name, highest in self._highest.items()}
         options = self._options
-        executable = _aicf.compile_program(
-            graph.program(ranges),
-            int(options.get("opt", 2)),
-            [],
-            options.get("threads") or 0,
-            options.get("isa") or "",
+        executable = build(
+            graph.program(ranges), options.get("device", "cpu"), options.get("threads"), options
         )
         if "rng.seed" in executable.state_names():
-            executable.set_state("rng.seed", torch.randint(2**62, ()).numpy())
+            seed = (torch.initial_seed() + next(_streams)) % 2**62
+            executable.set_state("rng.seed", numpy.array(seed, dtype="int64"))
         return executable
 
     def _write_outputs(self, graph: Graph, results: Any) -> None:
@@ -173,3 +175,4 @@ class CompiledGraph:
 
 
 _TENSOR = object()
+_streams = itertools.count()  # graphs of one seed draw different numbers

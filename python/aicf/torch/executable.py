@@ -15,6 +15,8 @@ from .importer import ImportedModel
 
 __all__ = ["TorchExecutable"]
 
+_NO_NAMES: dict[str, Any] = {}
+
 
 class TorchExecutable(Executable):
     """Calls take the module's arguments and give its results, torch tensors without copies in both
@@ -32,29 +34,22 @@ class TorchExecutable(Executable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or not self._flat_inputs or len(args) != len(self._model.kept_inputs):
             args = self._leaves(args, kwargs)
-        results = self._raw.run("", tuple(_plain(x) for x in args), {})
-        if self._single_output:
-            return torch.from_dlpack(results[0])
-        return self._restore([torch.from_dlpack(result) for result in results])
+        results = self._raw.run("", args, _NO_NAMES, torch.Tensor)
+        return results[0] if self._single_output else self._restore(results)
 
     def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
-        results = self._raw.run(
-            entry, tuple(_plain(x) for x in args), {name: _plain(x) for name, x in by_name.items()}
-        )
-        tensors = [torch.from_dlpack(result) for result in results]
-        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+        results = self._raw.run(entry, args, by_name, torch.Tensor)
+        return results[0] if len(results) == 1 else results
 
     def clone(self) -> TorchExecutable:
         return TorchExecutable(self._raw.clone(), self._model)
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Params and states by the module's names; the weights are packed again, nothing is compiled."""
-        aliases = self._model.aliases
-        super().load_state_dict(
-            {name: value.detach() for name, value in states.items() if name not in aliases}
-        )
+        unused = self._model.unused
+        super().load_state_dict({name: value for name, value in states.items() if name not in unused})
 
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The tensors among the arguments, which must be structured as those the model was compiled with."""
         spec = self._model.in_spec
         names = spec.children()[1].context or []
@@ -68,9 +63,9 @@ class TorchExecutable(Executable):
                 expected=str(spec).replace("\n", ""),
                 actual=str(given).replace("\n", ""),
             )
-        return [leaves[i] for i in self._model.kept_inputs]
+        return tuple(leaves[i] for i in self._model.kept_inputs)
 
-    def _restore(self, tensors: list[Any]) -> Any:
+    def _restore(self, tensors: tuple[Any, ...]) -> Any:
         model = self._model
         pending = iter(tensors)
         count = model.out_spec.num_leaves
@@ -85,7 +80,3 @@ def _is_flat(model: ImportedModel) -> bool:
     return model.in_spec.num_leaves == len(model.kept_inputs) and all(
         child.is_leaf() for child in model.in_spec.children()[0].children()
     )
-
-
-def _plain(value: Any) -> Any:
-    return value.detach() if isinstance(value, torch.Tensor) and value.requires_grad else value

@@ -72,7 +72,7 @@ class ImportedModel:
     """A Program with what is needed to call it like the module."""
 
     program: Program
-    aliases: dict[str, str]
+    unused: set[str]  # names of the module's state dict that the Program does not hold: tied or never read
     in_spec: Any
     out_spec: Any
     inputs: list[str]
@@ -124,7 +124,8 @@ def import_entries(
         models.append(model)
     first = models[0]
     first.program = program_of(graphs, ranges)
-    first.aliases = weights.aliases
+    held = {*weights.variables}
+    first.unused = {name for p in exported.values() for name in p.state_dict if name not in held}
     structure = export_structure(first)
     metadata = {} if structure is None else {OUTPUT_STRUCTURE: json.dumps(structure)}
     if weights.aliases:
@@ -195,7 +196,7 @@ def _import_entry(
     results = lowering.run(exported.graph_module, values)
     constants = _write_results(graph, exported, results, held)
     spec = exported.call_spec
-    return graph, ImportedModel(None, {}, spec.in_spec, spec.out_spec, inputs, kept, constants)  # type: ignore[arg-type]
+    return graph, ImportedModel(None, set(), spec.in_spec, spec.out_spec, inputs, kept, constants)  # type: ignore[arg-type]
 
 
 def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from .. import _aicf
+from ..compiler import build
 from .executable import TorchExecutable
 from .export import export
 from .importer import ImportedModel, import_entries, symbol_ranges
@@ -29,15 +29,9 @@ def compile_model(
     model: Any,
     inputs: Any,
     dims: Mapping[str, Any] | None,
+    device: str,
     threads: int | None,
     options: Mapping[str, Any],
 ) -> TorchExecutable:
     imported = import_module(model, inputs, dims)
-    raw = _aicf.compile_program(
-        imported.program,
-        int(options.get("opt", 2)),
-        list(options.get("skip_passes", ())),
-        threads or 0,
-        options.get("isa") or "",
-    )
-    return TorchExecutable(raw, imported)
+    return TorchExecutable(build(imported.program, device, threads, options), imported)

@@ -33,7 +33,9 @@ class Unsupported:
 def survey(module: torch.fx.GraphModule, symbols: Symbols | None = None) -> dict[torch.fx.Node, Unsupported]:
     """Unsupported nodes of a functional graph in order."""
     found: dict[torch.fx.Node, Unsupported] = {}
-    lowering = Lowering(Graph(), symbols or Symbols(), lambda node, error: _note(lowering, found, node, error))
+    lowering = Lowering(
+        Graph(), symbols or Symbols(), lambda node, error: _note(lowering, found, node, error)
+    )
     inputs = [stand_in(lowering, n.name, n.meta.get("val")) for n in _placeholders(module)]
     lowering.run(module, inputs)
     return found

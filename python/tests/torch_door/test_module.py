@@ -182,3 +182,26 @@ def test_dims_that_fit_nothing() -> None:
 def test_import_aicf_does_not_import_torch() -> None:
     code = "import aicf, sys; assert not any(m.split('.')[0] == 'torch' for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_load_state_dict_swaps_weights_without_compiling() -> None:
+    first, second = mlp(), mlp()
+    for p in second.parameters():
+        p.data.mul_(-0.5)
+    x = torch.randn(2, 8)
+    exe = aicf.compile(first, (x,))
+    exe.load_state_dict(second.state_dict())
+    assert close(exe(x), second(x).detach())
+    with pytest.raises(aicf.UserError, match="AICF-U0406"):
+        exe.load_state_dict({"3.weight": torch.zeros(1)})
+    tied = Tied().eval()
+    exe = aicf.compile(tied, (torch.zeros(1, 1, dtype=torch.int64),))
+    exe.load_state_dict(tied.state_dict())
+
+
+def test_arguments_may_require_gradients_and_be_views() -> None:
+    model = mlp()
+    exe = aicf.compile(model, (torch.randn(4, 8),))
+    x = torch.randn(8, 4, requires_grad=True).t()
+    assert close(exe(x), model(x).detach())
+    assert not exe(x).requires_grad

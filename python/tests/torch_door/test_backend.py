@@ -1,0 +1,149 @@
+"""torch.compile(backend="aicf"): training as in eager, sizes that change, errors and the partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import aicf
+import aicf.torch.backend as backend
+import pytest
+import torch
+from torch import nn
+
+Batch = Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+
+
+def labels(count: int, g: torch.Generator) -> torch.Tensor:
+    return torch.randint(0, 5, (count,), generator=g)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 5))
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, stride=2, groups=2),
+        nn.GELU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+    )
+
+
+class Bert(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        hf = pytest.importorskip("transformers")
+        config = hf.BertConfig(
+            vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+            num_labels=5, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+        )  # fmt: skip
+        self.bert = hf.BertForSequenceClassification(config)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.bert(ids).logits
+
+
+def train(make: Callable[[], nn.Module], batch: Batch, compiled: bool, steps: int = 20) -> list[float]:
+    torch.manual_seed(1)
+    model = make()
+    call = torch.compile(model, backend="aicf") if compiled else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(3)
+    losses = []
+    for _ in range(steps):
+        x, y = batch(generator)
+        loss = nn.functional.cross_entropy(call(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [
+        (mlp, lambda g: (torch.randn(7, 16, generator=g), labels(7, g))),
+        (convolutions, lambda g: (torch.randn(4, 3, 17, 17, generator=g), labels(4, g))),
+        (Bert, lambda g: (torch.randint(0, 50, (3, 11), generator=g), labels(3, g))),
+    ],
+    ids=["mlp", "convolutions", "bert"],
+)
+def test_training_loses_as_in_eager(make: Callable[[], nn.Module], batch: Batch) -> None:
+    torch._dynamo.reset()
+    eager, ours = train(make, batch, compiled=False), train(make, batch, compiled=True)
+    assert max(abs(a - b) / abs(a) for a, b in zip(eager, ours, strict=True)) <= 1e-4
+
+
+def test_sizes_that_change() -> None:
+    torch._dynamo.reset()
+    model = mlp().eval()
+    call = torch.compile(model, backend="aicf", dynamic=True)
+    with torch.no_grad():
+        for count in (3, 5, 40, 1, 200):
+            x = torch.randn(count, 16)
+            assert torch.allclose(call(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class PartlySupported(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x) + 1
+        return torch.linalg.svdvals(y) * 2 + y.sum()
+
+
+def test_an_unsupported_op_is_an_error_that_names_it() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="aten._linalg_svd"):
+        torch.compile(PartlySupported(), backend="aicf")(torch.randn(4, 4))
+
+
+def test_the_rest_in_eager_is_reported() -> None:
+    torch._dynamo.reset()
+    backend.partitions.clear()
+    x = torch.randn(4, 4)
+    model = PartlySupported()
+    y = torch.compile(model, backend="aicf", options={"fallback": "eager"})(x)
+    assert torch.allclose(y, model(x), rtol=1e-4, atol=1e-5)
+    assert len(backend.partitions) == 1
+    assert backend.partitions[0].startswith("1 of ") and "aten._linalg_svd" in backend.partitions[0]
+
+
+def test_options_are_checked() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="AICF-U0001"):
+        torch.compile(mlp(), backend="aicf", options={"speed": 11})(torch.randn(1, 16))
+
+
+def test_dropout_keeps_the_expected_share() -> None:
+    torch._dynamo.reset()
+    call = torch.compile(nn.Dropout(0.25), backend="aicf")
+    x = torch.ones(100, 100, requires_grad=True)
+    first, second = call(x), call(x)
+    assert abs((first == 0).float().mean() - 0.25) < 0.03
+    assert not torch.equal(first, second)
+    first.sum().backward()
+    assert torch.equal(x.grad, first.detach())
+
+
+def test_support_lists_every_line() -> None:
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a = torch.linalg.svdvals(x)
+            b = torch.linalg.eigvalsh(x @ x.T)
+            return a.sum() + b.sum()
+
+    found = aicf.support(Two(), (torch.randn(3, 3),))
+    assert not found
+    assert [row.op for row in found.unsupported] == [
+        "aten.linalg_svdvals.default",
+        "aten.linalg_eigvalsh.default",
+    ]
+    assert "a = torch.linalg.svdvals(x)" in found.unsupported[0].source
+    assert "eigvalsh" in str(found)
+    assert aicf.support(mlp(), (torch.randn(2, 16),))
