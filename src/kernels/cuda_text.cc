@@ -36,6 +36,10 @@ std::string_view cuda_type(DType dtype) {
 
 std::string CudaParams::expr(const Dim& dim) {
   if (const auto value = dim.constant()) return "int64_t(" + std::to_string(*value) + ")";
+  return param(dim);
+}
+
+std::string CudaParams::param(const Dim& dim) {
   auto at = std::find(dims_.begin(), dims_.end(), dim);
   if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
   return "p" + std::to_string(at - dims_.begin());

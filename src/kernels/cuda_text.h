@@ -18,6 +18,8 @@ class CudaParams {
  public:
   // A parenthesised expression of type int64_t.
   std::string expr(const Dim& dim);
+  // The launch param of a size that may be constant: texts that are not specialised on it are shared.
+  std::string param(const Dim& dim);
   const std::vector<Dim>& dims() const { return dims_; }
 
  private:

@@ -1,0 +1,209 @@
+// What the contractions share: operands, the order of tiles, and the end of a tile, which hands groups of consecutive
+// columns to the epilogue, after adding the parts of a split K in order where there are any.
+#pragma once
+
+#include "prelude.cuh"
+
+namespace aicf {
+
+// x [M, K] and y [K, N] of one batch. Index is int32_t where every offset inside a matrix fits.
+template <class T, class I>
+struct MatmulOperands {
+  using Element = T;
+  using Index = I;
+  const T* x;
+  const T* y;
+  Index m, n, k;
+  Index x_row, x_column, y_row, y_column;  // strides
+};
+
+template <class I>
+__device__ __forceinline__ I tiles_of(I size, I tile) {
+  return (size + tile - 1) / tile;
+}
+
+struct MatmulTile {
+  uint32_t batch, row, column;  // in tiles
+};
+
+// Tiles of one batch run in groups of kTileRowGroup row tiles, rows fastest: tiles that run at the same time share their
+// parts of x and y, which then stay in the L2 cache.
+constexpr uint32_t kTileRowGroup = 8;
+
+__device__ __forceinline__ MatmulTile tile_at(uint32_t index, uint32_t row_tiles, uint32_t column_tiles) {
+  const uint32_t per_batch = row_tiles * column_tiles;
+  MatmulTile tile;
+  tile.batch = index / per_batch;
+  index -= tile.batch * per_batch;
+  const uint32_t group = index / (kTileRowGroup * column_tiles);
+  const uint32_t first = group * kTileRowGroup;
+  const uint32_t rows = min(kTileRowGroup, row_tiles - first);
+  index -= first * column_tiles;
+  tile.column = index / rows;
+  tile.row = first + (index - tile.column * rows);
+  return tile;
+}
+
+// 16 bytes of accumulators.
+template <class Acc>
+struct alignas(16) AccVector {
+  static constexpr int kLength = 16 / sizeof(Acc);
+  Acc values[kLength];
+};
+
+// Columns col … col+V-1 of a row, as far as they are less than n.
+template <int V, class Epilogue>
+__device__ __forceinline__ void store_columns(const Epilogue& epilogue, const typename Epilogue::Row& row, int64_t col,
+                                              int64_t n, const typename Epilogue::Acc (&acc)[V]) {
+  if (col + V <= n) {
+    epilogue.template apply<V>(row, col, acc);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const typename Epilogue::Acc one[1] = {acc[i]};
+    if (col + i < n) epilogue.template apply<1>(row, col + i, one);
+  }
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return uint32_t(__cvta_generic_to_shared(pointer));
+}
+
+#if __CUDA_ARCH__ >= 900
+// All blocks of the cluster; shared memory written before is visible to all after.
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ uint4 load_cluster_shared(uint32_t address, uint32_t rank) {
+  uint4 v;
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(remote)
+               : "memory");
+  return v;
+}
+#endif
+
+// How the parts of a K that is split among blocks come together.
+enum class Split {
+  kNone,       // not split
+  kCluster,    // the blocks of a cluster hold one part each and read each other's shared memory
+  kWorkspace,  // parts go to the workspace; the kernel of Split::kSum adds them
+  kSum,        // see kWorkspace
+};
+
+// The accumulators of a thread as kGroups groups of V consecutive columns. `store(g, values)` gets each group's sum in
+// exactly one block. kThreads threads take part, numbered `thread`. shared: kGroups × V × kThreads accumulators, free to
+// be overwritten once all threads of the block have arrived. Parts are added in order of `part`.
+template <int kThreads, int kGroups, int V, class Acc, class Store>
+__device__ __forceinline__ void finish_cluster(Acc (&acc)[kGroups][V], int thread, int parts, AccVector<Acc>* shared,
+                                               const Store& store) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kVectors = V / AccVector<Acc>::kLength;
+  const int rank = int(cluster_rank());
+  if (thread >= 0) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        AccVector<Acc> v;
+#pragma unroll
+        for (int e = 0; e < v.kLength; ++e) v.values[e] = acc[g][i * v.kLength + e];
+        shared[(g * kVectors + i) * kThreads + thread] = v;
+      }
+  }
+  cluster_barrier();
+  if (thread >= 0) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (g % parts != rank) continue;
+      Acc sum[V];
+      for (int part = 0; part < parts; ++part)
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) {
+          union {
+            uint4 bits;
+            Acc values[AccVector<Acc>::kLength];
+          } v;
+          v.bits = load_cluster_shared(shared_address(&shared[(g * kVectors + i) * kThreads + thread]), uint32_t(part));
+#pragma unroll
+          for (int e = 0; e < AccVector<Acc>::kLength; ++e) {
+            Acc& to = sum[i * AccVector<Acc>::kLength + e];
+            to = part == 0 ? v.values[e] : to + v.values[e];
+          }
+        }
+      store(g, sum);
+    }
+  }
+  cluster_barrier();  // no block may leave while others read its shared memory
+#endif
+}
+
+// parts_at: the tile's accumulators in the workspace, part after part at a distance of `distance` vectors.
+template <int kThreads, int kGroups, int V, class Acc>
+__device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* part) {
+  constexpr int kVectors = V / AccVector<Acc>::kLength;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      AccVector<Acc> v;
+#pragma unroll
+      for (int e = 0; e < v.kLength; ++e) v.values[e] = acc[g][i * v.kLength + e];
+      part[(g * kVectors + i) * kThreads + thread] = v;
+    }
+}
+
+template <int kThreads, int kGroups, int V, class Acc, class Store>
+__device__ __forceinline__ void sum_parts(const AccVector<Acc>* first, int64_t distance, int parts, int thread,
+                                          const Store& store) {
+  constexpr int kVectors = V / AccVector<Acc>::kLength;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    Acc sum[V];
+    for (int part = 0; part < parts; ++part)
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const AccVector<Acc> v = first[part * distance + (g * kVectors + i) * kThreads + thread];
+#pragma unroll
+        for (int e = 0; e < v.kLength; ++e) {
+          Acc& to = sum[i * v.kLength + e];
+          to = part == 0 ? v.values[e] : to + v.values[e];
+        }
+      }
+    store(g, sum);
+  }
+}
+
+// Among the four lanes of a quad: lane t holds values[j] = columns 8j + 2t, 8j + 2t + 1 of four blocks of 8 columns, as
+// the matrix instructions leave them; afterwards block t, columns 8t … 8t + 7.
+__device__ __forceinline__ void transpose_quad(float (&values)[8]) {
+  const int lane = int(threadIdx.x) & 3;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j & bit) continue;
+      const bool upper = (lane & bit) != 0;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& low = values[2 * j + e];
+        float& high = values[2 * (j | bit) + e];
+        const float received = __shfl_xor_sync(0xffffffffu, upper ? low : high, bit);
+        if (upper)
+          low = received;
+        else
+          high = received;
+      }
+    }
+}
+
+}  // namespace aicf

@@ -1,0 +1,423 @@
+#include "kernels/matmul/matmul_cuda.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "kernels/cuda_text.h"
+#include "kernels/matmul/wgmma_text.h"
+#include "kernels/tile/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kUnknownSize = 4096;  // stands for a size without a useful upper bound
+constexpr int64_t kMultiprocessors = 132;
+constexpr int kDepth = 64;        // K of a stage in mma.cuh and wgmma.cuh
+constexpr int64_t kVector = 8;    // half elements in 16 bytes
+constexpr int kMaxMapAxes = 4;    // of the copies in wgmma.cuh
+
+const SymbolRanges& ranges_of(const CudaProblem& problem) {
+  static const SymbolRanges kNone;
+  return problem.ranges != nullptr ? *problem.ranges : kNone;
+}
+
+struct Operand {
+  std::vector<Dim> batch;  // strides over the batch axes of the result
+  Dim row, column;
+};
+
+struct Matrices {
+  Shape batch;
+  Dim m, n, k;
+  Operand x, y;
+};
+
+bool is_one(const Dim& size) { return size == Dim(1); }
+
+Operand operand_of(const CudaWindow& window, size_t rank) {
+  const size_t own = window.sizes.size();
+  Operand operand{{}, window.strides[own - 2], window.strides[own - 1]};
+  for (size_t axis = 0; axis + 2 < rank; ++axis) {
+    const size_t missing = rank - own;
+    const bool broadcast = axis < missing || is_one(window.sizes[axis - missing]);
+    operand.batch.push_back(broadcast ? Dim(0) : window.strides[axis - missing]);
+  }
+  return operand;
+}
+
+Matrices matrices_of(const CudaProblem& problem) {
+  const Shape& result = problem.outputs[0].sizes;
+  const size_t rank = result.size();
+  Matrices found{{result.begin(), result.end() - 2},
+                 result[rank - 2],
+                 result[rank - 1],
+                 problem.inputs[0].sizes.back(),
+                 operand_of(problem.inputs[0], rank),
+                 operand_of(problem.inputs[1], rank)};
+  for (size_t axis = found.batch.size(); axis-- > 0;) {
+    if (!is_one(found.batch[axis])) continue;
+    const auto at = static_cast<std::ptrdiff_t>(axis);
+    found.batch.erase(found.batch.begin() + at);
+    found.x.batch.erase(found.x.batch.begin() + at);
+    found.y.batch.erase(found.y.batch.begin() + at);
+  }
+  return found;
+}
+
+int64_t largest(const Dim& dim, const SymbolRanges& ranges) {
+  const Interval range = bounds(dim, ranges);
+  const auto magnitude = [](int64_t v) { return v == std::numeric_limits<int64_t>::min() ? -(v + 1) : std::abs(v); };
+  return std::max(magnitude(range.lo), magnitude(range.hi));
+}
+
+// Whether every offset inside one matrix, up to a tile beyond its end, fits 32 bits.
+bool fits_int32(const Matrices& a, const SymbolRanges& ranges) {
+  constexpr int64_t kLimit = int64_t{1} << 30;
+  const auto span = [&](const Dim& size, const Dim& stride) {
+    const int64_t s = largest(size, ranges), t = largest(stride, ranges);
+    return s < kLimit && t < kLimit ? (s + 256) * t : kLimit;
+  };
+  return largest(a.m, ranges) < kLimit && largest(a.n, ranges) < kLimit && largest(a.k, ranges) < kLimit &&
+         span(a.m, a.x.row) + span(a.k, a.x.column) < kLimit && span(a.k, a.y.row) + span(a.n, a.y.column) < kLimit;
+}
+
+bool divides(const Dim& dim, int64_t divisor) { return divide_exactly(dim, Dim(divisor)).has_value(); }
+
+// Rows along `inner` can be read 16 bytes at a time.
+bool vector_rows(const CudaWindow& window, const Operand& operand, const Dim& inner, const Dim& outer) {
+  return is_one(inner) && divides(window.offset, kVector) && divides(outer, kVector) &&
+         std::all_of(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return divides(s, kVector); });
+}
+
+// An axis that a tensor map can have: a stride of whole 16 bytes, more than 0.
+bool map_stride(const Dim& stride, const SymbolRanges& ranges) {
+  const Interval range = bounds(stride, ranges);
+  return divides(stride, kVector) && range.lo > 0 && range.hi < (int64_t{1} << 38);
+}
+
+// How a family reads an operand: which axis its rows run along, and whether 16 bytes at a time.
+struct Layout {
+  bool along_k, vector;
+};
+
+Layout layout_of(const CudaWindow& window, const Operand& operand, const Dim& along_k, const Dim& other) {
+  if (vector_rows(window, operand, along_k, other)) return {true, true};
+  if (vector_rows(window, operand, other, along_k)) return {false, true};
+  return {is_one(along_k) || !is_one(other), false};
+}
+Layout x_layout(const CudaProblem& problem, const Matrices& a) {
+  return layout_of(problem.inputs[0], a.x, a.x.column, a.x.row);
+}
+Layout y_layout(const CudaProblem& problem, const Matrices& a) {
+  return layout_of(problem.inputs[1], a.y, a.y.row, a.y.column);
+}
+
+bool map_fits(const CudaWindow& window, const Operand& operand, const Dim& along_k, const Dim& other,
+              const SymbolRanges& ranges) {
+  const auto batch = std::count_if(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return s != Dim(0); });
+  const Layout layout = layout_of(window, operand, along_k, other);
+  if (!layout.vector || batch + 2 > kMaxMapAxes || !map_stride(layout.along_k ? other : along_k, ranges)) return false;
+  return std::all_of(operand.batch.begin(), operand.batch.end(),
+                     [&](const Dim& s) { return s == Dim(0) || map_stride(s, ranges); }) &&
+         std::all_of(window.sizes.begin(), window.sizes.end(),
+                     [&](const Dim& size) { return bounds(size, ranges).hi <= std::numeric_limits<int32_t>::max() / 2; });
+}
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+std::string_view accumulator(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return "double";
+    case DType::i64:
+      return "int64_t";
+    case DType::i32:
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
+      return "int32_t";
+    default:
+      return "float";
+  }
+}
+int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
+
+enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
+
+// Writes one contraction: its translation unit and launches.
+class Writer {
+ public:
+  Writer(const CudaProblem& problem, const MatmulConfig& config)
+      : problem_(problem),
+        config_(config),
+        a_(matrices_of(problem)),
+        dtype_(problem.inputs[0].dtype),
+        x_(x_layout(problem, a_)),
+        y_(y_layout(problem, a_)),
+        wide_(!fits_int32(a_, ranges_of(problem))) {
+    for (const Dim& size : a_.batch) batches_ = batches_ * size;
+    tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
+    part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), Dim(kDepth)) * Dim(kDepth);
+  }
+
+  CudaCode write() {
+    const CudaEpilogue epilogue = cuda_epilogue(problem_, 2, params_);
+    const std::string operands = operands_struct();
+    const bool workspace = config_.splits > 1 && !config_.cluster;
+    CudaCode code;
+    code.source = "#include \"matmul/" + family_name() + ".cuh\"\n" + epilogue.text + operands;
+    if (config_.family == MatmulFamily::wgmma)
+      code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
+    std::vector<Role> roles{Role::kWhole};
+    if (workspace) roles = {Role::kPart, Role::kSum};
+    for (const Role role : roles) {
+      CudaLaunch launch = launch_of(role);
+      std::string call = "  aicf::wait_for_inputs();\n  const Operands operands = " + operands_make_ + ";\n";
+      if (config_.family == MatmulFamily::wgmma) call.erase(0, call.find('\n') + 1);  // waits after its own set-up
+      call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
+      call += "  " + kernel_type(role) + "::run(operands, " +
+              (config_.family == MatmulFamily::wgmma ? "&map0, &map1, " : "") + "epilogue, " +
+              std::to_string(config_.splits) + ", Operands::Index(" + params_.param(part_depth_) + ")" +
+              (config_.family == MatmulFamily::wgmma ? "" : workspace ? ", workspace" : ", nullptr") + ");\n}\n";
+      launch.params = params_.dims();
+      code.launches.push_back(launch);
+      bodies_.push_back(call);
+    }
+    for (size_t i = 0; i < code.launches.size(); ++i)
+      code.source += cuda_kernel_head(problem_, code.launches[i], workspace, min_blocks()) + bodies_[i];
+    if (workspace)
+      code.workspace_bytes = tiles_ * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n *
+                                          accumulator_bytes(dtype_));
+    return code;
+  }
+
+ private:
+  std::string family_name() const {
+    return config_.family == MatmulFamily::simt ? "simt" : config_.family == MatmulFamily::mma ? "mma" : "wgmma";
+  }
+  int threads() const {
+    switch (config_.family) {
+      case MatmulFamily::simt:
+        return config_.block_m / (config_.block_m >= 128 ? 8 : 4) * (config_.block_n / (config_.block_n >= 128 ? 8 : 4));
+      case MatmulFamily::mma:
+        return config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
+      default:
+        return 128 * (config_.warpgroups + 1);
+    }
+  }
+  int min_blocks() const { return config_.family == MatmulFamily::wgmma ? 1 : 0; }
+
+  int64_t shared_bytes(Role role) const {
+    if (role == Role::kSum) return 0;
+    const int64_t results = int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
+    int64_t pipeline = 0;
+    if (config_.family == MatmulFamily::simt)
+      pipeline = int64_t{2} * 8 * (config_.block_m + config_.block_n + 8) * accumulator_bytes(dtype_);
+    else
+      pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kDepth * 2;
+    const int64_t barriers = config_.family == MatmulFamily::wgmma ? 16 * config_.stages : 0;
+    return std::max(pipeline + barriers, config_.cluster ? results : 0);
+  }
+
+  CudaLaunch launch_of(Role role) const {
+    CudaLaunch launch;
+    launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
+                      std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
+    if (role == Role::kSum) launch.function += "_sum";
+    launch.block = threads();
+    launch.shared_bytes = shared_bytes(role);
+    launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
+    if (config_.cluster) launch.cluster = config_.splits;
+    if (config_.family != MatmulFamily::wgmma) return launch;
+    if (config_.multicast > 1) launch.cluster = config_.multicast;
+    if (!config_.cluster) {
+      const int64_t together = config_.multicast;
+      const Dim clusters = batches_ * ceildiv(ceildiv(a_.m, Dim(config_.block_m)), Dim(together)) *
+                           ceildiv(a_.n, Dim(config_.block_n));
+      launch.grid[0] = min(clusters, Dim(kMultiprocessors / together)) * Dim(together);
+    }
+    launch.tensor_maps = {map_of(0, a_.x, x_.along_k, config_.block_m),
+                          map_of(1, a_.y, y_.along_k, config_.block_n / config_.multicast)};
+    return launch;
+  }
+
+  TensorMapSpec map_of(int operand, const Operand& view, bool along_k, int block) const {
+    const CudaWindow& window = problem_.inputs[static_cast<size_t>(operand)];
+    const auto rank = static_cast<int32_t>(window.sizes.size());
+    const int32_t k_axis = operand == 0 ? rank - 1 : rank - 2, other = operand == 0 ? rank - 2 : rank - 1;
+    TensorMapSpec map{operand, {k_axis, other}, {kDepth, block}, 128};
+    if (!along_k) {
+      map.axes = {other, k_axis};
+      map.box = {64, kDepth};
+    }
+    for (const int32_t axis : map_batch_axes(window, view)) {
+      map.axes.push_back(axis);
+      map.box.push_back(1);
+    }
+    return map;
+  }
+
+  // Axes of the window that the batch moves along, innermost first.
+  std::vector<int32_t> map_batch_axes(const CudaWindow& window, const Operand& view) const {
+    std::vector<int32_t> axes;
+    // Axes of size 1 are gone from a_.batch: walk both from the inside.
+    const Shape& result = problem_.outputs[0].sizes;
+    const size_t missing = result.size() - window.sizes.size();
+    size_t batch = a_.batch.size();
+    for (size_t axis = result.size() - 2; axis-- > 0;) {
+      if (is_one(result[axis])) continue;
+      --batch;
+      if (view.batch[batch] != Dim(0)) axes.push_back(static_cast<int32_t>(axis - missing));
+    }
+    return axes;
+  }
+
+  std::string kernel_type(Role role) const {
+    const auto number = [](int v) { return std::to_string(v); };
+    const auto flag = [](bool v) { return std::string(v ? "true" : "false"); };
+    const std::string split = role == Role::kSum    ? "kSum"
+                              : role == Role::kPart ? "kWorkspace"
+                              : config_.cluster     ? "kCluster"
+                                                    : "kNone";
+    const std::string tile = number(config_.block_m) + ", " + number(config_.block_n) + ", ";
+    const std::string layouts = flag(x_.along_k) + ", " + flag(y_.along_k) + ", ";
+    const std::string last = "aicf::Split::" + split + ">";
+    switch (config_.family) {
+      case MatmulFamily::simt:
+        return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + layouts + last;
+      case MatmulFamily::mma:
+        return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(config_.warp_m) + ", " +
+               number(config_.warp_n) + ", " + number(config_.stages) + ", " + layouts + flag(x_.vector) + ", " +
+               flag(y_.vector) + ", " + last;
+      default:
+        return "aicf::WgmmaMatmul<Multiply, " + tile + number(config_.stages) + ", " + number(config_.warpgroups) +
+               ", " + flag(config_.ping_pong) + ", " + layouts + number(config_.multicast) + ", " + last;
+    }
+  }
+
+  // The strides of the batch axes, and what needs them.
+  std::string operands_struct() {
+    const std::string index = wide_ ? "int64_t" : "int32_t";
+    std::string text = "struct Operands : aicf::MatmulOperands<" + std::string(cuda_type(dtype_)) + ", " + index + "> {\n";
+    operands_make_ = "{{in0, in1";
+    for (const Dim& dim : {a_.m, a_.n, a_.k, a_.x.row, a_.x.column, a_.y.row, a_.y.column})
+      operands_make_ += ", " + index + "(" + params_.param(dim) + ")";
+    operands_make_ += "}";
+    const auto member = [&](const std::string& name, const Dim& dim) {
+      text += "  int64_t " + name + ";\n";
+      operands_make_ += ", " + params_.param(dim);
+    };
+    member("batches", batches_);
+    for (size_t axis = 0; axis < a_.batch.size(); ++axis) {
+      const std::string number = std::to_string(axis);
+      member("size" + number, a_.batch[axis]);
+      member("x_stride" + number, a_.x.batch[axis]);
+      member("y_stride" + number, a_.y.batch[axis]);
+    }
+    operands_make_ += "}";
+    text += matrix_function("x") + matrix_function("y");
+    if (config_.family == MatmulFamily::wgmma)
+      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
+    return text + "};\n";
+  }
+
+  // b<axis>: the batch's index along each axis.
+  std::string batch_indices() const {
+    std::string text;
+    for (size_t axis = a_.batch.size(); axis-- > 0;) {
+      const std::string number = std::to_string(axis), size = "uint32_t(size" + number + ")";
+      text += "    const uint32_t b" + number + " = " + (axis == 0 ? "batch;\n" : "batch % " + size + ";\n");
+      if (axis > 0) text += "    batch /= " + size + ";\n";
+    }
+    return text;
+  }
+
+  std::string matrix_function(const std::string& name) const {
+    std::string text = "  __device__ __forceinline__ const Element* " + name + "_of(uint32_t batch) const {\n" +
+                       batch_indices() + "    return " + name;
+    for (size_t axis = 0; axis < a_.batch.size(); ++axis)
+      text += " + b" + std::to_string(axis) + " * " + name + "_stride" + std::to_string(axis);
+    return text + ";\n  }\n";
+  }
+
+  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
+    std::string text = "  template <bool kMulticast>\n  __device__ __forceinline__ void load_" + name +
+                       "(const CUtensorMap* map, uint32_t to, uint32_t barrier, uint16_t blocks, int k, int other, "
+                       "uint32_t batch) const {\n" +
+                       batch_indices() + "    aicf::load_box<kMulticast>(map, to, barrier, blocks, " +
+                       (along_k ? "k, other" : "other, k");
+    for (size_t axis = a_.batch.size(); axis-- > 0;)
+      if (view.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
+    return text + ");\n  }\n";
+  }
+
+  const CudaProblem& problem_;
+  const MatmulConfig& config_;
+  Matrices a_;
+  DType dtype_;
+  Layout x_, y_;
+  bool wide_;
+  Dim batches_{1}, tiles_, part_depth_;
+  CudaParams params_;
+  std::string operands_make_;
+  std::vector<std::string> bodies_;
+};
+
+CudaCode generate(const CudaProblem& problem, MatmulFamily family) {
+  const int bytes = accumulator_bytes(problem.inputs[0].dtype);
+  return matmul_code(problem, choose_matmul(matmul_sizes(problem), family, problem.arch, bytes));
+}
+
+bool has_matrices(const Problem& problem) {
+  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() && problem.has_program &&
+         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
+         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
+         problem.inputs[0].sizes.size() <= problem.outputs[0].sizes.size() &&
+         problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
+}
+
+}  // namespace
+
+bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
+  if (family == MatmulFamily::simt) return true;
+  if (!is_half(problem.inputs[0].dtype)) return false;
+  if (family == MatmulFamily::mma) return true;
+  const Matrices a = matrices_of(problem);
+  const SymbolRanges& ranges = ranges_of(problem);
+  return problem.arch == 90 && fits_int32(a, ranges) &&
+         map_fits(problem.inputs[0], a.x, a.x.column, a.x.row, ranges) &&
+         map_fits(problem.inputs[1], a.y, a.y.row, a.y.column, ranges);
+}
+
+MatmulSizes matmul_sizes(const CudaProblem& problem) {
+  const Matrices a = matrices_of(problem);
+  const auto size = [&](const Dim& dim) {
+    if (const auto value = dim.constant()) return *value;
+    const int64_t most = bounds(dim, ranges_of(problem)).hi;
+    return most < (int64_t{1} << 31) ? most : kUnknownSize;
+  };
+  MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k)};
+  for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
+  return sizes;
+}
+
+CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
+  AICF_CHECK(matmul_family_fits(problem, config.family), "a matmul kernel that cannot run the problem: " + to_string(config));
+  return Writer(problem, config).write();
+}
+
+bool can_run_matmul_tensor_core(const Problem& problem) {
+  return has_matrices(problem) && is_half(problem.inputs[0].dtype);
+}
+bool can_run_matmul_simt(const Problem& problem) {
+  return has_matrices(problem) && problem.inputs[0].dtype != DType::boolean;
+}
+
+CudaCode generate_matmul_tensor_core(const CudaProblem& problem) {
+  const bool hopper = matmul_family_fits(problem, MatmulFamily::wgmma);
+  return generate(problem, hopper ? MatmulFamily::wgmma : MatmulFamily::mma);
+}
+CudaCode generate_matmul_simt(const CudaProblem& problem) { return generate(problem, MatmulFamily::simt); }
+
+}  // namespace aicf

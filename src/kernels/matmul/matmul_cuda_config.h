@@ -1,0 +1,42 @@
+// Which CUDA kernel a contraction gets: sizes in, a plain description out. Pure, needs no GPU: the choice follows from
+// an estimate in clock cycles over a short list of tiles. matmul_cuda.h makes the text of a choice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace aicf {
+
+struct MatmulSizes {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+enum class MatmulFamily : uint8_t {
+  simt,   // any type and strides
+  mma,    // f16, bf16, any strides
+  wgmma,  // f16, bf16 on sm_90, operands that the copy engine can read
+};
+
+struct MatmulConfig {
+  MatmulFamily family = MatmulFamily::simt;
+  int block_m = 64, block_n = 64;  // results of a block
+  int warp_m = 0, warp_n = 0;      // mma: results of a warp
+  int stages = 2;                  // of the pipeline
+  int splits = 1;                  // blocks that share one tile's K
+  bool cluster = false;            // the splits form a cluster; else they meet in the workspace
+  int warpgroups = 0;              // wgmma: that compute
+  bool ping_pong = false;          // wgmma: every warpgroup has tiles of its own
+  int multicast = 1;               // wgmma: blocks (neighbours along M) that load y together
+  bool operator==(const MatmulConfig&) const = default;
+};
+std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"
+
+// Every tile that a family has, unsplit. element_bytes: of the accumulator.
+std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
+// Estimated cycles of one multiprocessor, launch excluded.
+double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
+// The cheapest tile and split.
+MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
+
+}  // namespace aicf
