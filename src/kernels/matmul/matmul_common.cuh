@@ -100,54 +100,7 @@ enum class Split {
   kSum,        // see kWorkspace
 };
 
-// The accumulators of a thread as kGroups groups of V consecutive columns. `store(g, values)` gets each group's sum in
-// exactly one block. kThreads threads take part, numbered `thread`. shared: kGroups × V × kThreads accumulators, free to
-// be overwritten once all threads of the block have arrived. Parts are added in order of `part`.
-template <int kThreads, int kGroups, int V, class Acc, class Store>
-__device__ __forceinline__ void finish_cluster(Acc (&acc)[kGroups][V], int thread, int parts, AccVector<Acc>* shared,
-                                               const Store& store) {
-#if __CUDA_ARCH__ >= 900
-  constexpr int kVectors = V / AccVector<Acc>::kLength;
-  const int rank = int(cluster_rank());
-  if (thread >= 0) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        AccVector<Acc> v;
-#pragma unroll
-        for (int e = 0; e < v.kLength; ++e) v.values[e] = acc[g][i * v.kLength + e];
-        shared[(g * kVectors + i) * kThreads + thread] = v;
-      }
-  }
-  cluster_barrier();
-  if (thread >= 0) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (g % parts != rank) continue;
-      Acc sum[V];
-      for (int part = 0; part < parts; ++part)
-#pragma unroll
-        for (int i = 0; i < kVectors; ++i) {
-          union {
-            uint4 bits;
-            Acc values[AccVector<Acc>::kLength];
-          } v;
-          v.bits = load_cluster_shared(shared_address(&shared[(g * kVectors + i) * kThreads + thread]), uint32_t(part));
-#pragma unroll
-          for (int e = 0; e < AccVector<Acc>::kLength; ++e) {
-            Acc& to = sum[i * AccVector<Acc>::kLength + e];
-            to = part == 0 ? v.values[e] : to + v.values[e];
-          }
-        }
-      store(g, sum);
-    }
-  }
-  cluster_barrier();  // no block may leave while others read its shared memory
-#endif
-}
-
-// parts_at: the tile's accumulators in the workspace, part after part at a distance of `distance` vectors.
+// Puts them in memory of kGroups × V × kThreads accumulators, neighbouring threads side by side.
 template <int kThreads, int kGroups, int V, class Acc>
 __device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* part) {
   constexpr int kVectors = V / AccVector<Acc>::kLength;
@@ -162,20 +115,58 @@ __device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thr
     }
 }
 
-template <int kThreads, int kGroups, int V, class Acc, class Store>
-__device__ __forceinline__ void sum_parts(const AccVector<Acc>* first, int64_t distance, int parts, int thread,
-                                          const Store& store) {
-  constexpr int kVectors = V / AccVector<Acc>::kLength;
+// The accumulators of a thread as kGroups groups of V consecutive columns. `store(g, values)` gets each group's sum in
+// exactly one block. kThreads threads take part, numbered `thread`. shared: kGroups × V × kThreads accumulators, free to
+// be overwritten once all threads of the block have arrived. Parts are added in order. The threads of the block that take
+// no part call cluster_barrier twice.
+template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store>
+__device__ __forceinline__ void finish_cluster(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* shared,
+                                               const Store& store) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kLength = AccVector<Acc>::kLength, kVectors = V / kLength;
+  write_part<kThreads>(acc, thread, shared);
+  cluster_barrier();
+#pragma unroll 1  // the epilogue's code once: it may be long
+  for (int g = int(cluster_rank()); g < kGroups; g += kParts) {
+    union Vector {
+      uint4 bits;
+      Acc values[kLength];
+    };
+    Vector parts[kParts][kVectors];
 #pragma unroll
+    for (int part = 0; part < kParts; ++part)
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+        parts[part][i].bits =
+            load_cluster_shared(shared_address(&shared[(g * kVectors + i) * kThreads + thread]), uint32_t(part));
+    Acc sum[V];
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      sum[e] = parts[0][e / kLength].values[e % kLength];
+#pragma unroll
+      for (int part = 1; part < kParts; ++part) sum[e] += parts[part][e / kLength].values[e % kLength];
+    }
+    store(g, sum);
+  }
+  cluster_barrier();  // no block may leave while others read its shared memory
+#endif
+}
+
+// Adds the parts that write_part put at `first`, one every `distance` vectors.
+template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store>
+__device__ __forceinline__ void sum_parts(const AccVector<Acc>* first, int64_t distance, int thread, const Store& store) {
+  constexpr int kLength = AccVector<Acc>::kLength, kVectors = V / kLength;
+#pragma unroll 1
   for (int g = 0; g < kGroups; ++g) {
     Acc sum[V];
-    for (int part = 0; part < parts; ++part)
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const AccVector<Acc> v = first[part * distance + (g * kVectors + i) * kThreads + thread];
 #pragma unroll
-        for (int e = 0; e < v.kLength; ++e) {
-          Acc& to = sum[i * v.kLength + e];
+        for (int e = 0; e < kLength; ++e) {
+          Acc& to = sum[i * kLength + e];
           to = part == 0 ? v.values[e] : to + v.values[e];
         }
       }

@@ -13,9 +13,9 @@ namespace {
 
 constexpr int64_t kUnknownSize = 4096;  // stands for a size without a useful upper bound
 constexpr int64_t kMultiprocessors = 132;
-constexpr int kDepth = 64;        // K of a stage in mma.cuh and wgmma.cuh
-constexpr int64_t kVector = 8;    // half elements in 16 bytes
-constexpr int kMaxMapAxes = 4;    // of the copies in wgmma.cuh
+constexpr int kDepth = 64;      // K of a stage in mma.cuh and wgmma.cuh
+constexpr int64_t kVector = 8;  // half elements in 16 bytes
+constexpr int kMaxMapAxes = 4;  // of the copies in wgmma.cuh
 
 const SymbolRanges& ranges_of(const CudaProblem& problem) {
   static const SymbolRanges kNone;
@@ -67,7 +67,9 @@ Matrices matrices_of(const CudaProblem& problem) {
 
 int64_t largest(const Dim& dim, const SymbolRanges& ranges) {
   const Interval range = bounds(dim, ranges);
-  const auto magnitude = [](int64_t v) { return v == std::numeric_limits<int64_t>::min() ? -(v + 1) : std::abs(v); };
+  const auto magnitude = [](int64_t v) {
+    return v == std::numeric_limits<int64_t>::min() ? -(v + 1) : std::abs(v);
+  };
   return std::max(magnitude(range.lo), magnitude(range.hi));
 }
 
@@ -79,7 +81,8 @@ bool fits_int32(const Matrices& a, const SymbolRanges& ranges) {
     return s < kLimit && t < kLimit ? (s + 256) * t : kLimit;
   };
   return largest(a.m, ranges) < kLimit && largest(a.n, ranges) < kLimit && largest(a.k, ranges) < kLimit &&
-         span(a.m, a.x.row) + span(a.k, a.x.column) < kLimit && span(a.k, a.y.row) + span(a.n, a.y.column) < kLimit;
+         span(a.m, a.x.row) + span(a.k, a.x.column) < kLimit &&
+         span(a.k, a.y.row) + span(a.n, a.y.column) < kLimit;
 }
 
 bool divides(const Dim& dim, int64_t divisor) { return divide_exactly(dim, Dim(divisor)).has_value(); }
@@ -87,7 +90,8 @@ bool divides(const Dim& dim, int64_t divisor) { return divide_exactly(dim, Dim(d
 // Rows along `inner` can be read 16 bytes at a time.
 bool vector_rows(const CudaWindow& window, const Operand& operand, const Dim& inner, const Dim& outer) {
   return is_one(inner) && divides(window.offset, kVector) && divides(outer, kVector) &&
-         std::all_of(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return divides(s, kVector); });
+         std::all_of(operand.batch.begin(), operand.batch.end(),
+                     [](const Dim& s) { return divides(s, kVector); });
 }
 
 // An axis that a tensor map can have: a stride of whole 16 bytes, more than 0.
@@ -115,13 +119,16 @@ Layout y_layout(const CudaProblem& problem, const Matrices& a) {
 
 bool map_fits(const CudaWindow& window, const Operand& operand, const Dim& along_k, const Dim& other,
               const SymbolRanges& ranges) {
-  const auto batch = std::count_if(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return s != Dim(0); });
+  const auto batch =
+      std::count_if(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return s != Dim(0); });
   const Layout layout = layout_of(window, operand, along_k, other);
-  if (!layout.vector || batch + 2 > kMaxMapAxes || !map_stride(layout.along_k ? other : along_k, ranges)) return false;
+  if (!layout.vector || batch + 2 > kMaxMapAxes || !map_stride(layout.along_k ? other : along_k, ranges))
+    return false;
   return std::all_of(operand.batch.begin(), operand.batch.end(),
                      [&](const Dim& s) { return s == Dim(0) || map_stride(s, ranges); }) &&
-         std::all_of(window.sizes.begin(), window.sizes.end(),
-                     [&](const Dim& size) { return bounds(size, ranges).hi <= std::numeric_limits<int32_t>::max() / 2; });
+         std::all_of(window.sizes.begin(), window.sizes.end(), [&](const Dim& size) {
+           return bounds(size, ranges).hi <= std::numeric_limits<int32_t>::max() / 2;
+         });
 }
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -157,6 +164,11 @@ class Writer {
         y_(y_layout(problem, a_)),
         wide_(!fits_int32(a_, ranges_of(problem))) {
     for (const Dim& size : a_.batch) batches_ = batches_ * size;
+    const int64_t rows = std::max<int64_t>(largest(a_.m, ranges_of(problem)), 1);
+    x_rows_ = config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
+                  ? static_cast<int>((rows + 7) / 8 * 8)
+                  : config.block_m;
+    if (x_rows_ == 8 && config.block_m > 64) x_rows_ = 16;
     tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
     part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), Dim(kDepth)) * Dim(kDepth);
   }
@@ -173,13 +185,19 @@ class Writer {
     if (workspace) roles = {Role::kPart, Role::kSum};
     for (const Role role : roles) {
       CudaLaunch launch = launch_of(role);
-      std::string call = "  aicf::wait_for_inputs();\n  const Operands operands = " + operands_make_ + ";\n";
-      if (config_.family == MatmulFamily::wgmma) call.erase(0, call.find('\n') + 1);  // waits after its own set-up
+      std::string call =
+          "  aicf::launch_dependents();\n  aicf::wait_for_inputs();\n  const Operands operands = " +
+          operands_make_ + ";\n";
+      if (config_.family == MatmulFamily::wgmma)
+        call.erase(0, call.find("  const Operands"));  // waits after its set-up
       call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
       call += "  " + kernel_type(role) + "::run(operands, " +
-              (config_.family == MatmulFamily::wgmma ? "&map0, &map1, " : "") + "epilogue, " +
-              std::to_string(config_.splits) + ", Operands::Index(" + params_.param(part_depth_) + ")" +
-              (config_.family == MatmulFamily::wgmma ? "" : workspace ? ", workspace" : ", nullptr") + ");\n}\n";
+              (config_.family == MatmulFamily::wgmma ? "&map0, &map1, " : "") + "epilogue, Operands::Index(" +
+              params_.param(part_depth_) + ")" +
+              (config_.family == MatmulFamily::wgmma ? ""
+               : workspace                           ? ", workspace"
+                                                     : ", nullptr") +
+              ");\n}\n";
       launch.params = params_.dims();
       code.launches.push_back(launch);
       bodies_.push_back(call);
@@ -194,28 +212,34 @@ class Writer {
 
  private:
   std::string family_name() const {
-    return config_.family == MatmulFamily::simt ? "simt" : config_.family == MatmulFamily::mma ? "mma" : "wgmma";
+    return config_.family == MatmulFamily::simt  ? "simt"
+           : config_.family == MatmulFamily::mma ? "mma"
+                                                 : "wgmma";
   }
   int threads() const {
     switch (config_.family) {
       case MatmulFamily::simt:
-        return config_.block_m / (config_.block_m >= 128 ? 8 : 4) * (config_.block_n / (config_.block_n >= 128 ? 8 : 4));
+        return config_.block_m / (config_.block_m >= 128 ? 8 : 4) *
+               (config_.block_n / (config_.block_n >= 128 ? 8 : 4));
       case MatmulFamily::mma:
         return config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
       default:
-        return 128 * (config_.warpgroups + 1);
+        return 128 * config_.warpgroups + (loader_group() ? 128 : 32);
     }
   }
-  int min_blocks() const { return config_.family == MatmulFamily::wgmma ? 1 : 0; }
+  bool loader_group() const { return config_.warpgroups == 2 && config_.resident == 1; }
+  int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
 
   int64_t shared_bytes(Role role) const {
     if (role == Role::kSum) return 0;
     const int64_t results = int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
     int64_t pipeline = 0;
     if (config_.family == MatmulFamily::simt)
-      pipeline = int64_t{2} * 8 * (config_.block_m + config_.block_n + 8) * accumulator_bytes(dtype_);
+      pipeline = int64_t{2} * (config_.block_m >= 64 ? 8 : 16) * (config_.block_m + config_.block_n + 8) *
+                 accumulator_bytes(dtype_);
     else
-      pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kDepth * 2;
+      pipeline =
+          int64_t{config_.stages} * ((x_rows_ == 8 ? 8 : config_.block_m) + config_.block_n) * kDepth * 2;
     const int64_t barriers = config_.family == MatmulFamily::wgmma ? 16 * config_.stages : 0;
     return std::max(pipeline + barriers, config_.cluster ? results : 0);
   }
@@ -230,15 +254,8 @@ class Writer {
     launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
     if (config_.cluster) launch.cluster = config_.splits;
     if (config_.family != MatmulFamily::wgmma) return launch;
-    if (config_.multicast > 1) launch.cluster = config_.multicast;
-    if (!config_.cluster) {
-      const int64_t together = config_.multicast;
-      const Dim clusters = batches_ * ceildiv(ceildiv(a_.m, Dim(config_.block_m)), Dim(together)) *
-                           ceildiv(a_.n, Dim(config_.block_n));
-      launch.grid[0] = min(clusters, Dim(kMultiprocessors / together)) * Dim(together);
-    }
-    launch.tensor_maps = {map_of(0, a_.x, x_.along_k, config_.block_m),
-                          map_of(1, a_.y, y_.along_k, config_.block_n / config_.multicast)};
+    if (!config_.cluster) launch.grid[0] = min(tiles_, Dim(kMultiprocessors * config_.resident));
+    launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_), map_of(1, a_.y, y_.along_k, config_.block_n)};
     return launch;
   }
 
@@ -282,24 +299,26 @@ class Writer {
                                                     : "kNone";
     const std::string tile = number(config_.block_m) + ", " + number(config_.block_n) + ", ";
     const std::string layouts = flag(x_.along_k) + ", " + flag(y_.along_k) + ", ";
-    const std::string last = "aicf::Split::" + split + ">";
+    const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
     switch (config_.family) {
       case MatmulFamily::simt:
         return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + layouts + last;
       case MatmulFamily::mma:
-        return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(config_.warp_m) + ", " +
-               number(config_.warp_n) + ", " + number(config_.stages) + ", " + layouts + flag(x_.vector) + ", " +
-               flag(y_.vector) + ", " + last;
+        return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(config_.warp_m) +
+               ", " + number(config_.warp_n) + ", " + number(config_.stages) + ", " + layouts +
+               flag(x_.vector) + ", " + flag(y_.vector) + ", " + last;
       default:
-        return "aicf::WgmmaMatmul<Multiply, " + tile + number(config_.stages) + ", " + number(config_.warpgroups) +
-               ", " + flag(config_.ping_pong) + ", " + layouts + number(config_.multicast) + ", " + last;
+        return "aicf::WgmmaMatmul<Multiply, " + tile + number(config_.stages) + ", " +
+               number(config_.warpgroups) + ", " + flag(loader_group()) + ", " + layouts + number(x_rows_) +
+               ", " + last;
     }
   }
 
   // The strides of the batch axes, and what needs them.
   std::string operands_struct() {
     const std::string index = wide_ ? "int64_t" : "int32_t";
-    std::string text = "struct Operands : aicf::MatmulOperands<" + std::string(cuda_type(dtype_)) + ", " + index + "> {\n";
+    std::string text =
+        "struct Operands : aicf::MatmulOperands<" + std::string(cuda_type(dtype_)) + ", " + index + "> {\n";
     operands_make_ = "{{in0, in1";
     for (const Dim& dim : {a_.m, a_.n, a_.k, a_.x.row, a_.x.column, a_.y.row, a_.y.column})
       operands_make_ += ", " + index + "(" + params_.param(dim) + ")";
@@ -318,7 +337,8 @@ class Writer {
     operands_make_ += "}";
     text += matrix_function("x") + matrix_function("y");
     if (config_.family == MatmulFamily::wgmma)
-      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
+      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k) +
+              prefetch_function("y", a_.y, y_.along_k);
     return text + "};\n";
   }
 
@@ -334,22 +354,33 @@ class Writer {
   }
 
   std::string matrix_function(const std::string& name) const {
-    std::string text = "  __device__ __forceinline__ const Element* " + name + "_of(uint32_t batch) const {\n" +
-                       batch_indices() + "    return " + name;
+    std::string text = "  __device__ __forceinline__ const Element* " + name +
+                       "_of(uint32_t batch) const {\n" + batch_indices() + "    return " + name;
     for (size_t axis = 0; axis < a_.batch.size(); ++axis)
       text += " + b" + std::to_string(axis) + " * " + name + "_stride" + std::to_string(axis);
     return text + ";\n  }\n";
   }
 
-  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
-    std::string text = "  template <bool kMulticast>\n  __device__ __forceinline__ void load_" + name +
-                       "(const CUtensorMap* map, uint32_t to, uint32_t barrier, uint16_t blocks, int k, int other, "
-                       "uint32_t batch) const {\n" +
-                       batch_indices() + "    aicf::load_box<kMulticast>(map, to, barrier, blocks, " +
-                       (along_k ? "k, other" : "other, k");
+  // Coordinates of a box of x or y, innermost first.
+  std::string coordinates(const Operand& view, bool along_k) const {
+    std::string text = along_k ? "k, other" : "other, k";
     for (size_t axis = a_.batch.size(); axis-- > 0;)
       if (view.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
-    return text + ");\n  }\n";
+    return text;
+  }
+
+  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
+    return "  __device__ __forceinline__ void load_" + name +
+           "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t batch) const "
+           "{\n" +
+           batch_indices() + "    aicf::load_box(map, to, barrier, " + coordinates(view, along_k) +
+           ");\n  }\n";
+  }
+
+  std::string prefetch_function(const std::string& name, const Operand& view, bool along_k) const {
+    return "  __device__ __forceinline__ void prefetch_" + name +
+           "(const CUtensorMap* map, int k, int other, uint32_t batch) const {\n" + batch_indices() +
+           "    aicf::prefetch_box(map, " + coordinates(view, along_k) + ");\n  }\n";
   }
 
   const CudaProblem& problem_;
@@ -359,6 +390,7 @@ class Writer {
   Layout x_, y_;
   bool wide_;
   Dim batches_{1}, tiles_, part_depth_;
+  int x_rows_;  // wgmma: see kXRows there
   CudaParams params_;
   std::string operands_make_;
   std::vector<std::string> bodies_;
@@ -370,9 +402,10 @@ CudaCode generate(const CudaProblem& problem, MatmulFamily family) {
 }
 
 bool has_matrices(const Problem& problem) {
-  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() && problem.has_program &&
-         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
-         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
+  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
+         problem.has_program && problem.inputs[0].dtype == problem.inputs[1].dtype &&
+         problem.inputs[0].sizes.size() >= 2 && problem.inputs[1].sizes.size() >= 2 &&
+         problem.outputs[0].sizes.size() >= 2 &&
          problem.inputs[0].sizes.size() <= problem.outputs[0].sizes.size() &&
          problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
 }
@@ -397,13 +430,14 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
     const int64_t most = bounds(dim, ranges_of(problem)).hi;
     return most < (int64_t{1} << 31) ? most : kUnknownSize;
   };
-  MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k)};
+  MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k), y_layout(problem, a).along_k};
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   return sizes;
 }
 
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
-  AICF_CHECK(matmul_family_fits(problem, config.family), "a matmul kernel that cannot run the problem: " + to_string(config));
+  AICF_CHECK(matmul_family_fits(problem, config.family),
+             "a matmul kernel that cannot run the problem: " + to_string(config));
   return Writer(problem, config).write();
 }
 

@@ -1,5 +1,6 @@
-// Contractions on CUDA: from a problem with symbolic windows to text and launches. The rows of cuda_kernels.def choose
-// the configuration by matmul_cuda_config.h; tests and the tuner may ask for a given one.
+// Contractions on CUDA: from a problem with symbolic windows to text and launches. The rows of
+// cuda_kernels.def choose the configuration by matmul_cuda_config.h; tests and the tuner may ask for a given
+// one.
 #pragma once
 
 #include "kernels/cuda_kernel.h"

@@ -1,48 +1,56 @@
 #include "kernels/matmul/matmul_cuda_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace aicf {
 namespace {
 
 constexpr int64_t kMultiprocessors = 132;  // H100; smaller chips run more waves of the same tiles
 constexpr int kClusterArch = 90;
-constexpr int kMaxCluster = 8;  // blocks, on every chip that has clusters
-// Bytes per cycle that the L2 cache gives one multiprocessor while all read.
-constexpr double kL2Bytes = 32;
-constexpr double kDepth = 64;             // elements of K that the estimates count in
-constexpr double kStart = 1800;           // first loads, last stores
-constexpr double kClusterSum = 900;       // barrier and reads of other blocks' shared memory
-constexpr double kWorkspaceSum = 5000;    // a second launch
-constexpr double kEpilogueOutputs = 12;   // results per cycle
-constexpr double kStepLatency[] = {60, 220, 110};  // of a step's barrier and dependent instructions, by family
+constexpr int kDepth = 64;  // of K in a step
+
+// Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
+constexpr double kStart = 3400;        // launch, first loads, last stores
+constexpr double kMemoryBytes = 1750;  // device memory, whole chip
+constexpr double kL2Bytes = 5300;      // L2 cache, whole chip
+constexpr double kSharedBytes = 128;   // shared memory, one multiprocessor
+constexpr double kLoadLatency = 2600;  // from a load's start until its stage is full, while memory is busy
+constexpr double kStepOverhead = 100;  // barriers between stages
+constexpr double kResultCycles = 0.2;  // of a result in the epilogue
+constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory
+constexpr double kClusterSum = 2800;   // barriers and reads of other blocks' shared memory,
+constexpr double kClusterSumPerPart = 400;  //   and for each part
+constexpr double kWorkspaceSum = 6000;      // a second launch
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Multiply-adds per cycle of one multiprocessor.
-double rate(const MatmulConfig& c) {
-  switch (c.family) {
-    case MatmulFamily::simt:
-      return c.block_m * c.block_n >= 128 * 128 ? 95 : c.block_m * c.block_n >= 64 * 64 ? 70 : 35;
-    case MatmulFamily::mma:
-      return 1200.0 * std::min(1.0, c.warp_m * c.warp_n / 2048.0 * 0.5 + 0.5);
-    default:
-      return 1700;
-  }
+// Blocks that run at a time. Clusters of four and eight leave multiprocessors of a processing cluster idle.
+int64_t capacity(const MatmulConfig& c) {
+  const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident : 2;
+  if (!c.cluster || c.splits < 4) return kMultiprocessors * resident;
+  return (c.splits == 4 ? 120 : 112) * resident;
 }
 
+// Cycles of a step of one block that has its multiprocessor for itself.
 double step_cycles(const MatmulConfig& c) {
-  const double math = static_cast<double>(c.block_m) * c.block_n * kDepth / rate(c);
-  const double bytes = (c.block_m + static_cast<double>(c.block_n) / c.multicast) * kDepth * 2;
-  return std::max({math, bytes / kL2Bytes, kStepLatency[static_cast<int>(c.family)]});
+  const double results = static_cast<double>(c.block_m) * c.block_n,
+               loaded = (c.block_m + c.block_n) * kDepth * 2;
+  if (c.family == MatmulFamily::simt)
+    return results * kDepth / (results >= 128 * 128 ? 80 : results >= 64 * 64 ? 50 : 25);
+  // The matrix units read their operands from shared memory once per warp or warpgroup.
+  const double rows = c.family == MatmulFamily::wgmma ? 64 : c.warp_m;
+  const double columns = c.family == MatmulFamily::wgmma ? c.block_n : c.warp_n;
+  const double read = results / rows / columns * (rows + columns) * kDepth * 2;
+  return std::max(results * kDepth / 2048, (read + loaded) / kSharedBytes) + kStepOverhead;
 }
 
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (c.ping_pong || c.multicast > 1) return splits;
-  const int most = arch >= kClusterArch ? kMaxCluster : 32;
-  for (int s = 2; s <= most && ceil_div(k, static_cast<int64_t>(kDepth)) >= 2 * s; s *= 2) splits.push_back(s);
+  if (c.warpgroups > 1 && c.resident > 1) return splits;
+  const int most = arch >= kClusterArch ? 8 : 32;
+  for (int s = 2; s <= most && ceil_div(k, kDepth) >= 2 * s; s *= 2) splits.push_back(s);
   return splits;
 }
 
@@ -60,21 +68,13 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
                         .warp_n = warp_n,
                         .stages = stages};
   };
-  const auto wgmma = [](int m, int n, int warpgroups, int stages) {
+  const auto wgmma = [](int m, int n, int warpgroups, int stages, int resident) {
     return MatmulConfig{.family = MatmulFamily::wgmma,
                         .block_m = m,
                         .block_n = n,
                         .stages = stages,
-                        .warpgroups = warpgroups};
-  };
-  const auto ping_pong = [&](int m, int n, int stages) {
-    MatmulConfig c = wgmma(m, n, 2, stages);
-    c.ping_pong = true;
-    return c;
-  };
-  const auto multicast = [](MatmulConfig c) {
-    c.multicast = 2;
-    return c;
+                        .warpgroups = warpgroups,
+                        .resident = resident};
   };
   switch (family) {
     case MatmulFamily::simt:
@@ -82,26 +82,33 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       return {simt(128, 128), simt(64, 64), simt(32, 32)};
     case MatmulFamily::mma:
       // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
-      return {mma(128, 128, 64, 32, 3), mma(128, 64, 32, 32, 4), mma(64, 64, 32, 32, 4), mma(64, 32, 16, 32, 5),
-              mma(16, 128, 16, 32, 5), mma(16, 64, 16, 32, 6)};
+      return {mma(128, 128, 64, 32, 3), mma(128, 64, 32, 32, 4), mma(64, 64, 32, 32, 4),
+              mma(64, 32, 16, 32, 5),   mma(16, 128, 16, 32, 5), mma(16, 64, 16, 32, 6)};
     default:
-      // Pipelines of at most 224 KiB. The last rows are for few rows of x: y streams past.
-      return {wgmma(256, 128, 2, 4), wgmma(128, 256, 2, 4), wgmma(128, 192, 2, 5), wgmma(128, 128, 2, 6),
-              wgmma(128, 96, 2, 7),  wgmma(128, 64, 2, 8),  ping_pong(128, 128, 6), multicast(ping_pong(128, 128, 6)),
-              multicast(wgmma(128, 256, 2, 4)),
-              wgmma(64, 128, 1, 8),  wgmma(64, 64, 1, 8),   wgmma(64, 32, 1, 8)};
+      // Pipelines of at most 224 KiB, of 112 KiB where two blocks share a multiprocessor.
+      return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
+              wgmma(128, 128, 2, 3, 2), wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
+              wgmma(64, 64, 1, 7, 2),   wgmma(64, 32, 1, 8, 2)};
   }
 }
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
-  const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n);
-  const int64_t blocks = tiles * c.splits;
-  const double steps =
-      static_cast<double>(ceil_div(ceil_div(sizes.k, static_cast<int64_t>(kDepth)), c.splits));
-  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors));
+  const int64_t blocks = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  const double running = static_cast<double>(std::min(blocks, capacity(c)));
+  const double waves = static_cast<double>(ceil_div(blocks, capacity(c)));
+  const double sharing = std::ceil(running / kMultiprocessors);  // blocks on a multiprocessor
+  const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kDepth), c.splits));
+  const double loaded = (c.block_m + c.block_n) * kDepth * 2;
+  const double step =
+      std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, kLoadLatency / c.stages});
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  double cycles = waves * (steps * step_cycles(c) + results / kEpilogueOutputs / (c.cluster ? c.splits : 1)) + kStart;
-  if (c.splits > 1) cycles += c.cluster ? kClusterSum + results / 16 : kWorkspaceSum;
+  double cycles = waves * (steps * step + results * kResultCycles * sharing / (c.cluster ? c.splits : 1));
+  const double touched = static_cast<double>(sizes.batch) * 2 *
+                         (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
+                          static_cast<double>(sizes.m) * sizes.n);
+  // Behind the memory's time the rest does not hide entirely.
+  cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
+  if (c.splits > 1) cycles += c.cluster ? kClusterSum + kClusterSumPerPart * c.splits : kWorkspaceSum;
   return cycles;
 }
 
@@ -110,6 +117,8 @@ MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int ar
   double best_cycles = -1;
   for (const MatmulConfig& tile : matmul_tiles(family, element_bytes))
     for (const int splits : splits_of(tile, sizes.k, arch)) {
+      // Rows of y along n come in panels of 64.
+      if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
       MatmulConfig config = tile;
       config.splits = splits;
       config.cluster = splits > 1 && arch >= kClusterArch;
@@ -118,6 +127,10 @@ MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int ar
       best = config;
       best_cycles = cycles;
     }
+  // Of up to eight rows a stage holds no more: room for more stages.
+  constexpr int kStageMemory = 96 * 1024, kMostStages = 16;
+  if (family == MatmulFamily::wgmma && sizes.m <= 8 && best.block_m == 64)
+    best.stages = std::min(kMostStages, kStageMemory / ((8 + best.block_n) * 128));
   return best;
 }
 
@@ -127,8 +140,7 @@ std::string to_string(const MatmulConfig& c) {
                      std::to_string(c.block_n) + " stages " + std::to_string(c.stages);
   if (c.splits > 1) text += " splits " + std::to_string(c.splits) + (c.cluster ? " cluster" : " workspace");
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
-  if (c.ping_pong) text += " ping-pong";
-  if (c.multicast > 1) text += " multicast " + std::to_string(c.multicast);
+  if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   return text;
 }
 

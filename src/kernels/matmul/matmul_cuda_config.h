@@ -1,5 +1,6 @@
-// Which CUDA kernel a contraction gets: sizes in, a plain description out. Pure, needs no GPU: the choice follows from
-// an estimate in clock cycles over a short list of tiles. matmul_cuda.h makes the text of a choice.
+// Which CUDA kernel a contraction gets: sizes in, a plain description out. Pure, needs no GPU: the choice
+// follows from an estimate in clock cycles over a short list of tiles. matmul_cuda.h makes the text of a
+// choice.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@ namespace aicf {
 
 struct MatmulSizes {
   int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool y_along_k = true;  // neighbours in y's memory differ in k, else in n
 };
 
 enum class MatmulFamily : uint8_t {
@@ -26,8 +28,7 @@ struct MatmulConfig {
   int splits = 1;                  // blocks that share one tile's K
   bool cluster = false;            // the splits form a cluster; else they meet in the workspace
   int warpgroups = 0;              // wgmma: that compute
-  bool ping_pong = false;          // wgmma: every warpgroup has tiles of its own
-  int multicast = 1;               // wgmma: blocks (neighbours along M) that load y together
+  int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool operator==(const MatmulConfig&) const = default;
 };
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"

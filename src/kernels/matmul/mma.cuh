@@ -93,7 +93,7 @@ struct HalfTile {
 // BM × BN results by warps of WM × WN. kXAlongK: rows of the tile of x run along k (else along m); kYAlongK: rows of the
 // tile of y run along k (else along n). kXVector, kYVector: see HalfTile::load.
 template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXVector, bool kYVector,
-          Split kSplit>
+          Split kSplit, int kParts>
 struct MmaMatmul {
   static constexpr int kWarpRows = BM / WM, kWarpColumns = BN / WN;
   static constexpr int kThreads = kWarpRows * kWarpColumns * 32;
@@ -185,15 +185,15 @@ struct MmaMatmul {
     __syncthreads();
   }
 
-  // Part `blockIdx.x % parts` of tile `blockIdx.x / parts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
   template <class Operands, class Epilogue>
-  static __device__ void run(const Operands& o, const Epilogue& epilogue, int parts, typename Operands::Index part_depth,
+  static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
                              void* workspace) {
     using I = typename Operands::Index;
     extern __shared__ __align__(128) char shared[];
     const Warp at = warp();
     const int thread = int(threadIdx.x);
-    const uint32_t tile_parts = kSplit == Split::kSum ? 1 : parts;
+    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
     const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
@@ -204,9 +204,9 @@ struct MmaMatmul {
       if (r < o.m && c < o.n) store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
     };
     constexpr int64_t kTileVectors = int64_t(BM) * BN / 4;
-    auto* parts_at = static_cast<AccVector<float>*>(workspace) + tile_index * parts * kTileVectors;
+    auto* parts_at = static_cast<AccVector<float>*>(workspace) + tile_index * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
-      sum_parts<kThreads, kGroups, 8, float>(parts_at, kTileVectors, parts, thread, store);
+      sum_parts<kThreads, kParts, kGroups, 8, float>(parts_at, kTileVectors, thread, store);
     } else {
       float acc[kRowBlocks][kQuadBlocks][4][4] = {};
       const I k_first = kSplit == Split::kNone ? I(0) : I(part) * part_depth;
@@ -224,7 +224,7 @@ struct MmaMatmul {
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) store(g, groups[g]);
       } else if constexpr (kSplit == Split::kCluster) {
-        finish_cluster<kThreads>(groups, thread, parts, reinterpret_cast<AccVector<float>*>(shared), store);
+        finish_cluster<kThreads, kParts>(groups, thread, reinterpret_cast<AccVector<float>*>(shared), store);
       } else {
         write_part<kThreads>(groups, thread, parts_at + part * kTileVectors);
       }

@@ -1,13 +1,11 @@
 // Contraction on the plain arithmetic units, for every type and any strides: a block computes BM × BN results, a thread
-// TM × TN of them as an outer product, K in steps of kSimtDepth through two shared-memory buffers. Each result is
+// TM × TN of them as an outer product, K in steps of kDepth through two shared-memory buffers. Each result is
 // acc = fma(x[k], y[k], acc) with k ascending from 0 (integers: wrapping), a split K adds the parts in order.
 #pragma once
 
 #include "matmul/matmul_common.cuh"
 
 namespace aicf {
-
-constexpr int kSimtDepth = 8;
 
 __device__ __forceinline__ float widen(f16 x) { return to_float(x); }
 __device__ __forceinline__ float widen(bf16 x) { return to_float(x); }
@@ -27,18 +25,19 @@ __device__ __forceinline__ int64_t multiply_add(int64_t a, int64_t b, int64_t c)
 
 // kXAlongK: neighbouring elements of x in memory differ in k (else in m); kYAlongK likewise (else in n). Only the speed
 // depends on it.
-template <class Acc, int BM, int BN, bool kXAlongK, bool kYAlongK, Split kSplit>
+template <class Acc, int BM, int BN, bool kXAlongK, bool kYAlongK, Split kSplit, int kParts>
 struct SimtMatmul {
   static constexpr int kColumns = 4;               // of one group that a thread stores
   static constexpr int TM = BM >= 128 ? 8 : 4, TN = BN >= 128 ? 8 : 4;
   static constexpr int kThreads = (BM / TM) * (BN / TN);
   static constexpr int kGroups = TM * TN / kColumns;
   static constexpr int kPad = 4;
+  static constexpr int kDepth = BM >= 64 ? 8 : 16;  // small tiles wait for each step's loads
   struct Buffers {
-    Acc x[2][kSimtDepth][BM + kPad];
-    Acc y[2][kSimtDepth][BN + kPad];
+    Acc x[2][kDepth][BM + kPad];
+    Acc y[2][kDepth][BN + kPad];
   };
-  static constexpr int kXLoads = BM * kSimtDepth / kThreads, kYLoads = BN * kSimtDepth / kThreads;
+  static constexpr int kXLoads = BM * kDepth / kThreads, kYLoads = BN * kDepth / kThreads;
 
   // Rows and columns of a thread lie in groups of 4 at a distance of BM / (TM / 4), so that neighbouring threads read
   // neighbouring words.
@@ -52,8 +51,8 @@ struct SimtMatmul {
   template <int kExtent, bool kAlongK>
   static __device__ void position(int thread, int i, int& k, int& at) {
     const int index = thread + i * kThreads;
-    k = kAlongK ? index % kSimtDepth : index / kExtent;
-    at = kAlongK ? index / kSimtDepth : index % kExtent;
+    k = kAlongK ? index % kDepth : index / kExtent;
+    at = kAlongK ? index / kDepth : index % kExtent;
   }
 
   template <int kExtent, bool kAlongK, int kLoads, class T, class I>
@@ -76,14 +75,25 @@ struct SimtMatmul {
     }
   }
 
+  // At a multiple of 16 bytes.
+  static __device__ void read_four(const Acc* from, Acc* to) {
+    using Vector = AccVector<Acc>;
+#pragma unroll
+    for (int i = 0; i < 4 / Vector::kLength; ++i) {
+      const Vector v = reinterpret_cast<const Vector*>(from)[i];
+#pragma unroll
+      for (int e = 0; e < Vector::kLength; ++e) to[i * Vector::kLength + e] = v.values[e];
+    }
+  }
+
   static __device__ void step(const Buffers& buffers, int buffer, int thread, Acc (&acc)[TM][TN]) {
 #pragma unroll
-    for (int k = 0; k < kSimtDepth; ++k) {
+    for (int k = 0; k < kDepth; ++k) {
       Acc a[TM], b[TN];
 #pragma unroll
-      for (int i = 0; i < TM; ++i) a[i] = buffers.x[buffer][k][row_of(thread, i)];
+      for (int i = 0; i < TM; i += 4) read_four(&buffers.x[buffer][k][row_of(thread, i)], &a[i]);
 #pragma unroll
-      for (int j = 0; j < TN; ++j) b[j] = buffers.y[buffer][k][column_of(thread, j / 4) + j % 4];
+      for (int j = 0; j < TN; j += 4) read_four(&buffers.y[buffer][k][column_of(thread, j / 4)], &b[j]);
 #pragma unroll
       for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -109,23 +119,23 @@ struct SimtMatmul {
     put_both(0);
     __syncthreads();
     int buffer = 0;
-    for (I k = k_first; k < k_end; k += kSimtDepth, buffer ^= 1) {
-      const bool more = k_end - k > kSimtDepth;
-      if (more) fetch_both(k + kSimtDepth);
+    for (I k = k_first; k < k_end; k += kDepth, buffer ^= 1) {
+      const bool more = k_end - k > kDepth;
+      if (more) fetch_both(k + kDepth);
       step(buffers, buffer, thread, acc);
       if (more) put_both(buffer ^ 1);
       __syncthreads();
     }
   }
 
-  // Part `blockIdx.x % parts` of tile `blockIdx.x / parts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
   template <class Operands, class Epilogue>
-  static __device__ void run(const Operands& o, const Epilogue& epilogue, int parts, typename Operands::Index part_depth,
+  static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
                              void* workspace) {
     using I = typename Operands::Index;
     extern __shared__ __align__(16) char shared[];
     const int thread = int(threadIdx.x);
-    const uint32_t tile_parts = kSplit == Split::kSum ? 1 : parts;
+    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
     const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
@@ -135,9 +145,9 @@ struct SimtMatmul {
       if (r < o.m && c < o.n) store_columns<kColumns>(epilogue, epilogue.row(outer + r), c, o.n, values);
     };
     constexpr int64_t kTileVectors = int64_t(BM) * BN * sizeof(Acc) / sizeof(AccVector<Acc>);
-    auto* parts_at = static_cast<AccVector<Acc>*>(workspace) + tile_index * parts * kTileVectors;
+    auto* parts_at = static_cast<AccVector<Acc>*>(workspace) + tile_index * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
-      sum_parts<kThreads, kGroups, kColumns, Acc>(parts_at, kTileVectors, parts, thread, store);
+      sum_parts<kThreads, kParts, kGroups, kColumns, Acc>(parts_at, kTileVectors, thread, store);
     } else {
       Acc acc[TM][TN];
 #pragma unroll
@@ -153,7 +163,7 @@ struct SimtMatmul {
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) store(g, groups[g]);
       } else if constexpr (kSplit == Split::kCluster) {
-        finish_cluster<kThreads>(groups, thread, parts, reinterpret_cast<AccVector<Acc>*>(shared), store);
+        finish_cluster<kThreads, kParts>(groups, thread, reinterpret_cast<AccVector<Acc>*>(shared), store);
       } else {
         write_part<kThreads>(groups, thread, parts_at + part * kTileVectors);
       }

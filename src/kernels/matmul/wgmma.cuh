@@ -1,13 +1,10 @@
-// Contraction of f16 and bf16 on sm_90a: one warp keeps a pipeline of kStages tiles in shared memory filled through the
-// copy engine (tensor maps, mbarriers); warpgroups of 128 threads multiply them with wgmma m64nNk16 into f32 sums. Blocks
-// stay and take tile after tile. Three ways to share work, chosen by the caller:
-//   cooperative    the warpgroups of a block have rows of one tile each
-//   ping-pong      each warpgroup has a tile of its own, so that one multiplies while the other runs its epilogue
-//   split          the blocks of a cluster have parts of one tile's K (Split::kCluster), one tile per cluster
-// and kMulticast blocks, neighbours along M, that load the tile of y together, each a share of it for all.
-// A result is the sum of its products of 16 steps of k each in ascending order, a split K adds the parts in order.
-// Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix multiply-accumulate"; the roles
-// follow the warp-specialised kernels of CUTLASS.
+// Contraction of f16 and bf16 on sm_90a: one thread keeps a pipeline of kStages tiles in shared memory filled through the
+// copy engine (tensor maps, mbarriers); warpgroups of 128 threads multiply them with wgmma m64nNk16 into f32 sums, each
+// some rows of the block's tile. Blocks stay and take tile after tile; or, with Split::kCluster, the blocks of a cluster
+// have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
+// the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
+// multiply-accumulate"; the roles follow the warp-specialised kernels of CUTLASS. Wider schemes (warpgroups with tiles of
+// their own, tiles of y loaded once for two blocks) were measured on H100 and H200 and gained nothing over 256 x 128.
 #pragma once
 
 #include "matmul/matmul_common.cuh"
@@ -26,14 +23,6 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// On the barrier at the same place in another block of the cluster.
-__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   do {
@@ -45,55 +34,38 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
   } while (!done);
 }
 
-// A box of the tensor from the given coordinates, innermost first; with `blocks` into all blocks of that mask, each at
-// the same place and on its own barrier.
-template <bool kMulticast>
-__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, uint16_t blocks, int c0,
-                                         int c1) {
-  if constexpr (kMulticast)
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-        "{%4, %5}], [%2], %3;" ::"r"(to),
-        "l"(map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::
-            "r"(to),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1)
-        : "memory");
+// A box of the tensor from the given coordinates, innermost first.
+__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1)
+      : "memory");
 }
-template <bool kMulticast>
-__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, uint16_t blocks, int c0,
-                                         int c1, int c2) {
-  if constexpr (kMulticast)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-        "{%4, %5, %6}], [%2], %3;" ::"r"(to),
-        "l"(map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
-        "[%2];" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
-        : "memory");
+__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+          to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
 }
-template <bool kMulticast>
-__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, uint16_t blocks, int c0,
-                                         int c1, int c2, int c3) {
-  if constexpr (kMulticast)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
-        "{%4, %5, %6, %7}], [%2], %3;" ::"r"(to),
-        "l"(map), "r"(barrier), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-        "[%2];" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-        : "memory");
+__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2, int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+          to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+// The same box into the L2 cache only. This reads nothing that the program sees: a later write replaces the cached bytes.
+__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(c0), "r"(c1) : "memory");
+}
+__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
+}
+__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -105,30 +77,31 @@ __device__ __forceinline__ void wgmma_wait() {
 
 // A matrix in shared memory with the 128-byte swizzle. Along k: rows of 64 k, eight of them 1024 bytes. Along m or n:
 // panels of 64 m or n by 64 k.
-template <bool kAlongK>
+// kEight: distance of eight rows.
+template <bool kAlongK, int kEight = 1024>
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   const uint64_t leading = kAlongK ? 1 : kPanelBytes >> 4;
-  return uint64_t((address & 0x3ffff) >> 4) | leading << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+  return uint64_t((address & 0x3ffff) >> 4) | leading << 16 | uint64_t(kEight >> 4) << 32 | uint64_t(1) << 62;
 }
 // Bytes from one 16 steps of k to the next, in the descriptor's unit.
 template <bool kAlongK>
 constexpr uint64_t wgmma_k_step = (kAlongK ? 32 : 16 * 128) >> 4;
 
-// Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for T, BN and the layouts.
-template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kPingPong, bool kXAlongK, bool kYAlongK,
-          int kMulticast, Split kSplit>
+// kLoaderGroup: a whole warpgroup loads, so that it can give registers to the two that multiply. kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
+// the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for T, BN and the layouts.
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kXAlongK, bool kYAlongK, int kXRows, Split kSplit, int kParts>
 struct WgmmaMatmul {
-  static constexpr int kThreads = 128 * (kWarpgroups + 1);  // the last warpgroup loads
-  static constexpr int kConsumers = 128 * kWarpgroups;
-  static constexpr int kRows = kPingPong ? BM : BM / kWarpgroups;  // of a warpgroup
+  static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
+  static constexpr int kRows = BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;
-  static constexpr int kXBytes = BM * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
-  static constexpr int kSharers = kPingPong ? 1 : kWarpgroups;  // warpgroups that read a stage
-  static constexpr bool kInCluster = kMulticast > 1 || kSplit == Split::kCluster;
+  static constexpr int kRoundQuads = kRowBlocks == 1 && kQuadBlocks % 2 == 0 ? 2 : 1;  // of a round of the epilogue
+  // Eight rows of x stand for all rows of the tile.
+  static constexpr bool kFewRows = kXRows == 8;
+  static constexpr int kXBytes = (kFewRows ? 8 : BM) * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
+  static constexpr bool kInCluster = kSplit == Split::kCluster;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
-  static_assert(kMulticast == 1 || kSplit == Split::kNone, "a cluster has one purpose");
-  static_assert(kSplit == Split::kNone || !kPingPong, "a split tile belongs to all warpgroups");
+  static_assert(kXRows <= BM && (kXRows == BM || kXAlongK) && (!kFewRows || BM == 64), "rows of x");
 
   // A position in the pipeline: `count` stages lie before it.
   struct Stage {
@@ -154,7 +127,7 @@ struct WgmmaMatmul {
     if (threadIdx.x == 0) {
       for (uint32_t slot = 0; slot < kStages; ++slot) {
         barrier_init(shared.full(slot), 1);
-        barrier_init(shared.empty(slot), 4 * kSharers * kMulticast);  // every warp that reads, of every block
+        barrier_init(shared.empty(slot), 4 * kWarpgroups);  // every warp that reads
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -166,38 +139,33 @@ struct WgmmaMatmul {
 
   template <class Operands>
   static __device__ void load_stage(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
-                                    const Shared& shared, uint32_t slot, uint32_t rank, int k, int row, int column,
-                                    uint32_t batch) {
+                                    const Shared& shared, uint32_t slot, int k, int row, int column, uint32_t batch) {
     const uint32_t full = shared.full(slot);
-    barrier_expect(full, kStageBytes);
+    barrier_expect(full, kXRows * 128 + kYBytes);
     if constexpr (kXAlongK) {
-      o.template load_x<false>(x_map, shared.x(slot), full, 0, k, row, batch);
+      o.load_x(x_map, shared.x(slot), full, k, row, batch);
     } else {
 #pragma unroll
       for (int panel = 0; panel < BM / 64; ++panel)
-        o.template load_x<false>(x_map, shared.x(slot) + panel * kPanelBytes, full, 0, k, row + panel * 64, batch);
+        o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, full, k, row + panel * 64, batch);
     }
-    constexpr int kShare = BN / kMulticast;  // columns that this block loads
-    constexpr uint16_t kBlocks = (1 << kMulticast) - 1;
-    const int first = kMulticast > 1 ? int(rank) * kShare : 0;
-    const uint32_t to = shared.y(slot) + first * 128;
     if constexpr (kYAlongK) {
-      o.template load_y<(kMulticast > 1)>(y_map, to, full, kBlocks, k, column + first, batch);
+      o.load_y(y_map, shared.y(slot), full, k, column, batch);
     } else {
 #pragma unroll
-      for (int panel = 0; panel < kShare / 64; ++panel)
-        o.template load_y<(kMulticast > 1)>(y_map, to + panel * kPanelBytes, full, kBlocks, k, column + first + panel * 64,
-                                            batch);
+      for (int panel = 0; panel < BN / 64; ++panel)
+        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, full, k, column + panel * 64, batch);
     }
   }
 
+  template <class Operands>
+  static __device__ void prefetch_y(const Operands& o, const CUtensorMap* y_map, int k, int column, uint32_t batch) {
+#pragma unroll
+    for (int panel = 0; panel < (kYAlongK ? 1 : BN / 64); ++panel) o.prefetch_y(y_map, k, column + panel * 64, batch);
+  }
+
   static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
-    const int lane = int(threadIdx.x) & 31;
-    if constexpr (kMulticast > 1) {
-      if (lane < kMulticast) barrier_arrive_at(shared.empty(slot), uint32_t(lane));
-    } else {
-      if (lane == 0) barrier_arrive(shared.empty(slot));
-    }
+    if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
   }
 
   static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int first_row,
@@ -205,7 +173,7 @@ struct WgmmaMatmul {
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full(stage.slot), stage.parity);
-      const uint64_t a = wgmma_descriptor<kXAlongK>(shared.x(stage.slot) + first_row * 128);
+      const uint64_t a = wgmma_descriptor<kXAlongK, kFewRows ? 0 : 1024>(shared.x(stage.slot) + first_row * 128);
       const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
       wgmma_fence();
 #pragma unroll
@@ -231,68 +199,71 @@ struct WgmmaMatmul {
     transpose_quad(values);
   }
 
-  // `parts` blocks share a tile, `part_depth` of K each (Split::kCluster).
+  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
-                             const Epilogue& epilogue, int parts, int part_depth) {
+                             const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
-    set_up(shared);
-    wait_for_inputs();
-    const uint32_t rank = kInCluster ? cluster_rank() : 0;
-    const uint32_t blocks_together = kSplit == Split::kCluster ? uint32_t(parts) : uint32_t(kMulticast);
-    const uint32_t row_tiles = uint32_t(tiles_of<int>(tiles_of<int>(o.m, BM), kMulticast));
-    const uint32_t column_tiles = uint32_t(tiles_of<int>(o.n, BN));
+    const uint32_t row_tiles = uint32_t(tiles_of<int>(o.m, BM)), column_tiles = uint32_t(tiles_of<int>(o.n, BN));
     const uint32_t tiles = row_tiles * column_tiles * uint32_t(o.batches);
-    const uint32_t first = blockIdx.x / blocks_together, stride = gridDim.x / blocks_together;
-    const int k_first = kSplit == Split::kCluster ? int(rank) * part_depth : 0;
-    const int k_end = kSplit == Split::kCluster ? min(int(o.k), k_first + part_depth) : int(o.k);
+    const uint32_t first = blockIdx.x / kParts, stride = gridDim.x / kParts;
+    const int k_first = kInCluster ? int(blockIdx.x % kParts) * part_depth : 0;
+    const int k_end = kInCluster ? min(int(o.k), k_first + part_depth) : int(o.k);
     const int steps = k_end > k_first ? (k_end - k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
 
+    if (threadIdx.x == kConsumers) {
+      // While the launch before ends: memory would idle.
+      const MatmulTile tile = tile_at(first, row_tiles, column_tiles);
+      for (int step = 0; step < min(steps, kStages); ++step)
+        prefetch_y(o, y_map, k_first + step * kWgmmaDepth, int(tile.column) * BN, tile.batch);
+    }
+    set_up(shared);
+    wait_for_inputs();
+
     if (warpgroup == kWarpgroups) {
-      if constexpr (kWarpgroups == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
       if (threadIdx.x == kConsumers) {
         Stage stage(0);
         for (uint32_t index = first; index < tiles; index += stride) {
           const MatmulTile tile = tile_at(index, row_tiles, column_tiles);
-          const int row = int(tile.row * kMulticast + (kMulticast > 1 ? rank : 0)) * BM, column = int(tile.column) * BN;
+          const int row = int(tile.row) * BM, column = int(tile.column) * BN;
           for (int step = 0; step < steps; ++step, stage.next()) {
             barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
-            load_stage(o, x_map, y_map, shared, stage.slot, rank, k_first + step * kWgmmaDepth, row, column, tile.batch);
+            load_stage(o, x_map, y_map, shared, stage.slot, k_first + step * kWgmmaDepth, row, column, tile.batch);
           }
         }
+        launch_dependents();  // not before: its prefetches would compete with these loads
       }
       __syncwarp();
-      if constexpr (kSplit == Split::kCluster) {
+      if constexpr (kInCluster) {
         cluster_barrier();  // those of finish_cluster
         cluster_barrier();
       }
     } else {
-      if constexpr (kWarpgroups == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+      if constexpr (kLoaderGroup) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
       const int thread = int(threadIdx.x), lane = thread & 31;
-      const int first_row = kPingPong ? 0 : warpgroup * kRows;
+      const int first_row = warpgroup * kRows;
       const int thread_row = first_row + (thread % 128) / 32 * 16 + lane / 4;
       uint32_t number = 0;  // of the block's tiles
       for (uint32_t index = first; index < tiles; index += stride, ++number) {
-        if (kPingPong && number % kWarpgroups != uint32_t(warpgroup)) continue;
         float acc[kRowBlocks][BN / 2];
 #pragma unroll
         for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
           for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
         accumulate(shared, Stage(number * uint32_t(steps)), steps, first_row, acc);
-        if (index + stride >= tiles) launch_dependents();
         const MatmulTile tile = tile_at(index, row_tiles, column_tiles);
-        const int row = int(tile.row * kMulticast + (kMulticast > 1 ? rank : 0)) * BM + thread_row;
+        const int row = int(tile.row) * BM + thread_row;
         const int column = int(tile.column) * BN + lane % 4 * 8;
         const int64_t outer = int64_t(tile.batch) * o.m;
-        if constexpr (kSplit == Split::kCluster) {
+        if constexpr (kInCluster) {
           float groups[kGroups][8];
 #pragma unroll
           for (int g = 0; g < kGroups; ++g) group(acc, g, groups[g]);
           asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");  // all stages have been read
-          finish_cluster<kConsumers>(groups, thread, parts, reinterpret_cast<AccVector<float>*>(memory),
+          finish_cluster<kConsumers, kParts>(groups, thread, reinterpret_cast<AccVector<float>*>(memory),
                                      [&](int g, const float(&values)[8]) {
                                        const int r = row + g / (kQuadBlocks * 2) * 64 + g % 2 * 8;
                                        const int c = column + g / 2 % kQuadBlocks * 32;
@@ -300,23 +271,29 @@ struct WgmmaMatmul {
                                          store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
                                      });
         } else {
+// A rolled loop over columns, because the epilogue's code may be long: the accumulators move up after each round.
+#pragma unroll 1
+          for (int c = column; c < column + BN; c += kRoundQuads * 32) {
 #pragma unroll
-          for (int i = 0; i < kRowBlocks * 2; ++i) {
-            const int r = row + i / 2 * 64 + i % 2 * 8;
-            const bool inside = r < o.m;
-            const typename Epilogue::Row at = epilogue.row(inside ? outer + r : outer);
+            for (int i = 0; i < kRowBlocks * 2; ++i) {
+              const int r = row + i / 2 * 64 + i % 2 * 8;
+              const bool inside = r < o.m;
+              const typename Epilogue::Row at = epilogue.row(inside ? outer + r : outer);
 #pragma unroll
-            for (int q = 0; q < kQuadBlocks; ++q) {
-              float values[8];
-              group(acc, (i / 2 * kQuadBlocks + q) * 2 + i % 2, values);
-              const int c = column + q * 32;
-              if (inside && c < o.n) store_columns<8>(epilogue, at, c, o.n, values);
+              for (int q = 0; q < kRoundQuads; ++q) {
+                float values[8];
+                group(acc, (i / 2 * kQuadBlocks + q) * 2 + i % 2, values);
+                if (inside && c + q * 32 < o.n) store_columns<8>(epilogue, at, c + q * 32, o.n, values);
+              }
             }
+#pragma unroll
+            for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+              for (int j = 0; j + kRoundQuads * 16 < BN / 2; ++j) acc[i][j] = acc[i][j + kRoundQuads * 16];
           }
         }
       }
     }
-    if constexpr (kMulticast > 1) cluster_barrier();  // others still arrive on this block's barriers
   }
 };
 

@@ -11,11 +11,14 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
     names += comma + "%" + number;
     operands += comma + "\"+f\"(d[" + number + "])";
   }
-  return "struct Multiply {\n  static __device__ __forceinline__ void run(float (&d)[" + std::to_string(registers) +
-         "], uint64_t a, uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
-         "        \"wgmma.mma_async.sync.aligned." + size + ".f32." + type + "." + type + " {" + names + "}, %" +
-         std::to_string(registers) + ", %" + std::to_string(registers + 1) + ", add, 1, 1, " +
-         (x_along_k ? "0" : "1") + ", " + (y_along_k ? "0" : "1") + ";\\n}\"\n        : " + operands +
+  return "struct Multiply {\n  static __device__ __forceinline__ void run(float (&d)[" +
+         std::to_string(registers) +
+         "], uint64_t a, uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, "
+         "0;\\n\"\n"
+         "        \"wgmma.mma_async.sync.aligned." +
+         size + ".f32." + type + "." + type + " {" + names + "}, %" + std::to_string(registers) + ", %" +
+         std::to_string(registers + 1) + ", add, 1, 1, " + (x_along_k ? "0" : "1") + ", " +
+         (y_along_k ? "0" : "1") + ";\\n}\"\n        : " + operands +
          "\n        : \"l\"(a), \"l\"(b));\n  }\n};\n";
 }
 

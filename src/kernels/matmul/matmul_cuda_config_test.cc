@@ -1,0 +1,59 @@
+#include "kernels/matmul/matmul_cuda_config.h"
+
+#include <gtest/gtest.h>
+
+namespace aicf {
+namespace {
+
+MatmulConfig choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch = 90,
+                    bool y_along_k = true) {
+  return choose_matmul({1, m, n, k, y_along_k}, family, arch, 4);
+}
+
+TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
+  EXPECT_EQ(to_string(choose(8192, 8192, 8192, MatmulFamily::wgmma)), "wgmma 256x128 stages 4 warpgroups 2");
+  EXPECT_EQ(choose(8192, 8192, 8192, MatmulFamily::mma).block_m, 128);
+  EXPECT_EQ(choose(4096, 4096, 4096, MatmulFamily::simt).block_n, 128);
+}
+
+TEST(MatmulCudaConfig, tiles_fill_whole_waves) {
+  // 4096 × 768: 128 tiles of 128 × 192 on 132 multiprocessors, where 192 of 128 × 128 would take two rounds.
+  EXPECT_EQ(choose(4096, 768, 768, MatmulFamily::wgmma).block_n, 192);
+}
+
+TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {
+  const MatmulConfig c = choose(1, 4096, 4096, MatmulFamily::wgmma);
+  EXPECT_EQ(c.block_m, 64);
+  EXPECT_GE(4096 / c.block_n * c.splits, 64);
+  EXPECT_GE(c.stages, 10);
+}
+
+TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
+  EXPECT_GT(choose(32, 384, 8192, MatmulFamily::wgmma).splits, 1);
+  EXPECT_TRUE(choose(32, 384, 8192, MatmulFamily::wgmma).cluster);
+  EXPECT_FALSE(choose(32, 384, 8192, MatmulFamily::mma, 80).cluster);
+  EXPECT_EQ(choose(32, 384, 64, MatmulFamily::wgmma).splits, 1);
+}
+
+TEST(MatmulCudaConfig, rows_of_y_along_n_come_in_whole_panels) {
+  for (int64_t n : {32, 96, 384, 768, 2304})
+    EXPECT_EQ(choose(64, n, 512, MatmulFamily::wgmma, 90, false).block_n % 64, 0) << n;
+}
+
+TEST(MatmulCudaConfig, every_tile_fits_shared_memory) {
+  for (const MatmulConfig& c : matmul_tiles(MatmulFamily::mma, 4))
+    EXPECT_LE((c.block_m + c.block_n) * 128 * c.stages, 99 * 1024) << to_string(c);
+  for (const MatmulConfig& c : matmul_tiles(MatmulFamily::wgmma, 4))
+    EXPECT_LE(((c.block_m + c.block_n) * 128 * c.stages + 16 * c.stages + 1024) * c.resident, 228 * 1024)
+        << to_string(c);
+}
+
+TEST(MatmulCudaConfig, every_size_has_a_choice) {
+  for (int64_t m : {0, 1, 7, 1000, 100000})
+    for (int64_t k : {0, 1, 100, 100000})
+      for (MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
+        EXPECT_GT(matmul_cycles({1, m, 64, k}, choose(m, 64, k, family)), 0) << m << " " << k;
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,215 @@
+// Compile-only: random contractions by every family on every architecture, and what the launches ask for.
+// What the code computes is checked where there is a GPU.
+#include "kernels/matmul/matmul_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "build/nvrtc.h"
+
+namespace aicf {
+namespace {
+
+using Engine = std::mt19937;
+
+int64_t pick(Engine& engine, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(engine);
+}
+template <class T>
+T pick(Engine& engine, const std::vector<T>& values) {
+  return values[static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(values.size()) - 1))];
+}
+
+bool no_nvrtc() {
+  try {
+    nvrtc_version();
+    return false;
+  } catch (const EnvironmentError&) {
+    return true;
+  }
+}
+
+// The accumulator, rounded to the operands' type, plus a row of the result's type.
+TileProgram bias_program(DType dtype) {
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const DType tile = half ? DType::f32 : dtype;
+  const TileType type = tile_register_type(tile);
+  TileProgram program;
+  program.inputs = {tile, dtype};
+  program.outputs = {dtype};
+  program.registers.assign(3, {type});
+  TileInstr load{.op = TileOp::load, .type = type, .dst = 0, .operand = 0};
+  TileInstr bias{.op = TileOp::load, .type = type, .dst = 1, .operand = 1};
+  TileInstr add{.op = TileOp::add, .type = type, .dst = 2, .a = 0, .b = 1};
+  TileInstr store{.op = TileOp::store, .type = type, .a = 2, .operand = 2};
+  program.stages = {{load, bias, add, store}};
+  return program;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+void link(Case& c, int arch) {
+  c.problem.program = &c.program;
+  c.problem.ranges = &c.ranges;
+  c.problem.arch = arch;
+}
+
+CudaWindow window(DType dtype, const Shape& batch, const Dim& rows, const Dim& columns, bool transposed,
+                  int64_t padding, bool shared) {
+  CudaWindow w{dtype, Dim(0), batch, {}};
+  w.sizes.push_back(rows);
+  w.sizes.push_back(columns);
+  const Dim length = (transposed ? rows : columns) + Dim(padding);
+  Dim stride = length * (transposed ? columns : rows);
+  w.strides.resize(batch.size());
+  for (size_t axis = batch.size(); axis-- > 0; stride = stride * batch[axis])
+    w.strides[axis] = shared ? Dim(0) : stride;
+  w.strides.push_back(transposed ? Dim(1) : length);
+  w.strides.push_back(transposed ? length : Dim(1));
+  return w;
+}
+
+struct Layout {
+  bool x_transposed = false, y_transposed = false;
+  int64_t padding = 0;
+  bool x_shared = false, y_shared = false;
+};
+
+void set_windows(Case& c, DType dtype, const Shape& batch, const Dim& m, const Dim& n, const Dim& k,
+                 const Layout& layout) {
+  c.program = bias_program(dtype);
+  c.problem.inputs = {window(dtype, batch, m, k, layout.x_transposed, layout.padding, layout.x_shared),
+                      window(dtype, batch, k, n, layout.y_transposed, layout.padding, layout.y_shared)};
+  c.problem.outputs = {window(dtype, batch, m, n, false, 0, false)};
+  CudaWindow bias = c.problem.outputs[0];
+  for (Dim& stride : bias.strides) stride = Dim(0);
+  bias.strides.back() = Dim(1);
+  c.problem.inputs.push_back(bias);
+}
+
+Dim random_size(Engine& engine, const std::string& name, SymbolRanges& ranges) {
+  const int64_t size = pick<int64_t>(engine, {1, 2, 7, 8, 40, 64, 100, 384, 1000, 4096});
+  if (pick(engine, 0, 2) > 0) return Dim(size);
+  ranges[name] = {1, size};
+  return Dim::symbol(name) * Dim(pick(engine, 0, 1) ? 8 : 1);
+}
+
+void randomise(Engine& engine, DType dtype, Case& c) {
+  Shape batch;
+  for (int64_t rank = pick(engine, 0, 2); rank > 0; --rank)
+    batch.push_back(random_size(engine, "b" + std::to_string(rank), c.ranges));
+  const Dim m = random_size(engine, "m", c.ranges), n = random_size(engine, "n", c.ranges),
+            k = random_size(engine, "k", c.ranges);
+  const auto coin = [&] { return pick(engine, 0, 1) == 1; };
+  set_windows(c, dtype, batch, m, n, k,
+              {coin(), coin(), pick<int64_t>(engine, {0, 0, 8, 3}), pick(engine, 0, 3) == 0,
+               pick(engine, 0, 3) == 0});
+}
+
+const CudaKernel& row_for(const Case& c) {
+  Problem problem;
+  problem.family = "matmul";
+  problem.has_program = true;
+  for (const CudaWindow& w : c.problem.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const CudaWindow& w : c.problem.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  return *cuda_candidates(problem, c.problem.arch).at(0);
+}
+
+TEST(MatmulCuda, random_problems_compile) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  const std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f16, DType::f64,
+                                     DType::i32, DType::i64,  DType::i8,  DType::u8,  DType::i16};
+  for (const auto& [target, arch] :
+       {std::pair<const char*, int>{"sm_80", 80}, {"sm_86", 86}, {"sm_89", 89}, {"sm_90a", 90}}) {
+    Engine engine(static_cast<uint32_t>(arch));
+    std::vector<std::string> sources;
+    for (const DType dtype : dtypes) {
+      Case c;
+      randomise(engine, dtype, c);
+      link(c, arch);
+      sources.push_back(row_for(c).generate(c.problem).source);
+    }
+    EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
+  }
+}
+
+TEST(MatmulCuda, every_tile_compiles) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
+    for (MatmulConfig config : matmul_tiles(family, 4)) {
+      Case c;
+      const DType dtype = family == MatmulFamily::simt ? DType::f32 : DType::bf16;
+      set_windows(c, dtype, {}, Dim(512), Dim(512), Dim(512), {.y_transposed = true});
+      link(c, 90);
+      if (config.warpgroups < 2) {
+        config.splits = 4;
+        config.cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+      }
+      sources.push_back(matmul_code(c.problem, config).source);
+    }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
+  const auto fits = [](DType dtype, int arch, const Layout& layout) {
+    Case c;
+    set_windows(c, dtype, {Dim(3)}, Dim(64), Dim(64), Dim(64), layout);
+    link(c, arch);
+    return matmul_family_fits(c.problem, MatmulFamily::wgmma) ? 2
+           : matmul_family_fits(c.problem, MatmulFamily::mma) ? 1
+                                                              : 0;
+  };
+  EXPECT_EQ(fits(DType::bf16, 90, {}), 2);
+  EXPECT_EQ(fits(DType::bf16, 90, {true, true, 8, true, true}), 2);
+  EXPECT_EQ(fits(DType::bf16, 90, {.padding = 3}), 1);  // rows that do not start at 16 bytes
+  EXPECT_EQ(fits(DType::f16, 89, {}), 1);
+  EXPECT_EQ(fits(DType::f32, 90, {}), 0);
+}
+
+TEST(MatmulCuda, launches_of_a_split_without_clusters) {
+  Case c;
+  c.ranges["m"] = {1, 64};
+  set_windows(c, DType::f16, {}, Dim::symbol("m"), Dim(256), Dim(4096), {});
+  link(c, 80);
+  MatmulConfig config = matmul_tiles(MatmulFamily::mma, 4)[2];
+  config.splits = 4;
+  const CudaCode code = matmul_code(c.problem, config);
+  ASSERT_EQ(code.launches.size(), 2u);
+  const SymbolValues values{{"m", 50}};
+  EXPECT_EQ(evaluate(code.launches[0].grid[0], values), 16);  // four tiles of 64 × 64, four parts each
+  EXPECT_EQ(evaluate(code.launches[1].grid[0], values), 4);
+  EXPECT_EQ(evaluate(code.workspace_bytes, values), 16 * 64 * 64 * 4);
+}
+
+TEST(MatmulCuda, tensor_maps_leave_out_shared_axes) {
+  Case c;
+  set_windows(c, DType::f16, {Dim(2), Dim(3)}, Dim(5), Dim(128), Dim(64), {.y_shared = true});
+  link(c, 90);
+  const CudaCode code = row_for(c).generate(c.problem);
+  ASSERT_EQ(code.launches.size(), 1u);
+  const auto& maps = code.launches[0].tensor_maps;
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0].axes, (std::vector<int32_t>{3, 2, 1, 0}));
+  EXPECT_EQ(maps[0].box[1], 8);  // five rows of x are loaded as eight
+  EXPECT_EQ(maps[1].axes, (std::vector<int32_t>{3, 2}));
+}
+
+TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
+  const auto source = [](int64_t k) {
+    Case c;
+    set_windows(c, DType::bf16, {}, Dim(4096), Dim(4096), Dim(k), {});
+    link(c, 90);
+    return row_for(c).generate(c.problem).source;
+  };
+  EXPECT_EQ(source(4096), source(8192));
+}
+
+}  // namespace
+}  // namespace aicf
