@@ -36,13 +36,13 @@ std::string_view cuda_type(DType dtype) {
 
 std::string CudaParams::expr(const Dim& dim) {
   if (const auto value = dim.constant()) return "int64_t(" + std::to_string(*value) + ")";
-  return param(dim);
+  const auto at = std::find(dims_.begin(), dims_.end(), dim);
+  return at == dims_.end() ? param(dim) : "p" + std::to_string(at - dims_.begin());
 }
 
 std::string CudaParams::param(const Dim& dim) {
-  auto at = std::find(dims_.begin(), dims_.end(), dim);
-  if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
-  return "p" + std::to_string(at - dims_.begin());
+  dims_.push_back(dim);
+  return "p" + std::to_string(dims_.size() - 1);
 }
 
 std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,

@@ -18,7 +18,7 @@ class CudaParams {
  public:
   // A parenthesised expression of type int64_t.
   std::string expr(const Dim& dim);
-  // The launch param of a size that may be constant: texts that are not specialised on it are shared.
+  // A launch param of its own, also for a constant: texts that do not depend on sizes are shared.
   std::string param(const Dim& dim);
   const std::vector<Dim>& dims() const { return dims_; }
 
