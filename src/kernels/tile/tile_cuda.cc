@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/tile/tile_info.h"
-#include "kernels/tile/tile_writer.h"
+#include "kernels/tile/tile_stages.h"
 
 namespace aicf {
 namespace {
@@ -18,6 +18,30 @@ bool is_pointwise(const TileProgram& program) {
   return true;
 }
 
+// Moves the outer axis along which most input bytes are neighbours to the end of the outer ones, if rows lie
+// across memory: false if most are neighbours along the innermost axis, or nowhere.
+bool turn_to_columns(TileSpace& space, size_t inputs) {
+  if (space.outer == 0 || space.outer == space.rank()) return false;
+  std::vector<int64_t> neighbours(space.rank());
+  for (size_t i = 0; i < inputs; ++i) {
+    const TileView& view = space.views[i];
+    const bool varies = std::any_of(view.strides.begin() + static_cast<std::ptrdiff_t>(space.outer),
+                                    view.strides.end(), [](const Dim& s) { return !is_number(s, 0); });
+    for (size_t axis = 0; varies && axis < space.rank(); ++axis)
+      if (is_number(view.strides[axis], 1)) neighbours[axis] += dtype_bytes(view.dtype);
+  }
+  const auto best =
+      static_cast<size_t>(std::max_element(neighbours.begin(), neighbours.end()) - neighbours.begin());
+  if (neighbours[best] == 0 || best >= space.outer) return false;
+  const auto move_last = [&](std::vector<Dim>& list) {
+    const auto from = list.begin() + static_cast<std::ptrdiff_t>(best);
+    std::rotate(from, from + 1, list.begin() + static_cast<std::ptrdiff_t>(space.outer));
+  };
+  move_last(space.sizes);
+  for (TileView& view : space.views) move_last(view.strides);
+  return true;
+}
+
 }  // namespace
 
 CudaCode generate_tile(const CudaProblem& problem) {
@@ -26,7 +50,15 @@ CudaCode generate_tile(const CudaProblem& problem) {
   AICF_CHECK(problem.inputs.size() == problem.program->inputs.size() &&
                  problem.outputs.size() == problem.program->outputs.size(),
              "a tile call's windows are not those of its program");
-  return is_pointwise(*problem.program) ? generate_tile_flat(problem) : generate_tile_rows(problem);
+  if (is_pointwise(*problem.program)) {
+    const TileSpace space =
+        tile_space(all_windows(problem), 0, AxisOrder::kFree, AxisOrder::kFree, ranges_of(problem));
+    const std::optional<CudaCode> transposed = generate_tile_transpose(problem, space);
+    return transposed ? *transposed : generate_tile_flat(problem, space);
+  }
+  TileSpace space = staged_space(problem);
+  return turn_to_columns(space, problem.inputs.size()) ? generate_tile_columns(problem, space)
+                                                       : generate_tile_rows(problem, space);
 }
 
 }  // namespace aicf

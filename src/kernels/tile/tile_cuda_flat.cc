@@ -11,11 +11,8 @@ constexpr int64_t kMachineThreads = 132 * 2048;  // enough to hide memory latenc
 
 class FlatWriter : public TileWriter {
  public:
-  explicit FlatWriter(const CudaProblem& problem)
-      : TileWriter(
-            problem,
-            tile_space(all_windows(problem), 0, AxisOrder::kFree, AxisOrder::kFree, ranges_of(problem)),
-            tile_values(*problem.program, [](int) { return true; })) {}
+  FlatWriter(const CudaProblem& problem, const TileSpace& space)
+      : TileWriter(problem, space, tile_values(*problem.program, [](int) { return true; })) {}
 
   CudaCode write() {
     choose();
@@ -42,14 +39,15 @@ class FlatWriter : public TileWriter {
     tail_ = !divisible(length, vector_);
     groups_ = tail_ ? ceildiv(length, Dim(vector_)) : *divide_exactly(length, Dim(vector_));
     count_ = (rank == 0 ? Dim(1) : space_count(space_, 0, axis_)) * groups_;
-    size_t wide_inputs = 0;
-    for (size_t i = 0; i < input_count(); ++i)
-      wide_inputs +=
-          rank > 0 && (access(i, axis_) == Access::kContiguous || access(i, axis_) == Access::kStrided);
-    items_ = wide_inputs <= 1 ? 4 : wide_inputs <= 3 ? 2 : 1;
+    // One 16-byte access of a thread keeps the memory busy; narrower ones come several at a time, and so do
+    // those that share the work of finding their place.
+    int widest = 1;
+    for (size_t i = 0; i < space_.views.size(); ++i)
+      if (!one_element(i, axis_)) widest = std::max(widest, dtype_bytes(space_.views[i].dtype));
+    items_ = rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
     const int64_t threads = bound(count_);
     while (items_ > 1 && threads / items_ < 2 * kMachineThreads) items_ /= 2;
-    threads_ = threads < kMachineThreads ? 128 : 256;
+    threads_ = threads < kMachineThreads ? 128 : items_ == 1 ? 512 : 256;
   }
 
   // Number of the distinct offset of a view; -1: none.
@@ -157,6 +155,8 @@ class FlatWriter : public TileWriter {
 
 }  // namespace
 
-CudaCode generate_tile_flat(const CudaProblem& problem) { return FlatWriter(problem).write(); }
+CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space) {
+  return FlatWriter(problem, space).write();
+}
 
 }  // namespace aicf

@@ -84,7 +84,7 @@ TEST(TileCuda, RandomProgramsCompile) {
   Engine engine(20);
   for (const char* target : kTargets) {
     std::vector<std::string> sources;
-    for (int i = 0; i < 14; ++i) {
+    for (int i = 0; i < 10; ++i) {
       Case c;
       RandomOptions options;
       options.stages = static_cast<int>(pick(engine, 1, 3));

@@ -1,6 +1,7 @@
-// The instructions of tile programs (kernels/tile_ops.def) on one element, by their names there. Register types are
-// float, double, int32_t, int64_t and, for masks, bool. Integer arithmetic wraps. Elementary functions are those of
-// CUDA's library at full accuracy; gelu, sigmoid and tanh-gelu keep the relative accuracy of their negative tails.
+// The instructions of tile programs (kernels/tile_ops.def) on one element, by their names there. Register
+// types are float, double, int32_t, int64_t and, for masks, bool. Integer arithmetic wraps. Elementary
+// functions are those of CUDA's library at full accuracy; gelu, sigmoid and tanh-gelu keep the relative
+// accuracy of their negative tails.
 #pragma once
 
 namespace aicf {
@@ -20,7 +21,7 @@ AICF_FN double abs(double x) { return fabs(x); }
 AICF_FN float sign(float x) { return x > 0 || x < 0 ? copysignf(1.0f, x) : x; }  // zeros and NaN stay
 AICF_FN double sign(double x) { return x > 0 || x < 0 ? copysign(1.0, x) : x; }
 
-#define AICF_LIBRARY_1(name)                          \
+#define AICF_LIBRARY_1(name)                           \
   AICF_FN float name(float x) { return ::name##f(x); } \
   AICF_FN double name(double x) { return ::name(x); }
 AICF_LIBRARY_1(exp)
@@ -105,9 +106,9 @@ AICF_FN float min(float x, float y) {
 AICF_FN double max(double x, double y) { return x > y || x != x ? x : y; }
 AICF_FN double min(double x, double y) { return x < y || x != x ? x : y; }
 
-// Division of many numbers by one: the reciprocal r is computed once, and q = x r is corrected by its remainder
-// (P. Markstein, IA-64 and Elementary Functions, 2000, chapter 8), which gives the correctly rounded quotient where
-// nothing under- or overflows. A divisor outside [2^-60, 2^60] is divided by as usual.
+// Division of many numbers by one: the reciprocal r is computed once, and q = x r is corrected by its
+// remainder (P. Markstein, IA-64 and Elementary Functions, 2000, chapter 8), which gives the correctly
+// rounded quotient where nothing under- or overflows. A divisor outside [2^-60, 2^60] is divided by as usual.
 struct Divisor {
   float y, r;
   AICF_FN explicit Divisor(float divisor) : y(divisor) {
@@ -119,7 +120,8 @@ AICF_FN float div(float x, const Divisor& d) {
   if (d.r == 0) return __fdiv_rn(x, d.y);
   const float q = x * d.r;
   const float corrected = __fmaf_rn(__fmaf_rn(-q, d.y, x), d.r, q);
-  return fabsf(q) < __uint_as_float(0x7f800000) ? corrected : q;  // infinite and NaN quotients have no remainder
+  return fabsf(q) < __uint_as_float(0x7f800000) ? corrected
+                                                : q;  // infinite and NaN quotients have no remainder
 }
 
 // n / d for d in [1, 4]: as above, the reciprocal from the hardware's estimate and one Newton step.
@@ -141,9 +143,9 @@ AICF_FN double sigmoid(double x) {
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-// x Phi(x) = max(x, 0) - t Q(t), t = |x|, with the upper tail Q(t) = e^(-t^2/2) P(1 / (1 + t/4)): P is smooth, and the
-// rounding error of t^2/2 is put back, so the far tail keeps its relative accuracy. The coefficients are those of the
-// CPU kernel (kernels/tile/vector_math.h).
+// x Phi(x) = max(x, 0) - t Q(t), t = |x|, with the upper tail Q(t) = e^(-t^2/2) P(1 / (1 + t/4)): P is
+// smooth, and the rounding error of t^2/2 is put back, so the far tail keeps its relative accuracy. The
+// coefficients are those of the CPU kernel (kernels/tile/vector_math.h).
 AICF_FN float gelu(float x) {
   const float t = fminf(fabsf(x), 15.0f);
   float u;
@@ -162,26 +164,50 @@ AICF_FN float gelu(float x) {
   const float half = t * -0.5f, h = t * half;
   const float e = expf(h), lost = __fmaf_rn(t, half, -h);
   const float tail = __fmaf_rn(e, lost, e) * (t * p);
-  const float positive = x > 0 ? x : x * 0.0f;  // NaN for x = -inf, as x * 0 is
-  return x != x ? x : positive - tail;
+  return __fmaf_rn(x, x > 0 ? 1.0f : 0.0f, -tail);  // NaN for x = -inf, as x * 0 is
+}
+// The same with a relative error below 2^-16, for results that are rounded to f16 or bf16.
+AICF_FN float gelu_half(float x) {
+  const float t = fminf(fabsf(x), 15.0f);
+  float u, e;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(u) : "f"(__fmaf_rn(t, 0.25f, 1.0f)));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(t * t * -0.72134752f));
+  float p = -0.0745173767f;
+  p = __fmaf_rn(p, u, 0.27686134f);
+  p = __fmaf_rn(p, u, -0.168294057f);
+  p = __fmaf_rn(p, u, 0.204104066f);
+  p = __fmaf_rn(p, u, 0.0571030453f);
+  p = __fmaf_rn(p, u, 0.105361529f);
+  p = __fmaf_rn(p, u, 0.0993830487f);
+  return __fmaf_rn(x, x > 0 ? 1.0f : 0.0f, -(p * (t * u) * e));
 }
 AICF_FN double gelu(double x) { return 0.5 * x * erfc(-0.70710678118654752 * x); }
 
 // x / (1 + e^(-2v)), v = sqrt(2/pi) (x + 0.044715 x^3), with 2v kept in two parts for the negative tail.
 AICF_FN float gelu_tanh(float x) {
   const float t = fminf(fabsf(x), 15.0f), t2 = t * t;
-  const float w = __fmaf_rn(0.0713548139f, t2, 1.59576917f), y = t * w;
-  const float t2_lost = __fmaf_rn(t, t, -t2);
-  // w - (1.5957... + 0.07135... t^2), both constants as sums of two floats.
-  float w_lost = __fmaf_rn(0.0713548139f, t2, -(w - 1.59576917f));
-  w_lost += __fmaf_rn(0.0713548139f, t2_lost, __fmaf_rn(2.3988324e-9f, t2, -4.534068e-8f));
-  const float y_lost = __fmaf_rn(t, w_lost, __fmaf_rn(t, w, -y));
-  float e = expf(fmaxf(-y, -125.0f));
-  e = __fmaf_rn(e, -y_lost, e);
-  const float numerator = x > 0 ? x : x * 0.0f - t * e;
+  // w = 1.5957... + 0.07135... t^2, both constants as sums of two floats, and what it lost.
+  const float bt = 0.0713548139f * t2, w = 1.59576917f + bt, back = w - 1.59576917f;
+  float w_lost = (1.59576917f - (w - back)) + (bt - back);
+  w_lost += __fmaf_rn(0.0713548139f, t2, -bt) + 0.0713548139f * __fmaf_rn(t, t, -t2);
+  w_lost += __fmaf_rn(2.3988324e-9f, t2, -4.534068e-8f);
+  const float y = t * w, y_lost = __fmaf_rn(t, w_lost, __fmaf_rn(t, w, -y));
+  // e^(-y/2) twice, so that t e^(-y) is right where e^(-y) alone would be denormal.
+  float half = expf(fmaxf(-0.5f * y, -62.5f));
+  half = __fmaf_rn(half, -0.5f * y_lost, half);
+  const float e = half * half, numerator = x > 0 ? x : x * 0.0f - t * half * half;
   return x != x ? x : divide_small(numerator, 1.0f + e);
 }
-AICF_FN double gelu_tanh(double x) { return x / (1.0 + ::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x))); }
+AICF_FN float gelu_tanh_half(float x) {
+  const float v = x * __fmaf_rn(0.0713548139f, x * x, 1.59576917f);
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(v) * -1.44269504f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  return (x < 0 ? x * e : x) * r;
+}
+AICF_FN double gelu_tanh(double x) {
+  return x / (1.0 + ::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+}
 
 // ---- int32_t and int64_t, computed in unsigned types
 template <class T>
@@ -220,31 +246,31 @@ AICF_FN T integer_pow(T x, T y) {
   return T(result);
 }
 
-#define AICF_INTEGER(T)                                                                                \
-  AICF_FN T neg(T x) { return T(unsigned_of<T>(0) - unsigned_of<T>(x)); }                              \
-  AICF_FN T abs(T x) { return x < 0 ? neg(x) : x; }                                                    \
-  AICF_FN T sign(T x) { return T((x > 0) - (x < 0)); }                                                 \
-  AICF_FN T bit_not(T x) { return ~x; }                                                                \
-  AICF_FN T add(T x, T y) { return T(unsigned_of<T>(x) + unsigned_of<T>(y)); }                         \
-  AICF_FN T sub(T x, T y) { return T(unsigned_of<T>(x) - unsigned_of<T>(y)); }                         \
-  AICF_FN T mul(T x, T y) { return T(unsigned_of<T>(x) * unsigned_of<T>(y)); }                         \
-  AICF_FN T div(T x, T y) { return integer_div(x, y); }                                                \
-  AICF_FN T rem(T x, T y) { return integer_rem(x, y); }                                                \
-  AICF_FN T mod(T x, T y) { return integer_mod(x, y); }                                                \
-  AICF_FN T pow(T x, T y) { return integer_pow(x, y); }                                                \
-  AICF_FN T max(T x, T y) { return x > y ? x : y; }                                                    \
-  AICF_FN T min(T x, T y) { return x < y ? x : y; }                                                    \
-  AICF_FN T bit_and(T x, T y) { return x & y; }                                                        \
-  AICF_FN T bit_or(T x, T y) { return x | y; }                                                         \
-  AICF_FN T bit_xor(T x, T y) { return x ^ y; }                                                        \
-  /* kWidth: bits of the element type, by which a shift is out of range */                             \
-  template <int kWidth>                                                                                \
-  AICF_FN T shift_left(T x, T y) {                                                                     \
-    return y < 0 || y >= kWidth ? T(0) : T(unsigned_of<T>(x) << y);                                    \
-  }                                                                                                    \
-  template <int kWidth>                                                                                \
-  AICF_FN T shift_right(T x, T y) {                                                                    \
-    return y < 0 || y >= kWidth ? (x < 0 ? T(-1) : T(0)) : T(x >> y);                                  \
+#define AICF_INTEGER(T)                                                        \
+  AICF_FN T neg(T x) { return T(unsigned_of<T>(0) - unsigned_of<T>(x)); }      \
+  AICF_FN T abs(T x) { return x < 0 ? neg(x) : x; }                            \
+  AICF_FN T sign(T x) { return T((x > 0) - (x < 0)); }                         \
+  AICF_FN T bit_not(T x) { return ~x; }                                        \
+  AICF_FN T add(T x, T y) { return T(unsigned_of<T>(x) + unsigned_of<T>(y)); } \
+  AICF_FN T sub(T x, T y) { return T(unsigned_of<T>(x) - unsigned_of<T>(y)); } \
+  AICF_FN T mul(T x, T y) { return T(unsigned_of<T>(x) * unsigned_of<T>(y)); } \
+  AICF_FN T div(T x, T y) { return integer_div(x, y); }                        \
+  AICF_FN T rem(T x, T y) { return integer_rem(x, y); }                        \
+  AICF_FN T mod(T x, T y) { return integer_mod(x, y); }                        \
+  AICF_FN T pow(T x, T y) { return integer_pow(x, y); }                        \
+  AICF_FN T max(T x, T y) { return x > y ? x : y; }                            \
+  AICF_FN T min(T x, T y) { return x < y ? x : y; }                            \
+  AICF_FN T bit_and(T x, T y) { return x & y; }                                \
+  AICF_FN T bit_or(T x, T y) { return x | y; }                                 \
+  AICF_FN T bit_xor(T x, T y) { return x ^ y; }                                \
+  /* kWidth: bits of the element type, by which a shift is out of range */     \
+  template <int kWidth>                                                        \
+  AICF_FN T shift_left(T x, T y) {                                             \
+    return y < 0 || y >= kWidth ? T(0) : T(unsigned_of<T>(x) << y);            \
+  }                                                                            \
+  template <int kWidth>                                                        \
+  AICF_FN T shift_right(T x, T y) {                                            \
+    return y < 0 || y >= kWidth ? (x < 0 ? T(-1) : T(0)) : T(x >> y);          \
   }
 AICF_INTEGER(int32_t)
 AICF_INTEGER(int64_t)

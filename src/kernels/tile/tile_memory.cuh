@@ -1,5 +1,5 @@
-// Vectors of neighbouring elements between memory and registers: 16-byte accesses where the window allows, and the
-// conversions between element types in memory and register types of tile programs.
+// Vectors of neighbouring elements between memory and registers: 16-byte accesses where the window allows,
+// and the conversions between element types in memory and register types of tile programs.
 #pragma once
 
 #include "tile/tile_math.cuh"
@@ -99,8 +99,8 @@ AICF_FN int32_t value(int16_t x) { return x; }
 AICF_FN int32_t value(int8_t x) { return x; }
 AICF_FN int32_t value(uint8_t x) { return x; }
 
-// f64 to f32 with the last bit set if anything was lost: rounding that once more to a narrower type gives what rounding
-// the f64 directly would.
+// f64 to f32 with the last bit set if anything was lost: rounding that once more to a narrower type gives
+// what rounding the f64 directly would.
 AICF_FN float round_to_odd(double x) {
   const float f = float(x);
   if (double(f) == x || x != x) return f;

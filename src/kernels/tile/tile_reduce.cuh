@@ -1,5 +1,6 @@
-// Reductions of one value per thread over the threads of a group: 1 to 32 neighbouring lanes, or a whole block. The
-// order is fixed: pairs of lanes at distance 1, 2, 4, …, then warps the same way. Every thread gets the result.
+// Reductions of one value per thread over the threads of a group: 1 to 32 neighbouring lanes, or a whole
+// block. The order is fixed: pairs of lanes at distance 1, 2, 4, …, then warps the same way. Every thread
+// gets the result.
 #pragma once
 
 #include "tile/tile_math.cuh"
@@ -89,8 +90,8 @@ AICF_FN T reduce_lanes(T x) {
   return x;
 }
 
-// Over a block of kThreads (a multiple of 32) threads. `shared` has room for kThreads / 32 values, used by this call
-// alone.
+// Over a block of kThreads (a multiple of 32) threads. `shared` has room for kThreads / 32 values, used by
+// this call alone.
 template <class Op, int kThreads, class T>
 AICF_FN T reduce_block(T x, T* shared) {
   constexpr int kWarps = kThreads / 32;
@@ -102,6 +103,72 @@ AICF_FN T reduce_block(T x, T* shared) {
   constexpr int kGroup = kWarps <= 2 ? 2 : kWarps <= 4 ? 4 : kWarps <= 8 ? 8 : kWarps <= 16 ? 16 : 32;
   const int warp = lane % kGroup;
   return reduce_lanes<Op, kGroup>(warp < kWarps ? shared[warp] : Op::neutral());
+}
+
+// A cluster of blocks. Between cluster_arrive() and cluster_wait() every block has started, so that others
+// may write to its shared memory.
+AICF_FN void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+AICF_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+AICF_FN uint32_t remote_address(const void* shared, uint32_t block) {
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(remote)
+      : "r"(uint32_t(__cvta_generic_to_shared(shared))), "r"(block));
+  return remote;
+}
+AICF_FN void store_remote(uint32_t to, float x) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
+AICF_FN void store_remote(uint32_t to, double x) {
+  asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(to), "d"(x) : "memory");
+}
+AICF_FN void store_remote(uint32_t to, int32_t x) {
+  asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+AICF_FN void store_remote(uint32_t to, int64_t x) {
+  asm volatile("st.shared::cluster.s64 [%0], %1;" ::"r"(to), "l"(x) : "memory");
+}
+AICF_FN void store_remote(uint32_t to, bool x) {
+  asm volatile("st.shared::cluster.u8 [%0], %1;" ::"r"(to), "r"(int(x)) : "memory");
+}
+
+// Over the blocks of a cluster of one value per block, in the blocks' order. `shared` has room for kCluster
+// values, used by this call alone.
+template <class Op, int kCluster, class T>
+AICF_FN T reduce_cluster(T x, T* shared) {
+  if (threadIdx.x < kCluster) store_remote(remote_address(shared + blockIdx.x % kCluster, threadIdx.x), x);
+  cluster_arrive();
+  cluster_wait();
+  T result = shared[0];
+#pragma unroll
+  for (int i = 1; i < kCluster; ++i) result = Op::apply(result, shared[i]);
+  return result;
+}
+
+// Lane by lane over the kDeep threads of a block that share threadIdx.x % kAcross: thread d and d + kDeep/2,
+// and so on. kDeep is a power of two. `shared` has room for kDeep * kAcross * N values; it may have been used
+// before.
+template <class Op, int kAcross, int kDeep, class T, int N>
+AICF_FN void reduce_deep(T (&x)[N], T* shared) {
+  const int at = threadIdx.x % kAcross, depth = threadIdx.x / kAcross;
+  if (kDeep == 1) return;
+  __syncthreads();
+#pragma unroll
+  for (int v = 0; v < N; ++v) shared[(depth * N + v) * kAcross + at] = x[v];
+#pragma unroll
+  for (int half = kDeep / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (depth < half) {
+#pragma unroll
+      for (int v = 0; v < N; ++v) {
+        T* own = shared + (depth * N + v) * kAcross + at;
+        *own = Op::apply(*own, shared[((depth + half) * N + v) * kAcross + at]);
+      }
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int v = 0; v < N; ++v) x[v] = shared[v * kAcross + at];
 }
 
 }  // namespace tile

@@ -89,7 +89,9 @@ std::string tile_loaded(DType dtype, const std::string& element) {
 
 std::string tile_expression(const TileValues& program, int value) {
   const TileValue& v = program.values[static_cast<size_t>(value)];
-  std::string text = "aicf::tile::" + std::string(tile_op_info(v.op).name) + immediate(v) + "(";
+  const bool half = v.half && (v.op == TileOp::gelu || v.op == TileOp::gelu_tanh);
+  std::string text =
+      "aicf::tile::" + std::string(tile_op_info(v.op).name) + (half ? "_half" : "") + immediate(v) + "(";
   for (int i = 0; i < tile_op_info(v.op).arity; ++i) {
     const int arg = v.args[static_cast<size_t>(i)];
     const TileValue& from = program.values[static_cast<size_t>(arg)];

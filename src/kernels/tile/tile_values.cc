@@ -30,6 +30,7 @@ class Builder {
         }
       }
     for (const auto& [instr, unused] : stores) add_store(instr, at(instr.a));
+    mark_half();
     return std::move(result_);
   }
 
@@ -74,6 +75,20 @@ class Builder {
     result_.values.push_back(value);
     result_.stages = std::max(result_.stages, value.stage + 1 + (is_tile_reduction(value.op) ? 1 : 0));
     return static_cast<int>(result_.values.size()) - 1;
+  }
+
+  void mark_half() {
+    std::vector<bool> exact(result_.values.size());
+    for (const TileValue& user : result_.values)
+      for (int arg : user.args)
+        if (arg >= 0 && user.op != TileOp::round_f16 && user.op != TileOp::round_bf16)
+          exact[static_cast<size_t>(arg)] = true;
+    for (const TileStore& store : result_.stores) {
+      const DType memory = program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
+      if (memory != DType::f16 && memory != DType::bf16) exact[static_cast<size_t>(store.value)] = true;
+    }
+    for (size_t i = 0; i < exact.size(); ++i)
+      result_.values[i].half = !exact[i] && result_.values[i].result == TileType::f32;
   }
 
   void add_store(const TileInstr& instr, int value) {

@@ -22,6 +22,7 @@ struct TileValue {
   // Derived, as early as possible:
   bool per_row = false;  // one value for a whole row; constants too
   int stage = 0;         // reductions: that of their elements, the result is there one stage later
+  bool half = false;     // an f32 that is only ever rounded to f16 or bf16
 };
 
 struct TileStore {

@@ -2,6 +2,7 @@
 // distinct offsets, vector width, loads and stores of one vector.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,13 @@ class TileWriter {
   // Stores the register array `y`.
   std::string store_text(size_t view, size_t axis, const std::string& y, const std::string& offset,
                          const std::string& left);
-  int lanes(size_t view, size_t axis, int vector) const {
-    return access(view, axis) == Access::kRepeat ? 1 : vector;
+  bool one_element(size_t view, size_t axis) const {
+    return access(view, axis) == Access::kRepeat || access(view, axis) == Access::kUniform;
+  }
+  int lanes(size_t view, size_t axis, int vector) const { return one_element(view, axis) ? 1 : vector; }
+  // Lane v of the vector `x` that load_text filled.
+  std::string lane_text(size_t view, size_t axis, const std::string& x) const {
+    return tile_loaded(space_.views[view].dtype, x + (one_element(view, axis) ? ".at[0]" : ".at[v]"));
   }
   std::string value_type(int value) const {
     return std::string(tile_cuda_type(values_.values[static_cast<size_t>(value)].result));
@@ -57,7 +63,10 @@ std::vector<CudaWindow> all_windows(const CudaProblem& problem);
 const SymbolRanges& ranges_of(const CudaProblem& problem);
 
 // The kernels; `generate_tile` chooses.
-CudaCode generate_tile_flat(const CudaProblem& problem);
-CudaCode generate_tile_rows(const CudaProblem& problem);
+CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space);
+// Nullopt where inputs and outputs are walked alike.
+std::optional<CudaCode> generate_tile_transpose(const CudaProblem& problem, TileSpace space);
+CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space);
+CudaCode generate_tile_columns(const CudaProblem& problem, const TileSpace& space);
 
 }  // namespace aicf
