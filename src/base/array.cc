@@ -6,6 +6,7 @@
 
 #include "base/dim.h"
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace aicf {
 
@@ -24,13 +25,19 @@ Array::Array(DType dtype, std::vector<int64_t> sizes, Raw)
       throw UserError(ErrorCode::kU_bad_shape, "a size is negative").with_actual(to_string(sizes_));
   const int64_t bytes = checked_mul(count_, dtype_bytes(dtype));
   const int64_t padded = checked_add(bytes, 64 + 63) / 64 * 64;
+  add_array_bytes(padded);
   void* memory = std::aligned_alloc(64, static_cast<size_t>(padded));
-  if (memory == nullptr)
+  if (memory == nullptr) {
+    remove_array_bytes(padded);
     throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot allocate an array")
         .with_actual(std::to_string(bytes) + " bytes");
+  }
   // What pads the elements is never undefined.
   std::memset(static_cast<std::byte*>(memory) + bytes, 0, static_cast<size_t>(padded - bytes));
-  owner_ = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  owner_ = std::shared_ptr<const void>(memory, [padded](const void* p) {
+    std::free(const_cast<void*>(p));
+    remove_array_bytes(padded);
+  });
   data_ = memory;
 }
 

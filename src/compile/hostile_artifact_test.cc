@@ -145,6 +145,12 @@ class Forger {
     expect_our_errors_only(what);
   }
   int64_t accepted() const { return accepted_; }
+  // Of the error that a plan ends in; check_failed if it ends in none.
+  ErrorCode code_of(const Json& plan) {
+    last_ = ErrorCode::kI_check_failed;
+    expect_sound_plan(plan, "a plan over a limit");
+    return last_;
+  }
 
  private:
   static constexpr const char* kPlan = "aicf.plan.cpu";
@@ -159,7 +165,8 @@ class Forger {
       ++accepted_;
     } catch (const InternalError& error) {
       ADD_FAILURE() << what << ": taken for a bug of ours: " << error.what();
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      last_ = error.code;
     } catch (const std::exception& error) {
       ADD_FAILURE() << what << ": " << error.what();
     }
@@ -187,6 +194,7 @@ class Forger {
   Json header_, plan_;
   std::map<std::string, Array> others_;
   int64_t accepted_ = 0;
+  ErrorCode last_ = ErrorCode::kI_check_failed;
 };
 
 // Pointers to every value of a document.
@@ -419,6 +427,34 @@ TEST_P(HostileArtifact, CostlyTextIsBounded) {
     buffers["entries"][0]["buffers"].push_back(arena);
   }
   forger.expect_sound_plan(buffers, "many buffers");
+}
+
+TEST_P(HostileArtifact, MoreMemoryThanTheLimitIsRefused) {
+  Forger forger(GetParam());
+  Json plan = forger.plan();
+  plan["packed_bytes"] = int64_t{1} << 46;
+  EXPECT_EQ(forger.code_of(plan), ErrorCode::kU_over_limit);
+
+  setenv("AICF_MAX_MEMORY", "1K", 1);
+  const ErrorCode code = forger.code_of(forger.plan());
+  unsetenv("AICF_MAX_MEMORY");
+  EXPECT_EQ(code, ErrorCode::kU_over_limit);
+}
+
+TEST_P(HostileArtifact, MoreWorkThanTheLimitIsRefused) {
+  Forger forger(GetParam());
+  // One element repeated 2^44 times.
+  Json plan = forger.plan();
+  for (Json& step : plan["entries"][0]["steps"]) {
+    if (step["kernel"] != "tile") continue;
+    for (const char* side : {"inputs", "outputs"})
+      for (Json& window : step[side]) {
+        window["sizes"] = {int64_t{1} << 22, int64_t{1} << 22};
+        window["strides"] = {0, 0};
+      }
+    step["params"] = {1};
+  }
+  EXPECT_EQ(forger.code_of(plan), ErrorCode::kU_over_limit);
 }
 
 INSTANTIATE_TEST_SUITE_P(OptLevels, HostileArtifact, ::testing::Values(0, 2));

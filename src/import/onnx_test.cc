@@ -305,6 +305,45 @@ TEST(OnnxImport, HostileGrowthIsBounded) {
   EXPECT_EQ(error_of(calls).code, ErrorCode::kU_bad_model_file);
 }
 
+// Operands of the wrong rank or count, where a converter looks at a certain axis or element.
+TEST(OnnxImport, OperandsOfTheWrongRankAreCodedErrors) {
+  const auto with = [](const std::string& op, const std::vector<std::vector<std::string>>& shapes,
+                       const std::vector<std::string>& outputs = {"y"}) {
+    Model m;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      names.push_back("x" + std::to_string(i));
+      m.inputs.push_back(value_info(names.back(), DType::f32, shapes[i]));
+    }
+    m.nodes = {node(op, names, outputs)};
+    m.outputs = {out("y")};
+    return m;
+  };
+  for (const char* op : {"LSTM", "GRU", "RNN"}) {
+    EXPECT_EQ(error_of(with(op, {{"3", "1", "2"}, {"1", "28", "2"}, {"28", "7"}})).code,
+              ErrorCode::kU_bad_model_file);
+    EXPECT_EQ(error_of(with(op, {{"3"}, {"1", "28", "2"}, {"1", "28", "7"}})).code,
+              ErrorCode::kU_bad_model_file);
+  }
+  EXPECT_EQ(error_of(with("InstanceNormalization", {{"3"}, {"3"}, {"3"}})).code,
+            ErrorCode::kU_bad_model_file);
+
+  for (const char* op : {"Range", "HannWindow", "DepthToSpace"}) {
+    Model m;
+    m.initializers = {tensor("none", floats({0}, {})), tensor("no_ints", ints({})),
+                      tensor("x", floats({1, 4, 1, 1}, {1, 2, 3, 4}))};
+    if (std::string(op) == "DepthToSpace")
+      m.nodes = {node(op, {"x"}, {"y"}, {attr("blocksize", int64_t{1} << 40)})};
+    else
+      m.nodes = {node(op,
+                      std::string(op) == "Range" ? std::vector<std::string>{"none", "none", "none"}
+                                                 : std::vector<std::string>{"no_ints"},
+                      {"y"})};
+    m.outputs = {out("y")};
+    error_of(m);
+  }
+}
+
 TEST(OnnxImport, SupportListsWithoutSizes) {
   const auto path = std::filesystem::temp_directory_path() / "aicf_support_test.onnx";
   Model m = mlp();

@@ -74,6 +74,77 @@ TensorArg bind_ref(const TensorRef& ref, const SymbolValues& sizes, const EntryP
   return arg;
 }
 
+// Bytes of a window, its axes with steps made positive and those of one element left out.
+struct Extent {
+  int64_t first = 0, last = -1;                   // of any byte; empty if last < first
+  std::vector<std::pair<int64_t, int64_t>> axes;  // step and span in bytes
+};
+
+Extent extent_of(const TensorArg& arg, int64_t byte_offset) {
+  Extent extent;
+  const int64_t bytes = dtype_bytes(arg.dtype);
+  extent.first = byte_offset;
+  extent.last = byte_offset + bytes - 1;
+  for (int i = 0; i < arg.rank; ++i) {
+    if (arg.strides[i] == 0 || arg.sizes[i] == 1) continue;
+    if (arg.sizes[i] == 0) return {};
+    const int64_t step = arg.strides[i] * bytes, span = (arg.sizes[i] - 1) * step;
+    (span < 0 ? extent.first : extent.last) += span;
+    extent.axes.emplace_back(std::abs(step), std::abs(span));
+  }
+  return extent;
+}
+
+// Bytes modulo `period` that the window touches, as first and last; false if they wrap around or are unknown.
+bool residues(const Extent& extent, int64_t period, int64_t& first, int64_t& last, int64_t element) {
+  int64_t span = element - 1;
+  for (const auto& [step, reach] : extent.axes)
+    if (step % period != 0) span += reach;
+  first = extent.first % period;
+  last = first + span;
+  return last < period;
+}
+
+// Windows of one buffer are apart if their bytes are, or if they are different columns of the same rows:
+// apart modulo some step. What this cannot show counts as overlap.
+bool may_overlap(const TensorArg& a, int64_t a_offset, const TensorArg& b, int64_t b_offset) {
+  const Extent x = extent_of(a, a_offset), y = extent_of(b, b_offset);
+  if (x.last < x.first || y.last < y.first || x.last < y.first || y.last < x.first) return false;
+  for (const auto* axes : {&x.axes, &y.axes})
+    for (const auto& [period, reach] : *axes) {
+      int64_t x_first, x_last, y_first, y_last;
+      if (residues(x, period, x_first, x_last, dtype_bytes(a.dtype)) &&
+          residues(y, period, y_first, y_last, dtype_bytes(b.dtype)) &&
+          (x_last < y_first || y_last < x_first))
+        return false;
+    }
+  return true;
+}
+
+bool same_memory(const EntryPlan& entry, int32_t a, int32_t b) {
+  if (a == b) return true;
+  const Buffer &x = entry.buffers[static_cast<size_t>(a)], &y = entry.buffers[static_cast<size_t>(b)];
+  return x.kind == BufferKind::kVariable && y.kind == BufferKind::kVariable && x.name == y.name;
+}
+
+// `patches` ends with those of this step: its inputs, then its outputs.
+void check_aliases(const EntryPlan& entry, int32_t step, const BoundCall& call,
+                   const std::vector<AddressPatch>& patches) {
+  const size_t count = call.inputs.size() + call.outputs.size(), first = patches.size() - count;
+  const auto arg = [&](size_t i) -> const TensorArg& {
+    return i < call.inputs.size() ? call.inputs[i] : call.outputs[i - call.inputs.size()];
+  };
+  for (size_t out = call.inputs.size(); out < count; ++out)
+    for (size_t i = 0; i < out; ++i) {
+      const AddressPatch &a = patches[first + i], &b = patches[first + out];
+      if (same_memory(entry, a.buffer, b.buffer) &&
+          may_overlap(arg(i), a.byte_offset, arg(out), b.byte_offset))
+        fail(entry, step, "an output shares elements with another operand",
+             "operand " + std::to_string(i) + " and " + std::to_string(out) + " of buffer " +
+                 std::to_string(b.buffer));
+    }
+}
+
 }  // namespace
 
 void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes) {
@@ -93,6 +164,22 @@ void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes) {
     }
 }
 
+int64_t touched_arena_bytes(const EntryPlan& entry, const SymbolValues& sizes) {
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (const Buffer& buffer : entry.buffers)
+    if (buffer.kind == BufferKind::kArena)
+      // Sizes beyond max_bytes are refused when a step uses the buffer.
+      ranges.emplace_back(buffer.offset, buffer.offset + std::clamp<int64_t>(evaluate(buffer.bytes, sizes), 0,
+                                                                             buffer.max_bytes));
+  std::sort(ranges.begin(), ranges.end());
+  int64_t total = 0, end = 0;
+  for (const auto& [first, last] : ranges) {
+    if (last > end) total += last - std::max(first, end);
+    end = std::max(end, last);
+  }
+  return total;
+}
+
 void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step_index, const SymbolValues& sizes,
                BoundCall& call, std::vector<AddressPatch>& patches) {
   const Step& step = entry.steps[static_cast<size_t>(step_index)];
@@ -105,6 +192,7 @@ void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step_index, con
       patches.push_back({refs[i].buffer, step_index, output, static_cast<int32_t>(i), byte_offset});
     }
   }
+  check_aliases(entry, step_index, call, patches);
   for (const Dim& param : step.params) call.params.push_back(evaluate(param, sizes));
   call.fparams = step.fparams;
   if (step.program >= 0) call.program = &plan.programs[static_cast<size_t>(step.program)];

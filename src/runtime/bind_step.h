@@ -22,8 +22,12 @@ struct AddressPatch {
 // at these sizes, else bad_artifact.
 void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes);
 
+// Bytes of the arena that a run at these sizes touches; the arena itself is mapped for the largest sizes.
+int64_t touched_arena_bytes(const EntryPlan& entry, const SymbolValues& sizes);
+
 // Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch
-// per operand. Every window must lie inside its buffer at these sizes: bad_artifact otherwise.
+// per operand. Every window must lie inside its buffer at these sizes, and no element that the step writes
+// may be one that it reads or writes through another window: bad_artifact otherwise.
 void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step, const SymbolValues& sizes,
                BoundCall& call, std::vector<AddressPatch>& patches);
 

@@ -134,5 +134,45 @@ TEST(Binding, BadInputsAreCodedErrors) {
             ErrorCode::kU_unknown_input);
 }
 
+// What a step writes and what it reads, in one buffer of 64 elements: [offset, sizes, strides].
+struct Cut {
+  int64_t offset;
+  std::vector<int64_t> sizes, strides;
+};
+
+ErrorCode run_in_one_buffer(const Cut& in, const Cut& out) {
+  Artifact artifact = two_steps();
+  EntryPlan& entry = artifact.variants[0].plan.entries[0];
+  entry.buffers[1].bytes = Dim(256);
+  entry.buffers[1].max_bytes = entry.arena_bytes = 256;
+  const auto window = [](const Cut& cut) {
+    TensorRef ref;
+    ref.buffer = 1;
+    ref.offset = Dim(cut.offset);
+    ref.sizes = to_shape(cut.sizes);
+    for (int64_t stride : cut.strides) ref.strides.emplace_back(stride);
+    return ref;
+  };
+  entry.steps[1].inputs = {window(in)};
+  entry.steps[1].outputs = {window(out)};
+  Executable exe(Model::load(artifact, make_null_device()));
+  const Array x(DType::f32, {3, 4}), y(DType::f32, {3, 4});
+  return code_of([&] { exe.run_into("", {view_of(x)}, {view_of(y)}); });
+}
+
+TEST(Binding, OutputsThatShareElementsWithOtherOperandsAreRefused) {
+  const ErrorCode none = ErrorCode::kI_check_failed, bad = ErrorCode::kU_bad_artifact;
+  EXPECT_EQ(run_in_one_buffer({0, {8}, {1}}, {8, {8}, {1}}), none);              // one after the other
+  EXPECT_EQ(run_in_one_buffer({0, {8}, {1}}, {7, {8}, {1}}), bad);               // one element
+  EXPECT_EQ(run_in_one_buffer({0, {8}, {1}}, {0, {8}, {1}}), bad);               // in place
+  EXPECT_EQ(run_in_one_buffer({0, {8, 4}, {8, 1}}, {4, {8, 4}, {8, 1}}), none);  // columns of the same rows
+  EXPECT_EQ(run_in_one_buffer({0, {8, 5}, {8, 1}}, {4, {8, 4}, {8, 1}}), bad);
+  EXPECT_EQ(run_in_one_buffer({0, {4, 2, 4}, {16, 4, 1}}, {8, {4, 2, 4}, {16, 4, 1}}), none);
+  EXPECT_EQ(run_in_one_buffer({7, {8}, {-1}}, {7, {8}, {1}}), bad);  // backwards, meeting in one
+  EXPECT_EQ(run_in_one_buffer({7, {8}, {-1}}, {8, {8}, {1}}), none);
+  EXPECT_EQ(run_in_one_buffer({0, {0}, {1}}, {0, {8}, {1}}), none);    // nothing is read
+  EXPECT_EQ(run_in_one_buffer({0, {32}, {2}}, {1, {32}, {2}}), none);  // every second element
+}
+
 }  // namespace
 }  // namespace aicf

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "runtime/bind_step.h"
 
 namespace aicf {
@@ -306,6 +307,9 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   bound->input_copies.resize(entry.inputs.size());
   bound->output_copies.resize(entry.outputs.size());
   check_io_bytes(entry, sizes);
+  if (model_->device().uses_host_memory())
+    require_memory(checked_add(touched_arena_bytes(entry, sizes), model_->plan().packed_bytes),
+                   "entry " + entry.name);
   std::vector<std::byte*> addresses = model_->addresses(entry);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const Buffer& buffer = entry.buffers[i];

@@ -1,6 +1,7 @@
 #include "runtime/model.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace aicf {
 
@@ -75,6 +76,7 @@ void Model::place_weights() {
 }
 
 void Model::run_init() {
+  if (device_->uses_host_memory()) require_memory(plan().packed_bytes, "packed weights");
   packed_ = device_->allocate(plan().packed_bytes);
   const EntryPlan* init = plan().entry(kInitEntry);
   if (init == nullptr) return;

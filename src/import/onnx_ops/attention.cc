@@ -95,7 +95,8 @@ void attention(NodeContext& n) {
   const DType dtype = n.dtype(0);
   Dim past(0);
   if (n.has(4)) {
-    past = n.shape(4).at(2);
+    n.require_rank(4, 4);
+    past = n.shape(4)[2];
     p.k = n.add(Op::concat, {n.in(4), p.k}, {{"axis", int64_t{2}}});
   }
   if (n.has(5)) p.v = n.add(Op::concat, {n.in(5), p.v}, {{"axis", int64_t{2}}});

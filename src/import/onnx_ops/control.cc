@@ -69,7 +69,7 @@ void loop(NodeContext& n) {
   const GraphProto& body = body_of(n, "body");
   const size_t carried = n.input_count() >= 2 ? n.input_count() - 2 : 0;
   int64_t trips = kMaxUnrolled + 1;
-  if (n.has(0)) trips = n.require_ints(0, "trip count").at(0);
+  if (n.has(0)) trips = n.require_int(0, "trip count");
   ValueRef condition = n.has(1) ? n.ref(1) : known(Array::scalar_i64(DType::boolean, 1));
   std::vector<ValueRef> values;
   for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(2 + i));
@@ -77,6 +77,7 @@ void loop(NodeContext& n) {
   for (int64_t trip = 0; trip < trips; ++trip) {
     const auto go = n.context().constant(*condition);
     if (!go) n.unsupported("a condition that depends on data");
+    if (go->count() != 1) n.bad("condition", "one element", std::to_string(go->count()));
     if (go->get_i64(0) == 0) break;
     if (trip == kMaxUnrolled) n.unsupported("more than " + std::to_string(kMaxUnrolled) + " iterations");
     std::vector<ValueRef> inputs = {known(Array::scalar_i64(DType::i64, trip)), condition};

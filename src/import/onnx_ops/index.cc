@@ -32,7 +32,7 @@ void scatter_nd(NodeContext& n) {
 void one_hot(NodeContext& n) {
   // Depth may be a float, then its value must be known.
   const std::vector<Dim> depth = is_float(n.dtype(1))
-                                     ? std::vector<Dim>{Dim(n.require_constant(1, "depth").get_i64(0))}
+                                     ? std::vector<Dim>{Dim(n.require_scalar(1, "depth").get_i64(0))}
                                      : n.require_sizes(1, "depth");
   if (depth.size() != 1) n.bad("depth", "one number", std::to_string(depth.size()));
   const ValueId values = n.in(2);
@@ -82,11 +82,13 @@ void tensor_scatter(NodeContext& n) {
   if (mode != "linear" && mode != "circular") n.unsupported("mode=" + mode);
   const int64_t axis = n.axis(n.attr_int("axis", -2), n.rank(0));
   if (axis == 0) n.bad("axis", "not the batch axis", "0");
+  n.require_rank(1, n.rank(0));
   const Shape updates = n.shape(1);
   ValueId index = n.add(Op::iota, {}, {{"shape", updates}, {"axis", axis}, {"dtype", DType::i64}});
   if (n.has(2)) {
+    n.require_rank(2, 1);
     Shape thin(updates.size(), Dim(1));
-    thin[0] = n.shape(2).at(0);
+    thin[0] = n.shape(2)[0];
     index = n.add(Op::add, {index, n.reshape(n.cast(n.in(2), DType::i64), thin)});
   }
   if (mode == "circular")

@@ -98,6 +98,8 @@ void dropout(NodeContext& n) {
     const auto training = n.constant(2);
     if (!training) n.unsupported("training_mode that is not constant");
     const auto ratio = n.has(1) ? n.constant(1) : Array::scalar_f64(DType::f32, 0.5);
+    if (training->count() != 1 || (ratio && ratio->count() != 1))
+      n.bad("ratio and training_mode", "one element each", "others");
     if (training->get_i64(0) != 0 && (!ratio || ratio->get_f64(0) != 0)) n.unsupported("training_mode=1");
   }
   n.out(0, n.ref(0));

@@ -96,6 +96,27 @@ Array NodeContext::require_constant(size_t i, std::string_view what) {
   fail_not_static(*this, i, what);
 }
 
+Array NodeContext::require_scalar(size_t i, std::string_view what) {
+  Array array = require_constant(i, what);
+  if (array.count() != 1) bad(std::string(what), "one element", std::to_string(array.count()));
+  return array;
+}
+
+Dim NodeContext::require_size(size_t i, std::string_view what) {
+  const std::vector<Dim> sizes = require_sizes(i, what);
+  if (sizes.size() != 1) bad(std::string(what), "one element", std::to_string(sizes.size()));
+  return sizes[0];
+}
+
+int64_t NodeContext::require_int(size_t i, std::string_view what) {
+  return require_size(i, what).require_constant(std::string(what) + " of node '" + origin_ + "'");
+}
+
+void NodeContext::require_rank(size_t i, int expected) {
+  if (rank(i) != expected)
+    bad("the rank of input " + std::to_string(i), std::to_string(expected), std::to_string(rank(i)));
+}
+
 void NodeContext::set_input(size_t i, ValueRef value) {
   if (inputs_.size() <= i) inputs_.resize(i + 1);
   inputs_[i] = std::move(value);

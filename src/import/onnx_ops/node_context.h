@@ -111,6 +111,7 @@ class NodeContext {
   const Shape& shape(size_t i) { return type(i).shape; }
   DType dtype(size_t i) { return type(i).dtype; }
   int rank(size_t i) { return type(i).rank(); }
+  void require_rank(size_t i, int rank);           // bad_model_file
   int64_t axis(int64_t axis, int64_t rank) const;  // non-negative; bad_attribute
   // Integer content as sizes if known, row-major; nullopt if it depends on data.
   std::optional<std::vector<Dim>> sizes(size_t i);
@@ -118,6 +119,10 @@ class NodeContext {
   std::vector<int64_t> require_ints(size_t i, std::string_view what);
   std::optional<Array> constant(size_t i) { return context_.constant(*ref(i)); }
   Array require_constant(size_t i, std::string_view what);
+  // The same of exactly one element; bad_model_file for more or none.
+  Dim require_size(size_t i, std::string_view what);
+  int64_t require_int(size_t i, std::string_view what);
+  Array require_scalar(size_t i, std::string_view what);
   void set_input(size_t i, Array array);
   void set_input(size_t i, ValueId id);
   void set_input(size_t i, ValueRef value);

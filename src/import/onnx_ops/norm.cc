@@ -76,7 +76,8 @@ void rms_norm(NodeContext& n) {
 }
 
 void instance_norm(NodeContext& n) {
-  const auto channels = n.shape(0).at(1).require_constant("channels of InstanceNormalization");
+  if (n.rank(0) < 2) n.bad("x", "rank >= 2", to_string(n.shape(0)));
+  const auto channels = n.shape(0)[1].require_constant("channels of InstanceNormalization");
   n.out(0, n.add(Op::group_norm, {n.in(0), n.in(1), n.in(2)},
                  {{"groups", channels}, {"epsilon", n.attr_float("epsilon", 1e-5)}}));
 }
@@ -90,7 +91,9 @@ void group_norm(NodeContext& n) {
 // A vector [C] as [C, 1, ...], to meet x [N, C, ...].
 ValueId per_channel(NodeContext& n, ValueId v, int rank) {
   Shape shape(static_cast<size_t>(std::max(rank - 1, 1)), Dim(1));
-  shape[0] = n.shape_of(v)[0];
+  const Shape own = n.shape_of(v);
+  if (own.size() != 1) n.bad("values per channel", "rank 1", to_string(own));
+  shape[0] = own[0];
   return n.reshape(v, shape);
 }
 

@@ -145,7 +145,10 @@ void recurrent(NodeContext& n, const Layer& layer) {
       activations.insert(activations.end(), layer.defaults.begin(), layer.defaults.end());
   if (activations.size() != layer.functions * static_cast<size_t>(directions))
     n.bad("activations", "one set per direction", "others");
-  const int64_t hidden = n.shape(2).at(2).require_constant("hidden size");
+  for (const auto& [input, rank] :
+       {std::pair<size_t, int>{0, 3}, {1, 3}, {2, 3}, {3, 2}, {5, 3}, {6, 3}, {7, 2}})
+    if (n.has(input)) n.require_rank(input, rank);
+  const int64_t hidden = n.shape(2)[2].require_constant("hidden size");
   n.ignore("hidden_size");  // W and R say the same
   const double clip = n.attr_float("clip", 0);
   const bool batch_first = n.attr_int("layout", 0) != 0;

@@ -107,7 +107,7 @@ void depth_to_space(NodeContext& n) {
   if (mode != "DCR" && mode != "CRD") n.unsupported("mode=" + mode);
   if (n.rank(0) != 4 || b < 1) n.bad("x or blocksize", "rank 4, blocksize >= 1", to_string(n.shape(0)));
   const Shape s = n.shape(0);
-  const Dim channels = floordiv(s[1], Dim(b * b));
+  const Dim channels = floordiv(s[1], Dim(b) * Dim(b));
   const bool dcr = mode == "DCR";
   const ValueId split = n.reshape(
       n.in(0), dcr ? Shape{s[0], b, b, channels, s[2], s[3]} : Shape{s[0], channels, b, b, s[2], s[3]});
@@ -122,7 +122,7 @@ void space_to_depth(NodeContext& n) {
   const Dim height = floordiv(s[2], Dim(b)), width = floordiv(s[3], Dim(b));
   const ValueId moved =
       n.transpose(n.reshape(n.in(0), {s[0], s[1], height, b, width, b}), {0, 3, 5, 1, 2, 4});
-  n.out(0, n.reshape(moved, {s[0], s[1] * Dim(b * b), height, width}));
+  n.out(0, n.reshape(moved, {s[0], s[1] * Dim(b) * Dim(b), height, width}));
 }
 
 // --- joins and parts
@@ -330,15 +330,15 @@ void range(NodeContext& n) {
   const DType dtype = n.dtype(0);
   Dim count;
   if (is_float(dtype)) {
-    const double start = n.require_constant(0, "start").get_f64(0),
-                 limit = n.require_constant(1, "limit").get_f64(0),
-                 delta = n.require_constant(2, "delta").get_f64(0);
+    const double start = n.require_scalar(0, "start").get_f64(0),
+                 limit = n.require_scalar(1, "limit").get_f64(0),
+                 delta = n.require_scalar(2, "delta").get_f64(0);
     const double steps = std::ceil((limit - start) / delta);
     if (!(steps < 1e9)) n.bad("range", "fewer than 1e9 elements", std::to_string(steps));
     count = Dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
   } else {
-    const Dim start = n.require_sizes(0, "start").at(0), limit = n.require_sizes(1, "limit").at(0);
-    const int64_t delta = n.require_ints(2, "delta").at(0);
+    const Dim start = n.require_size(0, "start"), limit = n.require_size(1, "limit");
+    const int64_t delta = n.require_int(2, "delta");
     if (delta == 0) n.bad("delta", "not 0", "0");
     const Dim distance = delta > 0 ? limit - start : start - limit;
     count = larger(n, ceildiv(distance, Dim(delta > 0 ? delta : -delta)), Dim(0));

@@ -13,7 +13,7 @@ constexpr int64_t kMaxTransform = 1 << 13;
 // --- windows: a sum of cosines; a symmetric window is the periodic one of one element less, closed.
 
 void cosine_window(NodeContext& n, double a0, double a1, double a2) {
-  const int64_t size = n.require_ints(0, "window size").at(0);
+  const int64_t size = n.require_int(0, "window size");
   const bool periodic = n.attr_int("periodic", 1) != 0;
   const int code = static_cast<int>(n.attr_int("output_datatype", 1));
   const auto dtype = dtype_from_onnx(code);
@@ -56,7 +56,7 @@ void dft(NodeContext& n) {
   const bool inverse = n.attr_int("inverse", 0) != 0, onesided = n.attr_int("onesided", 0) != 0;
   const int64_t rank = n.rank(0);
   int64_t axis = n.opset() < 20 ? n.attr_int("axis", 1) : -2;
-  if (n.opset() >= 20 && n.has(2)) axis = n.require_ints(2, "axis").at(0);
+  if (n.opset() >= 20 && n.has(2)) axis = n.require_int(2, "axis");
   axis = n.axis(axis, rank);
   if (axis == rank - 1)
     n.bad("axis", "not the last one, which holds real and imaginary parts", std::to_string(axis));
@@ -64,7 +64,7 @@ void dft(NodeContext& n) {
   const DType dtype = n.dtype(0);
   ValueId x = n.in(0);
   const int64_t size = n.shape(0)[static_cast<size_t>(axis)].require_constant("transformed axis");
-  const int64_t length = n.has(1) ? n.require_ints(1, "dft_length").at(0) : size;
+  const int64_t length = n.has(1) ? n.require_int(1, "dft_length") : size;
   if (length < 1 || length > kMaxTransform) n.unsupported("a transform of length " + std::to_string(length));
   if (length < size) x = n.slice_axis(x, axis, 0, length);
   if (length > size) {

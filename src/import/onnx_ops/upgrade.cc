@@ -95,8 +95,10 @@ void batch_norm_outputs(NodeContext& n) {
 // Before 21 scale and bias were per group.
 void group_norm_per_group(NodeContext& n) {
   const int64_t groups = n.attr_int("num_groups");
+  if (groups < 1 || n.rank(0) < 2)
+    n.bad("num_groups or x", "num_groups >= 1, rank >= 2", std::to_string(groups));
   for (size_t i : {size_t{1}, size_t{2}}) {
-    const Dim channels = n.shape(0).at(1);
+    const Dim channels = n.shape(0)[1];
     const Dim each = floordiv(channels, Dim(groups));
     const ValueId column = n.reshape(n.in(i), {Dim(groups), Dim(1)});
     n.set_input(i, n.reshape(n.broadcast(column, {Dim(groups), each}), {channels}));

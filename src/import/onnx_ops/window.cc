@@ -12,6 +12,9 @@ struct Window {
   Ints kernel, strides, dilations, pads;
 };
 
+// Of a kernel, stride, dilation or pad: sums and products of them stay far from overflow.
+constexpr int64_t kMaxWindow = 1 << 24;
+
 int64_t extent(const Window& w, size_t i) { return (w.kernel[i] - 1) * w.dilations[i] + 1; }
 
 void check_length(NodeContext& n, const Ints& values, size_t length, const char* what) {
@@ -40,9 +43,11 @@ Window read_window(NodeContext& n, const Shape& x, Ints kernel) {
   check_length(n, w.dilations, spatial, "dilations");
   check_length(n, w.pads, 2 * spatial, "pads");
   for (size_t i = 0; i < spatial; ++i)
-    if (w.kernel[i] < 1 || w.strides[i] < 1 || w.dilations[i] < 1 || w.kernel[i] > (1 << 24) ||
-        w.dilations[i] > (1 << 24))
-      n.bad("kernel, strides and dilations", "at least 1", to_string(w.kernel));
+    if (w.kernel[i] < 1 || w.strides[i] < 1 || w.dilations[i] < 1 || w.kernel[i] > kMaxWindow ||
+        w.dilations[i] > kMaxWindow || w.strides[i] > kMaxWindow)
+      n.bad("kernel, strides and dilations", "1 to 2^24", to_string(w.kernel));
+  for (const int64_t pad : w.pads)
+    if (pad < -kMaxWindow || pad > kMaxWindow) n.bad("pads", "at most 2^24", to_string(w.pads));
   const std::string mode = n.attr_str("auto_pad", "NOTSET");
   if (mode == "VALID")
     w.pads.assign(2 * spatial, 0);

@@ -215,6 +215,20 @@ TEST(Indexing, Pad) {
       }
 }
 
+// Padding whose sum fits the sizes but whose sides do not fit 64 bits.
+TEST(Indexing, PadOutOfRangeIsRefused) {
+  TestTensor x(DType::f32, {3}), out(DType::f32, {3});
+  for (const int64_t low : {INT64_MIN, INT64_MIN + 1, INT64_MAX, int64_t{1} << 60})
+    for (int64_t mode = 0; mode < 4; ++mode) {
+      const int64_t high = low == INT64_MIN ? INT64_MAX : -low;
+      BoundCall call;
+      call.inputs = {x.arg()};
+      call.outputs = {out.arg()};
+      call.params = {mode, low, high};
+      EXPECT_THROW(find_kernel("pad")->prepare(call), UserError) << low;
+    }
+}
+
 TEST(Indexing, Iota) {
   for (DType dtype : {DType::f32, DType::i64, DType::u8, DType::bf16})
     for (int axis : {0, 1, -1}) {

@@ -6,6 +6,9 @@ namespace aicf {
 
 namespace {
 
+// Of one side of an axis: positions then add up without overflow.
+constexpr int64_t kMaxPadding = int64_t{1} << 48;
+
 enum PadMode : int64_t { kConstant, kEdge, kReflect, kWrap };
 
 struct PadPlan {
@@ -114,8 +117,11 @@ void prepare_pad(BoundCall& call) {
     plan.low[i] = call.params[static_cast<size_t>(1 + i)];
     plan.x_sizes[i] = x.sizes[i];
     plan.x_strides[i] = byte_stride(x, i);
-    const int64_t padded =
-        checked_add(checked_add(x.sizes[i], plan.low[i]), call.params[static_cast<size_t>(1 + x.rank + i)]);
+    const int64_t high = call.params[static_cast<size_t>(1 + x.rank + i)];
+    for (const int64_t amount : {plan.low[i], high})
+      check_step(amount >= -kMaxPadding && amount <= kMaxPadding, "pad", "padding", "at most 2^48 elements",
+                 amount);
+    const int64_t padded = x.sizes[i] + plan.low[i] + high;
     check_size(out.sizes[i], padded, "pad", "size of the output");
     check_step(plan.mode == kConstant || x.sizes[i] > 0 || empty, "pad", "size of x", "not 0 in this mode",
                0);

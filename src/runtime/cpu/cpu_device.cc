@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/limits.h"
+#include "kernels/cost.h"
 #include "kernels/kernel.h"
 #include "runtime/bind_step.h"
 #include "runtime/cpu/thread_pool.h"
@@ -53,6 +55,7 @@ class CpuSequence final : public Sequence {
         errors_(entry.steps.size()) {
     std::vector<AddressPatch> patches;
     int64_t scratch = 0;
+    double seconds = 0;
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       BoundCall& call = calls_[i];
       call.isa = isa;
@@ -67,7 +70,9 @@ class CpuSequence final : public Sequence {
       if (writes_nothing(call)) continue;  // no tiles: the strides of empty tensors mean nothing
       kernel->prepare(call);
       scratch = std::max(scratch, call.scratch_bytes);
+      seconds += estimate_seconds(*kernel, call);
     }
+    require_seconds(seconds, "entry " + entry.name);
     std::stable_sort(patches.begin(), patches.end(),
                      [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
     patches_ = std::move(patches);
@@ -122,7 +127,8 @@ class CpuSequence final : public Sequence {
   void allocate_scratch(int64_t bytes) {
     const int64_t padded = checked_add(checked_add(bytes, 4095) / 4096 * 4096,
                                        64);  // the extra line keeps workers off each other's cache sets
-    memory_ = std::make_unique<CpuMemory>(checked_mul(padded, pool_->threads()));
+    require_memory(checked_mul(padded, pool_->threads()), "scratch of entry " + entry_.name);
+    memory_ = std::make_unique<CpuMemory>(padded * pool_->threads());
     for (int worker = 0; worker < pool_->threads(); ++worker)
       scratch_.push_back(memory_->data() + worker * padded);
   }

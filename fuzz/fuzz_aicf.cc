@@ -1,0 +1,241 @@
+// A stranger's .aicf: whatever it says under fitting checksums, loading and running it ends in success or in
+// a coded error. Checksums are made to fit before every use, so mutations reach what stands behind them.
+#include <xxhash.h>
+
+#include <filesystem>
+
+#include "compile/compile.h"
+#include "harness.h"
+#include "import/onnx.h"
+
+namespace aicf::fuzz {
+namespace {
+
+std::string checksum(std::string_view bytes) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
+  return text;
+}
+
+// Bytes of one tensor; empty if its entry is not sound.
+std::string_view section(const Json& header, const std::string& data, const std::string& name) {
+  if (!header.contains(name) || !header[name].is_object()) return {};
+  const Json& entry = header[name];
+  if (!entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
+      entry["data_offsets"].size() != 2)
+    return {};
+  const Json &first = entry["data_offsets"][0], &last = entry["data_offsets"][1];
+  if (!first.is_number_unsigned() || !last.is_number_unsigned()) return {};
+  const uint64_t begin = first, end = last;
+  if (begin > end || end > data.size()) return {};
+  return std::string_view(data).substr(begin, end - begin);
+}
+
+// The section with other bytes, appended to the data so that no other tensor moves; the old bytes stay as a
+// hole, which readers accept.
+void replace_section(Json& header, std::string& data, const std::string& name, const std::string& bytes) {
+  data.resize((data.size() + 63) / 64 * 64);
+  header[name] = {{"dtype", "U8"},
+                  {"shape", {bytes.size()}},
+                  {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+  data += bytes;
+}
+
+// Drops the holes again, so that files do not grow from mutation to mutation.
+void compact(Json& header, std::string& data) {
+  std::string packed;
+  for (auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::string bytes(section(header, data, name));
+    if (bytes.empty()) continue;
+    packed.resize((packed.size() + 63) / 64 * 64);
+    entry["data_offsets"] = {packed.size(), packed.size() + bytes.size()};
+    packed += bytes;
+  }
+  data = packed;
+}
+
+constexpr const char* kPlan = "aicf.plan.cpu";
+constexpr uintmax_t kMaxSeedBytes = 12000;
+
+// All checksums made to fit; the bytes as they are where the file cannot be taken apart.
+std::string resealed(std::string_view bytes) {
+  Json header;
+  std::string data;
+  if (!split_safetensors(bytes, header, data)) return std::string(bytes);
+  Json inner = Json::parse(section(header, data, "aicf.header"), nullptr, false);
+  if (!inner.is_object() || !inner.contains("checksums") || !inner["checksums"].is_object())
+    return std::string(bytes);
+  for (auto& [name, sum] : inner["checksums"].items()) sum = checksum(section(header, data, name));
+  const std::string text = dump(inner);
+  replace_section(header, data, "aicf.header", text);
+  if (header.contains("__metadata__") && header["__metadata__"].is_object())
+    header["__metadata__"]["aicf.header_checksum"] = checksum(text);
+  return join_safetensors(header, data);
+}
+
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> list = [] {
+    std::vector<std::string> all = {"",
+                                    "junk",
+                                    "batch",
+                                    "f64",
+                                    "f32",
+                                    "f16",
+                                    "bf16",
+                                    "i64",
+                                    "i32",
+                                    "i16",
+                                    "i8",
+                                    "u8",
+                                    "bool",
+                                    "main",
+                                    "init",
+                                    "input",
+                                    "output",
+                                    "variable",
+                                    "constant",
+                                    "packed",
+                                    "arena",
+                                    "F32",
+                                    "U8",
+                                    "I64",
+                                    "BOOL",
+                                    "batch+1",
+                                    "-batch",
+                                    "64*batch",
+                                    "floordiv(64, batch-1)",
+                                    "batch*1099511627776",
+                                    "batch*batch*batch*4611686018427387904",
+                                    "max(batch, 3)",
+                                    "mod(batch, 2)"};
+    for (const Kernel& kernel : kernel_table()) all.emplace_back(kernel.name);
+#define AICF_TILE_OP(name, arity, types) all.emplace_back(#name);
+#include "kernels/tile_ops.def"
+#undef AICF_TILE_OP
+    return all;
+  }();
+  return list;
+}
+
+Array numbers(std::vector<int64_t> sizes, double from) {
+  Array array(DType::f32, std::move(sizes));
+  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, from + 0.01 * static_cast<double>(i % 31));
+  return array;
+}
+
+using Build = void (*)(Program& program, Graph& graph, ValueId x);
+
+ValueId add_param(Program& program, Graph& graph, const std::string& name, std::vector<int64_t> sizes) {
+  const TensorType type = {DType::f32, to_shape(sizes)};
+  program.variables[name] = {name, Role::kParam, type, numbers(std::move(sizes), -0.1)};
+  return graph.add_param(name, type);
+}
+
+// A graph over x [batch, 3, 4, 4].
+Artifact build(Build body, int opt_level) {
+  Program program;
+  program.sizes["batch"] = {1, 8};
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(3), Dim(4), Dim(4)}});
+  body(program, graph, x);
+  program.entries.push_back(std::move(graph));
+  CompileOptions options;
+  options.opt_level = opt_level;
+  return compile(program, options);
+}
+
+void mlp(Program& program, Graph& graph, ValueId x) {
+  const ValueId w = add_param(program, graph, "0.W", {4, 5}), b = add_param(program, graph, "0.b", {5});
+  const ValueId h = graph.add(Op::linear, {x, w, b});
+  const ValueId n =
+      graph.add(Op::layer_norm, {graph.add(Op::gelu, {h}), add_param(program, graph, "s", {5})});
+  graph.add_output(graph.add(Op::softmax, {n}), "y");
+}
+
+void state(Program& program, Graph& graph, ValueId x) {
+  const TensorType type = {DType::f32, to_shape({3, 4, 4})};
+  program.variables["sum"] = {"sum", Role::kState, type, Array()};
+  const ValueId old = graph.add_state("sum", type);
+  const ValueId next = graph.add(
+      Op::add,
+      {old, graph.add(Op::reduce_sum, {x}, {{"axes", std::vector<int64_t>{0}}, {"keepdims", false}})});
+  graph.add_update(old, next);
+  graph.add_output(graph.add(Op::mul, {x, next}), "y");
+}
+
+// Every ONNX file in the folder AICF_FUZZ_MODELS becomes a seed too, if it compiles: so all kernels take
+// part.
+void add_models(Seeds& list) {
+  const char* folder = std::getenv("AICF_FUZZ_MODELS");
+  if (folder == nullptr) return;
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    list.emplace_back(file.path().stem().string() + ".aicf", [file](const std::string& path) {
+      allow_coded_errors([&] {
+        ImportOptions options;
+        for (const OnnxDim& dim : dynamic_dims_onnx(file.path()))
+          options.dims[dim.name].range = Interval{1, 4};
+        write_artifact(path, compile(import_onnx(file.path(), options)));
+        if (std::filesystem::file_size(path) > kMaxSeedBytes) std::filesystem::remove(path);
+      });
+    });
+}
+
+Seeds seeds() {
+  Seeds list;
+  const std::pair<const char*, Build> models[] = {{"mlp", mlp}, {"state", state}};
+  for (const auto& [name, body] : models)
+    for (const int level : {0, 2})
+      list.emplace_back(
+          std::string(name) + std::to_string(level) + ".aicf",
+          [body = body, level](const std::string& path) { write_artifact(path, build(body, level)); });
+  add_models(list);
+  return list;
+}
+
+std::string mutated(std::string_view bytes, Random& random) {
+  Json header;
+  std::string data;
+  if (!split_safetensors(bytes, header, data)) return {};
+  const uint64_t way = random() % 8;
+  if (way == 0) {
+    mutate_json(header, words(), random);
+  } else {
+    const std::string text(section(header, data, kPlan));
+    Json plan = Json::parse(text, nullptr, false);
+    if (way == 1 || plan.is_discarded()) {
+      replace_section(header, data, kPlan, mutate_text(text, 64));
+    } else {
+      mutate_json(plan, words(), random);
+      replace_section(header, data, kPlan, dump(plan));
+    }
+    compact(header, data);
+  }
+  return resealed(join_safetensors(header, data));
+}
+
+}  // namespace
+}  // namespace aicf::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  aicf::fuzz::set_limits();
+  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  aicf::fuzz::Random random(seed);
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string result = random() % 16 ? aicf::fuzz::mutated(bytes, random) : "";
+  if (result.empty()) return LLVMFuzzerMutate(data, size, max_size);
+  return aicf::fuzz::give(result, data, size, max_size);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace aicf;
+  static fuzz::MemoryFile file;
+  file.write(fuzz::resealed({reinterpret_cast<const char*>(data), size}));
+  fuzz::allow_coded_errors([&] { fuzz::run_everything(read_artifact(file.path())); });
+  return 0;
+}

@@ -1,0 +1,82 @@
+// A stranger's .safetensors: reading it ends in tensors whose every byte can be read, and that survive being
+// written and read again, or in a coded error.
+#include <cstring>
+
+#include "base/safetensors.h"
+#include "harness.h"
+
+namespace aicf::fuzz {
+namespace {
+
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> list = {
+      "",     "F64",     "F32", "F16",          "BF16",         "I64",   "I32",   "I16",           "I8", "U8",
+      "BOOL", "F8_E4M3", "U64", "__metadata__", "data_offsets", "shape", "dtype", "aicf.filler.0", "a",  "b"};
+  return list;
+}
+
+Seeds seeds() {
+  return {{"two.safetensors",
+           [](const std::string& path) {
+             std::vector<SafetensorsTensor> tensors = {{"b", Array(DType::u8, {3})},
+                                                       {"a", Array(DType::f32, {2, 2}), 64},
+                                                       {"empty", Array(DType::i64, {0, 7})},
+                                                       {"scalar", Array(DType::f16, {})}};
+             sort_for_safetensors(tensors);
+             write_safetensors(path, tensors, {{"format", "pt"}});
+           }},
+          {"none.safetensors", [](const std::string& path) { write_safetensors(path, {}, {}); }}};
+}
+
+void use(const std::string& path, const std::string& copy_path) {
+  const SafetensorsFile file = read_safetensors(path);
+  std::vector<SafetensorsTensor> tensors;
+  for (const auto& [name, array] : file.tensors) {
+    const volatile char* bytes = array.data_as<char>();
+    for (int64_t i = 0; i < array.bytes(); ++i) (void)bytes[i];
+    if (!name.starts_with(kSafetensorsFiller)) tensors.push_back({name, array});
+  }
+  write_safetensors(copy_path, tensors, file.metadata);
+  const SafetensorsFile copy = read_safetensors(copy_path);
+  if (copy.metadata != file.metadata) std::abort();
+  for (const SafetensorsTensor& tensor : tensors)
+    if (!(copy.tensors.at(tensor.name) == tensor.array)) std::abort();
+}
+
+// Removed at the end, whatever came before.
+struct CopyFile {
+  std::string path = "/dev/shm/aicf_fuzz." + std::to_string(::getpid());
+  ~CopyFile() { ::unlink(path.c_str()); }
+};
+
+}  // namespace
+}  // namespace aicf::fuzz
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  using namespace aicf::fuzz;
+  Random random(seed);
+  Json header;
+  std::string tensors;
+  if (random() % 3 == 0 || !split_safetensors({reinterpret_cast<char*>(data), size}, header, tensors))
+    return LLVMFuzzerMutate(data, size, max_size);
+  if (random() % 4 == 0) {
+    tensors = mutate_text(tensors, 16);
+  } else {
+    mutate_json(header, words(), random);
+  }
+  return give(join_safetensors(header, tensors), data, size, max_size);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace aicf;
+  static fuzz::MemoryFile file;
+  static const fuzz::CopyFile copy;
+  file.write({reinterpret_cast<const char*>(data), size});
+  fuzz::allow_coded_errors([&] { fuzz::use(file.path(), copy.path); });
+  return 0;
+}

@@ -1,0 +1,81 @@
+#include "base/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/array.h"
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+// An environment variable for the life of this object.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+template <typename Call>
+ErrorCode code_of(Call&& call) {
+  try {
+    call();
+  } catch (const UserError& error) {
+    return error.code;
+  }
+  return ErrorCode::kI_check_failed;
+}
+
+TEST(Limits, BytesParse) {
+  EXPECT_EQ(parse_bytes("0"), 0);
+  EXPECT_EQ(parse_bytes("17"), 17);
+  EXPECT_EQ(parse_bytes("2K"), 2048);
+  EXPECT_EQ(parse_bytes("3T"), int64_t{3} << 40);
+  for (const char* text : {"", "K", "-1", "1.5G", "1GB", "9999999999999999999", "99999999999T"})
+    EXPECT_EQ(parse_bytes(text), -1) << text;
+}
+
+TEST(Limits, DefaultsAreTheMachineAndTenMinutes) {
+  const ResourceLimits limits = resource_limits();
+  EXPECT_GT(limits.memory_bytes, int64_t{1} << 26);
+  EXPECT_EQ(limits.seconds, 600);
+}
+
+TEST(Limits, ValuesThatDoNotParseAreRefused) {
+  for (const char* value : {"much", "-5", "1GB"}) {
+    const Variable memory("AICF_MAX_MEMORY", value);
+    EXPECT_EQ(code_of([] { resource_limits(); }), ErrorCode::kU_bad_option) << value;
+  }
+  for (const char* value : {"long", "-1", "nan"}) {
+    const Variable seconds("AICF_MAX_SECONDS", value);
+    EXPECT_EQ(code_of([] { resource_limits(); }), ErrorCode::kU_bad_option) << value;
+  }
+}
+
+TEST(Limits, LiveArraysCountUntilTheyAreFreed) {
+  const Variable memory("AICF_MAX_MEMORY", "64M");
+  const auto make = [] { return Array(DType::u8, {40 << 20}); };
+  make();
+  const Array first = make();
+  EXPECT_EQ(code_of(make), ErrorCode::kU_over_limit);
+  EXPECT_EQ(code_of([] { require_memory(30 << 20, "more"); }), ErrorCode::kU_over_limit);
+  require_memory(1 << 20, "a little");
+}
+
+TEST(Limits, SmallArraysCountTogether) {
+  const Variable memory("AICF_MAX_MEMORY", "32M");
+  std::vector<Array> arrays;
+  EXPECT_EQ(code_of([&] {
+              for (int i = 0; i < 2000; ++i) arrays.emplace_back(DType::u8, std::vector<int64_t>{1 << 15});
+            }),
+            ErrorCode::kU_over_limit);
+}
+
+}  // namespace
+}  // namespace aicf
