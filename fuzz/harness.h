@@ -66,7 +66,8 @@ inline void allow_coded_errors(const std::function<void()>& use) {
   } catch (const InternalError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     std::abort();
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (std::getenv("AICF_FUZZ_SHOW") != nullptr) std::fprintf(stderr, "%s\n", error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "an exception of another library: %s\n", error.what());
     std::abort();

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "model_source.h"
+#include "peer.h"
+#include "runtime/cpu/cpu_device.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -13,18 +15,66 @@ struct Options {
   RunOptions run;
   InputOptions inputs;
   int repeat = 50, warmup = 5;
-  std::string against;
+  std::vector<std::string> against;
 };
 
 double quantile(const std::vector<double>& sorted, double q) {
   return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
 
+struct Timing {
+  std::string name;
+  std::vector<double> samples;  // ms, in the order taken
+};
+
+Json timing_json(const Timing& timing) {
+  std::vector<double> sorted = timing.samples;
+  std::sort(sorted.begin(), sorted.end());
+  return {{"unit", "ms"},
+          {"median", quantile(sorted, 0.5)},
+          {"q1", quantile(sorted, 0.25)},
+          {"q3", quantile(sorted, 0.75)},
+          {"samples", timing.samples}};
+}
+
+std::string describe(const std::string& name, const Json& json) {
+  return name + ": median " + format_ms(json["median"]) + ", quartiles " + format_ms(json["q1"]) + " to " +
+         format_ms(json["q3"]) + ", " + std::to_string(json["samples"].size()) + " samples\n";
+}
+
+std::vector<std::unique_ptr<Peer>> start_peers(const Options& options,
+                                               const std::map<std::string, Array>& inputs) {
+  if (!options.against.empty() && options.source.is_artifact())
+    throw UserError(ErrorCode::kU_bad_option, "a peer needs the model, not our artifact")
+        .with_value(options.source.path)
+        .with_expected("an .onnx file");
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (const std::string& name : options.against)
+    peers.push_back(
+        std::make_unique<Peer>(name, options.source.path, inputs, choose_threads(options.run.threads)));
+  return peers;
+}
+
+// Ours and the peers in turns, so that what slows the machine for a while slows all of them.
+std::vector<Timing> time_in_turns(Executable& exe, const std::vector<TensorView>& inputs,
+                                  const std::vector<TensorView>& outputs,
+                                  const std::vector<std::unique_ptr<Peer>>& peers, const Options& options,
+                                  const Console& console) {
+  std::vector<Timing> timings = {{"replay", {}}};
+  for (const auto& peer : peers) timings.push_back({peer->name(), {}});
+  for (int i = 0; i < options.warmup + options.repeat; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    exe.run_into("", inputs, outputs);
+    const auto stop = std::chrono::steady_clock::now();
+    std::vector<double> round = {std::chrono::duration<double, std::milli>(stop - start).count()};
+    for (const auto& peer : peers) round.push_back(peer->run_ms());
+    for (size_t k = 0; i >= options.warmup && k < round.size(); ++k) timings[k].samples.push_back(round[k]);
+    console.progress("replay", i + 1, options.warmup + options.repeat);
+  }
+  return timings;
+}
+
 int run(const Options& options, const Console& console) {
-  if (!options.against.empty())
-    throw UserError(ErrorCode::kU_unsupported_option, "peers are timed from Python, where they live")
-        .with_value("--against " + options.against)
-        .with_remedy("run 'make bench'");
   if (options.repeat < 1 || options.warmup < 0)
     throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
   const std::unique_ptr<Executable> exe = options.run.load(options.source);
@@ -34,27 +84,24 @@ int run(const Options& options, const Console& console) {
   const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
   std::vector<TensorView> input_views, output_views;
   for (const IoTensor& io : entry.inputs) input_views.push_back(view_of(inputs.at(io.name)));
-  std::vector<Array> outputs = exe->run("", input_views);
+  const std::vector<Array> outputs = exe->run("", input_views);
   for (const Array& array : outputs) output_views.push_back(view_of(array));
-  std::vector<double> samples;
-  for (int i = 0; i < options.warmup + options.repeat; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    exe->run_into("", input_views, output_views);
-    const auto stop = std::chrono::steady_clock::now();
-    if (i >= options.warmup)
-      samples.push_back(std::chrono::duration<double, std::milli>(stop - start).count());
-    console.progress("replay", i + 1, options.warmup + options.repeat);
+  const std::vector<std::unique_ptr<Peer>> peers = start_peers(options, inputs);
+  const std::vector<Timing> timings = time_in_turns(*exe, input_views, output_views, peers, options, console);
+  Json json = timing_json(timings[0]);
+  std::string text = describe("replay", json);
+  for (size_t i = 0; i < peers.size(); ++i) {
+    Json peer = timing_json(timings[1 + i]);
+    const double ratio = peer["median"].get<double>() / json["median"].get<double>();
+    peer["version"] = peers[i]->version();
+    peer["ratio"] = ratio;
+    char times[32];
+    std::snprintf(times, sizeof(times), "%.2f", ratio);
+    text +=
+        describe(peers[i]->name() + " " + peers[i]->version(), peer) + "  " + times + " times the replay\n";
+    json["against"][peers[i]->name()] = std::move(peer);
   }
-  const Json raw = samples;
-  std::sort(samples.begin(), samples.end());
-  const std::string text = "replay: median " + format_ms(quantile(samples, 0.5)) + ", quartiles " +
-                           format_ms(quantile(samples, 0.25)) + " to " + format_ms(quantile(samples, 0.75)) +
-                           ", " + std::to_string(samples.size()) + " samples\n";
-  console.result(text, {{"unit", "ms"},
-                        {"median", quantile(samples, 0.5)},
-                        {"q1", quantile(samples, 0.25)},
-                        {"q3", quantile(samples, 0.75)},
-                        {"samples", raw}});
+  console.result(text, json);
   return kOk;
 }
 
@@ -67,7 +114,8 @@ VerbRun setup_bench(CLI::App& app) {
   options->inputs.add_to(app);
   app.add_option("--repeat", options->repeat, "timed replays");
   app.add_option("--warmup", options->warmup, "replays before timing");
-  app.add_option("--against", options->against, "onnxruntime, torch");
+  app.add_option("--against", options->against, "onnxruntime, torch: peers to time in turns, comma separated")
+      ->delimiter(',');
   return [options](const Console& console) { return run(*options, console); };
 }
 

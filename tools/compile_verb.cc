@@ -31,26 +31,41 @@ Json report_json(const CompileReport& report) {
 
 int run(const Options& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
-  const CompileOptions compile_options = options.source.compile_options();
+  CompileOptions compile_options = options.source.compile_options();
+  // With --json the dumps are part of the one object.
+  Json dumps = Json::array();
+  const auto dump = [&](const std::string& after, const std::string& text) {
+    if (console.json)
+      dumps.push_back({{"after", after}, {"text", text}});
+    else
+      std::printf("// after %s\n%s\n", after.c_str(), text.c_str());
+  };
+  compile_options.on_dump = dump;
   if (options.source.is_artifact())
     throw UserError(ErrorCode::kU_bad_option, "the model is already compiled")
         .with_value(options.source.path)
         .with_expected("an .onnx file");
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
-    if (options.source.print) std::printf("%s", print(program).c_str());
+    if (options.source.print) dump("import", print(program));
+    console.result("", {{"stopped_after", "import"}, {"dumps", dumps}});
     return kOk;
   }
   CompileReport report;
   const Artifact artifact = compile(program, compile_options, &report);
-  if (artifact.variants.empty()) return kOk;
+  Json json = report_json(report);
+  json["dumps"] = dumps;
+  if (artifact.variants.empty()) {
+    json["stopped_after"] = compile_options.stop_after;
+    console.result("", json);
+    return kOk;
+  }
   const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
   write_artifact(path, artifact);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const EntryPlan& entry = artifact.variants[0].plan.entries[0];
   char text[64];
   std::snprintf(text, sizeof(text), "%.2f s", seconds);
-  Json json = report_json(report);
   json["file"] = path;
   json["seconds"] = seconds;
   json["kernels"] = entry.steps.size();
@@ -66,6 +81,7 @@ int run(const Options& options, const Console& console) {
 VerbRun setup_compile(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->source.add_to(app, true);
+  options->source.add_stages_to(app);
   app.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return run(*options, console); };
 }

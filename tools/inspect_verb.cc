@@ -1,3 +1,5 @@
+#include "base/error.h"
+#include "ir/text.h"
 #include "model_source.h"
 #include "verbs.h"
 
@@ -42,6 +44,39 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
   json["targets"].push_back({{"target", variant.target}, {"entries", entries}});
 }
 
+// The program in the file, sent through the passes again: what they cost does not depend on the weights.
+// Large constants stand in the text as hashes of their contents; the file has those that a kernel reads.
+Program program_of(const Artifact& artifact) {
+  Blobs blobs;
+  for (const auto* arrays : {&artifact.constants, &artifact.weights})
+    for (const auto& [name, array] : *arrays) blobs.emplace(hash_content(array), array);
+  try {
+    return parse(artifact.program, resolver_of(std::move(blobs)));
+  } catch (const UserError& error) {
+    throw UserError(ErrorCode::kU_unsupported_option,
+                    "the file does not hold all that its program needs to be compiled again")
+        .with_value("--passes")
+        .with_actual(error.message)
+        .with_remedy("see 'aicf explain MODEL.onnx', which shows the passes too");
+  }
+}
+
+void describe_passes(const Artifact& artifact, std::string& text, Json& json) {
+  CompileReport report;
+  CompileOptions options;
+  options.stop_after = "passes";
+  compile(program_of(artifact), options, &report);
+  json["passes"] = Json::array();
+  for (const PassRecord& pass : report.passes) {
+    text += to_string(pass) + "\n";
+    json["passes"].push_back({{"pass", pass.name},
+                              {"entry", pass.entry},
+                              {"ms", pass.milliseconds},
+                              {"nodes_before", pass.nodes_before},
+                              {"nodes_after", pass.nodes_after}});
+  }
+}
+
 int run(const Options& options, const Console& console) {
   if (options.check) check_artifact(options.path);
   const Artifact artifact = read_artifact(options.path);
@@ -54,6 +89,7 @@ int run(const Options& options, const Console& console) {
                {"weight_bytes", weight_bytes},
                {"targets", Json::array()}};
   for (const Variant& variant : artifact.variants) describe_variant(variant, text, json);
+  if (options.passes) describe_passes(artifact, text, json);
   if (options.check) {
     text += "check: all checksums hold\n";
     json["checked"] = true;
@@ -68,6 +104,8 @@ VerbRun setup_inspect(CLI::App& app) {
   auto options = std::make_shared<Options>();
   app.add_option("model", options->path, "a compiled .aicf file")->required();
   app.add_flag("--check", options->check, "recompute every checksum; exit 1 if one differs");
+  app.add_flag("--passes", options->passes,
+               "send the program through the passes again: nodes and times of each");
   return [options](const Console& console) {
     try {
       return run(*options, console);

@@ -54,6 +54,9 @@ void ModelSource::add_to(CLI::App& verb, bool compiles) {
   verb.add_option("--precision", precision, "f32");
   verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
   verb.add_option("--skip", skip, "leave out an optional pass, by name");
+}
+
+void ModelSource::add_stages_to(CLI::App& verb) {
   verb.add_option("--stop-after", stop_after, "import, passes, select, build, plan or artifact");
   verb.add_flag("--print", print, "print what the stage given by --stop-after made");
   verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
@@ -92,9 +95,6 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   options.dump_after = {dump_after.begin(), dump_after.end()};
   options.stop_after = stop_after;
   options.print_stage = print;
-  options.on_dump = [](const std::string& stage, const std::string& text) {
-    std::printf("// after %s\n%s\n", stage.c_str(), text.c_str());
-  };
   return options;
 }
 

@@ -25,6 +25,8 @@ struct ModelSource {
 
   // The positional argument; compile options too if the verb takes models that are not compiled yet.
   void add_to(CLI::App& verb, bool compiles);
+  // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
+  void add_stages_to(CLI::App& verb);
   bool is_artifact() const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.

@@ -34,6 +34,16 @@ std::string file_name(const std::string& output) {
   return name.empty() || name[0] == '.' ? "_" + name : name;
 }
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create the folder for outputs")
+        .with_value(path)
+        .with_actual(error.message())
+        .with_remedy("check the path and its permissions");
+}
+
 int run(const Options& options, const Console& console) {
   const std::unique_ptr<Executable> exe = options.run.load(options.source);
   const std::vector<std::string> sizes =
@@ -41,7 +51,7 @@ int run(const Options& options, const Console& console) {
   const std::map<std::string, Array> outputs = exe->run("", gather_inputs(*exe, options.inputs, sizes));
   std::string text;
   Json json = {{"outputs", Json::array()}};
-  if (!options.output_dir.empty()) std::filesystem::create_directories(options.output_dir);
+  if (!options.output_dir.empty()) make_folder(options.output_dir);
   for (const auto& [name, array] : outputs) {
     text += describe(name, array);
     Json item = {{"name", name}, {"dtype", dtype_name(array.dtype())}, {"shape", array.sizes()}};

@@ -1,9 +1,13 @@
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "model_source.h"
 #include "npy.h"
+#include "peer.h"
+#include "reduce.h"
+#include "runtime/cpu/cpu_device.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -22,17 +26,65 @@ std::map<std::string, Array> expected_outputs(const Options& options, const Prog
   if (options.against == "reference")
     return evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
   if (options.against.ends_with(".npz")) return read_npz(options.against);
-  throw UserError(ErrorCode::kU_unsupported_option,
-                  "outputs cannot be compared with this from the command line")
+  if (options.against == "onnxruntime")
+    return Peer(options.against, options.source.path, inputs, choose_threads(options.run.threads)).outputs();
+  throw UserError(ErrorCode::kU_bad_option, "outputs cannot be compared with this")
       .with_value("--against " + options.against)
-      .with_expected("reference or a .npz file")
-      .with_remedy("for onnxruntime, save its outputs with numpy.savez and give that file");
+      .with_expected("reference, onnxruntime or a .npz file");
+}
+
+// "" if the part agrees with the reference, else how it fails.
+std::string judge(const Options& options, const std::string& model,
+                  const std::map<std::string, Array>& inputs) {
+  const Program program = import_onnx_bytes(model);
+  try {
+    const std::unique_ptr<Executable> exe =
+        options.run.load(compile(program, options.source.compile_options()));
+    const std::map<std::string, Array> outputs = exe->run("", inputs);
+    const std::map<std::string, Array> expected =
+        evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
+    for (const auto& [name, actual] : outputs)
+      if (!compare(actual, expected.at(name), options.rtol, options.atol).ok()) return "mismatch";
+  } catch (const Error& error) {
+    return std::string(error_info(error.code).text);
+  }
+  return "";
+}
+
+int reduce(const Options& options, const std::map<std::string, Array>& inputs, const Console& console) {
+  if (options.against != "reference")
+    throw UserError(ErrorCode::kU_unsupported_option, "parts of a model can be judged by the reference only")
+        .with_value("--reduce with --against " + options.against)
+        .with_expected("--against reference");
+  const Reduction reduction = reduce_model(
+      options.source.path, inputs,
+      [&](const std::string& model, const std::map<std::string, Array>& given) {
+        return judge(options, model, given);
+      },
+      [&](size_t left, size_t of) {
+        console.progress("nodes left", static_cast<int64_t>(left), static_cast<int64_t>(of));
+      });
+  write_file_atomically(options.reduce, reduction.model);
+  std::string command = "aicf validate " + options.reduce;
+  Json files = Json::object();
+  for (const auto& [name, array] : reduction.inputs) {
+    const std::string file = options.reduce + "." + std::to_string(files.size()) + ".npy";
+    write_npy(file, array);
+    files[name] = file;
+    command += " --input " + name + "=" + file;
+  }
+  console.result("reduced " + std::to_string(reduction.nodes_before) + " nodes to " +
+                     std::to_string(reduction.nodes) + " (" + reduction.outcome + "): " + command + "\n",
+                 {{"file", options.reduce},
+                  {"inputs", files},
+                  {"nodes", reduction.nodes},
+                  {"nodes_before", reduction.nodes_before},
+                  {"outcome", reduction.outcome},
+                  {"passed", false}});
+  return kCheckFailed;
 }
 
 int run(const Options& options, const Console& console) {
-  if (!options.reduce.empty())
-    throw UserError(ErrorCode::kU_unsupported_option, "reducing a failing model is not available")
-        .with_value("--reduce " + options.reduce);
   if (options.source.is_artifact())
     throw UserError(ErrorCode::kU_bad_option, "validation needs the model, not its artifact")
         .with_value(options.source.path)
@@ -43,6 +95,7 @@ int run(const Options& options, const Console& console) {
   InputOptions input_options = options.inputs;
   if (!options.inputs_file.empty()) input_options.inputs.push_back(options.inputs_file);
   const std::map<std::string, Array> inputs = gather_inputs(*exe, input_options, {});
+  if (!options.reduce.empty()) return reduce(options, inputs, console);
   const std::map<std::string, Array> outputs = exe->run("", inputs);
   const std::map<std::string, Array> expected = expected_outputs(options, program, inputs);
   bool passed = true;
@@ -77,10 +130,12 @@ VerbRun setup_validate(CLI::App& app) {
   options->run.add_to(app);
   options->inputs.add_to(app);
   app.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
-  app.add_option("--against", options->against, "reference (f64), or a .npz file with outputs by name");
+  app.add_option("--against", options->against,
+                 "reference (f64), onnxruntime, or a .npz file with outputs by name");
   app.add_option("--rtol", options->rtol, "relative tolerance");
   app.add_option("--atol", options->atol, "absolute tolerance");
-  app.add_option("--reduce", options->reduce, "write the smallest model that still fails");
+  app.add_option("--reduce", options->reduce,
+                 "write the fewest nodes that still fail, as a model, and their inputs beside it");
   return [options](const Console& console) { return run(*options, console); };
 }
 

@@ -26,9 +26,22 @@ mode_t default_mode() {
   return 0666 & ~mask;
 }
 
+std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+// -1 where the file system or the missing /proc does not allow it.
+int open_nameless(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0 || ::access(link_of(fd).c_str(), F_OK) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp.XXXXXX") {
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  fd_ = open_nameless(folder_of(path_));
+  if (fd_ >= 0) return;
+  temporary_ = path_ + ".tmp.XXXXXX";
   fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd_ < 0) {
     temporary_.clear();
@@ -55,9 +68,22 @@ void AtomicFile::write(const void* data, int64_t bytes) {
   }
 }
 
+// A link cannot replace the target, so the file gets a name beside it first.
+void AtomicFile::give_name() {
+  for (int attempt = 0;; ++attempt) {
+    const std::string name = path_ + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+    if (::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = name;
+      return;
+    }
+    if (errno != EEXIST) fail("cannot name the finished file");
+  }
+}
+
 void AtomicFile::commit() {
   AICF_CHECK(fd_ >= 0, "commit twice");
   if (::fchmod(fd_, default_mode()) != 0 || ::fsync(fd_) != 0) fail("cannot finish file");
+  if (temporary_.empty()) give_name();
   const int fd = fd_;
   fd_ = -1;
   if (::close(fd) != 0) fail("cannot finish file");

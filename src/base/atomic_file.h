@@ -1,6 +1,7 @@
-// Writes a file that appears whole or not at all: bytes go to a temporary file beside the target, commit()
-// syncs it and renames it over the target. Destroyed without commit, the temporary file is removed and the
-// target is untouched.
+// Writes a file that appears whole or not at all: bytes go to a file without a name in the target's folder,
+// commit() syncs it, names it and renames it over the target. Destroyed without commit, or killed, nothing is
+// left and the target is untouched. On a file system that has no nameless files it is a temporary file beside
+// the target, which a kill leaves there.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,8 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(std::string what);
-  std::string path_, temporary_;
+  void give_name();
+  std::string path_, temporary_;  // temporary_: "" while the file has no name
   int fd_ = -1;
   int64_t position_ = 0;
 };

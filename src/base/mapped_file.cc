@@ -40,7 +40,8 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
     throw UserError(ErrorCode::kU_bad_option, "not a regular file")
         .with_value(path)
         .with_expected("a regular file")
-        .with_actual(S_ISDIR(info.st_mode) ? "a directory" : "a special file");
+        .with_actual(S_ISDIR(info.st_mode) ? "a directory" : "a special file")
+        .with_remedy("give the path of the file itself");
   const std::byte* data = nullptr;
   if (info.st_size > 0) {
     void* memory = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0);

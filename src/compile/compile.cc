@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "ir/text.h"
@@ -20,8 +21,9 @@ class StageClock {
   explicit StageClock(CompileReport* report) : report_(report), last_(std::chrono::steady_clock::now()) {}
   void lap(const std::string& stage) {
     const auto now = std::chrono::steady_clock::now();
-    if (report_ != nullptr)
-      report_->stages.push_back({stage, std::chrono::duration<double, std::milli>(now - last_).count()});
+    const double milliseconds = std::chrono::duration<double, std::milli>(now - last_).count();
+    if (report_ != nullptr) report_->stages.push_back({stage, milliseconds});
+    debug_print(1, [&] { return "stage " + stage + ": " + std::to_string(milliseconds) + " ms"; });
     last_ = now;
   }
 
@@ -135,6 +137,7 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   Plan plan = builder.finish();
   check_plan(plan);
   clock.lap("plan");
+  debug_print(3, [&] { return to_string(plan); });
   if (stop("plan", [&] { return to_string(plan); })) return std::nullopt;
   return Variant{target.name, std::move(plan), std::move(modules)};
 }

@@ -325,6 +325,7 @@ TEST(OnnxImport, OperandsOfTheWrongRankAreCodedErrors) {
     EXPECT_EQ(error_of(with(op, {{"3"}, {"1", "28", "2"}, {"1", "28", "7"}})).code,
               ErrorCode::kU_bad_model_file);
   }
+  EXPECT_EQ(error_of(with("Einsum", {})).code, ErrorCode::kU_bad_model_file);
   EXPECT_EQ(error_of(with("InstanceNormalization", {{"3"}, {"3"}, {"3"}})).code,
             ErrorCode::kU_bad_model_file);
 

@@ -35,6 +35,8 @@ struct PassRecord {
   int nodes_before = 0, nodes_after = 0;
 };
 
+std::string to_string(const PassRecord& record);  // "pass simplify of main: 0.12 ms, 40 to 31 nodes"
+
 struct PipelineOptions {
   int opt_level = 2;
   std::set<std::string> skip;

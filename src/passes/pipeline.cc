@@ -1,7 +1,10 @@
 #include <chrono>
+#include <cstdio>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "ir/hash.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
 
@@ -60,6 +63,13 @@ void check_skips(const PipelineOptions& options) {
 
 }  // namespace
 
+std::string to_string(const PassRecord& record) {
+  char milliseconds[32];
+  std::snprintf(milliseconds, sizeof(milliseconds), "%.2f", record.milliseconds);
+  return "pass " + record.name + " of " + record.entry + ": " + milliseconds + " ms, " +
+         std::to_string(record.nodes_before) + " to " + std::to_string(record.nodes_after) + " nodes";
+}
+
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records) {
   check_skips(options);
@@ -74,10 +84,16 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
       const auto stop = std::chrono::steady_clock::now();
       const Graph& after = program.entries[i];
       if (options.verify) verify(after, program, Fault::kInternal);
-      if (records != nullptr)
-        records->push_back({std::string(pass.name), after.name(),
-                            std::chrono::duration<double, std::milli>(stop - start).count(),
-                            static_cast<int>(before.nodes().size()), static_cast<int>(after.nodes().size())});
+      const PassRecord record{std::string(pass.name), after.name(),
+                              std::chrono::duration<double, std::milli>(stop - start).count(),
+                              static_cast<int>(before.nodes().size()),
+                              static_cast<int>(after.nodes().size())};
+      debug_print(2, [&] { return to_string(record); });
+      debug_print(4, [&] {
+        const std::string text = print(after);
+        return text == print(before) ? std::string("unchanged") : text;
+      });
+      if (records != nullptr) records->push_back(record);
       const bool wanted =
           options.dump_after.contains("all") || options.dump_after.contains(std::string(pass.name));
       if (wanted && options.dump) options.dump(std::string(pass.name), after);

@@ -1,17 +1,33 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "runtime/bind_step.h"
 
 namespace aicf {
 namespace {
 
 constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
+
+int warmup_runs() {
+  constexpr long kMaxRuns = 1000;
+  const char* text = std::getenv("AICF_WARMUP");
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const long runs = std::strtol(text, &end, 10);
+  if (*end != '\0' || runs < 0 || runs > kMaxRuns)
+    throw UserError(ErrorCode::kU_bad_option, "an environment variable has a value that is not accepted")
+        .with_op("AICF_WARMUP")
+        .with_value(text)
+        .with_expected("0 to " + std::to_string(kMaxRuns) + " runs");
+  return static_cast<int>(runs);
+}
 
 std::string describe(const std::string& name, bool output) {
   return std::string(output ? "output '" : "input '") + name + "'";
@@ -217,10 +233,13 @@ void Executable::place_states() {
   for (const PlanVariable& v : model_->plan().variables) {
     if (!owned.contains(v.name)) continue;
     State state{v.dtype, evaluate(v.sizes, {}), 0, bytes};
+    if (std::any_of(state.sizes.begin(), state.sizes.end(), [](int64_t size) { return size < 0; }))
+      throw UserError(ErrorCode::kU_bad_artifact, "a state has a negative size").with_op(v.name);
     state.bytes = checked_mul(element_count(state.sizes), dtype_bytes(v.dtype));
     bytes = checked_add(bytes, (state.bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment);
     states_.emplace(v.name, std::move(state));
   }
+  if (model_->device().uses_host_memory()) require_memory(bytes, "states");
   state_memory_ = model_->device().allocate(bytes);
   reset();
 }
@@ -329,7 +348,24 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   bound->sequence = model_->device().bind(model_->plan(), entry, model_->code(), sizes, addresses);
   if (bound_.size() >= kMaxBoundShapes) bound_.pop_back();
   bound_.insert(bound_.begin(), std::move(bound));
+  log_at(LogLevel::kInfo, [&] {
+    std::string text = "bound entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps";
+    for (const auto& [name, value] : sizes) text += ", " + name + "=" + std::to_string(value);
+    return text;
+  });
   return *bound_.front();
+}
+
+// Runs before the first one that counts: they touch memory and wake threads, and leave the states as they
+// were.
+void Executable::warm_up(Bound& bound, Stream stream) {
+  const int runs = warmup_runs();
+  if (runs == 0) return;
+  std::map<std::string, Array> before;
+  for (const std::string& name : state_names()) before.emplace(name, state(name));
+  for (int i = 0; i < runs; ++i) bound.sequence->run(stream);
+  bound.sequence->finish(stream);
+  for (const auto& [name, value] : before) set_state(name, value);
 }
 
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
@@ -338,8 +374,9 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
   const EntryPlan& plan = entry(name);
   auto at =
       std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
-  if (at != bound_.end() && at != bound_.begin()) std::rotate(bound_.begin(), at, at + 1);
-  Bound& bound = at != bound_.end() ? *bound_.front() : bind(plan, bind_sizes(plan, inputs));
+  const bool known = at != bound_.end();
+  if (known) std::rotate(bound_.begin(), at, at + 1);
+  Bound& bound = known ? *bound_.front() : bind(plan, bind_sizes(plan, inputs));
   if (outputs.size() != plan.outputs.size())
     throw UserError(ErrorCode::kU_input_shape, "wrong number of outputs")
         .with_expected(std::to_string(plan.outputs.size()))
@@ -355,6 +392,7 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
   for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i], options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
   last_stream_ = options.stream;
+  if (!known) warm_up(bound, options.stream);
   bound.sequence->run(options.stream);
   if (options.wait || bound.copies_output()) bound.sequence->finish(options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);

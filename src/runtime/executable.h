@@ -81,6 +81,7 @@ class Executable {
     int64_t bytes = 0, offset = 0;  // offset in state_memory_
   };
   Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
+  void warm_up(Bound& bound, Stream stream);
   void place_states();
   const State& find_state(const std::string& name) const;
   std::byte* address_of(const State& state) const { return state_memory_->data() + state.offset; }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/log.h"
 
 namespace aicf {
 
@@ -25,6 +26,12 @@ std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Devi
   model->code_ = model->device_->load_code(model->variant());
   model->place_weights();
   model->run_init();
+  log_at(LogLevel::kInfo, [&] {
+    const Plan& plan = model->plan();
+    return "loaded a model for " + std::string(model->device().name()) + ": " +
+           std::to_string(model->weights().size()) + " weights, " + std::to_string(plan.entries.size()) +
+           " entries, " + std::to_string(plan.packed_bytes) + " bytes packed";
+  });
   return model;
 }
 

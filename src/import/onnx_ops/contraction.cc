@@ -98,8 +98,9 @@ class Einsum {
     const size_t arrow = equation.find("->");
     std::string left = equation.substr(0, arrow);
     size_t ellipsis_rank = 0;
+    const auto terms = static_cast<size_t>(std::count(left.begin(), left.end(), ',')) + 1;
+    if (terms != n_.input_count()) n_.bad("equation", "one term per input", equation);
     for (size_t i = 0, at = 0; i < n_.input_count(); ++i) {
-      if (at > left.size()) n_.bad("equation", "one term per input", equation);
       const size_t comma = std::min(left.find(',', at), left.size());
       inputs_.push_back(expand(left.substr(at, comma - at), static_cast<size_t>(n_.rank(i)), ellipsis_rank));
       at = comma + 1;

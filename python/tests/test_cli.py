@@ -1,0 +1,204 @@
+"""The command line: exit codes, JSON, environment variables, and the verbs' own promises."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_kill import find_cli
+
+
+class Cli:
+    def __init__(self, path: str, folder: Path) -> None:
+        self.path = path
+        self.folder = folder
+
+    def run(self, *words: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        finished = subprocess.run(
+            [self.path, *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **variables},
+        )
+        assert finished.returncode == code, finished.stderr + finished.stdout
+        return finished
+
+    def json(self, *words: str, code: int = 0, **variables: str) -> dict[str, Any]:
+        answer = json.loads(self.run(*words, "--json", code=code, **variables).stdout)
+        assert answer["schema"] == 1
+        return answer
+
+
+@pytest.fixture
+def cli(tmp_path: Path, mlp: bytes) -> Cli:
+    """In a folder with m.onnx (x f32[batch, 16] to y f32[batch, 8])."""
+    (tmp_path / "m.onnx").write_bytes(mlp)
+    return Cli(os.environ.get("AICF_CLI") or find_cli(), tmp_path)
+
+
+DIM = ("--dim", "batch=1..8")
+FIXED = ("--dim", "batch=3")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["compile", "m.onnx"], 2, "AICF-U0200"),
+        (["compile", "m.onnx", "--dim", "nothing=3"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--opt", "7"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--skip", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--stop-after", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--precision", "f8"], 2, "AICF-U0002"),
+        (["compile", "missing.onnx"], 2, "AICF-U0003"),
+        (["inspect", "m.onnx"], 2, "AICF-U0500"),
+        (["run", "m.onnx", *FIXED, "--input", "x"], 2, "AICF-U0001"),
+        (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+    ],
+)
+def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int, error: str) -> None:
+    assert f"error[{error}]" in cli.run(*words, code=code).stderr
+    answer = cli.json(*words, code=code)["error"]
+    assert answer["code"] == error
+    assert answer["kind"] == "user"
+    assert {"code", "kind", "op", "value", "expected", "actual", "remedy"} <= answer.keys()
+
+
+def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
+    assert "error[AICF-U0001]" in cli.run("nothing", code=2).stderr
+    assert "error[AICF-U0001]" in cli.run("doctor", "--nothing", code=2).stderr
+    assert (
+        json.loads(cli.run("doctor", "--nothing", "--json", code=2).stdout)["error"]["code"] == "AICF-U0001"
+    )
+
+
+def test_every_verb_shows_an_example(cli: Cli) -> None:
+    verbs = ["compile", "run", "bench", "verify", "validate", "support", "inspect", "explain", "doctor"]
+    for verb in verbs:
+        assert f"Example: aicf {verb}" in cli.run(verb, "--help").stdout
+
+
+def test_stages_and_dumps(cli: Cli) -> None:
+    for stage in ("import", "passes", "select", "build", "plan"):
+        words = ("compile", "m.onnx", *DIM, "--stop-after", stage, "--print")
+        assert f"// after {stage}" in cli.run(*words).stdout
+        answer = cli.json(*words)
+        assert answer["stopped_after"] == stage
+        assert answer["dumps"][-1]["after"] == stage
+        assert not (cli.folder / "m.aicf").exists()
+    assert "// after simplify" in cli.run("compile", "m.onnx", *DIM, "--dump-after", "simplify").stdout
+    assert (cli.folder / "m.aicf").exists()
+
+
+def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
+    assert cli.json("inspect", "m.aicf", "--check")["checked"]
+    passes = cli.json("inspect", "m.aicf", "--passes")["passes"]
+    assert {"simplify", "fuse_regions"} <= {p["pass"] for p in passes}
+    assert all(p["ms"] >= 0 and p["nodes_before"] >= 0 for p in passes)
+    assert passes[-1]["nodes_after"] < passes[0]["nodes_before"]
+    assert "pass fuse_regions of main: " in cli.run("inspect", "m.aicf", "--passes").stdout
+    damaged = bytearray((cli.folder / "m.aicf").read_bytes())
+    weight = damaged.find(np.float32(np.random.default_rng(1).standard_normal((16, 32))[0, 0]).tobytes())
+    assert weight > 0
+    damaged[weight] ^= 1
+    (cli.folder / "m.aicf").write_bytes(damaged)
+    cli.run("inspect", "m.aicf")
+    assert cli.json("inspect", "m.aicf", "--check", code=1)["error"]["code"] == "AICF-U0500"
+
+
+def test_run_writes_outputs_and_reports_folders_it_cannot_make(cli: Cli) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    np.save(cli.folder / "x.npy", x)
+    np.savez(cli.folder / "x.npz", x=x)
+    cli.run("run", "m.onnx", *DIM, "--input", "x=x.npy", "--output-dir", "a")
+    cli.run("run", "m.onnx", *DIM, "--input", "x.npz", "--output-dir", "b/c")
+    y = np.load(cli.folder / "a" / "y.npy")
+    assert y.shape == (3, 8)
+    np.testing.assert_array_equal(y, np.load(cli.folder / "b" / "c" / "y.npy"))
+    (cli.folder / "file").write_text("")
+    answer = cli.json("run", "m.onnx", *DIM, "--input", "x.npz", "--output-dir", "file/c", code=3)
+    assert answer["error"]["code"] == "AICF-E0001"
+
+
+def test_verify_ends_with_one_hash(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
+    words = ("verify", "m.aicf", "-n", "20", "--threads", "1,2", "--processes", "2", "--seed", "4")
+    last = cli.run(*words).stdout.splitlines()[-1]
+    assert last.startswith("verify: 80 replays, 1 hash ")
+    answer = cli.json(*words)
+    assert answer["passed"] and list(answer["hashes"]) == [last.split()[-1]]
+    assert list(cli.json("verify", "m.aicf", "-n", "1", "--seed", "5")["hashes"]) != [last.split()[-1]]
+
+
+def test_validate_reduces_a_failing_model(cli: Cli) -> None:
+    assert "validate: passed" in cli.run("validate", "m.onnx", *FIXED).stdout
+    exact = ("--rtol", "0", "--atol", "0")  # f32 against f64: some rounding differs
+    assert "validate: failed" in cli.run("validate", "m.onnx", *FIXED, *exact, code=1).stdout
+    answer = cli.json("validate", "m.onnx", *FIXED, *exact, "--reduce", "small.onnx", code=1)
+    assert answer["nodes_before"] == 4 and answer["nodes"] == 1 and answer["outcome"] == "mismatch"
+    inputs = [word for name, file in answer["inputs"].items() for word in ("--input", f"{name}={file}")]
+    assert "validate: failed" in cli.run("validate", "small.onnx", *inputs, *exact, code=1).stdout
+    answer = cli.json("validate", "m.onnx", *FIXED, "--reduce", "small.onnx", code=2)
+    assert answer["error"]["code"] == "AICF-U0001"  # it passes: nothing to reduce
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def test_peers_run_beside_us(cli: Cli) -> None:
+    variables = {"VIRTUAL_ENV": sys.prefix} if sys.prefix != sys.base_prefix else {}
+    bench = ("bench", "m.onnx", *FIXED, "--repeat", "3", "--against", "onnxruntime")
+    validate = ("validate", "m.onnx", *FIXED, "--against", "onnxruntime")
+    if has("onnxruntime"):
+        answer = cli.json(*bench, **variables)
+        assert len(answer["against"]["onnxruntime"]["samples"]) == len(answer["samples"]) == 3
+        assert cli.json(*validate, **variables)["passed"]
+    else:
+        for words in (bench, validate):
+            error = cli.json(*words, code=3, **variables)["error"]
+            assert error["code"] == "AICF-E0005" and error["value"] == "onnxruntime"
+
+
+def test_a_missing_peer_is_an_environment_error(cli: Cli) -> None:
+    for words in (
+        ("bench", "m.onnx", *FIXED, "--against", "torch"),
+        ("validate", "m.onnx", *FIXED, "--against", "onnxruntime"),
+    ):
+        error = cli.json(*words, code=3, VIRTUAL_ENV=str(cli.folder))["error"]  # no Python in there
+        assert error["code"] == "AICF-E0005" and error["kind"] == "environment" and error["remedy"]
+
+
+def test_environment_variables(cli: Cli) -> None:
+    shown = cli.run("compile", "m.onnx", *DIM, AICF_DEBUG="1").stderr
+    assert "stage passes: " in shown and "pass simplify" not in shown
+    shown = cli.run("compile", "m.onnx", *DIM, AICF_DEBUG="2").stderr
+    assert "pass simplify of main: " in shown and "entry main: " not in shown
+    shown = cli.run("compile", "m.onnx", *DIM, AICF_DEBUG="3").stderr
+    assert "entry main: " in shown and "unchanged" not in shown
+    assert "unchanged" in cli.run("compile", "m.onnx", *DIM, AICF_DEBUG="4").stderr
+    assert cli.run("run", "m.aicf").stderr == ""
+    shown = cli.run("run", "m.aicf", AICF_LOG_LEVEL="info").stderr
+    assert "aicf[info]: loaded a model for cpu" in shown and "aicf[info]: bound entry main" in shown
+    plain = cli.run("run", "m.aicf").stdout
+    assert cli.run("run", "m.aicf", AICF_WARMUP="3").stdout == plain
+    for name in ("AICF_DEBUG", "AICF_LOG_LEVEL", "AICF_WARMUP", "AICF_MAX_MEMORY", "AICF_MAX_SECONDS"):
+        verb = ("compile", "m.onnx", *DIM) if name == "AICF_DEBUG" else ("run", "m.aicf")
+        error = cli.json(*verb, code=2, **{name: "nonsense"})["error"]
+        assert error["code"] == "AICF-U0001" and error["op"] == name
+
+
+def test_limits_refuse_before_running(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    for name, value in (("AICF_MAX_MEMORY", "1K"), ("AICF_MAX_SECONDS", "1e-12")):
+        error = cli.json("run", "m.aicf", code=2, **{name: value})["error"]
+        assert error["code"] == "AICF-U0503" and name in error["remedy"]

@@ -1,0 +1,187 @@
+#include "peer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/error.h"
+#include "npy.h"
+
+namespace aicf::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// Arguments: peer, model, threads, folder of the arrays, JSON list of input names. Every line that it reads
+// is a command and gets one line back.
+constexpr const char* kScript = R"python(
+import json
+import sys
+import time
+
+peer, model, threads, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+answer = sys.stdout
+sys.stdout = sys.stderr
+def say(*words):
+    print(*words, file=answer, flush=True)
+try:
+    import numpy
+    inputs = {n: numpy.load(f"{folder}/in{i}.npy") for i, n in enumerate(json.loads(sys.argv[5]))}
+    if peer == "onnxruntime":
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        version = onnxruntime.__version__
+        names = [o.name for o in session.get_outputs()]
+        call = lambda: session.run(None, inputs)
+    else:
+        import onnx
+        import torch
+        import onnx2torch
+        torch.set_num_threads(threads)
+        loaded = onnx.load(model)
+        module = onnx2torch.convert(loaded).eval()
+        version = torch.__version__
+        names = [o.name for o in loaded.graph.output]
+        known = {t.name for t in loaded.graph.initializer}
+        arguments = [torch.from_numpy(inputs[i.name]) for i in loaded.graph.input if i.name not in known]
+        def call():
+            with torch.inference_mode():
+                results = module(*arguments)
+            results = results if isinstance(results, (tuple, list)) else [results]
+            return [r.numpy() for r in results]
+    results = call()
+except ImportError as error:
+    say("missing", error.name)
+    sys.exit(0)
+except Exception as error:
+    say("failed", type(error).__name__ + ":", (str(error) or "no message").splitlines()[0])
+    sys.exit(0)
+say("ready", version)
+for line in sys.stdin:
+    if line == "run\n":
+        start = time.perf_counter()
+        results = call()
+        say(1e3 * (time.perf_counter() - start))
+    else:
+        for i, result in enumerate(results):
+            numpy.save(f"{folder}/out{i}.npy", numpy.ascontiguousarray(result))
+        say(json.dumps(names))
+)python";
+
+std::string python() {
+  if (const char* environment = std::getenv("VIRTUAL_ENV"); environment != nullptr && *environment != '\0')
+    return std::string(environment) + "/bin/python";
+  return "python3";
+}
+
+EnvironmentError peer_failed(const std::string& name, const std::string& why) {
+  return EnvironmentError(ErrorCode::kE_io_failed, "the peer '" + name + "' does not run this model")
+      .with_actual(why);
+}
+
+EnvironmentError missing(const std::string& name, const std::string& what, const std::string& remedy) {
+  return EnvironmentError(ErrorCode::kE_tool_missing, "what '--against " + name + "' needs is not installed")
+      .with_value(what)
+      .with_remedy(remedy);
+}
+
+}  // namespace
+
+Peer::Peer(const std::string& name, const std::string& model, const std::map<std::string, Array>& inputs,
+           int threads)
+    : name_(name) {
+  if (name != "onnxruntime" && name != "torch")
+    throw UserError(ErrorCode::kU_bad_option, "no peer has this name")
+        .with_value("--against " + name)
+        .with_expected("onnxruntime or torch");
+  std::string folder = (std::filesystem::temp_directory_path() / "aicf_peer.XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a temporary folder").with_value(folder);
+  folder_ = folder;
+  try {
+    start(model, inputs, threads);
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Peer::~Peer() { stop(); }
+
+void Peer::start(const std::string& model, const std::map<std::string, Array>& inputs, int threads) {
+  Json names = Json::array();
+  for (const auto& [name, array] : inputs) {
+    write_npy(folder_ + "/in" + std::to_string(names.size()) + ".npy", array);
+    names.push_back(name);
+  }
+  const std::string interpreter = python(), list = names.dump(), count = std::to_string(threads);
+  const char* arguments[] = {interpreter.c_str(), "-c",          kScript,
+                             name_.c_str(),       model.c_str(), count.c_str(),
+                             folder_.c_str(),     list.c_str(),  nullptr};
+  int to[2], from[2];
+  if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0)
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a pipe");
+  ::signal(SIGPIPE, SIG_IGN);  // a peer that died is met when it does not answer
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::dup2(to[0], 0);
+    ::dup2(from[1], 1);
+    ::execvp(arguments[0], const_cast<char**>(arguments));
+    ::_exit(127);
+  }
+  ::close(to[0]);
+  ::close(from[1]);
+  to_ = ::fdopen(to[1], "w");
+  from_ = ::fdopen(from[0], "r");
+  if (pid_ < 0) throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process");
+  const std::string reply = answer();
+  if (reply.empty())
+    throw missing(name_, interpreter, "install Python 3 or activate the environment that has " + name_);
+  if (reply.starts_with("missing "))
+    throw missing(name_, reply.substr(8), interpreter + " -m pip install " + reply.substr(8));
+  if (!reply.starts_with("ready ")) throw peer_failed(name_, reply);
+  version_ = reply.substr(6);
+}
+
+void Peer::stop() {
+  if (to_ != nullptr) std::fclose(to_);  // the script ends with its input
+  if (from_ != nullptr) std::fclose(from_);
+  if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string Peer::answer() {
+  std::string line;
+  for (int c; (c = std::fgetc(from_)) != EOF && c != '\n';) line.push_back(static_cast<char>(c));
+  return line;
+}
+
+std::string Peer::ask(const std::string& line) {
+  std::fprintf(to_, "%s\n", line.c_str());
+  std::fflush(to_);
+  std::string reply = answer();
+  if (reply.empty()) throw peer_failed(name_, "it ended");
+  return reply;
+}
+
+double Peer::run_ms() { return std::strtod(ask("run").c_str(), nullptr); }
+
+std::map<std::string, Array> Peer::outputs() {
+  const Json names = Json::parse(ask("save"));
+  std::map<std::string, Array> arrays;
+  for (size_t i = 0; i < names.size(); ++i)
+    arrays.emplace(names[i].get<std::string>(), read_npy(folder_ + "/out" + std::to_string(i) + ".npy"));
+  return arrays;
+}
+
+}  // namespace aicf::cli
