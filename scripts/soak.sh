@@ -17,15 +17,24 @@ if compgen -G 'fuzz/*.cc' >/dev/null; then
   compiler=$(command -v clang++ || command -v clang++-19)
   cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null && ninja -C build-fuzz || exit 1
   mkdir -p build-fuzz/found
+  # Seeds: the targets' own, and the small test models that come with the onnx package; those compiled, for .aicf.
+  cases=$(.venv/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))')
+  rm -rf build-fuzz/seeds
+  mkdir -p build-fuzz/seeds/fuzz_onnx
+  for model in "$cases"/*/*/model.onnx; do
+    folder=$(basename "$(dirname "$model")")
+    (($(stat -c %s "$model") < 4096)) && cp "$model" "build-fuzz/seeds/fuzz_onnx/$folder.onnx"
+  done
   for source in fuzz/*.cc; do
     name=$(basename "$source" .cc)
     corpus=build-fuzz/corpus/$name
     mkdir -p "$corpus"
-    seeds=()
-    [[ -d fuzz/seeds/$name ]] && seeds=("fuzz/seeds/$name")
+    seeds=build-fuzz/seeds/$name
+    mkdir -p "$seeds"
+    AICF_FUZZ_SEEDS=$seeds AICF_FUZZ_MODELS=build-fuzz/seeds/fuzz_onnx "build-fuzz/fuzz/$name" || { failed=1; continue; }
     # One input may take 1 GB and 20 s; the process limit adds what the sanitizer's quarantine holds.
     "build-fuzz/fuzz/$name" -runs="$runs" -timeout=20 -malloc_limit_mb=1024 -rss_limit_mb=2560 -print_final_stats=1 \
-      -artifact_prefix="build-fuzz/found/$name-" "$corpus" "${seeds[@]}" || failed=1
+      -artifact_prefix="build-fuzz/found/$name-" -max_len=16384 "$corpus" "$seeds" || failed=1
   done
 fi
 exit $failed

@@ -188,5 +188,24 @@ TEST(Compile, TheInitEntryIsNotTheCallers) {
   EXPECT_THROW(exe.entry(std::string(kInitEntry)), UserError);
 }
 
+// count + 1 each run.
+TEST(Compile, WarmUpLeavesStatesAsTheyWere) {
+  Program program;
+  const TensorType type = {DType::f32, {}};
+  program.variables["count"] = {"count", Role::kState, type, Array()};
+  Graph graph("main");
+  const ValueId old = graph.add_state("count", type);
+  const ValueId next = graph.add(Op::add, {old, graph.add_constant(Array::scalar_f64(DType::f32, 1))});
+  graph.add_update(old, next);
+  graph.add_output(next, "y");
+  program.entries.push_back(std::move(graph));
+  Executable exe = load(compile(program));
+  setenv("AICF_WARMUP", "5", 1);
+  EXPECT_EQ(exe.run("", std::vector<TensorView>{})[0].get_f64(0), 1);
+  EXPECT_EQ(exe.run("", std::vector<TensorView>{})[0].get_f64(0), 2);
+  unsetenv("AICF_WARMUP");
+  EXPECT_EQ(exe.state("count").get_f64(0), 2);
+}
+
 }  // namespace
 }  // namespace aicf

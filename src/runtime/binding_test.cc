@@ -134,6 +134,17 @@ TEST(Binding, BadInputsAreCodedErrors) {
             ErrorCode::kU_unknown_input);
 }
 
+TEST(Binding, WarmUpRunsComeOnceForNewSizes) {
+  NullRun run;
+  const Array x(DType::f32, {3, 4}), y(DType::f32, {3, 4});
+  setenv("AICF_WARMUP", "3", 1);
+  run.exe.run_into("", {view_of(x)}, {view_of(y)});
+  EXPECT_EQ(run.device->records().size(), 2u * (3 + 1));
+  run.exe.run_into("", {view_of(x)}, {view_of(y)});
+  EXPECT_EQ(run.device->records().size(), 2u * (3 + 2));
+  unsetenv("AICF_WARMUP");
+}
+
 // What a step writes and what it reads, in one buffer of 64 elements: [offset, sizes, strides].
 struct Cut {
   int64_t offset;
