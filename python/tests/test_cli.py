@@ -52,7 +52,7 @@ FIXED = ("--dim", "batch=3")
     ("words", "code", "error"),
     [
         (["compile", "m.onnx"], 2, "AICF-U0200"),
-        (["compile", "m.onnx", "--dim", "nothing=3"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--dim", "nothing=3"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--opt", "7"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--skip", "nothing"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--stop-after", "nothing"], 2, "AICF-U0001"),

@@ -206,7 +206,7 @@ TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
         std::cout << name << " " << outcome.detail << "\n";
   }
   const std::map<std::string, std::string> list =
-      read_list(fs::path(__FILE__).parent_path() / "onnx_expected_failures.txt");
+      read_list(fs::path(AICF_SOURCE_DIR) / "src/compile/onnx_expected_failures.txt");
   if (const char* path = std::getenv("AICF_ONNX_WRITE"))
     write_list(path, outcomes, list);
   else if (filter == nullptr)
