@@ -23,7 +23,12 @@ PARTIAL = {
     | {"kernels/kernel.h", "kernels/kernels.def", "kernels/cuda_kernel.h", "kernels/tile_ops.def"}
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h"},
     ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h"},
-    ("build", "select"): {"select/kernel_call.h", "select/layout.h", "select/target.h", "select/tile_mapping.h"},
+    ("build", "select"): {
+        "select/kernel_call.h",
+        "select/layout.h",
+        "select/target.h",
+        "select/tile_mapping.h",
+    },
     ("plan", "kernels"): LAUNCH,
 }
 
@@ -81,6 +86,9 @@ def check_folder_arrows(arrows):
                     yield f"{where}:{line}: src/{folder} may see only a part of src/{seen}, not {target}"
             elif seen == "aicf" and folder != "api":
                 yield f"{where}:{line}: the public header {target} is for src/api and users"
+            # NVRTC gets device headers by their bare names, without folders.
+            elif path.suffix in (".cu", ".cuh"):
+                continue
             # The API's tests do not have src/ on their include path.
             elif kind == '"' and (path.parent / target).exists() and not (folder == "api" and is_test):
                 yield f"{where}:{line}: include paths are relative to src/, not to the file: {target}"
