@@ -1,6 +1,7 @@
 #include "plan/plan_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "plan/arena.h"
@@ -24,6 +25,7 @@ struct PlanBuilder::EntryState {
   EntryPlan plan;
   std::map<ValueId, int32_t> buffers;        // root value → buffer
   std::map<ValueId, int64_t> packed_offset;  // extra packed values
+  std::map<ValueId, size_t> last_read;       // by root: the last call that reads it
 };
 
 PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& constants)
@@ -93,6 +95,35 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
   return index;
 }
 
+// An output that begins to live where an input of the same window ends takes its memory.
+void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& output) {
+  const bool is_temp = output.root < state.graph.value_count() &&
+                       state.graph.value(output.root).role == Role::kTemp &&
+                       !state.buffers.contains(output.root);
+  const auto& outputs = state.calls.output_roots;
+  if (!is_temp || std::find(outputs.begin(), outputs.end(), output.root) != outputs.end()) return;
+  const KernelCall& call = state.calls.calls[index];
+  const Dim bytes = byte_count(state.graph.type(output.root));
+  for (int32_t number : call.elementwise) {
+    Window input = call.inputs[static_cast<size_t>(number)];
+    const ValueId root = std::exchange(input.root, output.root);
+    if (!(input == output) || state.last_read.at(root) != index) continue;
+    Buffer& buffer = state.plan.buffers[static_cast<size_t>(buffer_of(state, root))];
+    if (buffer.kind != BufferKind::kArena || !(buffer.bytes == bytes)) continue;
+    // The step may not read these bytes in any other way, nor write them twice.
+    bool alone = true;
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+      alone = alone && (call.inputs[i].root != root || static_cast<int32_t>(i) == number);
+    for (const Window& w : call.outputs)
+      alone = alone && (w.root == output.root || !state.buffers.contains(w.root) ||
+                        state.buffers.at(w.root) != state.buffers.at(root));
+    if (!alone) continue;
+    state.buffers.emplace(output.root, state.buffers.at(root));
+    if (buffer.note.empty()) buffer.note = "reused in place by " + call.origin;
+    return;
+  }
+}
+
 TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
   return {buffer, window.dtype, window.offset, window.sizes, window.strides};
 }
@@ -152,7 +183,9 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
   add_init(graph, calls);
-  EntryState state{graph, calls, {}, {}, {}};
+  EntryState state{graph, calls, {}, {}, {}, {}};
+  for (size_t i = 0; i < calls.calls.size(); ++i)
+    for (const Window& w : calls.calls[i].inputs) state.last_read[w.root] = i;
   for (const KernelCall& call : calls.init_calls) {
     const Value& source = graph.value(call.inputs[0].root);
     const std::string name = source.role == Role::kConstant ? intern_constant(source.constant) : source.name;
@@ -167,7 +200,10 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
     Step step;
     step.kernel = call.kernel;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
-    for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+    for (const Window& w : call.outputs) {
+      reuse_input(state, i, w);
+      step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+    }
     step.params = call.params;
     step.fparams = call.fparams;
     if (!launches.empty()) {

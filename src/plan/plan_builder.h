@@ -32,6 +32,7 @@ class PlanBuilder {
   int32_t buffer_of(EntryState& state, ValueId root);
   int32_t init_buffer(const Graph& graph, const KernelCalls& calls, ValueId root);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
+  void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;
   void add_init(const Graph& graph, const KernelCalls& calls);
   Buffer variable_or_constant(const Value& value);

@@ -41,6 +41,9 @@ struct KernelCall {
   std::vector<Dim> params;
   std::vector<double> fparams;
   int region = -1;  // index into KernelCalls::regions
+  // Inputs of which an element is read only before the element of an output at the same index is written: an
+  // output with the same window may take their memory.
+  std::vector<int32_t> elementwise;
   Schedule schedule;
   std::string origin;
   std::string reason;

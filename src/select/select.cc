@@ -18,7 +18,7 @@ namespace {
 class Selector {
  public:
   Selector(const Graph& graph, const Target& target)
-      : graph_(graph), target_(target), orders_(stored_orders(graph, target)) {
+      : graph_(graph), target_(target), orders_(stored_orders(graph, target)), parts_(concat_parts(graph)) {
     result_.placement.resize(static_cast<size_t>(graph.value_count()));
     for (ValueId id : graph.leaves()) place(id);
   }
@@ -32,10 +32,18 @@ class Selector {
 
  private:
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
-  // A new value's own storage, in the order decided for it.
+  // A new value's own storage, in the order decided for it, or its part of a concat's.
   const Window& place(ValueId id) {
+    const ConcatPart& part = parts_[static_cast<size_t>(id)];
     return result_.placement[static_cast<size_t>(id)] =
-               ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)]);
+               part.whole == kNoValue ? ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)])
+                                      : part_window(place(part.whole), part, graph_.shape(id));
+  }
+
+  static Window part_window(Window whole, const ConcatPart& part, const Shape& shape) {
+    whole.offset = whole.offset + part.start * whole.strides[part.axis];
+    whole.sizes = shape;
+    return whole;
   }
 
   static Window ordered_window(ValueId root, const TensorType& type, const Ints& order) {
@@ -89,14 +97,14 @@ class Selector {
 
   void lower_concat(const Node& node) {
     const Window whole = place(node.results[0]);
-    const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
-    Dim at(0);
+    ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
     for (ValueId id : node.operands) {
-      Window part = whole;
-      part.sizes = graph_.shape(id);
-      part.offset = at * whole.strides[axis];
-      emit_copy(window(id), part, origin_of(node), "part of a concat");
-      at = at + graph_.shape(id)[axis];
+      const ConcatPart& own = parts_[static_cast<size_t>(id)];
+      const bool in_place = own.whole == part.whole && own.start == part.start;
+      if (!in_place)
+        emit_copy(window(id), part_window(whole, part, graph_.shape(id)), origin_of(node),
+                  "part of a concat");
+      part.start = part.start + graph_.shape(id)[part.axis];
     }
   }
 
@@ -184,12 +192,19 @@ class Selector {
     };
     for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
     for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
+    if (inner_axes.empty()) set_elementwise(call, 0);
     call.params = {Dim(schedule.inner_rank)};
     call.region = static_cast<int>(result_.regions.size());
     call.origin = std::move(origin);
     call.reason = std::move(reason);
     result_.regions.push_back(std::move(region));
     result_.calls.push_back(std::move(call));
+  }
+
+  // All inputs from number `first` on are operands of the region.
+  void set_elementwise(KernelCall& call, size_t first) const {
+    if (target_.is_cuda()) return;
+    for (size_t i = first; i < call.inputs.size(); ++i) call.elementwise.push_back(static_cast<int32_t>(i));
   }
 
   // The axes of an output from outermost to innermost, or none if nothing but row-major is known.
@@ -378,6 +393,7 @@ class Selector {
     call.outputs = std::move(outputs);
     call.origin = origin_of(node);
     if (epilogue != nullptr) {
+      set_elementwise(call, 2);
       call.region = static_cast<int>(result_.regions.size());
       result_.regions.push_back(std::move(*epilogue));
     }
@@ -417,6 +433,7 @@ class Selector {
       call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
     for (ValueId id : node.results) call.outputs.push_back(place(id));
     if (epilogue != nullptr) {
+      set_elementwise(call, call.inputs.size() - extras.size());
       call.region = static_cast<int>(result_.regions.size());
       result_.regions.push_back(std::move(*epilogue));
     }
@@ -557,7 +574,8 @@ class Selector {
 
   const Graph& graph_;
   const Target& target_;
-  std::vector<Ints> orders_;  // by value: how it is stored
+  std::vector<Ints> orders_;       // by value: how it is stored
+  std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::map<ValueId, Window> channels_last_copies_;
   KernelCalls result_;
 };

@@ -96,6 +96,31 @@ std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
   return Orders(graph, target).run();
 }
 
+std::vector<ConcatPart> concat_parts(const Graph& graph) {
+  std::vector<ConcatPart> parts(static_cast<size_t>(graph.value_count()));
+  std::vector<char> barred(parts.size(), 0);
+  const auto bar = [&](ValueId id) { barred[static_cast<size_t>(id)] = 1; };
+  for (ValueId id : graph.outputs()) bar(id);
+  for (const Update& update : graph.updates()) bar(update.value);
+  for (const Node& node : graph.nodes()) {
+    if (op_info(node.op).has(kView))
+      for (ValueId id : node.results) bar(id);
+    if (node.op == Op::reshape) bar(node.operands[0]);
+  }
+  for (const Node& node : graph.nodes()) {
+    if (node.op != Op::concat) continue;
+    ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
+    for (ValueId id : node.operands) {
+      const Value& value = graph.value(id);
+      ConcatPart& own = parts[static_cast<size_t>(id)];
+      if (value.role == Role::kTemp && !barred[static_cast<size_t>(id)] && own.whole == kNoValue) own = part;
+      part.start = part.start + value.type.shape[part.axis];
+      bar(id);  // a second place would need a copy anyway
+    }
+  }
+  return parts;
+}
+
 Ints channels_last_order(size_t rank) {
   Ints order{0};
   for (size_t axis = 2; axis < rank; ++axis) order.push_back(static_cast<int64_t>(axis));

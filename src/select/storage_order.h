@@ -1,7 +1,7 @@
-// In which order of axes values are stored. Row-major is the rule; a value whose only reader transposes it is
-// stored as that reader wants it, and on the CPU what convolutions and the ops after them make is stored
-// channels-last ([N, spatial..., C]), so that a convolution reads its windows where they lie. Only strides
-// change: every kernel takes any, so the orders are a matter of speed.
+// Where and in which order of axes values are stored. Row-major is the rule; a value whose only reader
+// transposes it is stored as that reader wants it, and on the CPU what convolutions and the ops after them
+// make is stored channels-last ([N, spatial..., C]), so that a convolution reads its windows where they lie.
+// Only strides change: every kernel takes any, so the orders are a matter of speed.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,17 @@ std::vector<Ints> stored_orders(const Graph& graph, const Target& target);
 Ints channels_last_order(size_t rank);
 // perm[inverse[i]] = i
 Ints inverse_order(const Ints& perm);
+
+// A value that is written straight into the storage of a concat that reads it.
+struct ConcatPart {
+  ValueId whole = kNoValue;  // the concat's result; it may be a part of another
+  size_t axis = 0;
+  Dim start;  // along the axis
+};
+
+// By value. Values that a kernel writes and that nobody wants elsewhere: an output has a buffer of its own,
+// and a reshape of a part could not be expressed by strides.
+std::vector<ConcatPart> concat_parts(const Graph& graph);
 
 // Whether the weights of this conv node (of `graph`, or of a region's body) have a form that is packed at
 // load: f32 of static size, with enough output channels in a group to fill vectors. That they are weights at

@@ -21,13 +21,14 @@ constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of weights: a fif
 constexpr int64_t kRowTile = 128;
 constexpr int64_t kWantedTiles = 24;
 constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
-constexpr int64_t kFewChannels = 8;    // shorter segments cost more than copying the row
+constexpr int64_t kShortSegment = 8;   // shorter segments cost more than copying the row
 
 // First input position under the window of an output position.
 struct Corner {
   int64_t at[kSpatialAxes];
   int64_t offset;  // elements of x; may lie outside
   int64_t inside;  // 1 if the whole window lies in the input
+  int64_t across;  // 1 if it does along the last axis
 };
 
 struct Scratch {
@@ -101,7 +102,8 @@ void find_corners(const Job& job) {
       corner.at[a] = at[a];
       corner.offset += at[a] * axis[a].in_stride;
       const int64_t last = at[a] + (axis[a].kernel - 1) * axis[a].dilation;
-      if (at[a] < 0 || last >= axis[a].in) corner.inside = 0;
+      corner.across = at[a] >= 0 && last < axis[a].in;
+      corner.inside &= corner.across;
     }
     if (++x < axis[2].out) continue;
     x = 0;
@@ -155,22 +157,35 @@ const float* under(const Job& job, const Corner& corner, const Tap& tap) {
   return inside ? job.x + corner.offset + tap.offset : nullptr;
 }
 
-// Steps [k, k + depth) of `count` rows as segments that end with a kernel position.
-int64_t point_rows(const Job& job, int64_t first, int64_t count, int64_t k, int64_t depth) {
-  const int64_t channels = job.plan.group_channels;
-  Tap tap = tap_at(job.plan, k / channels);
-  int64_t segments = 0, channel = k % channels;
+// How many kernel positions of the last axis a segment of these rows may cover: their channels must follow
+// one another in memory, and none may lie in the padding.
+int64_t positions_in_line(const Job& job, int64_t first, int64_t count) {
+  const WindowAxis& across = job.plan.windows.axis[2];
+  const bool dense = job.plan.x_channel == 1 && across.dilation * across.in_stride == job.plan.group_channels;
+  if (!dense) return 1;
+  for (int64_t i = first; i < first + count; ++i)
+    if (!job.scratch.corners[i].across) return 1;
+  return across.kernel;
+}
+
+// Steps [k, k + depth) of `count` rows as segments that end with a kernel position, or with `positions` of
+// them.
+int64_t point_rows(const Job& job, int64_t first, int64_t count, int64_t positions, int64_t k,
+                   int64_t depth) {
+  const int64_t unit = job.plan.group_channels * positions;
+  Tap tap = tap_at(job.plan, k / unit * positions);
+  int64_t segments = 0, skipped = k % unit;
   for (int64_t done = 0; done < depth; ++segments) {
     const float** rows = job.scratch.rows + segments * kConvRows;
     for (int64_t i = 0; i < count; ++i) {
       const float* at = under(job, job.scratch.corners[first + i], tap);
-      rows[i] = at == nullptr ? job.scratch.zeros : at + channel;
+      rows[i] = at == nullptr ? job.scratch.zeros : at + skipped;
     }
-    const int64_t length = std::min(channels - channel, depth - done);
+    const int64_t length = std::min(unit - skipped, depth - done);
     job.scratch.lengths[segments] = length;
     done += length;
-    channel = 0;
-    if (done < depth) advance(job.plan, tap, 1);
+    skipped = 0;
+    if (done < depth) advance(job.plan, tap, positions);
   }
   return segments;
 }
@@ -235,6 +250,15 @@ int64_t copy_rows(const Job& job, int64_t first, int64_t count, int64_t k, int64
   return 1;
 }
 
+// Rows in place where their segments are long enough, else copied.
+int64_t find_rows(const Job& job, int64_t first, int64_t count, int64_t k, int64_t depth) {
+  const int64_t positions = positions_in_line(job, first, count);
+  const bool in_place = job.plan.x_channel == 1 || job.plan.group_channels == 1;
+  if (in_place && positions * job.plan.group_channels >= kShortSegment)
+    return point_rows(job, first, count, positions, k, depth);
+  return copy_rows(job, first, count, k, depth);
+}
+
 void add_bias(const Job& job, int64_t first, int64_t count) {
   if (!job.plan.has_bias) return;
   job.isa.add_bias(job.scratch.c + first * job.plan.column_tile, job.plan.column_tile, count, job.tile.rows,
@@ -269,9 +293,7 @@ void run_steps(const Job& job, int64_t k, int64_t depth, ConvRowStore& store) {
     const int64_t first = g * job.tile.pixels / groups;
     block.m = (g + 1) * job.tile.pixels / groups - first;
     block.c = job.scratch.c + first * block.ldc;
-    block.segments = depth == 0          ? 0
-                     : plan.x_offset < 0 ? point_rows(job, first, block.m, k, depth)
-                                         : copy_rows(job, first, block.m, k, depth);
+    block.segments = depth == 0 ? 0 : find_rows(job, first, block.m, k, depth);
     if (last) store.prefetch(first, block.m);
     job.isa.run(block);
     if (!last) continue;
@@ -346,9 +368,6 @@ void prepare_conv_f32_packed(BoundCall& call) {
              ">= " + std::to_string(bytes) + ", dense", w.sizes[0]);
   const ConvRowsIsa& isa = conv_rows_isa(call.isa);
   choose_tiles(plan, isa.mr, isa.nr);
-  const bool rows_in_place =
-      (plan.x_channel == 1 || plan.group_channels == 1) && plan.group_channels >= kFewChannels;
-  plan.x_offset = rows_in_place ? -1 : 0;
   call.scratch_bytes =
       scratch_bytes(plan) + (call.program != nullptr ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.groups * plan.row_tiles * plan.column_tiles;

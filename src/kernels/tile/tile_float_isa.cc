@@ -104,15 +104,6 @@ static T python_mod(T x, T y) {
 }
 
 template <class D, class V>
-static HWY_INLINE V max_nan(D, V x, V y) {
-  return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
-}
-template <class D, class V>
-static HWY_INLINE V min_nan(D, V x, V y) {
-  return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
-}
-
-template <class D, class V>
 static HWY_INLINE V sign_of(D d, V x) {
   const V zero = hn::Zero(d);
   const V one = hn::CopySign(hn::Set(d, 1), x);

@@ -94,6 +94,60 @@ TileRowRunner::TileRowRunner(const TileProgram& program, IsaLevel isa, const Til
   // may overwrite what the second one reads, nothing is named in place.
   one_store_ = stage.end() - first_store == 1;
   for (size_t i = 0; i < stage.size(); ++i) add(stage[i], i + 2 == stage.size() ? &stage[i + 1] : nullptr);
+  if (!find_chain()) links_ = 0;
+}
+
+bool TileRowRunner::find_chain() {
+  constexpr std::pair<TileOp, TileChainOp> kOps[] = {{TileOp::add, kChainAdd},
+                                                     {TileOp::sub, kChainSub},
+                                                     {TileOp::mul, kChainMul},
+                                                     {TileOp::max, kChainMax},
+                                                     {TileOp::min, kChainMin}};
+  constexpr int kConstant = -1, kComputed = -2;
+  int source[kMaxSlots];  // by slot: the operand it names, or one of the above
+  for (int i = 0; i < kMaxSlots; ++i) source[i] = where_[i] != nullptr ? kConstant : kComputed;
+  int value = -1;  // the slot of the running value
+  for (int i = 0; i < count_; ++i) {
+    const Step& step = steps_[i];
+    if (step.kind == Kind::kAlias) {
+      source[step.dst] = step.operand;
+      continue;
+    }
+    const auto* op = std::find_if(std::begin(kOps), std::end(kOps),
+                                  [&](const auto& known) { return known.first == step.op; });
+    const bool computes = step.kind == Kind::kCompute || step.kind == Kind::kComputeInto;
+    if (!computes || op == std::end(kOps) || step.type != TileType::f32 || links_ == kMaxLinks) return false;
+    if (value < 0 && source[step.a] >= 0) value = step.a, chain_first_ = source[step.a];
+    if (value < 0 || (step.a == value) == (step.b == value)) return false;
+    const bool reversed = step.b == value;
+    const int other = reversed ? step.a : step.b;
+    if (source[other] == kComputed) return false;
+    chain_[links_++] = {op->second, reversed, source[other], static_cast<const float*>(where_[other])};
+    value = step.dst;
+    source[value] = kComputed;
+    if (step.kind == Kind::kComputeInto) chain_output_ = step.operand;
+  }
+  return chain_output_ >= 0;
+}
+
+void TileRowRunner::run_chain(int64_t row, int64_t column, int64_t n) {
+  constexpr int kBytes = sizeof(float);
+  TileChainStep steps[kMaxLinks];
+  for (int i = 0; i < links_; ++i) {
+    const Link& link = chain_[i];
+    steps[i] = {link.op, link.reversed,
+                link.operand < 0
+                    ? link.constant
+                    : reinterpret_cast<const float*>(address(link.operand, kBytes, row, column))};
+  }
+  AICF_PICK_ISA(isa_, tile_chain_function)
+  ()(reinterpret_cast<const float*>(address(chain_first_, kBytes, row, column)),
+     reinterpret_cast<float*>(address(chain_output_, kBytes, row, column)), n, steps, links_);
+}
+
+std::byte* TileRowRunner::address(int operand, int bytes, int64_t row, int64_t column) const {
+  const TileWindow& w = windows_[operand];
+  return static_cast<std::byte*>(w.data) + (row * w.row_stride + column * w.column_stride) * bytes;
 }
 
 int TileRowRunner::slot(int16_t number) const {
@@ -114,8 +168,15 @@ DType TileRowRunner::output_dtype(const TileInstr& store) const {
 // `next` is the instruction after it if that is the last one.
 void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
   if (written_) return;  // kComputeInto did the store's work
-  Step step = {Kind::kCompute, nullptr, slot(instr.dst),      slot(instr.a), slot(instr.b), slot(instr.c),
-               instr.operand,  0,       tile_immediate(instr)};
+  Step step = {};
+  step.op = instr.op;
+  step.type = instr.type;
+  step.dst = slot(instr.dst);
+  step.a = slot(instr.a);
+  step.b = slot(instr.b);
+  step.c = slot(instr.c);
+  step.operand = instr.operand;
+  step.imm = tile_immediate(instr);
   bool identical = false;
   if (instr.op == TileOp::load) {
     const DType dtype = program_.inputs[static_cast<size_t>(instr.operand)];
@@ -128,6 +189,7 @@ void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
     step.bytes = dtype_bytes(output_dtype(instr));
     step.kind = Kind::kStore;
   } else {
+    step.kind = Kind::kCompute;
     step.fn = tile_compute(isa_, instr);
     if (instr.op == TileOp::constant && instr.dst >= kTileScalarBase) {  // the same in every row
       step.fn({nullptr, nullptr, nullptr, memory(step.dst), kTileChunk, step.imm});
@@ -148,21 +210,23 @@ void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
 }
 
 void TileRowRunner::run(int64_t row, int64_t columns) {
-  for (int64_t column = 0; column < columns; column += kTileChunk)
-    for (int i = 0; i < count_; ++i) run_step(steps_[i], row, column, std::min(columns - column, kTileChunk));
+  for (int64_t column = 0; column < columns; column += kTileChunk) {
+    const int64_t n = std::min(columns - column, kTileChunk);
+    if (links_ > 0) {
+      run_chain(row, column, n);
+      continue;
+    }
+    for (int i = 0; i < count_; ++i) run_step(steps_[i], row, column, n);
+  }
 }
 
 void TileRowRunner::run_step(const Step& step, int64_t row, int64_t column, int64_t n) {
-  const auto address = [&] {
-    const TileWindow& w = windows_[step.operand];
-    return static_cast<std::byte*>(w.data) + (row * w.row_stride + column * w.column_stride) * step.bytes;
-  };
   switch (step.kind) {
     case Kind::kAlias:
-      where_[step.dst] = address();
+      where_[step.dst] = address(step.operand, step.bytes, row, column);
       return;
     case Kind::kLoad: {
-      const std::byte* from = address();
+      const std::byte* from = address(step.operand, step.bytes, row, column);
       const int64_t stride = windows_[step.operand].column_stride;
       if (stride != 1) {
         copy_elements(exchange(), step.bytes, from, stride * step.bytes, n, step.bytes);
@@ -174,16 +238,19 @@ void TileRowRunner::run_step(const Step& step, int64_t row, int64_t column, int6
     }
     case Kind::kCompute:
     case Kind::kComputeInto: {
-      std::byte* dst = step.kind == Kind::kCompute ? memory(step.dst) : address();
+      std::byte* dst =
+          step.kind == Kind::kCompute ? memory(step.dst) : address(step.operand, step.bytes, row, column);
       step.fn({where_[step.a], where_[step.b], where_[step.c], dst, n, step.imm});
       where_[step.dst] = dst;
       return;
     }
     case Kind::kStore: {
       const int64_t stride = windows_[step.operand].column_stride;
-      std::byte* to = stride == 1 ? address() : exchange();
+      std::byte* to = stride == 1 ? address(step.operand, step.bytes, row, column) : exchange();
       step.fn({where_[step.a], nullptr, nullptr, to, n, 0});
-      if (stride != 1) copy_elements(address(), stride * step.bytes, to, step.bytes, n, step.bytes);
+      if (stride != 1)
+        copy_elements(address(step.operand, step.bytes, row, column), stride * step.bytes, to, step.bytes, n,
+                      step.bytes);
       return;
     }
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/abi.h"
+#include "kernels/tile/tile_chain.h"
 #include "kernels/tile/tile_functions.h"
 #include "kernels/tile_program.h"
 
@@ -33,10 +34,12 @@ class TileRowRunner {
   void run(int64_t row, int64_t columns);
 
  private:
-  static constexpr int kMaxSteps = 96, kMaxSlots = 2 * kMaxTileRegisters;
+  static constexpr int kMaxSteps = 96, kMaxLinks = 8, kMaxSlots = 2 * kMaxTileRegisters;
   enum class Kind : uint8_t { kAlias, kLoad, kCompute, kComputeInto, kStore };
   struct Step {
     Kind kind;
+    TileOp op;
+    TileType type;
     TileFunction fn;
     int dst, a, b, c;  // slots
     int operand, bytes;
@@ -49,6 +52,10 @@ class TileRowRunner {
   DType output_dtype(const TileInstr& store) const;
   void add(const TileInstr& instr, const TileInstr* next);
   void run_step(const Step& step, int64_t row, int64_t column, int64_t n);
+  std::byte* address(int operand, int bytes, int64_t row, int64_t column) const;
+  // Whether the steps are one chain (tile_chain.h), and it.
+  bool find_chain();
+  void run_chain(int64_t row, int64_t column, int64_t n);
 
   const TileProgram& program_;
   IsaLevel isa_;
@@ -58,6 +65,15 @@ class TileRowRunner {
   int count_ = 0;
   Step steps_[kMaxSteps];
   const void* where_[kMaxSlots] = {};
+
+  struct Link {
+    TileChainOp op;
+    bool reversed;
+    int operand;  // number, or -1: the constant at `constant`
+    const float* constant;
+  };
+  int chain_first_ = -1, chain_output_ = -1, links_ = 0;  // operand numbers; no links: no chain
+  Link chain_[kMaxLinks];
 };
 
 void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns,

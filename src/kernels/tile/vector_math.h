@@ -297,5 +297,15 @@ static HWY_INLINE V sine(D d, V x, int32_t quadrant) {
 }
 #endif
 
+// NaN if either is; y of two equals.
+template <class D, class V>
+static HWY_INLINE V max_nan(D, V x, V y) {
+  return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
+}
+template <class D, class V>
+static HWY_INLINE V min_nan(D, V x, V y) {
+  return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
+}
+
 }  // namespace AICF_ISA_NAMESPACE
 }  // namespace aicf

@@ -1,0 +1,88 @@
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/tile/tile_chain.h"
+#include "kernels/tile/tile_numbers.h"
+#include "kernels/tile/vector_math.h"
+
+namespace aicf {
+namespace AICF_ISA_NAMESPACE {
+
+constexpr int kWide = 4;  // vectors at once: an operation then costs more than choosing it
+
+template <int kCount, class D, class V>
+static HWY_INLINE void apply(D d, const TileChainStep& step, int64_t i, V* v) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float* operand = step.operand + i;
+#define AICF_EACH_VECTOR(expression)               \
+  for (int j = 0; j < kCount; ++j) {               \
+    const V x = v[j];                              \
+    const V y = hn::LoadU(d, operand + j * lanes); \
+    v[j] = expression;                             \
+  }                                                \
+  return
+  switch (step.op) {
+    case kChainAdd:
+      AICF_EACH_VECTOR(hn::Add(x, y));
+    case kChainMul:
+      AICF_EACH_VECTOR(hn::Mul(x, y));
+    case kChainSub:
+      if (step.reversed) {
+        AICF_EACH_VECTOR(hn::Sub(y, x));
+      }
+      AICF_EACH_VECTOR(hn::Sub(x, y));
+    case kChainMax:
+      if (step.reversed) {
+        AICF_EACH_VECTOR(max_nan(d, y, x));
+      }
+      AICF_EACH_VECTOR(max_nan(d, x, y));
+    case kChainMin:
+      if (step.reversed) {
+        AICF_EACH_VECTOR(min_nan(d, y, x));
+      }
+      AICF_EACH_VECTOR(min_nan(d, x, y));
+  }
+#undef AICF_EACH_VECTOR
+}
+
+template <int kCount>
+static HWY_INLINE void run_vectors(const float* x, float* out, int64_t i, const TileChainStep* steps,
+                                   int32_t count) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> v[kCount];
+  for (int j = 0; j < kCount; ++j) v[j] = hn::LoadU(d, x + i + j * lanes);
+  for (int32_t s = 0; s < count; ++s) apply<kCount>(d, steps[s], i, v);
+  for (int j = 0; j < kCount; ++j) hn::StoreU(v[j], d, out + i + j * lanes);
+}
+
+// The tail goes through vectors padded with zeros.
+static void run_tail(const float* x, float* out, int64_t i, int64_t n, const TileChainStep* steps,
+                     int32_t count) {
+  const hn::ScalableTag<float> d;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
+  HWY_ALIGN float value[kLanes] = {};
+  const size_t bytes = static_cast<size_t>(n - i) * sizeof(float);
+  memcpy(value, x + i, bytes);
+  auto v = hn::Load(d, value);
+  for (int32_t s = 0; s < count; ++s) {
+    HWY_ALIGN float operand[kLanes] = {};
+    memcpy(operand, steps[s].operand + i, bytes);
+    apply<1>(d, TileChainStep{steps[s].op, steps[s].reversed, operand}, 0, &v);
+  }
+  hn::Store(v, d, value);
+  memcpy(out + i, value, bytes);
+}
+
+static void run_chain(const float* x, float* out, int64_t n, const TileChainStep* steps, int32_t count) {
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
+  int64_t i = 0;
+  for (; i + kWide * kLanes <= n; i += kWide * kLanes) run_vectors<kWide>(x, out, i, steps, count);
+  for (; i + kLanes <= n; i += kLanes) run_vectors<1>(x, out, i, steps, count);
+  if (i < n) run_tail(x, out, i, n, steps, count);
+}
+
+TileChainFunction tile_chain_function() { return run_chain; }
+
+}  // namespace AICF_ISA_NAMESPACE
+}  // namespace aicf
