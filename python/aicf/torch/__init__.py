@@ -14,6 +14,7 @@ except ImportError as _missing:
         remedy="pip install torch",
     ) from _missing
 
+from .causal_lm import CausalLM, compile_causal_lm
 from .executable import TorchExecutable
 from .importer import import_program
 from .module import compile_model, import_module
@@ -21,9 +22,11 @@ from .support import Support, support_of
 from .survey import Unsupported
 
 __all__ = [
+    "CausalLM",
     "Support",
     "TorchExecutable",
     "Unsupported",
+    "compile_causal_lm",
     "compile_model",
     "import_module",
     "import_program",

@@ -1,0 +1,144 @@
+"""Text generation with Hugging Face decoders: prefill and decode are two entries over one key-value cache.
+
+The cache is Hugging Face's static one; its tensors are states of the executable, so a step takes token ids only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..compiler import build
+from ..errors import make_error
+from .executable import TorchExecutable
+from .export import export
+from .importer import import_entries
+
+__all__ = ["CausalLM", "compile_causal_lm"]
+
+_PREFILL, _DECODE = "prefill", "decode"
+_CACHED = ("keys", "values", "cumulative_length")
+
+
+class CausalLM:
+    """A compiled decoder with its cache. `executable` can be saved; it has the entries prefill and decode, which take
+    ids [batch, length] and give the last position's logits [batch, vocabulary]."""
+
+    def __init__(
+        self, executable: TorchExecutable, batch: int, max_length: int, ends: frozenset[int]
+    ) -> None:
+        self.executable = executable
+        self.batch = batch
+        self.max_length = max_length
+        self._ends = ends
+
+    def step(self, ids: torch.Tensor) -> torch.Tensor:
+        """Appends ids to the cache; gives the logits that follow the last of them."""
+        return self.executable.run_entry(_DECODE if ids.shape[1] == 1 else _PREFILL, ids)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        ids: torch.Tensor,
+        max_new_tokens: int,
+        *,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> torch.Tensor:
+        """Prompt and continuation, [batch, length]; a row that has met an end token repeats it.
+
+        A temperature of 0 takes the most likely token. Prompts of one call have the same length.
+        """
+        if ids.shape[0] != self.batch or ids.shape[1] + max_new_tokens > self.max_length:
+            raise make_error(
+                "input_shape",
+                "the prompt does not fit the cache",
+                expected=f"{self.batch} rows, and prompt and new tokens within {self.max_length}",
+                actual=f"{list(ids.shape)} and {max_new_tokens} new tokens",
+            )
+        self.executable.reset()
+        done = torch.zeros(self.batch, dtype=torch.bool)
+        pieces, token = [ids], ids
+        for _ in range(max_new_tokens):
+            logits = self.step(token)
+            chosen = _choose(logits, temperature, top_k, generator)
+            token = torch.where(done, pieces[-1][:, -1], chosen)[:, None]
+            pieces.append(token)
+            if self._ends:
+                done |= torch.isin(token[:, 0], torch.tensor(sorted(self._ends)))
+                if bool(done.all()):
+                    break
+        return torch.cat(pieces, dim=1)
+
+
+def compile_causal_lm(
+    model: Any,
+    *,
+    batch: int = 1,
+    max_length: int,
+    device: str = "cpu",
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> CausalLM:
+    """Compiles a `transformers` decoder with a language model head and a cache of `max_length` positions."""
+    if max_length < 3:
+        raise make_error(
+            "bad_option", "a cache needs room", value=f"max_length={max_length}", expected="3 or more"
+        )
+    steps = _Steps(model, batch, max_length).eval()
+    with torch.no_grad():
+        dims = {"ids": {1: f"length=2..{max_length}"}}
+        prefill, names, ranges = export(steps, (torch.zeros(batch, 3, dtype=torch.int64),), dims)
+        decode, _, _ = export(steps, (torch.zeros(batch, 1, dtype=torch.int64),))
+        imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
+    executable = TorchExecutable(build(imported.program, device, threads, options or {}), imported)
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ends = [] if ends is None else [ends] if isinstance(ends, int) else ends
+    return CausalLM(executable, batch, max_length, frozenset(ends))
+
+
+class _Steps(nn.Module):
+    """Ids to the last position's logits, with the cache in buffers."""
+
+    def __init__(self, model: nn.Module, batch: int, max_length: int) -> None:
+        super().__init__()
+        from transformers import StaticCache
+        from transformers.cache_utils import StaticLayer
+
+        self.model = model
+        self._cache = StaticCache(config=model.config, max_cache_len=max_length)
+        # A cache of a window only depends on data; with every position kept, the mask alone makes the window.
+        self._cache.layers = [
+            StaticLayer(max_length) if layer.is_sliding else layer for layer in self._cache.layers
+        ]
+        with torch.no_grad():  # a first call gives the cache its shapes
+            ids = torch.zeros(batch, 1, dtype=torch.int64)
+            model(input_ids=ids, past_key_values=self._cache, use_cache=True)
+        self._cache.reset()
+        for index, layer in enumerate(self._cache.layers):
+            for name in _CACHED:
+                tensor = getattr(layer, name).detach().clone()
+                self.register_buffer(f"cache_{index}_{name}", tensor, persistent=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        for index, layer in enumerate(self._cache.layers):
+            for name in _CACHED:
+                setattr(layer, name, getattr(self, f"cache_{index}_{name}"))
+        result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        return result.logits[:, -1]
+
+
+def _choose(
+    logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None
+) -> torch.Tensor:
+    if temperature == 0:
+        return logits.argmax(-1)
+    logits = logits / temperature
+    if top_k is not None:
+        lowest = logits.topk(top_k).values[:, -1:]
+        logits = logits.masked_fill(logits < lowest, float("-inf"))
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
