@@ -136,7 +136,7 @@ Array copy_array(nb::handle object, const std::string& what) {
     exchanged = view_of(source, what);
   }
   const TensorView& view = *exchanged;
-  Array copy(view.dtype, view.sizes);
+  Array copy = Array::uninitialized(view.dtype, view.sizes);
   const auto bytes = static_cast<size_t>(dtype_bytes(view.dtype));
   auto* to = static_cast<std::byte*>(copy.mutable_data());
   const auto* from = static_cast<const std::byte*>(view.data);

@@ -1,6 +1,7 @@
 """Text generation with Hugging Face decoders: prefill and decode are two entries over one key-value cache.
 
-The cache is Hugging Face's static one; its tensors are states of the executable, so a step takes token ids only.
+The cache is Hugging Face's static one; its tensors are states of the executable, so a step takes token ids
+only.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ _CACHED = ("keys", "values", "cumulative_length")
 
 
 class CausalLM:
-    """A compiled decoder with its cache. `executable` can be saved; it has the entries prefill and decode, which take
-    ids [batch, length] and give the last position's logits [batch, vocabulary]."""
+    """A compiled decoder with its cache.
+
+    `executable` can be saved; its entries prefill and decode take ids [batch, length] and give the last
+    position's logits [batch, vocabulary].
+    """
 
     def __init__(
         self, executable: TorchExecutable, batch: int, max_length: int, ends: frozenset[int]
