@@ -337,8 +337,7 @@ class Writer {
     operands_make_ += "}";
     text += matrix_function("x") + matrix_function("y");
     if (config_.family == MatmulFamily::wgmma)
-      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k) +
-              prefetch_function("y", a_.y, y_.along_k);
+      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
     return text + "};\n";
   }
 
@@ -361,26 +360,15 @@ class Writer {
     return text + ";\n  }\n";
   }
 
-  // Coordinates of a box of x or y, innermost first.
-  std::string coordinates(const Operand& view, bool along_k) const {
-    std::string text = along_k ? "k, other" : "other, k";
+  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
+    std::string text = "  __device__ __forceinline__ void load_" + name +
+                       "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
+                       "batch) const {\n" +
+                       batch_indices() + "    aicf::load_box(map, to, barrier, " +
+                       (along_k ? "k, other" : "other, k");
     for (size_t axis = a_.batch.size(); axis-- > 0;)
       if (view.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
-    return text;
-  }
-
-  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
-    return "  __device__ __forceinline__ void load_" + name +
-           "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t batch) const "
-           "{\n" +
-           batch_indices() + "    aicf::load_box(map, to, barrier, " + coordinates(view, along_k) +
-           ");\n  }\n";
-  }
-
-  std::string prefetch_function(const std::string& name, const Operand& view, bool along_k) const {
-    return "  __device__ __forceinline__ void prefetch_" + name +
-           "(const CUtensorMap* map, int k, int other, uint32_t batch) const {\n" + batch_indices() +
-           "    aicf::prefetch_box(map, " + coordinates(view, along_k) + ");\n  }\n";
+    return text + ");\n  }\n";
   }
 
   const CudaProblem& problem_;

@@ -13,36 +13,58 @@ constexpr int kDepth = 64;  // of K in a step
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
 constexpr double kStart = 3400;        // launch, first loads, last stores
 constexpr double kMemoryBytes = 1750;  // device memory, whole chip
-constexpr double kL2Bytes = 5300;      // L2 cache, whole chip
+constexpr double kL2Bytes = 7000;      // L2 cache, whole chip
 constexpr double kSharedBytes = 128;   // shared memory, one multiprocessor
 constexpr double kLoadLatency = 2600;  // from a load's start until its stage is full, while memory is busy
-constexpr double kStepOverhead = 100;  // barriers between stages
-constexpr double kResultCycles = 0.2;  // of a result in the epilogue
-constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory
-constexpr double kClusterSum = 2800;   // barriers and reads of other blocks' shared memory,
-constexpr double kClusterSumPerPart = 400;  //   and for each part
-constexpr double kWorkspaceSum = 6000;      // a second launch
+constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks only one small step ahead
+constexpr double kStepOverhead = 50;   // barriers between stages
+constexpr double kResultCycles =
+    0.4;  // of a result in the epilogue; half where another block can multiply meanwhile
+constexpr double kBehindMemory = 0.1;    // share of other work that adds to the time of the memory
+constexpr double kClusterSum = 2400;     // barriers,
+constexpr double kClusterPart = 400;     //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;  //   and of each result
+constexpr double kWorkspaceSum = 6000;   // a second launch
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Blocks that run at a time. Clusters of four and eight leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
-  const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident : 2;
+  const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
+                           : c.family == MatmulFamily::mma ? 2
+                                                           : 256 / c.block_m;
   if (!c.cluster || c.splits < 4) return kMultiprocessors * resident;
   return (c.splits == 4 ? 120 : 112) * resident;
 }
 
+// Measured in long products and in short ones with few blocks.
+double wgmma_step_cycles(const MatmulConfig& c) {
+  switch (c.block_m * 1000 + c.block_n) {
+    case 256128:
+      return 1180;
+    case 128192:
+      return 990;
+    case 128128:
+      return c.resident > 1 ? 880 : 700;
+    case 128096:
+      return 600;
+    case 128064:
+      return 480;
+    case 64064:
+      return 300;
+    default:
+      return 230;
+  }
+}
+
 // Cycles of a step of one block that has its multiprocessor for itself.
 double step_cycles(const MatmulConfig& c) {
-  const double results = static_cast<double>(c.block_m) * c.block_n,
-               loaded = (c.block_m + c.block_n) * kDepth * 2;
-  if (c.family == MatmulFamily::simt)
-    return results * kDepth / (results >= 128 * 128 ? 80 : results >= 64 * 64 ? 50 : 25);
-  // The matrix units read their operands from shared memory once per warp or warpgroup.
-  const double rows = c.family == MatmulFamily::wgmma ? 64 : c.warp_m;
-  const double columns = c.family == MatmulFamily::wgmma ? c.block_n : c.warp_n;
-  const double read = results / rows / columns * (rows + columns) * kDepth * 2;
-  return std::max(results * kDepth / 2048, (read + loaded) / kSharedBytes) + kStepOverhead;
+  if (c.family == MatmulFamily::wgmma) return wgmma_step_cycles(c);
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  if (c.family == MatmulFamily::simt) return results * kDepth / 55;
+  // Each warp reads its rows and columns from shared memory.
+  const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
+  return std::max(results * kDepth / 1300, reads * kDepth * 2 / kSharedBytes) + kStepOverhead;
 }
 
 // Splitting buys parallelism for a cost that does not pay for short K.
@@ -50,7 +72,8 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
   if (c.warpgroups > 1 && c.resident > 1) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
-  for (int s = 2; s <= most && ceil_div(k, kDepth) >= 2 * s; s *= 2) splits.push_back(s);
+  const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
+  for (int s = 2; s <= most && ceil_div(k, kDepth) >= steps * s; s *= 2) splits.push_back(s);
   return splits;
 }
 
@@ -88,7 +111,7 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       // Pipelines of at most 224 KiB, of 112 KiB where two blocks share a multiprocessor.
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
               wgmma(128, 128, 2, 3, 2), wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
-              wgmma(64, 64, 1, 7, 2),   wgmma(64, 32, 1, 8, 2)};
+              wgmma(64, 64, 1, 7, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
   }
 }
 
@@ -96,19 +119,26 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const int64_t blocks = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
   const double running = static_cast<double>(std::min(blocks, capacity(c)));
   const double waves = static_cast<double>(ceil_div(blocks, capacity(c)));
-  const double sharing = std::ceil(running / kMultiprocessors);  // blocks on a multiprocessor
+  // Blocks on a multiprocessor.
+  const double mean = running / kMultiprocessors;
+  const double sharing = waves > 1 ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kDepth), c.splits));
   const double loaded = (c.block_m + c.block_n) * kDepth * 2;
-  const double step =
-      std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, kLoadLatency / c.stages});
+  const double latency = c.family == MatmulFamily::simt ? kSimtLatency : kLoadLatency / c.stages;
+  const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  double cycles = waves * (steps * step + results * kResultCycles * sharing / (c.cluster ? c.splits : 1));
+  const double stored =
+      results * kResultCycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
+  double cycles = waves * (steps * step + stored);
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
                           static_cast<double>(sizes.m) * sizes.n);
   // Behind the memory's time the rest does not hide entirely.
   cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
-  if (c.splits > 1) cycles += c.cluster ? kClusterSum + kClusterSumPerPart * c.splits : kWorkspaceSum;
+  if (c.splits > 1 && c.cluster)
+    cycles += (kClusterSum + kClusterPart * c.splits) * sharing + kClusterResult * results;
+  else if (c.splits > 1)
+    cycles += kWorkspaceSum;
   return cycles;
 }
 
@@ -128,9 +158,9 @@ MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int ar
       best_cycles = cycles;
     }
   // Of up to eight rows a stage holds no more: room for more stages.
-  constexpr int kStageMemory = 96 * 1024, kMostStages = 16;
+  constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
   if (family == MatmulFamily::wgmma && sizes.m <= 8 && best.block_m == 64)
-    best.stages = std::min(kMostStages, kStageMemory / ((8 + best.block_n) * 128));
+    best.stages = std::min(kMostStages, kStageMemory / best.resident / ((8 + best.block_n) * 128));
   return best;
 }
 

@@ -18,7 +18,7 @@ TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
 
 TEST(MatmulCudaConfig, tiles_fill_whole_waves) {
   // 4096 × 768: 128 tiles of 128 × 192 on 132 multiprocessors, where 192 of 128 × 128 would take two rounds.
-  EXPECT_EQ(choose(4096, 768, 768, MatmulFamily::wgmma).block_n, 192);
+  EXPECT_EQ(choose(4096, 768, 3072, MatmulFamily::wgmma).block_n, 192);
 }
 
 TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {

@@ -57,17 +57,6 @@ __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, ui
       : "memory");
 }
 
-// The same box into the L2 cache only. This reads nothing that the program sees: a later write replaces the cached bytes.
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(c0), "r"(c1) : "memory");
-}
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2) : "memory");
-}
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2, int c3) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
-}
-
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>
@@ -158,12 +147,6 @@ struct WgmmaMatmul {
     }
   }
 
-  template <class Operands>
-  static __device__ void prefetch_y(const Operands& o, const CUtensorMap* y_map, int k, int column, uint32_t batch) {
-#pragma unroll
-    for (int panel = 0; panel < (kYAlongK ? 1 : BN / 64); ++panel) o.prefetch_y(y_map, k, column + panel * 64, batch);
-  }
-
   static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
     if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
   }
@@ -213,12 +196,6 @@ struct WgmmaMatmul {
     const int steps = k_end > k_first ? (k_end - k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
 
-    if (threadIdx.x == kConsumers) {
-      // While the launch before ends: memory would idle.
-      const MatmulTile tile = tile_at(first, row_tiles, column_tiles);
-      for (int step = 0; step < min(steps, kStages); ++step)
-        prefetch_y(o, y_map, k_first + step * kWgmmaDepth, int(tile.column) * BN, tile.batch);
-    }
     set_up(shared);
     wait_for_inputs();
 
@@ -234,7 +211,7 @@ struct WgmmaMatmul {
             load_stage(o, x_map, y_map, shared, stage.slot, k_first + step * kWgmmaDepth, row, column, tile.batch);
           }
         }
-        launch_dependents();  // not before: its prefetches would compete with these loads
+        launch_dependents();
       }
       __syncwarp();
       if constexpr (kInCluster) {
