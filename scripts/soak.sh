@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The long counts: the C++ and Python tests with AICF_SOAK=1, then every fuzz target for AICF_FUZZ_RUNS (100,000)
-# inputs under the sanitizers. All of them run even if one fails. A found input stays in build-fuzz/found.
+# The long counts: the C++ and Python tests with AICF_SOAK=1, the installed package, then every fuzz target for
+# AICF_FUZZ_RUNS (100,000) inputs under the sanitizers. All of them run even if one fails. A found input stays in
+# build-fuzz/found.
 #   scripts/soak.sh <build folder> <jobs>
 set -uo pipefail
 build=$1 jobs=$2
@@ -12,6 +13,8 @@ ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 14400 -
 if compgen -G 'python/tests/test_*.py' >/dev/null; then
   .venv/bin/python -m pytest python/tests -q -n "$jobs" -o timeout=14400 || failed=1
 fi
+
+scripts/test_install.sh "$build" || failed=1
 
 if compgen -G 'fuzz/*.cc' >/dev/null; then
   compiler=$(command -v clang++ || command -v clang++-19)

@@ -41,7 +41,8 @@ LogLevel log_level() {
 
 void log_at(LogLevel level, const std::function<std::string()>& text) {
   if (level > log_level()) return;
-  std::fprintf(stderr, "aicf[%s]: %s\n", kLevels[static_cast<size_t>(level)].data(), text().c_str());
+  const std::string name(kLevels[static_cast<size_t>(level)]);
+  std::fprintf(stderr, "aicf[%s]: %s\n", name.c_str(), text().c_str());
 }
 
 int debug_level() {
