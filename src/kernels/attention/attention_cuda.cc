@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxDepth = 256;
 constexpr int64_t kMultiprocessors = 132;            // of the machine the choices were measured on
 constexpr double kCachedBytes = 32.0 * 1024 * 1024;  // of keys and values that stay in its L2 cache
-constexpr int64_t kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
+constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
 
 // Sizes of a problem with their upper bounds.
 struct Sizes {
@@ -81,19 +81,39 @@ AttentionTile simt_tile(const CudaProblem& problem, const Sizes& sizes) {
   return tile;
 }
 
-AttentionTile mma_tile(const Sizes& sizes) {
-  const bool deep = std::max(sizes.depth, sizes.value_depth) > 128;
+// A cluster's eight blocks hold one tile each, or two of half the size in turn.
+AttentionTile split_tile(const CudaProblem& problem, const Sizes& sizes, int most_keys) {
+  AttentionTile tile{AttentionUnit::kSplit, 16, most_keys, 4};
+  if (sizes.most_keys <= most_keys) return tile;
+  constexpr int kCluster = 8;
+  const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
+                          std::ceil(sizes.most_group * sizes.most_queries / 16);
+  if (problem.arch >= 90 && kCluster * clusters >= kMultiprocessors / 3) {
+    tile.cluster = kCluster;
+    if (sizes.most_keys > kCluster * most_keys) {
+      tile.keys = 64;
+      tile.stages = 2;
+    }
+    return tile;
+  }
+  if (sizes.most_keys <= 2048) tile.keys = 64;
+  return tile;
+}
+
+AttentionTile mma_tile(const CudaProblem& problem, const Sizes& sizes) {
+  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
   const double heads = sizes.most_batch * sizes.most_heads;
-  const int block_keys = deep ? 64 : 128;
+  const int most_keys = depth > 128 ? 64 : 128;  // that a block with few rows holds at once
   const bool is_short =
-      sizes.most_keys <= block_keys && heads * std::ceil(sizes.most_queries / 64) < kMultiprocessors;
-  if (is_short) return {AttentionUnit::kSplit, 16, block_keys, 4};
-  if (sizes.most_group * sizes.most_queries <= kFewRows)
-    return {AttentionUnit::kSplit, 16, sizes.most_keys > 2048 ? block_keys : 64, 4};
+      sizes.most_keys <= most_keys && heads * std::ceil(sizes.most_queries / 64) < kMultiprocessors;
+  if (is_short || sizes.most_group * sizes.most_queries <= kFewRows)
+    return split_tile(problem, sizes, most_keys);
   AttentionTile tile{AttentionUnit::kMma, 64, 64, 4};
+  if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
   if (sizes.most_queries <= 32)
-    tile = {AttentionUnit::kMma, 32, 64, 2};
-  else if (!deep && heads * std::ceil(sizes.most_queries / 128) >= 2 * kMultiprocessors)
+    tile.rows = 32, tile.warps = 2;
+  else if (tile.keys == 64 && sizes.most_keys > 256 && depth <= 128 &&
+           heads * std::ceil(sizes.most_queries / 128) >= 2 * kMultiprocessors)
     tile.rows = 128;
   return tile;
 }
@@ -139,6 +159,20 @@ std::string constant(const char* name, double value) {
   return std::string("  static constexpr double ") + name + " = " + number(value) + ";\n";
 }
 
+// Strides over [batch, head, query, key]; an axis of one element is repeated.
+std::vector<Dim> mask_strides(const CudaWindow& mask) {
+  std::vector<Dim> strides(4, Dim(0));
+  const size_t rank = mask.sizes.size();
+  for (size_t i = 0; i < rank; ++i)
+    if (!(mask.sizes[i] == Dim(1))) strides[4 - rank + i] = mask.strides[i];
+  return strides;
+}
+
+// Whether all rows of a head have the same mask.
+bool is_per_key(const CudaProblem& problem, const Sizes& sizes) {
+  return sizes.has_mask && mask_strides(problem.inputs[3])[2] == Dim(0);
+}
+
 int64_t head_group(const CudaProblem& problem, const Sizes& sizes) {
   const double bytes = sizes.most_keys * static_cast<double>(sizes.depth + sizes.value_depth) *
                        static_cast<double>(dtype_bytes(problem.inputs[0].dtype)) / sizes.most_group;
@@ -156,10 +190,11 @@ std::string traits(const CudaProblem& problem, const Sizes& sizes, const Attenti
   text += cuda_type(problem.inputs[0].dtype);
   text += ";\n  using Mask = ";
   text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
-  text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kCausal", sizes.causal) +
-          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
-          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
-          constant("kRows", int64_t{tile.rows}) + constant("kKeys", int64_t{tile.keys}) +
+  text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kMaskPerKey", is_per_key(problem, sizes)) +
+          constant("kCausal", sizes.causal) + constant("kDepth", sizes.depth) +
+          constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
+          constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{tile.rows}) +
+          constant("kKeys", int64_t{tile.keys}) + constant("kPersistent", tile.persistent) +
           constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[0], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
@@ -174,15 +209,6 @@ std::string view(CudaParams& params, const std::vector<Dim>& strides) {
   return text + "}";
 }
 
-// Strides over [batch, head, query, key]; an axis of one element is repeated.
-std::vector<Dim> mask_strides(const CudaWindow& mask) {
-  std::vector<Dim> strides(4, Dim(0));
-  const size_t rank = mask.sizes.size();
-  for (size_t i = 0; i < rank; ++i)
-    if (!(mask.sizes[i] == Dim(1))) strides[4 - rank + i] = mask.strides[i];
-  return strides;
-}
-
 std::string call(const CudaProblem& problem, const Sizes& sizes, CudaParams& params) {
   const auto size = [&](const Dim& dim) { return "int32_t(" + params.expr(dim) + ")"; };
   std::string text = "  const aicf::attention::Call<Traits> call{in0, in1, in2, ";
@@ -191,8 +217,8 @@ std::string call(const CudaProblem& problem, const Sizes& sizes, CudaParams& par
   for (size_t i = 0; i < 3; ++i) text += view(params, problem.inputs[i].strides) + ", ";
   text += view(params, sizes.has_mask ? mask_strides(problem.inputs[3]) : std::vector<Dim>(4, Dim(0))) + ", ";
   text += view(params, problem.outputs[0].strides) + ",\n      ";
-  return text + size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " +
-         size(sizes.keys) + "};\n";
+  return text + size(sizes.batch) + ", " + size(sizes.heads) + ", " + size(sizes.group) + ", " +
+         size(sizes.queries) + ", " + size(sizes.keys) + "};\n";
 }
 
 // ---- bytes of shared memory, as the .cuh lay it out ----
@@ -215,13 +241,14 @@ int64_t shared_bytes(const CudaProblem& problem, const Sizes& sizes, const Atten
     case AttentionUnit::kSimt:
       return simt_shared(problem, sizes, tile);
     case AttentionUnit::kMma:
-      return queries + key_value;
+      return queries + key_value + (is_per_key(problem, sizes) ? 2 * 4 * tile.keys : 0);
     case AttentionUnit::kSplit:
-      return queries + std::max(key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 4 * 16 * 8);
+      return queries +
+             std::max(tile.stages * key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 5 * 16 * 8);
     case AttentionUnit::kWgmma: {
-      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 72;
+      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 80;
       const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
-      return kAlign + kHalf * (3 * depth + 2 * value_depth) + kBarriers;
+      return kAlign + tile.rows * 128 * depth + kHalf * 2 * (depth + value_depth) + kBarriers;
     }
   }
   return 0;
@@ -241,6 +268,17 @@ std::string suffix(const CudaProblem& problem, const AttentionTile& tile) {
          std::to_string(tile.keys);
 }
 
+bool is_single(const Sizes& sizes, const AttentionTile& tile) {
+  return sizes.most_keys <= static_cast<double>(tile.keys);
+}
+// Whether parts go to the workspace.
+bool combines(const Sizes& sizes, const AttentionTile& tile) {
+  return tile.unit == AttentionUnit::kSplit && tile.cluster == 1 && !is_single(sizes, tile);
+}
+std::string split_name(const Sizes& sizes, const AttentionTile& tile) {
+  return is_single(sizes, tile) ? "kSingle" : tile.cluster > 1 ? "kCluster" : "kWorkspace";
+}
+
 Unit unit_of(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
   const std::string name = suffix(problem, tile), keys = std::to_string(tile.keys);
   switch (tile.unit) {
@@ -253,18 +291,20 @@ Unit unit_of(const CudaProblem& problem, const Sizes& sizes, const AttentionTile
               32 * tile.warps};
     case AttentionUnit::kSplit:
       return {"attention/split.cuh", "attention_split" + name,
-              "attend_split<Traits, " + keys +
-                  (sizes.most_keys <= tile.keys ? ", true>(call, nullptr)" : ", false>(call, workspace)"),
+              "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, tile) + ", " +
+                  std::to_string(tile.stages) + ">(call, " +
+                  (combines(sizes, tile) ? "workspace)" : "nullptr)"),
               128};
     case AttentionUnit::kWgmma:
-      return {"attention/wgmma.cuh", "attention_wgmma" + name, "attend_hopper(call, map0, map1, map2)", 384};
+      return {"attention/wgmma.cuh", "attention_wgmma" + name, "attend_hopper(call, map0, map1, map2)",
+              128 * (tile.rows / 64 + 1)};
   }
   AICF_CHECK(false, "an attention unit without a kernel");
 }
 
 std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
                           const std::string& call_text, const std::string& body) {
-  return cuda_kernel_head(problem, launch, workspace, launch.block == 384 ? 1 : 0) + call_text +
+  return cuda_kernel_head(problem, launch, workspace, launch.tensor_maps.empty() ? 0 : 1) + call_text +
          "  aicf::attention::" + body + ";\n}\n";
 }
 
@@ -275,14 +315,14 @@ AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
     return {AttentionUnit::kWgmma, 128, 128, 12};
-  return mma_tile(sizes);
+  return mma_tile(problem, sizes);
 }
 
 CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   const Sizes sizes = sizes_of(problem);
   const Unit unit = unit_of(problem, sizes, tile);
   const Dim heads = sizes.batch * sizes.heads;
-  const bool split = tile.unit == AttentionUnit::kSplit, combines = split && sizes.most_keys > tile.keys;
+  const bool split = tile.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, tile);
 
   CudaParams params;
   const std::string call_text = call(problem, sizes, params);
@@ -293,23 +333,25 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   launch.params = params.dims();
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
   AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
+  if (tile.persistent) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
   if (tile.unit == AttentionUnit::kWgmma)
     for (int32_t operand = 0; operand < 3; ++operand)
-      launch.tensor_maps.push_back({operand, {3, 2, 1, 0}, {64, 128, 1, 1}, 128});
+      launch.tensor_maps.push_back({operand, {3, 2, 1, 0}, {64, operand == 0 ? tile.rows : 128, 1, 1}, 128});
 
   CudaCode code;
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
                 traits(problem, sizes, tile) + "\n";
   if (split) {
-    const Dim splits = combines ? max(ceildiv(sizes.keys, Dim(tile.keys)), Dim(1)) : Dim(1);
+    const Dim splits = uses_workspace ? max(ceildiv(sizes.keys, Dim(tile.keys)), Dim(1)) : Dim(tile.cluster);
+    launch.cluster = tile.cluster;
     launch.grid[0] =
         sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
-    if (combines)
+    if (uses_workspace)
       code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
   }
-  code.source += function_text(problem, launch, combines, call_text, unit.body);
+  code.source += function_text(problem, launch, uses_workspace, call_text, unit.body);
   code.launches.push_back(launch);
-  if (combines) {
+  if (uses_workspace) {
     CudaLaunch combine;
     combine.function = "attention_combine" + suffix(problem, tile);
     combine.block = 128;

@@ -127,21 +127,21 @@ struct Choice {
   Shape q;
   Dim kv_heads, keys;
   AttentionUnit unit;
-  size_t launches;
+  size_t launches, launches_sm_80;
 };
 
 TEST(AttentionCuda, ShapesDecideTheKernel) {
   const SymbolRanges ranges{{"t", {1, 4096}}, {"none", {0, 4096}}};
   const Dim t = Dim::symbol("t"), none = Dim::symbol("none");
   const Choice choices[] = {
-      {"one short sequence", DType::f16, {1, 12, 128, 64}, 12, 128, AttentionUnit::kSplit, 1},
-      {"many short sequences", DType::f16, {64, 12, 128, 32}, 12, 128, AttentionUnit::kMma, 1},
-      {"one query, grouped heads", DType::bf16, {1, 32, 1, 64}, 8, 1024, AttentionUnit::kSplit, 2},
-      {"training", DType::bf16, {4, 16, 4096, 128}, 16, 4096, AttentionUnit::kWgmma, 1},
-      {"symbolic length", DType::bf16, {4, 16, t, 128}, 16, t, AttentionUnit::kWgmma, 1},
-      {"may be empty", DType::bf16, {4, 16, 512, 128}, 16, none, AttentionUnit::kMma, 1},
-      {"deep heads", DType::bf16, {4, 16, 512, 256}, 16, 512, AttentionUnit::kMma, 1},
-      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kMma, 1},
+      {"one short sequence", DType::f16, {1, 12, 128, 64}, 12, 128, AttentionUnit::kSplit, 1, 1},
+      {"many short sequences", DType::f16, {64, 12, 128, 32}, 12, 128, AttentionUnit::kMma, 1, 1},
+      {"one query, grouped heads", DType::bf16, {1, 32, 1, 64}, 8, 1024, AttentionUnit::kSplit, 1, 2},
+      {"training", DType::bf16, {4, 16, 4096, 128}, 16, 4096, AttentionUnit::kWgmma, 1, 1},
+      {"symbolic length", DType::bf16, {4, 16, t, 128}, 16, t, AttentionUnit::kWgmma, 1, 1},
+      {"may be empty", DType::bf16, {4, 16, 512, 128}, 16, none, AttentionUnit::kMma, 1, 1},
+      {"deep heads", DType::bf16, {4, 16, 512, 256}, 16, 512, AttentionUnit::kMma, 1, 1},
+      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kMma, 1, 1},
   };
   for (const Choice& c : choices) {
     CudaProblem p = problem_of(c.dtype, c.q, c.kv_heads, c.keys, c.q[3].require_constant("depth"), false);
@@ -151,7 +151,9 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     EXPECT_EQ(tile.unit, c.unit) << c.what;
     EXPECT_EQ(attention_code(p, tile).launches.size(), c.launches) << c.what;
     p.arch = 80;
-    EXPECT_NE(attention_tile(p, AttentionUnit::kWgmma).unit, AttentionUnit::kWgmma) << c.what;
+    const AttentionTile plain_tile = attention_tile(p, AttentionUnit::kWgmma);
+    EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
+    EXPECT_EQ(attention_code(p, plain_tile).launches.size(), c.launches_sm_80) << c.what;
   }
 }
 

@@ -23,32 +23,37 @@ struct Call {
   float* lse;  // null, or row-major [batch, head, query]: log of the row's sum of e^score, -inf for a row
                // without keys
   View q_view, k_view, v_view, mask_view, out_view;
-  int32_t heads, group, queries, keys;  // `group` query heads share one head of k and v
+  int32_t batch, heads, group, queries, keys;  // `group` query heads share one head of k and v
 };
 
 struct Place {
   int32_t tile, head, batch;
 };
 
-// Blocks in the order in which they start: all tiles of one head, so that its keys stay in the L2 cache. With
-// the causal mask later tiles have more to do; they come first, over as many heads as the cache holds, so
-// that the short ones fill the end.
+// Tiles of rows in the order in which they start: all tiles of one head, so that its keys stay in the L2
+// cache. With the causal mask later tiles have more to do; they come first, over as many heads as the cache
+// holds, so that the short ones fill the end. `index` counts the tiles of `all` heads.
 template <class Traits>
-__device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
+__device__ __forceinline__ Place place_of(const Call<Traits>& call, uint32_t index, uint32_t all) {
   const uint32_t tiles = (uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows;
   uint32_t head, tile;
   if (Traits::kCausal) {
-    const uint32_t all = gridDim.x / tiles, wave = uint32_t(Traits::kHeadGroup) * tiles;
-    const uint32_t first = blockIdx.x / wave * uint32_t(Traits::kHeadGroup), rest = blockIdx.x % wave;
-    const uint32_t count =
-        all - first < uint32_t(Traits::kHeadGroup) ? all - first : uint32_t(Traits::kHeadGroup);
+    constexpr uint32_t kGroup = Traits::kHeadGroup;
+    const uint32_t wave = kGroup * tiles, first = index / wave * kGroup, rest = index % wave;
+    const uint32_t count = all - first < kGroup ? all - first : kGroup;
     tile = tiles - 1 - rest / count;
     head = first + rest % count;
   } else {
-    head = blockIdx.x / tiles;
-    tile = blockIdx.x % tiles;
+    head = index / tiles;
+    tile = index % tiles;
   }
   return {int32_t(tile), int32_t(head % uint32_t(call.heads)), int32_t(head / uint32_t(call.heads))};
+}
+
+// Where one block per tile is launched.
+template <class Traits>
+__device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
+  return place_of(call, blockIdx.x, uint32_t(call.batch) * uint32_t(call.heads));
 }
 
 // Keys [0, visible_keys) are those that the sizes and the causal mask let query `row` see.
@@ -84,20 +89,25 @@ struct Scores {
   static constexpr bool kPlain = !kAdds && Traits::kSoftcap == 0 && Traits::kScale > 0;
   static constexpr float kMultiplier = kPlain ? float(double(float(Traits::kScale)) * kLog2E) : float(kLog2E);
 
-  // `mask` is the element of this score, or null if there is none to read.
+  // What an element of the mask does, as a number: added, or minus infinity where the score is hidden.
   template <class A>
-  static __device__ __forceinline__ A score(A product, const typename Traits::Mask* mask) {
+  static __device__ __forceinline__ A mask_value(typename Traits::Mask mask) {
+    if constexpr (kAdds)
+      return A(widen(mask));
+    else
+      return mask ? A(0) : -A(__int_as_float(0x7f800000));
+  }
+
+  // `mask` is the mask's value, ignored if there is none.
+  template <class A>
+  static __device__ __forceinline__ A score(A product, A mask) {
     A s = product;
     if constexpr (!kPlain) {
       s = s * A(Traits::kScale);
       if constexpr (Traits::kSoftcap > 0) s = A(Traits::kSoftcap) * tanh(s / A(Traits::kSoftcap));
     }
-    if constexpr (Traits::kHasMask) {
-      if constexpr (kAdds)
-        s = s + A(widen(*mask));
-      else if (!*mask)
-        s = -A(__int_as_float(0x7f800000));
-    }
+    if constexpr (kAdds) s = s + mask;
+    if constexpr (Traits::kHasMask && !kAdds) s = mask < 0 ? mask : s;
     return s;
   }
 };

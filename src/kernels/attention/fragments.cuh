@@ -34,26 +34,48 @@ struct Rows {
   float sum[2] = {0, 0};
 };
 
-// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows, `key` is
-// the key of value 0, `visible` how many keys each row sees.
+// Scores from `visible` on are hidden. `key` is the key of value 0, `visible` how many keys each row sees.
+template <int kCount>
+__device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const int32_t (&visible)[2]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (key + i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) s[i] = minus_infinity();
+}
+
+// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows.
 template <class Traits, int kCount>
 __device__ __forceinline__ void finish_scores(float (&s)[kCount],
                                               const typename Traits::Mask* const (&mask)[2],
                                               int64_t mask_stride, int32_t key, const int32_t (&visible)[2],
                                               bool hides) {
-  if constexpr (Traits::kHasMask || !Scores<Traits>::kPlain) {
+  if constexpr (Traits::kHasMask) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int32_t at = key + i / 4 * 8 + i % 2;
-      if (!Traits::kHasMask || at < visible[i / 2 % 2])
-        s[i] = Scores<Traits>::score(s[i], mask[i / 2 % 2] + at * mask_stride);
+      if (at < visible[i / 2 % 2])
+        s[i] = Scores<Traits>::score(
+            s[i], Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
     }
-  }
-  if (hides) {
+  } else {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (key + i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) s[i] = minus_infinity();
+    for (int i = 0; i < kCount; ++i) s[i] = Scores<Traits>::score(s[i], 0.0f);
   }
+  if (hides) hide(s, key, visible);
+}
+
+// The same with a mask that is the same for all rows; `mask` points to the values of the keys from value 0
+// on.
+template <class Traits, int kCount>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], const float* mask, int32_t key,
+                                              const int32_t (&visible)[2], bool hides) {
+#pragma unroll
+  for (int tile = 0; tile < kCount / 4; ++tile) {
+    const float2 value = *reinterpret_cast<const float2*>(mask + tile * 8);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      s[tile * 4 + i] = Scores<Traits>::score(s[tile * 4 + i], i % 2 ? value.y : value.x);
+  }
+  if (hides) hide(s, key, visible);
 }
 
 // One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights

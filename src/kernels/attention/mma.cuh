@@ -1,9 +1,9 @@
 // Attention of half types with mma.sync (sm_80): FlashAttention-2 (Dao 2023). A warp holds 16·kRowTiles query
-// rows and the whole head depth in registers; a block of kWarps warps shares blocks of 64 keys in shared
+// rows and the whole head depth in registers; a block of kWarps warps shares blocks of kKeys keys in shared
 // memory. While scores are computed the values of the block arrive, and while those are added the next keys
 // arrive.
 //
-// Order, for every row alone: blocks of 64 keys from key 0, hidden ones skipped; how many rows a warp or a
+// Order, for every row alone: blocks of kKeys keys from key 0, hidden ones skipped; how many rows a warp or a
 // block holds does not matter.
 #pragma once
 
@@ -129,7 +129,7 @@ __device__ __forceinline__ uint32_t lane_columns_first() {
 template <class Traits, int kWarps, int kRowTiles>
 __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
   using T = typename Traits::Element;
-  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = 64,
+  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = Traits::kKeys,
                 kThreads = 32 * kWarps;
   constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
   static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
@@ -139,6 +139,8 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
   char* const q_tile = shared;
   char* const k_tile = q_tile + Traits::kRows * HalfTile<kDepth>::kBytesPerRow;
   char* const v_tile = k_tile + kKeys * HalfTile<kDepth>::kBytesPerRow;
+  // A mask that is the same for all rows: two blocks of keys, one in use and the next.
+  float* const mask_tile = reinterpret_cast<float*>(v_tile + kKeys * HalfTile<kValueDepth>::kBytesPerRow);
 
   const Place place = place_of_block(call);
   const int64_t b = place.batch, h = place.head, kv_head = place.head / call.group;
@@ -161,12 +163,39 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
         v_tile, v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
     commit_copies();
   };
+  constexpr int kMaskLoads = (kKeys + kThreads - 1) / kThreads;
+  float mask_held[kMaskLoads];
+  const auto load_mask = [&](int32_t from) {
+    if constexpr (Traits::kMaskPerKey) {
+#pragma unroll
+      for (int i = 0; i < kMaskLoads; ++i) {
+        const int32_t key = from + i * kThreads + int(threadIdx.x);
+        mask_held[i] = 0;
+        if (key < call.keys)
+          mask_held[i] = Scores<Traits>::template mask_value<float>(mask[key * call.mask_view.column]);
+      }
+    }
+  };
+  const auto keep_mask = [&](int32_t from) {
+    if constexpr (Traits::kMaskPerKey) {
+#pragma unroll
+      for (int i = 0; i < kMaskLoads; ++i) {
+        const int at = i * kThreads + int(threadIdx.x);
+        if (at < kKeys) mask_tile[from / kKeys % 2 * kKeys + at] = mask_held[i];
+      }
+    }
+  };
 
   wait_for_inputs();
   launch_dependents();
   copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column,
                                                                rows);
-  if (end > 0) copy_keys(0);
+  if (end > 0) {
+    copy_keys(0);
+    copy_values(0);
+    load_mask(0);
+    keep_mask(0);
+  }
 
   Rows state[kRowTiles];
   float o[kRowTiles][kColumns / 2];
@@ -187,9 +216,14 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
   uint32_t q_held[kRowTiles][kHoldsQueries ? kSteps : 1][4];
 
   for (int32_t from = 0; from < end; from += kKeys) {
-    wait_copies<0>();
-    __syncthreads();
-    copy_values(from);
+    if (from == 0) {
+      wait_copies<1>();
+      __syncthreads();
+    } else {
+      wait_copies<0>();
+      __syncthreads();
+      copy_values(from);
+    }
     if (kHoldsQueries && from == 0) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t)
@@ -225,23 +259,34 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
       }
     }
     __syncthreads();
-    if (from + kKeys < end) copy_keys(from + kKeys);
+    if (from + kKeys < end) {
+      copy_keys(from + kKeys);
+      load_mask(from + kKeys);
+    }
 
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       const bool hides =
           __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
-      const typename Traits::Mask* const line[2] = {mask + row[t] * call.mask_view.row,
-                                                    mask + (row[t] + 8) * call.mask_view.row};
-      finish_scores<Traits>(s[t], line, call.mask_view.column, from + lane % 4 * 2, visible[t], hides);
+      const int32_t key = from + lane % 4 * 2;
+      if constexpr (Traits::kMaskPerKey) {
+        finish_scores<Traits>(s[t], mask_tile + from / kKeys % 2 * kKeys + lane % 4 * 2, key, visible[t],
+                              hides);
+      } else {
+        const typename Traits::Mask* const line[2] = {mask + row[t] * call.mask_view.row,
+                                                      mask + (row[t] + 8) * call.mask_view.row};
+        finish_scores<Traits>(s[t], line, call.mask_view.column, key, visible[t], hides);
+      }
       float scale[2];
       weigh<Traits>(s[t], state[t], scale);
       rescale(o[t], scale);
     }
-    if (from + kKeys < end)
+    if (from + kKeys < end) {
+      keep_mask(from + kKeys);
       wait_copies<1>();
-    else
+    } else {
       wait_copies<0>();
+    }
     __syncthreads();
 #pragma unroll
     for (int key = 0; key < kKeys / 16; ++key) {

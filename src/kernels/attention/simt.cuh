@@ -230,11 +230,15 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
 #pragma unroll
       for (int j = 0; j < Block::kK; ++j) {
         const int32_t key = from + block.tx + 16 * j;
-        if (key < visible)
-          s[i][j] =
-              Scores<Traits>::score(s[i][j], mask + row * call.mask_view.row + key * call.mask_view.column);
-        else
+        if (key < visible) {
+          A value = 0;
+          if constexpr (Traits::kHasMask)
+            value = Scores<Traits>::template mask_value<A>(
+                mask[row * call.mask_view.row + key * call.mask_view.column]);
+          s[i][j] = Scores<Traits>::score(s[i][j], value);
+        } else {
           s[i][j] = A(minus_infinity());
+        }
       }
     }
     __syncthreads();

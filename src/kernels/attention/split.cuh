@@ -1,11 +1,12 @@
-// Attention of half types for few rows or short sequences (sm_80): the keys are split among blocks, kKeys
-// each, and among the block's four warps. The queries of all heads that share a head of k and v are rows of
-// one tile of 16, so that keys are read once. If one block holds all keys it stores the result; else parts go
-// to the workspace and a second launch combines them.
+// Attention of half types for few rows or short sequences (sm_80): the keys are split among blocks, and each
+// tile of kKeys keys among the block's four warps. The queries of all heads that share a head of k and v are
+// rows of one tile of 16, so that keys are read once. If one block holds all keys it stores the result. Else,
+// on Hopper, the eight blocks of a cluster take tiles in turn and combine their parts through shared memory;
+// or parts of a tile each go to the workspace and a second launch combines them.
 //
-// Order, for every row alone: a part is a quarter of the kKeys keys of a block; four parts are added in
-// order; blocks are added in four interleaved chains, these in order. So bits depend on the number of keys
-// and on kKeys.
+// Order, for every row alone: a warp adds up its quarters of the block's tiles; the four warps' parts are
+// added in order; the eight blocks of a cluster in order, or parts in the workspace in four interleaved
+// chains, these in order. So bits depend on the number of keys, on kKeys and on the way of splitting.
 #pragma once
 
 #include "attention/mma.cuh"
@@ -48,33 +49,108 @@ __device__ __forceinline__ void store_four(const Call<Traits>& call, int64_t bat
   }
 }
 
-template <class Traits, int kKeys, bool kSingle>
+enum class Split { kSingle, kCluster, kWorkspace };  // who has all the keys of a row
+
+constexpr int kClusterBlocks = 8;
+
+__device__ __forceinline__ void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// The address of the same shared variable in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t in_block(const void* pointer, int rank) {
+  uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(pointer)), "r"(rank));
+  return address;
+}
+__device__ __forceinline__ float2 load_two(uint32_t address) {
+  float2 x;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
+  return x;
+}
+__device__ __forceinline__ float4 load_four(uint32_t address) {
+  float4 x;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
+// Parts of four columns of one row, each relative to its own maximum, added up relative to the largest.
+struct Sum4 {
+  float top = 0, sum = 0, x[4] = {0, 0, 0, 0};
+
+  template <class Traits>
+  __device__ __forceinline__ void add(const float2& stat, const float4& part) {
+    const float factor = power_of_two(Scores<Traits>::kMultiplier * (stat.x - reference_of(top)));
+    sum = __fmaf_rn(factor, stat.y, sum);
+    x[0] = __fmaf_rn(factor, part.x, x[0]);
+    x[1] = __fmaf_rn(factor, part.y, x[1]);
+    x[2] = __fmaf_rn(factor, part.z, x[2]);
+    x[3] = __fmaf_rn(factor, part.w, x[3]);
+  }
+  __device__ __forceinline__ void divide() {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = sum == 0 ? 0.0f : __fdiv_rn(x[i], sum);
+  }
+};
+
+template <class Traits>
+__device__ __forceinline__ void store_sum(const Call<Traits>& call, Sum4& total, int64_t batch, int32_t head,
+                                          int32_t query, int column) {
+  total.divide();
+  store_four(call, batch, head, query, column, total.x);
+  if (call.lse != nullptr && column == 0)
+    call.lse[(batch * call.heads + head) * call.queries + query] =
+        total.sum == 0 ? minus_infinity() : natural_maximum<Traits>(total.top) + logf(total.sum);
+}
+
+template <class Traits, int kKeys, Split kSplit, int kStages>
 __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace) {
   using T = typename Traits::Element;
   constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kWarps = 4,
                 kWarpKeys = kKeys / kWarps;
-  constexpr int kColumns = HalfTile<kValueDepth>::kPadded, kThreads = 32 * kWarps;
+  constexpr int kColumns = HalfTile<kValueDepth>::kPadded, kThreads = 32 * kWarps, kQuads = kColumns / 4;
   constexpr int kSumStride = kColumns + 8;  // floats; keeps the fragments of a warp on different banks
-  constexpr float kMultiplier = Scores<Traits>::kMultiplier;
+  constexpr int kStageBytes = kKeys * (HalfTile<kDepth>::kBytesPerRow + HalfTile<kValueDepth>::kBytesPerRow);
   extern __shared__ __align__(16) char shared[];
   char* const q_tile = shared;
-  char* const k_tile = q_tile + 16 * HalfTile<kDepth>::kBytesPerRow;
-  char* const v_tile = k_tile + kKeys * HalfTile<kDepth>::kBytesPerRow;
-  float* const sums = reinterpret_cast<float*>(k_tile);  // once keys and values have been used
+  char* const stages = q_tile + 16 * HalfTile<kDepth>::kBytesPerRow;
+  float* const sums =
+      reinterpret_cast<float*>(stages);  // once keys and values have been used: [warp][row][column]
+  float* const stats = sums + kWarps * 16 * kSumStride;  // maximum, sum [warp][row]
+  float* const block_stats = stats + kWarps * 16 * 2;    // of the block [row]
 
-  const int32_t splits = kSingle ? 1 : split_count<Traits, kKeys>(call);
-  const int32_t all_rows = call.group * call.queries, tiles = (all_rows + 15) / 16;
+  const int32_t tiles = split_count<Traits, kKeys>(call);
+  const int32_t splits = kSplit == Split::kSingle ? 1 : kSplit == Split::kCluster ? kClusterBlocks : tiles;
+  const int32_t all_rows = call.group * call.queries, row_tiles = (all_rows + 15) / 16;
   uint32_t index = blockIdx.x;
   const int32_t split = int32_t(index % uint32_t(splits));
   index /= uint32_t(splits);
-  const int32_t first = int32_t(index % uint32_t(tiles)) * 16;
-  index /= uint32_t(tiles);
+  const int32_t first = int32_t(index % uint32_t(row_tiles)) * 16;
+  index /= uint32_t(row_tiles);
   const int32_t kv_heads = call.heads / call.group;
   const int32_t kv_head = int32_t(index % uint32_t(kv_heads));
   const int64_t b = index / uint32_t(kv_heads);
-  const int32_t from = split * kKeys;
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const auto head_of = [&](int32_t row) { return kv_head * call.group + row / call.queries; };
+
+  const T* const k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
+  const T* const v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
+  const auto k_tile = [&](int stage) { return stages + stage * kStageBytes; };
+  const auto v_tile = [&](int stage) { return k_tile(stage) + kKeys * HalfTile<kDepth>::kBytesPerRow; };
+  // One group of copies for the keys and one for the values, empty past the end.
+  const auto copy_tile = [&](int32_t tile, int stage) {
+    const int32_t from = tile * kKeys;
+    if (tile < tiles)
+      copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(
+          k_tile(stage), k + from * call.k_view.row, call.k_view.row, call.k_view.column, call.keys - from);
+    commit_copies();
+    if (tile < tiles)
+      copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
+          v_tile(stage), v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
+    commit_copies();
+  };
 
   wait_for_inputs();
   launch_dependents();
@@ -89,16 +165,9 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
                                            call.q_view.column, inside);
     }
   }
-  copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(
-      k_tile, call.k + b * call.k_view.batch + kv_head * call.k_view.head + from * call.k_view.row,
-      call.k_view.row, call.k_view.column, call.keys - from);
-  commit_copies();
-  copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
-      v_tile, call.v + b * call.v_view.batch + kv_head * call.v_view.head + from * call.v_view.row,
-      call.v_view.row, call.v_view.column, call.keys - from);
-  commit_copies();
+#pragma unroll
+  for (int stage = 0; stage < kStages; ++stage) copy_tile(split + stage * splits, stage);
 
-  const int32_t warp_key = from + warp * kWarpKeys;
   int32_t visible[2];
   const typename Traits::Mask* mask[2] = {nullptr, nullptr};
 #pragma unroll
@@ -109,65 +178,74 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       mask[half] = call.mask + b * call.mask_view.batch + head_of(row) * call.mask_view.head +
                    row % call.queries * call.mask_view.row;
   }
-  const bool hides =
-      __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
-
   Rows state;
-  float s[kWarpKeys / 2], o[kColumns / 2];
-#pragma unroll
-  for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = 0;
+  float o[kColumns / 2];
 #pragma unroll
   for (int i = 0; i < kColumns / 2; ++i) o[i] = 0;
-
-  wait_copies<1>();
-  __syncthreads();
   const uint32_t q_address = shared_address(q_tile) + lane_rows_first<kDepth>();
-  const uint32_t k_address = shared_address(k_tile) + warp * kWarpKeys * HalfTile<kDepth>::kBytesPerRow +
-                             lane_columns_first<kDepth>();
+
+  int stage = 0;
+  for (int32_t tile = split; tile < tiles; tile += splits) {
+    float s[kWarpKeys / 2];
 #pragma unroll
-  for (int d = 0; d < HalfTile<kDepth>::kPadded / 16; ++d) {
-    uint32_t a[4];
-    load_matrices(a, q_address + d * 32);
+    for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = 0;
+    wait_copies<2 * kStages - 1>();
+    __syncthreads();
+    const uint32_t k_address = shared_address(k_tile(stage)) +
+                               warp * kWarpKeys * HalfTile<kDepth>::kBytesPerRow +
+                               lane_columns_first<kDepth>();
 #pragma unroll
-    for (int n = 0; n < kWarpKeys / 16; ++n) {
-      uint32_t keys[4];
-      load_matrices(keys, k_address + n * 16 * HalfTile<kDepth>::kBytesPerRow + d * 32);
-      multiply_add<T>(s + n * 8, a, keys[0], keys[1]);
-      multiply_add<T>(s + n * 8 + 4, a, keys[2], keys[3]);
+    for (int d = 0; d < HalfTile<kDepth>::kPadded / 16; ++d) {
+      uint32_t a[4];
+      load_matrices(a, q_address + d * 32);
+#pragma unroll
+      for (int n = 0; n < kWarpKeys / 16; ++n) {
+        uint32_t keys[4];
+        load_matrices(keys, k_address + n * 16 * HalfTile<kDepth>::kBytesPerRow + d * 32);
+        multiply_add<T>(s + n * 8, a, keys[0], keys[1]);
+        multiply_add<T>(s + n * 8 + 4, a, keys[2], keys[3]);
+      }
     }
+    const int32_t warp_key = tile * kKeys + warp * kWarpKeys;
+    const bool hides =
+        __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
+    finish_scores<Traits>(s, mask, call.mask_view.column, warp_key + lane % 4 * 2, visible, hides);
+    float scale[2];
+    weigh<Traits>(s, state, scale);
+    rescale(o, scale);
+
+    wait_copies<2 * kStages - 2>();
+    __syncthreads();
+    const uint32_t v_address = shared_address(v_tile(stage)) +
+                               warp * kWarpKeys * HalfTile<kValueDepth>::kBytesPerRow +
+                               lane_rows_first<kValueDepth>();
+#pragma unroll
+    for (int key = 0; key < kWarpKeys / 16; ++key) {
+      uint32_t a[4];
+      pack_weights<T>(a, s + key * 8);
+#pragma unroll
+      for (int n = 0; n < kColumns / 16; ++n) {
+        uint32_t values[4];
+        load_matrices_transposed(values, v_address + key * 16 * HalfTile<kValueDepth>::kBytesPerRow + n * 32);
+        multiply_add<T>(o + n * 8, a, values[0], values[1]);
+        multiply_add<T>(o + n * 8 + 4, a, values[2], values[3]);
+      }
+    }
+    __syncthreads();
+    if constexpr (kSplit != Split::kCluster) break;
+    copy_tile(tile + kStages * splits, stage);
+    stage = stage + 1 < kStages ? stage + 1 : 0;
   }
-  finish_scores<Traits>(s, mask, call.mask_view.column, warp_key + lane % 4 * 2, visible, hides);
-  float scale[2];
-  weigh<Traits>(s, state, scale);
   total_sums(state);
 
+  // The four warps' parts meet in shared memory, which no copy writes any more.
   wait_copies<0>();
   __syncthreads();
-  const uint32_t v_address = shared_address(v_tile) + warp * kWarpKeys * HalfTile<kValueDepth>::kBytesPerRow +
-                             lane_rows_first<kValueDepth>();
-#pragma unroll
-  for (int key = 0; key < kWarpKeys / 16; ++key) {
-    uint32_t a[4];
-    pack_weights<T>(a, s + key * 8);
-#pragma unroll
-    for (int n = 0; n < kColumns / 16; ++n) {
-      uint32_t values[4];
-      load_matrices_transposed(values, v_address + key * 16 * HalfTile<kValueDepth>::kBytesPerRow + n * 32);
-      multiply_add<T>(o + n * 8, a, values[0], values[1]);
-      multiply_add<T>(o + n * 8 + 4, a, values[2], values[3]);
-    }
-  }
-
-  // The four warps' parts meet in shared memory.
-  __syncthreads();
-  float* const stats = sums + kWarps * 16 * kSumStride;  // maximum, sum [warp][row]
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = warp * 16 + lane / 4 + 8 * half;
-    if (lane % 4 == 0) {
-      stats[2 * row] = state.maximum[half];
-      stats[2 * row + 1] = state.sum[half];
-    }
+    if (lane % 4 == 0)
+      *reinterpret_cast<float2*>(stats + 2 * row) = make_float2(state.maximum[half], state.sum[half]);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n)
       *reinterpret_cast<float2*>(sums + row * kSumStride + n * 8 + lane % 4 * 2) =
@@ -175,39 +253,59 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
   }
   __syncthreads();
 #pragma unroll 1
-  for (int at = int(threadIdx.x); at < 16 * (kColumns / 4); at += kThreads) {
-    const int local = at / (kColumns / 4), column = at % (kColumns / 4) * 4;
+  for (int at = int(threadIdx.x); at < 16 * kQuads; at += kThreads) {
+    const int local = at / kQuads, column = at % kQuads * 4;
     const int32_t row = first + local;
     if (row >= all_rows) break;
-    float top = minus_infinity(), sum = 0, x[4] = {0, 0, 0, 0};
+    Sum4 total;
+    total.top = minus_infinity();
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, stats[2 * (w * 16 + local)]);
+    for (int w = 0; w < kWarps; ++w) total.top = fmaxf(total.top, stats[2 * (w * 16 + local)]);
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = power_of_two(kMultiplier * (stats[2 * (w * 16 + local)] - reference_of(top)));
-      const float4 part = *reinterpret_cast<const float4*>(sums + (w * 16 + local) * kSumStride + column);
-      sum = __fmaf_rn(factor, stats[2 * (w * 16 + local) + 1], sum);
-      x[0] = __fmaf_rn(factor, part.x, x[0]);
-      x[1] = __fmaf_rn(factor, part.y, x[1]);
-      x[2] = __fmaf_rn(factor, part.z, x[2]);
-      x[3] = __fmaf_rn(factor, part.w, x[3]);
-    }
+    for (int w = 0; w < kWarps; ++w)
+      total.add<Traits>(*reinterpret_cast<const float2*>(stats + 2 * (w * 16 + local)),
+                        *reinterpret_cast<const float4*>(sums + (w * 16 + local) * kSumStride + column));
+    const float4 x = make_float4(total.x[0], total.x[1], total.x[2], total.x[3]);
     const int32_t head = head_of(row), query = row % call.queries;
-    const int64_t line = (b * call.heads + head) * call.queries + query;
-    if constexpr (kSingle) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = sum == 0 ? 0.0f : __fdiv_rn(x[i], sum);
-      store_four(call, b, head, query, column, x);
-      if (call.lse != nullptr && column == 0)
-        call.lse[line] = sum == 0 ? minus_infinity() : natural_maximum<Traits>(top) + logf(sum);
+    if constexpr (kSplit == Split::kSingle) {
+      store_sum(call, total, b, head, query, column);
+    } else if constexpr (kSplit == Split::kCluster) {
+      // In place of the first warp's part, which only this thread has read.
+      *reinterpret_cast<float4*>(sums + local * kSumStride + column) = x;
+      if (column == 0)
+        *reinterpret_cast<float2*>(block_stats + 2 * local) = make_float2(total.top, total.sum);
     } else {
-      const int64_t all = int64_t(gridDim.x) / splits / tiles * all_rows;
+      const int64_t all = int64_t(gridDim.x) / splits / row_tiles * all_rows;
       const Parts<Traits> parts(workspace, all, splits);
-      const int64_t part = line * splits + split;
-      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) =
-          make_float4(x[0], x[1], x[2], x[3]);
-      if (column == 0) *reinterpret_cast<float2*>(parts.stats + part * 2) = make_float2(top, sum);
+      const int64_t part = ((b * call.heads + head) * call.queries + query) * splits + split;
+      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) = x;
+      if (column == 0) *reinterpret_cast<float2*>(parts.stats + part * 2) = make_float2(total.top, total.sum);
     }
+  }
+
+  if constexpr (kSplit == Split::kCluster) {
+    sync_cluster();
+#pragma unroll 1
+    for (int at = int(threadIdx.x) * kClusterBlocks + split; at < 16 * kQuads;
+         at += kThreads * kClusterBlocks) {
+      const int local = at / kQuads, column = at % kQuads * 4;
+      const int32_t row = first + local;
+      if (row >= all_rows) break;
+      float2 stat[kClusterBlocks];
+      float4 part[kClusterBlocks];
+      Sum4 total;
+      total.top = minus_infinity();
+#pragma unroll
+      for (int rank = 0; rank < kClusterBlocks; ++rank) {
+        stat[rank] = load_two(in_block(block_stats + 2 * local, rank));
+        part[rank] = load_four(in_block(sums + local * kSumStride + column, rank));
+        total.top = fmaxf(total.top, stat[rank].x);
+      }
+#pragma unroll
+      for (int rank = 0; rank < kClusterBlocks; ++rank) total.add<Traits>(stat[rank], part[rank]);
+      store_sum(call, total, b, head_of(row), row % call.queries, column);
+    }
+    sync_cluster();  // nobody leaves while others read
   }
 }
 

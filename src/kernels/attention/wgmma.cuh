@@ -1,7 +1,7 @@
 // Attention of half types with wgmma on Hopper (sm_90a): FlashAttention-3 (Shah et al. 2024). One warpgroup
-// lets the copy engine bring blocks of 128 keys and values into a ring in shared memory; two warpgroups of 64
-// query rows each take turns on the matrix units, so that one computes weights while the other multiplies,
-// and each computes the products of the next keys while it turns the last ones into weights.
+// lets the copy engine bring blocks of 128 keys and values into a ring in shared memory; two or three
+// warpgroups of 64 query rows each take turns on the matrix units, so that one computes weights while another
+// multiplies, and each computes the products of the next keys while it turns the last ones into weights.
 //
 // Order, for every row alone: blocks of 128 keys from the last visible one to key 0.
 #pragma once
@@ -156,16 +156,18 @@ AICF_WGMMA_128(bf16)
 // barriers.
 template <class Traits>
 struct HopperShared {
-  static constexpr int kKeys = 128, kStages = 2, kHalf = 128 * 128;
+  static constexpr int kGroups = Traits::kRows / 64;  // warpgroups that multiply
+  static constexpr int kKeys = 128, kStages = 2, kHalf = kKeys * 128, kQHalf = Traits::kRows * 128;
   static constexpr int kDepthHalves = (Traits::kDepth + 63) / 64,
                        kValueHalves = (Traits::kValueDepth + 63) / 64;
-  static constexpr int kQ = 0, kK = kQ + kDepthHalves * kHalf, kV = kK + kStages * kDepthHalves * kHalf;
+  static constexpr int kQ = 0, kK = kQ + kDepthHalves * kQHalf, kV = kK + kStages * kDepthHalves * kHalf;
   static constexpr int kBarriers = kV + kStages * kValueHalves * kHalf;
   uint32_t base;
   __device__ __forceinline__ uint32_t q() const { return base + kQ; }
   __device__ __forceinline__ uint32_t k(int stage) const { return base + kK + stage * kDepthHalves * kHalf; }
   __device__ __forceinline__ uint32_t v(int stage) const { return base + kV + stage * kValueHalves * kHalf; }
   __device__ __forceinline__ uint32_t q_full() const { return base + kBarriers; }
+  __device__ __forceinline__ uint32_t q_empty() const { return base + kBarriers + 72; }
   __device__ __forceinline__ uint32_t k_full(int stage) const { return base + kBarriers + 8 + 8 * stage; }
   __device__ __forceinline__ uint32_t k_empty(int stage) const { return base + kBarriers + 24 + 8 * stage; }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return base + kBarriers + 40 + 8 * stage; }
@@ -195,6 +197,7 @@ struct Consumer {
   int group, lane;
   Rows rows;
   Turn key_turn, value_turn;
+  uint32_t tile_parity = 0;
   float o[kColumns / 2];
   uint32_t weights[kKeys / 16][4];
 
@@ -203,8 +206,9 @@ struct Consumer {
     const uint32_t q = shared.q() + group * 64 * 128, k = shared.k(key_turn.stage);
 #pragma unroll
     for (int step = 0; step < Shared::kDepthHalves * 4; ++step) {
-      const uint32_t at = step / 4 * Shared::kHalf + step % 4 * 32;
-      wgmma_shared(s, descriptor(q + at, 16), descriptor(k + at, 16), step > 0, T());
+      const uint32_t half = step / 4, at = step % 4 * 32;
+      wgmma_shared(s, descriptor(q + half * Shared::kQHalf + at, 16),
+                   descriptor(k + half * Shared::kHalf + at, 16), step > 0, T());
     }
     commit_wgmma();
   }
@@ -235,9 +239,11 @@ struct Consumer {
     }
   }
 
-  // A warpgroup may issue its products when the other one has issued its own (named barriers 1 and 2).
+  // A warpgroup may issue its products when the one before has issued its own (named barriers from 1 on).
   __device__ __forceinline__ void wait_turn() const { sync_named(1 + group, 256); }
-  __device__ __forceinline__ void pass_turn() const { arrive_named(2 - group, 256); }
+  __device__ __forceinline__ void pass_turn() const {
+    arrive_named(group + 1 < Shared::kGroups ? 2 + group : 1, 256);
+  }
 
   __device__ __forceinline__ void first_block(int32_t block) {
     float s[kKeys / 2];
@@ -284,34 +290,157 @@ struct Consumer {
     add_values();
     wait_wgmma<0>();
     hold(o);
+    if (lane == 0) arrive(shared.v_empty(value_turn.stage));
+    value_turn.next();
+  }
+};
+
+// The tiles of rows that a block works on: one, or with kPersistent every so-manyeth, in turn from the front
+// and from the back, so that the long ones of the causal mask spread evenly.
+template <class Traits>
+struct Tiles {
+  uint32_t all, blocks, round = 0;
+
+  __device__ __forceinline__ explicit Tiles(const Call<Traits>& call) {
+    all = uint32_t(call.batch) * uint32_t(call.heads) *
+          ((uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows);
+    blocks = gridDim.x;
+    if (Traits::kPersistent) {
+      // A device with fewer multiprocessors than blocks would run the last ones alone, at the end.
+      uint32_t processors;
+      asm volatile("mov.u32 %0, %%nsmid;" : "=r"(processors));
+      processors = __shfl_sync(0xffffffffu, processors, 0);
+      if (processors < blocks) blocks = processors;
+    }
+  }
+  // The next tile, or `all` and more at the end.
+  __device__ __forceinline__ uint32_t next() {
+    if (blockIdx.x >= blocks) return all;
+    const uint32_t at = round * blocks + (round % 2 ? blocks - 1 - blockIdx.x : blockIdx.x);
+    ++round;
+    return at;
+  }
+};
+
+// What a block does with a tile: its rows and the blocks of keys that they see.
+struct Job {
+  Place place;
+  int32_t first, blocks;
+};
+
+template <class Traits>
+__device__ __forceinline__ Job job_of(const Call<Traits>& call, uint32_t tile) {
+  constexpr int kKeys = HopperShared<Traits>::kKeys;
+  Job job;
+  job.place = place_of(call, tile, uint32_t(call.batch) * uint32_t(call.heads));
+  job.first = job.place.tile * Traits::kRows;
+  const int32_t left = call.queries - job.first;
+  const int32_t end = visible_keys(call, job.first + (left < Traits::kRows ? left : Traits::kRows) - 1);
+  job.blocks = end > 0 ? (end + kKeys - 1) / kKeys : 0;
+  return job;
+}
+
+// Brings what the consumers need, in the order in which they need it.
+template <class Traits>
+struct Producer {
+  using Shared = HopperShared<Traits>;
+  const Shared shared;
+  const CUtensorMap &q_map, &k_map, &v_map;
+  int32_t group;  // query heads per head of k and v
+  Turn key_turn, value_turn;
+  uint32_t tile_parity = 0;
+
+  __device__ __forceinline__ void load(uint32_t to, const CUtensorMap& map, uint32_t barrier, int halves,
+                                       int half_bytes, int32_t row, int32_t head, int32_t batch) const {
+    expect_bytes(barrier, halves * half_bytes);
+    for (int half = 0; half < halves; ++half)
+      copy_box(to + half * half_bytes, map, barrier, half * 64, row, head, batch);
+  }
+
+  __device__ __forceinline__ void load_tile(const Job& job) {
+    const int32_t kv_head = job.place.head / group, batch = job.place.batch;
+    for (int32_t block = job.blocks - 1; block >= -1; --block) {
+      if (block >= 0) {
+        wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
+        load(shared.k(key_turn.stage), k_map, shared.k_full(key_turn.stage), Shared::kDepthHalves,
+             Shared::kHalf, block * Shared::kKeys, kv_head, batch);
+        key_turn.next();
+      }
+      if (block == job.blocks - 1) {
+        wait_barrier(shared.q_empty(), tile_parity ^ 1);
+        load(shared.q(), q_map, shared.q_full(), Shared::kDepthHalves, Shared::kQHalf, job.first,
+             job.place.head, batch);
+        tile_parity ^= 1;
+      } else {
+        wait_barrier(shared.v_empty(value_turn.stage), value_turn.parity ^ 1);
+        load(shared.v(value_turn.stage), v_map, shared.v_full(value_turn.stage), Shared::kValueHalves,
+             Shared::kHalf, (block + 1) * Shared::kKeys, kv_head, batch);
+        value_turn.next();
+      }
+    }
   }
 };
 
 template <class Traits>
+__device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const Job& job) {
+  using Shared = HopperShared<Traits>;
+  using T = typename Traits::Element;
+  const Call<Traits>& call = consumer.call;
+  const int64_t b = job.place.batch, h = job.place.head;
+  const int32_t group_row = job.first + consumer.group * 64;
+  const int32_t row = group_row + int(threadIdx.x) % 128 / 32 * 16 + consumer.lane / 4;
+  consumer.rows = Rows();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int32_t at = row + 8 * half;
+    consumer.visible[half] = at < call.queries ? visible_keys(call, at) : 0;
+    if (Traits::kHasMask)
+      consumer.mask[half] =
+          call.mask + b * call.mask_view.batch + h * call.mask_view.head + at * call.mask_view.row;
+  }
+#pragma unroll
+  for (float& x : consumer.o) x = 0;
+  if (job.blocks > 0) {
+    wait_barrier(consumer.shared.q_full(), consumer.tile_parity);
+    consumer.tile_parity ^= 1;
+    int32_t block = job.blocks - 1;
+    consumer.first_block(block--);
+    // The keys that even the first of this warpgroup's rows sees need no comparison.
+    const int32_t seen = visible_keys(call, group_row);
+    const int32_t all_visible = (seen > 0 ? seen : 0) / Shared::kKeys;
+#pragma unroll 1
+    for (; block >= all_visible; --block) consumer.template next_block<true>(block);
+#pragma unroll 1
+    for (; block >= 0; --block) consumer.template next_block<false>(block);
+    if (consumer.lane == 0) arrive(consumer.shared.q_empty());
+    consumer.last_values();
+  }
+  total_sums(consumer.rows);
+  store_rows<Traits>(consumer.o, consumer.rows, call,
+                     call.out + b * call.out_view.batch + h * call.out_view.head, row);
+  store_lse(consumer.rows, call, b * call.heads + h, row);
+}
+
+template <class Traits>
 __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CUtensorMap& q_map,
                                               const CUtensorMap& k_map, const CUtensorMap& v_map) {
-  using T = typename Traits::Element;
   using Shared = HopperShared<Traits>;
-  constexpr int kKeys = Shared::kKeys;
-  static_assert(Traits::kRows == 128);
+  static_assert(Traits::kRows == 128 || Traits::kRows == 192);
   extern __shared__ __align__(1024) char memory[];
   const Shared shared{(address_of(memory) + 1023) & ~1023u};
-  const Place place = place_of_block(call);
-  const int64_t b = place.batch, h = place.head;
-  const int32_t kv_head = place.head / call.group, first = place.tile * Traits::kRows;
-  const int32_t rows = call.queries - first < Traits::kRows ? call.queries - first : Traits::kRows;
-  const int32_t end = visible_keys(call, first + rows - 1);
-  const int32_t blocks = end > 0 ? (end + kKeys - 1) / kKeys : 0;
   // From one lane, so that the compiler sees that a warp does not diverge: it would serialise wgmma.
   const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+  Tiles<Traits> tiles(call);
 
   if (threadIdx.x == 0) {
+    constexpr int kWarps = 4 * Shared::kGroups;  // that consume
     init_barrier(shared.q_full(), 1);
+    init_barrier(shared.q_empty(), kWarps);
     for (int stage = 0; stage < Shared::kStages; ++stage) {
       init_barrier(shared.k_full(stage), 1);
       init_barrier(shared.v_full(stage), 1);
-      init_barrier(shared.k_empty(stage), 8);  // one arrival per consuming warp
-      init_barrier(shared.v_empty(stage), 8);
+      init_barrier(shared.k_empty(stage), kWarps);
+      init_barrier(shared.v_empty(stage), kWarps);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -321,65 +450,23 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
   launch_dependents();
 
   if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-    if (threadIdx.x == 0 && blocks > 0) {
-      const auto load = [&](uint32_t to, const CUtensorMap& map, uint32_t barrier, int halves, int32_t row,
-                            int32_t head) {
-        expect_bytes(barrier, halves * Shared::kHalf);
-        for (int half = 0; half < halves; ++half)
-          copy_box(to + half * Shared::kHalf, map, barrier, half * 64, row, head, int32_t(b));
-      };
-      Turn key_turn, value_turn;
-      load(shared.q(), q_map, shared.q_full(), Shared::kDepthHalves, first, place.head);
-      for (int32_t block = blocks - 1; block >= -1; --block) {
-        if (block >= 0) {
-          wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
-          load(shared.k(key_turn.stage), k_map, shared.k_full(key_turn.stage), Shared::kDepthHalves,
-               block * kKeys, kv_head);
-          key_turn.next();
-        }
-        if (block + 1 < blocks) {
-          wait_barrier(shared.v_empty(value_turn.stage), value_turn.parity ^ 1);
-          load(shared.v(value_turn.stage), v_map, shared.v_full(value_turn.stage), Shared::kValueHalves,
-               (block + 1) * kKeys, kv_head);
-          value_turn.next();
-        }
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 24 : 32));
+    if (threadIdx.x == 0) {
+      Producer<Traits> producer{shared, q_map, k_map, v_map, call.group};
+      for (uint32_t tile = tiles.next(); tile < tiles.all; tile = tiles.next()) {
+        const Job job = job_of(call, tile);
+        if (job.blocks > 0) producer.load_tile(job);
       }
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 240 : 160));
     Consumer<Traits> consumer{call, shared, {nullptr, nullptr}};
     consumer.group = warpgroup - 1;
     consumer.lane = int(threadIdx.x) % 32;
-    const int32_t row = first + consumer.group * 64 + int(threadIdx.x) % 128 / 32 * 16 + consumer.lane / 4;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int32_t at = row + 8 * half;
-      consumer.visible[half] = at < call.queries ? visible_keys(call, at) : 0;
-      if (Traits::kHasMask)
-        consumer.mask[half] =
-            call.mask + b * call.mask_view.batch + h * call.mask_view.head + at * call.mask_view.row;
-    }
-#pragma unroll
-    for (float& x : consumer.o) x = 0;
-    if (blocks > 0) {
-      if (consumer.group == 1) consumer.pass_turn();
-      wait_barrier(shared.q_full(), 0);
-      int32_t block = blocks - 1;
-      consumer.first_block(block--);
-      // The keys that even the first of this warpgroup's rows sees need no comparison.
-      const int32_t seen = visible_keys(call, first + consumer.group * 64);
-      const int32_t all_visible = (seen > 0 ? seen : 0) / kKeys;
+    if (consumer.group == Shared::kGroups - 1) consumer.pass_turn();
 #pragma unroll 1
-      for (; block >= all_visible; --block) consumer.template next_block<true>(block);
-#pragma unroll 1
-      for (; block >= 0; --block) consumer.template next_block<false>(block);
-      consumer.last_values();
-    }
-    total_sums(consumer.rows);
-    T* out = call.out + b * call.out_view.batch + h * call.out_view.head;
-    store_rows<Traits>(consumer.o, consumer.rows, call, out, row);
-    store_lse(consumer.rows, call, b * call.heads + h, row);
+    for (uint32_t tile = tiles.next(); tile < tiles.all; tile = tiles.next())
+      consume_tile(consumer, job_of(call, tile));
   }
 }
 
