@@ -62,6 +62,56 @@ int64_t shared_limit(int arch) {
   return arch == 80 ? 163 * 1024 : 99 * 1024;
 }
 
+// Strides over [batch, head, query, key]; an axis of one element is repeated.
+std::vector<Dim> mask_strides(const CudaWindow& mask) {
+  std::vector<Dim> strides(4, Dim(0));
+  const size_t rank = mask.sizes.size();
+  for (size_t i = 0; i < rank; ++i)
+    if (!(mask.sizes[i] == Dim(1))) strides[4 - rank + i] = mask.strides[i];
+  return strides;
+}
+
+// Whether all rows of a tile have the same mask; with split keys they are rows of several heads.
+bool is_per_key(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
+  if (!sizes.has_mask) return false;
+  const std::vector<Dim> strides = mask_strides(problem.inputs[3]);
+  const bool one_head = tile.unit != AttentionUnit::kSplit || sizes.group == Dim(1) || strides[1] == Dim(0);
+  return strides[2] == Dim(0) && one_head;
+}
+
+// ---- bytes of shared memory, as the .cuh lay it out ----
+
+int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
+int64_t half_row_bytes(int64_t columns) { return (padded(columns) + 8) * 2; }
+
+int64_t simt_shared(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
+  const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
+  const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
+  return bytes *
+         (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
+          tile.rows * stride(tile.keys));
+}
+
+int64_t shared_bytes(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
+  const int64_t key_value = tile.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
+  const int64_t queries = tile.rows * half_row_bytes(sizes.depth);
+  switch (tile.unit) {
+    case AttentionUnit::kSimt:
+      return simt_shared(problem, sizes, tile);
+    case AttentionUnit::kMma:
+      return queries + key_value + (is_per_key(problem, sizes, tile) ? 2 * 4 * tile.keys : 0);
+    case AttentionUnit::kSplit:
+      return queries +
+             std::max(tile.stages * key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 5 * 16 * 8);
+    case AttentionUnit::kWgmma: {
+      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 72;
+      const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
+      return kAlign + tile.rows * 128 * depth + kHalf * 2 * (depth + value_depth) + kBarriers;
+    }
+  }
+  return 0;
+}
+
 // ---- tiles ----
 
 // What fits in 99 KiB, the least of all architectures: the order of accumulation must not depend on them.
@@ -81,22 +131,22 @@ AttentionTile simt_tile(const CudaProblem& problem, const Sizes& sizes) {
   return tile;
 }
 
-// A cluster's eight blocks hold one tile each, or two of half the size in turn.
+// Up to 2,048 keys a cluster's eight blocks hold one tile each, or two of half the size in turn: one launch.
+// Longer sequences need more blocks than a cluster has.
 AttentionTile split_tile(const CudaProblem& problem, const Sizes& sizes, int most_keys) {
   AttentionTile tile{AttentionUnit::kSplit, 16, most_keys, 4};
   if (sizes.most_keys <= most_keys) return tile;
   constexpr int kCluster = 8;
   const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
                           std::ceil(sizes.most_group * sizes.most_queries / 16);
-  if (problem.arch >= 90 && kCluster * clusters >= kMultiprocessors / 3) {
+  if (problem.arch >= 90 && sizes.most_keys <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
     tile.cluster = kCluster;
-    if (sizes.most_keys > kCluster * most_keys) {
-      tile.keys = 64;
-      tile.stages = 2;
-    }
-    return tile;
+    if (sizes.most_keys <= kCluster * most_keys) return tile;
   }
-  if (sizes.most_keys <= 2048) tile.keys = 64;
+  tile.keys = 64;
+  if (tile.cluster == 1) tile.tiles = sizes.most_keys <= 2048 ? 1 : sizes.most_keys <= 8192 ? 4 : 8;
+  if (tile.cluster > 1 || tile.tiles > 1) tile.stages = 2;
+  if (shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) tile.stages = 1;
   return tile;
 }
 
@@ -159,20 +209,6 @@ std::string constant(const char* name, double value) {
   return std::string("  static constexpr double ") + name + " = " + number(value) + ";\n";
 }
 
-// Strides over [batch, head, query, key]; an axis of one element is repeated.
-std::vector<Dim> mask_strides(const CudaWindow& mask) {
-  std::vector<Dim> strides(4, Dim(0));
-  const size_t rank = mask.sizes.size();
-  for (size_t i = 0; i < rank; ++i)
-    if (!(mask.sizes[i] == Dim(1))) strides[4 - rank + i] = mask.strides[i];
-  return strides;
-}
-
-// Whether all rows of a head have the same mask.
-bool is_per_key(const CudaProblem& problem, const Sizes& sizes) {
-  return sizes.has_mask && mask_strides(problem.inputs[3])[2] == Dim(0);
-}
-
 int64_t head_group(const CudaProblem& problem, const Sizes& sizes) {
   const double bytes = sizes.most_keys * static_cast<double>(sizes.depth + sizes.value_depth) *
                        static_cast<double>(dtype_bytes(problem.inputs[0].dtype)) / sizes.most_group;
@@ -190,11 +226,11 @@ std::string traits(const CudaProblem& problem, const Sizes& sizes, const Attenti
   text += cuda_type(problem.inputs[0].dtype);
   text += ";\n  using Mask = ";
   text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
-  text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kMaskPerKey", is_per_key(problem, sizes)) +
-          constant("kCausal", sizes.causal) + constant("kDepth", sizes.depth) +
-          constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
-          constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{tile.rows}) +
-          constant("kKeys", int64_t{tile.keys}) + constant("kPersistent", tile.persistent) +
+  text += ";\n" + constant("kHasMask", sizes.has_mask) +
+          constant("kMaskPerKey", is_per_key(problem, sizes, tile)) + constant("kCausal", sizes.causal) +
+          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
+          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
+          constant("kRows", int64_t{tile.rows}) + constant("kKeys", int64_t{tile.keys}) +
           constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[0], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
@@ -217,41 +253,8 @@ std::string call(const CudaProblem& problem, const Sizes& sizes, CudaParams& par
   for (size_t i = 0; i < 3; ++i) text += view(params, problem.inputs[i].strides) + ", ";
   text += view(params, sizes.has_mask ? mask_strides(problem.inputs[3]) : std::vector<Dim>(4, Dim(0))) + ", ";
   text += view(params, problem.outputs[0].strides) + ",\n      ";
-  return text + size(sizes.batch) + ", " + size(sizes.heads) + ", " + size(sizes.group) + ", " +
-         size(sizes.queries) + ", " + size(sizes.keys) + "};\n";
-}
-
-// ---- bytes of shared memory, as the .cuh lay it out ----
-
-int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
-int64_t half_row_bytes(int64_t columns) { return (padded(columns) + 8) * 2; }
-
-int64_t simt_shared(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
-  const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
-  const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
-  return bytes *
-         (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
-          tile.rows * stride(tile.keys));
-}
-
-int64_t shared_bytes(const CudaProblem& problem, const Sizes& sizes, const AttentionTile& tile) {
-  const int64_t key_value = tile.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
-  const int64_t queries = tile.rows * half_row_bytes(sizes.depth);
-  switch (tile.unit) {
-    case AttentionUnit::kSimt:
-      return simt_shared(problem, sizes, tile);
-    case AttentionUnit::kMma:
-      return queries + key_value + (is_per_key(problem, sizes) ? 2 * 4 * tile.keys : 0);
-    case AttentionUnit::kSplit:
-      return queries +
-             std::max(tile.stages * key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 5 * 16 * 8);
-    case AttentionUnit::kWgmma: {
-      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 80;
-      const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
-      return kAlign + tile.rows * 128 * depth + kHalf * 2 * (depth + value_depth) + kBarriers;
-    }
-  }
-  return 0;
+  return text + size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " +
+         size(sizes.keys) + "};\n";
 }
 
 // ---- code ----
@@ -292,7 +295,7 @@ Unit unit_of(const CudaProblem& problem, const Sizes& sizes, const AttentionTile
     case AttentionUnit::kSplit:
       return {"attention/split.cuh", "attention_split" + name,
               "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, tile) + ", " +
-                  std::to_string(tile.stages) + ">(call, " +
+                  std::to_string(tile.tiles) + ", " + std::to_string(tile.stages) + ">(call, " +
                   (combines(sizes, tile) ? "workspace)" : "nullptr)"),
               128};
     case AttentionUnit::kWgmma:
@@ -314,7 +317,7 @@ AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   const Sizes sizes = sizes_of(problem);
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
-    return {AttentionUnit::kWgmma, 128, 128, 12};
+    return {AttentionUnit::kWgmma, std::max(sizes.depth, sizes.value_depth) <= 64 ? 192 : 128, 128};
   return mma_tile(problem, sizes);
 }
 
@@ -333,7 +336,6 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   launch.params = params.dims();
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
   AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
-  if (tile.persistent) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
   if (tile.unit == AttentionUnit::kWgmma)
     for (int32_t operand = 0; operand < 3; ++operand)
       launch.tensor_maps.push_back({operand, {3, 2, 1, 0}, {64, operand == 0 ? tile.rows : 128, 1, 1}, 128});
@@ -342,7 +344,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
                 traits(problem, sizes, tile) + "\n";
   if (split) {
-    const Dim splits = uses_workspace ? max(ceildiv(sizes.keys, Dim(tile.keys)), Dim(1)) : Dim(tile.cluster);
+    const Dim splits =
+        uses_workspace ? max(ceildiv(sizes.keys, Dim(tile.keys * tile.tiles)), Dim(1)) : Dim(tile.cluster);
     launch.cluster = tile.cluster;
     launch.grid[0] =
         sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
@@ -357,9 +360,9 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     combine.block = 128;
     combine.params = params.dims();
     combine.grid[0] = heads * sizes.queries;
-    code.source +=
-        "\n" + function_text(problem, combine, true, call_text,
-                             "combine_splits<Traits, " + std::to_string(tile.keys) + ">(call, workspace)");
+    code.source += "\n" + function_text(problem, combine, true, call_text,
+                                        "combine_splits<Traits, " + std::to_string(tile.keys * tile.tiles) +
+                                            ">(call, workspace)");
     code.launches.push_back(combine);
   }
   return code;

@@ -12,9 +12,9 @@ struct AttentionTile {
   AttentionUnit unit = AttentionUnit::kSimt;
   int rows = 64, keys = 64;  // of a block
   int warps = 8;             // kMma: rows are 16 per warp, or 32
+  int tiles = 1;             // kSplit: of keys per part in the workspace
   int stages = 1;            // kSplit: tiles of keys in flight
   int cluster = 1;           // kSplit: blocks that share the keys of one tile of rows without a workspace
-  bool persistent = false;   // kWgmma: a block per multiprocessor works on tile after tile
   bool operator==(const AttentionTile&) const = default;
 };
 

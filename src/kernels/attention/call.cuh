@@ -23,37 +23,32 @@ struct Call {
   float* lse;  // null, or row-major [batch, head, query]: log of the row's sum of e^score, -inf for a row
                // without keys
   View q_view, k_view, v_view, mask_view, out_view;
-  int32_t batch, heads, group, queries, keys;  // `group` query heads share one head of k and v
+  int32_t heads, group, queries, keys;  // `group` query heads share one head of k and v
 };
 
 struct Place {
   int32_t tile, head, batch;
 };
 
-// Tiles of rows in the order in which they start: all tiles of one head, so that its keys stay in the L2
-// cache. With the causal mask later tiles have more to do; they come first, over as many heads as the cache
-// holds, so that the short ones fill the end. `index` counts the tiles of `all` heads.
+// Blocks in the order in which they start: all tiles of one head, so that its keys stay in the L2 cache. With
+// the causal mask later tiles have more to do; they come first, over as many heads as the cache holds, so
+// that the short ones fill the end.
 template <class Traits>
-__device__ __forceinline__ Place place_of(const Call<Traits>& call, uint32_t index, uint32_t all) {
+__device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
   const uint32_t tiles = (uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows;
   uint32_t head, tile;
   if (Traits::kCausal) {
     constexpr uint32_t kGroup = Traits::kHeadGroup;
-    const uint32_t wave = kGroup * tiles, first = index / wave * kGroup, rest = index % wave;
+    const uint32_t all = gridDim.x / tiles, wave = kGroup * tiles;
+    const uint32_t first = blockIdx.x / wave * kGroup, rest = blockIdx.x % wave;
     const uint32_t count = all - first < kGroup ? all - first : kGroup;
     tile = tiles - 1 - rest / count;
     head = first + rest % count;
   } else {
-    head = index / tiles;
-    tile = index % tiles;
+    head = blockIdx.x / tiles;
+    tile = blockIdx.x % tiles;
   }
   return {int32_t(tile), int32_t(head % uint32_t(call.heads)), int32_t(head / uint32_t(call.heads))};
-}
-
-// Where one block per tile is launched.
-template <class Traits>
-__device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
-  return place_of(call, blockIdx.x, uint32_t(call.batch) * uint32_t(call.heads));
 }
 
 // Keys [0, visible_keys) are those that the sizes and the causal mask let query `row` see.

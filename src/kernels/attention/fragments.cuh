@@ -63,14 +63,14 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount],
   if (hides) hide(s, key, visible);
 }
 
-// The same with a mask that is the same for all rows; `mask` points to the values of the keys from value 0
-// on.
-template <class Traits, int kCount>
-__device__ __forceinline__ void finish_scores(float (&s)[kCount], const float* mask, int32_t key,
+// The same with a mask that is the same for all rows; `mask(t)` gives the values of keys 8t and 8t + 1 from
+// value 0 on.
+template <class Traits, int kCount, class MaskValues>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], MaskValues mask, int32_t key,
                                               const int32_t (&visible)[2], bool hides) {
 #pragma unroll
   for (int tile = 0; tile < kCount / 4; ++tile) {
-    const float2 value = *reinterpret_cast<const float2*>(mask + tile * 8);
+    const float2 value = mask(tile);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       s[tile * 4 + i] = Scores<Traits>::score(s[tile * 4 + i], i % 2 ? value.y : value.x);

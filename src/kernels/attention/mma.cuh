@@ -270,8 +270,10 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
           __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
       const int32_t key = from + lane % 4 * 2;
       if constexpr (Traits::kMaskPerKey) {
-        finish_scores<Traits>(s[t], mask_tile + from / kKeys % 2 * kKeys + lane % 4 * 2, key, visible[t],
-                              hides);
+        const float* const values = mask_tile + from / kKeys % 2 * kKeys + lane % 4 * 2;
+        finish_scores<Traits>(
+            s[t], [&](int tile) { return *reinterpret_cast<const float2*>(values + tile * 8); }, key,
+            visible[t], hides);
       } else {
         const typename Traits::Mask* const line[2] = {mask + row[t] * call.mask_view.row,
                                                       mask + (row[t] + 8) * call.mask_view.row};

@@ -2,7 +2,7 @@
 // tile of kKeys keys among the block's four warps. The queries of all heads that share a head of k and v are
 // rows of one tile of 16, so that keys are read once. If one block holds all keys it stores the result. Else,
 // on Hopper, the eight blocks of a cluster take tiles in turn and combine their parts through shared memory;
-// or parts of a tile each go to the workspace and a second launch combines them.
+// or parts of a few tiles each go to the workspace and a second launch combines them.
 //
 // Order, for every row alone: a warp adds up its quarters of the block's tiles; the four warps' parts are
 // added in order; the eight blocks of a cluster in order, or parts in the workspace in four interleaved
@@ -105,7 +105,8 @@ __device__ __forceinline__ void store_sum(const Call<Traits>& call, Sum4& total,
         total.sum == 0 ? minus_infinity() : natural_maximum<Traits>(total.top) + logf(total.sum);
 }
 
-template <class Traits, int kKeys, Split kSplit, int kStages>
+// kTiles: tiles of keys per part of the workspace. kStages: tiles in flight.
+template <class Traits, int kKeys, Split kSplit, int kTiles, int kStages>
 __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace) {
   using T = typename Traits::Element;
   constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kWarps = 4,
@@ -122,7 +123,9 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
   float* const block_stats = stats + kWarps * 16 * 2;    // of the block [row]
 
   const int32_t tiles = split_count<Traits, kKeys>(call);
-  const int32_t splits = kSplit == Split::kSingle ? 1 : kSplit == Split::kCluster ? kClusterBlocks : tiles;
+  const int32_t splits = kSplit == Split::kSingle    ? 1
+                         : kSplit == Split::kCluster ? kClusterBlocks
+                                                     : split_count<Traits, kKeys * kTiles>(call);
   const int32_t all_rows = call.group * call.queries, row_tiles = (all_rows + 15) / 16;
   uint32_t index = blockIdx.x;
   const int32_t split = int32_t(index % uint32_t(splits));
@@ -140,13 +143,17 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
   const auto k_tile = [&](int stage) { return stages + stage * kStageBytes; };
   const auto v_tile = [&](int stage) { return k_tile(stage) + kKeys * HalfTile<kDepth>::kBytesPerRow; };
   // One group of copies for the keys and one for the values, empty past the end.
+  constexpr int32_t kStep = kSplit == Split::kCluster ? kClusterBlocks : 1;
+  const int32_t first_tile = kSplit == Split::kWorkspace ? split * kTiles : split;
+  const int32_t end_tile =
+      kSplit == Split::kWorkspace && first_tile + kTiles < tiles ? first_tile + kTiles : tiles;
   const auto copy_tile = [&](int32_t tile, int stage) {
     const int32_t from = tile * kKeys;
-    if (tile < tiles)
+    if (tile < end_tile)
       copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(
           k_tile(stage), k + from * call.k_view.row, call.k_view.row, call.k_view.column, call.keys - from);
     commit_copies();
-    if (tile < tiles)
+    if (tile < end_tile)
       copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
           v_tile(stage), v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
     commit_copies();
@@ -166,7 +173,7 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     }
   }
 #pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) copy_tile(split + stage * splits, stage);
+  for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
 
   int32_t visible[2];
   const typename Traits::Mask* mask[2] = {nullptr, nullptr};
@@ -178,6 +185,9 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       mask[half] = call.mask + b * call.mask_view.batch + head_of(row) * call.mask_view.head +
                    row % call.queries * call.mask_view.row;
   }
+  const typename Traits::Mask* head_mask = nullptr;
+  if (Traits::kMaskPerKey)
+    head_mask = call.mask + b * call.mask_view.batch + kv_head * call.group * call.mask_view.head;
   Rows state;
   float o[kColumns / 2];
 #pragma unroll
@@ -185,10 +195,23 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
   const uint32_t q_address = shared_address(q_tile) + lane_rows_first<kDepth>();
 
   int stage = 0;
-  for (int32_t tile = split; tile < tiles; tile += splits) {
+  for (int32_t tile = first_tile; tile < end_tile; tile += kStep) {
     float s[kWarpKeys / 2];
 #pragma unroll
     for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = 0;
+    const int32_t warp_key = tile * kKeys + warp * kWarpKeys, key = warp_key + lane % 4 * 2;
+    // Loaded here, the mask's values arrive while the keys do.
+    float mask_values[kWarpKeys / 8][2];
+    if constexpr (Traits::kMaskPerKey) {
+#pragma unroll
+      for (int i = 0; i < kWarpKeys / 4; ++i) {
+        const int32_t at = key + i / 2 * 8 + i % 2;
+        mask_values[i / 2][i % 2] = 0;
+        if (at < call.keys)
+          mask_values[i / 2][i % 2] =
+              Scores<Traits>::template mask_value<float>(head_mask[at * call.mask_view.column]);
+      }
+    }
     wait_copies<2 * kStages - 1>();
     __syncthreads();
     const uint32_t k_address = shared_address(k_tile(stage)) +
@@ -206,10 +229,14 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
         multiply_add<T>(s + n * 8 + 4, a, keys[2], keys[3]);
       }
     }
-    const int32_t warp_key = tile * kKeys + warp * kWarpKeys;
     const bool hides =
         __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
-    finish_scores<Traits>(s, mask, call.mask_view.column, warp_key + lane % 4 * 2, visible, hides);
+    if constexpr (Traits::kMaskPerKey)
+      finish_scores<Traits>(
+          s, [&](int tile) { return make_float2(mask_values[tile][0], mask_values[tile][1]); }, key, visible,
+          hides);
+    else
+      finish_scores<Traits>(s, mask, call.mask_view.column, key, visible, hides);
     float scale[2];
     weigh<Traits>(s, state, scale);
     rescale(o, scale);
@@ -232,8 +259,7 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       }
     }
     __syncthreads();
-    if constexpr (kSplit != Split::kCluster) break;
-    copy_tile(tile + kStages * splits, stage);
+    copy_tile(tile + kStages * kStep, stage);
     stage = stage + 1 < kStages ? stage + 1 : 0;
   }
   total_sums(state);
@@ -310,6 +336,7 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
 }
 
 // One block of 128 threads per row adds the row's parts.
+// kKeys: of a part.
 template <class Traits, int kKeys>
 __device__ __forceinline__ void combine_splits(const Call<Traits>& call, void* workspace) {
   constexpr int kColumns = HalfTile<Traits::kValueDepth>::kPadded, kHeld = (kColumns + 31) / 32;

@@ -167,7 +167,6 @@ struct HopperShared {
   __device__ __forceinline__ uint32_t k(int stage) const { return base + kK + stage * kDepthHalves * kHalf; }
   __device__ __forceinline__ uint32_t v(int stage) const { return base + kV + stage * kValueHalves * kHalf; }
   __device__ __forceinline__ uint32_t q_full() const { return base + kBarriers; }
-  __device__ __forceinline__ uint32_t q_empty() const { return base + kBarriers + 72; }
   __device__ __forceinline__ uint32_t k_full(int stage) const { return base + kBarriers + 8 + 8 * stage; }
   __device__ __forceinline__ uint32_t k_empty(int stage) const { return base + kBarriers + 24 + 8 * stage; }
   __device__ __forceinline__ uint32_t v_full(int stage) const { return base + kBarriers + 40 + 8 * stage; }
@@ -197,7 +196,6 @@ struct Consumer {
   int group, lane;
   Rows rows;
   Turn key_turn, value_turn;
-  uint32_t tile_parity = 0;
   float o[kColumns / 2];
   uint32_t weights[kKeys / 16][4];
 
@@ -290,49 +288,20 @@ struct Consumer {
     add_values();
     wait_wgmma<0>();
     hold(o);
-    if (lane == 0) arrive(shared.v_empty(value_turn.stage));
-    value_turn.next();
   }
 };
 
-// The tiles of rows that a block works on: one, or with kPersistent every so-manyeth, in turn from the front
-// and from the back, so that the long ones of the causal mask spread evenly.
-template <class Traits>
-struct Tiles {
-  uint32_t all, blocks, round = 0;
-
-  __device__ __forceinline__ explicit Tiles(const Call<Traits>& call) {
-    all = uint32_t(call.batch) * uint32_t(call.heads) *
-          ((uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows);
-    blocks = gridDim.x;
-    if (Traits::kPersistent) {
-      // A device with fewer multiprocessors than blocks would run the last ones alone, at the end.
-      uint32_t processors;
-      asm volatile("mov.u32 %0, %%nsmid;" : "=r"(processors));
-      processors = __shfl_sync(0xffffffffu, processors, 0);
-      if (processors < blocks) blocks = processors;
-    }
-  }
-  // The next tile, or `all` and more at the end.
-  __device__ __forceinline__ uint32_t next() {
-    if (blockIdx.x >= blocks) return all;
-    const uint32_t at = round * blocks + (round % 2 ? blocks - 1 - blockIdx.x : blockIdx.x);
-    ++round;
-    return at;
-  }
-};
-
-// What a block does with a tile: its rows and the blocks of keys that they see.
+// A block's tile of rows and how many blocks of keys they see.
 struct Job {
   Place place;
   int32_t first, blocks;
 };
 
 template <class Traits>
-__device__ __forceinline__ Job job_of(const Call<Traits>& call, uint32_t tile) {
+__device__ __forceinline__ Job job_of_block(const Call<Traits>& call) {
   constexpr int kKeys = HopperShared<Traits>::kKeys;
   Job job;
-  job.place = place_of(call, tile, uint32_t(call.batch) * uint32_t(call.heads));
+  job.place = place_of_block(call);
   job.first = job.place.tile * Traits::kRows;
   const int32_t left = call.queries - job.first;
   const int32_t end = visible_keys(call, job.first + (left < Traits::kRows ? left : Traits::kRows) - 1);
@@ -348,7 +317,6 @@ struct Producer {
   const CUtensorMap &q_map, &k_map, &v_map;
   int32_t group;  // query heads per head of k and v
   Turn key_turn, value_turn;
-  uint32_t tile_parity = 0;
 
   __device__ __forceinline__ void load(uint32_t to, const CUtensorMap& map, uint32_t barrier, int halves,
                                        int half_bytes, int32_t row, int32_t head, int32_t batch) const {
@@ -359,6 +327,8 @@ struct Producer {
 
   __device__ __forceinline__ void load_tile(const Job& job) {
     const int32_t kv_head = job.place.head / group, batch = job.place.batch;
+    load(shared.q(), q_map, shared.q_full(), Shared::kDepthHalves, Shared::kQHalf, job.first, job.place.head,
+         batch);
     for (int32_t block = job.blocks - 1; block >= -1; --block) {
       if (block >= 0) {
         wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
@@ -366,12 +336,7 @@ struct Producer {
              Shared::kHalf, block * Shared::kKeys, kv_head, batch);
         key_turn.next();
       }
-      if (block == job.blocks - 1) {
-        wait_barrier(shared.q_empty(), tile_parity ^ 1);
-        load(shared.q(), q_map, shared.q_full(), Shared::kDepthHalves, Shared::kQHalf, job.first,
-             job.place.head, batch);
-        tile_parity ^= 1;
-      } else {
+      if (block + 1 < job.blocks) {
         wait_barrier(shared.v_empty(value_turn.stage), value_turn.parity ^ 1);
         load(shared.v(value_turn.stage), v_map, shared.v_full(value_turn.stage), Shared::kValueHalves,
              Shared::kHalf, (block + 1) * Shared::kKeys, kv_head, batch);
@@ -401,8 +366,7 @@ __device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const J
 #pragma unroll
   for (float& x : consumer.o) x = 0;
   if (job.blocks > 0) {
-    wait_barrier(consumer.shared.q_full(), consumer.tile_parity);
-    consumer.tile_parity ^= 1;
+    wait_barrier(consumer.shared.q_full(), 0);
     int32_t block = job.blocks - 1;
     consumer.first_block(block--);
     // The keys that even the first of this warpgroup's rows sees need no comparison.
@@ -412,7 +376,6 @@ __device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const J
     for (; block >= all_visible; --block) consumer.template next_block<true>(block);
 #pragma unroll 1
     for (; block >= 0; --block) consumer.template next_block<false>(block);
-    if (consumer.lane == 0) arrive(consumer.shared.q_empty());
     consumer.last_values();
   }
   total_sums(consumer.rows);
@@ -430,12 +393,11 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
   const Shared shared{(address_of(memory) + 1023) & ~1023u};
   // From one lane, so that the compiler sees that a warp does not diverge: it would serialise wgmma.
   const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-  Tiles<Traits> tiles(call);
+  const Job job = job_of_block(call);
 
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Shared::kGroups;  // that consume
     init_barrier(shared.q_full(), 1);
-    init_barrier(shared.q_empty(), kWarps);
     for (int stage = 0; stage < Shared::kStages; ++stage) {
       init_barrier(shared.k_full(stage), 1);
       init_barrier(shared.v_full(stage), 1);
@@ -451,22 +413,15 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
 
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 24 : 32));
-    if (threadIdx.x == 0) {
-      Producer<Traits> producer{shared, q_map, k_map, v_map, call.group};
-      for (uint32_t tile = tiles.next(); tile < tiles.all; tile = tiles.next()) {
-        const Job job = job_of(call, tile);
-        if (job.blocks > 0) producer.load_tile(job);
-      }
-    }
+    if (threadIdx.x == 0 && job.blocks > 0)
+      Producer<Traits>{shared, q_map, k_map, v_map, call.group}.load_tile(job);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 240 : 160));
     Consumer<Traits> consumer{call, shared, {nullptr, nullptr}};
     consumer.group = warpgroup - 1;
     consumer.lane = int(threadIdx.x) % 32;
     if (consumer.group == Shared::kGroups - 1) consumer.pass_turn();
-#pragma unroll 1
-    for (uint32_t tile = tiles.next(); tile < tiles.all; tile = tiles.next())
-      consume_tile(consumer, job_of(call, tile));
+    consume_tile(consumer, job);
   }
 }
 
