@@ -406,7 +406,8 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (family == MatmulFamily::mma) return true;
   const Matrices a = matrices_of(problem);
   const SymbolRanges& ranges = ranges_of(problem);
-  return problem.arch == 90 && fits_int32(a, ranges) &&
+  // A tensor map has no empty axes; without rows or columns nothing is launched.
+  return problem.arch == 90 && bounds(a.k, ranges).lo > 0 && fits_int32(a, ranges) &&
          map_fits(problem.inputs[0], a.x, a.x.column, a.x.row, ranges) &&
          map_fits(problem.inputs[1], a.y, a.y.row, a.y.column, ranges);
 }

@@ -20,11 +20,13 @@ constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks onl
 constexpr double kStepOverhead = 50;   // barriers between stages
 constexpr double kResultCycles =
     0.4;  // of a result in the epilogue; half where another block can multiply meanwhile
-constexpr double kBehindMemory = 0.1;    // share of other work that adds to the time of the memory
-constexpr double kClusterSum = 2400;     // barriers,
-constexpr double kClusterPart = 400;     //   reads of each part of a cluster's sum
-constexpr double kClusterResult = 0.35;  //   and of each result
-constexpr double kWorkspaceSum = 6000;   // a second launch
+constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
+constexpr double kClusterSum = 2400;        // barriers,
+constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;     //   and of each result;
+constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
+constexpr double kMostSharing = 1.5;        //   more blocks wait together
+constexpr double kWorkspaceSum = 6000;      // a second launch
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -135,8 +137,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
                           static_cast<double>(sizes.m) * sizes.n);
   // Behind the memory's time the rest does not hide entirely.
   cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
+  const double result = c.family == MatmulFamily::simt ? kSimtClusterResult : kClusterResult;
   if (c.splits > 1 && c.cluster)
-    cycles += (kClusterSum + kClusterPart * c.splits) * sharing + kClusterResult * results;
+    cycles += (kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) + result * results;
   else if (c.splits > 1)
     cycles += kWorkspaceSum;
   return cycles;
