@@ -13,7 +13,7 @@ constexpr int64_t kMaxKeptRow =
     1 << 16;  // elements: a row that later stages read again stays in the L2 cache
 
 // A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes
-// of size 1).
+// of size 1); casts of smaller leaves (a norm's scale, a bias) are computed along with what reads them.
 struct Group {
   std::vector<NodeId> nodes;  // in topological order
   bool contraction = false;   // nodes[0] is a matmul or a conv, the others its epilogue
@@ -249,8 +249,36 @@ class Fuser {
   Graph emit() {
     GraphRewriter rewriter(graph_);
     std::vector<char> done(graph_.nodes().size(), 0);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) emit_unit(id, rewriter, done);
+    const auto count = static_cast<NodeId>(graph_.nodes().size());
+    for (NodeId id = 0; id < count; ++id)
+      if (is_absorbed(id)) done[static_cast<size_t>(id)] = 1;
+    for (NodeId id = 0; id < count; ++id) emit_unit(id, rewriter, done);
     return rewriter.finish();
+  }
+
+  // A cast of a leaf that only regions read: each computes it again, which costs less than a kernel of its
+  // own.
+  bool is_absorbed(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const int own = group_of_[static_cast<size_t>(id)];
+    if (node.op != Op::cast || graph_.value(node.operands[0]).role == Role::kTemp || own < 0) return false;
+    const Group& lone = groups_[static_cast<size_t>(own)];
+    return lone.nodes.size() == 1 && !used_outside_regions(node.results[0]);
+  }
+
+  // Whether anything but a region reads the value, or the contraction that a region begins with.
+  bool used_outside_regions(ValueId id) const {
+    for (ValueId output : graph_.outputs())
+      if (output == id) return true;
+    for (const Update& update : graph_.updates())
+      if (update.value == id) return true;
+    const auto& readers = readers_of(id);
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+      const int g = group_of_[static_cast<size_t>(reader)];
+      if (g < 0) return true;
+      const Group& region = groups_[static_cast<size_t>(g)];
+      return region.nodes.size() == 1 || (region.contraction && region.nodes[0] == reader);
+    });
   }
 
   void emit_unit(NodeId id, GraphRewriter& rewriter, std::vector<char>& done) {
@@ -312,6 +340,11 @@ class Fuser {
     if (auto at = inner.find(id); at != inner.end()) return at->second;
     const Value& value = graph_.value(id);
     if (immediates && is_immediate(id)) return inner[id] = body.add_constant(value.constant);
+    if (value.role == Role::kTemp && is_absorbed(value.producer)) {
+      const Node& cast = graph_.node(value.producer);
+      const ValueId source = body_value(cast.operands[0], body, inner, operands, true);
+      return inner[id] = body.add(cast.op, {source}, cast.attrs);
+    }
     inner[id] = body.add_input("x" + std::to_string(operands.size()), value.type);
     operands.push_back(id);
     return inner[id];

@@ -129,6 +129,25 @@ TEST(FuseRegions, NormalisationIsOneRegion) {
   expect_equal_meaning(original, fused, {{"n", 4}});
 }
 
+// A kernel that casts a norm's scale or a bias costs more than casting it again for every row.
+TEST(FuseRegions, CastsOfSmallLeavesJoinTheirReaders) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[5, 8], %w: f32[8, 8], %b: f16[8], %s: f16[8]) {
+    %0 = cast(%b) {dtype = f32} : f32[8]
+    %1 = cast(%s) {dtype = f32} : f32[8]
+    %2 = matmul(%x, %w) : f32[5, 8]
+    %3 = add(%2, %0) : f32[5, 8]
+    %4 = mul(%3, %1) : f32[5, 8]
+    %5 = matmul(%4, %w) : f32[5, 8]
+    %6 = mul(%5, %1) : f32[5, 8]
+    return "y" = %6
+  }
+})");
+  const Graph fused = run_pass(fuse_regions, program);
+  EXPECT_EQ(fused.nodes().size(), 2u) << print(fused);
+  expect_equal_meaning(program, fused, {});
+}
+
 TEST(FuseRegions, EpilogueJoinsTheContractionAndCyclesAreAvoided) {
   const Program program = parse(R"(program {
   entry main(%x: f32[5, 8], %w: f32[8, 8], %b: f32[8]) {
