@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/kernel.h"
 
 namespace aicf {
 namespace {
@@ -127,6 +128,22 @@ bool same_memory(const EntryPlan& entry, int32_t a, int32_t b) {
   return x.kind == BufferKind::kVariable && y.kind == BufferKind::kVariable && x.name == y.name;
 }
 
+// Whether the kernel reads an element of this input only before it writes the output's element at the same
+// index: operands of a region without reductions, and of the epilogue of a contraction, whose program counts
+// the result itself as its first input.
+bool is_elementwise(const std::string& kernel_name, const BoundCall& call, size_t input) {
+  const Kernel* kernel = find_kernel(kernel_name);
+  if (kernel == nullptr || call.program == nullptr || !kernel->accepts_program) return false;
+  if (kernel->family == "tile") return call.params.size() == 1 && call.params[0] == 0;
+  return input + call.program->inputs.size() >= call.inputs.size() + 1;
+}
+
+bool same_window(const TensorArg& a, int64_t a_offset, const TensorArg& b, int64_t b_offset) {
+  return a_offset == b_offset && a.dtype == b.dtype && a.rank == b.rank &&
+         std::equal(a.sizes, a.sizes + a.rank, b.sizes) &&
+         std::equal(a.strides, a.strides + a.rank, b.strides);
+}
+
 // `patches` ends with those of this step: its inputs, then its outputs.
 void check_aliases(const EntryPlan& entry, int32_t step, const BoundCall& call,
                    const std::vector<AddressPatch>& patches) {
@@ -137,7 +154,10 @@ void check_aliases(const EntryPlan& entry, int32_t step, const BoundCall& call,
   for (size_t out = call.inputs.size(); out < count; ++out)
     for (size_t i = 0; i < out; ++i) {
       const AddressPatch &a = patches[first + i], &b = patches[first + out];
-      if (same_memory(entry, a.buffer, b.buffer) &&
+      const bool in_place = i < call.inputs.size() &&
+                            same_window(arg(i), a.byte_offset, arg(out), b.byte_offset) &&
+                            is_elementwise(entry.steps[static_cast<size_t>(step)].kernel, call, i);
+      if (!in_place && same_memory(entry, a.buffer, b.buffer) &&
           may_overlap(arg(i), a.byte_offset, arg(out), b.byte_offset))
         fail(entry, step, "an output shares elements with another operand",
              "operand " + std::to_string(i) + " and " + std::to_string(out) + " of buffer " +
@@ -192,10 +212,10 @@ void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step_index, con
       patches.push_back({refs[i].buffer, step_index, output, static_cast<int32_t>(i), byte_offset});
     }
   }
-  check_aliases(entry, step_index, call, patches);
   for (const Dim& param : step.params) call.params.push_back(evaluate(param, sizes));
   call.fparams = step.fparams;
   if (step.program >= 0) call.program = &plan.programs[static_cast<size_t>(step.program)];
+  check_aliases(entry, step_index, call, patches);
 }
 
 }  // namespace aicf

@@ -27,7 +27,8 @@ int64_t touched_arena_bytes(const EntryPlan& entry, const SymbolValues& sizes);
 
 // Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch
 // per operand. Every window must lie inside its buffer at these sizes, and no element that the step writes
-// may be one that it reads or writes through another window: bad_artifact otherwise.
+// may be one that it reads or writes through another window (but for the same window of an operand that its
+// kernel reads element by element): bad_artifact otherwise.
 void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step, const SymbolValues& sizes,
                BoundCall& call, std::vector<AddressPatch>& patches);
 
