@@ -138,10 +138,11 @@ CudaLaunch flat_launch(std::string function, const Dim& blocks, int32_t block, c
   return launch;
 }
 
-void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, const std::string& body) {
+void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, const std::string& body,
+                int min_blocks) {
   const bool workspace = !(code.workspace_bytes == Dim(0));
-  code.source +=
-      "\n" + cuda_kernel_head(problem, launch, workspace) + "  aicf::wait_for_inputs();\n" + body + "}\n";
+  code.source += "\n" + cuda_kernel_head(problem, launch, workspace, min_blocks) +
+                 "  aicf::wait_for_inputs();\n" + body + "}\n";
   code.launches.push_back(std::move(launch));
 }
 

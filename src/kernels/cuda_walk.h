@@ -1,6 +1,7 @@
-// The host side of walk.cuh: an index space over several windows, simplified before it becomes kernel text.
-// Axes of size 1 go, neighbours that lie one behind the other in every window become one, runs of elements
-// become wide units. Sizes and strides may be symbolic; what cannot be shown for every value is not done.
+// The host side of indexing/walk.cuh: an index space over several windows, simplified before it becomes
+// kernel text. Axes of size 1 go, neighbours that lie one behind the other in every window become one, runs
+// of elements become wide units. Sizes and strides may be symbolic; what cannot be shown for every value is
+// not done.
 #pragma once
 
 #include <string>
@@ -55,7 +56,8 @@ Dim blocks_for(const Dim& threads, int64_t block);
 CudaLaunch flat_launch(std::string function, const Dim& blocks, int32_t block, const CudaParams& params);
 // Appends a kernel with this body, after the wait for its inputs, and its launch. The workspace of `code`
 // must be known.
-void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, const std::string& body);
+void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, const std::string& body,
+                int min_blocks = 0);
 // "#include …" lines, prelude first.
 std::string includes(const std::vector<std::string>& names);
 

@@ -2,7 +2,7 @@
 // position k, input position o · stride - low + k · dilation; positions outside the input are padding.
 #pragma once
 
-#include "walk.cuh"
+#include "indexing/walk.cuh"
 
 namespace aicf {
 

@@ -2,8 +2,8 @@
 // many neighbouring elements as one access can move (cuda_walk.h).
 #pragma once
 
-#include "elements.cuh"
-#include "walk.cuh"
+#include "indexing/elements.cuh"
+#include "indexing/walk.cuh"
 
 namespace aicf {
 

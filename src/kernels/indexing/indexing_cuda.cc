@@ -207,7 +207,7 @@ CudaCode generate_size_of(const CudaProblem& problem) {
   const std::string body =
       "  using E = aicf::Element<" + type + ">;\n  *out0 = E::store(E::Value(" + value + "));\n";
   CudaCode code;
-  code.source = includes({"elements.cuh"});
+  code.source = includes({"indexing/elements.cuh"});
   add_kernel(code, problem, flat_launch("size_of", Dim(1), 1, params), body);
   return code;
 }

@@ -5,9 +5,9 @@
 // by the place that they go to, where the first of each run of equal places applies the run.
 #pragma once
 
-#include "elements.cuh"
+#include "indexing/elements.cuh"
 #include "order/sort.cuh"
-#include "walk.cuh"
+#include "indexing/walk.cuh"
 
 namespace aicf {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "order/sort.cuh"
-#include "walk.cuh"
+#include "indexing/walk.cuh"
 
 namespace aicf {
 

@@ -5,7 +5,7 @@
 // that its outputs come from by binary search along a diagonal (Odeh, Green, Mwassi, Shmueli, Birk: "Merge Path", 2012).
 #pragma once
 
-#include "elements.cuh"
+#include "indexing/elements.cuh"
 
 namespace aicf {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "conv/windows.cuh"
-#include "elements.cuh"
+#include "indexing/elements.cuh"
 
 namespace aicf {
 

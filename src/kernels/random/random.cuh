@@ -2,7 +2,7 @@
 // i mod 4 of the block with counter (i/4 low, i/4 high, step low, stream) under the key (seed low, seed high).
 #pragma once
 
-#include "walk.cuh"
+#include "indexing/walk.cuh"
 
 namespace aicf {
 

@@ -1,5 +1,5 @@
 // Element types of memory as types that compute: f16 and bf16 are widened to float when loaded and rounded once when
-// stored, every other type is itself. Combining rules of elements/the CPU kernels: sums and products wrap in the
+// stored, every other type is itself. Combining rules as on the CPU: sums and products wrap in the
 // element's type, NaN wins maxima and minima.
 #pragma once
 

@@ -1,0 +1,96 @@
+// The text of the convolution rows compiles for random problems, and the weights and layouts decide what is
+// in it.
+#include "build/nvrtc.h"
+#include "kernels/conv/conv_program.h"
+#include "kernels/cuda_testing.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+CudaWindow channels_last(CudaWindow w) {
+  Shape order = w.sizes;
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  const std::vector<Dim> strides = row_major_strides(order);
+  w.offset = Dim(0);
+  w.strides[0] = strides[0];
+  w.strides[1] = strides.back();
+  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
+  return w;
+}
+
+struct ConvCase {
+  size_t spatial = 2;
+  int64_t groups = 1, channels = 8, maps = 16;  // of a group
+  bool bias = false, last = true, transposed = false;
+};
+
+CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) {
+  constexpr int64_t kKernel = 3, kStride = 2, kPad = 1;
+  Shape x = {random.size(1, 4), Dim(c.groups * c.channels)}, w, out = {x[0], Dim(c.groups * c.maps)};
+  w = {c.transposed ? x[1] : out[1], Dim(c.transposed ? c.maps : c.channels)};
+  CudaProblem p;
+  p.params = {Dim(static_cast<int64_t>(c.spatial)), Dim(c.groups), Dim(c.bias ? 1 : 0)};
+  for (int64_t number : {kStride, kPad, kPad, int64_t{1}})
+    p.params.insert(p.params.end(), c.spatial, Dim(number));
+  if (c.transposed) p.params.insert(p.params.end(), c.spatial, Dim(0));
+  for (size_t i = 0; i < c.spatial; ++i) {
+    x.push_back(random.size(5, 12));
+    w.emplace_back(kKernel);
+    out.push_back(c.transposed ? (x.back() - Dim(1)) * Dim(kStride) + Dim(kKernel - 2 * kPad)
+                               : floordiv(x.back() + Dim(2 * kPad - kKernel), Dim(kStride)) + Dim(1));
+  }
+  p.inputs = {random.window(dtype, x), random.window(dtype, w)};
+  p.outputs = {random.window(dtype, out)};
+  if (c.bias) p.inputs.push_back(random.window(dtype, {out[1]}));
+  if (c.last)
+    for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) *window = channels_last(*window);
+  return p;
+}
+
+TEST(ConvCuda, Compiles) {
+  RowTexts texts;
+  RandomWindows random(7);
+  for (DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (size_t spatial = 1; spatial <= 3; ++spatial) {
+      const bool half = dtype == DType::f16 || dtype == DType::bf16;
+      for (int layout = 0; layout < 2; ++layout) {
+        ConvCase c{.spatial = spatial, .bias = spatial == 1, .last = layout == 1};
+        if (spatial == 3) c.groups = 2, c.maps = 12;
+        texts.add(half ? "conv_mma" : "conv_simt", conv_problem(random, dtype, c), random.ranges());
+      }
+      ConvCase depthwise{.spatial = spatial, .groups = 16, .channels = 1, .maps = 1, .last = spatial != 3};
+      texts.add("conv_depthwise", conv_problem(random, dtype, depthwise), random.ranges());
+      if (spatial != 2) continue;
+      ConvCase transposed{.spatial = spatial, .groups = 2, .bias = true, .last = half, .transposed = true};
+      texts.add("conv_transpose", conv_problem(random, dtype, transposed), random.ranges());
+    }
+  texts.compile([](const std::vector<std::string>& sources, const char* target) {
+    for (const CudaModuleImage& image : compile_cuda(sources, target)) EXPECT_FALSE(image.bytes.empty());
+  });
+}
+
+TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {
+  RowTexts texts;
+  RandomWindows random(1);
+  CudaProblem p = conv_problem(random, DType::f16, {.channels = 64});
+  EXPECT_EQ(texts.add("conv_mma", p, random.ranges()).source.find("pack_weights("), std::string::npos);
+  p.inputs[1].strides = row_major_strides(p.inputs[1].sizes);
+  const CudaCode packed = texts.add("conv_mma", p, random.ranges());
+  EXPECT_EQ(packed.launches[0].function, "pack_weights");
+  EXPECT_FALSE(packed.workspace_bytes == Dim(0));
+}
+
+TEST(ConvCuda, BiasComesBeforeTheEpilogue) {
+  const TileProgram plain = conv_program(nullptr, DType::f16, DType::f16, false);
+  EXPECT_EQ(plain.inputs, std::vector<DType>{DType::f32});
+  TileProgram with_bias = conv_program(&plain, DType::f16, DType::f16, true);
+  EXPECT_EQ(with_bias.inputs, (std::vector<DType>{DType::f32, DType::f16}));
+  check_tile_program(with_bias);
+  EXPECT_EQ(with_bias.stages[0].back().operand, 2);
+}
+
+}  // namespace
+}  // namespace aicf
