@@ -1,7 +1,7 @@
-"""Peak memory of MiniLM: growth of a process's high-water mark from after its imports to after 50 runs.
+"""Peak memory of a model: growth of a process's high-water mark from after its imports to after 50 runs.
 
 `peak_growth` starts a process for one program; run as
-`python -m bench.peak_memory PROGRAM FILE BATCH SEQUENCE THREADS` it is that process and prints bytes.
+`python -m bench.peak_memory PROGRAM FILE INPUTS THREADS` it is that process and prints bytes.
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ def _import_aicf() -> Loader:
 
 
 def _import_onnxruntime() -> Loader:
-    from examples.minilm.onnxruntime_peer import OnnxRuntimeMiniLm
+    from bench.onnxruntime_peer import OnnxRuntimePeer
 
-    return OnnxRuntimeMiniLm
+    return OnnxRuntimePeer
 
 
-def _measure(program: str, path: str, batch: int, sequence: int, threads: int) -> int:
-    from examples.minilm.tokenizer import random_inputs
-
+def _measure(program: str, path: str, inputs_path: str, threads: int) -> int:
     load = {"aicf": _import_aicf, "onnxruntime": _import_onnxruntime}[program]()
-    inputs = random_inputs(batch, sequence)
+    with np.load(inputs_path) as file:
+        inputs = {name: file[name] for name in file.files}
     before = _high_water_bytes()
     run = load(path, threads)
     for _ in range(RUNS):
@@ -58,13 +57,15 @@ def _measure(program: str, path: str, batch: int, sequence: int, threads: int) -
     return _high_water_bytes() - before
 
 
-def peak_growth(program: str, path: Path, batch: int, sequence: int, threads: int) -> int:
-    """Bytes; `path` is the artifact for aicf and the ONNX file for onnxruntime."""
-    numbers = [str(number) for number in (batch, sequence, threads)]
-    command = [sys.executable, "-m", "bench.peak_memory", program, str(path.resolve()), *numbers]
+def peak_growth(program: str, path: Path, inputs: Path, threads: int) -> int:
+    """Bytes; `path` is the artifact for aicf, the ONNX file for onnxruntime; `inputs` is an .npz."""
+    command = [
+        *(sys.executable, "-m", "bench.peak_memory", program),
+        *(str(path.resolve()), str(inputs.resolve()), str(threads)),
+    ]
     finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
     return int(finished.stdout)
 
 
 if __name__ == "__main__":
-    print(_measure(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])))
+    print(_measure(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
