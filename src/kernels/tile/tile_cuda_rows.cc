@@ -88,7 +88,7 @@ class RowsWriter : public StagedWriter {
       if (!kept_) group_ = 512, items_ = 1;
       threads_ = group_;
     }
-    whole_ = kept_ && length_.constant() && !tail_ && vectors == int64_t{items_} * group_;
+    whole_ = kept_ && length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
   }
 
   // A row in the registers of several blocks, which exchange sums through shared memory.

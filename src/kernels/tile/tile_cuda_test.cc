@@ -40,13 +40,14 @@ CudaWindow random_window(Engine& engine, DType dtype, const Shape& sizes, bool o
 }
 
 Shape random_sizes(Engine& engine, SymbolRanges& ranges) {
-  const std::vector<int64_t> lengths = {1, 2, 3, 7, 8, 12, 64, 100, 128, 384, 768, 1000, 4096, 5000, 70000};
+  const std::vector<int64_t> lengths = {0,   1,   2,   3,   7,    8,    12,   64,
+                                        100, 128, 384, 768, 1000, 4096, 5000, 70000};
   Shape sizes;
   for (int64_t rank = pick(engine, 0, 4); rank > 0; --rank) {
     sizes.emplace_back(pick(engine, lengths));
     if (pick(engine, 0, 3) > 0) continue;
     const std::string name = "n" + std::to_string(rank);
-    ranges[name] = {1, pick(engine, lengths)};
+    ranges[name] = {0, pick(engine, lengths)};
     sizes.back() = Dim::symbol(name) * Dim(pick(engine, 0, 1) ? 8 : 1);
   }
   return sizes;
