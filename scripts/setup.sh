@@ -125,6 +125,11 @@ install_requirements requirements-nodeps.txt --no-deps
 # `import aicf` in .venv takes the package from the tree.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 echo "$root/python" >"$site/aicf-tree.pth"
+# What an installed wheel declares in its metadata: torch.compile(backend="aicf") finds the tree's.
+entry=$site/aicf_tree-0.dist-info
+mkdir -p "$entry"
+printf 'Metadata-Version: 2.1\nName: aicf-tree\nVersion: 0\n' >"$entry/METADATA"
+printf '[torch_dynamo_backends]\naicf = aicf.torch.backend:aicf_backend\n' >"$entry/entry_points.txt"
 touch "$venv/.ready"
 if ((lint)); then touch "$venv/.ready-lint"; fi
 if ((fuzz)); then touch "$venv/.ready-fuzz"; fi

@@ -36,11 +36,18 @@ def compile(
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
                another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
+    precision  "f32"; for a torch module also "bf16-mixed": contractions of bf16 operands,
+               accumulated in f32.
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
                present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
                not just the device: "sm_90,compute_80,cpu".
     """
+    chosen = _check_options(options or {})
+    if _is_torch(model):
+        from .torch import compile_model
+
+        return compile_model(model, inputs, dims, device, threads, chosen, precision)
     if precision != "f32":
         raise make_error(
             "unsupported_option",
@@ -48,11 +55,6 @@ def compile(
             value=f"precision={precision!r}",
             expected="f32",
         )
-    chosen = _check_options(options or {})
-    if _is_torch(model):
-        from .torch import compile_model
-
-        return compile_model(model, inputs, dims, device, threads, chosen)
     return Executable(build(_to_program(model, inputs, dims or {}, chosen), device, threads, chosen))
 
 

@@ -56,7 +56,7 @@ def test_calls(exe: aicf.Executable, name: str, args: tuple[Any, ...], by_name: 
     ("name", "options"),
     [
         ("unset_size", {}),
-        ("unsupported_option", {"dims": {"batch": 1}, "device": "cuda"}),
+        ("bad_option", {"dims": {"batch": 1}, "device": "tpu"}),
         ("unsupported_option", {"dims": {"batch": 1}, "precision": "bf16-mixed"}),
         ("bad_option", {"dims": {"batch": 1}, "options": {"opt_level": 1}}),
         ("bad_option", {"dims": {"batch": 1.5}}),

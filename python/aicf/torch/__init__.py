@@ -18,11 +18,13 @@ from .causal_lm import CausalLM, compile_causal_lm
 from .executable import TorchExecutable
 from .importer import import_program
 from .module import compile_model, import_module
+from .precision import PrecisionError, precision_report
 from .support import Support, support_of
 from .survey import Unsupported
 
 __all__ = [
     "CausalLM",
+    "PrecisionError",
     "Support",
     "TorchExecutable",
     "Unsupported",
@@ -30,6 +32,7 @@ __all__ = [
     "compile_model",
     "import_module",
     "import_program",
+    "precision_report",
     "support_of",
 ]
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.backends.registry import register_backend
+from torch._dynamo.backends.registry import list_backends, register_backend
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -32,7 +32,6 @@ _OPTIONS = ("fallback", "device", "threads", "isa", "opt", "skip_passes", "targe
 partitions: list[str] = []
 
 
-@register_backend(name="aicf")
 def aicf_backend(
     module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
 ) -> Any:
@@ -101,3 +100,8 @@ class _Part(torch.nn.Module):
     def forward(self, *args: Any) -> Any:
         results = self._compiled(*args)
         return results[0] if self._single else results
+
+
+# An installed package is found by its entry point; a tree that is only on the path registers itself.
+if "aicf" not in list_backends():
+    register_backend(aicf_backend, name="aicf")

@@ -110,7 +110,7 @@ def import_entries(
     exported: Mapping[str, ExportedProgram],
     names: Sequence[Mapping[str, str]],
     ranges: Mapping[str, tuple[int, int]],
-    on_unsupported: Any = None,
+    contraction_dtype: str | None = None,
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once."""
     pure = {entry: functional(program) for entry, program in exported.items()}
@@ -118,7 +118,7 @@ def import_entries(
     weights = Weights()
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), on_unsupported)
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, contraction_dtype)
         graph, model = _import_entry(program, lowering, weights, written)
         graphs.append(graph)
         models.append(model)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import aicf
 import pytest
 import torch
+from aicf.torch import precision_report
 from torch import nn
 
 
@@ -205,3 +206,13 @@ def test_arguments_may_require_gradients_and_be_views() -> None:
     x = torch.randn(8, 4, requires_grad=True).t()
     assert close(exe(x), model(x).detach())
     assert not exe(x).requires_grad
+
+
+def test_bf16_mixed_and_its_error_report() -> None:
+    x = torch.randn(4, 8)
+    rows = precision_report(mlp(), (x,), "bf16-mixed")
+    assert len(rows) == 1
+    assert 0 < rows[0].relative < 0.03
+    assert precision_report(mlp(), (x,), "f32")[0].absolute == 0
+    with pytest.raises(aicf.UserError, match="no such precision"):
+        aicf.compile(mlp(), (x,), precision="f8")

@@ -1,0 +1,169 @@
+"""BERT-base 1x128, ViT-B/16 batch 1 and GPT-2 prefill 1x128 on the CPU, interleaved with eager torch,
+torch.compile and onnxruntime; random weights. Needs torch and transformers (requirements-torch.txt).
+
+Writes the raw samples with machine, versions and command as JSON; prints medians, quartiles and ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import aicf
+import torch
+import transformers as hf
+from aicf.compiler import build
+from aicf.torch.executable import TorchExecutable
+from aicf.torch.export import export
+from aicf.torch.importer import import_entries
+
+from bench.machine import describe_machine, physical_cores, versions
+from bench.stats import interleave, quartiles, ratios
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("torch", "transformers", "onnxruntime", "numpy")
+Program = Callable[[], object]
+
+
+def ids() -> dict[str, torch.Tensor]:
+    return {"input_ids": torch.randint(0, 1000, (1, 128))}
+
+
+MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[], dict[str, torch.Tensor]]]] = {
+    "bert-base 1x128": (
+        lambda: hf.BertModel(hf.BertConfig()),
+        lambda: ids() | {"attention_mask": torch.ones(1, 128, dtype=torch.int64)},
+    ),
+    "vit-b/16 1": (
+        lambda: hf.ViTModel(hf.ViTConfig()),
+        lambda: {"pixel_values": torch.randn(1, 3, 224, 224)},
+    ),
+    "gpt-2 prefill 1x128": (lambda: hf.GPT2LMHeadModel(hf.GPT2Config(use_cache=False)), ids),
+}
+
+
+class Plain(torch.nn.Module):
+    """A Hugging Face model whose result is one tensor, for every program alike."""
+
+    def __init__(self, model: torch.nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return self.model(**dict(zip(self.names, args, strict=True)))[0]
+
+
+def compile_ours(
+    model: Plain, args: tuple[Any, ...], threads: int
+) -> tuple[TorchExecutable, dict[str, float]]:
+    marks = [time.perf_counter()]
+    with torch.no_grad():
+        program, names, ranges = export(model, args)
+        marks.append(time.perf_counter())
+        imported = import_entries({"main": program}, [names], ranges)
+        marks.append(time.perf_counter())
+        exe = TorchExecutable(build(imported.program, "cpu", threads, {}), imported)
+    marks.append(time.perf_counter())
+    stages = ("torch.export", "import", "compile and load")
+    return exe, {stage: b - a for stage, a, b in zip(stages, marks, marks[1:], strict=False)}
+
+
+def onnxruntime_program(model: Plain, args: tuple[Any, ...], path: Path, threads: int) -> Program:
+    import onnxruntime
+
+    names = [f"x{i}" for i in range(len(args))]
+    torch.onnx.export(model, args, path, input_names=names, output_names=["y"], dynamo=False)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    given = dict(zip(names, (x.numpy() for x in args), strict=True))
+    return lambda: session.run(None, given)
+
+
+def measure(name: str, threads: int, rounds: int) -> dict[str, Any]:
+    make, example = MODELS[name]
+    torch.manual_seed(0)
+    inputs = example()
+    model = Plain(make().eval(), list(inputs))
+    args = tuple(inputs.values())
+    exe, seconds = compile_ours(model, args, threads)
+    inductor = torch.compile(model)
+    programs: dict[str, Program] = {
+        "aicf": lambda: exe(*args),
+        "eager": lambda: model(*args),
+        "torch.compile": lambda: inductor(*args),
+        "onnxruntime": onnxruntime_program(model, args, ROOT / "build" / "torch_model.onnx", threads),
+    }
+    with torch.no_grad():
+        expected = model(*args)
+        error = ((exe(*args) - expected).abs().max() / expected.abs().max()).item()
+        samples = interleave(programs, rounds)
+    peers = [peer for peer in samples if peer != "aicf"]
+    return {
+        "model": name,
+        "relative_error": error,
+        "compile_seconds": seconds,
+        "milliseconds": {key: quartiles(values).scaled(1e3).as_dict() for key, values in samples.items()},
+        "peer_over_aicf": {peer: ratios(samples[peer], samples["aicf"]).as_dict() for peer in peers},
+        "samples_seconds": samples,
+    }
+
+
+def call_overhead(repeats: int = 2000) -> dict[str, float]:
+    """Microseconds of a call from Python whose program does next to nothing, medians of 9."""
+    model = torch.nn.Linear(4, 4).eval()
+    x = torch.randn(1, 4)
+    exe = aicf.compile(model, (x,), threads=1)
+    with torch.no_grad():
+        found = {"aicf": lambda: exe(x), "eager": lambda: model(x)}
+        return {name: 1e6 * sorted(_mean(call, repeats) for _ in range(9))[4] for name, call in found.items()}
+
+
+def _mean(call: Program, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=physical_cores())
+    parser.add_argument("--output", type=Path, required=True, help="JSON file")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    hf.logging.set_verbosity_error()
+    torch.set_num_threads(options.threads)
+    (ROOT / "build").mkdir(exist_ok=True)
+    report: dict[str, Any] = {
+        "command": shlex.join(sys.argv),
+        "machine": describe_machine(),
+        "versions": versions(PACKAGES),
+        "threads": options.threads,
+        "call_microseconds": call_overhead(),
+        "models": [],
+    }
+    for name in options.models:
+        row = measure(name, options.threads, options.rounds)
+        report["models"].append(row)
+        medians = {key: round(value["median"], 2) for key, value in row["milliseconds"].items()}
+        print(name, medians, {k: round(v["median"], 3) for k, v in row["peer_over_aicf"].items()})
+        print("  seconds", {k: round(v, 2) for k, v in row["compile_seconds"].items()}, row["relative_error"])
+    options.output.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
