@@ -91,6 +91,14 @@ ConvTile tile_at(const ConvPlan& plan, int64_t index) {
 
 void find_corners(const Job& job) {
   const WindowAxis* axis = job.plan.windows.axis;
+  if (job.plan.x_is_matrix) {  // `at` is asked for windows on the border only
+    for (int64_t i = 0; i < job.tile.pixels; ++i) {
+      Corner& corner = job.scratch.corners[i];
+      corner.offset = (job.tile.pixel + i) * axis[2].in_stride;
+      corner.inside = corner.across = 1;
+    }
+    return;
+  }
   int64_t x = job.tile.pixel % axis[2].out, y = job.tile.pixel / axis[2].out % axis[1].out,
           z = job.tile.pixel / axis[2].out / axis[1].out;
   for (int64_t i = 0; i < job.tile.pixels; ++i) {
@@ -173,6 +181,15 @@ int64_t positions_in_line(const Job& job, int64_t first, int64_t count) {
 int64_t point_rows(const Job& job, int64_t first, int64_t count, int64_t positions, int64_t k,
                    int64_t depth) {
   const int64_t unit = job.plan.group_channels * positions;
+  if (unit == job.plan.k) {  // one segment serves all of K
+    const Tap tap = {};
+    for (int64_t i = 0; i < count; ++i) {
+      const float* at = under(job, job.scratch.corners[first + i], tap);
+      job.scratch.rows[i] = at == nullptr ? job.scratch.zeros : at + k;
+    }
+    job.scratch.lengths[0] = depth;
+    return 1;
+  }
   Tap tap = tap_at(job.plan, k / unit * positions);
   int64_t segments = 0, skipped = k % unit;
   for (int64_t done = 0; done < depth; ++segments) {
