@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/kernel.h"
+#include "kernels/tile/tile_info.h"
 
 namespace aicf {
 namespace {
@@ -134,7 +135,12 @@ bool same_memory(const EntryPlan& entry, int32_t a, int32_t b) {
 bool is_elementwise(const std::string& kernel_name, const BoundCall& call, size_t input) {
   const Kernel* kernel = find_kernel(kernel_name);
   if (kernel == nullptr || call.program == nullptr || !kernel->accepts_program) return false;
-  if (kernel->family == "tile") return call.params.size() == 1 && call.params[0] == 0;
+  if (kernel->family == "tile") {
+    const auto& stages = call.program->stages;
+    return stages.size() == 1 && std::none_of(stages[0].begin(), stages[0].end(), [](const TileInstr& instr) {
+             return is_tile_reduction(instr.op) || instr.op == TileOp::store_scalar;
+           });
+  }
   return input + call.program->inputs.size() >= call.inputs.size() + 1;
 }
 
