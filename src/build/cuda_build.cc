@@ -19,24 +19,33 @@ int32_t CudaBuilder::intern_source(const std::string& source) {
   return at->second;
 }
 
+StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program) {
+  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
+  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  CudaProblem problem;
+  for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
+  for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
+  problem.params = call.params;
+  problem.fparams = call.fparams;
+  problem.program = program;
+  problem.ranges = &ranges_;
+  problem.arch = target_.arch;
+  CudaCode code = kernel->generate(problem);
+  return {intern_source(code.source), std::move(code.launches), std::move(code.workspace_bytes)};
+}
+
 std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
                                            const std::vector<TileProgram>& programs) {
-  AICF_CHECK(calls.init_calls.empty(), "CUDA kernels take weights as they are stored");
   std::vector<StepLaunches> result;
-  for (const KernelCall& call : calls.calls) {
-    const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-    AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
-    CudaProblem problem;
-    for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
-    for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
-    problem.params = call.params;
-    problem.fparams = call.fparams;
-    if (call.region >= 0) problem.program = &programs[static_cast<size_t>(call.region)];
-    problem.ranges = &ranges_;
-    problem.arch = target_.arch;
-    CudaCode code = kernel->generate(problem);
-    result.push_back({intern_source(code.source), std::move(code.launches), std::move(code.workspace_bytes)});
-  }
+  for (const KernelCall& call : calls.calls)
+    result.push_back(
+        add_call(call, call.region >= 0 ? &programs[static_cast<size_t>(call.region)] : nullptr));
+  return result;
+}
+
+std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls) {
+  std::vector<StepLaunches> result;
+  for (const KernelCall& call : calls.init_calls) result.push_back(add_call(call, nullptr));
   return result;
 }
 

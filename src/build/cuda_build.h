@@ -28,12 +28,15 @@ class CudaBuilder {
 
   // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order.
   std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
+  // The same for calls.init_calls.
+  std::vector<StepLaunches> add_init(const KernelCalls& calls);
   // Texts of the modules so far.
   const std::vector<std::string>& sources() const { return sources_; }
   // Machine code of the modules, in order; errors as compile_cuda().
   std::vector<Array> compile() const;
 
  private:
+  StepLaunches add_call(const KernelCall& call, const TileProgram* program);
   int32_t intern_source(const std::string& source);
   Target target_;
   SymbolRanges ranges_;

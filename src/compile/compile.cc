@@ -116,9 +116,12 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   std::vector<std::vector<TileProgram>> programs;
   for (const KernelCalls& calls : selected) programs.push_back(build_programs(calls));
   CudaBuilder cuda(target, program.sizes);
-  std::vector<std::vector<StepLaunches>> launches(selected.size());
+  std::vector<std::vector<StepLaunches>> launches(selected.size()), init_launches(selected.size());
   if (target.is_cuda())
-    for (size_t i = 0; i < selected.size(); ++i) launches[i] = cuda.add(selected[i], programs[i]);
+    for (size_t i = 0; i < selected.size(); ++i) {
+      launches[i] = cuda.add(selected[i], programs[i]);
+      init_launches[i] = cuda.add_init(selected[i]);
+    }
   if (stop("build", [&] {
         std::string text;
         for (const std::string& source : cuda.sources()) text += source + "\n";
@@ -133,7 +136,7 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   // Plan: every byte and step.
   PlanBuilder builder(optimised, constants);
   for (size_t i = 0; i < selected.size(); ++i)
-    builder.add_entry(optimised.entries[i], selected[i], programs[i], launches[i]);
+    builder.add_entry(optimised.entries[i], selected[i], programs[i], launches[i], init_launches[i]);
   Plan plan = builder.finish();
   check_plan(plan);
   clock.lap("plan");

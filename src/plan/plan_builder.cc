@@ -128,8 +128,10 @@ TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
   return {buffer, window.dtype, window.offset, window.sizes, window.strides};
 }
 
-void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
-  for (const KernelCall& call : calls.init_calls) {
+void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls,
+                           const std::vector<StepLaunches>& launches) {
+  for (size_t i = 0; i < calls.init_calls.size(); ++i) {
+    const KernelCall& call = calls.init_calls[i];
     const Value& source = graph.value(call.inputs[0].root);
     Buffer from = variable_or_constant(source);
     const std::string key = packed_key(from.name, call);
@@ -138,7 +140,7 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
     Buffer to;
     to.kind = BufferKind::kPacked;
     to.name = "packed " + from.name;
-    to.bytes = element_count(call.outputs[0].sizes);
+    to.bytes = element_count(call.outputs[0].sizes) * Dim(dtype_bytes(call.outputs[0].dtype));
     to.max_bytes = to.bytes.require_constant("the size of packed weights");
     to.offset = plan_.packed_bytes;
     packed_offsets_.emplace(key, to.offset);
@@ -155,6 +157,12 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls) {
     step.fparams = call.fparams;
     step.origin = call.origin;
     step.reason = call.reason;
+    if (!launches.empty()) {
+      AICF_CHECK(launches[i].workspace_bytes == Dim(0), "a kernel of init has no workspace");
+      step.module = launches[i].module;
+      step.launches = launches[i].launches;
+      plan_.modules = std::max(plan_.modules, step.module + 1);
+    }
     init_.buffers.push_back(std::move(from));
     init_.buffers.push_back(std::move(to));
     init_.steps.push_back(std::move(step));
@@ -179,10 +187,11 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
 
 void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<TileProgram>& programs,
-                            const std::vector<StepLaunches>& launches) {
+                            const std::vector<StepLaunches>& launches,
+                            const std::vector<StepLaunches>& init_launches) {
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
-  add_init(graph, calls);
+  add_init(graph, calls, init_launches);
   EntryState state{graph, calls, {}, {}, {}, {}};
   for (size_t i = 0; i < calls.calls.size(); ++i)
     for (const Window& w : calls.calls[i].inputs) state.last_read[w.root] = i;

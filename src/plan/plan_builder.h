@@ -19,9 +19,11 @@ class PlanBuilder {
   PlanBuilder(const Program& program, std::map<std::string, Array>& constants);
 
   // `programs[i]` is the program of calls.regions[i]. `launches[i]` is what runs calls.calls[i] on a CUDA
-  // target, whose steps carry no programs; empty for the CPU.
+  // target, whose steps carry no programs, and `init_launches[i]` what runs calls.init_calls[i]; both empty
+  // for the CPU.
   void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                 const std::vector<StepLaunches>& launches = {});
+                 const std::vector<StepLaunches>& launches = {},
+                 const std::vector<StepLaunches>& init_launches = {});
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
 
@@ -34,7 +36,7 @@ class PlanBuilder {
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;
-  void add_init(const Graph& graph, const KernelCalls& calls);
+  void add_init(const Graph& graph, const KernelCalls& calls, const std::vector<StepLaunches>& launches);
   Buffer variable_or_constant(const Value& value);
 
   const Program& program_;

@@ -428,6 +428,10 @@ class Selector {
       call.inputs[0] = channels_last(operands[0], call.origin);
       call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
     }
+    if (target_.is_cuda() && reads_weights_last(operands[1])) {
+      call.inputs[1] = weights_last(operands[1], call.origin);
+      call.reason += ", weights channels-last at load";
+    }
     fill_params(conv.graph, conv.node, *row, call.params, call.fparams);
     for (ValueId id : extras)
       call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
@@ -446,6 +450,33 @@ class Selector {
     problem.inputs[1] = {DType::u8, {Dim(1)}};
     const std::vector<const KernelRow*> rows = target_.candidates(problem);
     return rows.empty() ? nullptr : rows[0];
+  }
+
+  // Matrix units of CUDA read 8 channels of a kernel position at a time; weights of 1 × 1 lie like that
+  // anyway.
+  bool reads_weights_last(ValueId w) const {
+    const TensorType& type = graph_.type(w);
+    if (!is_weight(w) || (type.dtype != DType::f16 && type.dtype != DType::bf16)) return false;
+    const bool known =
+        std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
+    if (!known || !divide_exactly(type.shape[1], Dim(8))) return false;
+    return std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
+  }
+
+  Window weights_last(ValueId id, const std::string& origin) {
+    const Window& w = window(id);
+    for (const KernelCall& done : result_.init_calls)
+      if (done.inputs[0] == w && done.kernel == "conv_w_channels_last") return done.outputs[0];
+    const TensorType type{w.dtype, w.sizes};
+    const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + graph_.value(w.root).name);
+    KernelCall call;
+    call.kernel = "conv_w_channels_last";
+    call.inputs = {w};
+    call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
+    call.origin = origin;
+    call.reason = "weights channels-last at load";
+    result_.init_calls.push_back(std::move(call));
+    return result_.init_calls.back().outputs[0];
   }
 
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.

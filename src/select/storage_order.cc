@@ -13,8 +13,7 @@ class Orders {
       : graph_(graph), target_(target), orders_(static_cast<size_t>(graph.value_count())) {}
 
   std::vector<Ints> run() {
-    if (!target_.is_cuda())
-      for (const Node& node : graph_.nodes()) spread(node);
+    for (const Node& node : graph_.nodes()) spread(node);
     follow_transposes();
     // An output is the caller's memory, which is row-major.
     for (ValueId id : graph_.outputs()) orders_[static_cast<size_t>(id)].clear();
@@ -43,8 +42,7 @@ class Orders {
 
   void spread(const Node& node) {
     if (const Graph* body = conv_body(node)) {
-      const bool packed = has_packed_form(*body, body == &graph_ ? node : body->nodes()[0]);
-      if (packed)
+      if (prefers_last(*body, body == &graph_ ? node : body->nodes()[0]))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -81,9 +79,14 @@ class Orders {
     return std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [&](const Node& node) {
       const Graph* body = conv_body(node);
       return body != nullptr && node.operands[0] == id &&
-             has_packed_form(*body, body == &graph_ ? node : body->nodes()[0]);
+             prefers_last(*body, body == &graph_ ? node : body->nodes()[0]);
     });
   }
+
+  bool prefers_last(const Graph& graph, const Node& conv) const {
+    return target_.is_cuda() ? is_half(graph.dtype(conv.operands[0])) : has_packed_form(graph, conv);
+  }
+  static bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
   const Graph& graph_;
   const Target& target_;

@@ -1,7 +1,7 @@
 // Where and in which order of axes values are stored. Row-major is the rule; a value whose only reader
-// transposes it is stored as that reader wants it, and on the CPU what convolutions and the ops after them
-// make is stored channels-last ([N, spatial..., C]), so that a convolution reads its windows where they lie.
-// Only strides change: every kernel takes any, so the orders are a matter of speed.
+// transposes it is stored as that reader wants it, and what convolutions (on CUDA: of f16 and bf16) and the
+// ops after them make is stored channels-last ([N, spatial..., C]), so that a convolution reads its windows
+// where they lie. Only strides change: every kernel takes any, so the orders are a matter of speed.
 #pragma once
 
 #include <vector>
