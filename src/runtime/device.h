@@ -39,6 +39,12 @@ class Sequence {
   virtual void finish(Stream stream) = 0;
   // For people: "63/63 kernels in 1 graph"; empty where nothing is captured.
   virtual std::string coverage() const { return {}; }
+  // Microseconds of every step of the entry, medians over `repeats` runs with a time stamp after each kernel;
+  // the stamps lengthen the whole. Empty on devices that cannot tell.
+  virtual std::vector<double> profile(int repeats) {
+    (void)repeats;
+    return {};
+  }
 };
 
 // Machine code of a variant, loaded.

@@ -453,6 +453,21 @@ std::string Executable::coverage(const EntryPlan& entry) const {
   return {};
 }
 
+std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
+  const RunGuard guard(running_);
+  for (const auto& bound : bound_) {
+    if (bound->entry != &entry) continue;
+    const std::vector<double> times = bound->sequence->profile(repeats);
+    std::vector<StepCost> costs;
+    for (size_t i = 0; i < times.size(); ++i) {
+      costs.push_back(step_cost(entry.steps[i], bound->sizes));
+      costs.back().microseconds = times[i];
+    }
+    return costs;
+  }
+  return {};
+}
+
 const Executable::State& Executable::find_state(const std::string& name) const {
   auto at = states_.find(name);
   if (at == states_.end())

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "runtime/model.h"
+#include "runtime/step_cost.h"
 
 namespace aicf {
 
@@ -63,6 +64,9 @@ class Executable {
   // How the last bind of the entry runs, for people: "63/63 kernels in 1 graph"; empty before a run and on
   // devices without graphs.
   std::string coverage(const EntryPlan& entry) const;
+  // What each step of the last bind of the entry takes and moves; empty before a run and on devices that
+  // cannot tell. Replays the entry, so states advance.
+  std::vector<StepCost> profile(const EntryPlan& entry, int repeats);
 
   // States by name; set copies, get copies. unknown_param.
   Array state(const std::string& name) const;

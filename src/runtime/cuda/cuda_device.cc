@@ -1,5 +1,7 @@
 #include "runtime/cuda/cuda_device.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "runtime/cuda/cuda_context.h"
 #include "runtime/cuda/launches.h"
@@ -8,6 +10,14 @@ namespace aicf {
 namespace {
 
 using cuda::driver;
+
+void set_cluster(cuda::GraphNode node, int blocks) {
+  if (blocks == 1) return;
+  cuda::LaunchAttribute::Value value{};
+  value.cluster[0] = static_cast<unsigned>(blocks);
+  value.cluster[1] = value.cluster[2] = 1;
+  AICF_CUDA(driver().graph_node_set_attribute(node, cuda::kClusterDimension, &value));
+}
 
 // A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
 // from sm_90 on its launch may overlap the end of the one before.
@@ -51,12 +61,7 @@ class CapturedGraph {
       const bool first = nodes_.empty();
       AICF_CUDA(driver().graph_add_node(&node, graph, first ? nullptr : &nodes_.back(),
                                         first ? nullptr : &edge, first ? 0 : 1, &params));
-      if (kernel.cluster > 1) {
-        cuda::LaunchAttribute::Value value{};
-        value.cluster[0] = static_cast<unsigned>(kernel.cluster);
-        value.cluster[1] = value.cluster[2] = 1;
-        AICF_CUDA(driver().graph_node_set_attribute(node, cuda::kClusterDimension, &value));
-      }
+      set_cluster(node, kernel.cluster);
       kernel.changed = false;
       nodes_.push_back(node);
     }
@@ -64,6 +69,67 @@ class CapturedGraph {
 
   cuda::GraphExec exec_ = nullptr;
   std::vector<cuda::GraphNode> nodes_;
+};
+
+// A graph with a time stamp before the first and after every kernel.
+class TimedGraph {
+ public:
+  explicit TimedGraph(cuda::Launches& launches) : stamps_(launches.kernels().size() + 1) {
+    for (cuda::Event& stamp : stamps_) AICF_CUDA(driver().event_create(&stamp, 0));
+    cuda::Graph graph = nullptr;
+    AICF_CUDA(driver().graph_create(&graph, 0));
+    add_stamp(graph, stamps_[0]);
+    for (size_t i = 0; i < launches.kernels().size(); ++i) {
+      add_kernel(graph, launches.kernels()[i]);
+      add_stamp(graph, stamps_[i + 1]);
+    }
+    const int result = driver().graph_instantiate(&exec_, graph, 0);
+    driver().graph_destroy(graph);
+    AICF_CUDA(result);
+  }
+  ~TimedGraph() {
+    for (cuda::Event stamp : stamps_) driver().event_destroy(stamp);
+    driver().graph_exec_destroy(exec_);
+  }
+  TimedGraph(const TimedGraph&) = delete;
+  TimedGraph& operator=(const TimedGraph&) = delete;
+
+  // Microseconds of each kernel in one run.
+  std::vector<double> run(cuda::StreamHandle stream) {
+    AICF_CUDA(driver().graph_launch(exec_, stream));
+    AICF_CUDA(driver().stream_synchronize(stream));
+    std::vector<double> times;
+    for (size_t i = 1; i < stamps_.size(); ++i) {
+      float milliseconds = 0;
+      AICF_CUDA(driver().event_elapsed(&milliseconds, stamps_[i - 1], stamps_[i]));
+      times.push_back(1e3 * static_cast<double>(milliseconds));
+    }
+    return times;
+  }
+
+ private:
+  void add(cuda::Graph graph, cuda::GraphNodeParams& params) {
+    cuda::GraphNode node = nullptr;
+    AICF_CUDA(driver().graph_add_node(&node, graph, last_ == nullptr ? nullptr : &last_, nullptr,
+                                      last_ != nullptr, &params));
+    last_ = node;
+  }
+  void add_stamp(cuda::Graph graph, cuda::Event event) {
+    cuda::GraphNodeParams params;
+    params.type = cuda::kEventRecordNode;
+    params.event = event;
+    add(graph, params);
+  }
+  void add_kernel(cuda::Graph graph, const cuda::Launches::Kernel& kernel) {
+    cuda::GraphNodeParams params;
+    params.kernel = kernel.node;
+    add(graph, params);
+    set_cluster(last_, kernel.cluster);
+  }
+
+  std::vector<cuda::Event> stamps_;
+  cuda::GraphNode last_ = nullptr;
+  cuda::GraphExec exec_ = nullptr;
 };
 
 class CudaSequence final : public Sequence {
@@ -105,6 +171,23 @@ class CudaSequence final : public Sequence {
     context_->enter();
     AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
     launches_.report_errors();
+  }
+
+  std::vector<double> profile(int repeats) override {
+    context_->enter();
+    if (launches_.kernels().empty()) return {};
+    TimedGraph graph(launches_);
+    std::vector<std::vector<double>> samples(launches_.kernels().size());
+    for (int i = 0; i < repeats + 1; ++i) {
+      const std::vector<double> times = graph.run(context_->stream({}));
+      for (size_t k = 0; i > 0 && k < times.size(); ++k) samples[k].push_back(times[k]);
+    }
+    std::vector<double> steps(launches_.step_count(), 0.0);
+    for (size_t k = 0; k < samples.size(); ++k) {
+      std::sort(samples[k].begin(), samples[k].end());
+      steps[static_cast<size_t>(launches_.kernels()[k].step)] += samples[k][samples[k].size() / 2];
+    }
+    return steps;
   }
 
   std::string coverage() const override {

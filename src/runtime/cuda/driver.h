@@ -29,12 +29,15 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2 and _v3
   Context context = nullptr;
 };
 
+constexpr int kKernelNode = 0, kEventRecordNode = 7;  // CUgraphNodeType
+
 struct GraphNodeParams {  // CUgraphNodeParams
-  int type = 0;           // 0: kernel
+  int type = kKernelNode;
   int reserved0[3] = {};
   union {
     long long reserved1[29];
     KernelNodeParams kernel;
+    Event event;  // to be recorded
   };
   long long reserved2 = 0;
   GraphNodeParams() : reserved1{} {}

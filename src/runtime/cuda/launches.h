@@ -30,6 +30,7 @@ class Launches {
     bool changed = true;  // since it was last given to the driver
   };
   std::vector<Kernel>& kernels() { return kernels_; }
+  size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.
   void set_address(int32_t buffer, std::byte* address);
   std::byte* address(int32_t buffer) const { return addresses_[static_cast<size_t>(buffer)]; }
