@@ -1,21 +1,66 @@
 #include "build/cuda_build.h"
 
 #include <cstring>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
+#include "build/code_cache.h"
 #include "build/nvrtc.h"
-#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 namespace {
 
+constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
+
 CudaWindow to_cuda(const Window& w) { return {w.dtype, w.offset, w.sizes, w.strides}; }
+
+// Matrix units unroll into long code: such a kernel takes as long to compile as many small ones.
+int compile_cost(const std::string& source) {
+  return source.find("wgmma") != std::string::npos || source.find("mma.cuh") != std::string::npos
+             ? kModuleCost
+             : 1;
+}
+
+// Sources as one translation unit: includes first, then each source in a namespace of its own.
+class UnitWriter {
+ public:
+  void add(const std::string& source, size_t index) {
+    std::istringstream in(source);
+    std::string line, body;
+    while (std::getline(in, line)) {
+      if (!line.starts_with("#include")) {
+        body += line + "\n";
+      } else if (included_.insert(line).second) {
+        includes_ += line + "\n";
+      }
+    }
+    bodies_ += "\nnamespace source_" + std::to_string(index) + " {\n" + body + "}\n";
+  }
+  std::string text() const { return includes_ + bodies_; }
+
+ private:
+  std::set<std::string> included_;
+  std::string includes_, bodies_;
+};
+
+// Functions of different sources may have one name, and an extern "C" name belongs to the whole module.
+std::string with_unique_names(const CudaCode& code, size_t index) {
+  std::set<std::string> names;
+  for (const CudaLaunch& launch : code.launches) names.insert(launch.function);
+  std::string define, undefine;
+  for (const std::string& name : names) {
+    define += "#define " + name + " " + name + "_" + std::to_string(index) + "\n";
+    undefine += "#undef " + name + "\n";
+  }
+  return define + code.source + "\n" + undefine;
+}
 
 }  // namespace
 
-int32_t CudaBuilder::intern_source(const std::string& source) {
-  const auto [at, fresh] = index_.emplace(source, static_cast<int32_t>(sources_.size()));
-  if (fresh) sources_.push_back(source);
+int32_t CudaBuilder::intern_source(const CudaCode& code) {
+  const auto [at, fresh] = index_.emplace(code.source, static_cast<int32_t>(sources_.size()));
+  if (fresh) sources_.push_back(with_unique_names(code, sources_.size()));
   return at->second;
 }
 
@@ -31,7 +76,9 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
   problem.ranges = &ranges_;
   problem.arch = target_.arch;
   CudaCode code = kernel->generate(problem);
-  return {intern_source(code.source), std::move(code.launches), std::move(code.workspace_bytes)};
+  const int32_t source = intern_source(code);
+  for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
+  return {source, std::move(code.launches), std::move(code.workspace_bytes)};
 }
 
 std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
@@ -49,12 +96,28 @@ std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls) {
   return result;
 }
 
-std::vector<Array> CudaBuilder::compile() const {
+std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& launches,
+                                        std::vector<std::vector<StepLaunches>>& init_launches) const {
+  std::vector<UnitWriter> units;
+  std::vector<int32_t> unit_of(sources_.size());
+  int cost = kModuleCost;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const int added = compile_cost(sources_[i]);
+    if (cost + added > kModuleCost) units.emplace_back(), cost = 0;
+    cost += added;
+    units.back().add(sources_[i], i);
+    unit_of[i] = static_cast<int32_t>(units.size()) - 1;
+  }
+  for (auto* list : {&launches, &init_launches})
+    for (std::vector<StepLaunches>& entry : *list)
+      for (StepLaunches& step : entry)
+        if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
+  std::vector<std::string> texts;
+  for (const UnitWriter& unit : units) texts.push_back(unit.text());
   std::vector<Array> modules;
-  if (sources_.empty()) return modules;
-  for (const CudaModuleImage& image : compile_cuda(sources_, target_.code_target())) {
-    Array bytes(DType::u8, {static_cast<int64_t>(image.bytes.size())});
-    std::memcpy(bytes.mutable_data(), image.bytes.data(), image.bytes.size());
+  for (const std::string& image : compile_cached(texts, target_.code_target())) {
+    Array bytes(DType::u8, {static_cast<int64_t>(image.size())});
+    std::memcpy(bytes.mutable_data(), image.data(), image.size());
     modules.push_back(std::move(bytes));
   }
   return modules;

@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "base/dim.h"
-#include "kernels/cuda_launch.h"
+#include "kernels/cuda_kernel.h"
 #include "kernels/tile_program.h"
 #include "select/kernel_call.h"
 #include "select/target.h"
@@ -26,18 +26,21 @@ class CudaBuilder {
  public:
   CudaBuilder(const Target& target, const SymbolRanges& ranges) : target_(target), ranges_(ranges) {}
 
-  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order.
+  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; their
+  // modules are the sources until compile() puts the modules' numbers.
   std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // The same for calls.init_calls.
   std::vector<StepLaunches> add_init(const KernelCalls& calls);
-  // Texts of the modules so far.
+  // Texts so far, one per kernel code.
   const std::vector<std::string>& sources() const { return sources_; }
-  // Machine code of the modules, in order; errors as compile_cuda().
-  std::vector<Array> compile() const;
+  // Machine code in modules that hold several sources each, because most of the time of a small compilation
+  // is its start; errors as compile_cuda(). Modules do not depend on the machine that compiles.
+  std::vector<Array> compile(std::vector<std::vector<StepLaunches>>& launches,
+                             std::vector<std::vector<StepLaunches>>& init_launches) const;
 
  private:
   StepLaunches add_call(const KernelCall& call, const TileProgram* program);
-  int32_t intern_source(const std::string& source);
+  int32_t intern_source(const CudaCode& code);
   Target target_;
   SymbolRanges ranges_;
   std::vector<std::string> sources_;

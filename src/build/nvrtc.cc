@@ -1,13 +1,12 @@
 #include "build/nvrtc.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <sstream>
 #include <thread>
 
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "build/forked.h"
 #include "kernels/cuda_kernel.h"
 
 namespace aicf {
@@ -100,7 +99,7 @@ std::string with_line_numbers(const std::string& source) {
 
 }  // namespace
 
-CudaModuleImage compile_cuda(const std::string& source, const std::string& target) {
+std::string compile_cuda(const std::string& source, const std::string& target) {
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
   // No contraction of a·b + c by the compiler's choice: fused multiply-adds are written out where they are
@@ -111,36 +110,20 @@ CudaModuleImage compile_cuda(const std::string& source, const std::string& targe
   if (nvrtc().compile_program(program.get(), std::size(options), options) != 0)
     AICF_CHECK(false, "generated CUDA text does not compile for " + target + ":\n" + program.log() + "\n" +
                           with_line_numbers(source));
-  CudaModuleImage image{target, {}};
   size_t size = 0;
   const bool ptx = target.starts_with("compute_");
   AICF_NVRTC(ptx ? nvrtc().get_ptx_size(program.get(), &size) : nvrtc().get_cubin_size(program.get(), &size));
-  image.bytes.resize(size);
-  auto* bytes = reinterpret_cast<char*>(image.bytes.data());
-  AICF_NVRTC(ptx ? nvrtc().get_ptx(program.get(), bytes) : nvrtc().get_cubin(program.get(), bytes));
+  std::string image(size, '\0');
+  AICF_NVRTC(ptx ? nvrtc().get_ptx(program.get(), image.data())
+                 : nvrtc().get_cubin(program.get(), image.data()));
   return image;
 }
 
-std::vector<CudaModuleImage> compile_cuda(const std::vector<std::string>& sources,
-                                          const std::string& target) {
-  std::vector<CudaModuleImage> images(sources.size());
-  std::vector<std::exception_ptr> errors(sources.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < sources.size(); i = next.fetch_add(1)) try {
-        images[i] = compile_cuda(sources[i], target);
-      } catch (...) {
-        errors[i] = std::current_exception();
-      }
-  };
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> workers;
-  for (size_t i = 1; i < std::min(cores, sources.size()); ++i) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
-  for (const std::exception_ptr& error : errors)
-    if (error != nullptr) std::rethrow_exception(error);
-  return images;
+std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
+  const auto compile_one = [&](size_t i) { return compile_cuda(sources[i], target); };
+  if (sources.size() < 2) return run_forked(sources.size(), 1, compile_one);
+  nvrtc();  // loaded once, before the processes part
+  return run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), compile_one);
 }
 
 std::string nvrtc_version() {

@@ -1,8 +1,13 @@
 #include "build/nvrtc.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
+#include "build/code_cache.h"
 
 namespace aicf {
 namespace {
@@ -16,7 +21,7 @@ const std::string kKernel =
 
 TEST(Nvrtc, compiles_for_every_architecture) {
   for (const char* target : {"sm_80", "sm_86", "sm_89", "sm_90a", "compute_80"})
-    EXPECT_GT(compile_cuda(kKernel, target).bytes.size(), 100u) << target;
+    EXPECT_GT(compile_cuda(kKernel, target).size(), 100u) << target;
 }
 
 TEST(Nvrtc, names_the_line_that_does_not_compile) {
@@ -28,9 +33,32 @@ TEST(Nvrtc, names_the_line_that_does_not_compile) {
   }
 }
 
+TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
+  EXPECT_THROW(compile_cuda(std::vector<std::string>{kKernel, kKernel + "int broken(", kKernel}, "sm_80"),
+               InternalError);
+}
+
+TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("aicf_cache_test_" + std::to_string(getpid()));
+  setenv("AICF_CACHE_DIR", folder.c_str(), 1);
+  const std::vector<std::string> first = compile_cached({kKernel}, "sm_80");
+  std::vector<fs::path> files;
+  for (const auto& file : fs::directory_iterator(folder / "cuda")) files.push_back(file.path());
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(compile_cached({kKernel}, "sm_80"), first);
+  fs::resize_file(files[0], fs::file_size(files[0]) - 1);
+  EXPECT_EQ(compile_cached({kKernel}, "sm_80"), first);
+  unsetenv("AICF_CACHE_DIR");
+  fs::remove_all(folder);
+}
+
 TEST(Nvrtc, compiles_in_parallel_in_order) {
-  const auto images = compile_cuda(std::vector<std::string>(4, kKernel), "sm_80");
-  for (const CudaModuleImage& image : images) EXPECT_EQ(image.bytes, images[0].bytes);
+  std::vector<std::string> sources;
+  for (int i = 0; i < 4; ++i)
+    sources.push_back(kKernel + "__device__ int number" + std::to_string(i) + ";\n");
+  const std::vector<std::string> images = compile_cuda(sources, "sm_80");
+  for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(images[i], compile_cuda(sources[i], "sm_80"));
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
         return text;
       }))
     return std::nullopt;
-  std::vector<Array> modules = cuda.compile();
+  std::vector<Array> modules = cuda.compile(launches, init_launches);
   clock.lap("build");
 
   // Plan: every byte and step.

@@ -57,7 +57,6 @@ Graph simplify(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
-Graph cast_after_broadcast(const Graph& graph, const PassContext& context);
 Graph fuse_regions(const Graph& graph, const PassContext& context);
 
 }  // namespace aicf

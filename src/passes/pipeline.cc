@@ -35,9 +35,6 @@ const std::vector<PassInfo>& pass_table() {
       {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
        "computes equal nodes once"},
       {"remove_dead_code", remove_dead_code, true, 0, "drops what no output or update needs"},
-      // After the last simplify, which would undo it, and before fusion, which it is for.
-      {"cast_after_broadcast", cast_after_broadcast, false, 1,
-       "casts stored vectors where they are used, inside the region that broadcasts them"},
       // Last: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1,
        "groups pointwise ops, reductions and contraction epilogues into regions"},
