@@ -44,16 +44,18 @@ class UnitWriter {
   std::string includes_, bodies_;
 };
 
-// Functions of different sources may have one name, and an extern "C" name belongs to the whole module.
+// Functions of different sources may have one name, and an extern "C" name belongs to the whole module. A
+// kernel's name stands at the start of a line, as cuda_kernel_head writes it, and nowhere else.
 std::string with_unique_names(const CudaCode& code, size_t index) {
   std::set<std::string> names;
-  for (const CudaLaunch& launch : code.launches) names.insert(launch.function);
-  std::string define, undefine;
+  for (const CudaLaunch& launch : code.launches) names.insert("\n" + launch.function + "(");
+  std::string text = code.source;
   for (const std::string& name : names) {
-    define += "#define " + name + " " + name + "_" + std::to_string(index) + "\n";
-    undefine += "#undef " + name + "\n";
+    const size_t at = text.find(name);
+    AICF_CHECK(at != std::string::npos, "a launched function is not in its source:" + name);
+    text.insert(at + name.size() - 1, "_" + std::to_string(index));
   }
-  return define + code.source + "\n" + undefine;
+  return text;
 }
 
 }  // namespace
