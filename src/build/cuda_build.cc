@@ -100,6 +100,7 @@ std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls) {
 
 std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& launches,
                                         std::vector<std::vector<StepLaunches>>& init_launches) const {
+  if (sources_.empty()) return {};
   std::vector<UnitWriter> units;
   std::vector<int32_t> unit_of(sources_.size());
   int cost = kModuleCost;

@@ -71,18 +71,25 @@ bool finish(Child& child) {
 
 }  // namespace
 
-std::vector<std::string> run_forked(size_t count, size_t processes,
+std::vector<std::string> run_forked(size_t count, size_t processes, std::mutex& quiet,
                                     const std::function<std::string(size_t)>& work) {
   std::vector<std::string> results(count);
+  const auto run_here = [&](size_t i) {
+    const std::lock_guard lock(quiet);
+    results[i] = work(i);
+  };
   if (count < 2 || processes < 2) {
-    for (size_t i = 0; i < count; ++i) results[i] = work(i);
+    for (size_t i = 0; i < count; ++i) run_here(i);
     return results;
   }
   std::vector<Child> children;
   std::vector<size_t> failed;
   size_t next = 0;
   while (next < count || !children.empty()) {
-    while (next < count && children.size() < processes) children.push_back(start(next++, work));
+    while (next < count && children.size() < processes) {
+      const std::lock_guard lock(quiet);
+      children.push_back(start(next++, work));
+    }
     std::vector<pollfd> waiting;
     for (const Child& child : children) waiting.push_back({child.pipe, POLLIN, 0});
     if (poll(waiting.data(), waiting.size(), -1) < 0) continue;
@@ -97,7 +104,7 @@ std::vector<std::string> run_forked(size_t count, size_t processes,
     }
   }
   std::sort(failed.begin(), failed.end());
-  for (size_t i : failed) results[i] = work(i);
+  for (size_t i : failed) run_here(i);
   return results;
 }
 

@@ -1,6 +1,7 @@
 #include "build/nvrtc.h"
 
 #include <algorithm>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -99,7 +100,12 @@ std::string with_line_numbers(const std::string& source) {
 
 }  // namespace
 
-std::string compile_cuda(const std::string& source, const std::string& target) {
+namespace {
+
+// Held by the thread that is inside NVRTC.
+std::mutex nvrtc_mutex;
+
+std::string compile_unit(const std::string& source, const std::string& target) {
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
   // No contraction of a·b + c by the compiler's choice: fused multiply-adds are written out where they are
@@ -119,11 +125,18 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
   return image;
 }
 
+}  // namespace
+
+std::string compile_cuda(const std::string& source, const std::string& target) {
+  const std::lock_guard lock(nvrtc_mutex);
+  return compile_unit(source, target);
+}
+
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
-  const auto compile_one = [&](size_t i) { return compile_cuda(sources[i], target); };
-  if (sources.size() < 2) return run_forked(sources.size(), 1, compile_one);
+  if (sources.empty()) return {};
   nvrtc();  // loaded once, before the processes part
-  return run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), compile_one);
+  return run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
+                    [&](size_t i) { return compile_unit(sources[i], target); });
 }
 
 std::string nvrtc_version() {
