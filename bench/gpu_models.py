@@ -97,14 +97,19 @@ def write_encoder(
     places = g.op("Slice", [g.weight("places", shape.positions, shape.hidden), zero, length, zero])
     kind = g.op("Slice", [g.weight("kinds", 2, shape.hidden), zero, g.constant([1], np.int64), zero])
     x = g.layer_norm(g.op("Add", [g.op("Add", [words, kind]), places]), "embedding_norm", shape.hidden)
-    kept = g.op("Cast", [g.op("Unsqueeze", ["attention_mask", g.constant([1, 2], np.int64)])],
-                to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    kept = g.op(
+        "Cast",
+        [g.op("Unsqueeze", ["attention_mask", g.constant([1, 2], np.int64)])],
+        to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+    )
     lowest = g.constant(np.finfo(dtype).min, dtype)
     mask = g.op("Mul", [g.op("Sub", [g.constant(1, dtype), kept]), lowest])
     for i in range(shape.layers):
         x = _layer(g, x, mask, shape, f"layer.{i}", "last_hidden_state" if i == shape.layers - 1 else None)
     sizes = ["batch", "sequence"]
-    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, sizes) for n in ("input_ids", "attention_mask")]
+    inputs = [
+        helper.make_tensor_value_info(n, TensorProto.INT64, sizes) for n in ("input_ids", "attention_mask")
+    ]
     element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     output = helper.make_tensor_value_info("last_hidden_state", element, [*sizes, shape.hidden])
     graph = helper.make_graph(g.nodes, "encoder", inputs, [output], g.initializers)

@@ -46,7 +46,7 @@ def unsupported(node: torch.fx.Node, reason: str) -> Error:
         f"{node.target} is not supported: {reason}",
         op=str(node.target),
         value=line_of_node(node) or path_of_node(node),
-        remedy="write the line with other functions, or give the op a rule with aicf.torch.register_op",
+        remedy="write the line with other functions",
     )
 
 
