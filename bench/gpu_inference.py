@@ -1,9 +1,9 @@
 """Encoder inference on one GPU beside torch.compile, both as bare CUDA Graph replays, in one run.
 
-Ours: `aicf compile --target` and `aicf bench --device cuda`, with inputs and outputs on the device. The peer:
-the same architecture from transformers in half precision through torch.compile, captured into a CUDA Graph, so
-that no Python stands in its timed path. Samples are microseconds a replay, each the mean of a batch of replays
-that keeps the queue full. Needs torch with CUDA and transformers in the Python that runs this.
+Ours: `aicf compile --target` and `aicf bench --device cuda`, with inputs and outputs on the device. The
+peer: the same architecture from transformers in half precision through torch.compile, captured into a CUDA
+Graph, so that no Python stands in its timed path. Samples are microseconds a replay, each the mean of a batch
+of replays that keeps the queue full. Needs torch with CUDA and transformers in the Python that runs this.
 """
 
 from __future__ import annotations
