@@ -120,7 +120,7 @@ install_requirements() {
 install_requirements requirements.txt
 install_requirements requirements-nodeps.txt --no-deps
 ((lint)) && install_requirements requirements-lint.txt
-((torch)) && install_requirements requirements-torch.txt ${AICF_TORCH_INDEX:+--extra-index-url "$AICF_TORCH_INDEX"}
+((torch)) && install_requirements requirements-torch.txt
 
 # `import aicf` in .venv takes the package from the tree.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
