@@ -47,7 +47,8 @@ def parse_arguments() -> argparse.Namespace:
 def tool(arguments: list[str]) -> dict[str, Any]:
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(arguments)}\n{done.stderr}")
+        print(f"{' '.join(arguments)}\n{done.stderr}", file=sys.stderr)
+        sys.exit(done.returncode)
     return json.loads(done.stdout)
 
 
@@ -127,6 +128,19 @@ def measure_torch(shape: EncoderShape, batch: int, sequence: int, mode: str, rou
     return {"compile_seconds": seconds, "us": samples}
 
 
+def require_peer() -> None:
+    """Ends with the code of an environment error, 3, before anything is measured without its peer."""
+    try:
+        import torch
+        import transformers  # noqa: F401
+    except ImportError as error:
+        print(f"bench: {error}; GPU_PYTHON names a Python with torch and transformers", file=sys.stderr)
+        sys.exit(3)
+    if not torch.cuda.is_available():
+        print("bench: torch sees no CUDA device", file=sys.stderr)
+        sys.exit(3)
+
+
 def describe_gpu() -> str:
     query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
@@ -134,6 +148,8 @@ def describe_gpu() -> str:
 
 def main() -> int:
     options = parse_arguments()
+    if options.modes:
+        require_peer()
     rows = []
     print(f"{'model':<12}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")
     for name, shape, batch, sequence in ROWS:
