@@ -10,6 +10,9 @@ namespace aicf {
   CudaCode generate(const CudaProblem& problem);
 #include "kernels/cuda_kernels.def"
 #undef AICF_CUDA_KERNEL
+#define AICF_CUDA_VARIANTS(kernel, variants) std::vector<KernelVariant> variants(const CudaProblem& problem);
+#include "kernels/cuda_variants.def"
+#undef AICF_CUDA_VARIANTS
 
 const std::vector<CudaKernel>& cuda_kernel_table() {
   static const std::vector<CudaKernel> table = {
@@ -40,6 +43,14 @@ std::vector<const CudaKernel*> cuda_candidates(const Problem& problem, int arch)
   std::stable_sort(found.begin(), found.end(),
                    [](const CudaKernel* a, const CudaKernel* b) { return a->priority > b->priority; });
   return found;
+}
+
+std::vector<KernelVariant> cuda_variants(const CudaKernel& kernel, const CudaProblem& problem) {
+#define AICF_CUDA_VARIANTS(row, variants) \
+  if (kernel.name == #row) return variants(problem);
+#include "kernels/cuda_variants.def"
+#undef AICF_CUDA_VARIANTS
+  return {};
 }
 
 }  // namespace aicf

@@ -32,7 +32,15 @@ struct CudaProblem {
   std::vector<double> fparams;
   const TileProgram* program = nullptr;  // region code, or the epilogue over the result; null if none
   const SymbolRanges* ranges = nullptr;
-  int arch = 80;  // compute capability × 10
+  int arch = 80;        // compute capability × 10
+  std::string variant;  // one of cuda_variants() by name; "": the row chooses
+};
+
+// One way in which a row can run a problem: a tile, a split, a number of stages.
+struct KernelVariant {
+  std::string name;         // stable: tuning records and forced choices hold it
+  double microseconds = 0;  // estimated for the machine that the row's choice was fitted to
+  bool operator==(const KernelVariant&) const = default;
 };
 
 struct CudaCode {
@@ -51,6 +59,10 @@ const std::vector<CudaKernel>& cuda_kernel_table();
 const CudaKernel* find_cuda_kernel(std::string_view name);
 // Rows that can run the problem on this architecture, best first.
 std::vector<const CudaKernel*> cuda_candidates(const Problem& problem, int arch);
+
+// The ways of a row in the order in which it would choose them; the first is what "" means. Empty for a row
+// that has one way only. Needs no program in the problem.
+std::vector<KernelVariant> cuda_variants(const CudaKernel& kernel, const CudaProblem& problem);
 
 // Files that generated text may include, by the name after `#include`: every *.cuh under src/kernels.
 struct CudaHeader {

@@ -384,10 +384,37 @@ class Writer {
   std::vector<std::string> bodies_;
 };
 
-CudaCode generate(const CudaProblem& problem, MatmulFamily family) {
-  const int bytes = accumulator_bytes(problem.inputs[0].dtype);
-  return matmul_code(problem, choose_matmul(matmul_sizes(problem), family, problem.arch, bytes));
+constexpr double kCyclesPerMicrosecond = 1700;  // of an H100 under load
+
+// The families' configurations, those of the first family first.
+std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
+  std::vector<MatmulConfig> configs;
+  for (const MatmulFamily family : families) {
+    if (!matmul_family_fits(problem, family)) continue;
+    const int bytes = accumulator_bytes(problem.inputs[0].dtype);
+    for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
+      configs.push_back(config);
+  }
+  return configs;
 }
+
+std::vector<KernelVariant> variants_of(const CudaProblem& problem,
+                                       const std::vector<MatmulFamily>& families) {
+  std::vector<KernelVariant> variants;
+  for (const MatmulConfig& config : configs_of(problem, families))
+    variants.push_back(
+        {to_string(config), matmul_cycles(matmul_sizes(problem), config) / kCyclesPerMicrosecond});
+  return variants;
+}
+
+CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
+  for (const MatmulConfig& config : configs_of(problem, families))
+    if (problem.variant.empty() || to_string(config) == problem.variant) return matmul_code(problem, config);
+  AICF_CHECK(false, "a matmul without this variant: " + problem.variant);
+}
+
+const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma},
+                                kSimt = {MatmulFamily::simt};
 
 bool has_matrices(const Problem& problem) {
   return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
@@ -437,10 +464,13 @@ bool can_run_matmul_simt(const Problem& problem) {
   return has_matrices(problem) && problem.inputs[0].dtype != DType::boolean;
 }
 
-CudaCode generate_matmul_tensor_core(const CudaProblem& problem) {
-  const bool hopper = matmul_family_fits(problem, MatmulFamily::wgmma);
-  return generate(problem, hopper ? MatmulFamily::wgmma : MatmulFamily::mma);
+CudaCode generate_matmul_tensor_core(const CudaProblem& problem) { return generate(problem, kTensorCore); }
+CudaCode generate_matmul_simt(const CudaProblem& problem) { return generate(problem, kSimt); }
+std::vector<KernelVariant> matmul_tensor_core_variants(const CudaProblem& problem) {
+  return variants_of(problem, kTensorCore);
 }
-CudaCode generate_matmul_simt(const CudaProblem& problem) { return generate(problem, MatmulFamily::simt); }
+std::vector<KernelVariant> matmul_simt_variants(const CudaProblem& problem) {
+  return variants_of(problem, kSimt);
+}
 
 }  // namespace aicf

@@ -145,26 +145,34 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   return cycles;
 }
 
-MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
-  MatmulConfig best;
-  double best_cycles = -1;
-  for (const MatmulConfig& tile : matmul_tiles(family, element_bytes))
+std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
+                                         int element_bytes) {
+  std::vector<std::pair<double, MatmulConfig>> found;
+  for (const MatmulConfig& tile : matmul_tiles(family, element_bytes)) {
+    // Rows of y along n come in panels of 64.
+    if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
-      // Rows of y along n come in panels of 64.
-      if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
       MatmulConfig config = tile;
       config.splits = splits;
       config.cluster = splits > 1 && arch >= kClusterArch;
-      const double cycles = matmul_cycles(sizes, config);
-      if (best_cycles >= 0 && cycles >= best_cycles) continue;
-      best = config;
-      best_cycles = cycles;
+      found.emplace_back(matmul_cycles(sizes, config), config);
     }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   // Of up to eight rows a stage holds no more: room for more stages.
   constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
-  if (family == MatmulFamily::wgmma && sizes.m <= 8 && best.block_m == 64)
-    best.stages = std::min(kMostStages, kStageMemory / best.resident / ((8 + best.block_n) * 128));
-  return best;
+  std::vector<MatmulConfig> configs;
+  for (auto& [cycles, config] : found) {
+    if (family == MatmulFamily::wgmma && sizes.m <= 8 && config.block_m == 64)
+      config.stages = std::min(kMostStages, kStageMemory / config.resident / ((8 + config.block_n) * 128));
+    configs.push_back(config);
+  }
+  return configs;
+}
+
+MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
+  return matmul_configs(sizes, family, arch, element_bytes).front();
 }
 
 std::string to_string(const MatmulConfig& c) {

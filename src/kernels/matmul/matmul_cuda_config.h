@@ -37,7 +37,10 @@ std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 spli
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
 // Estimated cycles of one multiprocessor, launch excluded.
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
-// The cheapest tile and split.
+// Every tile and split for these sizes, cheapest first.
+std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
+                                         int element_bytes);
+// The first of them.
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
 
 }  // namespace aicf

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "build/nvrtc.h"
@@ -199,6 +200,24 @@ TEST(MatmulCuda, tensor_maps_leave_out_shared_axes) {
   EXPECT_EQ(maps[0].axes, (std::vector<int32_t>{3, 2, 1, 0}));
   EXPECT_EQ(maps[0].box[1], 8);  // five rows of x are loaded as eight
   EXPECT_EQ(maps[1].axes, (std::vector<int32_t>{3, 2}));
+}
+
+TEST(MatmulCuda, variants_have_names_of_their_own_and_the_first_is_the_rows_choice) {
+  Case c;
+  set_windows(c, DType::bf16, {}, Dim(256), Dim(1024), Dim(1024), {.y_transposed = true});
+  link(c, 90);
+  const CudaKernel& row = row_for(c);
+  const CudaCode own = row.generate(c.problem);
+  std::set<std::string> names;
+  for (const KernelVariant& variant : cuda_variants(row, c.problem)) {
+    EXPECT_TRUE(names.insert(variant.name).second) << variant.name;
+    EXPECT_GT(variant.microseconds, 0) << variant.name;
+    c.problem.variant = variant.name;
+    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << variant.name;
+  }
+  EXPECT_GT(names.size(), 20u);
+  c.problem.variant = "mma 7x7";
+  EXPECT_THROW(row.generate(c.problem), InternalError);
 }
 
 TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
