@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Raised when a function or struct of this header changes incompatibly. */
-#define AICF_ABI_VERSION 1
+#define AICF_ABI_VERSION 2
 
 typedef int32_t aicf_status;
 enum { AICF_OK = 0, AICF_USER_ERROR = 2, AICF_ENVIRONMENT_ERROR = 3, AICF_INTERNAL_ERROR = 4 };
@@ -34,13 +34,17 @@ enum aicf_dtype {
 
 typedef struct aicf_executable aicf_executable;
 
+/* Where an array is: in the host's memory, or in that of the device the executable was loaded onto. */
+enum aicf_place { AICF_HOST, AICF_DEVICE };
+
 /* An array in the caller's memory. */
 typedef struct aicf_tensor {
-  void* data;    /* of inputs never written */
+  void* data;    /* of inputs never written; an address of the device in AICF_DEVICE */
   int32_t dtype; /* enum aicf_dtype */
   int32_t rank;
   const int64_t* sizes;   /* `rank` of them */
   const int64_t* strides; /* in elements; NULL: row-major */
+  int32_t place;          /* enum aicf_place */
 } aicf_tensor;
 
 /* An input or output of a model. The pointers live as long as the executable. */
@@ -64,6 +68,10 @@ AICF_API const char* aicf_last_error_code(void);
 
 /* threads 0: AICF_NUM_THREADS, else the physical cores. *result is NULL after a failure. */
 AICF_API aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result);
+/* device: "cpu", "cuda", "cuda:1"; memory_limit: bytes of the device's memory that the model and its users
+ * take together, 0: no limit. */
+AICF_API aicf_status aicf_load_on(const char* path, const char* device, int32_t threads, int64_t memory_limit,
+                                  aicf_executable** result);
 /* A second user of the same weights, with states of its own that begin as the present ones. */
 AICF_API aicf_status aicf_clone(const aicf_executable* executable, aicf_executable** result);
 /* Accepts NULL. */
@@ -90,6 +98,23 @@ AICF_API aicf_status aicf_output_sizes(const aicf_executable* executable, int32_
  * allocates nothing. */
 AICF_API aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
                               int32_t input_count, const aicf_tensor* outputs, int32_t output_count);
+
+/* The same, ordered on a stream (a CUstream or cudaStream_t; NULL: one of the executable's device). With wait
+ * 0 it returns when the run is queued, if all arrays are in the device's memory; errors in data are then met
+ * by aicf_finish or a later run. Stream and arrays must live until then. */
+AICF_API aicf_status aicf_run_on(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
+                                 int32_t input_count, const aicf_tensor* outputs, int32_t output_count,
+                                 void* stream, int32_t wait);
+/* Waits for the runs that were not waited for. */
+AICF_API aicf_status aicf_finish(aicf_executable* executable);
+
+/* Memory of the executable's device for callers that have no allocator of their own; copies wait. Memory must
+ * be freed before the executable. */
+AICF_API aicf_status aicf_device_allocate(aicf_executable* executable, size_t bytes, void** data);
+AICF_API aicf_status aicf_device_free(aicf_executable* executable, void* data);
+AICF_API aicf_status aicf_copy_to_device(aicf_executable* executable, void* to, const void* from,
+                                         size_t bytes);
+AICF_API aicf_status aicf_copy_to_host(aicf_executable* executable, void* to, const void* from, size_t bytes);
 
 /* States: copied out of or into row-major memory of exactly the state's bytes. */
 AICF_API aicf_status aicf_state_count(const aicf_executable* executable, int32_t* count);

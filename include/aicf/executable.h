@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,10 +16,20 @@
 
 namespace aicf::v1 {
 
+// Where the memory of a GPU comes from in place of the driver. Called from any thread that loads, runs or
+// destroys.
+struct DeviceAllocator {
+  std::function<void*(int64_t bytes)> allocate;  // a multiple of 256; null if there is no memory left
+  std::function<void(void* address, int64_t bytes)> release;
+};
+
 struct LoadOptions {
   int threads = 0;             // 0: AICF_NUM_THREADS, else the physical cores. Results do not depend on it.
   std::string isa;             // "", or pins "avx2", "avx512", "portable"
   std::string device = "cpu";  // or "cuda", "cuda:ORDINAL"
+  // CUDA: what the model and all its Executables take together, in bytes; 0: no limit. Beyond it AICF-U0503.
+  int64_t device_memory_limit = 0;
+  DeviceAllocator allocator;  // CUDA; empty: the driver's
 };
 
 // An input or output. Sizes may be symbolic.
@@ -55,6 +66,15 @@ class AICF_API Model {
   std::shared_ptr<const Impl> impl_;
 };
 
+struct RunOptions {
+  // CUDA: the stream (a CUstream or cudaStream_t) that the run is ordered on; null: one of the Executable's
+  // device. It must live until the next run or finish(). The legacy default stream is CU_STREAM_LEGACY.
+  void* stream = nullptr;
+  // false: return when the run is queued, if inputs and outputs are in the device's memory. Errors in data
+  // are then met by finish() or a later run.
+  bool wait = true;
+};
+
 struct VerifyResult {
   int64_t replays = 0;
   std::map<std::string, int64_t> hashes;  // hash of all outputs and states → how many replays gave it
@@ -79,9 +99,17 @@ class AICF_API Executable {
   // In the order of Model::inputs() and outputs().
   std::vector<Tensor> run(const std::vector<TensorView>& inputs, const std::string& entry = "");
   // Writes into memory of the caller. Sizes seen before and row-major memory: allocates nothing.
-  void run_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs);
+  void run_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
+                const RunOptions& options = {});
   void run_into(const std::string& entry, const std::vector<TensorView>& inputs,
-                const std::vector<TensorView>& outputs);
+                const std::vector<TensorView>& outputs, const RunOptions& options = {});
+  // Waits for the runs that were not waited for.
+  void finish();
+  // Outputs in the device's memory, from a pool.
+  std::vector<DeviceTensor> run_on_device(const std::vector<TensorView>& inputs,
+                                          const RunOptions& options = {}, const std::string& entry = "");
+  // A tensor in the device's memory with the contents of the view.
+  DeviceTensor to_device(const TensorView& view, void* stream = nullptr);
   // What run_into's outputs must be for inputs of these sizes; data of the inputs is not read.
   std::vector<std::vector<int64_t>> output_sizes(const std::vector<TensorView>& inputs,
                                                  const std::string& entry = "") const;

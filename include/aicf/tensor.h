@@ -56,13 +56,19 @@ struct DTypeOf<bool> {
 };
 
 class Tensor;
+class DeviceTensor;
 
-// Memory of the caller, which must outlive the call it is given to. Inputs are never written.
+// Where memory is: the host's, or that of the device an Executable was loaded onto.
+enum class Place : uint8_t { host, device };
+
+// Memory of the caller, which must outlive the call it is given to; for a run that is not waited for, until
+// the run is done. Inputs are never written.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // in elements; empty: row-major
+  Place place = Place::host;
 
   TensorView() = default;
   TensorView(const void* memory, DType element, std::vector<int64_t> extents, std::vector<int64_t> steps = {})
@@ -73,7 +79,8 @@ struct TensorView {
   template <typename T>
   TensorView(T* memory, std::vector<int64_t> extents)
       : TensorView(memory, DTypeOf<std::remove_const_t<T>>::value, std::move(extents)) {}
-  AICF_API TensorView(const Tensor& tensor);  // NOLINT: a tensor is a view of itself
+  AICF_API TensorView(const Tensor& tensor);        // NOLINT: a tensor is a view of itself
+  AICF_API TensorView(const DeviceTensor& tensor);  // NOLINT
 };
 
 // Owns its elements: row-major, 64-byte aligned. Copies share the memory; clone() copies it.
@@ -123,6 +130,27 @@ class AICF_API Tensor {
   std::vector<int64_t> sizes_;
   int64_t count_ = 0;
   std::shared_ptr<void> data_;
+};
+
+// Owns elements in a device's memory: row-major, 256-byte aligned. Copies share the memory. It comes from the
+// pool of the Executable that made it and goes back when the last copy goes; the pool gives it out again to
+// runs on the same stream only. On a device that uses the host's memory it lies there.
+class AICF_API DeviceTensor {
+ public:
+  DeviceTensor() = default;
+  DType dtype() const { return dtype_; }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  // An address of the device, as a CUdeviceptr.
+  void* data() const { return data_; }
+  // A copy; waits until what writes the tensor is done.
+  Tensor to_host() const;
+
+ private:
+  friend struct Access;
+  DType dtype_ = DType::f32;
+  std::vector<int64_t> sizes_;
+  void* data_ = nullptr;
+  std::shared_ptr<const void> owner_;
 };
 
 }  // namespace aicf::v1

@@ -60,6 +60,7 @@ struct Access {
   static Tensor tensor(const core::Array& array);
   // Shares the tensor's memory.
   static core::Array array(const Tensor& tensor);
+  static DeviceTensor device_tensor(core::DeviceTensor tensor);
 
   static Program program(core::Program program);
   static const core::Program& program(const Program& program);
@@ -67,6 +68,7 @@ struct Access {
   static const core::Artifact& artifact(const Artifact& artifact);
   static Model model(std::shared_ptr<const core::Model> model);
   static const std::shared_ptr<const core::Model>& model(const Model& model);
+  static core::Executable& executable(Executable& executable);
 };
 
 core::DType to_core(DType dtype);
@@ -78,7 +80,7 @@ core::Shape to_core(const std::vector<Size>& sizes);
 // read: negative sizes, as many strides as axes missing, elements but no address. `what` names it in the
 // message.
 void assign(core::TensorView& out, const TensorView& view, bool needs_data = true);
-// Row-major memory is shared, other is copied.
+// Of host memory; row-major memory is shared, other is copied. misuse for a view of device memory.
 core::Array to_array(const TensorView& view);
 
 }  // namespace aicf::v1

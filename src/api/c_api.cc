@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 namespace core = ::aicf;
 using aicf::v1::Access;
@@ -66,6 +67,8 @@ struct aicf_executable {
   std::vector<std::string> states;
   // Views handed inwards, kept so that a run allocates nothing; guarded by `running`.
   std::vector<TensorView> inputs, outputs;
+  std::mutex device_memory_mutex;
+  std::map<void*, core::DeviceTensor> device_memory;  // handed out by aicf_device_allocate
   std::atomic_flag running = ATOMIC_FLAG_INIT;
 };
 
@@ -129,6 +132,10 @@ void assign(TensorView& view, const aicf_tensor& tensor) {
   view.data = tensor.data;
   view.dtype = static_cast<aicf::v1::DType>(tensor.dtype);
   view.sizes.assign(tensor.sizes, tensor.sizes + tensor.rank);
+  if (tensor.place != AICF_HOST && tensor.place != AICF_DEVICE)
+    throw core::UserError(core::ErrorCode::kU_misuse, "a tensor is in no place that exists")
+        .with_value(std::to_string(tensor.place));
+  view.place = tensor.place == AICF_DEVICE ? aicf::v1::Place::device : aicf::v1::Place::host;
   view.strides.clear();
   if (tensor.strides != nullptr) view.strides.assign(tensor.strides, tensor.strides + tensor.rank);
 }
@@ -184,11 +191,18 @@ const char* aicf_last_error_code(void) {
 }
 
 aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result) {
+  return aicf_load_on(path, "cpu", threads, 0, result);
+}
+
+aicf_status aicf_load_on(const char* path, const char* device, int32_t threads, int64_t memory_limit,
+                         aicf_executable** result) {
   return guarded([&] {
     need(result, "result") = nullptr;
     need(path, "path");
     aicf::v1::LoadOptions options;
     options.threads = threads;
+    options.device = &need(device, "device");
+    options.device_memory_limit = memory_limit;
     *result = new aicf_executable(Executable::load(path, options));
   });
 }
@@ -248,12 +262,61 @@ aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, 
 
 aicf_status aicf_run(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
                      int32_t input_count, const aicf_tensor* outputs, int32_t output_count) {
+  return aicf_run_on(executable, entry, inputs, input_count, outputs, output_count, nullptr, 1);
+}
+
+aicf_status aicf_run_on(aicf_executable* executable, int32_t entry, const aicf_tensor* inputs,
+                        int32_t input_count, const aicf_tensor* outputs, int32_t output_count, void* stream,
+                        int32_t wait) {
   return guarded([&] {
     const EntryInfo& info = entry_of(executable, entry);
     const Running running(executable->running);
     assign_all(executable->inputs, inputs, input_count, "inputs");
     assign_all(executable->outputs, outputs, output_count, "outputs");
-    executable->executable.run_into(info.name, executable->inputs, executable->outputs);
+    executable->executable.run_into(info.name, executable->inputs, executable->outputs, {stream, wait != 0});
+  });
+}
+
+aicf_status aicf_finish(aicf_executable* executable) {
+  return guarded([&] { need(executable, "executable").executable.finish(); });
+}
+
+aicf_status aicf_device_allocate(aicf_executable* executable, size_t bytes, void** data) {
+  return guarded([&] {
+    need(data, "data") = nullptr;
+    core::Executable& core = Access::executable(need(executable, "executable").executable);
+    core::DeviceTensor memory = core.device_tensor(core::DType::u8, {static_cast<int64_t>(bytes)});
+    const std::lock_guard lock(executable->device_memory_mutex);
+    *data = memory.data();
+    executable->device_memory.emplace(*data, std::move(memory));
+  });
+}
+
+aicf_status aicf_device_free(aicf_executable* executable, void* data) {
+  return guarded([&] {
+    need(executable, "executable");
+    const std::lock_guard lock(executable->device_memory_mutex);
+    if (data != nullptr && executable->device_memory.erase(data) == 0)
+      throw core::UserError(core::ErrorCode::kU_misuse, "aicf_device_allocate did not give this address");
+  });
+}
+
+aicf_status aicf_copy_to_device(aicf_executable* executable, void* to, const void* from, size_t bytes) {
+  return guarded([&] {
+    core::Device& device = Access::executable(need(executable, "executable").executable).model().device();
+    if (bytes == 0) return;
+    device.upload(&need(static_cast<std::byte*>(to), "to"),
+                  &need(static_cast<const std::byte*>(from), "from"), static_cast<int64_t>(bytes), {});
+    device.wait({});
+  });
+}
+
+aicf_status aicf_copy_to_host(aicf_executable* executable, void* to, const void* from, size_t bytes) {
+  return guarded([&] {
+    core::Device& device = Access::executable(need(executable, "executable").executable).model().device();
+    if (bytes == 0) return;
+    device.download(&need(static_cast<std::byte*>(to), "to"),
+                    &need(static_cast<const std::byte*>(from), "from"), static_cast<int64_t>(bytes), {});
   });
 }
 

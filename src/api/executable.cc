@@ -9,7 +9,11 @@ namespace {
 
 std::shared_ptr<const core::Model> load_core(core::Artifact artifact, const LoadOptions& options) {
   return core::Model::load(std::move(artifact),
-                           core::open_device({options.device, options.threads, options.isa}));
+                           core::open_device({options.device,
+                                              options.threads,
+                                              options.isa,
+                                              {options.allocator.allocate, options.allocator.release},
+                                              options.device_memory_limit}));
 }
 
 const core::EntryPlan& find_entry(const core::Model& model, const std::string& name) {
@@ -159,6 +163,7 @@ Executable Executable::load(const std::string& path, const LoadOptions& options)
   return Executable(Model::load(path, options));
 }
 const Model& Executable::model() const { return impl_->model; }
+core::Executable& Access::executable(Executable& executable) { return *executable.impl_->executable; }
 
 std::map<std::string, Tensor> Executable::run(const std::map<std::string, TensorView>& inputs,
                                               const std::string& entry) {
@@ -181,17 +186,45 @@ std::vector<Tensor> Executable::run(const std::vector<TensorView>& inputs, const
   });
 }
 
-void Executable::run_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs) {
-  run_into(std::string(), inputs, outputs);
+void Executable::run_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
+                          const RunOptions& options) {
+  run_into(std::string(), inputs, outputs, options);
 }
 
 void Executable::run_into(const std::string& entry, const std::vector<TensorView>& inputs,
-                          const std::vector<TensorView>& outputs) {
+                          const std::vector<TensorView>& outputs, const RunOptions& options) {
   translated([&] {
     const Running running(impl_->running);
     assign_all(impl_->inputs, inputs);
     assign_all(impl_->outputs, outputs);
-    impl_->executable->run_into(entry, impl_->inputs, impl_->outputs);
+    impl_->executable->run_into(entry, impl_->inputs, impl_->outputs, {{options.stream}, options.wait});
+  });
+}
+
+void Executable::finish() {
+  translated([&] { impl_->executable->finish(); });
+}
+
+std::vector<DeviceTensor> Executable::run_on_device(const std::vector<TensorView>& inputs,
+                                                    const RunOptions& options, const std::string& entry) {
+  return translated([&] {
+    const Running running(impl_->running);
+    assign_all(impl_->inputs, inputs);
+    std::vector<DeviceTensor> results;
+    for (core::DeviceTensor& tensor :
+         impl_->executable->run_on_device(entry, impl_->inputs, {{options.stream}, options.wait}))
+      results.push_back(Access::device_tensor(std::move(tensor)));
+    return results;
+  });
+}
+
+DeviceTensor Executable::to_device(const TensorView& view, void* stream) {
+  return translated([&] {
+    const core::Array array = to_array(view);
+    core::DeviceTensor tensor =
+        impl_->executable->device_tensor(array.dtype(), array.sizes(), core::Stream{stream});
+    tensor.device->upload(tensor.data(), array.data(), array.bytes(), tensor.stream);
+    return Access::device_tensor(std::move(tensor));
   });
 }
 

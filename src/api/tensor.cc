@@ -99,6 +99,28 @@ void Tensor::check_count(int64_t given) const {
 
 TensorView::TensorView(const Tensor& tensor)
     : TensorView(const_cast<void*>(tensor.data()), tensor.dtype(), tensor.sizes()) {}
+TensorView::TensorView(const DeviceTensor& tensor)
+    : TensorView(tensor.data(), tensor.dtype(), tensor.sizes()) {
+  place = Place::device;
+}
+
+// --- DeviceTensor
+
+DeviceTensor Access::device_tensor(core::DeviceTensor tensor) {
+  auto owner = std::make_shared<const core::DeviceTensor>(std::move(tensor));
+  DeviceTensor result;
+  result.dtype_ = to_public(owner->dtype);
+  result.sizes_ = owner->sizes;
+  result.data_ = owner->data();
+  result.owner_ = std::move(owner);
+  return result;
+}
+
+Tensor DeviceTensor::to_host() const {
+  if (owner_ == nullptr) return {};
+  return translated(
+      [&] { return Access::tensor(static_cast<const core::DeviceTensor*>(owner_.get())->to_host()); });
+}
 
 // --- views
 
@@ -119,11 +141,16 @@ void assign(core::TensorView& out, const TensorView& view, bool needs_data) {
   out.sizes = view.sizes;
   out.strides = view.strides;
   out.data = view.data;
+  out.on_device = view.place == Place::device;
 }
 
 core::Array to_array(const TensorView& view) {
   core::TensorView checked;
   assign(checked, view);
+  if (checked.on_device)
+    throw core::UserError(core::ErrorCode::kU_misuse, "this needs memory of the host")
+        .with_actual("a view of device memory")
+        .with_remedy("copy it with DeviceTensor::to_host()");
   if (checked.row_major()) return core::Array::view(checked.dtype, checked.sizes, checked.data, nullptr);
   core::Array array(checked.dtype, checked.sizes);
   const auto bytes = static_cast<size_t>(core::dtype_bytes(checked.dtype));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,21 @@ namespace aicf {
 // driver's own.
 struct Stream {
   void* handle = nullptr;
+  bool operator==(const Stream&) const = default;
+};
+
+// Whose memory a device uses: the host's, or that of the CUDA device of this ordinal.
+struct DeviceId {
+  bool cuda = false;
+  int ordinal = 0;
+  bool operator==(const DeviceId&) const = default;
+};
+
+// Where a device with memory of its own takes it from in place of its own allocation. Both functions may be
+// called from any thread that loads, runs or destroys.
+struct DeviceAllocator {
+  std::function<void*(int64_t bytes)> allocate;  // a multiple of 256; null if there is no memory left
+  std::function<void(void* address, int64_t bytes)> release;
 };
 
 // Device memory, 64-byte aligned. Host memory is zero, its pages are committed when first touched.
@@ -57,6 +73,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;
+  virtual DeviceId id() const = 0;
   // How well this device runs variants of a target; 0 not at all, the largest wins.
   virtual int fitness(std::string_view target) const = 0;
   // Bytes that the address of a caller's memory must be a multiple of, for elements of this size.
@@ -73,6 +90,10 @@ class Device {
   virtual void zero(std::byte* to, int64_t bytes, Stream stream) = 0;
   // Until everything queued on the stream is done.
   virtual void wait(Stream stream) = 0;
+  // What is queued on `after` from now on begins when everything that is on `before` by now is done.
+  virtual void order(Stream before, Stream after) = 0;
+  // What other libraries call this stream: the driver's own if it is null.
+  virtual void* handle_of(Stream stream) const = 0;
 
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   // Null where plans carry all the code there is.
@@ -88,6 +109,7 @@ class Device {
 // The part of a driver for devices that work in the host's memory, in the order of the calls.
 class HostDevice : public Device {
  public:
+  DeviceId id() const override { return {}; }
   int64_t alignment(int64_t element_bytes) const override;
   bool uses_host_memory() const override { return true; }
   void upload(std::byte* to, const void* from, int64_t bytes, Stream stream) override;
@@ -95,6 +117,8 @@ class HostDevice : public Device {
   void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) override;
   void zero(std::byte* to, int64_t bytes, Stream stream) override;
   void wait(Stream) override {}
+  void order(Stream, Stream) override {}
+  void* handle_of(Stream stream) const override { return stream.handle; }
   std::shared_ptr<const Code> load_code(const Variant& variant) override;
 };
 

@@ -83,6 +83,10 @@ TensorView view_of(const Array& array) {
   return {array.dtype(), array.sizes(), {}, const_cast<void*>(array.data())};
 }
 
+TensorView view_of(const DeviceTensor& tensor) {
+  return {tensor.dtype, tensor.sizes, {}, tensor.data(), true};
+}
+
 // Memory that stands in for a caller's memory which kernels cannot use as it is: row-major, on the device.
 struct Staging {
   Array host;  // where strided data is packed, and what travels to and from a device with memory of its own
@@ -217,7 +221,23 @@ Executable::Executable(std::shared_ptr<const Model> model) : model_(std::move(mo
   place_states();
 }
 
-Executable::~Executable() = default;
+Executable::~Executable() {
+  try {
+    wait_for_runs();
+  } catch (const Error&) {
+    // The stream or the driver is gone already, and with it what was queued.
+  }
+}
+
+void Executable::wait_for_runs() const {
+  if (under_way_) model_->device().wait(last_stream_);
+}
+
+// Runs share the arena and the states, so one on another stream comes after the last.
+void Executable::continue_on(Stream stream) {
+  if (under_way_ && !(stream == last_stream_)) model_->device().order(last_stream_, stream);
+  last_stream_ = stream;
+}
 
 // States, and params that some entry writes, are the Executable's own.
 void Executable::place_states() {
@@ -346,7 +366,10 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
           .with_op(buffer.name);
   }
   bound->sequence = model_->device().bind(model_->plan(), entry, model_->code(), sizes, addresses);
-  if (bound_.size() >= kMaxBoundShapes) bound_.pop_back();
+  if (bound_.size() >= kMaxBoundShapes) {
+    wait_for_runs();
+    bound_.pop_back();
+  }
   bound_.insert(bound_.begin(), std::move(bound));
   log_at(LogLevel::kInfo, [&] {
     std::string text = "bound entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps";
@@ -371,7 +394,11 @@ void Executable::warm_up(Bound& bound, Stream stream) {
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
                           const std::vector<TensorView>& outputs, const RunOptions& options) {
   const RunGuard guard(running_);
-  const EntryPlan& plan = entry(name);
+  run_bound(entry(name), inputs, outputs, options);
+}
+
+void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
+                           const std::vector<TensorView>& outputs, const RunOptions& options) {
   auto at =
       std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
   const bool known = at != bound_.end();
@@ -389,21 +416,56 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
         .with_expected(std::string(dtype_name(plan.outputs[i].dtype)) + to_string(bound.output_sizes[i]))
         .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
   }
+  continue_on(options.stream);
   for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i], options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
-  last_stream_ = options.stream;
   if (!known) warm_up(bound, options.stream);
+  under_way_ = true;
   bound.sequence->run(options.stream);
   if (options.wait || bound.copies_output()) bound.sequence->finish(options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
+  // A copied output is downloaded, which waits, or copied on the device, which does not.
+  under_way_ = !options.wait || bound.copies_output();
 }
 
-void Executable::finish(Stream stream) {
+void Executable::finish() {
   const RunGuard guard(running_);
-  if (!bound_.empty()) bound_.front()->sequence->finish(stream);
+  wait_for_runs();
+  under_way_ = false;
+  for (const auto& bound : bound_) bound->sequence->finish(last_stream_);
 }
 
-std::vector<Array> Executable::run(const std::string& name, const std::vector<TensorView>& inputs) {
+DeviceTensor Executable::device_tensor(DType dtype, std::vector<int64_t> sizes, Stream stream) {
+  Device& device = model_->device();
+  const int64_t bytes = checked_mul(element_count(sizes), dtype_bytes(dtype));
+  return {dtype, std::move(sizes), pool_->take(device, bytes, stream), model_->shared_device(), stream};
+}
+
+std::vector<DeviceTensor> Executable::run_on_device(const std::string& name,
+                                                    const std::vector<TensorView>& inputs,
+                                                    const RunOptions& options) {
+  const RunGuard guard(running_);
+  const EntryPlan& plan = entry(name);
+  std::vector<DeviceTensor> outputs;
+  std::vector<TensorView> views;
+  const auto take = [&](size_t i, std::vector<int64_t> sizes) {
+    outputs.push_back(device_tensor(plan.outputs[i].dtype, std::move(sizes), options.stream));
+    views.push_back(view_of(outputs.back()));
+  };
+  const auto known =
+      std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
+  if (known != bound_.end()) {
+    for (size_t i = 0; i < plan.outputs.size(); ++i) take(i, (*known)->output_sizes[i]);
+  } else {
+    const SymbolValues sizes = bind_sizes(plan, inputs);
+    for (size_t i = 0; i < plan.outputs.size(); ++i) take(i, output_sizes(plan, i, sizes));
+  }
+  run_bound(plan, inputs, views, options);
+  return outputs;
+}
+
+std::vector<Array> Executable::run(const std::string& name, const std::vector<TensorView>& inputs,
+                                   const RunOptions& options) {
   const EntryPlan& plan = entry(name);
   const SymbolValues sizes = bind_sizes(plan, inputs);
   std::vector<Array> outputs;
@@ -411,7 +473,7 @@ std::vector<Array> Executable::run(const std::string& name, const std::vector<Te
   for (size_t i = 0; i < plan.outputs.size(); ++i)
     outputs.push_back(Array::uninitialized(plan.outputs[i].dtype, output_sizes(plan, i, sizes)));
   for (const Array& array : outputs) views.push_back(view_of(array));
-  run_into(name, inputs, views);
+  run_into(name, inputs, views, {options.stream, true});
   return outputs;
 }
 
@@ -478,7 +540,7 @@ const Executable::State& Executable::find_state(const std::string& name) const {
 Array Executable::state(const std::string& name) const {
   const State& state = find_state(name);
   Array copy(state.dtype, state.sizes);
-  model_->device().wait(last_stream_);
+  wait_for_runs();
   model_->device().download(copy.mutable_data(), address_of(state), state.bytes, {});
   model_->device().wait({});
   return copy;
@@ -491,7 +553,7 @@ void Executable::set_state(const std::string& name, const Array& value) {
         .with_value(name)
         .with_expected(std::string(dtype_name(state.dtype)) + to_string(state.sizes))
         .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
-  model_->device().wait(last_stream_);
+  wait_for_runs();
   model_->device().upload(address_of(state), value.data(), state.bytes, {});
   model_->device().wait({});
 }
@@ -504,7 +566,7 @@ std::vector<std::string> Executable::state_names() const {
 
 void Executable::reset() {
   if (states_.empty()) return;
-  model_->device().wait(last_stream_);
+  wait_for_runs();
   for (const auto& [name, state] : states_) {
     auto at = model_->weights().find(name);
     if (at != model_->weights().end()) {
@@ -518,7 +580,7 @@ void Executable::reset() {
 
 std::unique_ptr<Executable> Executable::clone() const {
   auto copy = std::make_unique<Executable>(model_);
-  model_->device().wait(last_stream_);
+  wait_for_runs();
   for (const auto& [name, state] : states_)
     model_->device().copy(copy->address_of(copy->states_.at(name)), address_of(state), state.bytes, {});
   model_->device().wait({});

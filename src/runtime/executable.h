@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/array.h"
+#include "runtime/device_tensor.h"
 #include "runtime/model.h"
 #include "runtime/step_cost.h"
 
@@ -23,6 +24,7 @@ struct TensorView {
   bool row_major() const;
 };
 TensorView view_of(const Array& array);
+TensorView view_of(const DeviceTensor& tensor);
 
 // How an input or output of the last bind meets the caller's memory.
 enum class Binding : uint8_t {
@@ -31,8 +33,9 @@ enum class Binding : uint8_t {
 };
 
 struct RunOptions {
-  Stream stream;     // of a device that has queues: where the run is ordered
-  bool wait = true;  // false: return when everything is queued; data errors are then met by finish()
+  Stream stream;  // of a device that has queues: where the run is ordered
+  bool wait =
+      true;  // false: return when everything is queued; data errors are met by finish() or a later run
 };
 
 class Executable {
@@ -53,10 +56,16 @@ class Executable {
   // With sizes seen before and row-major memory it allocates nothing.
   void run_into(const std::string& entry, const std::vector<TensorView>& inputs,
                 const std::vector<TensorView>& outputs, const RunOptions& options = {});
-  // Waits for the last run_into on this stream and reports its data errors.
-  void finish(Stream stream = {});
+  // Waits for all runs and reports their data errors.
+  void finish();
   // Allocates the outputs.
-  std::vector<Array> run(const std::string& entry, const std::vector<TensorView>& inputs);
+  std::vector<Array> run(const std::string& entry, const std::vector<TensorView>& inputs,
+                         const RunOptions& options = {});
+  // Outputs in the device's memory, from a pool.
+  std::vector<DeviceTensor> run_on_device(const std::string& entry, const std::vector<TensorView>& inputs,
+                                          const RunOptions& options = {});
+  // Uninitialized, from the pool of run_on_device.
+  DeviceTensor device_tensor(DType dtype, std::vector<int64_t> sizes, Stream stream = {});
   // By name: missing_input, unknown_input.
   std::map<std::string, Array> run(const std::string& entry, const std::map<std::string, Array>& inputs);
 
@@ -85,6 +94,10 @@ class Executable {
     int64_t bytes = 0, offset = 0;  // offset in state_memory_
   };
   Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
+  void run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
+                 const std::vector<TensorView>& outputs, const RunOptions& options);
+  void continue_on(Stream stream);
+  void wait_for_runs() const;
   void warm_up(Bound& bound, Stream stream);
   void place_states();
   const State& find_state(const std::string& name) const;
@@ -93,7 +106,9 @@ class Executable {
   std::shared_ptr<const Model> model_;
   std::unique_ptr<DeviceMemory> arena_, state_memory_;
   std::map<std::string, State> states_;
+  std::shared_ptr<DevicePool> pool_ = std::make_shared<DevicePool>();
   Stream last_stream_;                         // of the last run: what reads or writes states waits for it
+  bool under_way_ = false;                     // the last run may not be done
   std::vector<std::unique_ptr<Bound>> bound_;  // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
 };

@@ -23,6 +23,7 @@ class Model {
   const std::map<std::string, std::string>& metadata() const { return artifact_.metadata; }
   const Artifact& artifact() const { return artifact_; }
   Device& device() const { return *device_; }
+  const std::shared_ptr<Device>& shared_device() const { return device_; }
   const std::map<std::string, Array>& weights() const { return artifact_.weights; }
   // Addresses of an entry's buffers that the model owns: params, constants, packed weights. Others are null.
   std::vector<std::byte*> addresses(const EntryPlan& entry) const;

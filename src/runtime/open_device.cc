@@ -35,8 +35,11 @@ bool graphs_wanted() {
 
 std::shared_ptr<Device> open_device(const DeviceOptions& options) {
   const int ordinal = cuda_ordinal(options.device);
+  if (options.memory_limit < 0)
+    throw UserError(ErrorCode::kU_bad_option, "a memory limit is negative")
+        .with_value(std::to_string(options.memory_limit));
   if (ordinal < 0) return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
-  return make_cuda_device({ordinal, graphs_wanted()});
+  return make_cuda_device({ordinal, graphs_wanted(), options.allocator, options.memory_limit});
 }
 
 std::string target_of_device(const std::string& device) {

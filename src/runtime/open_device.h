@@ -9,9 +9,11 @@
 namespace aicf {
 
 struct DeviceOptions {
-  std::string device = "cpu";  // "cpu", "cuda", "cuda:1"
-  int threads = 0;             // CPU: 0: AICF_NUM_THREADS, else the physical cores
-  std::string isa;             // CPU: "", or "avx2", "avx512", "portable"
+  std::string device = "cpu";      // "cpu", "cuda", "cuda:1"
+  int threads = 0;                 // CPU: 0: AICF_NUM_THREADS, else the physical cores
+  std::string isa = {};            // CPU: "", or "avx2", "avx512", "portable"
+  DeviceAllocator allocator = {};  // CUDA: where memory comes from; empty: the driver
+  int64_t memory_limit = 0;        // CUDA: bytes that all of one Model's users may take together; 0: none
 };
 
 // bad_option for another name; device_missing, isa_missing.

@@ -6,7 +6,8 @@
 
 namespace aicf::cuda {
 
-DeviceContext::DeviceContext(int ordinal) {
+DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t memory_limit)
+    : ordinal_(ordinal), allocator_(std::move(allocator)), memory_limit_(memory_limit) {
   const Driver& d = driver();
   int count = 0;
   AICF_CUDA(d.device_count(&count));
@@ -32,17 +33,64 @@ DeviceContext::~DeviceContext() {
   driver().primary_release(device_);
 }
 
+void DeviceContext::order(StreamHandle before, StreamHandle after) const {
+  Event event = nullptr;
+  AICF_CUDA(driver().event_create(&event, kEventDisableTiming));
+  const int recorded = driver().event_record(event, before);
+  const int waited = recorded == 0 ? driver().stream_wait_event(after, event, 0) : 0;
+  driver().event_destroy(event);  // it lives until the wait is done
+  AICF_CUDA(recorded);
+  AICF_CUDA(waited);
+}
+
+Address DeviceContext::allocate(int64_t bytes) {
+  enter();
+  if (const int64_t sum = allocated_ += bytes; memory_limit_ > 0 && sum > memory_limit_) {
+    allocated_ -= bytes;
+    throw UserError(ErrorCode::kU_over_limit, "the device memory limit given when loading is reached")
+        .with_expected("at most " + std::to_string(memory_limit_) + " bytes")
+        .with_actual(std::to_string(sum) + " bytes")
+        .with_remedy("raise the limit, or compile with a smaller range of sizes");
+  }
+  try {
+    Address address = 0;
+    if (!allocator_.allocate) {
+      AICF_CUDA(driver().allocate(&address, static_cast<size_t>(bytes)));
+      return address;
+    }
+    address = reinterpret_cast<Address>(allocator_.allocate(bytes));
+    constexpr Address kAllocationAlignment = 256;
+    if (address == 0)
+      throw EnvironmentError(ErrorCode::kE_out_of_memory, "the given allocator has no memory left")
+          .with_value(std::to_string(bytes) + " bytes");
+    if (address % kAllocationAlignment != 0)
+      throw UserError(ErrorCode::kU_misuse, "the given allocator's memory is not aligned to 256 bytes")
+          .with_actual(std::to_string(address));
+    return address;
+  } catch (...) {
+    allocated_ -= bytes;
+    throw;
+  }
+}
+
+void DeviceContext::release(Address address, int64_t bytes) noexcept {
+  driver().set_current(context_);
+  if (allocator_.release) {
+    driver().context_synchronize();  // as the driver's own release does: work on it may still be queued
+    allocator_.release(reinterpret_cast<void*>(address), bytes);
+  } else {
+    driver().release(address);
+  }
+  allocated_ -= bytes;
+}
+
 Memory::Memory(std::shared_ptr<DeviceContext> context, int64_t bytes)
     : context_(std::move(context)), bytes_(bytes) {
-  if (bytes == 0) return;
-  context_->enter();
-  AICF_CUDA(driver().allocate(&address_, static_cast<size_t>(bytes)));
+  if (bytes > 0) address_ = context_->allocate(bytes);
 }
 
 Memory::~Memory() {
-  if (address_ == 0) return;
-  context_->enter();
-  driver().release(address_);
+  if (address_ != 0) context_->release(address_, bytes_);
 }
 
 MappedMemory::MappedMemory(std::shared_ptr<DeviceContext> context, size_t bytes)

@@ -1,9 +1,8 @@
 // A device's context, memory and modules, by ownership.
 #pragma once
 
-#include <map>
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,10 +11,12 @@
 
 namespace aicf::cuda {
 
-// The primary context of a device, which other libraries of the process share, and a stream of our own.
+// The primary context of a device, which other libraries of the process share, a stream of our own, and where
+// memory comes from.
 class DeviceContext {
  public:
-  explicit DeviceContext(int ordinal);
+  // `memory_limit` in bytes of all that is allocated through this context; 0: none.
+  explicit DeviceContext(int ordinal, DeviceAllocator allocator = {}, int64_t memory_limit = 0);
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
@@ -27,12 +28,21 @@ class DeviceContext {
     return s.handle != nullptr ? static_cast<StreamHandle>(s.handle) : stream_;
   }
   int arch() const { return arch_; }
+  int ordinal() const { return ordinal_; }
+  // What is queued on `after` from now on waits for what is queued on `before`.
+  void order(StreamHandle before, StreamHandle after) const;
+  // over_limit, out_of_memory.
+  Address allocate(int64_t bytes);
+  void release(Address address, int64_t bytes) noexcept;
 
  private:
   aicf::cuda::Device device_ = 0;
   Context context_ = nullptr;
   StreamHandle stream_ = nullptr;
-  int arch_ = 0;
+  int ordinal_ = 0, arch_ = 0;
+  DeviceAllocator allocator_;
+  int64_t memory_limit_ = 0;
+  std::atomic<int64_t> allocated_{0};
 };
 
 class Memory final : public DeviceMemory {

@@ -158,6 +158,7 @@ class CudaSequence final : public Sequence {
   void run(Stream stream) override {
     context_->enter();
     if (launches_.kernels().empty()) return;
+    launches_.report_errors();  // of earlier runs that nobody waited for
     if (!graphs_) return launch_one_by_one(context_->stream(stream));
     if (graph_ == nullptr) {
       graph_ = std::make_unique<CapturedGraph>(launches_, context_->arch() >= 90);
@@ -222,11 +223,13 @@ class CudaSequence final : public Sequence {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const CudaOptions& options)
-      : context_(std::make_shared<cuda::DeviceContext>(options.ordinal)),
+      : context_(
+            std::make_shared<cuda::DeviceContext>(options.ordinal, options.allocator, options.memory_limit)),
         name_("sm_" + std::to_string(context_->arch())),
         graphs_(options.graphs) {}
 
   std::string_view name() const override { return name_; }
+  DeviceId id() const override { return {true, context_->ordinal()}; }
 
   // A cubin runs on its own architecture and on later ones of the same major version; PTX on every later one.
   int fitness(std::string_view target) const override {
@@ -275,6 +278,11 @@ class CudaDevice final : public Device {
     context_->enter();
     AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
   }
+  void order(Stream before, Stream after) override {
+    context_->enter();
+    context_->order(context_->stream(before), context_->stream(after));
+  }
+  void* handle_of(Stream stream) const override { return context_->stream(stream); }
 
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<cuda::Memory>(context_, bytes);
@@ -304,6 +312,12 @@ class CudaDevice final : public Device {
 
 std::shared_ptr<Device> make_cuda_device(const CudaOptions& options) {
   return std::make_shared<CudaDevice>(options);
+}
+
+int cuda_ordinal_of(const void* address) {
+  int ordinal = -1;
+  const auto at = reinterpret_cast<cuda::Address>(address);
+  return driver().pointer_attribute(&ordinal, cuda::kPointerOrdinal, at) == 0 ? ordinal : -1;
 }
 
 std::vector<CudaFacts> cuda_devices() {

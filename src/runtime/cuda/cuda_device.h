@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/device.h"
 
@@ -12,6 +14,8 @@ struct CudaOptions {
   int ordinal = 0;
   // false: kernels are launched one by one on the stream, for finding faults; the results are the same.
   bool graphs = true;
+  DeviceAllocator allocator = {};  // empty: the driver's
+  int64_t memory_limit = 0;        // bytes; 0: none
 };
 
 // EnvironmentError device_missing without a driver or a device of this ordinal.
@@ -26,5 +30,8 @@ struct CudaFacts {
   int driver_version = 0;  // 13000: CUDA 13.0
 };
 std::vector<CudaFacts> cuda_devices();
+
+// The ordinal of the device whose memory an address is in; -1 if it is in no device's.
+int cuda_ordinal_of(const void* address);
 
 }  // namespace aicf

@@ -21,6 +21,7 @@ Driver load_driver() {
   library.load(d.primary_retain, "cuDevicePrimaryCtxRetain");
   library.load(d.primary_release, "cuDevicePrimaryCtxRelease_v2");
   library.load(d.set_current, "cuCtxSetCurrent");
+  library.load(d.context_synchronize, "cuCtxSynchronize");
   library.load(d.memory_info, "cuMemGetInfo_v2");
   library.load(d.allocate, "cuMemAlloc_v2");
   library.load(d.release, "cuMemFree_v2");
@@ -39,6 +40,7 @@ Driver load_driver() {
   library.load(d.event_destroy, "cuEventDestroy_v2");
   library.load(d.event_record, "cuEventRecord");
   library.load(d.event_synchronize, "cuEventSynchronize");
+  library.load(d.stream_wait_event, "cuStreamWaitEvent");
   library.load(d.event_elapsed, "cuEventElapsedTime");
   library.load(d.module_load, "cuModuleLoadData");
   library.load(d.module_unload, "cuModuleUnload");

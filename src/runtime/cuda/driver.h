@@ -78,7 +78,8 @@ struct alignas(64) TensorMap {
 constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76, kMaxSharedOptin = 97;
 // CUfunction_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;
-constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1;
+constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1, kPointerOrdinal = 9;
+constexpr unsigned kEventDisableTiming = 2;
 constexpr unsigned kStreamNonBlocking = 1, kHostAllocDeviceMap = 2;
 
 // Every function returns a CUresult; 0 is success.
@@ -94,6 +95,7 @@ struct Driver {
   int (*primary_retain)(Context*, Device);
   int (*primary_release)(Device);
   int (*set_current)(Context);
+  int (*context_synchronize)();
   int (*memory_info)(size_t* free, size_t* total);
   int (*allocate)(Address*, size_t);
   int (*release)(Address);
@@ -112,6 +114,7 @@ struct Driver {
   int (*event_destroy)(Event);
   int (*event_record)(Event, StreamHandle);
   int (*event_synchronize)(Event);
+  int (*stream_wait_event)(StreamHandle, Event, unsigned flags);
   int (*event_elapsed)(float* milliseconds, Event, Event);
   int (*module_load)(Module*, const void* image);
   int (*module_unload)(Module);

@@ -35,9 +35,9 @@ class NullSequence final : public Sequence {
     }
   }
 
-  void run(Stream) override {
+  void run(Stream stream) override {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      NullRecord record{entry_.steps[i].kernel, {}};
+      NullRecord record{entry_.steps[i].kernel, {}, stream};
       for (const auto* args : {&calls_[i].inputs, &calls_[i].outputs})
         for (const TensorArg& arg : *args) record.addresses.push_back(arg.data);
       records_->push_back(std::move(record));
@@ -55,6 +55,9 @@ class NullSequence final : public Sequence {
 
 class RecordingDevice final : public NullDevice {
  public:
+  explicit RecordingDevice(bool own_memory) : own_memory_(own_memory) {}
+  bool uses_host_memory() const override { return !own_memory_; }
+  void order(Stream before, Stream after) override { records_->push_back({"", {}, after, before}); }
   std::string_view name() const override { return "null"; }
   int fitness(std::string_view) const override { return 1; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
@@ -68,11 +71,14 @@ class RecordingDevice final : public NullDevice {
   const std::vector<NullRecord>& records() const override { return *records_; }
 
  private:
+  bool own_memory_;
   std::shared_ptr<std::vector<NullRecord>> records_ = std::make_shared<std::vector<NullRecord>>();
 };
 
 }  // namespace
 
-std::shared_ptr<NullDevice> make_null_device() { return std::make_shared<RecordingDevice>(); }
+std::shared_ptr<NullDevice> make_null_device(bool own_memory) {
+  return std::make_shared<RecordingDevice>(own_memory);
+}
 
 }  // namespace aicf

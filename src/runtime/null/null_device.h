@@ -10,10 +10,12 @@
 
 namespace aicf {
 
-// One recorded run of a step: its kernel and the addresses it would have used, inputs first.
+// One recorded run of a step: its kernel and the addresses it would have used, inputs first; or, with an
+// empty kernel, one stream made to wait for another.
 struct NullRecord {
   std::string kernel;
   std::vector<const void*> addresses;
+  Stream stream, before = {};
 };
 
 class NullDevice : public HostDevice {
@@ -21,6 +23,7 @@ class NullDevice : public HostDevice {
   virtual const std::vector<NullRecord>& records() const = 0;
 };
 
-std::shared_ptr<NullDevice> make_null_device();
+// With `own_memory` the host's memory counts as another's, as on a GPU: arrays travel by copies.
+std::shared_ptr<NullDevice> make_null_device(bool own_memory = false);
 
 }  // namespace aicf
