@@ -20,7 +20,13 @@ LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("passes", "select"): {"select/target.h"},
     ("select", "kernels"): LAUNCH
-    | {"kernels/kernel.h", "kernels/kernels.def", "kernels/cuda_kernel.h", "kernels/tile_ops.def"}
+    | {
+        "kernels/kernel.h",
+        "kernels/kernels.def",
+        "kernels/cuda_kernel.h",
+        "kernels/in_place.h",
+        "kernels/tile_ops.def",
+    }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h"},
     ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h"},
     ("build", "select"): {

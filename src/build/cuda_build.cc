@@ -1,5 +1,6 @@
 #include "build/cuda_build.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -72,6 +73,9 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
   CudaProblem problem;
   for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
   for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (std::find(call.outputs.begin(), call.outputs.end(), call.inputs[i]) != call.outputs.end())
+      problem.replaced.push_back(static_cast<int32_t>(i));
   problem.params = call.params;
   problem.fparams = call.fparams;
   problem.program = program;

@@ -12,6 +12,7 @@
 #include "ir/verify.h"
 #include "plan/plan_builder.h"
 #include "select/select.h"
+#include "select/update_targets.h"
 
 namespace aicf {
 namespace {
@@ -103,7 +104,8 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
 
   // Select: a kernel for every node, a window for every value.
   std::vector<KernelCalls> selected;
-  for (const Graph& entry : optimised.entries) selected.push_back(select_kernels(entry, target));
+  const std::set<std::string> updated = updated_variables(optimised);
+  for (const Graph& entry : optimised.entries) selected.push_back(select_kernels(entry, target, updated));
   clock.lap("select");
   if (stop("select", [&] {
         std::string text;

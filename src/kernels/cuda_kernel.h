@@ -5,6 +5,7 @@
 // a GPU.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,11 @@ struct CudaProblem {
   const SymbolRanges* ranges = nullptr;
   int arch = 80;        // compute capability × 10
   std::string variant;  // one of cuda_variants() by name; "": the row chooses
+  // Inputs that are the same memory as an output of the same window, which replaces them.
+  std::vector<int32_t> replaced = {};
+  bool replaces(size_t input) const {
+    return std::find(replaced.begin(), replaced.end(), static_cast<int32_t>(input)) != replaced.end();
+  }
 };
 
 // One way in which a row can run a problem: a tile, a split, a number of stages.

@@ -49,11 +49,13 @@ std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launc
                              int min_blocks) {
   std::vector<std::string> args;
   const auto number = [](const char* prefix, size_t i) { return prefix + std::to_string(i); };
+  const auto pointer = [](DType dtype, bool alone) {
+    return std::string(cuda_type(dtype)) + (alone ? "* __restrict__ " : "* ");
+  };
   for (size_t i = 0; i < problem.inputs.size(); ++i)
-    args.push_back("const " + std::string(cuda_type(problem.inputs[i].dtype)) + "* __restrict__ " +
-                   number("in", i));
+    args.push_back("const " + pointer(problem.inputs[i].dtype, !problem.replaces(i)) + number("in", i));
   for (size_t i = 0; i < problem.outputs.size(); ++i)
-    args.push_back(std::string(cuda_type(problem.outputs[i].dtype)) + "* __restrict__ " + number("out", i));
+    args.push_back(pointer(problem.outputs[i].dtype, problem.replaced.empty()) + number("out", i));
   if (workspace) args.emplace_back("void* workspace");
   for (size_t i = 0; i < launch.params.size(); ++i) args.push_back("int64_t " + number("p", i));
   for (size_t i = 0; i < launch.fparams.size(); ++i) args.push_back("double " + number("f", i));

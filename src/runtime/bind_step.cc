@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/in_place.h"
 #include "kernels/kernel.h"
 #include "kernels/tile/tile_info.h"
 
@@ -129,12 +130,16 @@ bool same_memory(const EntryPlan& entry, int32_t a, int32_t b) {
   return x.kind == BufferKind::kVariable && y.kind == BufferKind::kVariable && x.name == y.name;
 }
 
-// Whether the kernel reads an element of this input only before it writes the output's element at the same
-// index: operands of a region without reductions, and of the epilogue of a contraction, whose program counts
-// the result itself as its first input.
-bool is_elementwise(const std::string& kernel_name, const BoundCall& call, size_t input) {
-  const Kernel* kernel = find_kernel(kernel_name);
-  if (kernel == nullptr || call.program == nullptr || !kernel->accepts_program) return false;
+// Whether an output with the same window may replace this input. A kernel that overwrites it says so; else an
+// element must be read only before the output's element at the same index is written: operands of a region
+// without reductions, and of the epilogue of a contraction, whose program counts the result itself as its
+// first input. The code of a GPU variant was made for the plan beside it.
+bool may_replace(const Step& step, const BoundCall& call, size_t input) {
+  if (step.module >= 0) return true;
+  const Kernel* kernel = find_kernel(step.kernel);
+  if (kernel == nullptr) return false;
+  if (overwrites_operand(kernel->family, input)) return true;
+  if (call.program == nullptr || !kernel->accepts_program) return false;
   if (kernel->family == "tile") {
     const auto& stages = call.program->stages;
     return stages.size() == 1 && std::none_of(stages[0].begin(), stages[0].end(), [](const TileInstr& instr) {
@@ -162,7 +167,7 @@ void check_aliases(const EntryPlan& entry, int32_t step, const BoundCall& call,
       const AddressPatch &a = patches[first + i], &b = patches[first + out];
       const bool in_place = i < call.inputs.size() &&
                             same_window(arg(i), a.byte_offset, arg(out), b.byte_offset) &&
-                            is_elementwise(entry.steps[static_cast<size_t>(step)].kernel, call, i);
+                            may_replace(entry.steps[static_cast<size_t>(step)], call, i);
       if (!in_place && same_memory(entry, a.buffer, b.buffer) &&
           may_overlap(arg(i), a.byte_offset, arg(out), b.byte_offset))
         fail(entry, step, "an output shares elements with another operand",

@@ -11,14 +11,20 @@
 #include "select/op_problem.h"
 #include "select/storage_order.h"
 #include "select/tile_mapping.h"
+#include "select/update_targets.h"
 
 namespace aicf {
 namespace {
 
 class Selector {
  public:
-  Selector(const Graph& graph, const Target& target)
-      : graph_(graph), target_(target), orders_(stored_orders(graph, target)), parts_(concat_parts(graph)) {
+  Selector(const Graph& graph, const Target& target, const std::set<std::string>& updated)
+      : graph_(graph),
+        target_(target),
+        updated_(updated),
+        orders_(stored_orders(graph, target)),
+        parts_(concat_parts(graph)),
+        targets_(update_targets(graph)) {
     result_.placement.resize(static_cast<size_t>(graph.value_count()));
     for (ValueId id : graph.leaves()) place(id);
   }
@@ -32,8 +38,11 @@ class Selector {
 
  private:
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
-  // A new value's own storage, in the order decided for it, or its part of a concat's.
+  // A new value's own storage, in the order decided for it, or that of the variable it updates, or its part
+  // of a concat's.
   const Window& place(ValueId id) {
+    if (const ValueId target = targets_[static_cast<size_t>(id)]; target != kNoValue)
+      return result_.placement[static_cast<size_t>(id)] = window(target);
     const ConcatPart& part = parts_[static_cast<size_t>(id)];
     return result_.placement[static_cast<size_t>(id)] =
                part.whole == kNoValue ? ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)])
@@ -511,10 +520,10 @@ class Selector {
     return result_.init_calls.back().outputs[0];
   }
 
-  // A param or constant, or a view of one.
+  // A constant or a param that nothing writes, or a view of one.
   bool is_weight(ValueId id) const {
-    const Role role = graph_.value(graph_.value(id).role == Role::kTemp ? window(id).root : id).role;
-    return role == Role::kParam || role == Role::kConstant;
+    const Value& value = graph_.value(graph_.value(id).role == Role::kTemp ? window(id).root : id);
+    return value.role == Role::kConstant || (value.role == Role::kParam && !updated_.contains(value.name));
   }
 
   bool packable(ValueId y, const Window& w) const {
@@ -605,15 +614,19 @@ class Selector {
 
   const Graph& graph_;
   const Target& target_;
+  const std::set<std::string>& updated_;
   std::vector<Ints> orders_;       // by value: how it is stored
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
+  std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_;
   KernelCalls result_;
 };
 
 }  // namespace
 
-KernelCalls select_kernels(const Graph& graph, const Target& target) { return Selector(graph, target).run(); }
+KernelCalls select_kernels(const Graph& graph, const Target& target, const std::set<std::string>& updated) {
+  return Selector(graph, target, updated).run();
+}
 
 std::string to_string(const KernelCalls& calls, const Graph& graph) {
   const auto describe = [&](const Window& w) {

@@ -44,7 +44,7 @@ void add_sorted_updates(CudaCode& code, const CudaProblem& problem, ScatterProbl
       is_narrow_item(upper_bound(s.targets, problem.ranges), upper_bound(count, problem.ranges));
   const std::string item = narrow ? "aicf::NarrowItem" : "aicf::WideItem";
   code.workspace_bytes = sort_buffer_bytes(Dim(1), count, narrow);
-  add_copy(code, problem, 0, "copy");
+  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
 
   CudaParams params;
   const auto wide_list = [&](const std::vector<Dim>& dims) {
@@ -77,7 +77,7 @@ void add_update_lines(CudaCode& code, const CudaProblem& problem, size_t axis, c
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (i != axis) lines.add_axis(indices.sizes[i], {indices.strides[i], updates.strides[i], out.strides[i]});
   lines.merge_axes();
-  add_copy(code, problem, 0, "copy");
+  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
   CudaParams params;
   const std::string body = "  using I = " + std::string(index_type(problem, lines.count())) +
                            ";\n  const aicf::ScatterLines<I, " + std::to_string(lines.rank()) + "> s = {" +

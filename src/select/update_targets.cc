@@ -1,0 +1,99 @@
+#include "select/update_targets.h"
+
+#include <algorithm>
+
+#include "kernels/in_place.h"
+#include "select/tile_mapping.h"
+
+namespace aicf {
+namespace {
+
+bool reduces(const Graph& body) {
+  return std::any_of(body.nodes().begin(), body.nodes().end(),
+                     [](const Node& node) { return op_info(node.op).has(kReduction); });
+}
+
+class UpdateTargets {
+ public:
+  explicit UpdateTargets(const Graph& graph)
+      : graph_(graph), source_(static_cast<size_t>(graph.value_count())) {
+    for (size_t id = 0; id < source_.size(); ++id) source_[id] = static_cast<ValueId>(id);
+    for (const Node& node : graph.nodes())
+      if (op_info(node.op).has(kView) && !node.operands.empty())
+        source_[static_cast<size_t>(node.results[0])] = source_[static_cast<size_t>(node.operands[0])];
+  }
+
+  std::vector<ValueId> run() const {
+    std::vector<ValueId> targets(source_.size(), kNoValue);
+    for (const Update& update : graph_.updates()) {
+      ValueId& target = targets[static_cast<size_t>(update.value)];
+      if (target == kNoValue && takes_storage(update)) target = update.variable;
+    }
+    return targets;
+  }
+
+ private:
+  ValueId source(ValueId id) const { return source_[static_cast<size_t>(id)]; }
+  bool is_read(const Node& node, ValueId variable) const {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](ValueId id) { return id != kNoValue && source(id) == variable; });
+  }
+
+  bool takes_storage(const Update& update) const {
+    const Value& value = graph_.value(update.value);
+    if (value.role != Role::kTemp || source(update.value) != update.value) return false;
+    const Node& writer = graph_.node(value.producer);
+    // The parts of a concat are written one by one, before all are known.
+    if (writer.op == Op::concat) return false;
+    // Outputs and other updates are copied when everything has run.
+    for (ValueId id : graph_.outputs())
+      if (source(id) == update.variable) return false;
+    for (const Update& other : graph_.updates())
+      if (source(other.value) == update.variable) return false;
+    for (size_t i = static_cast<size_t>(value.producer) + 1; i < graph_.nodes().size(); ++i)
+      if (is_read(graph_.nodes()[i], update.variable)) return false;
+    return !is_read(writer, update.variable) || overwrites(writer, update);
+  }
+
+  // Whether the kernel of `writer` reads the variable only as an operand that its result may replace.
+  bool overwrites(const Node& writer, const Update& update) const {
+    const TensorType& type = graph_.type(update.variable);
+    for (size_t i = 0; i < writer.operands.size(); ++i) {
+      const ValueId id = writer.operands[i];
+      if (id == kNoValue || source(id) != update.variable) continue;
+      if (id != update.variable || !(graph_.type(update.value) == type)) return false;
+      if (!reads_in_step(writer, i) && !overwrites_operand(op_info(writer.op).name, i)) return false;
+    }
+    return true;
+  }
+
+  // Whether an element of this operand is read only for the result's element at the same index.
+  bool reads_in_step(const Node& writer, size_t operand) const {
+    if (writer.op != Op::fused) return op_info(writer.op).has(kPointwise) && tile_claims(graph_, writer);
+    const Graph& body = writer.bodies[0];
+    const Shape& shape = graph_.shape(writer.operands[operand]);
+    if (std::any_of(body.outputs().begin(), body.outputs().end(),
+                    [&](ValueId id) { return body.shape(id) != shape; }))
+      return false;
+    if (writer.attrs.get_str("kind") == "tile") return !reduces(body);
+    const Node& product = body.nodes()[0];
+    return std::find(product.operands.begin(), product.operands.end(), body.inputs()[operand]) ==
+           product.operands.end();
+  }
+
+  const Graph& graph_;
+  std::vector<ValueId> source_;  // by value: what it is a view of, itself if it is none
+};
+
+}  // namespace
+
+std::vector<ValueId> update_targets(const Graph& graph) { return UpdateTargets(graph).run(); }
+
+std::set<std::string> updated_variables(const Program& program) {
+  std::set<std::string> names;
+  for (const Graph& entry : program.entries)
+    for (const Update& update : entry.updates()) names.insert(entry.value(update.variable).name);
+  return names;
+}
+
+}  // namespace aicf

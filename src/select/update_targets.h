@@ -1,0 +1,20 @@
+// Which results are written straight into the variable that an update gives them to, so that the update costs
+// nothing: every read of the old value comes before the result is made, or the kernel that makes it reads an
+// element only before it writes the same one.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace aicf {
+
+// By value: the param or state whose storage it takes, kNoValue for all others.
+std::vector<ValueId> update_targets(const Graph& graph);
+
+// Params and states that some entry of the program writes. A packed copy of such a param would go stale.
+std::set<std::string> updated_variables(const Program& program);
+
+}  // namespace aicf
