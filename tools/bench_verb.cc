@@ -168,16 +168,15 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_bench(CLI::App& app) {
+VerbRun setup_bench(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(app, true);
-  options->run.add_to(app);
-  options->inputs.add_to(app);
-  app.add_option("--repeat", options->repeat, "timed replays");
-  app.add_option("--warmup", options->warmup, "replays before timing");
-  app.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them (GPU)");
-  app.add_option("--against", options->against, "onnxruntime, torch: peers to time in turns, comma separated")
-      ->delimiter(',');
+  options->source.add_to(verb, true);
+  options->run.add_to(verb);
+  options->inputs.add_to(verb);
+  verb.add_option("--repeat", options->repeat, "timed replays");
+  verb.add_option("--warmup", options->warmup, "replays before timing");
+  verb.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them (GPU)");
+  verb.add_list("--against", options->against, "onnxruntime, torch: peers to time in turns, comma separated");
   return [options](const Console& console) { return run(*options, console); };
 }
 

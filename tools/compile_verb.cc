@@ -78,11 +78,11 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_compile(CLI::App& app) {
+VerbRun setup_compile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(app, true);
-  options->source.add_stages_to(app);
-  app.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
+  options->source.add_to(verb, true);
+  options->source.add_stages_to(verb);
+  verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return run(*options, console); };
 }
 

@@ -35,7 +35,7 @@ std::pair<std::string, Json> describe_cuda() {
 
 }  // namespace
 
-VerbRun setup_doctor(CLI::App&) {
+VerbRun setup_doctor(VerbOptions&) {
   return [](const Console& console) {
     const std::string isa(isa_name(detect_isa()));
     const int threads = choose_threads(0);

@@ -27,9 +27,9 @@ Json plan_json(const Plan& plan) {
 
 }  // namespace
 
-VerbRun setup_explain(CLI::App& app) {
+VerbRun setup_explain(VerbOptions& verb) {
   auto source = std::make_shared<ModelSource>();
-  source->add_to(app, true);
+  source->add_to(verb, true);
   return [source](const Console& console) {
     CompileReport report;
     const Artifact artifact = source->artifact("cpu", &report);

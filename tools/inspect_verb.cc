@@ -100,12 +100,12 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_inspect(CLI::App& app) {
+VerbRun setup_inspect(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->path, "a compiled .aicf file")->required();
-  app.add_flag("--check", options->check, "recompute every checksum; exit 1 if one differs");
-  app.add_flag("--passes", options->passes,
-               "send the program through the passes again: nodes and times of each");
+  verb.add_positional("model", options->path, "a compiled .aicf file");
+  verb.add_flag("--check", options->check, "recompute every checksum; exit 1 if one differs");
+  verb.add_flag("--passes", options->passes,
+                "send the program through the passes again: nodes and times of each");
   return [options](const Console& console) {
     try {
       return run(*options, console);

@@ -1,4 +1,5 @@
 // aicf: compile, run, prove and explain models from the command line.
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "verbs.h"
@@ -41,7 +42,8 @@ int main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
     sub->footer(std::string("Example: ") + verb.example);
     sub->add_flag("--json", console.json, "one JSON object on stdout");
-    verbs.emplace_back(sub, verb.setup(*sub));
+    aicf::cli::VerbOptions options(*sub);
+    verbs.emplace_back(sub, verb.setup(options));
   }
   try {
     app.parse(argc, argv);

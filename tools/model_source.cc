@@ -38,10 +38,9 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-void ModelSource::add_to(CLI::App& verb, bool compiles) {
-  verb.add_option("model", path,
-                  compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file")
-      ->required();
+void ModelSource::add_to(VerbOptions& verb, bool compiles) {
+  verb.add_positional("model", path,
+                      compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file");
   verb.add_option("--dim", dims,
                   "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
   if (!compiles) return;
@@ -56,7 +55,7 @@ void ModelSource::add_to(CLI::App& verb, bool compiles) {
   verb.add_option("--skip", skip, "leave out an optional pass, by name");
 }
 
-void ModelSource::add_stages_to(CLI::App& verb) {
+void ModelSource::add_stages_to(VerbOptions& verb) {
   verb.add_option("--stop-after", stop_after, "import, passes, select, build, plan or artifact");
   verb.add_flag("--print", print, "print what the stage given by --stop-after made");
   verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
@@ -105,7 +104,7 @@ Artifact ModelSource::artifact(const std::string& device, CompileReport* report)
   return compile(import(), compile_options(device), report);
 }
 
-void RunOptions::add_to(CLI::App& verb) {
+void RunOptions::add_to(VerbOptions& verb) {
   verb.add_option("--device", device, "cpu, cuda or cuda:ORDINAL");
   verb.add_option("--threads", threads, "worker threads; default AICF_NUM_THREADS, else the physical cores");
   verb.add_option("--isa", isa, "portable, avx2 or avx512; default the best of this machine");
@@ -115,7 +114,7 @@ std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
   return std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa})));
 }
 
-void InputOptions::add_to(CLI::App& verb) {
+void InputOptions::add_to(VerbOptions& verb) {
   verb.add_option("--input", inputs,
                   "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
   verb.add_option("--range", ranges, "NAME=LO..HI: range of a random integer input");

@@ -2,7 +2,6 @@
 // common to all such verbs.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "import/onnx.h"
 #include "runtime/executable.h"
 #include "runtime/random_inputs.h"
+#include "verb_options.h"
 
 namespace aicf::cli {
 
@@ -24,9 +24,9 @@ struct ModelSource {
   bool print = false;
 
   // The positional argument; compile options too if the verb takes models that are not compiled yet.
-  void add_to(CLI::App& verb, bool compiles);
+  void add_to(VerbOptions& verb, bool compiles);
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
-  void add_stages_to(CLI::App& verb);
+  void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.
@@ -39,7 +39,7 @@ struct ModelSource {
 struct RunOptions {
   int threads = 0;
   std::string isa, device = "cpu";
-  void add_to(CLI::App& verb);
+  void add_to(VerbOptions& verb);
   std::unique_ptr<Executable> load(Artifact artifact) const;
   std::unique_ptr<Executable> load(const ModelSource& source) const { return load(source.artifact(device)); }
 };
@@ -49,7 +49,7 @@ struct RunOptions {
 struct InputOptions {
   std::vector<std::string> inputs, ranges;
   uint64_t seed = 0;
-  void add_to(CLI::App& verb);
+  void add_to(VerbOptions& verb);
   ValueRanges value_ranges() const;
 };
 std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,

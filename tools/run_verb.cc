@@ -68,12 +68,12 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_run(CLI::App& app) {
+VerbRun setup_run(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(app, true);
-  options->run.add_to(app);
-  options->inputs.add_to(app);
-  app.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
+  options->source.add_to(verb, true);
+  options->run.add_to(verb);
+  options->inputs.add_to(verb);
+  verb.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
   return [options](const Console& console) { return run(*options, console); };
 }
 

@@ -3,10 +3,10 @@
 
 namespace aicf::cli {
 
-VerbRun setup_support(CLI::App& app) {
+VerbRun setup_support(VerbOptions& verb) {
   auto source = std::make_shared<ModelSource>();
-  app.add_option("model", source->path, "an .onnx model")->required();
-  app.add_option("--dim", source->dims, "a dynamic size, as for compile");
+  verb.add_positional("model", source->path, "an .onnx model");
+  verb.add_option("--dim", source->dims, "a dynamic size, as for compile");
   return [source](const Console& console) {
     const std::vector<UnsupportedOp> ops = support_onnx(source->path, source->import_options());
     std::string text;

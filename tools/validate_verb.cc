@@ -124,18 +124,18 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_validate(CLI::App& app) {
+VerbRun setup_validate(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(app, true);
-  options->run.add_to(app);
-  options->inputs.add_to(app);
-  app.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
-  app.add_option("--against", options->against,
-                 "reference (f64), onnxruntime, or a .npz file with outputs by name");
-  app.add_option("--rtol", options->rtol, "relative tolerance");
-  app.add_option("--atol", options->atol, "absolute tolerance");
-  app.add_option("--reduce", options->reduce,
-                 "write the fewest nodes that still fail, as a model, and their inputs beside it");
+  options->source.add_to(verb, true);
+  options->run.add_to(verb);
+  options->inputs.add_to(verb);
+  verb.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
+  verb.add_option("--against", options->against,
+                  "reference (f64), onnxruntime, or a .npz file with outputs by name");
+  verb.add_option("--rtol", options->rtol, "relative tolerance");
+  verb.add_option("--atol", options->atol, "absolute tolerance");
+  verb.add_option("--reduce", options->reduce,
+                  "write the fewest nodes that still fail, as a model, and their inputs beside it");
   return [options](const Console& console) { return run(*options, console); };
 }
 

@@ -1,12 +1,12 @@
-// The verbs of the command line. Each adds its options to a CLI11 subcommand and gives the function that runs
-// it and returns the exit code.
+// The verbs of the command line. Each says its options and gives the function that runs it and returns the
+// exit code.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <vector>
 
 #include "console.h"
+#include "verb_options.h"
 
 namespace aicf::cli {
 
@@ -16,17 +16,17 @@ struct Verb {
   const char* name;
   const char* summary;
   const char* example;
-  VerbRun (*setup)(CLI::App& app);
+  VerbRun (*setup)(VerbOptions& verb);
 };
 
-VerbRun setup_compile(CLI::App& app);
-VerbRun setup_run(CLI::App& app);
-VerbRun setup_bench(CLI::App& app);
-VerbRun setup_verify(CLI::App& app);
-VerbRun setup_validate(CLI::App& app);
-VerbRun setup_support(CLI::App& app);
-VerbRun setup_inspect(CLI::App& app);
-VerbRun setup_explain(CLI::App& app);
-VerbRun setup_doctor(CLI::App& app);
+VerbRun setup_compile(VerbOptions& verb);
+VerbRun setup_run(VerbOptions& verb);
+VerbRun setup_bench(VerbOptions& verb);
+VerbRun setup_verify(VerbOptions& verb);
+VerbRun setup_validate(VerbOptions& verb);
+VerbRun setup_support(VerbOptions& verb);
+VerbRun setup_inspect(VerbOptions& verb);
+VerbRun setup_explain(VerbOptions& verb);
+VerbRun setup_doctor(VerbOptions& verb);
 
 }  // namespace aicf::cli

@@ -97,15 +97,15 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_verify(CLI::App& app) {
+VerbRun setup_verify(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(app, true);
-  app.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
-  app.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
-  options->inputs.add_to(app);
-  app.add_option("-n,--replays", options->replays, "replays for each thread count and process");
-  app.add_option("--threads", options->threads, "thread counts, comma separated")->delimiter(',');
-  app.add_option("--processes", options->processes, "processes, this one included");
+  options->source.add_to(verb, true);
+  verb.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
+  verb.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
+  options->inputs.add_to(verb);
+  verb.add_option("-n,--replays", options->replays, "replays for each thread count and process");
+  verb.add_list("--threads", options->threads, "thread counts, comma separated");
+  verb.add_option("--processes", options->processes, "processes, this one included");
   return [options](const Console& console) { return run(*options, console); };
 }
 

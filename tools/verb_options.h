@@ -1,0 +1,31 @@
+// The options of one verb, apart from the library that parses them, whose headers take seconds to compile:
+// every verb says here what it takes, and the references given are written when the command line is parsed.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace aicf::cli {
+
+class VerbOptions {
+ public:
+  explicit VerbOptions(CLI::App& app) : app_(app) {}
+
+  // What stands without a name, and must be there.
+  void add_positional(const std::string& name, std::string& target, const std::string& help);
+  // T: std::string, int, int64_t, uint64_t, double, or a vector of strings from repeated options.
+  template <typename T>
+  void add_option(const std::string& name, T& target, const std::string& help);
+  // Values of one option parted by commas; T: vector of strings or of ints.
+  template <typename T>
+  void add_list(const std::string& name, T& target, const std::string& help);
+  void add_flag(const std::string& name, bool& target, const std::string& help);
+
+ private:
+  CLI::App& app_;
+};
+
+}  // namespace aicf::cli
