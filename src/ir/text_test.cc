@@ -5,6 +5,8 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -121,6 +123,17 @@ TEST(Text, PrintsAsDocumented) {
   }
 }
 )");
+}
+
+// The program that docs/architecture/ir.md shows.
+TEST(Text, TheDocumentedProgramRoundTrips) {
+  std::ifstream file(AICF_SOURCE_DIR "/docs/architecture/ir.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str(), fence = "```\n";
+  const size_t begin = text.find(fence) + fence.size();
+  const std::string program = text.substr(begin, text.find(fence, begin) - begin);
+  EXPECT_EQ(print(parse(program)), program);
 }
 
 TEST(Text, RoundTripsByteForByte) {
