@@ -18,7 +18,7 @@ SRC = ROOT / "src"
 # launch and a tile program look like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
-    ("passes", "select"): {"select/target.h"},
+    ("passes", "select"): {"select/target.h", "select/update_targets.h"},
     ("select", "kernels"): LAUNCH
     | {
         "kernels/kernel.h",

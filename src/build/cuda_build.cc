@@ -87,19 +87,23 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};
 }
 
-std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
-                                           const std::vector<TileProgram>& programs) {
+std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
+                                                const std::vector<TileProgram>& programs) {
   std::vector<StepLaunches> result;
-  for (const KernelCall& call : calls.calls)
+  for (const KernelCall& call : calls)
     result.push_back(
         add_call(call, call.region >= 0 ? &programs[static_cast<size_t>(call.region)] : nullptr));
   return result;
 }
 
-std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls) {
-  std::vector<StepLaunches> result;
-  for (const KernelCall& call : calls.init_calls) result.push_back(add_call(call, nullptr));
-  return result;
+std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
+                                           const std::vector<TileProgram>& programs) {
+  return add_list(calls.calls, programs);
+}
+
+std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
+                                                const std::vector<TileProgram>& programs) {
+  return add_list(calls.init_calls, programs);
 }
 
 std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& launches,

@@ -30,7 +30,7 @@ class CudaBuilder {
   // modules are the sources until compile() puts the modules' numbers.
   std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // The same for calls.init_calls.
-  std::vector<StepLaunches> add_init(const KernelCalls& calls);
+  std::vector<StepLaunches> add_init(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // Texts so far, one per kernel code.
   const std::vector<std::string>& sources() const { return sources_; }
   // Machine code in modules that hold several sources each, because most of the time of a small compilation
@@ -39,6 +39,8 @@ class CudaBuilder {
                              std::vector<std::vector<StepLaunches>>& init_launches) const;
 
  private:
+  std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls,
+                                     const std::vector<TileProgram>& programs);
   StepLaunches add_call(const KernelCall& call, const TileProgram* program);
   int32_t intern_source(const CudaCode& code);
   Target target_;

@@ -42,12 +42,13 @@ void check_options(const CompileOptions& options) {
 
 std::vector<TileProgram> build_programs(const KernelCalls& calls) {
   std::vector<TileProgram> code(calls.regions.size());
-  for (const KernelCall& call : calls.calls)
-    if (call.region >= 0) {
-      const auto index = static_cast<size_t>(call.region);
-      code[index] = generate_tile_program(calls.regions[index], call.schedule);
-      check_tile_program(code[index]);
-    }
+  for (const auto* list : {&calls.init_calls, &calls.calls})
+    for (const KernelCall& call : *list)
+      if (call.region >= 0) {
+        const auto index = static_cast<size_t>(call.region);
+        code[index] = generate_tile_program(calls.regions[index], call.schedule);
+        check_tile_program(code[index]);
+      }
   return code;
 }
 
@@ -122,7 +123,7 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   if (target.is_cuda())
     for (size_t i = 0; i < selected.size(); ++i) {
       launches[i] = cuda.add(selected[i], programs[i]);
-      init_launches[i] = cuda.add_init(selected[i]);
+      init_launches[i] = cuda.add_init(selected[i], programs[i]);
     }
   if (stop("build", [&] {
         std::string text;

@@ -103,6 +103,96 @@ TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
   }
 }
 
+// x [n, 2, k] times weights of the given widths, stored transposed or not, with or without bias: as they are
+// and split into heads.
+Program projections(const std::vector<int64_t>& widths, bool transposed, bool bias, DType dtype) {
+  Program program;
+  program.sizes["n"] = {1, 40};
+  Graph graph("main");
+  const int64_t k = 24;
+  const ValueId x = graph.add_input("x", {dtype, {Dim::symbol("n"), Dim(2), Dim(k)}});
+  const auto param = [&](const std::string& name, const std::vector<int64_t>& sizes) {
+    program.variables[name] = {name,
+                               Role::kParam,
+                               {dtype, to_shape(sizes)},
+                               random_array(dtype, sizes, static_cast<uint32_t>(program.variables.size()))};
+    return graph.add_param(name, program.variables.at(name).type);
+  };
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const int64_t n = widths[i];
+    const std::string number = std::to_string(i);
+    const ValueId w = param("w" + number, transposed ? std::vector{n, k} : std::vector{k, n});
+    ValueId y = graph.add(Op::matmul, {x, w}, {{"transpose_y", transposed}});
+    if (bias) y = graph.add(Op::add, {y, param("b" + number, {n})});
+    y = graph.add(Op::reshape, {y}, {{"shape", Shape{Dim::symbol("n"), Dim(2), Dim(3), Dim(n / 3)}}});
+    graph.add_output(graph.add(Op::transpose, {y}, {{"perm", Ints{2, 0, 1, 3}}}), "y" + number);
+  }
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(Compile, MergedContractionsHaveTheBitsOfSeparateOnes) {
+  CompileOptions plain;
+  plain.skip_passes = {"merge_contractions"};
+  for (const std::vector<int64_t>& widths : {std::vector<int64_t>{48, 96, 48}, {3, 51, 30, 3}})
+    for (const bool transposed : {false, true})
+      for (const bool bias : {false, true})
+        for (const DType dtype : {DType::f32, DType::bf16}) {
+          const Program program = projections(widths, transposed, bias, dtype);
+          Executable merged = load(compile(program)), separate = load(compile(program, plain));
+          size_t products = 0;
+          for (const Step& step : merged.model().plan().entries[0].steps)
+            products += step.kernel.find("matmul") == 0 ? 1 : 0;
+          EXPECT_EQ(products, 1u);
+          const std::map<std::string, Array> inputs{{"x", random_array(dtype, {37, 2, 24}, 99)}};
+          EXPECT_EQ(merged.run("", inputs), separate.run("", inputs))
+              << widths[0] << transposed << bias << dtype_name(dtype);
+        }
+}
+
+TEST(Compile, NewWeightsAreJoinedAgain) {
+  Program program = projections({48, 96}, false, true, DType::f32);
+  const Executable exe = load(compile(program));
+  const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {5, 2, 24}, 99)}};
+  std::map<std::string, Array> weights{{"w1", random_array(DType::f32, {24, 96}, 50)},
+                                       {"b0", random_array(DType::f32, {48}, 51)}};
+  for (const auto& [name, array] : weights) program.variables.at(name).data = array;
+  EXPECT_EQ(Executable(exe.model().with_weights(weights)).run("", inputs),
+            load(compile(program)).run("", inputs));
+}
+
+// Somebody may join weights by hand, and read them in any way.
+TEST(Compile, JoinedWeightsAreValuesLikeOthers) {
+  Program program;
+  Graph graph("main");
+  std::vector<ValueId> params;
+  for (const std::string name : {"a", "b"}) {
+    program.variables[name] = {
+        name, Role::kParam, {DType::f32, {Dim(4), Dim(6)}}, random_array(DType::f32, {4, 6}, name[0])};
+    params.push_back(graph.add_param(name, program.variables.at(name).type));
+  }
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim(5), Dim(4)}}),
+                rows = graph.add(Op::concat, params, {{"axis", 0}}),
+                columns = graph.add(Op::concat, params, {{"axis", 1}});
+  graph.add_output(rows, "rows");
+  graph.add_output(graph.add(Op::matmul, {x, columns}), "xc");
+  graph.add_output(graph.add(Op::matmul, {columns, x}, {{"transpose_x", true}, {"transpose_y", true}}), "cx");
+  graph.add_output(graph.add(Op::matmul, {x, graph.add(Op::slice, {rows},
+                                                       {{"starts", Shape{Dim(2), Dim(0)}},
+                                                        {"limits", Shape{Dim(6), Dim(6)}},
+                                                        {"steps", Ints{1, 1}}})}),
+                   "middle");
+  graph.add_output(graph.add(Op::exp, {columns}), "exp");
+  program.entries.push_back(std::move(graph));
+  const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {5, 4}, 9)}};
+  const auto got = load(compile(program)).run("", inputs);
+  const auto expected = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
+  for (const auto& [name, array] : expected) {
+    const CompareReport report = compare(got.at(name), array, 1e-5, 1e-5);
+    EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
+  }
+}
+
 TEST(Compile, EmptyTensorsRunAndReduceToNeutralElements) {
   Graph graph("main");
   const ValueId x = graph.add_input("x", {DType::f32, {Dim(2), Dim(0), Dim(4)}});

@@ -56,6 +56,7 @@ Graph fold_constants(const Graph& graph, const PassContext& context);
 Graph simplify(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
+Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
 Graph fuse_regions(const Graph& graph, const PassContext& context);
 

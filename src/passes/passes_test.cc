@@ -113,6 +113,61 @@ TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
   EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
 }
 
+// Queries, keys and values of x [n, 3, 8] as a transformer computes them.
+Program projections() {
+  Program program;
+  program.sizes["n"] = {1, 9};
+  Graph graph("main");
+  const auto param = [&](const std::string& name, std::vector<int64_t> sizes) {
+    const TensorType type{DType::f32, to_shape(sizes)};
+    program.variables[name] = {name, Role::kParam, type, random_input(type, {})};
+    return graph.add_param(name, type);
+  };
+  const Dim n = Dim::symbol("n");
+  const ValueId x = graph.add_input("x", {DType::f32, {n, Dim(3), Dim(8)}});
+  const auto project = [&](const std::string& name, int64_t columns, bool bias_first) {
+    const ValueId product = graph.add(Op::matmul, {x, param("w" + name, {8, columns})});
+    const ValueId bias = param("b" + name, {columns});
+    return graph.add(Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias});
+  };
+  const ValueId q = project("q", 6, false), k = project("k", 4, true), v = project("v", 4, false);
+  graph.add_output(graph.add(Op::reshape, {q}, {{"shape", Shape{n, 3, 2, 3}}}), "q");
+  graph.add_output(graph.add(Op::reshape, {k}, {{"shape", Shape{n, 12}}}), "k");
+  graph.add_output(graph.add(Op::transpose, {v}, {{"perm", Ints{1, 0, 2}}}), "v");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(MergeContractions, ProductsOfOneValueAreOneProduct) {
+  const Program program = projections();
+  const Graph merged = run_pass(merge_contractions, program);
+  EXPECT_EQ(count_ops(merged, Op::matmul), 1) << print(merged);
+  EXPECT_EQ(count_ops(merged, Op::add), 1);
+  EXPECT_EQ(count_ops(merged, Op::slice), 3);
+  expect_equal_meaning(program, merged, {{"n", 4}});
+}
+
+// A joined epilogue would cost the kernel that it saves.
+TEST(MergeContractions, ProductsWithAnEpilogueStayAlone) {
+  Program program = projections();
+  Graph graph = program.entries[0];
+  for (size_t i : {1u, 3u})
+    graph.add_output(graph.add(Op::tanh, {graph.nodes()[i].results[0]}), "tanh" + std::to_string(i));
+  program.entries[0] = graph;
+  EXPECT_EQ(count_ops(run_pass(merge_contractions, program), Op::matmul), 3);
+}
+
+// What is joined at load would go stale.
+TEST(MergeContractions, WeightsThatAnEntryWritesStayAlone) {
+  Program program = projections();
+  Graph step("step");
+  const TensorType type = program.variables.at("wk").type;
+  const ValueId wk = step.add_param("wk", type);
+  step.add_update(wk, step.add(Op::sub, {wk, step.add_input("d", type)}));
+  program.entries.push_back(std::move(step));
+  EXPECT_EQ(count_ops(run_pass(merge_contractions, program), Op::matmul), 2);
+}
+
 TEST(FuseRegions, NormalisationIsOneRegion) {
   Program program = parse(R"(program {
   size n in 1..9

@@ -35,6 +35,10 @@ const std::vector<PassInfo>& pass_table() {
       {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
        "computes equal nodes once"},
       {"remove_dead_code", remove_dead_code, true, 0, "drops what no output or update needs"},
+      // Wants linear and its like decomposed, and equal operands to be one value; regions would hide the
+      // products.
+      {"merge_contractions", merge_contractions, false, 2,
+       "computes contractions of one value with several weights as one"},
       // Last: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1,
        "groups pointwise ops, reductions and contraction epilogues into regions"},

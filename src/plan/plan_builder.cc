@@ -11,10 +11,8 @@ namespace {
 
 Dim byte_count(const TensorType& type) { return element_count(type.shape) * Dim(dtype_bytes(type.dtype)); }
 
-std::string packed_key(const std::string& source, const KernelCall& call) {
-  const Window& w = call.inputs[0];
-  return call.kernel + to_string(call.params) + " " + source + " " + w.offset.to_string() +
-         to_string(w.sizes) + to_string(w.strides);
+std::string to_text(const Window& w) {
+  return w.offset.to_string() + to_string(w.sizes) + to_string(w.strides);
 }
 
 }  // namespace
@@ -128,31 +126,56 @@ TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
   return {buffer, window.dtype, window.offset, window.sizes, window.strides};
 }
 
-void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls,
+// What a packed value holds, the same in every entry that packs it: the steps that write it, by what they
+// read.
+std::string PlanBuilder::packed_key(const EntryState& state, ValueId root) {
+  std::string key;
+  for (const KernelCall& call : state.calls.init_calls) {
+    if (call.outputs[0].root != root) continue;
+    key += call.kernel + to_string(call.params) + to_text(call.outputs[0]);
+    for (const Window& w : call.inputs)
+      key += " " + variable_or_constant(state.graph.value(w.root)).name + to_text(w);
+    key += "\n";
+  }
+  return key;
+}
+
+// A buffer of init for a value that is packed for the first time, at the end of the packed area.
+int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
+  Buffer buffer;
+  const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.graph.value_count())];
+  buffer.kind = BufferKind::kPacked;
+  buffer.name = extra.name;
+  buffer.bytes = byte_count(extra.type);
+  buffer.max_bytes = buffer.bytes.require_constant("the size of packed weights");
+  buffer.offset = plan_.packed_bytes;
+  plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(buffer.max_bytes));
+  init_.buffers.push_back(std::move(buffer));
+  return static_cast<int32_t>(init_.buffers.size()) - 1;
+}
+
+void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& programs,
                            const std::vector<StepLaunches>& launches) {
+  const KernelCalls& calls = state.calls;
+  std::map<ValueId, int32_t> fresh;  // packed values that are new to the plan → buffer of init
   for (size_t i = 0; i < calls.init_calls.size(); ++i) {
     const KernelCall& call = calls.init_calls[i];
-    const Value& source = graph.value(call.inputs[0].root);
-    Buffer from = variable_or_constant(source);
-    const std::string key = packed_key(from.name, call);
-    if (packed_offsets_.contains(key)) continue;
-    from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
-    Buffer to;
-    to.kind = BufferKind::kPacked;
-    to.name = "packed " + from.name;
-    to.bytes = element_count(call.outputs[0].sizes) * Dim(dtype_bytes(call.outputs[0].dtype));
-    to.max_bytes = to.bytes.require_constant("the size of packed weights");
-    to.offset = plan_.packed_bytes;
-    packed_offsets_.emplace(key, to.offset);
-    plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(to.max_bytes));
-
-    from.first_step = from.last_step = to.first_step = to.last_step =
-        static_cast<int32_t>(init_.steps.size());
-    const auto index = static_cast<int32_t>(init_.buffers.size());
+    const ValueId root = call.outputs[0].root;
+    if (!state.packed_offset.contains(root)) {
+      const auto [known, is_new] = packed_offsets_.emplace(packed_key(state, root), plan_.packed_bytes);
+      state.packed_offset[root] = known->second;
+      if (is_new) fresh[root] = packed_buffer(state, root);
+    }
+    if (!fresh.contains(root)) continue;
     Step step;
     step.kernel = call.kernel;
-    step.inputs = {tensor_ref(index, call.inputs[0])};
-    step.outputs = {tensor_ref(index + 1, call.outputs[0])};
+    for (const Window& w : call.inputs) {
+      Buffer from = variable_or_constant(state.graph.value(w.root));
+      from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
+      step.inputs.push_back(tensor_ref(static_cast<int32_t>(init_.buffers.size()), w));
+      init_.buffers.push_back(std::move(from));
+    }
+    step.outputs = {tensor_ref(fresh.at(root), call.outputs[0])};
     step.params = call.params;
     step.fparams = call.fparams;
     step.origin = call.origin;
@@ -162,9 +185,9 @@ void PlanBuilder::add_init(const Graph& graph, const KernelCalls& calls,
       step.module = launches[i].module;
       step.launches = launches[i].launches;
       plan_.modules = std::max(plan_.modules, step.module + 1);
+    } else if (call.region >= 0) {
+      step.program = intern_program(programs[static_cast<size_t>(call.region)]);
     }
-    init_.buffers.push_back(std::move(from));
-    init_.buffers.push_back(std::move(to));
     init_.steps.push_back(std::move(step));
   }
 }
@@ -191,15 +214,10 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<StepLaunches>& init_launches) {
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
-  add_init(graph, calls, init_launches);
   EntryState state{graph, calls, {}, {}, {}, {}};
+  add_init(state, programs, init_launches);
   for (size_t i = 0; i < calls.calls.size(); ++i)
     for (const Window& w : calls.calls[i].inputs) state.last_read[w.root] = i;
-  for (const KernelCall& call : calls.init_calls) {
-    const Value& source = graph.value(call.inputs[0].root);
-    const std::string name = source.role == Role::kConstant ? intern_constant(source.constant) : source.name;
-    state.packed_offset[call.outputs[0].root] = packed_offsets_.at(packed_key(name, call));
-  }
   state.plan.name = graph.name();
   for (ValueId id : graph.inputs())
     state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),

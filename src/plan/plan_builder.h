@@ -32,18 +32,20 @@ class PlanBuilder {
   int32_t intern_program(const TileProgram& program);
   std::string intern_constant(const Array& array);
   int32_t buffer_of(EntryState& state, ValueId root);
-  int32_t init_buffer(const Graph& graph, const KernelCalls& calls, ValueId root);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;
-  void add_init(const Graph& graph, const KernelCalls& calls, const std::vector<StepLaunches>& launches);
+  void add_init(EntryState& state, const std::vector<TileProgram>& programs,
+                const std::vector<StepLaunches>& launches);
+  int32_t packed_buffer(const EntryState& state, ValueId root);
+  std::string packed_key(const EntryState& state, ValueId root);
   Buffer variable_or_constant(const Value& value);
 
   const Program& program_;
   Plan plan_;
   EntryPlan init_;
   std::map<std::string, Array>& constants_;
-  std::map<std::string, int64_t> packed_offsets_;  // key: source, kernel and window
+  std::map<std::string, int64_t> packed_offsets_;  // key: how the value is made of which sources
 };
 
 }  // namespace aicf

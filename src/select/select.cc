@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "kernels/conv/pack_conv_w.h"
@@ -33,6 +34,7 @@ class Selector {
     for (const Node& node : graph_.nodes()) lower(node);
     place_outputs();
     write_updates();
+    copy_joined_weights();
     return std::move(result_);
   }
 
@@ -105,6 +107,7 @@ class Selector {
   }
 
   void lower_concat(const Node& node) {
+    if (join_weights(node)) return;
     const Window whole = place(node.results[0]);
     ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
     for (ValueId id : node.operands) {
@@ -114,6 +117,40 @@ class Selector {
         emit_copy(window(id), part_window(whole, part, graph_.shape(id)), origin_of(node),
                   "part of a concat");
       part.start = part.start + graph_.shape(id)[part.axis];
+    }
+  }
+
+  // Weights side by side are made at load: packed from their parts, or copied for readers that want them
+  // unpacked.
+  bool join_weights(const Node& node) {
+    const TensorType& type = graph_.type(node.results[0]);
+    const bool fixed =
+        std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_weight(id); }) &&
+        std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& size) { return size.is_constant(); });
+    if (!fixed) return false;
+    const Window whole = add_extra(ExtraValue::Kind::kPacked, type,
+                                   "joined " + graph_.value(window(node.operands[0]).root).name);
+    JoinedWeights joined{whole, static_cast<size_t>(node.attrs.get_int("axis")), {}, origin_of(node)};
+    for (ValueId id : node.operands) joined.parts.push_back(window(id));
+    joined_.emplace(whole.root, std::move(joined));
+    result_.placement[static_cast<size_t>(node.results[0])] = whole;
+    return true;
+  }
+
+  // Steps of init for the joined weights that some call reads unpacked.
+  void copy_joined_weights() {
+    std::set<ValueId> read(result_.output_roots.begin(), result_.output_roots.end());
+    for (const KernelCall& call : result_.calls)
+      for (const Window& w : call.inputs) read.insert(w.root);
+    for (const auto& [root, joined] : joined_) {
+      if (!read.contains(root)) continue;
+      ConcatPart at{kNoValue, joined.axis, Dim(0)};
+      for (const Window& part : joined.parts) {
+        emit_copy(part, part_window(joined.whole, at, part.sizes), joined.origin, "weights joined at load");
+        result_.init_calls.push_back(std::move(result_.calls.back()));
+        result_.calls.pop_back();
+        at.start = at.start + part.sizes[at.axis];
+      }
     }
   }
 
@@ -385,11 +422,13 @@ class Selector {
     for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
     for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
     const Shape packed_shape = inputs[1].sizes;
-    const KernelRow* row = packable(y, inputs[1]) ? find_packed(problem) : nullptr;
+    const std::vector<Window> weights =
+        inputs[1].sizes.size() == 2 ? weights_of(y, inputs[1]) : std::vector<Window>();
+    const KernelRow* row = packable(weights, inputs[1]) ? find_packed(problem) : nullptr;
     if (row != nullptr) {
       call.params = {packed_shape[0], packed_shape[1]};
       call.reason = "weights packed at load";
-      inputs[1] = pack(inputs[1], node);
+      inputs[1] = pack(weights, inputs[1].sizes, node);
     } else {
       const std::vector<const KernelRow*> rows = target_.candidates(problem);
       if (rows.empty()) throw no_kernel(node);
@@ -522,12 +561,28 @@ class Selector {
 
   // A constant or a param that nothing writes, or a view of one.
   bool is_weight(ValueId id) const {
-    const Value& value = graph_.value(graph_.value(id).role == Role::kTemp ? window(id).root : id);
+    const ValueId root = window(id).root;
+    if (root == kNoValue || root >= graph_.value_count()) return false;
+    const Value& value = graph_.value(root);
     return value.role == Role::kConstant || (value.role == Role::kParam && !updated_.contains(value.name));
   }
 
-  bool packable(ValueId y, const Window& w) const {
-    if (target_.is_cuda() || !is_weight(y)) return false;  // CUDA kernels take weights as they are stored
+  // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
+  std::vector<Window> weights_of(ValueId id, const Window& y) const {
+    if (is_weight(id)) return {y};
+    const auto at = joined_.find(y.root);
+    if (at == joined_.end()) return {};
+    const JoinedWeights& joined = at->second;
+    const bool turned = y == swap_last_axes(joined.whole);
+    if (!turned && !(y == joined.whole)) return {};
+    if (joined.axis != (turned ? 0u : 1u)) return {};
+    std::vector<Window> parts = joined.parts;
+    if (turned) std::transform(parts.begin(), parts.end(), parts.begin(), swap_last_axes);
+    return parts;
+  }
+
+  bool packable(const std::vector<Window>& parts, const Window& w) const {
+    if (target_.is_cuda() || parts.empty()) return false;  // CUDA kernels take weights as they are stored
     return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() &&
            w.dtype == DType::f32;
   }
@@ -542,15 +597,15 @@ class Selector {
     return nullptr;
   }
 
-  Window pack(const Window& y, const Node& node) {
+  Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
     for (const KernelCall& done : result_.init_calls)
-      if (done.inputs[0] == y && done.kernel == "pack_matmul_y_f32") return done.outputs[0];
-    const int64_t bytes = packed_matmul_y_bytes(*y.sizes[0].constant(), *y.sizes[1].constant());
+      if (done.inputs == parts && done.kernel == "pack_matmul_y_f32") return done.outputs[0];
+    const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
     KernelCall call;
     call.kernel = "pack_matmul_y_f32";
-    call.inputs = {y};
+    call.inputs = parts;
     call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}},
-                              "packed " + graph_.value(y.root).name)};
+                              "packed " + graph_.value(parts[0].root).name)};
     call.origin = origin_of(node);
     call.reason = "weights packed at load";
     result_.init_calls.push_back(std::move(call));
@@ -572,8 +627,8 @@ class Selector {
       const Window& at = window(id);
       const bool taken = std::find(result_.output_roots.begin(), result_.output_roots.end(), at.root) !=
                          result_.output_roots.end();
-      const bool whole = graph_.value(at.root).role == Role::kTemp && is_row_major(at) &&
-                         at.offset == Dim(0) &&
+      const bool whole = at.root < graph_.value_count() && graph_.value(at.root).role == Role::kTemp &&
+                         is_row_major(at) && at.offset == Dim(0) &&
                          element_count(at.sizes) == element_count(graph_.shape(at.root));
       if (whole && !taken) {
         result_.output_roots.push_back(at.root);
@@ -612,6 +667,14 @@ class Selector {
                        [&](const Update& u) { return u.variable == root; });
   }
 
+  // A concat of weights: a packed value that init copies together if it is read as it stands.
+  struct JoinedWeights {
+    Window whole;
+    size_t axis;
+    std::vector<Window> parts;
+    std::string origin;
+  };
+
   const Graph& graph_;
   const Target& target_;
   const std::set<std::string>& updated_;
@@ -619,6 +682,7 @@ class Selector {
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_;
+  std::map<ValueId, JoinedWeights> joined_;  // by root
   KernelCalls result_;
 };
 
