@@ -22,6 +22,8 @@ constexpr Verb kVerbs[] = {
      aicf::cli::setup_support},
     {"inspect", "show what an .aicf file holds", "aicf inspect model.aicf --check", aicf::cli::setup_inspect},
     {"explain", "show the plan and why it is so", "aicf explain model.aicf", aicf::cli::setup_explain},
+    {"profile", "write a trace of a replay, kernel by kernel", "aicf profile model.aicf -o trace.json",
+     aicf::cli::setup_profile},
     {"doctor", "show this machine and what is missing on it", "aicf doctor", aicf::cli::setup_doctor},
 };
 

@@ -27,6 +27,7 @@ VerbRun setup_validate(VerbOptions& verb);
 VerbRun setup_support(VerbOptions& verb);
 VerbRun setup_inspect(VerbOptions& verb);
 VerbRun setup_explain(VerbOptions& verb);
+VerbRun setup_profile(VerbOptions& verb);
 VerbRun setup_doctor(VerbOptions& verb);
 
 }  // namespace aicf::cli

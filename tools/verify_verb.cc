@@ -1,6 +1,8 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <atomic>
+#include <thread>
 
 #include "base/error.h"
 #include "model_source.h"
@@ -17,6 +19,42 @@ struct Options {
   int64_t replays = 100;
   int processes = 1;
   std::vector<int> threads;
+  bool busy = false;
+};
+
+// Replays of the same model on a stream of their own for as long as it lives, so that whatever shares the
+// device with the replays that count changes all the time.
+class Neighbour {
+ public:
+  Neighbour(std::unique_ptr<Executable> exe, std::map<std::string, Array> inputs)
+      : exe_(std::move(exe)), inputs_(std::move(inputs)), thread_([this] { replay(); }) {}
+  ~Neighbour() { stop(); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+  // Throws what stopped it.
+  void finish() {
+    stop();
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void stop() {
+    stopped_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  void replay() {
+    try {
+      while (!stopped_) exe_->run("", inputs_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  std::unique_ptr<Executable> exe_;
+  std::map<std::string, Array> inputs_;
+  std::atomic<bool> stopped_{false};
+  std::exception_ptr failure_;
+  std::thread thread_;
 };
 
 void add_hashes(std::map<std::string, int64_t>& total, const std::map<std::string, int64_t>& more) {
@@ -30,9 +68,14 @@ std::map<std::string, int64_t> replay_here(const Options& options, int threads, 
   const std::vector<std::string> sizes =
       options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
   const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
-  return verify_replays(*exe, "", inputs, options.replays,
-                        [&](int64_t done) { console.progress("verify", done, options.replays); })
-      .hashes;
+  // Loaded apart: executables of one model share its device and so its stream.
+  std::unique_ptr<Neighbour> neighbour;
+  if (options.busy) neighbour = std::make_unique<Neighbour>(run.load(options.source), inputs);
+  VerifyResult result = verify_replays(*exe, "", inputs, options.replays, [&](int64_t done) {
+    console.progress("verify", done, options.replays);
+  });
+  if (neighbour != nullptr) neighbour->finish();
+  return std::move(result.hashes);
 }
 
 std::string quote(const std::string& text) {
@@ -54,6 +97,7 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
   append("--skip", options.source.skip);
   append("--input", options.inputs.inputs);
   append("--range", options.inputs.ranges);
+  if (options.busy) command += " --busy";
   if (!options.source.target.empty()) command += " --target " + quote(options.source.target);
   if (!options.run.isa.empty()) command += " --isa " + quote(options.run.isa);
   command += " --opt " + std::to_string(options.source.opt) + " " + quote(options.source.path);
@@ -105,6 +149,7 @@ VerbRun setup_verify(VerbOptions& verb) {
   options->inputs.add_to(verb);
   verb.add_option("-n,--replays", options->replays, "replays for each thread count and process");
   verb.add_list("--threads", options->threads, "thread counts, comma separated");
+  verb.add_flag("--busy", options->busy, "beside replays of the same model on another stream");
   verb.add_option("--processes", options->processes, "processes, this one included");
   return [options](const Console& console) { return run(*options, console); };
 }

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from . import nn, ops
-from ._aicf import Dim, Program, Tensor, __version__
+from ._aicf import DeviceTensor, Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
 from .compiler import compile, support
 from .errors import EnvError, Error, InternalError, UserError
@@ -17,6 +17,7 @@ from .symtensor import SymTensor
 from .tracing import Graph, TensorSpec, trace, tracing
 
 __all__ = [
+    "DeviceTensor",
     "Dim",
     "EnvError",
     "Error",

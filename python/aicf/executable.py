@@ -61,6 +61,11 @@ class Executable:
 
     Calls take arrays by position or by name, in place through DLPack or the buffer protocol, and never write
     to them. Results have the structure of the model's output; every array owns its memory.
+
+    On a GPU an array may lie in the device's memory (DLPack, `__cuda_array_interface__`). If any does,
+    results are `DeviceTensor`s, and the call returns when it is queued on the stream: that of `use_stream`,
+    else the current one of the arrays' library (torch), else the device's own, and then it waits for arrays of
+    others. Errors in data are met by `finish()` or a later call.
     """
 
     def __init__(self, raw: _aicf.Executable) -> None:
@@ -76,10 +81,33 @@ class Executable:
         return results[0] if len(results) == 1 else results
 
     def run_into(
-        self, inputs: Sequence[Any] | Mapping[str, Any], outputs: Sequence[Any] | Mapping[str, Any]
+        self,
+        inputs: Sequence[Any] | Mapping[str, Any],
+        outputs: Sequence[Any] | Mapping[str, Any],
+        *,
+        stream: Any = None,
+        wait: bool = False,
     ) -> None:
-        """Runs into arrays of the caller, of exactly the dtypes and shapes that the inputs imply."""
-        self._raw.run_into("", _in_order(inputs, self.inputs), _in_order(outputs, self.outputs))
+        """Runs into arrays of the caller, of exactly the dtypes and shapes that the inputs imply.
+
+        Outputs in the host's memory are there when it returns; what is on the device may still be queued on
+        the stream, unless `wait`. `stream`: see `use_stream`.
+        """
+        if isinstance(inputs, Mapping):
+            inputs = _in_order(inputs, self.inputs)
+        if isinstance(outputs, Mapping):
+            outputs = _in_order(outputs, self.outputs)
+        self._raw.run_into("", tuple(inputs), tuple(outputs), stream, wait)
+
+    def use_stream(self, stream: Any) -> None:
+        """The CUDA stream of later calls: a handle as int, a stream of torch, CuPy or cuda.core, or None for
+        that of the arrays. It must live as long as it is used.
+        """
+        self._raw.use_stream(stream)
+
+    def finish(self) -> None:
+        """Waits for the calls that are still queued; raises what was wrong with their data."""
+        self._raw.finish()
 
     def _results(self, results: tuple[Tensor, ...]) -> Any:
         if self._structure is not None:
@@ -150,9 +178,7 @@ class Executable:
         return self._raw.weights()
 
 
-def _in_order(arrays: Sequence[Any] | Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
-    if not isinstance(arrays, Mapping):
-        return tuple(arrays)
+def _in_order(arrays: Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
     from .errors import make_error
 
     names = [info.name for info in infos]
@@ -173,9 +199,11 @@ def load(
     device: str = "cpu",
     threads: int | None = None,
     isa: str | None = None,
+    device_memory_limit: int = 0,
 ) -> Executable:
     """Loads a .aicf file onto a device: "cpu", "cuda" or "cuda:ORDINAL".
 
-    `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has.
+    `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has. `device_memory_limit`:
+    bytes of a GPU's memory that the model and all its clones take together, 0 for no limit.
     """
-    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or "", device))
+    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or "", device, device_memory_limit))

@@ -20,6 +20,11 @@ struct Tensor {
   Array array;
 };
 
+// The same in a device's memory.
+struct PyDeviceTensor {
+  DeviceTensor tensor;
+};
+
 using ReadableArray = nb::ndarray<nb::ro>;
 using WritableArray = nb::ndarray<>;
 
@@ -34,12 +39,21 @@ ReadableArray readable(nb::handle object, const std::string& what);
 WritableArray writable(nb::handle object, const std::string& what);
 TensorView view_of(const ReadableArray& array, const std::string& what);
 TensorView view_of(const WritableArray& array, const std::string& what);
+// The view of an array in whatever memory.
+TensorView strided_view(const ReadableArray& array, const std::string& what);
+TensorView strided_view(const WritableArray& array, const std::string& what);
+// "cpu", "cuda:0"
+std::string device_name(const DeviceId& id);
+// numpy's name of a dtype in its array interfaces, "<f4"; empty for bf16, which numpy lacks.
+std::string typestr_of(DType dtype);
+nb::tuple shape_tuple(const std::vector<int64_t>& sizes);
 // A dense copy, owned by us.
 Array copy_array(nb::handle object, const std::string& what);
 nb::object to_python(Array array);
 
 void bind_errors(nb::module_& module);
 void bind_tensor(nb::module_& module);
+void bind_device_tensor(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_executable(nb::module_& module);

@@ -26,10 +26,11 @@ struct ManagedTensor {
 constexpr Version kVersion{1, 3};
 
 // What a tensor that was handed out refers to; freed by its deleter.
+template <typename Owner>
 struct Handed {
   ManagedTensor managed;
-  Array array;
-  std::vector<int64_t> strides;
+  Owner owner;
+  std::vector<int64_t> sizes, strides;
 };
 
 }  // namespace
@@ -63,31 +64,56 @@ const ExchangeApi* exchange_api(nb::handle type) {
   return api;
 }
 
-std::optional<TensorView> exchange_view(nb::handle object, const std::string& what) {
-  const ExchangeApi* api = exchange_api(object.type());
-  if (api == nullptr) return std::nullopt;
+void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what) {
+  if (array == executable) return;
+  throw UserError(ErrorCode::kU_unsupported_option, what + " is in the memory of another device")
+      .with_expected(device_name(executable) + (executable.cuda ? " or cpu" : ""))
+      .with_actual(device_name(array))
+      .with_remedy("copy it before the call, or load the model onto that device");
+}
+
+TensorView exchange_view(const ExchangeApi& api, nb::handle object, const DeviceId& device,
+                         const Label& label) {
   dltensor tensor;
-  if (api->view_from_object(object.ptr(), &tensor) != 0) nb::raise_python_error();
-  if (tensor.device.device_type != nb::device::cpu::value)
-    throw UserError(ErrorCode::kU_unsupported_option, what + " is not in the memory of the CPU")
+  if (api.view_from_object(object.ptr(), &tensor) != 0) nb::raise_python_error();
+  const bool on_device = tensor.device.device_type == nb::device::cuda::value;
+  if (on_device) {
+    check_same_device({true, tensor.device.device_id}, device, label.text());
+  } else if (tensor.device.device_type != nb::device::cpu::value) {
+    throw UserError(ErrorCode::kU_unsupported_option, label.text() + " is in memory that AICF cannot use")
         .with_value("DLPack device " + std::to_string(tensor.device.device_type))
         .with_remedy("copy it to the CPU before the call");
+  }
   const std::optional<DType> dtype = dtype_from_dlpack(tensor.dtype);
   if (!dtype)
-    throw UserError(ErrorCode::kU_input_dtype, what + " has an element type that AICF does not have")
+    throw UserError(ErrorCode::kU_input_dtype, label.text() + " has an element type that AICF does not have")
         .with_actual("DLPack code " + std::to_string(tensor.dtype.code) + ", " +
                      std::to_string(tensor.dtype.bits) + " bits");
   TensorView view;
   view.dtype = *dtype;
+  view.on_device = on_device;
   view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   view.sizes.assign(tensor.shape, tensor.shape + tensor.ndim);
   if (tensor.strides != nullptr) view.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
   return view;
 }
 
-nb::object exchange_tensor(const ExchangeApi& api, Array array) {
-  auto* handed = new Handed{{}, std::move(array), {}};
-  const std::vector<int64_t>& sizes = handed->array.sizes();
+Stream exchange_stream(const ExchangeApi& api, const DeviceId& device) {
+  void* handle = nullptr;
+  if (api.current_stream != nullptr &&
+      api.current_stream(nb::device::cuda::value, device.ordinal, &handle) != 0)
+    nb::raise_python_error();
+  // Libraries call the default stream 0, which stands for our own.
+  return {handle == nullptr ? reinterpret_cast<void*>(1) : handle};
+}
+
+namespace {
+
+// Gives a tensor to the interface's library, which calls the deleter when it needs it no more.
+template <typename Owner>
+nb::object hand_out(const ExchangeApi& api, Owner owner, void* data, DType dtype,
+                    const std::vector<int64_t>& sizes, const DeviceId& device) {
+  auto* handed = new Handed<Owner>{{}, std::move(owner), sizes, {}};
   handed->strides.resize(sizes.size());
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0; stride *= std::max<int64_t>(sizes[i], 1))
@@ -95,12 +121,12 @@ nb::object exchange_tensor(const ExchangeApi& api, Array array) {
   ManagedTensor& managed = handed->managed;
   managed.version = kVersion;
   managed.manager = handed;
-  managed.deleter = [](ManagedTensor* self) { delete static_cast<Handed*>(self->manager); };
-  managed.tensor.data = const_cast<void*>(handed->array.data());
-  managed.tensor.device = {nb::device::cpu::value, 0};
+  managed.deleter = [](ManagedTensor* self) { delete static_cast<Handed<Owner>*>(self->manager); };
+  managed.tensor.data = data;
+  managed.tensor.device = {device.cuda ? nb::device::cuda::value : nb::device::cpu::value, device.ordinal};
   managed.tensor.ndim = static_cast<int32_t>(sizes.size());
-  managed.tensor.dtype = to_dlpack(handed->array.dtype());
-  managed.tensor.shape = const_cast<int64_t*>(sizes.data());
+  managed.tensor.dtype = to_dlpack(dtype);
+  managed.tensor.shape = handed->sizes.data();
   managed.tensor.strides = handed->strides.data();
   void* object = nullptr;
   if (api.managed_to_object(&managed, &object) != 0) {
@@ -108,6 +134,23 @@ nb::object exchange_tensor(const ExchangeApi& api, Array array) {
     nb::raise_python_error();
   }
   return nb::steal(static_cast<PyObject*>(object));
+}
+
+}  // namespace
+
+nb::object exchange_tensor(const ExchangeApi& api, Array array) {
+  void* data = const_cast<void*>(array.data());
+  const DType dtype = array.dtype();
+  const std::vector<int64_t> sizes = array.sizes();
+  return hand_out(api, std::move(array), data, dtype, sizes, {});
+}
+
+nb::object exchange_tensor(const ExchangeApi& api, DeviceTensor tensor) {
+  void* data = tensor.data();
+  const DType dtype = tensor.dtype;
+  const std::vector<int64_t> sizes = tensor.sizes;
+  const DeviceId device = tensor.device->id();
+  return hand_out(api, std::move(tensor), data, dtype, sizes, device);
 }
 
 }  // namespace aicf::python

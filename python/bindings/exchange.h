@@ -3,10 +3,9 @@
 // used.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "bindings.h"
+#include "arguments.h"
 
 namespace aicf::python {
 
@@ -15,11 +14,17 @@ struct ExchangeApi;
 // That of a type, null if it has none or one of another major version. Looked up once per type.
 const ExchangeApi* exchange_api(nb::handle type);
 
-// The tensor's memory, valid as long as the caller keeps the object alive and unchanged; nullopt if its type
-// has no such interface. Errors as view_of.
-std::optional<TensorView> exchange_view(nb::handle object, const std::string& what);
+// The tensor's memory, valid as long as the caller keeps the object alive and unchanged. It must be the
+// host's or that of `device`. Errors as view_of.
+TensorView exchange_view(const ExchangeApi& api, nb::handle object, const DeviceId& device,
+                         const Label& label);
+// Where the interface's library queues its work on a device now.
+Stream exchange_stream(const ExchangeApi& api, const DeviceId& device);
+// unsupported_option if an array is in another device's memory than the executable's.
+void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what);
 
 // A tensor of the interface's type that owns the array's memory.
 nb::object exchange_tensor(const ExchangeApi& api, Array array);
+nb::object exchange_tensor(const ExchangeApi& api, DeviceTensor tensor);
 
 }  // namespace aicf::python

@@ -11,8 +11,8 @@
 #include <optional>
 #include <set>
 
+#include "arguments.h"
 #include "base/error.h"
-#include "bindings.h"
 #include "compile/compile.h"
 #include "exchange.h"
 #include "runtime/open_device.h"
@@ -28,6 +28,7 @@ using Report = std::shared_ptr<const CompileReport>;
 struct PyExecutable {
   std::unique_ptr<Executable> exe;
   Report report;
+  std::optional<Stream> stream = std::nullopt;  // what use_stream() chose
 };
 
 PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
@@ -44,10 +45,11 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
           report};
 }
 
-PyExecutable load(const std::string& path, int threads, const std::string& isa, const std::string& device) {
+PyExecutable load(const std::string& path, int threads, const std::string& isa, const std::string& device,
+                  int64_t device_memory_limit) {
   const nb::gil_scoped_release unlocked;
-  return {std::make_unique<Executable>(Model::load(read_artifact(path), open_device({device, threads, isa}))),
-          nullptr};
+  const DeviceOptions options{device, threads, isa, {}, device_memory_limit};
+  return {std::make_unique<Executable>(Model::load(read_artifact(path), open_device(options))), nullptr};
 }
 
 std::string names_of(const std::vector<IoTensor>& tensors) {
@@ -55,8 +57,6 @@ std::string names_of(const std::vector<IoTensor>& tensors) {
   for (const IoTensor& io : tensors) names += (names.empty() ? "" : ", ") + io.name;
   return names;
 }
-
-std::string input_label(const IoTensor& io) { return "input '" + io.name + "'"; }
 
 void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   if (args.size() > entry.inputs.size())
@@ -77,50 +77,52 @@ void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   }
 }
 
-// Views of the caller's arrays, and what keeps those alive that the call's arguments do not.
-struct Inputs {
-  std::vector<ReadableArray> arrays;
-  std::vector<TensorView> views;
-};
-
-Inputs read_inputs(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
+void add_inputs(Arguments& arguments, const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   check_names(entry, args, by_name);
-  Inputs inputs;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    const IoTensor& io = entry.inputs[i];
-    nb::object object;
+    const std::string& name = entry.inputs[i].name;
     if (i < args.size()) {
-      object = nb::borrow(args[i]);
-    } else if (by_name.contains(io.name.c_str())) {
-      object = by_name[io.name.c_str()];
+      arguments.add_input(args[i], {"input", name});
+    } else if (by_name.contains(name.c_str())) {
+      arguments.add_input(nb::object(by_name[name.c_str()]), {"input", name});
     } else {
       throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
-          .with_value(io.name)
+          .with_value(name)
           .with_expected(names_of(entry.inputs));
     }
-    const std::string label = input_label(io);
-    if (std::optional<TensorView> view = exchange_view(object, label)) {
-      inputs.views.push_back(std::move(*view));
-      continue;
-    }
-    inputs.arrays.push_back(readable(object, label));
-    inputs.views.push_back(view_of(inputs.arrays.back(), label));
   }
-  return inputs;
 }
 
-// Results are our Tensors, or tensors of the type `like` if it has DLPack's C exchange interface.
+// Results are on the device if an input is or `on_device` says so: of our own types, or tensors of the type
+// `like` if it has DLPack's C exchange interface.
 nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
-              nb::object like) {
+              nb::object like, bool on_device) {
   const EntryPlan& entry = self.exe->entry(entry_name);
-  const Inputs inputs = read_inputs(entry, args, by_name);
+  Device& device = self.exe->model().device();
+  const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
+  std::optional<Stream> stream = self.stream;
+  if (on_device && !stream && api != nullptr) stream = exchange_stream(*api, device.id());
+  Arguments arguments(device, stream);
+  add_inputs(arguments, entry, args, by_name);
+  arguments.settle();
+  const RunOptions options{arguments.stream(), arguments.must_wait()};
+  nb::list results;
+  if (device.id().cuda && (on_device || arguments.on_device())) {
+    std::vector<DeviceTensor> outputs;
+    {
+      const nb::gil_scoped_release unlocked;
+      outputs = self.exe->run_on_device(entry.name, arguments.inputs, options);
+    }
+    for (DeviceTensor& tensor : outputs)
+      results.append(api != nullptr ? exchange_tensor(*api, std::move(tensor))
+                                    : nb::cast(PyDeviceTensor{std::move(tensor)}));
+    return nb::tuple(results);
+  }
   std::vector<Array> outputs;
   {
     const nb::gil_scoped_release unlocked;
-    outputs = self.exe->run(entry.name, inputs.views);
+    outputs = self.exe->run(entry.name, arguments.inputs, options);
   }
-  const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
-  nb::list results;
   for (Array& array : outputs)
     results.append(api != nullptr ? exchange_tensor(*api, std::move(array)) : to_python(std::move(array)));
   return nb::tuple(results);
@@ -144,24 +146,18 @@ void load_weights(PyExecutable& self, nb::dict arrays) {
   for (const auto& [name, value] : new_states) self.exe->set_state(name, value);
 }
 
-void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs_in_order,
-              nb::tuple outputs_in_order) {
+void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs, nb::tuple outputs,
+              nb::object stream, bool wait) {
   const EntryPlan& entry = self.exe->entry(entry_name);
-  const Inputs inputs = read_inputs(entry, inputs_in_order, nb::dict());
-  std::vector<WritableArray> arrays;
-  std::vector<TensorView> outputs;
-  for (size_t i = 0; i < outputs_in_order.size(); ++i) {
-    const std::string label =
-        i < entry.outputs.size() ? "output '" + entry.outputs[i].name + "'" : "output " + std::to_string(i);
-    if (std::optional<TensorView> view = exchange_view(outputs_in_order[i], label)) {
-      outputs.push_back(std::move(*view));
-      continue;
-    }
-    arrays.push_back(writable(outputs_in_order[i], label));
-    outputs.push_back(view_of(arrays.back(), label));
-  }
+  const std::optional<Stream> given = stream_of(stream);
+  Arguments arguments(self.exe->model().device(), given ? given : self.stream);
+  add_inputs(arguments, entry, inputs, nb::dict());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    arguments.add_output(outputs[i], {"output", i < entry.outputs.size() ? entry.outputs[i].name : "?"});
+  arguments.settle();
+  const RunOptions options{arguments.stream(), wait || arguments.must_wait()};
   const nb::gil_scoped_release unlocked;
-  self.exe->run_into(entry.name, inputs.views, outputs);
+  self.exe->run_into(entry.name, arguments.inputs, arguments.outputs, options);
 }
 
 // (name, dtype, sizes as text) of inputs or outputs.
@@ -258,13 +254,25 @@ nb::dict weights(const PyExecutable& self) {
 
 void bind_executable(nb::module_& module) {
   nb::class_<PyExecutable>(module, "Executable")
-      .def("run", run, nb::arg("entry"), nb::arg("inputs"), nb::arg("by_name"), nb::arg("like") = nb::none())
-      .def("run_into", run_into)
+      .def("run", run, nb::arg("entry"), nb::arg("inputs"), nb::arg("by_name"), nb::arg("like") = nb::none(),
+           nb::arg("on_device") = false)
+      .def("run_into", run_into, nb::arg("entry"), nb::arg("inputs"), nb::arg("outputs"),
+           nb::arg("stream") = nb::none(), nb::arg("wait") = false)
+      .def("device", [](const PyExecutable& self) { return device_name(self.exe->model().device().id()); })
+      .def("finish",
+           [](PyExecutable& self) {
+             const nb::gil_scoped_release unlocked;
+             self.exe->finish();
+           })
+      .def(
+          "use_stream", [](PyExecutable& self, nb::object stream) { self.stream = stream_of(stream); },
+          nb::arg("stream").none())
       .def("inputs", [](const PyExecutable& self,
                         const std::string& entry) { return describe(self.exe->entry(entry).inputs); })
       .def("outputs", [](const PyExecutable& self,
                          const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
-      .def("clone", [](const PyExecutable& self) { return PyExecutable{self.exe->clone(), self.report}; })
+      .def("clone",
+           [](const PyExecutable& self) { return PyExecutable{self.exe->clone(), self.report, self.stream}; })
       .def("save", save)
       .def("plan", plan_summary)
       .def("explain", explain)

@@ -7,6 +7,7 @@ NB_MODULE(_aicf, module) {
   module.attr("__version__") = AICF_VERSION;
   aicf::python::bind_errors(module);
   aicf::python::bind_tensor(module);
+  aicf::python::bind_device_tensor(module);
   aicf::python::bind_program(module);
   aicf::python::bind_graph(module);
   aicf::python::bind_executable(module);

@@ -24,11 +24,16 @@ T import_array(nb::handle object, const std::string& what) {
 }
 
 template <typename T>
-TensorView make_view(const T& array, const std::string& what) {
+TensorView host_view(const T& array, const std::string& what) {
   if (array.device_type() != nb::device::cpu::value)
     throw UserError(ErrorCode::kU_unsupported_option, what + " is not in the memory of the CPU")
         .with_value("DLPack device " + std::to_string(array.device_type()))
         .with_remedy("copy it to the CPU before the call");
+  return strided_view(array, what);
+}
+
+template <typename T>
+TensorView make_view(const T& array, const std::string& what) {
   const std::optional<DType> dtype = dtype_from_dlpack(array.dtype());
   if (!dtype)
     throw UserError(ErrorCode::kU_input_dtype, what + " has an element type that AICF does not have")
@@ -76,12 +81,6 @@ nb::object array_protocol(nb::handle self, nb::object dtype, nb::object copy) {
   return !copy.is_none() && nb::cast<bool>(copy) ? array.attr("copy")() : array;
 }
 
-nb::tuple shape_of(const Tensor& tensor) {
-  nb::list sizes;
-  for (const int64_t size : tensor.array.sizes()) sizes.append(size);
-  return nb::tuple(sizes);
-}
-
 }  // namespace
 
 std::optional<DType> dtype_from_dlpack(nb::dlpack::dtype dtype) {
@@ -125,17 +124,42 @@ ReadableArray readable(nb::handle object, const std::string& what) {
 WritableArray writable(nb::handle object, const std::string& what) {
   return import_array<WritableArray>(object, what);
 }
-TensorView view_of(const ReadableArray& array, const std::string& what) { return make_view(array, what); }
-TensorView view_of(const WritableArray& array, const std::string& what) { return make_view(array, what); }
+TensorView view_of(const ReadableArray& array, const std::string& what) { return host_view(array, what); }
+TensorView view_of(const WritableArray& array, const std::string& what) { return host_view(array, what); }
+TensorView strided_view(const ReadableArray& array, const std::string& what) {
+  return make_view(array, what);
+}
+TensorView strided_view(const WritableArray& array, const std::string& what) {
+  return make_view(array, what);
+}
+
+std::string device_name(const DeviceId& id) { return id.cuda ? "cuda:" + std::to_string(id.ordinal) : "cpu"; }
+
+std::string typestr_of(DType dtype) {
+  if (dtype == DType::bf16) return "";
+  const int64_t bytes = dtype_bytes(dtype);
+  const char* kind = "i";
+  if (dtype_info(dtype).cls == DTypeClass::kFloat) kind = "f";
+  if (dtype_info(dtype).cls == DTypeClass::kUnsigned) kind = "u";
+  if (dtype_info(dtype).cls == DTypeClass::kBool) kind = "b";
+  return std::string(bytes == 1 ? "|" : "<") + kind + std::to_string(bytes);
+}
+
+nb::tuple shape_tuple(const std::vector<int64_t>& sizes) {
+  nb::list list;
+  for (const int64_t size : sizes) list.append(size);
+  return nb::tuple(list);
+}
 
 Array copy_array(nb::handle object, const std::string& what) {
   ReadableArray source;
-  std::optional<TensorView> exchanged = exchange_view(object, what);
-  if (!exchanged) {
+  TensorView view;
+  if (const ExchangeApi* api = exchange_api(object.type())) {
+    view = exchange_view(*api, object, {}, {"array", what});
+  } else {
     source = readable(object, what);
-    exchanged = view_of(source, what);
+    view = view_of(source, what);
   }
-  const TensorView& view = *exchanged;
   Array copy = Array::uninitialized(view.dtype, view.sizes);
   const auto bytes = static_cast<size_t>(dtype_bytes(view.dtype));
   auto* to = static_cast<std::byte*>(copy.mutable_data());
@@ -163,7 +187,7 @@ nb::object to_python(Array array) { return nb::cast(Tensor{std::move(array)}); }
 void bind_tensor(nb::module_& module) {
   nb::class_<Tensor>(module, "Tensor",
                      "A dense array on the CPU that owns its memory; numpy.asarray and DLPack share it.")
-      .def_prop_ro("shape", shape_of)
+      .def_prop_ro("shape", [](const Tensor& t) { return shape_tuple(t.array.sizes()); })
       .def_prop_ro("dtype", [](const Tensor& t) { return std::string(dtype_name(t.array.dtype())); })
       .def_prop_ro("ndim", [](const Tensor& t) { return t.array.rank(); })
       .def_prop_ro("nbytes", [](const Tensor& t) { return t.array.bytes(); })

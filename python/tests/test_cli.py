@@ -81,7 +81,18 @@ def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
 
 
 def test_every_verb_shows_an_example(cli: Cli) -> None:
-    verbs = ["compile", "run", "bench", "verify", "validate", "support", "inspect", "explain", "doctor"]
+    verbs = [
+        "compile",
+        "run",
+        "bench",
+        "verify",
+        "validate",
+        "support",
+        "inspect",
+        "explain",
+        "profile",
+        "doctor",
+    ]
     for verb in verbs:
         assert f"Example: aicf {verb}" in cli.run(verb, "--help").stdout
 
@@ -137,6 +148,29 @@ def test_verify_ends_with_one_hash(cli: Cli) -> None:
     answer = cli.json(*words)
     assert answer["passed"] and list(answer["hashes"]) == [last.split()[-1]]
     assert list(cli.json("verify", "m.aicf", "-n", "1", "--seed", "5")["hashes"]) != [last.split()[-1]]
+    assert list(cli.json(*words, "--busy")["hashes"]) == [last.split()[-1]]
+
+
+def test_profile_writes_a_trace_of_every_step(cli: Cli) -> None:
+    answer = cli.json("profile", "m.onnx", *FIXED, "--repeat", "3", "-o", "trace.json")
+    trace = json.loads((cli.folder / answer["trace"]).read_text())
+    steps = [event for event in trace["traceEvents"] if event.get("cat") == "step"]
+    assert [step["name"] for step in steps] == [kernel["kernel"] for kernel in answer["kernels"]]
+    assert all(step["ph"] == "X" and step["dur"] > 0 for step in steps)
+    ends = [step["ts"] + step["dur"] for step in steps]
+    assert all(abs(step["ts"] - end) < 1e-6 for step, end in zip(steps[1:], ends, strict=False))
+    assert abs(ends[-1] - answer["stamped_us"]) < 1e-6 and answer["replay_us"] > 0
+    answer = cli.json("profile", "m.onnx", *FIXED, "-o", "no/such/folder/trace.json", code=3)
+    assert answer["error"]["code"] == "AICF-E0001"
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(cli: Cli) -> None:
+    answer = cli.json("doctor")
+    assert {row["name"] for row in answer["libraries"]} == {"nvrtc", "cublasLt", "cudnn", "nccl"}
+    for row in answer["libraries"]:
+        assert row["version"] and row["path"] if row["found"] else row["remedy"]
+    nowhere = cli.run("doctor", AICF_CUDA_PATH="/nowhere", CUDA_HOME="/nowhere", VIRTUAL_ENV="").stdout
+    assert "nvrtc: " in nowhere and "isa: " in nowhere
 
 
 def test_validate_reduces_a_failing_model(cli: Cli) -> None:

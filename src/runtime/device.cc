@@ -10,6 +10,15 @@ constexpr int64_t kNaturalAlignment = 8;
 
 }  // namespace
 
+std::vector<double> medians(std::vector<std::vector<double>> samples) {
+  std::vector<double> middle;
+  for (std::vector<double>& list : samples) {
+    std::sort(list.begin(), list.end());
+    middle.push_back(list.empty() ? 0 : list[list.size() / 2]);
+  }
+  return middle;
+}
+
 int64_t HostDevice::alignment(int64_t element_bytes) const {
   return std::min(kNaturalAlignment, element_bytes);
 }

@@ -63,6 +63,9 @@ class Sequence {
   }
 };
 
+// The middle one of each list; the upper of two.
+std::vector<double> medians(std::vector<std::vector<double>> samples);
+
 // Machine code of a variant, loaded.
 class Code {
  public:

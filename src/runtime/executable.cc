@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/profiler_range.h"
 #include "runtime/bind_step.h"
 
 namespace aicf {
@@ -335,6 +336,7 @@ std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t out
 }
 
 Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) {
+  const ProfilerRange range("bind");
   auto bound = std::make_unique<Bound>(model_->device());
   bound->entry = &entry;
   bound->sizes = sizes;
@@ -399,6 +401,7 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
 
 void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                            const std::vector<TensorView>& outputs, const RunOptions& options) {
+  const ProfilerRange range(plan.name.c_str());
   auto at =
       std::find_if(bound_.begin(), bound_.end(), [&](const auto& b) { return b->matches(plan, inputs); });
   const bool known = at != bound_.end();
@@ -422,10 +425,11 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
   if (!known) warm_up(bound, options.stream);
   under_way_ = true;
   bound.sequence->run(options.stream);
-  if (options.wait || bound.copies_output()) bound.sequence->finish(options.stream);
+  const bool wait = options.wait || bound.copies_output() || model_->device().uses_host_memory();
+  if (wait) bound.sequence->finish(options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
   // A copied output is downloaded, which waits, or copied on the device, which does not.
-  under_way_ = !options.wait || bound.copies_output();
+  under_way_ = !wait || bound.copies_output();
 }
 
 void Executable::finish() {

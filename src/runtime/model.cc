@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/profiler_range.h"
 
 namespace aicf {
 
 std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
+  const ProfilerRange range("load");
   std::shared_ptr<Model> model(new Model);
   std::string targets;
   int best = 0;

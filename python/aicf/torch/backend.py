@@ -17,6 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import make_error
 from .compiled_graph import CompiledGraph
@@ -47,7 +48,12 @@ def aicf_backend(
     def compiler(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(_compile(graph, chosen))
 
-    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())(module, inputs)
+    trace = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())
+    if not any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
+        return trace(module, inputs)
+    # torch's fused attention kernels of a GPU keep what only they understand for the backward graph.
+    with sdpa_kernel(SDPBackend.MATH):
+        return trace(module, inputs)
 
 
 def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -65,7 +65,7 @@ class CausalLM:
                 actual=f"{list(ids.shape)} and {max_new_tokens} new tokens",
             )
         self.executable.reset()
-        done = torch.zeros(self.batch, dtype=torch.bool)
+        done = torch.zeros(self.batch, dtype=torch.bool, device=ids.device)
         pieces, token = [ids], ids
         for _ in range(max_new_tokens):
             logits = self.step(token)
@@ -73,7 +73,7 @@ class CausalLM:
             token = torch.where(done, pieces[-1][:, -1], chosen)[:, None]
             pieces.append(token)
             if self._ends:
-                done |= torch.isin(token[:, 0], torch.tensor(sorted(self._ends)))
+                done |= torch.isin(token[:, 0], torch.tensor(sorted(self._ends), device=ids.device))
                 if bool(done.all()):
                     break
         return torch.cat(pieces, dim=1)
@@ -96,8 +96,8 @@ def compile_causal_lm(
     steps = _Steps(model, batch, max_length).eval()
     with torch.no_grad():
         dims = {"ids": {1: f"length=2..{max_length}"}}
-        prefill, names, ranges = export(steps, (torch.zeros(batch, 3, dtype=torch.int64),), dims)
-        decode, _, _ = export(steps, (torch.zeros(batch, 1, dtype=torch.int64),))
+        prefill, names, ranges = export(steps, (_no_ids(model, batch, 3),), dims)
+        decode, _, _ = export(steps, (_no_ids(model, batch, 1),))
         imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
     executable = TorchExecutable(build(imported.program, device, threads, options or {}), imported)
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
@@ -120,8 +120,7 @@ class _Steps(nn.Module):
             StaticLayer(max_length) if layer.is_sliding else layer for layer in self._cache.layers
         ]
         with torch.no_grad():  # a first call gives the cache its shapes
-            ids = torch.zeros(batch, 1, dtype=torch.int64)
-            model(input_ids=ids, past_key_values=self._cache, use_cache=True)
+            model(input_ids=_no_ids(model, batch, 1), past_key_values=self._cache, use_cache=True)
         self._cache.reset()
         for index, layer in enumerate(self._cache.layers):
             for name in _CACHED:
@@ -134,6 +133,10 @@ class _Steps(nn.Module):
                 setattr(layer, name, getattr(self, f"cache_{index}_{name}"))
         result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         return result.logits[:, -1]
+
+
+def _no_ids(model: nn.Module, batch: int, length: int) -> torch.Tensor:
+    return torch.zeros(batch, length, dtype=torch.int64, device=next(model.parameters()).device)
 
 
 def _choose(

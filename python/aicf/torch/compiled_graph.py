@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -20,10 +21,11 @@ from ..compiler import build
 from ..errors import UserError
 from ..symtensor import SymTensor
 from ..tracing import Graph
+from .executable import dense
 from .lower import Lowering
 from .types import Symbols, dtype_name
 
-__all__ = ["CompiledGraph"]
+__all__ = ["CompiledGraph", "device_of"]
 
 
 class CompiledGraph:
@@ -32,12 +34,12 @@ class CompiledGraph:
     def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
         self._module = module
         self._options = options
+        self._device = options.get("device") or device_of(module)
         self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._highest = {name: 2 * hint for name, hint in self._hints().items()}
         self._symbols = self._where_symbols_are()
         self._kept: list[int] = []
         self._outputs: list[Any] = []
-        self._strides: list[Any] = []
         self._per_size: dict[tuple[int, ...], _aicf.Executable] | None = None
         self._executables = []
         try:
@@ -52,8 +54,10 @@ class CompiledGraph:
         tensors = tuple(self._tensor(args, i) for i in self._kept)
         results = iter(self._run(args, tensors))
         return tuple(
-            self._strided(next(results), strides, args) if value is _TENSOR else self._number(value, args)
-            for value, strides in zip(self._outputs, self._strides, strict=True)
+            self._placed(next(results), value, args)
+            if isinstance(value, _Result)
+            else self._number(value, args)
+            for value in self._outputs
         )
 
     def _run(self, args: tuple[Any, ...], tensors: tuple[Any, ...]) -> Any:
@@ -62,17 +66,22 @@ class CompiledGraph:
             key = tuple(values.values())
             if key not in self._per_size:
                 self._per_size[key] = self._compile(values)
-            return self._per_size[key].run("", tensors, {}, torch.Tensor)
+            return self._run_on(self._per_size[key], tensors)
         for executable in self._executables:
             try:
-                return executable.run("", tensors, {}, torch.Tensor)
+                return self._run_on(executable, tensors)
             except UserError as error:
                 if error.name != "size_out_of_range":
                     raise
         for name, value in self._values(args).items():
             self._highest[name] = max(self._highest[name], 2 * value)
         self._executables.insert(0, self._compile())
-        return self._executables[0].run("", tensors, {}, torch.Tensor)
+        return self._run_on(self._executables[0], tensors)
+
+    def _run_on(self, executable: _aicf.Executable, tensors: tuple[Any, ...]) -> Any:
+        if self._device == "cpu":
+            return executable.run("", tensors, {}, torch.Tensor)
+        return executable.run("", tuple(map(dense, tensors)), {}, torch.Tensor, True)
 
     def _tensor(self, args: tuple[Any, ...], index: int) -> torch.Tensor:
         value = args[index]
@@ -117,14 +126,18 @@ class CompiledGraph:
         values = self._values(args)
         return int(value.node.expr.subs({s: values[str(s)] for s in value.node.expr.free_symbols}))
 
-    def _strided(self, result: torch.Tensor, strides: Any, args: tuple[Any, ...]) -> torch.Tensor:
-        """torch takes views of some results by the strides it expects them to have."""
-        if strides is None:
+    def _placed(self, result: torch.Tensor, wanted: _Result, args: tuple[Any, ...]) -> torch.Tensor:
+        """A result where and as torch expects it: it takes views of some by their strides."""
+        if wanted.device is not None and wanted.device.type != result.device.type:
+            result = result.to(wanted.device)
+        if wanted.strides is None:
             return result
-        wanted = [self._number(stride, args) for stride in strides]
-        if 0 in wanted:  # an expanded tensor: no view of torch's is taken by its strides
+        strides = [self._number(stride, args) for stride in wanted.strides]
+        if 0 in strides:  # an expanded tensor: no view of torch's is taken by its strides
             return result
-        return torch.empty_strided(result.shape, wanted, dtype=result.dtype).copy_(result)
+        return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).copy_(
+            result
+        )
 
     # --- compiling
 
@@ -150,9 +163,7 @@ class CompiledGraph:
         self._write_outputs(graph, results if isinstance(results, (tuple, list)) else [results])
         ranges = {} if values else {name: (0, highest) for name, highest in self._highest.items()}
         options = self._options
-        executable = build(
-            graph.program(ranges), options.get("device", "cpu"), options.get("threads"), options
-        )
+        executable = build(graph.program(ranges), self._device, options.get("threads"), options)
         if "rng.seed" in executable.state_names():
             seed = (torch.initial_seed() + next(_streams)) % 2**62
             executable.set_state("rng.seed", numpy.array(seed, dtype="int64"))
@@ -161,18 +172,37 @@ class CompiledGraph:
     def _write_outputs(self, graph: Graph, results: Any) -> None:
         output = next(node for node in self._module.graph.nodes if node.op == "output").args[0]
         nodes = list(output) if isinstance(output, (tuple, list)) else [output]
-        self._outputs, self._strides = [], []
+        self._outputs = []
         for index, (node, value) in enumerate(zip(nodes, results, strict=True)):
             fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
             if isinstance(value, SymTensor):
                 graph.output(value, f"output.{index}")
-                self._outputs.append(_TENSOR)
-                dense = not isinstance(fake, torch.Tensor) or fake.is_contiguous()
-                self._strides.append(None if dense else fake.stride())
+                tensor = fake if isinstance(fake, torch.Tensor) else None
+                row_major = tensor is None or tensor.is_contiguous()
+                self._outputs.append(
+                    _Result(
+                        tensor.device if tensor is not None else None, None if row_major else tensor.stride()
+                    )
+                )
             else:
                 self._outputs.append(fake)
-                self._strides.append(None)
 
 
-_TENSOR = object()
+@dataclass(frozen=True)
+class _Result:
+    """A tensor of ours: the device that torch expects it on, and its strides unless row-major."""
+
+    device: torch.device | None
+    strides: Any
+
+
+def device_of(module: torch.fx.GraphModule) -> str:
+    """The GPU that a graph's tensors are on, else the CPU."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.is_cuda:
+            return f"cuda:{value.device.index or 0}"
+    return "cpu"
+
+
 _streams = itertools.count()  # graphs of one seed draw different numbers

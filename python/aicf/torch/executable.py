@@ -13,7 +13,7 @@ from ..errors import make_error
 from ..executable import Executable
 from .importer import ImportedModel
 
-__all__ = ["TorchExecutable"]
+__all__ = ["TorchExecutable", "dense"]
 
 _NO_NAMES: dict[str, Any] = {}
 
@@ -29,11 +29,14 @@ class TorchExecutable(Executable):
         super().__init__(raw)
         self._model = model
         self._flat_inputs = _is_flat(model)
+        self._on_gpu = raw.device().startswith("cuda")
         self._single_output = model.out_spec.is_leaf() and not model.constant_outputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or not self._flat_inputs or len(args) != len(self._model.kept_inputs):
             args = self._leaves(args, kwargs)
+        if self._on_gpu:
+            args = tuple(map(dense, args))
         results = self._raw.run("", args, _NO_NAMES, torch.Tensor)
         return results[0] if self._single_output else self._restore(results)
 
@@ -47,7 +50,9 @@ class TorchExecutable(Executable):
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Params and states by the module's names; the weights are packed again, nothing is compiled."""
         unused = self._model.unused
-        super().load_state_dict({name: value for name, value in states.items() if name not in unused})
+        super().load_state_dict(
+            {name: value.detach().cpu() for name, value in states.items() if name not in unused}
+        )
 
     def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The tensors among the arguments, which must be structured as those the model was compiled with."""
@@ -73,6 +78,13 @@ class TorchExecutable(Executable):
             model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)
         ]
         return pytree.tree_unflatten(leaves, model.out_spec)
+
+
+def dense(tensor: Any) -> Any:
+    """A strided tensor in a GPU's memory must be made contiguous by torch; the host's are copied by us."""
+    if isinstance(tensor, torch.Tensor) and tensor.is_cuda and not tensor.is_contiguous():
+        return tensor.contiguous()
+    return tensor
 
 
 def _is_flat(model: ImportedModel) -> bool:

@@ -59,7 +59,7 @@ class Weights:
         if tied is not None:
             self.aliases[name] = tied
             return tied
-        data = tensor.detach().contiguous()
+        data = tensor.detach().cpu().contiguous()
         dtype_name(data.dtype)
         self.variables[name] = (State if is_state else Parameter)(data)
         if tensor.numel() and not is_state:
@@ -226,13 +226,13 @@ def _held(
         tensor = source[spec.target]
         is_state = spec.target in mutated
         if spec.kind == InputKind.BUFFER and spec.persistent is False and not is_state:
-            return graph.constant(tensor.detach().contiguous())
+            return graph.constant(tensor.detach().cpu().contiguous())
         name = weights.add(spec.target, tensor, is_state)
         variable = weights.variables[name]
         held[spec.target] = name, variable
         return graph.shared(name, variable)
     if spec.kind == InputKind.CONSTANT_TENSOR:
-        return graph.constant(exported.constants[spec.target].detach().contiguous())
+        return graph.constant(exported.constants[spec.target].detach().cpu().contiguous())
     raise make_error(
         "unsupported_op",
         f"the model takes a {spec.kind.name.lower()} that is no tensor",

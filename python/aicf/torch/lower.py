@@ -101,7 +101,7 @@ class Lowering:
             if isinstance(leaf, torch.fx.Node):
                 leaf = values[leaf]
             if isinstance(leaf, torch.Tensor):
-                return self.graph.constant(leaf.detach().contiguous())
+                return self.graph.constant(leaf.detach().cpu().contiguous())
             return self.symbols.size(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
         return torch.fx.node.map_aggregate(argument, convert)

@@ -57,6 +57,7 @@ def precision_report(
     precision: str,
     *,
     dims: Mapping[str, Any] | None = None,
+    device: str = "cpu",
     threads: int | None = None,
 ) -> list[PrecisionError]:
     """Compiles the module in f32 and in `precision`, runs both on the example arguments, and compares."""
@@ -65,7 +66,7 @@ def precision_report(
 
     args, kwargs = split_inputs(inputs)
     runs = [
-        compile(model, inputs, dims=dims, threads=threads, precision=p)(*args, **kwargs)
+        compile(model, inputs, dims=dims, device=device, threads=threads, precision=p)(*args, **kwargs)
         for p in ("f32", precision)
     ]
     rows = []

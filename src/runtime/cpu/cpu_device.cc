@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/profiler_range.h"
 #include "kernels/cost.h"
 #include "kernels/kernel.h"
 #include "runtime/bind_step.h"
@@ -100,20 +102,40 @@ class CpuSequence final : public Sequence {
   }
 
   void run(Stream) override {
-    std::unique_lock<std::mutex> pool_lock;
-    if (pool_->threads() > 1) pool_lock = pool_->try_acquire();
-    for (const BoundCall& call : calls_) {
-      if (pool_lock.owns_lock() && call.tiles > 1) {
-        pool_->run(call, scratch_.data());
-      } else {
-        for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch_[0]);
+    const std::unique_lock<std::mutex> pool_lock = acquire_pool();
+    for (size_t step = 0; step < calls_.size(); ++step) {
+      const ProfilerRange range(entry_.steps[step].kernel.c_str());
+      run_step(calls_[step], pool_lock.owns_lock());
+    }
+  }
+
+  std::vector<double> profile(int repeats) override {
+    using Clock = std::chrono::steady_clock;
+    const std::unique_lock<std::mutex> pool_lock = acquire_pool();
+    std::vector<std::vector<double>> samples(calls_.size());
+    for (int i = 0; i < repeats + 1; ++i) {  // the first is a warm-up
+      for (size_t step = 0; step < calls_.size(); ++step) {
+        const Clock::time_point start = Clock::now();
+        run_step(calls_[step], pool_lock.owns_lock());
+        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+        if (i > 0) samples[step].push_back(took.count());
       }
     }
+    return medians(samples);
   }
 
   void finish(Stream) override { report_errors(); }
 
  private:
+  // Without threads to share, or while another run has them, a run works alone.
+  std::unique_lock<std::mutex> acquire_pool() {
+    return pool_->threads() > 1 ? pool_->try_acquire() : std::unique_lock<std::mutex>();
+  }
+  void run_step(const BoundCall& call, bool have_pool) {
+    if (have_pool && call.tiles > 1) return pool_->run(call, scratch_.data());
+    for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch_[0]);
+  }
+
   // An axis of size 0 with stride 0 is one that a reduction runs along: its output has an element there.
   static bool is_empty(const TensorArg& out) {
     for (int axis = 0; axis < out.rank; ++axis)

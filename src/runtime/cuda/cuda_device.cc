@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/profiler_range.h"
 #include "runtime/cuda/cuda_context.h"
 #include "runtime/cuda/launches.h"
 
@@ -184,10 +185,9 @@ class CudaSequence final : public Sequence {
       for (size_t k = 0; i > 0 && k < times.size(); ++k) samples[k].push_back(times[k]);
     }
     std::vector<double> steps(launches_.step_count(), 0.0);
-    for (size_t k = 0; k < samples.size(); ++k) {
-      std::sort(samples[k].begin(), samples[k].end());
-      steps[static_cast<size_t>(launches_.kernels()[k].step)] += samples[k][samples[k].size() / 2];
-    }
+    const std::vector<double> times = medians(std::move(samples));
+    for (size_t k = 0; k < times.size(); ++k)
+      steps[static_cast<size_t>(launches_.kernels()[k].step)] += times[k];
     return steps;
   }
 
@@ -199,6 +199,7 @@ class CudaSequence final : public Sequence {
  private:
   void launch_one_by_one(cuda::StreamHandle stream) {
     for (cuda::Launches::Kernel& kernel : launches_.kernels()) {
+      const ProfilerRange range(launches_.step(kernel).kernel.c_str());
       cuda::LaunchAttribute cluster;
       cluster.id = cuda::kClusterDimension;
       cluster.value.cluster[0] = static_cast<unsigned>(kernel.cluster);

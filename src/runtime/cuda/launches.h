@@ -30,6 +30,7 @@ class Launches {
     bool changed = true;  // since it was last given to the driver
   };
   std::vector<Kernel>& kernels() { return kernels_; }
+  const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
   size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.
   void set_address(int32_t buffer, std::byte* address);

@@ -1,0 +1,91 @@
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "model_source.h"
+#include "step_times.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+struct Options {
+  ModelSource source;
+  RunOptions run;
+  InputOptions inputs;
+  int repeat = 30;
+  std::string output = "trace.json";
+};
+
+// One replay in Chrome's trace format (also Perfetto's): the steps one after the other, each as long as its
+// median. Stamps between the kernels keep them from overlapping, so the whole is longer than a replay without
+// them, which is a second line.
+Json chrome_trace(const std::vector<StepTime>& steps, const std::string& device, double replay_us) {
+  Json events = Json::array();
+  const auto name = [&](const char* kind, int thread, const std::string& text) {
+    events.push_back({{"ph", "M"}, {"pid", 1}, {"tid", thread}, {"name", kind}, {"args", {{"name", text}}}});
+  };
+  name("process_name", 0, "aicf on " + device);
+  name("thread_name", 1, "steps, with stamps between them");
+  name("thread_name", 2, "a replay without stamps");
+  double start = 0;
+  for (const StepTime& step : steps) {
+    events.push_back({{"ph", "X"},
+                      {"pid", 1},
+                      {"tid", 1},
+                      {"ts", start},
+                      {"dur", step.cost.microseconds},
+                      {"name", step.step->kernel},
+                      {"cat", "step"},
+                      {"args",
+                       {{"origin", step.step->origin},
+                        {"reason", step.step->reason},
+                        {"bytes", step.cost.bytes},
+                        {"flops", step.cost.flops},
+                        {"GB/s", step.gigabytes_per_second()},
+                        {"TFLOP/s", step.teraflops()}}}});
+    start += step.cost.microseconds;
+  }
+  events.push_back({{"ph", "X"}, {"pid", 1}, {"tid", 2}, {"ts", 0}, {"dur", replay_us}, {"name", "replay"}});
+  return {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
+}
+
+int run(const Options& options, const Console& console) {
+  if (options.repeat < 1) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1");
+  const std::unique_ptr<Executable> exe = options.run.load(options.source);
+  const EntryPlan& entry = exe->entry("");
+  const std::vector<std::string> sizes =
+      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
+  const Resident resident(*exe, gather_inputs(*exe, options.inputs, sizes));
+  std::vector<double> replays;
+  for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident));
+  const double replay_us = quantile(replays, 0.5);
+  const std::vector<StepTime> steps = time_steps(*exe, entry, options.repeat);
+  double stamped_us = 0;
+  for (const StepTime& step : steps) stamped_us += step.cost.microseconds;
+  write_file_atomically(options.output,
+                        chrome_trace(steps, std::string(exe->model().device().name()), replay_us).dump(1));
+  char totals[128];
+  std::snprintf(totals, sizeof(totals), "%zu steps: %.2f µs with stamps between them, %.2f µs without\n",
+                steps.size(), stamped_us, replay_us);
+  console.result(step_table(steps) + totals + "trace: " + options.output + "\n",
+                 {{"trace", options.output},
+                  {"device", exe->model().device().name()},
+                  {"coverage", exe->coverage(entry)},
+                  {"replay_us", replay_us},
+                  {"stamped_us", stamped_us},
+                  {"kernels", steps_json(steps)}});
+  return kOk;
+}
+
+}  // namespace
+
+VerbRun setup_profile(VerbOptions& verb) {
+  auto options = std::make_shared<Options>();
+  options->source.add_to(verb, true);
+  options->run.add_to(verb);
+  options->inputs.add_to(verb);
+  verb.add_option("--repeat", options->repeat, "replays; times are medians");
+  verb.add_option("-o,--output", options->output, "the trace, for Perfetto or chrome://tracing");
+  return [options](const Console& console) { return run(*options, console); };
+}
+
+}  // namespace aicf::cli
