@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "autodiff/vjp.h"
 #include "base/error.h"
 #include "bindings.h"
 #include "ir/graph.h"
@@ -154,6 +155,7 @@ nb::list table() {
     row["traits"] = trait_names(info);
     row["shape_rule"] = std::string(info.shape_rule);
     row["meaning"] = std::string(info.meaning);
+    row["derivative"] = derivative_text(info.op);
     rows.append(row);
   }
   return rows;

@@ -94,6 +94,7 @@ void Sweep::apply_rule(const Node& node, const Derivative& row, const Values& dy
   for (ValueId operand : node.operands) wanted.push_back(varies(operand));
   Emitter emitter(graph_, node.origin);
   const Values gradients = row.rule({emitter, node, dys, wanted});
+  if (gradients == kDifferentiateDecomposition) return expand(node, dys);
   AICF_CHECK(gradients.size() == node.operands.size(), "a rule gives one gradient per operand");
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i] == kNoValue || !wanted[i]) continue;

@@ -31,6 +31,9 @@ struct Vjp {
   ValueId number(ValueId like, double value) const { return e.scalar(e.dtype(like), value); }
 };
 
+// What a composite's rule returns where its decomposition's derivative must serve.
+inline const Values kDifferentiateDecomposition = {};
+
 enum class DerivativeKind {
   kRule,        // vjp_<op>
   kDecomposed,  // the composite's decomposition, the region's body is differentiated

@@ -28,6 +28,7 @@ void add_pointwise(std::vector<DecomposeCase>& cases) {
     cases.push_back({name + "_scalar", op, {tensor({})}, {}, {}});
     cases.push_back({name + "_empty", op, {tensor({0, 3})}, {}, {{0, "b"}}});
   }
+  cases.push_back({"stop_gradient", Op::stop_gradient, {tensor({2, 7})}, {}, {{2, "n"}}});
   cases.push_back({"relu_i8", Op::relu, {of(kInt8, {50}, -128, 127)}, {}, {}});
   cases.push_back({"leaky_relu_steep", Op::leaky_relu, {tensor({40})}, {{"alpha", 1.5}}, {}});
   cases.push_back({"elu_alpha", Op::elu, {tensor({40})}, {{"alpha", 0.3}}, {}});
@@ -126,6 +127,16 @@ void add_norms(std::vector<DecomposeCase>& cases) {
                    {tensor({6, 4}), channels, channels, channels, variance},
                    {{"epsilon", 0.01}},
                    {{6, "b"}}});
+  cases.push_back({"batch_norm_train",
+                   Op::batch_norm_train,
+                   {tame({3, 4, 5, 2}), channels, channels},
+                   {},
+                   {{3, "b"}, {5, "h"}}});
+  cases.push_back({"batch_norm_train_flat",
+                   Op::batch_norm_train,
+                   {tame({6, 4}), channels, channels},
+                   {{"epsilon", 0.01}},
+                   {{6, "b"}}});
   cases.push_back({"group_norm",
                    Op::group_norm,
                    {tensor({2, 4, 3, 5}), channels, channels},
@@ -196,6 +207,28 @@ void add_attention(std::vector<DecomposeCase>& cases) {
       {"attention_no_keys", Op::attention, {q(4, 5), k(4, 0), v(4, 0)}, attend(0.35), {{0, "s"}}});
   cases.push_back(
       {"attention_no_queries", Op::attention, {q(4, 0), k(2, 7), v(2, 7)}, attend(0.35, true), {{0, "t"}}});
+  const auto back = [&](int64_t heads, int64_t kv_heads, int64_t t, int64_t s) {
+    const auto of_queries = tame({2, heads, t, 6});
+    return std::vector<CaseOperand>{tame({2, heads, t, 8}), tame({2, kv_heads, s, 8}),
+                                    tame({2, kv_heads, s, 6}), of_queries, of_queries};
+  };
+  const auto masked = [](std::vector<CaseOperand> operands, CaseOperand mask) {
+    operands.push_back(std::move(mask));
+    return operands;
+  };
+  cases.push_back({"attention_backward", Op::attention_backward, back(3, 3, 5, 7), attend(0.35), sizes});
+  cases.push_back(
+      {"attention_backward_causal", Op::attention_backward, back(3, 3, 7, 5), attend(0.35, true), sizes});
+  cases.push_back(
+      {"attention_backward_softcap", Op::attention_backward, back(3, 3, 5, 7), attend(1, false, 2.5), sizes});
+  cases.push_back(
+      {"attention_backward_grouped", Op::attention_backward, back(6, 3, 5, 7), attend(0.35, true, 3), sizes});
+  cases.push_back({"attention_backward_mask", Op::attention_backward,
+                   masked(back(4, 2, 5, 7), of(kBool, {2, 1, 5, 7}, 0, 1)), attend(0.35), sizes});
+  cases.push_back({"attention_backward_added_mask", Op::attention_backward,
+                   masked(back(4, 4, 5, 7), tame({5, 7})), attend(0.35, true), sizes});
+  cases.push_back(
+      {"attention_backward_no_keys", Op::attention_backward, back(4, 4, 5, 0), attend(0.35), {{0, "s"}}});
   const Attrs pairs = {{"interleaved", true}};
   cases.push_back(
       {"rope", Op::rope, {tensor({2, 3, 5, 8}), tame({5, 4}), tame({5, 4})}, {}, {{2, "b"}, {5, "t"}}});

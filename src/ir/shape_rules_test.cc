@@ -282,7 +282,8 @@ std::vector<Case> reduction_cases() {
 
 std::vector<Case> contraction_cases() {
   const Attrs scale = {{"scale", 0.125}};
-  const char* qkv = "f32[n, 8, t, 64]; f32[n, 2, s, 64]; f32[n, 2, s, 32]";
+#define AICF_QKV "f32[n, 8, t, 64]; f32[n, 2, s, 64]; f32[n, 2, s, 32]"
+  const char* qkv = AICF_QKV;
   return {
       {Op::matmul, "f32[2, 3]; f32[3, 4]", {}, "f32[2, 4]"},
       {Op::matmul, "f32[n, 1, 2, k]; f32[5, k, 4]", {}, "f32[n, 5, 2, 4]"},
@@ -315,6 +316,12 @@ std::vector<Case> contraction_cases() {
       {Op::attention, "f32[1, 2, t, 8]; f32[1, 2, s, 8]; f32[1, 2, s, 8]; i64[t, s]", scale, "bad_dtype"},
       {Op::attention, qkv, {{"scale", 1.0}, {"softcap", -1.0}}, "bad_attribute"},
       {Op::attention, qkv, {}, "bad_attribute"},
+      {Op::attention_backward, AICF_QKV "; f32[n, 8, t, 32]; f32[n, 8, t, 32]; bool[t, s]", scale,
+       "f32[n, 8, t, 64]; f32[n, 2, s, 64]; f32[n, 2, s, 32]"},
+      {Op::attention_backward, AICF_QKV "; f32[n, 8, t, 64]; f32[n, 8, t, 32]", scale, "bad_shape"},
+      {Op::attention_backward, AICF_QKV "; f32[n, 8, t, 32]; f32[n, 8, s, 32]", scale, "bad_shape"},
+      {Op::attention_backward, AICF_QKV "; f32[n, 8, t, 32]; f32[n, 8, t, 32]; bool[s, t]", scale,
+       "bad_shape"},
   };
 }
 
@@ -395,6 +402,8 @@ std::vector<Case> composite_cases() {
       {Op::batch_norm, "f32[n, 3, h]; f32[3]; f32[3]; f32[3]; f32[3]", {}, "f32[n, 3, h]"},
       {Op::batch_norm, "f32[0, c]; f32[c]; f32[c]; f32[c]; f32[c]", {}, "f32[0, c]"},
       {Op::batch_norm, "f32[n, 3, h]; f32[3]; f32[3]; f32[3]; f32[4]", {}, "bad_shape"},
+      {Op::batch_norm_train, "f32[n, 3, h]; f32[3]; f32[3]", {}, "f32[n, 3, h]; f32[3]; f32[3]"},
+      {Op::batch_norm_train, "f32[n, 3, h]; f32[3]; f32[2]", {}, "bad_shape"},
       {Op::batch_norm, "f32[3]; f32[3]; f32[3]; f32[3]; f32[3]", {}, "bad_shape"},
       {Op::batch_norm, "f32[n, 3]; f32[3]; f32[3]; f32[3]; f32[3]", {{"epsilon", -1.0}}, "bad_attribute"},
       {Op::group_norm, "f32[n, 6, h]; f32[6]; f32[6]", {{"groups", i(3)}}, "f32[n, 6, h]"},

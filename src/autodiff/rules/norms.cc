@@ -51,6 +51,35 @@ ValueId per_channel(Emitter& e, ValueId x) {
 Values vjp_layer_norm(const Vjp& v) { return norm_gradients(v, true); }
 Values vjp_rms_norm(const Vjp& v) { return norm_gradients(v, false); }
 
+Values vjp_batch_norm_train(const Vjp& v) {
+  Emitter& e = v.e;
+  const ValueId x = v.wide(v.x(0)), dy = v.wide(v.dy(0)), dmean = v.wide(v.dy(1)), dvar = v.wide(v.dy(2));
+  const int64_t rank = e.rank(x);
+  const Ints axes = axes_except(1, rank);
+  const Standardized s = standardize(v, x, axes, true);
+  const Shape shape = e.shape(x);
+  const Dim elements = element_count(shape), channels = shape[1];
+  const ValueId count = e.div(e.size(elements, e.dtype(x)), e.size(channels, e.dtype(x)));
+  Values gradients(3, kNoValue);
+  const auto add = [&](ValueId term) {
+    gradients[0] = gradients[0] == kNoValue ? term : e.add(gradients[0], term);
+  };
+  if (v.wants(0)) {
+    if (dy != kNoValue) {
+      const ValueId g = e.mul(dy, e.along_channels(v.wide(v.x(1)), rank));
+      add(through_standardize(e, s, g, axes, true));
+    }
+    if (dmean != kNoValue) add(spread(e, e.div(dmean, count), axes, shape));
+    if (dvar != kNoValue) {
+      const ValueId centered = e.div(s.z, s.r), twice = e.mul(dvar, v.number(x, 2));
+      add(e.mul(centered, e.along_channels(e.div(twice, count), rank)));
+    }
+  }
+  if (v.wants(1) && dy != kNoValue) gradients[1] = per_channel(e, e.mul(dy, s.z));
+  if (v.wants(2) && dy != kNoValue) gradients[2] = per_channel(e, dy);
+  return gradients;
+}
+
 Values vjp_group_norm(const Vjp& v) {
   Emitter& e = v.e;
   const ValueId x = v.wide(v.x(0)), dy = v.wide(v.dy());

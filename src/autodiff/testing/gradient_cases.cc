@@ -234,6 +234,16 @@ void add_norms(Cases& cases) {
                    {x({2, 4, 3}), x({4}), x({4}), x({4}), x({4}, 0.3, 2)},
                    {},
                    {{2, "n"}, {3, "m"}}});
+  cases.push_back({"batch_norm_train",
+                   Op::batch_norm_train,
+                   {x({3, 4, 2, 5}), x({4}), x({4})},
+                   {},
+                   {{3, "n"}, {5, "m"}}});
+  cases.push_back({"batch_norm_train_flat",
+                   Op::batch_norm_train,
+                   {x({5, 4}), x({4}), x({4})},
+                   {{"epsilon", 0.1}},
+                   {{5, "n"}}});
   cases.push_back({"group_norm",
                    Op::group_norm,
                    {x({2, 4, 3, 2}), x({4}), x({4})},
@@ -314,6 +324,14 @@ void add_contractions(Cases& cases) {
                    attend(0.5, true), sizes});
   cases.push_back({"attention_no_keys", Op::attention, qkv(4, 4, 5, 0), attend(0.5), {{0, "s"}}});
   cases.push_back({"attention_no_queries", Op::attention, qkv(4, 2, 0, 7), attend(0.5, true), {{0, "t"}}});
+  const auto back = [&](int64_t heads, int64_t kv_heads, int64_t t, int64_t s) {
+    std::vector<Operand> operands = qkv(heads, kv_heads, t, s);
+    operands.insert(operands.end(), 2, x({2, heads, t, 3}));
+    return operands;
+  };
+  cases.push_back({"attention_backward", Op::attention_backward, back(4, 2, 5, 7), attend(0.5, true), sizes});
+  cases.push_back({"attention_backward_softcap", Op::attention_backward,
+                   with(back(3, 3, 5, 7), boolean({5, 7})), attend(0.5, false, 2), sizes});
   const Attrs interleaved = {{"interleaved", true}};
   cases.push_back({"rope", Op::rope, {x({2, 3, 5, 8}), x({5, 4}), x({5, 4})}, {}, {{5, "t"}}});
   cases.push_back({"rope_part", Op::rope, {x({3, 5, 8}), x({5, 3}), x({5, 3})}, {}, {{5, "t"}}});

@@ -67,6 +67,8 @@ Values decompose_softplus(Emitter& e, const Node&, const Values& x) {
   return {e.cast(e.add(e.op(Op::max, {wide, e.scalar(e.dtype(wide), 0)}), tail), e.dtype(x[0]))};
 }
 
+Values decompose_stop_gradient(Emitter&, const Node&, const Values& x) { return {x[0]}; }
+
 Values decompose_clamp(Emitter& e, const Node&, const Values& x) {
   return {e.op(Op::min, {e.op(Op::max, {x[0], x[1]}), x[2]})};
 }

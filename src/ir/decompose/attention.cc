@@ -18,12 +18,6 @@ ValueId causal_mask(Emitter& e, const Dim& queries, const Dim& keys) {
   return e.op(Op::le, {j, i});
 }
 
-ValueId capped(Emitter& e, ValueId scores, double cap) {
-  if (cap <= 0) return scores;
-  const ValueId limit = e.scalar(e.dtype(scores), cap);
-  return e.mul(e.op(Op::tanh, {e.div(scores, limit)}), limit);
-}
-
 ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal) {
   const DType dtype = e.dtype(scores);
   const Shape shape = e.shape(scores);
@@ -52,31 +46,77 @@ ValueId softmax_or_zero(Emitter& e, ValueId scores) {
   return e.div(powers, e.select(empty, e.scalar(dtype, 1), sum));
 }
 
+// Both directions of attention start from the probabilities. With grouped heads the queries that share a key
+// head are stacked along the row axis, [B, Hk, G Tq, D]: a reshape, where repeating the keys would copy them.
+struct Attention {
+  Emitter& e;
+  Dim batch, heads, kv_heads, queries, keys, rows;
+  ValueId q = kNoValue, k = kNoValue, v = kNoValue;  // in f32 for f16 and bf16; q scaled and stacked
+  ValueId weights = kNoValue;                        // [B, Hq, Tq, Tk]
+  ValueId bend = kNoValue;                           // d capped score / d score; kNoValue: 1
+
+  ValueId stack(ValueId x) const {
+    const Dim last = e.shape(x)[3];
+    return e.reshape(x, {batch, kv_heads, rows, last});
+  }
+  ValueId unstack(ValueId x) const {
+    const Dim last = e.shape(x)[3];
+    return e.reshape(x, {batch, heads, queries, last});
+  }
+};
+
+ValueId product(Emitter& e, ValueId x, ValueId y, bool transpose_x, bool transpose_y) {
+  return e.op(Op::matmul, {x, y}, {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}});
+}
+
+// A softcap c turns scores s into c tanh(s / c), whose derivative is 1 - tanh(s / c)^2.
+ValueId capped(Attention& a, ValueId scores, double cap, bool with_bend) {
+  if (cap <= 0) return scores;
+  Emitter& e = a.e;
+  const ValueId limit = e.scalar(e.dtype(scores), cap), one = e.scalar(e.dtype(scores), 1);
+  const ValueId bent = e.op(Op::tanh, {e.div(scores, limit)});
+  if (with_bend) a.bend = e.mul(e.sub(one, bent), e.add(one, bent));
+  return e.mul(bent, limit);
+}
+
+Attention attend(Emitter& e, const Node& node, const Values& x, ValueId mask, bool backward) {
+  const Shape q_shape = e.shape(x[0]), k_shape = e.shape(x[1]);
+  const bool grouped = !(q_shape[1] == k_shape[1]);
+  Attention a = {e, q_shape[0], q_shape[1], k_shape[1], q_shape[2], k_shape[2], q_shape[2]};
+  if (grouped) a.rows = floordiv(a.heads, a.kv_heads) * a.queries;
+  a.k = e.widen(x[1]);
+  a.v = e.widen(x[2]);
+  const ValueId q = e.widen(x[0]);
+  a.q = a.stack(e.mul(q, e.scalar(e.dtype(q), node.attrs.get_float("scale"))));
+  ValueId scores = a.unstack(product(e, a.q, a.k, false, true));
+  scores = capped(a, scores, node.attrs.get_float("softcap"), backward);
+  a.weights = softmax_or_zero(e, masked(e, scores, mask, node.attrs.get_bool("causal")));
+  return a;
+}
+
 }  // namespace
 
-// With grouped heads the queries that share a key head are stacked along the row axis, [B, Hk, G Tq, D]: a
-// reshape, where repeating the keys would copy them.
 Values decompose_attention(Emitter& e, const Node& node, const Values& x) {
-  ValueId q = e.widen(x[0]);
-  const ValueId k = e.widen(x[1]), v = e.widen(x[2]);
-  const Shape q_shape = e.shape(q), k_shape = e.shape(k);
-  const Dim batch = q_shape[0], heads = q_shape[1], queries = q_shape[2], keys = k_shape[2],
-            kv_heads = k_shape[1];
-  const bool grouped = !(heads == kv_heads);
-  const Dim rows = grouped ? floordiv(heads, kv_heads) * queries : queries;
+  const Attention a = attend(e, node, x, x[3], false);
+  return {e.cast(a.unstack(product(e, a.stack(a.weights), a.v, false, false)), e.dtype(x[0]))};
+}
 
-  q = e.mul(q, e.scalar(e.dtype(q), node.attrs.get_float("scale")));
-  if (grouped) q = e.reshape(q, {batch, kv_heads, rows, q_shape[3]});
-  ValueId scores = e.op(Op::matmul, {q, k}, {{"transpose_y", true}});
-  if (grouped) scores = e.reshape(scores, {batch, heads, queries, keys});
-  scores = capped(e, scores, node.attrs.get_float("softcap"));
-  scores = masked(e, scores, x[3], node.attrs.get_bool("causal"));
-  ValueId weights = softmax_or_zero(e, scores);
-  if (grouped) weights = e.reshape(weights, {batch, kv_heads, rows, keys});
-  ValueId y = e.op(Op::matmul, {weights, v});
-  const Dim v_size = e.shape(v)[3];
-  if (grouped) y = e.reshape(y, {batch, heads, queries, v_size});
-  return {e.cast(y, e.dtype(x[0]))};
+// With weights P and dP = dout v^T, the gradient of the scores is P (dP - sum(P dP)), whose sum over the keys
+// is sum(dout out) (Dao et al. 2022, "FlashAttention", appendix B).
+Values decompose_attention_backward(Emitter& e, const Node& node, const Values& x) {
+  const Attention a = attend(e, node, x, x[5], true);
+  const ValueId out = e.widen(x[3]), dout = e.widen(x[4]), dout_rows = a.stack(dout);
+  const ValueId along = e.reduce(Op::reduce_sum, e.mul(dout, out), {3}, true);
+  const ValueId dweights = a.unstack(product(e, dout_rows, a.v, false, true));
+  ValueId dscores = e.mul(a.weights, e.sub(dweights, along));
+  if (a.bend != kNoValue) dscores = e.mul(dscores, a.bend);
+  dscores = a.stack(dscores);
+  const ValueId scale = e.scalar(e.dtype(a.q), node.attrs.get_float("scale"));
+  const ValueId dq = e.mul(a.unstack(product(e, dscores, a.k, false, false)), scale);
+  const ValueId dk = product(e, dscores, a.q, true, false);
+  const ValueId dv = product(e, a.stack(a.weights), dout_rows, true, false);
+  const DType dtype = e.dtype(x[0]);
+  return {e.cast(dq, dtype), e.cast(dk, dtype), e.cast(dv, dtype)};
 }
 
 namespace {

@@ -6,6 +6,11 @@ ValueId Emitter::op(Op op, std::vector<ValueId> operands, Attrs attrs) {
   return graph_.add(op, std::move(operands), std::move(attrs), origin_);
 }
 
+Values Emitter::ops(Op op, std::vector<ValueId> operands, Attrs attrs) {
+  const NodeId node = graph_.add_node(op, std::move(operands), std::move(attrs), {}, origin_);
+  return graph_.node(node).results;
+}
+
 ValueId Emitter::size(const Dim& size, DType dtype) {
   if (const auto value = size.constant())
     return is_float(dtype) ? scalar(dtype, static_cast<double>(*value)) : scalar_int(dtype, *value);

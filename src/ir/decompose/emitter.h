@@ -10,6 +10,8 @@
 
 namespace aicf {
 
+using Values = std::vector<ValueId>;
+
 class Emitter {
  public:
   Emitter(Graph& graph, const std::string& origin) : graph_(graph), origin_(origin) {}
@@ -19,6 +21,8 @@ class Emitter {
   int64_t rank(ValueId id) const { return static_cast<int64_t>(graph_.shape(id).size()); }
 
   ValueId op(Op op, std::vector<ValueId> operands, Attrs attrs = {});
+  // The results of an op with several.
+  Values ops(Op op, std::vector<ValueId> operands, Attrs attrs);
   ValueId add(ValueId x, ValueId y) { return op(Op::add, {x, y}); }
   ValueId sub(ValueId x, ValueId y) { return op(Op::sub, {x, y}); }
   ValueId mul(ValueId x, ValueId y) { return op(Op::mul, {x, y}); }
@@ -56,8 +60,6 @@ class Emitter {
 
 // The axes first .. rank-1.
 Ints axes_from(int64_t first, int64_t rank);
-
-using Values = std::vector<ValueId>;
 
 #define AICF_OP(...)
 #define AICF_POINTWISE(...)

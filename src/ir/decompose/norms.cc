@@ -46,6 +46,22 @@ Values decompose_batch_norm(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(y, e.dtype(x[0]))};
 }
 
+Values decompose_batch_norm_train(Emitter& e, const Node& node, const Values& x) {
+  const int64_t rank = e.rank(x[0]);
+  const DType dtype = e.dtype(x[0]);
+  const ValueId wide = e.widen(x[0]);
+  Ints axes = {0};
+  for (int64_t axis = 2; axis < rank; ++axis) axes.push_back(axis);
+  const ValueId mean = e.mean(wide, axes, false);
+  const ValueId centered = e.sub(wide, e.along_channels(mean, rank));
+  const ValueId variance = e.mean(e.mul(centered, centered), axes, false);
+  const ValueId epsilon = e.scalar(e.dtype(wide), node.attrs.get_float("epsilon"));
+  const ValueId factor = e.mul(e.op(Op::rsqrt, {e.add(variance, epsilon)}), e.widen(x[1]));
+  const ValueId y =
+      affine(e, centered, e.along_channels(factor, rank), e.along_channels(e.widen(x[2]), rank));
+  return {e.cast(y, dtype), e.cast(mean, dtype), e.cast(variance, dtype)};
+}
+
 Values decompose_group_norm(Emitter& e, const Node& node, const Values& x) {
   const int64_t groups = node.attrs.get_int("groups"), rank = e.rank(x[0]);
   const ValueId wide = e.widen(x[0]);

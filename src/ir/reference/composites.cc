@@ -133,6 +133,28 @@ RefResults ref_batch_norm(const RefContext& c) {
   return one(std::move(out));
 }
 
+RefResults ref_batch_norm_train(const RefContext& c) {
+  RefTensor out = c.result(0), means = c.result(1), variances = c.result(2);
+  const Lines lines = lines_along(out.sizes, 1);
+  const double epsilon = c.attrs().get_float("epsilon");
+  for (int64_t channel = 0; channel < lines.length; ++channel) {
+    std::vector<double> x;
+    for_each_line(lines, [&](int64_t o, int64_t n) { x.push_back(c.x(0).f[lines.at(o, channel, n)]); });
+    const Moments moments = moments_of(x.data(), static_cast<int64_t>(x.size()));
+    means.f[static_cast<size_t>(channel)] = moments.mean;
+    variances.f[static_cast<size_t>(channel)] = moments.variance;
+    for_each_line(lines, [&](int64_t o, int64_t n) {
+      const size_t at = lines.at(o, channel, n);
+      out.f[at] = (c.x(0).f[at] - moments.mean) / std::sqrt(moments.variance + epsilon) *
+                      c.x(1).f[static_cast<size_t>(channel)] +
+                  c.x(2).f[static_cast<size_t>(channel)];
+    });
+  }
+  RefResults results;
+  for (RefTensor* tensor : {&out, &means, &variances}) results.push_back(std::move(*tensor));
+  return results;
+}
+
 RefResults ref_group_norm(const RefContext& c) {
   RefTensor out = c.result();
   const Lines lines = lines_along(out.sizes, 1);  // length: channels
@@ -152,38 +174,101 @@ RefResults ref_group_norm(const RefContext& c) {
   return one(std::move(out));
 }
 
-RefResults ref_attention(const RefContext& c) {
-  const RefTensor &q = c.x(0), &v = c.x(2);
-  const RefTensor k_transposed = swap_last_axes(c.x(1));
-  const int64_t batch = q.sizes[0], heads = q.sizes[1], tq = q.sizes[2], depth = q.sizes[3];
-  const int64_t kv_heads = v.sizes[1], tk = v.sizes[2], v_depth = v.sizes[3];
-  const double scale = c.attrs().get_float("scale"), softcap = c.attrs().get_float("softcap");
-  const bool causal = c.attrs().get_bool("causal");
+namespace {
+
+// One attention over [B, Hq, Tq, D] and what its heads share.
+struct Heads {
+  const RefContext& c;
+  int64_t heads, queries, depth, kv_heads, keys, v_depth;
+  double scale, softcap;
+  bool causal;
+  RefTensor k_transposed;
   Mask mask;
-  if ((mask.present = c.has(3))) {
-    mask.full = expand(c.x(3), {batch, heads, tq, tk});
+
+  Heads(const RefContext& context, size_t mask_operand) : c(context), k_transposed(swap_last_axes(c.x(1))) {
+    const Index &q = c.x(0).sizes, &v = c.x(2).sizes;
+    heads = q[1], queries = q[2], depth = q[3], kv_heads = v[1], keys = v[2], v_depth = v[3];
+    scale = c.attrs().get_float("scale"), softcap = c.attrs().get_float("softcap");
+    causal = c.attrs().get_bool("causal");
+    if (!(mask.present = c.has(mask_operand))) return;
+    mask.full = expand(c.x(mask_operand), {q[0], heads, queries, keys});
     mask.boolean = !mask.full.is_float();
   }
-  RefTensor out = c.result();
-  for (int64_t head = 0; head < batch * heads; ++head) {
-    const int64_t kv = head / heads * kv_heads + head % heads / (heads / kv_heads);
-    std::vector<double> scores(static_cast<size_t>(tq * tk), 0.0);
-    multiply(q.f.data() + head * tq * depth, k_transposed.f.data() + kv * depth * tk, scores.data(), tq,
-             depth, tk);
-    for (int64_t i = 0; i < tq; ++i) {
-      double* row = scores.data() + i * tk;
-      for (int64_t j = 0; j < tk; ++j) {
-        row[j] *= scale;
-        if (softcap > 0) row[j] = softcap * std::tanh(row[j] / softcap);
-        row[j] = mask.apply(row[j], static_cast<size_t>((head * tq + i) * tk + j));
-        if (causal && j > i + tk - tq) row[j] = -kInfinity;
-      }
-      softmax_row(row, tk);
+  int64_t count() const { return c.x(0).sizes[0] * heads; }
+  int64_t kv(int64_t head) const { return head / heads * kv_heads + head % heads / (heads / kv_heads); }
+
+  // Scores after scale and softcap, [Tq, Tk].
+  std::vector<double> scores(int64_t head) const {
+    std::vector<double> scores(static_cast<size_t>(queries * keys), 0.0);
+    multiply(c.x(0).f.data() + head * queries * depth, k_transposed.f.data() + kv(head) * depth * keys,
+             scores.data(), queries, depth, keys);
+    for (double& score : scores) {
+      score *= scale;
+      if (softcap > 0) score = softcap * std::tanh(score / softcap);
     }
-    multiply(scores.data(), v.f.data() + kv * tk * v_depth, out.f.data() + head * tq * v_depth, tq, tk,
-             v_depth);
+    return scores;
+  }
+  // Scores turned into probabilities.
+  void weigh(int64_t head, std::vector<double>& scores) const {
+    for (int64_t i = 0; i < queries; ++i) {
+      double* row = scores.data() + i * keys;
+      for (int64_t j = 0; j < keys; ++j) {
+        row[j] = mask.apply(row[j], static_cast<size_t>((head * queries + i) * keys + j));
+        if (causal && j > i + keys - queries) row[j] = -kInfinity;
+      }
+      softmax_row(row, keys);
+    }
+  }
+};
+
+}  // namespace
+
+RefResults ref_attention(const RefContext& c) {
+  const Heads a(c, 3);
+  RefTensor out = c.result();
+  for (int64_t head = 0; head < a.count(); ++head) {
+    std::vector<double> weights = a.scores(head);
+    a.weigh(head, weights);
+    multiply(weights.data(), c.x(2).f.data() + a.kv(head) * a.keys * a.v_depth,
+             out.f.data() + head * a.queries * a.v_depth, a.queries, a.keys, a.v_depth);
   }
   return one(std::move(out));
+}
+
+// Element by element from the chain rule: score [i, j] has gradient weight (dout_i . v_j - dout_i . out_i).
+RefResults ref_attention_backward(const RefContext& c) {
+  const Heads a(c, 5);
+  RefTensor dq = c.result(0), dk = c.result(1), dv = c.result(2);
+  for (int64_t head = 0; head < a.count(); ++head) {
+    const std::vector<double> scores = a.scores(head);
+    std::vector<double> weights = scores;
+    a.weigh(head, weights);
+    const int64_t kv = a.kv(head);
+    for (int64_t i = 0; i < a.queries; ++i) {
+      const int64_t query = head * a.queries + i;
+      const double *out = c.x(3).f.data() + query * a.v_depth, *dout = c.x(4).f.data() + query * a.v_depth;
+      for (int64_t j = 0; j < a.keys; ++j) {
+        const auto at = static_cast<size_t>(i * a.keys + j);
+        const int64_t key = kv * a.keys + j;
+        double slope = 0;
+        for (int64_t d = 0; d < a.v_depth; ++d) {
+          slope += dout[d] * (c.x(2).f[static_cast<size_t>(key * a.v_depth + d)] - out[d]);
+          dv.f[static_cast<size_t>(key * a.v_depth + d)] += weights[at] * dout[d];
+        }
+        slope *= weights[at] * a.scale;
+        if (a.softcap > 0) slope *= 1 - scores[at] * scores[at] / (a.softcap * a.softcap);
+        for (int64_t d = 0; d < a.depth; ++d) {
+          const auto q_at = static_cast<size_t>(query * a.depth + d);
+          const auto k_at = static_cast<size_t>(key * a.depth + d);
+          dq.f[q_at] += slope * c.x(1).f[k_at];
+          dk.f[k_at] += slope * c.x(0).f[q_at];
+        }
+      }
+    }
+  }
+  RefResults results;
+  for (RefTensor* tensor : {&dq, &dk, &dv}) results.push_back(std::move(*tensor));
+  return results;
 }
 
 RefResults ref_rope(const RefContext& c) {

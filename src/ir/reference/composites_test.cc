@@ -56,6 +56,13 @@ void add_norms(std::vector<OpCase>& rows) {
        {t({1, 2, 2}, {3, 1, 4, 2}), t({2}, {2, 3}), t({2}, {0.5, 1}), t({2}, {1, 2}), t({2}, {4, 1})},
        {{"epsilon", 0.0}},
        {t({1, 2, 2}, {2.5, 0.5, 7, 1})}});
+  // Channel 0: 1 and 5; channel 1: 2 and 2.
+  rows.push_back(
+      {Op::batch_norm_train,
+       {t({2, 2, 1}, {1, 2, 5, 2}), t({2}, {3, 1}), t({2}, {1, 7})},
+       {{"epsilon", 1.0}},
+       {t({2, 2, 1}, {1 - 6 / std::sqrt(5), 7, 1 + 6 / std::sqrt(5), 7}), t({2}, {3, 2}), t({2}, {4, 0})},
+       kWideFloats});
   const CaseTensor groups = t({1, 4, 1}, {1, 3, 5, 9});
   rows.push_back(
       {Op::group_norm, {groups}, {{"groups", int64_t{2}}, {"epsilon", 0.0}}, {t({1, 4, 1}, {-1, 1, -1, 1})}});
@@ -82,6 +89,23 @@ void add_attention(std::vector<OpCase>& rows) {
   rows.push_back({Op::attention, {q0, k, v, t({1, 2}, {-kInf, -kInf})}, attend(1), gives(0)});
   rows.push_back({Op::attention, {t({1, 1, 1, 1}, {kNan}), k, v}, attend(1), gives(kNan)});
   rows.push_back({Op::attention, {q0, t({1, 1, 0, 1}, {}), t({1, 1, 0, 1}, {})}, attend(1), gives(0)});
+  // Weights 1/2 and 1/2 or, with query 1 and scale ln 3, 1/4 and 3/4: the scores' gradients are dout times
+  // -2/2 and 2/2, or (4 - 7)/4 and 3 (8 - 7)/4.
+  const auto scalars = [](double x) { return t({1, 1, 1, 1}, {x}); };
+  rows.push_back({Op::attention_backward,
+                  {q0, k, v, scalars(6), scalars(1)},
+                  attend(1),
+                  {scalars(1), t({1, 1, 2, 1}, {0, 0}), t({1, 1, 2, 1}, {0.5, 0.5})}});
+  rows.push_back(
+      {Op::attention_backward,
+       {q1, k, v, scalars(7), scalars(2)},
+       attend(kLn3),
+       {scalars(1.5 * kLn3), t({1, 1, 2, 1}, {-1.5 * kLn3, 1.5 * kLn3}), t({1, 1, 2, 1}, {0.5, 1.5})},
+       kWideFloats});
+  rows.push_back({Op::attention_backward,
+                  {q0, k, v, scalars(0), scalars(1), boolean({1, 1}, {0})},
+                  attend(1),
+                  {scalars(0), t({1, 1, 2, 1}, {0, 0}), t({1, 1, 2, 1}, {0, 0})}});
   // Causal with fewer queries than keys, as many, and more.
   rows.push_back({Op::attention, {q0, k, v}, attend(1, true), gives(6)});
   const CaseTensor q00 = t({1, 1, 2, 1}, {0, 0}), q000 = t({1, 1, 3, 1}, {0, 0, 0});

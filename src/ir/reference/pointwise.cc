@@ -336,6 +336,8 @@ RefResults ref_gelu(const RefContext& c) {
   return map_float(c, [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); });
 }
 
+RefResults ref_stop_gradient(const RefContext& c) { return one(c.x(0)); }
+
 RefResults ref_clamp(const RefContext& c) {
   RefTensor out = c.result();
   const RefTensor x = expand(c.x(0), out.sizes), low = expand(c.x(1), out.sizes),

@@ -232,6 +232,7 @@ void add_activations(std::vector<OpCase>& rows) {
                   {t({6}, {0, 1000, -1000, kInf, -kInf, kNan})},
                   {},
                   {t({6}, {std::log(2), 1000, 0, kInf, 0, kNan})}});
+  rows.push_back({Op::stop_gradient, {t({3}, {1, 0, 3})}, {}, {t({3}, {1, 0, 3})}, kFloats});
   rows.push_back({Op::clamp, {t({4}, {1, 5, 3, 0}), t(2), t(4)}, {}, {t({4}, {2, 4, 3, 2})}});
   rows.push_back({Op::clamp,
                   {t({3}, {kNan, kInf, 1}), t(2), t({3}, {4, 4, kNan})},

@@ -20,7 +20,7 @@ void shape_norm(ShapeQuery& query) {
   query.results[0].shape = x;
 }
 
-// batch_norm and group_norm: vectors over the channels, axis 1.
+// batch_norm, batch_norm_train and group_norm: vectors over the channels, axis 1.
 void shape_batch_norm(ShapeQuery& query) {
   require_rank_at_least(query, 0, 2);
   require_epsilon(query);
@@ -33,6 +33,7 @@ void shape_batch_norm(ShapeQuery& query) {
       fail_shape(query, "channels divisible by groups " + std::to_string(groups), x[1].to_string());
   }
   query.results[0].shape = x;
+  for (size_t i = 1; i < query.results.size(); ++i) query.results[i].shape = {x[1]};
 }
 
 // cos and sin hold one angle for each of the R/2 rotated pairs; the remaining D - R elements pass unchanged.

@@ -33,8 +33,24 @@ void shape_linear(ShapeQuery& query) {
   query.results[0].shape = std::move(result);
 }
 
-// Grouped heads: every Hq / Hk query heads share one key head.
-void shape_attention(ShapeQuery& query) {
+namespace {
+
+// A mask is bool or of q's dtype and broadcasts to the scores.
+void require_mask(const ShapeQuery& query, size_t operand) {
+  if (!query.operands[operand]) return;
+  const DType mask = query.operands[operand]->dtype, dtype = query.operands[0]->dtype;
+  if (mask != DType::boolean && mask != dtype)
+    throw UserError(ErrorCode::kU_bad_dtype,
+                    std::string(query.info.name) + " does not take this dtype for operand 'mask'")
+        .with_value(describe_operand(query, operand))
+        .with_expected("bool or " + std::string(dtype_name(dtype)))
+        .with_actual(std::string(dtype_name(mask)));
+  const Shape &q = query.shape(0), &k = query.shape(1);
+  require_broadcastable(query, operand, {q[0], q[1], q[2], k[2]});
+}
+
+// Grouped heads: every Hq / Hk query heads share one key head. The shape of attention's result.
+Shape attended_shape(const ShapeQuery& query) {
   for (size_t i = 0; i < 3; ++i) require_rank(query, i, 4);
   const Shape &q = query.shape(0), &k = query.shape(1), &v = query.shape(2);
   require_equal(query, q[0], k[0], "batch sizes of q and k");
@@ -50,16 +66,22 @@ void shape_attention(ShapeQuery& query) {
   }
   if (!(query.attrs.get_float("softcap") >= 0))
     fail_attribute(query, "softcap", "0 or more", "a negative number");
-  if (query.operands[3]) {
-    const DType mask = query.operands[3]->dtype;
-    if (mask != DType::boolean && mask != query.operands[0]->dtype)
-      throw UserError(ErrorCode::kU_bad_dtype, "attention does not take this dtype for operand 'mask'")
-          .with_value(describe_operand(query, 3))
-          .with_expected("bool or " + std::string(dtype_name(query.operands[0]->dtype)))
-          .with_actual(std::string(dtype_name(mask)));
-    require_broadcastable(query, 3, {q[0], q[1], q[2], k[2]});
-  }
-  query.results[0].shape = {q[0], q[1], q[2], v[3]};
+  return {q[0], q[1], q[2], v[3]};
+}
+
+}  // namespace
+
+void shape_attention(ShapeQuery& query) {
+  query.results[0].shape = attended_shape(query);
+  require_mask(query, 3);
+}
+
+void shape_attention_backward(ShapeQuery& query) {
+  const Shape out = attended_shape(query);
+  require_shape(query, 3, out);
+  require_shape(query, 4, out);
+  require_mask(query, 5);
+  for (size_t i = 0; i < 3; ++i) query.results[i].shape = query.shape(i);
 }
 
 }  // namespace aicf
