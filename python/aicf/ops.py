@@ -28,8 +28,10 @@ __all__ = [
     "atan2",
     "atanh",
     "attention",
+    "attention_backward",
     "avg_pool",
     "batch_norm",
+    "batch_norm_train",
     "bit_and",
     "bit_not",
     "bit_or",
@@ -115,6 +117,7 @@ __all__ = [
     "softplus",
     "sort",
     "sqrt",
+    "stop_gradient",
     "sub",
     "tan",
     "tanh",
@@ -1101,6 +1104,15 @@ def clamp(x: TensorLike, low: TensorLike, high: TensorLike) -> SymTensor:
     return apply("clamp", [x, low, high], {})[0]
 
 
+def stop_gradient(x: TensorLike) -> SymTensor:
+    """x, which counts as a constant when differentiating.
+
+    Dtypes: x: T → T; T: any.
+    Shape: as the operand.
+    """
+    return apply("stop_gradient", [x], {})[0]
+
+
 def reduce_mean(x: TensorLike, *, axes: Sequence[int], keepdims: bool = False) -> SymTensor:
     """sum over axes divided by their element count.
 
@@ -1185,6 +1197,22 @@ def batch_norm(
     return apply("batch_norm", [x, scale, bias, mean, var], {"epsilon": epsilon})[0]
 
 
+def batch_norm_train(
+    x: TensorLike,
+    scale: TensorLike,
+    bias: TensorLike,
+    *,
+    epsilon: float = 1e-05,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """training: batch_norm by the mean and the variance (divided by the count) of each channel over the
+    other axes, and these two [C].
+
+    Dtypes: x: T, scale: T, bias: T → T, T, T; T: float.
+    Shape: rule batch_norm.
+    """
+    return apply("batch_norm_train", [x, scale, bias], {"epsilon": epsilon})
+
+
 def group_norm(
     x: TensorLike,
     scale: TensorLike | None = None,
@@ -1235,6 +1263,35 @@ def attention(
     Shape: rule attention.
     """
     return apply("attention", [q, k, v, mask], {"scale": scale, "causal": causal, "softcap": softcap})[0]
+
+
+def attention_backward(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    out: TensorLike,
+    dout: TensorLike,
+    mask: TensorLike | None = None,
+    *,
+    scale: float,
+    causal: bool = False,
+    softcap: float = 0.0,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """the gradients of q, k and v from dout, that of the result out of attention over the same operands and
+    attributes.
+
+    Dtypes: q: T, k: T, v: T, out: T, dout: T, mask: any (optional) → T, T, T; T: float.
+    Shape: rule attention_backward.
+    """
+    return apply(
+        "attention_backward",
+        [q, k, v, out, dout, mask],
+        {
+            "scale": scale,
+            "causal": causal,
+            "softcap": softcap,
+        },
+    )
 
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool = False) -> SymTensor:
