@@ -102,15 +102,18 @@ void check(const Graph& graph, LossKind kind, ValueId x, ValueId y, const LossOp
     if (labels.size() < 2) throw bad(ErrorCode::kU_bad_shape, "logits [N, C, ...] and labels [N, ...]");
     labels.erase(labels.begin() + 1);
     if (!dtype_in_class(target.dtype, "index")) throw bad(ErrorCode::kU_bad_dtype, "labels of i64 or i32");
-    if (!(labels == target.shape)) throw bad(ErrorCode::kU_bad_shape, "logits [N, C, ...] and labels [N, ...]");
+    if (!(labels == target.shape))
+      throw bad(ErrorCode::kU_bad_shape, "logits [N, C, ...] and labels [N, ...]");
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
       throw UserError(ErrorCode::kU_bad_option, "label smoothing is out of range")
           .with_expected("0 to 1")
           .with_actual(std::to_string(options.label_smoothing));
     return;
   }
-  if (prediction.dtype != target.dtype) throw bad(ErrorCode::kU_bad_dtype, "a target of the prediction's dtype");
-  if (!(prediction.shape == target.shape)) throw bad(ErrorCode::kU_bad_shape, "a target of the prediction's shape");
+  if (prediction.dtype != target.dtype)
+    throw bad(ErrorCode::kU_bad_dtype, "a target of the prediction's dtype");
+  if (!(prediction.shape == target.shape))
+    throw bad(ErrorCode::kU_bad_shape, "a target of the prediction's shape");
   if (kind == LossKind::kHuber && !(options.delta > 0))
     throw UserError(ErrorCode::kU_bad_option, "the delta of a Huber loss is out of range")
         .with_expected("more than 0")
@@ -125,10 +128,13 @@ LossKind loss_kind(const std::string& name) {
     if (name == candidate) return kind;
     known += (known.empty() ? "" : ", ") + std::string(candidate);
   }
-  throw UserError(ErrorCode::kU_bad_option, "there is no loss of this name").with_value(name).with_expected(known);
+  throw UserError(ErrorCode::kU_bad_option, "there is no loss of this name")
+      .with_value(name)
+      .with_expected(known);
 }
 
-ValueId add_loss(Graph& graph, LossKind kind, ValueId prediction, ValueId target, const LossOptions& options) {
+ValueId add_loss(Graph& graph, LossKind kind, ValueId prediction, ValueId target,
+                 const LossOptions& options) {
   check(graph, kind, prediction, target, options);
   const std::string origin = "loss";
   Emitter e(graph, origin);

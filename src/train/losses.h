@@ -34,6 +34,7 @@ struct LossOptions {
 LossKind loss_kind(const std::string& name);
 
 // The scalar loss. Errors: bad_shape, bad_dtype, bad_option.
-ValueId add_loss(Graph& graph, LossKind kind, ValueId prediction, ValueId target, const LossOptions& options = {});
+ValueId add_loss(Graph& graph, LossKind kind, ValueId prediction, ValueId target,
+                 const LossOptions& options = {});
 
 }  // namespace aicf

@@ -22,10 +22,12 @@ void require(bool holds, const char* name, double value, const char* expected) {
 ValueId scaled(Emitter& e, ValueId x, double factor) { return e.mul(x, e.scalar(e.dtype(x), factor)); }
 
 ValueId decayed_gradient(Emitter& e, const OptimizerOptions& options, const ParamStep& at) {
-  return options.weight_decay == 0 ? at.gradient : e.add(at.gradient, scaled(e, at.param, options.weight_decay));
+  return options.weight_decay == 0 ? at.gradient
+                                   : e.add(at.gradient, scaled(e, at.param, options.weight_decay));
 }
 
-Stepped sgd(Emitter& e, const OptimizerOptions& options, const ParamStep& at, const std::vector<ValueId>& slots) {
+Stepped sgd(Emitter& e, const OptimizerOptions& options, const ParamStep& at,
+            const std::vector<ValueId>& slots) {
   ValueId direction = decayed_gradient(e, options, at);
   std::vector<ValueId> next;
   if (options.momentum != 0) {
@@ -52,7 +54,8 @@ Stepped adam(Graph& graph, Emitter& e, const OptimizerOptions& options, const Pa
 }  // namespace
 
 void check_optimizer(const OptimizerOptions& options) {
-  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "0 or more, less than 1");
+  require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum,
+          "0 or more, less than 1");
   require(!options.nesterov || options.momentum > 0, "nesterov", options.momentum, "a momentum above 0");
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "0 or more, less than 1");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "0 or more, less than 1");
@@ -71,7 +74,8 @@ OptimizerKind optimizer_kind(const std::string& name) {
       .with_expected(known);
 }
 
-// The parts between the stars must follow one another in the name, the first at its start and the last at its end.
+// The parts between the stars must follow one another in the name, the first at its start and the last at its
+// end.
 bool matches_pattern(const std::string& pattern, const std::string& name) {
   size_t star = pattern.find('*');
   if (star == std::string::npos) return pattern == name;
@@ -97,7 +101,8 @@ Stepped add_optimizer_step(Graph& graph, const OptimizerOptions& options, const 
                            const std::vector<ValueId>& slots) {
   const std::string origin = "optimizer";
   Emitter e(graph, origin);
-  return options.kind == OptimizerKind::kSgd ? sgd(e, options, at, slots) : adam(graph, e, options, at, slots);
+  return options.kind == OptimizerKind::kSgd ? sgd(e, options, at, slots)
+                                             : adam(graph, e, options, at, slots);
 }
 
 }  // namespace aicf

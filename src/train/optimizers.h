@@ -1,6 +1,6 @@
-// Optimizers: what one parameter becomes, given its gradient and its slots (moments). Formulas and defaults are those of
-// torch.optim, so that runs can be compared. Everything is computed in the dtype of the parameter given here, which is
-// the f32 master copy of a half precision one.
+// Optimizers: what one parameter becomes, given its gradient and its slots (moments). Formulas and defaults
+// are those of torch.optim, so that runs can be compared. Everything is computed in the dtype of the
+// parameter given here, which is the f32 master copy of a half precision one.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,9 @@ struct Trained {
 UserError bad_program(const std::string& message) { return {ErrorCode::kU_bad_graph, message}; }
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-TensorType wide_type(const TensorType& type) { return {is_half(type.dtype) ? DType::f32 : type.dtype, type.shape}; }
+TensorType wide_type(const TensorType& type) {
+  return {is_half(type.dtype) ? DType::f32 : type.dtype, type.shape};
+}
 
 const ParamGroup* group_of(const TrainOptions& options, const std::string& name) {
   for (const ParamGroup& group : options.groups)
@@ -39,11 +41,13 @@ const ParamGroup* group_of(const TrainOptions& options, const std::string& name)
 void check_groups(const Program& forward, const TrainOptions& options) {
   for (const ParamGroup& group : options.groups)
     for (const std::string& pattern : group.patterns) {
-      const bool used = std::any_of(forward.variables.begin(), forward.variables.end(), [&](const auto& item) {
-        return item.second.role == Role::kParam && matches_pattern(pattern, item.first);
-      });
+      const bool used =
+          std::any_of(forward.variables.begin(), forward.variables.end(), [&](const auto& item) {
+            return item.second.role == Role::kParam && matches_pattern(pattern, item.first);
+          });
       if (!used)
-        throw UserError(ErrorCode::kU_bad_option, "a parameter group matches no parameter").with_value(pattern);
+        throw UserError(ErrorCode::kU_bad_option, "a parameter group matches no parameter")
+            .with_value(pattern);
     }
 }
 
@@ -77,7 +81,9 @@ void check_forward(const Program& forward) {
         throw bad_program("an entry has a name that training gives").with_value(reserved);
   for (const auto& [name, variable] : forward.variables)
     if (name.starts_with("opt."))
-      throw bad_program("a variable has a name that training gives").with_value(name).with_expected("not opt.*");
+      throw bad_program("a variable has a name that training gives")
+          .with_value(name)
+          .with_expected("not opt.*");
 }
 
 void check_options(const TrainOptions& options) {
@@ -97,7 +103,8 @@ void check_options(const TrainOptions& options) {
   require(scale.growth >= 1, "loss_scale.growth", scale.growth, "1 or more");
   require(scale.backoff > 0 && scale.backoff <= 1, "loss_scale.backoff", scale.backoff, "above 0, at most 1");
   require(scale.interval >= 1, "loss_scale.interval", static_cast<double>(scale.interval), "1 or more");
-  require(scale.initial == 0 || options.skip_bad_steps, "skip_bad_steps", 0, "true, since the loss is scaled");
+  require(scale.initial == 0 || options.skip_bad_steps, "skip_bad_steps", 0,
+          "true, since the loss is scaled");
 }
 
 // One entry of the training run under construction: the forward graph copied, then what training adds to it.
@@ -183,26 +190,28 @@ class EntryBuilder {
 
   ValueId loss_scale() {
     if (options_.loss_scale.initial == 0) return kNoValue;
-    return state(kLossScaleState, {DType::f32, {}}, Array::scalar_f64(DType::f32, options_.loss_scale.initial));
+    return state(kLossScaleState, {DType::f32, {}},
+                 Array::scalar_f64(DType::f32, options_.loss_scale.initial));
   }
   ValueId seed() { return e_.cast(loss_scale(), graph_.dtype(loss_)); }
 
-  // A vector with one number per gradient that is finite if and only if the gradient is (and its square in range): the
-  // sum of squares where a norm is needed, else the largest magnitude.
+  // A vector with one number per gradient that is finite if and only if the gradient is (and its square in
+  // range): the sum of squares where a norm is needed, else the largest magnitude.
   std::vector<ValueId> magnitudes(const std::vector<ValueId>& gradients) {
     std::vector<ValueId> parts;
     for (ValueId gradient : gradients) {
       const bool norm = options_.clip_norm > 0;
       const ValueId size = norm ? e_.mul(gradient, gradient) : e_.op(Op::abs, {gradient});
-      const ValueId whole = e_.reduce(norm ? Op::reduce_sum : Op::reduce_max, size,
-                                      axes_from(0, e_.rank(gradient)), false);
+      const ValueId whole =
+          e_.reduce(norm ? Op::reduce_sum : Op::reduce_max, size, axes_from(0, e_.rank(gradient)), false);
       parts.push_back(e_.cast(e_.reshape(whole, {Dim(1)}), scalar_dtype()));
     }
     return {e_.op(Op::concat, std::move(parts), {{"axis", int64_t{0}}})};
   }
 
   DType scalar_dtype() const {
-    return std::any_of(params_.begin(), params_.end(), [](const Trained& p) { return p.type.dtype == DType::f64; })
+    return std::any_of(params_.begin(), params_.end(),
+                       [](const Trained& p) { return p.type.dtype == DType::f64; })
                ? DType::f64
                : DType::f32;
   }
@@ -231,7 +240,8 @@ class EntryBuilder {
     update(kSkippedState, e_.select(ok_, skipped, e_.add(skipped, e_.scalar_int(DType::i64, 1))));
   }
 
-  // What every gradient is multiplied with: 1 / (scale accumulated), and less where the norm is too large. kNoValue: 1.
+  // What every gradient is multiplied with: 1 / (scale accumulated), and less where the norm is too large.
+  // kNoValue: 1.
   ValueId gradient_factor(const std::vector<ValueId>& sizes) {
     const DType dtype = scalar_dtype();
     const ValueId scale = loss_scale();
@@ -290,7 +300,8 @@ class EntryBuilder {
     update(kMicroState, e_.scalar_int(DType::i64, 0));
   }
 
-  // After `interval` good steps the scale grows; after a bad one it shrinks at once (Micikevicius et al. 2018).
+  // After `interval` good steps the scale grows; after a bad one it shrinks at once (Micikevicius et al.
+  // 2018).
   void advance_loss_scale() {
     const LossScale& options = options_.loss_scale;
     const ValueId scale = loss_scale(), good = state(kGoodStepsState, {DType::i64, {}});
