@@ -10,6 +10,7 @@
 #include "ir/append.h"
 #include "ir/decompose/emitter.h"
 #include "ir/verify.h"
+#include "train/mixed_precision.h"
 #include "train/schedules.h"
 
 namespace aicf {
@@ -345,7 +346,7 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   check_options(options);
   check_forward(forward);
   const std::vector<Trained> params = trained_params(forward, options);
-  const Graph& entry = forward.entries[0];
+  const Graph entry = options.bf16_mixed ? narrow_contractions(forward.entries[0]) : forward.entries[0];
   Program program{forward.variables, {}, forward.sizes, forward.metadata};
   const auto build = [&](const char* name) { return EntryBuilder(name, entry, options, params, program); };
   program.entries.push_back(build(kStepEntry).step());

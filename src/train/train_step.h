@@ -17,27 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "base/training_names.h"
 #include "ir/graph.h"
 #include "train/optimizers.h"
 
 namespace aicf {
-
-inline constexpr const char* kStepEntry = "step";
-inline constexpr const char* kAccumulateEntry = "accumulate";
-inline constexpr const char* kGradientsEntry = "gradients";
-// States of every run, all scalars.
-inline constexpr const char* kStepState = "opt.step";    // i64: optimizer steps finished
-inline constexpr const char* kMicroState = "opt.micro";  // i64: gradients accumulated since
-inline constexpr const char* kBadTensorState =
-    "opt.bad_tensor";  // i64: index of the first tensor found not finite
-inline constexpr const char* kSkippedState = "opt.skipped";       // i64: steps skipped for that
-inline constexpr const char* kLossScaleState = "opt.loss_scale";  // f32
-inline constexpr const char* kGoodStepsState = "opt.good_steps";  // i64: since the loss scale last changed
-// States that a forward entry advances whatever happens to the step: counters of random numbers.
-inline constexpr const char* kCounterPrefix = "rng.";
-// Metadata of the program: how many gradients make a step, and the names that opt.bad_tensor counts, by line.
-inline constexpr const char* kAccumulateKey = "aicf.train.accumulate";
-inline constexpr const char* kCheckedKey = "aicf.train.checked";
 
 struct LossScale {
   double initial = 0;  // 0: the loss is not scaled
@@ -58,6 +42,7 @@ struct TrainOptions {
   bool skip_bad_steps = true;
   LossScale loss_scale;
   bool gradients_entry = false;
+  bool bf16_mixed = false;  // see mixed_precision.h; of the first entry, others stay as they are
 };
 
 // Errors: bad_graph (no params, a loss that is no float scalar, an integer param, a param that the loss does
