@@ -1,7 +1,7 @@
 """Optimizers and learning rate schedules for `aicf.compile_train_step`.
 
-Formulas and defaults are those of torch.optim. A rate is a number, one of the schedules below, or any function
-that maps the traced number of finished steps (an i64 scalar) to a float scalar.
+Formulas and defaults are those of torch.optim. A rate is a number, one of the schedules below, or any
+function that maps the traced number of finished steps (an i64 scalar) to a float scalar.
 """
 
 from __future__ import annotations

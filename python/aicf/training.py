@@ -35,8 +35,8 @@ Specs = Sequence[TensorSpec] | Mapping[str, TensorSpec]
 class TrainStep:
     """A training run: params, optimizer states and counters, advanced by calls.
 
-    A call takes one batch and gives its loss; every `accumulate`-th call makes an optimizer step. Step counter,
-    schedule, loss scale and random numbers advance inside. One call is in flight at a time.
+    A call takes one batch and gives its loss; every `accumulate`-th call makes an optimizer step. Step
+    counter, schedule, loss scale and random numbers advance inside. One call is in flight at a time.
     """
 
     def __init__(self, raw: _aicf.Executable) -> None:
@@ -74,7 +74,7 @@ class TrainStep:
 
     @property
     def bad_tensor(self) -> str | None:
-        """The first tensor that was not finite, "loss" or "d_<param>"; None if all were. Waits for the device."""
+        """The first tensor that was not finite, "loss" or "d_<param>"; None: all were."""
         return self._trainer.bad_tensor() or None
 
     def require_finite(self) -> None:
@@ -166,7 +166,8 @@ def compile_train_step(
 ) -> TrainStep:
     """Compiles a whole training step for one device.
 
-    model           an `aicf.nn` module, a torch.nn.Module, or a traced Program whose first entry gives the loss.
+    model           an `aicf.nn` module, a torch.nn.Module, or a traced Program whose first entry gives the
+                    loss.
     loss            maps the prediction and the last input to a scalar, as `nn.CrossEntropyLoss()`; None: the
                     model gives the loss itself.
     inputs          the TensorSpec of each input, in order or by name; with a loss the last is the target.
@@ -175,8 +176,9 @@ def compile_train_step(
     accumulate      calls whose gradients are averaged into one optimizer step.
     precision       "f32", or "bf16-mixed": contractions of bf16 operands accumulated in f32, while params,
                     moments and everything else stay f32.
-    skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and `skipped`.
-    gradients       adds the entry "gradients", which gives the loss and then `d_<param>` of every trained param.
+    skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and
+                    `skipped`.
+    gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.
     seed            of dropout.
 
     dims, device, threads and options are those of `aicf.compile`. Errors: no_params, unused_param,
@@ -205,7 +207,7 @@ def load_train_step(
 
 
 def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
-    """The order in which `aicf train` visits the rows of its data in an epoch: a permutation of 0 .. rows-1."""
+    """The order in which `aicf train` visits its rows in an epoch: a permutation of 0 .. rows-1."""
     return np.asarray(_aicf.shuffled_rows(rows, seed, epoch), np.int64)
 
 
@@ -228,12 +230,16 @@ def _forward_program(
     if isinstance(model, _aicf.Program):
         if loss is not None or inputs is not None:
             raise make_error(
-                "bad_option", "a Program brings its inputs and gives its loss", remedy="leave out loss and inputs"
+                "bad_option",
+                "a Program brings its inputs and gives its loss",
+                remedy="leave out loss and inputs",
             )
         return model
     if inputs is None:
         raise make_error(
-            "bad_option", "a train step needs the specs of its inputs", expected="inputs=[aicf.TensorSpec(...)]"
+            "bad_option",
+            "a train step needs the specs of its inputs",
+            expected="inputs=[aicf.TensorSpec(...)]",
         )
     specs = _split_target(model, inputs, loss is not None)
     return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)

@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "executable.h"
+#include "runtime/batches.h"
 #include "runtime/trainer.h"
 #include "train/losses.h"
 #include "train/mixed_precision.h"
@@ -56,8 +57,7 @@ void bind_options(nb::module_& module) {
   nb::class_<TrainOptions>(module, "TrainOptions")
       .def(nb::init<>())
       .def_prop_rw(
-          "precision",
-          [](const TrainOptions& options) { return options.bf16_mixed ? "bf16-mixed" : "f32"; },
+          "precision", [](const TrainOptions& options) { return options.bf16_mixed ? "bf16-mixed" : "f32"; },
           [](TrainOptions& options, const std::string& name) { options.bf16_mixed = is_bf16_mixed(name); })
       .def_rw("clip_norm", &TrainOptions::clip_norm)
       .def_rw("accumulate", &TrainOptions::accumulate)

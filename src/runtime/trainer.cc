@@ -1,10 +1,7 @@
 #include "runtime/trainer.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
-
-#include <xxhash.h>
 
 #include "base/error.h"
 #include "base/safetensors.h"
@@ -117,6 +114,8 @@ std::string Trainer::hash(const std::vector<Array>& outputs) const {
 
 int64_t Trainer::skipped() const { return has_flag_ ? counter(kSkippedState) : 0; }
 
+bool Trainer::scales_loss() const { return has_state(executable_.state_names(), kLossScaleState); }
+
 std::string Trainer::bad_tensor() const {
   const int64_t number = has_flag_ ? counter(kBadTensorState) : -1;
   if (number < 0) return {};
@@ -191,19 +190,6 @@ VerifyResult Trainer::verify(int64_t steps, int64_t runs,
     set_states(before);
   }
   return result;
-}
-
-// Fisher and Yates with numbers that are hashes of (seed, epoch, place): the modulo's bias is below rows /
-// 2^64.
-std::vector<int64_t> shuffled_rows(int64_t rows, uint64_t seed, int64_t epoch) {
-  std::vector<int64_t> order(static_cast<size_t>(rows));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  for (int64_t i = rows - 1; i > 0; --i) {
-    const int64_t place[2] = {epoch, i};
-    const uint64_t number = XXH3_64bits_withSeed(place, sizeof(place), seed);
-    std::swap(order[static_cast<size_t>(i)], order[number % static_cast<uint64_t>(i + 1)]);
-  }
-  return order;
 }
 
 }  // namespace aicf

@@ -38,6 +38,8 @@ class Trainer {
   // Optimizer steps finished, and those skipped because something was not finite. They wait for the device.
   int64_t steps() const { return counter(kStepState); }
   int64_t skipped() const;
+  // Whether the loss is scaled, so that a step skipped now and then is no mistake.
+  bool scales_loss() const;
   // The first tensor that was not finite since the flag was last cleared: "loss", "d_<param>"; "" if none.
   std::string bad_tensor() const;
   // bad_tensor naming it and the skipped steps, if there is one.
@@ -73,9 +75,5 @@ class Trainer {
   int64_t accumulate_ = 1;
   int64_t micro_ = 0;  // as in the state, kept here so that a step needs no look at the device
 };
-
-// The rows of epoch `epoch` in the order a run visits them: a permutation of 0 … rows-1 that depends on
-// nothing else.
-std::vector<int64_t> shuffled_rows(int64_t rows, uint64_t seed, int64_t epoch);
 
 }  // namespace aicf

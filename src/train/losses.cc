@@ -1,5 +1,6 @@
 #include "train/losses.h"
 
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -69,8 +70,19 @@ std::pair<ValueId, ValueId> class_rows(Emitter& e, ValueId logits, ValueId label
   return {e.reshape(logits, {rows, shape[1]}), e.reshape(labels, {rows})};
 }
 
-ValueId cross_entropy(Emitter& e, ValueId x, ValueId labels, const LossOptions& options) {
-  const auto [logits, classes] = class_rows(e, x, labels);
+// NaN if a label is neither a class nor ignored: the run reports the label, and until then nothing takes the
+// loss for one.
+ValueId nan_if_outside(Emitter& e, ValueId loss, ValueId labels, const Dim& classes, int64_t ignored) {
+  const DType dtype = e.dtype(labels);
+  const ValueId low = e.op(Op::lt, {labels, e.scalar_int(dtype, 0)});
+  const ValueId high = e.op(Op::ge, {labels, e.size(classes, dtype)});
+  const ValueId kept = e.op(Op::ne, {labels, e.scalar_int(dtype, ignored)});
+  const ValueId outside = e.op(Op::bit_and, {e.op(Op::bit_or, {low, high}), kept});
+  const ValueId any = e.reduce(Op::reduce_max, outside, {0}, false);
+  return e.select(any, e.scalar(e.dtype(loss), std::numeric_limits<double>::quiet_NaN()), loss);
+}
+
+ValueId smooth_cross_entropy(Emitter& e, ValueId logits, ValueId classes, const LossOptions& options) {
   const DType dtype = e.dtype(logits);
   const Attrs ignore = {{"ignore_index", options.ignore_index}};
   const bool sum = options.reduction == LossReduction::kSum;
@@ -89,6 +101,12 @@ ValueId cross_entropy(Emitter& e, ValueId x, ValueId labels, const LossOptions& 
                  e.mul(mean, e.scalar(dtype, options.label_smoothing)));
   }
   return sum ? e.mul(loss, count) : loss;
+}
+
+ValueId cross_entropy(Emitter& e, ValueId x, ValueId labels, const LossOptions& options) {
+  const auto [logits, classes] = class_rows(e, x, labels);
+  const ValueId loss = smooth_cross_entropy(e, logits, classes, options);
+  return nan_if_outside(e, loss, classes, e.shape(logits)[1], options.ignore_index);
 }
 
 void check(const Graph& graph, LossKind kind, ValueId x, ValueId y, const LossOptions& options) {

@@ -9,7 +9,8 @@ namespace aicf {
 namespace {
 
 bool is_contraction(Op op) {
-  return op == Op::matmul || op == Op::linear || op == Op::conv || op == Op::conv_transpose || op == Op::attention;
+  return op == Op::matmul || op == Op::linear || op == Op::conv || op == Op::conv_transpose ||
+         op == Op::attention;
 }
 
 // Linear and conv add their bias after the product; it stays f32.

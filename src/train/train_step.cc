@@ -309,7 +309,10 @@ class EntryBuilder {
     const ValueId zero = e_.scalar_int(DType::i64, 0);
     const ValueId next = e_.add(good, e_.scalar_int(DType::i64, 1));
     const ValueId full = e_.op(Op::ge, {next, e_.scalar_int(DType::i64, options.interval)});
-    const ValueId grown = e_.select(full, e_.mul(scale, e_.scalar(DType::f32, options.growth)), scale);
+    const ValueId larger = e_.mul(scale, e_.scalar(DType::f32, options.growth));
+    const ValueId fits =
+        e_.op(Op::lt, {larger, e_.scalar(DType::f32, std::numeric_limits<double>::infinity())});
+    const ValueId grown = e_.select(e_.op(Op::bit_and, {full, fits}), larger, scale);
     update(kLossScaleState, e_.select(ok_, grown, e_.mul(scale, e_.scalar(DType::f32, options.backoff))));
     update(kGoodStepsState, e_.select(ok_, e_.select(full, zero, next), zero));
   }

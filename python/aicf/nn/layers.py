@@ -129,13 +129,15 @@ class Softmax(Module):
 class Dropout(Module):
     """While training, zeros elements with probability `p` and divides the others by 1 - p; else the identity.
 
-    What falls is a function of the run's seed, the module's path, the step and the element's index, so it can be
-    computed again anywhere.
+    What falls is a function of the run's seed, the module's path, the step and the element's index, so it can
+    be computed again anywhere.
     """
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0.0 <= p < 1.0:
-            raise make_error("bad_option", "a dropout rate is out of range", value=str(p), expected="0 <= p < 1")
+            raise make_error(
+                "bad_option", "a dropout rate is out of range", value=str(p), expected="0 <= p < 1"
+            )
         self.p = p
 
     def forward(self, x: SymTensor) -> SymTensor:

@@ -56,8 +56,8 @@ class HuberLoss(_Loss):
 class CrossEntropyLoss(_Loss):
     """-log softmax(logits)[label] for logits [N, C] or [N, C, ...] and integer labels [N] or [N, ...].
 
-    Labels equal to `ignore_index` do not count, the mean is over the others. `label_smoothing` gives that share
-    of the target evenly to all classes.
+    Labels equal to `ignore_index` do not count, the mean is over the others. `label_smoothing` gives that
+    share of the target evenly to all classes. A label that is no class makes the loss NaN.
     """
 
     kind = "cross_entropy"
