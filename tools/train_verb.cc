@@ -22,9 +22,9 @@ struct Options {
   std::string model, labels, checkpoint, output;
   std::vector<std::string> data;
   RunOptions run;
-  BatchOrder order{0, 0, true};
+  uint64_t seed = 0;
   bool in_order = false, resume = false;
-  int64_t steps = 0, checkpoint_every = 0;
+  int64_t batch = 0, steps = 0, checkpoint_every = 0;
 };
 
 // The arrays of the command line in the order of the step's inputs: a name, else data first and labels last.
@@ -57,7 +57,7 @@ std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) 
 }
 
 int64_t batch_size(const Options& options, const EntryPlan& entry) {
-  if (options.order.batch > 0) return options.order.batch;
+  if (options.batch > 0) return options.batch;
   const Shape& sizes = entry.inputs.front().sizes;
   const auto fixed = sizes.empty() ? std::nullopt : sizes[0].constant();
   if (!fixed)
@@ -72,7 +72,7 @@ std::string describe(const BatchOrder& order, int64_t rows) {
 }
 
 BatchOrder order_of(const Options& options, const EntryPlan& entry) {
-  return {batch_size(options, entry), options.order.seed, !options.in_order};
+  return {batch_size(options, entry), options.seed, !options.in_order};
 }
 
 // One training run of the command line.
@@ -188,25 +188,22 @@ int run(const Options& options, const Console& console) {
 
 }  // namespace
 
-VerbRun setup_train(CLI::App& app) {
+VerbRun setup_train(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  app.add_option("model", options->model, "an .aicf file with a train step")->required();
-  app.add_option("--data", options->data, "x.npy for the first input, or NAME=x.npy; rows along axis 0")
-      ->required();
-  app.add_option("--labels", options->labels, "y.npy for the last input");
-  app.add_option("--steps", options->steps,
-                 "optimizer steps of the whole run, those before a resume included")
-      ->required();
-  app.add_option("--batch", options->order.batch, "rows of a batch, where the step takes several sizes");
-  app.add_option("--seed", options->order.seed, "of the order of rows");
-  app.add_flag("--in-order", options->in_order, "visit rows as they stand");
-  app.add_option("--checkpoint", options->checkpoint, "file of checkpoints; default MODEL.checkpoint");
-  app.add_option("--checkpoint-every", options->checkpoint_every,
-                 "steps between two checkpoints; 0: only at the end, "
-                 "if --checkpoint is given");
-  app.add_flag("--resume", options->resume, "go on from the checkpoint, if there is one");
-  app.add_option("-o,--output", options->output, "the .aicf file with the trained params");
-  options->run.add_to(app);
+  verb.add_positional("model", options->model, "an .aicf file with a train step");
+  verb.add_option("--data", options->data, "x.npy for the first input, or NAME=x.npy; rows along axis 0");
+  verb.add_option("--labels", options->labels, "y.npy for the last input");
+  verb.add_option("--steps", options->steps,
+                  "optimizer steps of the whole run, those before a resume included");
+  verb.add_option("--batch", options->batch, "rows of a batch, where the step takes several sizes");
+  verb.add_option("--seed", options->seed, "of the order of rows");
+  verb.add_flag("--in-order", options->in_order, "visit rows as they stand");
+  verb.add_option("--checkpoint", options->checkpoint, "file of checkpoints; default MODEL.checkpoint");
+  verb.add_option("--checkpoint-every", options->checkpoint_every,
+                  "steps between two checkpoints; 0: only at the end, if --checkpoint is given");
+  verb.add_flag("--resume", options->resume, "go on from the checkpoint, if there is one");
+  verb.add_option("-o,--output", options->output, "the .aicf file with the trained params");
+  options->run.add_to(verb);
   return [options](const Console& console) { return run(*options, console); };
 }
 

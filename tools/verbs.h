@@ -28,16 +28,7 @@ VerbRun setup_support(VerbOptions& verb);
 VerbRun setup_inspect(VerbOptions& verb);
 VerbRun setup_explain(VerbOptions& verb);
 VerbRun setup_profile(VerbOptions& verb);
+VerbRun setup_train(VerbOptions& verb);
 VerbRun setup_doctor(VerbOptions& verb);
-VerbRun setup_compile(CLI::App& app);
-VerbRun setup_run(CLI::App& app);
-VerbRun setup_bench(CLI::App& app);
-VerbRun setup_verify(CLI::App& app);
-VerbRun setup_validate(CLI::App& app);
-VerbRun setup_support(CLI::App& app);
-VerbRun setup_inspect(CLI::App& app);
-VerbRun setup_explain(CLI::App& app);
-VerbRun setup_train(CLI::App& app);
-VerbRun setup_doctor(CLI::App& app);
 
 }  // namespace aicf::cli

@@ -112,19 +112,11 @@ class BatchNorm2d(Module):
             return ops.batch_norm(
                 x, self.scale, self.bias, self.running_mean, self.running_var, epsilon=self.epsilon
             )
-        axes, channels = (0, 2, 3), x.shape[1]
-        count = x.shape[0] * x.shape[2] * x.shape[3]
-        mean = x.mean(axes, keepdims=True)
-        centred = x - mean
-        var = (centred * centred).mean(axes, keepdims=True)
-        self._move(self.running_mean, ops.reshape(mean, shape=[channels]))
-        number = current_graph().lift(count, dtype=x.dtype)
-        unbiased = ops.reshape(var, shape=[channels]) * (number / (number - 1.0))
-        self._move(self.running_var, unbiased)
-        normal = centred * ops.rsqrt(var + self.epsilon)
-        along = [1, channels, 1, 1]
-        return normal * ops.reshape(self.scale, shape=along) + ops.reshape(self.bias, shape=along)
+        count = current_graph().lift(x.shape[0] * x.shape[2] * x.shape[3], dtype=x.dtype)
+        y, mean, var = ops.batch_norm_train(x, self.scale, self.bias, epsilon=self.epsilon)
+        self._move(self.running_mean, mean)
+        self._move(self.running_var, var * (count / (count - 1.0)))
+        return y
 
     def _move(self, state: State, value: SymTensor) -> None:
-        fresh = ops.stop_gradient(value) if hasattr(ops, "stop_gradient") else value
-        state.update(state.sym() * (1.0 - self.momentum) + fresh * self.momentum)
+        state.update(state.sym() * (1.0 - self.momentum) + value * self.momentum)
