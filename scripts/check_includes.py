@@ -26,10 +26,12 @@ PARTIAL = {
         "kernels/cuda_kernel.h",
         "kernels/in_place.h",
         "kernels/tile_ops.def",
+        "kernels/work.h",
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h"},
     ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h"},
     ("build", "select"): {
+        "select/cuda_problem.h",
         "select/kernel_call.h",
         "select/layout.h",
         "select/target.h",

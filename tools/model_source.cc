@@ -53,6 +53,12 @@ void ModelSource::add_to(VerbOptions& verb, bool compiles) {
   verb.add_option("--precision", precision, "f32");
   verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
   verb.add_option("--skip", skip, "leave out an optional pass, by name");
+  verb.add_option(
+      "--records", records,
+      "a file of tuning records, over the shipped ones and those of AICF_CACHE_DIR; none: no records");
+  verb.add_option("--choose", choices,
+                  "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
+                  "'aicf explain' lists them");
 }
 
 void ModelSource::add_stages_to(VerbOptions& verb) {
@@ -94,6 +100,11 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   options.dump_after = {dump_after.begin(), dump_after.end()};
   options.stop_after = stop_after;
   options.print_stage = print;
+  options.records = records;
+  for (const std::string& choice : choices) {
+    const auto [where, candidate] = split_pair(choice, "--choose");
+    options.forced.push_back({where, candidate});
+  }
   return options;
 }
 

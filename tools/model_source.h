@@ -18,7 +18,7 @@ namespace aicf::cli {
 
 struct ModelSource {
   std::string path;
-  std::vector<std::string> dims, states, skip, dump_after;
+  std::vector<std::string> dims, states, skip, dump_after, records, choices;
   std::string target, precision = "f32", stop_after;
   int opt = 2;
   bool print = false;

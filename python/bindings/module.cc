@@ -12,5 +12,4 @@ NB_MODULE(_aicf, module) {
   aicf::python::bind_graph(module);
   aicf::python::bind_executable(module);
   aicf::python::bind_files(module);
-  aicf::python::bind_training(module);
 }

@@ -8,13 +8,12 @@
 #include "base/error.h"
 #include "build/code_cache.h"
 #include "build/nvrtc.h"
+#include "select/cuda_problem.h"
 
 namespace aicf {
 namespace {
 
 constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
-
-CudaWindow to_cuda(const Window& w) { return {w.dtype, w.offset, w.sizes, w.strides}; }
 
 // Matrix units unroll into long code: such a kernel takes as long to compile as many small ones.
 int compile_cost(const std::string& source) {
@@ -70,17 +69,8 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
 StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program) {
   const CudaKernel* kernel = find_cuda_kernel(call.kernel);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
-  CudaProblem problem;
-  for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
-  for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
-  for (size_t i = 0; i < call.inputs.size(); ++i)
-    if (std::find(call.outputs.begin(), call.outputs.end(), call.inputs[i]) != call.outputs.end())
-      problem.replaced.push_back(static_cast<int32_t>(i));
-  problem.params = call.params;
-  problem.fparams = call.fparams;
+  CudaProblem problem = cuda_problem(call, target_.arch, ranges_);
   problem.program = program;
-  problem.ranges = &ranges_;
-  problem.arch = target_.arch;
   CudaCode code = kernel->generate(problem);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);

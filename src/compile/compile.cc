@@ -61,6 +61,30 @@ Artifact start_artifact(const Program& program) {
   return artifact;
 }
 
+// Every forced choice was taken somewhere.
+void check_forced(const CompileOptions& options, const std::vector<ChoiceReport>& choices) {
+  for (const ForcedChoice& forced : options.forced) {
+    bool taken = false;
+    std::set<std::string> known;
+    for (const ChoiceReport& report : choices) {
+      const Choice& choice = report.choice;
+      for (size_t i = 0; i < choice.candidates.size(); ++i) {
+        const Candidate& candidate = choice.candidates[i];
+        known.insert(to_string(candidate));
+        taken = taken || (choice.source == ChoiceSource::kForced && i == choice.chosen &&
+                          (candidate.kernel == forced.candidate || to_string(candidate) == forced.candidate));
+      }
+    }
+    if (taken) continue;
+    std::string list;
+    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+    throw UserError(ErrorCode::kU_bad_option, "a forced choice is no candidate of any step that it names")
+        .with_value(forced.where + "=" + forced.candidate)
+        .with_expected(list)
+        .with_remedy("list the candidates of each step with 'aicf explain'");
+  }
+}
+
 std::vector<Target> targets_of(const CompileOptions& options) {
   std::vector<Target> targets;
   std::string name;
@@ -88,8 +112,9 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
 // The flow for one target, from meaning to a plan with code. Null if it stopped after the stage that the
 // options name. `constants` collects the contents of constants by name.
 std::optional<Variant> compile_variant(const Program& program, const Target& target,
-                                       const CompileOptions& options, std::map<std::string, Array>& constants,
-                                       CompileReport* report) {
+                                       const CompileOptions& options, const Records& records,
+                                       std::map<std::string, Array>& constants,
+                                       std::vector<ChoiceReport>& choices, CompileReport* report) {
   StageClock clock(report);
   const auto stop = [&](const std::string& stage, const auto& text) {
     if (options.stop_after != stage) return false;
@@ -104,9 +129,13 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   if (stop("passes", [&] { return print(optimised); })) return std::nullopt;
 
   // Select: a kernel for every node, a window for every value.
+  const SelectOptions select_options{program.sizes, &records, options.forced, updated_variables(optimised)};
   std::vector<KernelCalls> selected;
-  const std::set<std::string> updated = updated_variables(optimised);
-  for (const Graph& entry : optimised.entries) selected.push_back(select_kernels(entry, target, updated));
+  for (const Graph& entry : optimised.entries) {
+    selected.push_back(select_kernels(entry, target, select_options));
+    for (const KernelCall& call : selected.back().calls)
+      choices.push_back({target.name, entry.name(), call.origin, call.reason, call.choice});
+  }
   clock.lap("select");
   if (stop("select", [&] {
         std::string text;
@@ -154,12 +183,17 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   check_options(options);
   verify(program, Fault::kUser);
   Artifact artifact = start_artifact(program);
+  const Records records = load_records(options.records);
+  std::vector<ChoiceReport> choices;
   for (const Target& target : targets_of(options)) {
     const bool first = artifact.variants.empty();
-    auto variant = compile_variant(program, target, options, artifact.constants, first ? report : nullptr);
+    auto variant = compile_variant(program, target, options, records, artifact.constants, choices,
+                                   first ? report : nullptr);
     if (!variant) return artifact;
     artifact.variants.push_back(std::move(*variant));
   }
+  check_forced(options, choices);
+  if (report != nullptr) report->choices = std::move(choices);
   return artifact;
 }
 

@@ -10,6 +10,7 @@
 #include "artifact/artifact.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
+#include "select/choose.h"
 
 namespace aicf {
 
@@ -23,6 +24,9 @@ struct CompileOptions {
   std::function<void(const std::string& stage, const std::string& text)>
       on_dump;               // stages and passes asked for
   bool print_stage = false;  // dump the stage given by stop_after
+  // Files of tuning records, over the shipped ones and those of AICF_CACHE_DIR; {"none"}: no records at all.
+  std::vector<std::string> records;
+  std::vector<ForcedChoice> forced;
 };
 
 struct StageTime {
@@ -30,13 +34,20 @@ struct StageTime {
   double milliseconds;
 };
 
+// A step of the plan with what it was chosen from.
+struct ChoiceReport {
+  std::string target, entry, origin, reason;
+  Choice choice;
+};
+
 struct CompileReport {
   std::vector<PassRecord> passes;
   std::vector<StageTime> stages;
+  std::vector<ChoiceReport> choices;  // of all targets, in the order of the steps
 };
 
-// Errors: bad_option, no_kernel, unset_size (a size without a range, all listed), and those of the passes.
-// With stop_after the artifact has no variant.
+// Errors: bad_option, no_kernel, unset_size (a size without a range, all
+// listed), and those of the passes. With stop_after the artifact has no variant.
 Artifact compile(const Program& program, const CompileOptions& options = {}, CompileReport* report = nullptr);
 
 }  // namespace aicf

@@ -220,7 +220,8 @@ std::string to_string(const Plan& plan) {
             format_bytes(entry.arena_bytes) + "\n";
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       const Step& step = entry.steps[i];
-      text += "  " + std::to_string(i) + "  " + step.kernel + "  (";
+      text += "  " + std::to_string(i) + "  " + step.kernel +
+              (step.variant.empty() ? "" : "/" + step.variant) + "  (";
       for (size_t k = 0; k < step.inputs.size(); ++k)
         text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
       text += ") -> (";

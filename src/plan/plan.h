@@ -46,7 +46,8 @@ struct TensorRef {
 };
 
 struct Step {
-  std::string kernel;  // a row of the target's kernel table
+  std::string kernel;        // a row of the target's kernel table
+  std::string variant = {};  // of the row, as it was chosen; for people where `launches` say what runs
   std::vector<TensorRef> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;

@@ -226,6 +226,7 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
     const KernelCall& call = calls.calls[i];
     Step step;
     step.kernel = call.kernel;
+    step.variant = call.variant;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
     for (const Window& w : call.outputs) {
       reuse_input(state, i, w);

@@ -275,6 +275,7 @@ Json step_json(const Step& s) {
                {"program", s.program},
                {"origin", s.origin},
                {"reason", s.reason}};
+  if (!s.variant.empty()) json["variant"] = s.variant;
   if (s.module < 0) return json;
   json["module"] = s.module;
   json["launches"] = Json::array();
@@ -292,6 +293,7 @@ Step step_from(const Parsed& json) {
   s.program = number_from<int32_t>(json.at("program"));
   s.origin = json.at("origin").get<std::string>();
   s.reason = json.at("reason").get<std::string>();
+  if (json.contains("variant")) s.variant = json.at("variant").get<std::string>();
   if (!json.contains("module")) return s;
   s.module = number_from<int32_t>(json.at("module"));
   for (const Parsed& item : json.at("launches")) s.launches.push_back(launch_from(item));

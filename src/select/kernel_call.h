@@ -3,10 +3,12 @@
 // regions, plan/ places the values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
+#include "select/problem_key.h"
 
 namespace aicf {
 
@@ -35,8 +37,27 @@ struct Region {
   Shape full_shape;  // the shape that every value of the body broadcasts to
 };
 
+// One way to run a call: a row of the kernel table and, where it has several, one of its variants.
+struct Candidate {
+  std::string kernel, variant;
+  double microseconds = 0;  // estimated
+  bool operator==(const Candidate&) const = default;
+};
+// Its name in records and on the command line: "matmul_simt", "matmul_tensor_core/mma 64x64 stages 4".
+std::string to_string(const Candidate& candidate);
+
+enum class ChoiceSource : uint8_t { kRank, kRecord, kForced };
+
+struct Choice {
+  std::vector<Candidate> candidates;  // as ranked without records
+  size_t chosen = 0;
+  ChoiceSource source = ChoiceSource::kRank;
+  std::optional<ProblemKey> key;  // if there is more than one candidate
+};
+
 struct KernelCall {
   std::string kernel;
+  std::string variant;  // of the kernel; "": it has none, or chooses
   std::vector<Window> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;
@@ -47,6 +68,7 @@ struct KernelCall {
   Schedule schedule;
   std::string origin;
   std::string reason;
+  Choice choice;  // empty for calls that selection itself makes
 };
 
 // A value that selection adds beside those of the graph: ids count on from the graph's value_count().

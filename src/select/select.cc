@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/conv/pack_conv_w.h"
 #include "kernels/matmul/pack.h"
+#include "select/cost_model.h"
 #include "select/layout.h"
 #include "select/op_problem.h"
 #include "select/storage_order.h"
@@ -19,10 +20,10 @@ namespace {
 
 class Selector {
  public:
-  Selector(const Graph& graph, const Target& target, const std::set<std::string>& updated)
+  Selector(const Graph& graph, const Target& target, const SelectOptions& options)
       : graph_(graph),
         target_(target),
-        updated_(updated),
+        options_(options),
         orders_(stored_orders(graph, target)),
         parts_(concat_parts(graph)),
         targets_(update_targets(graph)) {
@@ -243,6 +244,8 @@ class Selector {
     call.region = static_cast<int>(result_.regions.size());
     call.origin = std::move(origin);
     call.reason = std::move(reason);
+    call.choice.candidates = {
+        {call.kernel, "", estimate_microseconds(call, call.kernel, target_, options_.ranges)}};
     result_.regions.push_back(std::move(region));
     result_.calls.push_back(std::move(call));
   }
@@ -276,7 +279,6 @@ class Selector {
     const std::vector<const KernelRow*> rows = target_.candidates(problem);
     if (rows.empty()) throw no_kernel(node);
     KernelCall call;
-    call.kernel = rows[0]->name;
     for (ValueId id : node.operands)
       if (id != kNoValue) call.inputs.push_back(window(id));
     for (ValueId id : node.results) {
@@ -287,8 +289,7 @@ class Selector {
     }
     fill_params(graph_, node, *rows[0], call.params, call.fparams);
     call.origin = origin_of(node);
-    call.reason =
-        rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
+    choose(call, problem.family, rows, nullptr, target_, options_);
     result_.calls.push_back(std::move(call));
   }
 
@@ -423,23 +424,19 @@ class Selector {
     for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
     const Shape packed_shape = inputs[1].sizes;
     const std::vector<Window> weights =
-        inputs[1].sizes.size() == 2 ? weights_of(y, inputs[1]) : std::vector<Window>();
-    const KernelRow* row = packable(weights, inputs[1]) ? find_packed(problem) : nullptr;
-    if (row != nullptr) {
-      call.params = {packed_shape[0], packed_shape[1]};
-      call.reason = "weights packed at load";
-      inputs[1] = pack(weights, inputs[1].sizes, node);
-    } else {
-      const std::vector<const KernelRow*> rows = target_.candidates(problem);
-      if (rows.empty()) throw no_kernel(node);
-      row = rows[0];
-      call.reason =
-          rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
-    }
-    call.kernel = row->name;
+        packed_shape.size() == 2 ? weights_of(y, inputs[1]) : std::vector<Window>();
+    std::vector<const KernelRow*> rows = target_.candidates(problem);
+    const KernelRow* packed = packable(weights, inputs[1]) ? find_packed(problem) : nullptr;
+    if (packed != nullptr) rows.insert(rows.begin(), packed);
+    if (rows.empty()) throw no_kernel(node);
     call.inputs = std::move(inputs);
     call.outputs = std::move(outputs);
     call.origin = origin_of(node);
+    if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
+      call.params = {packed_shape[0], packed_shape[1]};
+      call.reason += ", weights packed at load";
+      call.inputs[1] = pack(weights, packed_shape, node);
+    }
     if (epilogue != nullptr) {
       set_elementwise(call, 2);
       call.region = static_cast<int>(result_.regions.size());
@@ -459,31 +456,28 @@ class Selector {
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras) {
     Problem problem = problem_of(conv.graph, conv.node);
     problem.has_program = epilogue != nullptr;
-    const std::vector<const KernelRow*> rows = target_.candidates(problem);
+    std::vector<const KernelRow*> rows = target_.candidates(problem);
     if (rows.empty()) throw no_kernel(node);
     KernelCall call;
-    call.kernel = rows[0]->name;
     call.origin = origin_of(node);
-    call.reason =
-        rows.size() == 1 ? "only candidate" : "first of " + std::to_string(rows.size()) + " candidates";
     for (ValueId id : operands)
       if (id != kNoValue) call.inputs.push_back(window(id));
-    const KernelRow* row = rows[0];
-    if (const KernelRow* packed = find_packed_conv(conv, operands[1], problem)) {
-      row = packed;
-      call.kernel = row->name;
-      call.reason = "weights packed at load";
-      call.inputs[0] = channels_last(operands[0], call.origin);
-      call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
-    }
-    if (target_.is_cuda() && reads_weights_last(operands[1])) {
-      call.inputs[1] = weights_last(operands[1], call.origin);
-      call.reason += ", weights channels-last at load";
-    }
-    fill_params(conv.graph, conv.node, *row, call.params, call.fparams);
+    const bool weights_turned = target_.is_cuda() && reads_weights_last(operands[1]);
+    if (weights_turned) call.inputs[1] = weights_last(operands[1], call.origin);
+    fill_params(conv.graph, conv.node, *rows[0], call.params, call.fparams);
     for (ValueId id : extras)
       call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
     for (ValueId id : node.results) call.outputs.push_back(place(id));
+    const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
+    if (packed != nullptr) rows.insert(rows.begin(), packed);
+    if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
+      call.reason += ", weights packed at load";
+      call.inputs[0] = channels_last(operands[0], call.origin);
+      call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
+      call.params.clear();
+      fill_params(conv.graph, conv.node, *packed, call.params, call.fparams);
+    }
+    if (weights_turned) call.reason += ", weights channels-last at load";
     if (epilogue != nullptr) {
       set_elementwise(call, call.inputs.size() - extras.size());
       call.region = static_cast<int>(result_.regions.size());
@@ -564,7 +558,8 @@ class Selector {
     const ValueId root = window(id).root;
     if (root == kNoValue || root >= graph_.value_count()) return false;
     const Value& value = graph_.value(root);
-    return value.role == Role::kConstant || (value.role == Role::kParam && !updated_.contains(value.name));
+    return value.role == Role::kConstant ||
+           (value.role == Role::kParam && !options_.updated.contains(value.name));
   }
 
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
@@ -677,7 +672,7 @@ class Selector {
 
   const Graph& graph_;
   const Target& target_;
-  const std::set<std::string>& updated_;
+  const SelectOptions& options_;
   std::vector<Ints> orders_;       // by value: how it is stored
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::vector<ValueId> targets_;   // by value: the variable it is written into
@@ -688,8 +683,8 @@ class Selector {
 
 }  // namespace
 
-KernelCalls select_kernels(const Graph& graph, const Target& target, const std::set<std::string>& updated) {
-  return Selector(graph, target, updated).run();
+KernelCalls select_kernels(const Graph& graph, const Target& target, const SelectOptions& options) {
+  return Selector(graph, target, options).run();
 }
 
 std::string to_string(const KernelCalls& calls, const Graph& graph) {
@@ -702,7 +697,8 @@ std::string to_string(const KernelCalls& calls, const Graph& graph) {
   std::string text;
   for (const auto* list : {&calls.init_calls, &calls.calls})
     for (const KernelCall& call : *list) {
-      text += (list == &calls.init_calls ? "init " : "     ") + call.kernel + " (";
+      const std::string name = to_string(Candidate{call.kernel, call.variant});
+      text += (list == &calls.init_calls ? "init " : "     ") + name + " (";
       for (size_t i = 0; i < call.inputs.size(); ++i) text += (i ? ", " : "") + describe(call.inputs[i]);
       text += ") -> (";
       for (size_t i = 0; i < call.outputs.size(); ++i) text += (i ? ", " : "") + describe(call.outputs[i]);

@@ -3,17 +3,12 @@
 // axes; gives KernelCalls with the reason of each choice.
 #pragma once
 
-#include <set>
-#include <string>
-
+#include "select/choose.h"
 #include "select/kernel_call.h"
 #include "select/target.h"
 
 namespace aicf {
 
-// `updated`: variables that some entry of the program writes; their packed forms would go stale, so kernels
-// read them as they are stored.
-KernelCalls select_kernels(const Graph& graph, const Target& target,
-                           const std::set<std::string>& updated = {});
+KernelCalls select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {});
 
 }  // namespace aicf

@@ -15,13 +15,17 @@ namespace {
 struct CudaTarget {
   std::string_view name, code;
   int arch;
+  TargetFacts facts;
 };
 
-constexpr std::array<CudaTarget, 5> kCudaTargets = {{{"sm_80", "sm_80", 80},
-                                                     {"sm_86", "sm_86", 86},
-                                                     {"sm_89", "sm_89", 89},
-                                                     {"sm_90", "sm_90a", 90},
-                                                     {"compute_80", "compute_80", 80}}};
+// A100, A10, L40S, H100 (measured), A100.
+constexpr std::array<CudaTarget, 5> kCudaTargets = {
+    {{"sm_80", "sm_80", 80, {108, 1.5e6, 2.5e8, 1.8e7, 1.0}},
+     {"sm_86", "sm_86", 86, {72, 0.5e6, 1.0e8, 2.0e7, 1.0}},
+     {"sm_89", "sm_89", 89, {142, 0.8e6, 3.0e8, 6.0e7, 1.0}},
+     {"sm_90", "sm_90a", 90, {132, 3.0e6, 7.0e8, 5.0e7, 0.65}},
+     {"compute_80", "compute_80", 80, {108, 1.5e6, 2.5e8, 1.8e7, 1.0}}}};
+constexpr TargetFacts kCpuFacts = {0, 2e4, 1e5, 1e5, 0.2};
 
 }  // namespace
 
@@ -29,7 +33,7 @@ Target Target::from_name(const std::string& name) {
   if (name == "cpu") return {};
   std::string known = "cpu";
   for (const CudaTarget& target : kCudaTargets) {
-    if (target.name == name) return {name, target.arch};
+    if (target.name == name) return {.name = name, .arch = target.arch};
     known += ", " + std::string(target.name);
   }
   throw UserError(ErrorCode::kU_unsupported_target, "this target is unknown")
@@ -41,6 +45,12 @@ std::string Target::code_target() const {
   for (const CudaTarget& target : kCudaTargets)
     if (target.name == name) return std::string(target.code);
   AICF_CHECK(false, "the CPU has no compiled code");
+}
+
+const TargetFacts& Target::facts() const {
+  for (const CudaTarget& target : kCudaTargets)
+    if (target.name == name) return target.facts;
+  return kCpuFacts;
 }
 
 std::vector<const KernelRow*> Target::candidates(const Problem& problem) const {

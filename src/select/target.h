@@ -9,6 +9,14 @@
 
 namespace aicf {
 
+// What the cost model knows of a target: measured on, or taken from the data sheet of, its usual machine.
+struct TargetFacts {
+  int multiprocessors;  // 0 on the CPU
+  double bytes_per_microsecond;
+  double half_flops, float_flops;  // per microsecond
+  double edge_microseconds;        // from the end of a kernel to the start of the next
+};
+
 struct Target {
   std::string name = "cpu";
   int arch = 0;  // CUDA compute capability × 10; 0: the CPU
@@ -19,6 +27,7 @@ struct Target {
   bool is_cuda() const { return arch != 0; }
   // What the CUDA compiler calls it: architectures with instructions of their own have a suffix ("sm_90a").
   std::string code_target() const;
+  const TargetFacts& facts() const;
 
   // Rows of the target's kernel table that can run the problem, best first.
   std::vector<const KernelRow*> candidates(const Problem& problem) const;

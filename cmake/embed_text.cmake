@@ -1,0 +1,16 @@
+# Writes OUTPUT: function FUNCTION, declared in HEADER, that lists the files of FILES as rows {name, text} of type
+# TYPE; a name is the path from ROOT. Run by AicfEmbedText.cmake.
+set(text "#include \"${HEADER}\"\n\nnamespace aicf {\n\n")
+string(APPEND text "const std::vector<${TYPE}>& ${FUNCTION}() {\n  static const std::vector<${TYPE}> files = {\n")
+list(SORT FILES)
+foreach(file IN LISTS FILES)
+  file(RELATIVE_PATH name "${ROOT}" "${file}")
+  file(READ "${file}" content)
+  string(LENGTH "${content}" length)
+  if(length GREATER 60000)
+    message(FATAL_ERROR "${name} is longer than a string literal may portably be; split it")
+  endif()
+  string(APPEND text "      {\"${name}\", R\"AICF_TEXT(${content})AICF_TEXT\"},\n")
+endforeach()
+string(APPEND text "  };\n  return files;\n}\n\n}  // namespace aicf\n")
+file(WRITE "${OUTPUT}" "${text}")

@@ -1,0 +1,21 @@
+// What a call must do, whatever kernel does it: the floor that its time is compared with, and what the cost
+// model of selection starts from.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "kernels/abi.h"
+
+namespace aicf {
+
+struct Work {
+  int64_t bytes = 0;  // every element of a window read or written once
+  int64_t flops = 0;  // multiplications and additions of contractions and attention; 0 for other calls
+};
+
+// `kernel` is a row's name; addresses are not looked at.
+Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
+             const std::vector<TensorArg>& outputs);
+
+}  // namespace aicf

@@ -1,0 +1,176 @@
+#include "select/choose.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "ir/hash.h"
+#include "ir/text.h"
+#include "select/cost_model.h"
+#include "select/cuda_problem.h"
+
+namespace aicf {
+namespace {
+
+int alignment_of(const Dim& offset, DType dtype) {
+  for (int64_t bytes = 16; bytes > dtype_bytes(dtype); bytes /= 2)
+    if (divide_exactly(offset * Dim(dtype_bytes(dtype)), Dim(bytes))) return static_cast<int>(bytes);
+  return dtype_bytes(dtype);
+}
+
+KeyOperand key_operand(const Window& window, const SymbolRanges& ranges) {
+  KeyOperand operand;
+  operand.dtype = window.dtype;
+  operand.alignment = alignment_of(window.offset, window.dtype);
+  for (size_t i = 0; i < window.sizes.size(); ++i) {
+    operand.sizes.push_back(bounds(window.sizes[i], ranges));
+    operand.strides.push_back(bounds(window.strides[i], ranges).hi);
+  }
+  return operand;
+}
+
+struct AttrText {
+  std::string operator()(const std::string& v) const { return v; }
+  std::string operator()(DType v) const { return std::string(dtype_name(v)); }
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(int64_t v) const { return std::to_string(v); }
+  std::string operator()(double v) const {
+    char text[40];
+    std::snprintf(text, sizeof(text), "%a", v);
+    return text;
+  }
+  std::string operator()(const Shape&) const { return "shape"; }  // sizes stand in the operands
+  template <class T>
+  std::string operator()(const std::vector<T>& list) const {
+    std::string text;
+    for (const T& v : list) text += (*this)(v) + " ";
+    return text;
+  }
+};
+
+// What a region computes, whatever its sizes.
+std::string region_text(const Graph& body) {
+  std::string text;
+  for (const ValueId id : body.leaves()) {
+    const Value& value = body.value(id);
+    text += "%" + std::to_string(id) + " " + std::string(dtype_name(value.type.dtype));
+    if (value.role == Role::kConstant) text += " " + to_string(hash_content(value.constant));
+    text += "\n";
+  }
+  for (const Node& node : body.nodes()) {
+    text += std::string(op_info(node.op).name) + "(";
+    for (const ValueId id : node.operands) text += " " + std::to_string(id);
+    text += " ) ->";
+    for (const ValueId id : node.results)
+      text += " " + std::to_string(id) + " " + std::string(dtype_name(body.dtype(id)));
+    for (const auto& [name, attr] : node.attrs.items())
+      text += " " + name + "=" + std::visit(AttrText(), attr);
+    text += "\n";
+  }
+  for (const ValueId id : body.outputs()) text += "out " + std::to_string(id) + "\n";
+  return text;
+}
+
+std::string region_hash(const Graph& body) {
+  constexpr size_t kDigits = 16;
+  const std::string text = region_text(body);
+  return to_string(hash_bytes(text.data(), static_cast<int64_t>(text.size()))).substr(0, kDigits);
+}
+
+std::string params_text(const KernelCall& call, const SymbolRanges& ranges) {
+  std::string text;
+  for (const Dim& param : call.params) text += " " + std::to_string(bounds(param, ranges).hi);
+  for (const double param : call.fparams) text += " " + AttrText()(param);
+  return text.empty() ? "-" : text.substr(1);
+}
+
+bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op) {
+  return forced.where == "*" || forced.where == op || call.origin.find(forced.where) != std::string::npos;
+}
+
+std::string_view match_name(Records::Match match) {
+  constexpr std::string_view kNames[] = {"exact", "padded", "nearest"};
+  return kNames[static_cast<size_t>(match)];
+}
+
+std::string microseconds(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f us", value);
+  return text;
+}
+
+std::string rank_reason(const Choice& choice) {
+  const auto& list = choice.candidates;
+  if (list.size() == 1) return "only candidate";
+  return "first of " + std::to_string(list.size()) + " candidates, estimated " +
+         microseconds(list[0].microseconds);
+}
+
+}  // namespace
+
+std::string to_string(const Candidate& candidate) {
+  return candidate.variant.empty() ? candidate.kernel : candidate.kernel + "/" + candidate.variant;
+}
+
+ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
+                       const Target& target, const SymbolRanges& ranges) {
+  ProblemKey key{
+      target.name, target.facts().multiprocessors, std::string(op), "-", params_text(call, ranges), {}, {}};
+  if (region != nullptr) key.region = region_hash(region->body);
+  for (const Window& w : call.inputs) key.inputs.push_back(key_operand(w, ranges));
+  for (const Window& w : call.outputs) key.outputs.push_back(key_operand(w, ranges));
+  return key;
+}
+
+std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                       const Target& target, const SymbolRanges& ranges) {
+  std::vector<Candidate> candidates;
+  for (const KernelRow* row : rows) {
+    const std::string name(row->name);
+    const CudaKernel* kernel = target.is_cuda() ? find_cuda_kernel(name) : nullptr;
+    std::vector<KernelVariant> variants;
+    if (kernel != nullptr) variants = cuda_variants(*kernel, cuda_problem(call, target.arch, ranges));
+    for (const KernelVariant& variant : variants)
+      candidates.push_back({name, variant.name, variant.microseconds});
+    if (variants.empty()) candidates.push_back({name, "", estimate_microseconds(call, name, target, ranges)});
+  }
+  return candidates;
+}
+
+const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
+                        const Region* region, const Target& target, const SelectOptions& options) {
+  Choice& choice = call.choice;
+  choice.candidates = list_candidates(call, rows, target, options.ranges);
+  const auto index_of = [&](const std::string& name) {
+    for (size_t i = 0; i < choice.candidates.size(); ++i)
+      if (to_string(choice.candidates[i]) == name || choice.candidates[i].kernel == name) return i;
+    return choice.candidates.size();
+  };
+  call.reason = rank_reason(choice);
+  const bool has_options = choice.candidates.size() > 1;
+  if (has_options) choice.key = problem_key(call, op, region, target, options.ranges);
+  if (has_options && options.records != nullptr) {
+    const auto usable = [&](const std::string& name) { return index_of(name) < choice.candidates.size(); };
+    if (const auto found = options.records->find(*choice.key, usable)) {
+      choice.chosen = index_of(found->record->choice);
+      choice.source = ChoiceSource::kRecord;
+      call.reason = "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
+                    "): " + microseconds(found->record->microseconds) + " measured, " +
+                    std::to_string(choice.candidates.size()) + " candidates";
+    }
+  }
+  for (const ForcedChoice& forced : options.forced) {
+    const size_t index = index_of(forced.candidate);
+    if (!is_meant(forced, call, op) || index == choice.candidates.size()) continue;
+    choice.chosen = index;
+    choice.source = ChoiceSource::kForced;
+    call.reason = "forced, of " + std::to_string(choice.candidates.size()) + " candidates";
+  }
+  const Candidate& winner = choice.candidates[choice.chosen];
+  call.kernel = winner.kernel;
+  call.variant = winner.variant;
+  return *std::find_if(rows.begin(), rows.end(),
+                       [&](const KernelRow* row) { return row->name == winner.kernel; });
+}
+
+}  // namespace aicf

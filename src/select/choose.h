@@ -1,0 +1,46 @@
+// Chooses among the candidates of one call: the rows of the kernel table that can run it, each with its
+// variants. Pure: a choice follows from the call, the target, records and what the caller forces; nothing is
+// measured. Takes a call with its windows and params; gives it kernel, variant, the ranked candidates and the
+// reason.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "select/kernel_call.h"
+#include "select/records.h"
+#include "select/target.h"
+
+namespace aicf {
+
+// "Run `candidate` wherever it is a candidate of a step that `where` names": the op's family, a part of the
+// step's origin, or "*".
+struct ForcedChoice {
+  std::string where, candidate;
+};
+
+struct SelectOptions {
+  SymbolRanges ranges;
+  const Records* records = nullptr;  // null: no records
+  std::vector<ForcedChoice> forced;
+  // Variables that some entry of the program writes; their packed forms would go stale, so kernels read them
+  // as they are stored.
+  std::set<std::string> updated;
+};
+
+// The one builder of keys. `region` is null if the call has none.
+ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
+                       const Target& target, const SymbolRanges& ranges);
+
+// Candidates of the rows, which come best first: theirs in order, each row's variants as it ranks them.
+std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                       const Target& target, const SymbolRanges& ranges);
+
+// Fills call.kernel, variant, choice and reason; gives the chosen row. `op` is the family asked for.
+const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
+                        const Region* region, const Target& target, const SelectOptions& options);
+
+}  // namespace aicf

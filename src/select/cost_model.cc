@@ -1,0 +1,39 @@
+#include "select/cost_model.h"
+
+#include <algorithm>
+
+#include "kernels/work.h"
+
+namespace aicf {
+namespace {
+
+std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolRanges& ranges) {
+  std::vector<TensorArg> args;
+  for (const Window& w : windows) {
+    TensorArg arg;
+    arg.dtype = w.dtype;
+    arg.rank = static_cast<int>(std::min<size_t>(w.sizes.size(), kMaxRank));
+    for (size_t i = 0; i < static_cast<size_t>(arg.rank); ++i) {
+      arg.sizes[i] = bounds(w.sizes[i], ranges).hi;
+      arg.strides[i] = bounds(w.strides[i], ranges).hi;
+    }
+    args.push_back(arg);
+  }
+  return args;
+}
+
+}  // namespace
+
+double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
+                             const SymbolRanges& ranges) {
+  const Work work = work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges));
+  const TargetFacts& facts = target.facts();
+  const bool half = !call.inputs.empty() && dtype_bytes(call.inputs[0].dtype) == 2;
+  const double bytes = static_cast<double>(work.bytes) / facts.bytes_per_microsecond;
+  const double flops =
+      static_cast<double>(work.flops) /
+      (half && kernel.find("simt") == std::string_view::npos ? facts.half_flops : facts.float_flops);
+  return facts.edge_microseconds + std::max(bytes, flops);
+}
+
+}  // namespace aicf

@@ -1,0 +1,23 @@
+#include "select/cuda_problem.h"
+
+#include <algorithm>
+
+namespace aicf {
+
+CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges) {
+  CudaProblem problem;
+  const auto to_cuda = [](const Window& w) { return CudaWindow{w.dtype, w.offset, w.sizes, w.strides}; };
+  for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
+  for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    if (std::find(call.outputs.begin(), call.outputs.end(), call.inputs[i]) != call.outputs.end())
+      problem.replaced.push_back(static_cast<int32_t>(i));
+  problem.params = call.params;
+  problem.fparams = call.fparams;
+  problem.ranges = &ranges;
+  problem.arch = arch;
+  problem.variant = call.variant;
+  return problem;
+}
+
+}  // namespace aicf

@@ -1,0 +1,12 @@
+// A call as the rows of the CUDA table see it.
+#pragma once
+
+#include "kernels/cuda_kernel.h"
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+// Without the program of its region. `ranges` must outlive the problem.
+CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges);
+
+}  // namespace aicf

@@ -1,0 +1,135 @@
+#include "select/records.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "select/shipped_records.h"
+
+namespace aicf {
+namespace {
+
+constexpr std::string_view kHeader = "target,units,op,region,params,operands,choice,us,heuristic_us,versions";
+constexpr size_t kFields = kKeyFields + 4;
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f", value);
+  return text;
+}
+
+bool parse_time(std::string_view text, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+}
+
+bool parse_record(std::string_view line, Record& record) {
+  std::vector<std::string_view> fields;
+  for (size_t start = 0; start <= line.size();) {
+    const size_t end = std::min(line.find(',', start), line.size());
+    fields.push_back(line.substr(start, end - start));
+    start = end + 1;
+  }
+  if (fields.size() != kFields) return false;
+  record.choice = fields[kKeyFields];
+  record.versions = fields[kKeyFields + 3];
+  return parse_key({fields.begin(), fields.begin() + kKeyFields}, record.key) && !record.choice.empty() &&
+         parse_time(fields[kKeyFields + 1], record.microseconds) &&
+         parse_time(fields[kKeyFields + 2], record.heuristic_microseconds);
+}
+
+}  // namespace
+
+std::string to_string(const std::vector<Record>& records) {
+  std::string text = std::string(kHeader) + "\n";
+  for (const Record& r : records)
+    text += to_string(r.key) + "," + r.choice + "," + number(r.microseconds) + "," +
+            number(r.heuristic_microseconds) + "," + r.versions + "\n";
+  return text;
+}
+
+std::vector<Record> parse_records(std::string_view text, const std::string& source) {
+  std::vector<Record> records;
+  int number = 0;
+  bool has_header = false;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string_view line = text.substr(start, end - start);
+    start = end + 1;
+    ++number;
+    if (line.empty() || line.front() == '#') continue;
+    Record record;
+    const bool sound = has_header ? parse_record(line, record) : line == kHeader;
+    if (!sound)
+      throw UserError(ErrorCode::kU_bad_option, "a file of tuning records is malformed")
+          .with_value(source + ":" + std::to_string(number))
+          .with_expected(has_header ? "ten fields as the header names them" : std::string(kHeader))
+          .with_actual(std::string(line.substr(0, 200)))
+          .with_remedy("tune again, or leave the file out");
+    if (has_header) records.push_back(std::move(record));
+    has_header = true;
+  }
+  return records;
+}
+
+void Records::add_layer(const std::string& name, std::vector<Record> records) {
+  Layer layer{name, std::move(records), {}};
+  // Of two records of one problem the later one holds.
+  for (size_t i = 0; i < layer.records.size(); ++i)
+    layer.by_key.insert_or_assign(to_string(layer.records[i].key), i);
+  layers_.insert(layers_.begin(), std::move(layer));
+}
+
+std::optional<Records::Found> Records::find(
+    const ProblemKey& key, const std::function<bool(const std::string& choice)>& usable) const {
+  const std::string text = to_string(key);
+  for (const Layer& layer : layers_) {
+    const auto at = layer.by_key.find(text);
+    if (at == layer.by_key.end()) continue;
+    const Record& record = layer.records[at->second];
+    if (usable(record.choice)) return Found{&record, Match::kExact, layer.name};
+  }
+  std::optional<Found> best;
+  double best_distance = std::numeric_limits<double>::infinity();
+  for (const Layer& layer : layers_)
+    for (const auto& [name, index] : layer.by_key) {
+      const Record& record = layer.records[index];
+      if (!same_layout(record.key, key)) continue;
+      const bool padded = record.key.region == key.region && record.key.units == key.units &&
+                          same_padded_sizes(record.key, key);
+      const double distance = size_distance(record.key, key);
+      const bool better = !best || (padded && best->match == Match::kNearest) ||
+                          (padded == (best->match == Match::kPadded) && distance < best_distance);
+      if (!better || !(padded || std::isfinite(distance)) || !usable(record.choice)) continue;
+      best = Found{&record, padded ? Match::kPadded : Match::kNearest, layer.name};
+      best_distance = distance;
+    }
+  return best;
+}
+
+std::string user_records_path() {
+  const char* folder = std::getenv("AICF_CACHE_DIR");
+  return folder == nullptr || *folder == '\0' ? "" : std::string(folder) + "/records.csv";
+}
+
+Records load_records(const std::vector<std::string>& files) {
+  Records records;
+  if (files == std::vector<std::string>{"none"}) return records;
+  for (const ShippedRecords& file : shipped_record_files())
+    records.add_layer("shipped", parse_records(file.text, std::string(file.name)));
+  const auto add_file = [&](const std::string& path) {
+    records.add_layer("user", parse_records(MappedFile::open(path)->text(), path));
+  };
+  std::error_code error;
+  if (const std::string path = user_records_path(); !path.empty() && std::filesystem::exists(path, error))
+    add_file(path);
+  for (const std::string& path : files) add_file(path);
+  return records;
+}
+
+}  // namespace aicf

@@ -1,0 +1,128 @@
+#include "select/records.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+KeyOperand matrix(int64_t rows, int64_t columns) {
+  return {DType::bf16, {{rows, rows}, {columns, columns}}, {columns, 1}, 16};
+}
+
+ProblemKey product(int64_t m, int64_t n, int64_t k) {
+  return {"sm_90", 132, "matmul", "abc", "-", {matrix(m, k), matrix(k, n)}, {matrix(m, n)}};
+}
+
+Record record(const ProblemKey& key, const std::string& choice) { return {key, choice, 12.5, 14.25, "v1"}; }
+
+bool always(const std::string&) { return true; }
+
+TEST(ProblemKey, text_and_back) {
+  ProblemKey key = product(16, 64, 128);
+  key.inputs[0].sizes[0] = {1, 16};
+  key.inputs[1].strides = {1, -128};
+  key.inputs.push_back({DType::f32, {}, {}, 4});
+  const std::string text = to_string(key);
+  EXPECT_EQ(text,
+            "sm_90,132,matmul,abc,-,bf16 1..16x128:128x1@16 bf16 128x64:1x-128@16 f32 -:-@4 > bf16 "
+            "16x64:64x1@16");
+  std::vector<std::string_view> fields;
+  for (size_t start = 0, end = 0; end < text.size(); start = end + 1) {
+    end = std::min(text.find(',', start), text.size());
+    fields.push_back(std::string_view(text).substr(start, end - start));
+  }
+  ProblemKey back;
+  ASSERT_TRUE(parse_key(fields, back));
+  EXPECT_EQ(back, key);
+}
+
+TEST(ProblemKey, sizes_are_padded_to_three_significant_bits) {
+  for (const auto& [size, padded] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 0}, {1, 1}, {8, 8}, {9, 10}, {17, 20}, {100, 112}, {128, 128}, {129, 160}, {4096, 4096}}) {
+    EXPECT_EQ(padded_size(size), padded) << size;
+    EXPECT_EQ(padded_size(padded), padded) << size;
+  }
+}
+
+TEST(Records, a_file_and_back) {
+  const std::vector<Record> records = {record(product(1, 2, 3), "matmul_simt/simt 32x32 stages 2"),
+                                       record(product(4, 5, 6), "matmul_tensor_core/mma")};
+  EXPECT_EQ(parse_records(to_string(records), "test"), records);
+}
+
+TEST(Records, malformed_files_name_the_line) {
+  const std::string header = to_string(std::vector<Record>{});
+  const std::string good =
+      to_string(std::vector<Record>{record(product(1, 2, 3), "a")}).substr(header.size());
+  for (std::string text :
+       {std::string("nonsense\n"), header + "a,b\n", header + good + "x" + good.substr(1) + ",\n",
+        header + "sm_90,132,matmul,abc,-,bf16 1x2:1@16 > bf16 1:1@2,a,1,1,v\n",
+        header + "sm_90,132,matmul,abc,-,bf16 1:1@16,a,1,1,v\n",
+        header + "sm_90,132,matmul,abc,-,bf16 1:1@16 > ,a,-1,1,v\n",
+        header + "sm_90,9999999999999999999,matmul,abc,-,> bf16 1:1@16,a,1,1,v\n"})
+    EXPECT_THROW(parse_records(text, "test"), UserError) << text;
+  EXPECT_TRUE(parse_records(header + "# a remark\n\n", "test").empty());
+}
+
+TEST(Records, exact_before_padded_before_nearest) {
+  Records records;
+  records.add_layer("user", {record(product(96, 512, 512), "near"), record(product(100, 512, 512), "padded"),
+                             record(product(112, 512, 512), "exact")});
+  const auto found = records.find(product(112, 512, 512), always);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->record->choice, "exact");
+  const auto padded = records.find(product(110, 512, 512), always);
+  ASSERT_TRUE(padded);
+  EXPECT_EQ(padded->match, Records::Match::kPadded);
+  EXPECT_EQ(padded->record->choice, "exact");  // the nearest of the padded ones
+  const auto nearest = records.find(product(80, 512, 512), always);
+  ASSERT_TRUE(nearest);
+  EXPECT_EQ(nearest->match, Records::Match::kNearest);
+  EXPECT_EQ(nearest->record->choice, "near");
+  EXPECT_FALSE(records.find(product(40, 512, 512), always));
+}
+
+TEST(Records, other_layouts_do_not_answer) {
+  Records records;
+  records.add_layer("user", {record(product(128, 512, 512), "a")});
+  ProblemKey key = product(128, 512, 512);
+  EXPECT_TRUE(records.find(key, always));
+  key.region = "other";  // the region may differ, but then it is no more than near
+  EXPECT_EQ(records.find(key, always)->match, Records::Match::kNearest);
+  for (auto change : std::vector<void (*)(ProblemKey&)>{
+           [](ProblemKey& k) { k.target = "sm_80"; }, [](ProblemKey& k) { k.params = "1"; },
+           [](ProblemKey& k) { k.op = "conv"; }, [](ProblemKey& k) { k.inputs[0].dtype = DType::f16; },
+           [](ProblemKey& k) { k.inputs[0].alignment = 2; },
+           [](ProblemKey& k) { std::swap(k.inputs[1].strides[0], k.inputs[1].strides[1]); },
+           [](ProblemKey& k) { k.inputs.pop_back(); }}) {
+    ProblemKey other = product(128, 512, 512);
+    change(other);
+    EXPECT_FALSE(records.find(other, always)) << to_string(other);
+  }
+}
+
+TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
+  Records records;
+  records.add_layer("shipped", {record(product(64, 64, 64), "old")});
+  records.add_layer("user", {record(product(64, 64, 64), "new")});
+  EXPECT_EQ(records.find(product(64, 64, 64), always)->record->choice, "new");
+  const auto found =
+      records.find(product(64, 64, 64), [](const std::string& choice) { return choice != "new"; });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->record->choice, "old");
+  EXPECT_EQ(found->layer, "shipped");
+}
+
+TEST(Records, shipped_files_are_sound) {
+  unsetenv("AICF_CACHE_DIR");
+  EXPECT_NO_THROW(load_records({}));
+  EXPECT_FALSE(load_records({"none"}).find(product(1, 1, 1), always));
+  EXPECT_THROW(load_records({"/does/not/exist.csv"}), UserError);
+}
+
+}  // namespace
+}  // namespace aicf

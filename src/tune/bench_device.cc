@@ -1,0 +1,243 @@
+#include "tune/bench_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "build/nvrtc.h"
+#include "kernels/kernel.h"
+#include "tune/trial_run.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kMaxCopies = 256;
+constexpr int64_t kCpuRotation = int64_t{64} << 20, kGpuRotation = int64_t{120} << 20;
+
+SymbolValues largest_sizes(const SymbolRanges& ranges) {
+  SymbolValues values;
+  for (const auto& [name, range] : ranges) values[name] = range.hi;
+  return values;
+}
+
+KernelCalls calls_of(const Trial& trial) {
+  KernelCalls calls;
+  calls.calls = trial.calls;
+  calls.init_calls = trial.init;
+  calls.regions = trial.regions;
+  return calls;
+}
+
+// Half a unit in the last place of the lowest dtype on the way.
+double rounding(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f32:
+      return 0x1p-24;
+    case DType::f64:
+      return 0x1p-53;
+    default:
+      return 0;
+  }
+}
+
+// Values round at a few places of an epilogue; sums of f32 and f64 round at every step, with errors that
+// mostly cancel.
+double allowed_error(const TuneProblem& problem) {
+  double unit = 0, length = 1;
+  for (const Window& w : problem.call.outputs) unit = std::max(unit, rounding(w.dtype));
+  const Window& x = problem.call.inputs[0];
+  unit = std::max(unit, rounding(x.dtype));
+  const int64_t elements = element_count(x.sizes).constant().value_or(int64_t{1} << 20);
+  if (unit <= 0x1p-24) length = std::sqrt(static_cast<double>(std::min<int64_t>(elements, 1 << 20)));
+  return unit * std::max(8.0, 2 * length);
+}
+
+double error_of(const std::vector<std::byte>& got, DType dtype, const std::vector<std::byte>& expected,
+                DType expected_dtype) {
+  const int64_t count = static_cast<int64_t>(got.size()) / dtype_bytes(dtype);
+  const Array a = Array::view(dtype, {count}, got.data(), nullptr);
+  const Array b = Array::view(expected_dtype, {count}, expected.data(), nullptr);
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = a.get_f64(i), y = b.get_f64(i);
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  return std::sqrt(difference) / std::max(std::sqrt(norm), std::numeric_limits<double>::min());
+}
+
+class DeviceBench final : public Bench {
+ public:
+  DeviceBench(std::shared_ptr<Device> device, const Program& program, const Target& target,
+              const DeviceBenchOptions& options)
+      : device_(std::move(device)),
+        program_(program),
+        target_(target),
+        maker_(program_, target_),
+        options_(options),
+        sizes_(largest_sizes(program.sizes)) {
+    if (options_.rotate_bytes == 0)
+      options_.rotate_bytes = device_ != nullptr && device_->uses_host_memory() ? kCpuRotation : kGpuRotation;
+  }
+
+  void build(const std::vector<TuneTask>& tasks) override {
+    CudaBuilder builder(target_, program_.sizes);
+    std::vector<TrialCode*> codes;
+    const auto add = [&](Made& made) {
+      if (!target_.is_cuda()) return;
+      const KernelCalls calls = calls_of(made.trial);
+      const std::vector<TileProgram> programs = programs_of(made.trial);
+      made.code.launches = builder.add(calls, programs);
+      made.code.init = builder.add_init(calls, programs);
+      codes.push_back(&made.code);
+    };
+    for (const TuneTask& task : tasks) {
+      for (const size_t i : task.candidates) {
+        Made& made = made_[{task.problem, i}];
+        made.trial = maker_.candidate(*task.problem, task.problem->candidates[i]);
+        add(made);
+      }
+      if (auto trial = maker_.reference(*task.problem)) {
+        Made& made = made_[{task.problem, kReference}];
+        made.trial = std::move(*trial);
+        add(made);
+      }
+    }
+    std::vector<std::vector<StepLaunches>> launches, init;
+    for (TrialCode* code : codes) launches.push_back(code->launches), init.push_back(code->init);
+    Variant variant{target_.name, {}, builder.compile(launches, init)};
+    for (size_t i = 0; i < codes.size(); ++i) *codes[i] = {launches[i], init[i]};
+    if (device_ != nullptr) code_ = device_->load_code(variant);
+  }
+
+  void open(const TuneTask& task) override {
+    runs_.clear();
+    task_ = task;
+    reference_.clear();
+    const auto at = made_.find({task.problem, kReference});
+    if (at == made_.end()) return;
+    const std::unique_ptr<TrialRun> run = start(at->second, 1);
+    run->run();
+    run->finish();
+    for (size_t i = 0; i < run->output_count(); ++i)
+      reference_.push_back({run->read(i), run->output(i).dtype});
+  }
+
+  CheckResult check(size_t candidate) override {
+    TrialRun& run = run_of(candidate);
+    run.poison();
+    run.run();
+    run.finish();
+    CheckResult result;
+    std::vector<std::vector<std::byte>> first;
+    for (size_t i = 0; i < run.output_count(); ++i) first.push_back(run.read(i));
+    if (reference_.empty()) {  // no kernel of higher precision: the candidates judge each other
+      for (size_t i = 0; i < first.size(); ++i) reference_.push_back({first[i], run.output(i).dtype});
+    }
+    for (size_t i = 0; i < first.size(); ++i) {
+      const double error = error_of(first[i], run.output(i).dtype, reference_[i].bytes, reference_[i].dtype);
+      result.error = std::isnan(error) ? error : std::max(result.error, error);
+      if (!(error <= allowed_error(*task_.problem))) result.ok = false;
+    }
+    if (!result.ok) {
+      result.why = "error " + std::to_string(result.error) + " beyond " +
+                   std::to_string(allowed_error(*task_.problem));
+      return result;
+    }
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      run.poison();
+      run.run();
+      run.finish();
+      for (size_t i = 0; i < first.size(); ++i)
+        if (run.read(i) != first[i]) return {false, result.error, "other bits in another run"};
+    }
+    return result;
+  }
+
+  double time(size_t candidate) override {
+    TrialRun& run = run_of(candidate);
+    int64_t& repeats = repeats_[candidate];
+    if (repeats == 0) {
+      repeats = 1;
+      const double once = sample(run, 1) * 1e-6 * static_cast<double>(run.copies());
+      repeats = std::clamp<int64_t>(static_cast<int64_t>(options_.sample_seconds / std::max(once, 1e-7)) + 1,
+                                    1, 10000);
+    }
+    return sample(run, repeats);
+  }
+
+  std::string versions() const override {
+    return target_.is_cuda() ? "nvrtc " + nvrtc_version() : "isa " + std::string(isa_name(detect_isa()));
+  }
+
+ private:
+  static constexpr size_t kReference = static_cast<size_t>(-1);
+  struct Made {
+    Trial trial;
+    TrialCode code;
+  };
+  struct Output {
+    std::vector<std::byte> bytes;
+    DType dtype;
+  };
+
+  // Microseconds of a call.
+  static double sample(TrialRun& run, int64_t repeats) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < repeats; ++i) run.run();
+    run.finish();
+    const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
+    return taken.count() / static_cast<double>(repeats * run.copies());
+  }
+
+  std::unique_ptr<TrialRun> start(const Made& made, int64_t copies) {
+    std::vector<DType> rounded;
+    for (const KeyOperand& operand : task_.problem->key.inputs) rounded.push_back(operand.dtype);
+    return std::make_unique<TrialRun>(*device_, code_.get(), made.trial, made.code, rounded, program_.sizes,
+                                      sizes_, copies);
+  }
+
+  TrialRun& run_of(size_t candidate) {
+    auto& run = runs_[candidate];
+    if (run != nullptr) return *run;
+    repeats_[candidate] = 0;
+    const Made& made = made_.at({task_.problem, candidate});
+    const int64_t bytes = std::max<int64_t>(trial_bytes(made.trial, sizes_), 1);
+    const int64_t copies = std::clamp<int64_t>((options_.rotate_bytes + bytes - 1) / bytes, 1, kMaxCopies);
+    return *(run = start(made, copies));
+  }
+
+  std::shared_ptr<Device> device_;
+  const Program& program_;
+  Target target_;
+  TrialMaker maker_;
+  DeviceBenchOptions options_;
+  SymbolValues sizes_;
+  std::map<std::pair<const TuneProblem*, size_t>, Made> made_;
+  std::shared_ptr<const Code> code_;
+  TuneTask task_{};
+  std::map<size_t, std::unique_ptr<TrialRun>> runs_;
+  std::map<size_t, int64_t> repeats_;
+  std::vector<Output> reference_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bench> make_device_bench(std::shared_ptr<Device> device, const Program& program,
+                                         const Target& target, const DeviceBenchOptions& options) {
+  return std::make_unique<DeviceBench>(std::move(device), program, target, options);
+}
+
+void prebuild(const Program& program, const Target& target, const std::vector<TuneTask>& tasks) {
+  DeviceBench(nullptr, program, target, {}).build(tasks);
+}
+
+}  // namespace aicf

@@ -1,0 +1,252 @@
+#include "tune/trial.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "select/layout.h"
+#include "select/update_targets.h"
+
+namespace aicf {
+namespace {
+
+SelectOptions select_options(const Program& program) {
+  SelectOptions options;
+  options.ranges = program.sizes;
+  options.updated = updated_variables(program);
+  return options;
+}
+
+// Every operand and output on a root of its own, in the order of the problem's.
+class Roots {
+ public:
+  Window add(Window window) {
+    window.root = next_++;
+    return window;
+  }
+
+ private:
+  ValueId next_ = 0;
+};
+
+Window window_of(const KeyOperand& operand) {
+  Window window{kNoValue, operand.dtype, Dim(0), {}, {}};
+  for (size_t i = 0; i < operand.sizes.size(); ++i) {
+    window.sizes.emplace_back(operand.sizes[i].hi);
+    window.strides.emplace_back(operand.strides[i]);
+  }
+  return window;
+}
+
+// The call that packs `weights`, of which its inputs are parts side by side.
+KernelCall packing(KernelCall init, const Window& weights, ValueId packed) {
+  init.outputs[0].root = packed;
+  Dim start(0);
+  for (Window& part : init.inputs) {
+    const Shape sizes = part.sizes;
+    part = weights;
+    if (sizes == weights.sizes) continue;
+    const size_t axis = sizes.size() - 1;
+    part.offset = weights.offset + start * weights.strides[axis];
+    part.sizes = sizes;
+    start = start + sizes[axis];
+  }
+  return init;
+}
+
+Trial trial_of(const ProblemKey& key, const KernelCall& call, const std::vector<KernelCall>& init_calls,
+               const std::optional<Region>& region) {
+  Trial trial;
+  Roots roots;
+  KernelCall own = call;
+  for (size_t i = 0; i < own.inputs.size(); ++i) {
+    Window& w = own.inputs[i];
+    const ValueId old_root = w.root;
+    w = roots.add(w);
+    trial.operands.push_back(w);
+    if (w.dtype == key.inputs[i].dtype) continue;
+    const auto init = std::find_if(init_calls.begin(), init_calls.end(),
+                                   [&](const KernelCall& made) { return made.outputs[0].root == old_root; });
+    AICF_CHECK(init != init_calls.end(), "an operand of another dtype that no step of init makes");
+    trial.operands.back() = roots.add(window_of(key.inputs[i]));
+    trial.init.push_back(packing(*init, trial.operands.back(), w.root));
+  }
+  for (Window& w : own.outputs) trial.outputs.push_back(w = roots.add(w));
+  if (region) {
+    own.region = 0;
+    trial.regions.push_back(*region);
+  }
+  trial.calls.push_back(std::move(own));
+  return trial;
+}
+
+// ---- the reference ----
+
+Array raised_constant(const Array& array) {
+  Array result(raised(array.dtype()), array.sizes());
+  for (int64_t i = 0; i < array.count(); ++i) {
+    if (is_float(array.dtype()))
+      result.set_f64(i, array.get_f64(i));
+    else
+      result.set_i64(i, array.get_i64(i));
+  }
+  return result;
+}
+
+// `half_tile`: the accumulator that the body reads first is that of half types, in f32 already.
+Region raised_region(const Region& region, bool half_tile) {
+  Region result;
+  result.full_shape = region.full_shape;
+  const Graph& body = region.body;
+  std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
+  for (const ValueId id : body.leaves()) {
+    const Value& value = body.value(id);
+    ValueId& to = map[static_cast<size_t>(id)];
+    if (value.role == Role::kConstant) {
+      to = result.body.add_constant(raised_constant(value.constant));
+    } else {
+      const bool is_tile = half_tile && id == body.inputs()[0];
+      to = result.body.add_input(value.name,
+                                 {is_tile ? value.type.dtype : raised(value.type.dtype), value.type.shape});
+    }
+  }
+  for (const Node& node : body.nodes()) {
+    std::vector<ValueId> operands;
+    for (const ValueId id : node.operands)
+      operands.push_back(id == kNoValue ? kNoValue : map[static_cast<size_t>(id)]);
+    Attrs attrs = node.attrs;
+    if (const Attr* dtype = attrs.find("dtype"); dtype != nullptr && std::holds_alternative<DType>(*dtype))
+      attrs.set("dtype", raised(std::get<DType>(*dtype)));
+    map[static_cast<size_t>(node.results[0])] = result.body.add(node.op, operands, attrs);
+  }
+  for (size_t i = 0; i < body.outputs().size(); ++i)
+    result.body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
+  return result;
+}
+
+Problem problem_of_call(const KernelCall& call, const std::string& family, bool has_program) {
+  Problem problem;
+  problem.family = family;
+  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = call.params;
+  problem.fparams = call.fparams;
+  problem.has_program = has_program;
+  return problem;
+}
+
+// The contraction alone into a buffer, then its region over that: for kernels without an epilogue.
+bool split_reference(Trial& trial, const std::string& family, const Target& target) {
+  KernelCall& whole = trial.calls[0];
+  const Region& region = trial.regions[0];
+  const size_t own = whole.inputs.size() - (region.body.inputs().size() - 1);
+  KernelCall product = whole, tile;
+  product.inputs.resize(own);
+  product.region = -1;
+  const auto root = static_cast<ValueId>(whole.inputs.size() + whole.outputs.size());
+  product.outputs = {row_major_window(root, {whole.inputs[0].dtype, region.full_shape})};
+  const auto rows = target.candidates(problem_of_call(product, family, false));
+  if (rows.empty()) return false;
+  product.kernel = rows.back()->name;
+  tile.kernel = "tile";
+  tile.inputs = product.outputs;
+  tile.inputs.insert(tile.inputs.end(), whole.inputs.begin() + static_cast<std::ptrdiff_t>(own),
+                     whole.inputs.end());
+  tile.outputs = whole.outputs;
+  for (auto* list : {&tile.inputs, &tile.outputs})
+    for (Window& w : *list) {
+      // A region of a contraction may run over merged rows.
+      if (w.sizes.size() == region.full_shape.size()) continue;
+      return false;
+    }
+  const auto rank = static_cast<int64_t>(region.full_shape.size());
+  tile.params = {Dim(rank)};
+  tile.schedule.inner_rank = static_cast<int>(rank);
+  for (int64_t axis = 0; axis < rank; ++axis) tile.schedule.domain_axes.push_back(axis);
+  tile.region = 0;
+  trial.calls = {std::move(product), std::move(tile)};
+  return true;
+}
+
+}  // namespace
+
+DType raised(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+      return DType::f32;
+    case DType::f32:
+      return DType::f64;
+    default:
+      return dtype;
+  }
+}
+
+std::vector<TuneProblem> list_problems(const Program& optimised, const Target& target) {
+  std::vector<TuneProblem> problems;
+  std::map<std::string, size_t> known;
+  const SelectOptions options = select_options(optimised);
+  for (const Graph& entry : optimised.entries) {
+    const KernelCalls calls = select_kernels(entry, target, options);
+    for (const KernelCall& call : calls.calls) {
+      if (!call.choice.key) continue;
+      const auto [at, fresh] = known.emplace(to_string(*call.choice.key), problems.size());
+      if (fresh) {
+        TuneProblem problem{*call.choice.key, call.origin, 0, call.choice.candidates, call, std::nullopt};
+        if (call.region >= 0) problem.region = calls.regions[static_cast<size_t>(call.region)];
+        problems.push_back(std::move(problem));
+      }
+      ++problems[at->second].uses;
+    }
+  }
+  return problems;
+}
+
+TrialMaker::TrialMaker(const Program& optimised, const Target& target)
+    : program_(optimised), target_(target), options_(select_options(optimised)) {}
+
+Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candidate) const {
+  KernelCall call = problem.call;
+  call.kernel = candidate.kernel;
+  call.variant = candidate.variant;
+  // Candidates of a GPU take the same operands; one of the CPU may want them packed.
+  if (target_.is_cuda()) return trial_of(problem.key, call, {}, problem.region);
+  SelectOptions options = options_;
+  options.forced = {{"*", to_string(candidate)}};
+  for (const Graph& entry : program_.entries) {
+    const KernelCalls calls = select_kernels(entry, target_, options);
+    for (const KernelCall& made : calls.calls)
+      if (made.choice.key == problem.key && made.kernel == candidate.kernel)
+        return trial_of(
+            problem.key, made, calls.init_calls,
+            made.region < 0 ? std::nullopt : std::optional(calls.regions[static_cast<size_t>(made.region)]));
+  }
+  AICF_CHECK(false, "a candidate that selection does not give: " + to_string(candidate));
+}
+
+std::optional<Trial> TrialMaker::reference(const TuneProblem& problem) const {
+  // The last candidate is the plainest: it takes its operands as they are stored.
+  const Trial plain = candidate(problem, problem.candidates.back());
+  if (!plain.init.empty()) return std::nullopt;
+  Trial trial = trial_of(problem.key, plain.calls[0], {}, std::nullopt);
+  KernelCall& call = trial.calls[0];
+  const DType dtype = call.inputs[0].dtype;
+  call.variant.clear();
+  for (auto* list : {&call.inputs, &call.outputs, &trial.operands, &trial.outputs})
+    for (Window& w : *list) w.dtype = raised(w.dtype);
+  if (problem.region) {
+    const bool half = dtype == DType::f16 || dtype == DType::bf16;
+    trial.regions = {raised_region(*problem.region, half)};
+    call.region = 0;
+  }
+  const std::string& family = problem.key.op;
+  const auto rows = target_.candidates(problem_of_call(call, family, problem.region.has_value()));
+  if (!rows.empty()) {
+    call.kernel = rows.back()->name;
+    return trial;
+  }
+  if (!problem.region || !split_reference(trial, family, target_)) return std::nullopt;
+  return trial;
+}
+
+}  // namespace aicf

@@ -1,0 +1,150 @@
+// The tuner's decisions, on a machine that is made up.
+#include "tune/tuner.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+TuneProblem problem(const std::string& name, std::vector<double> estimates, int uses = 1) {
+  TuneProblem p;
+  p.key = {"fake", 1, name, "-", "-", {{DType::f32, {{4, 4}}, {1}, 4}}, {{DType::f32, {{4, 4}}, {1}, 4}}};
+  p.origin = name;
+  p.uses = uses;
+  for (size_t i = 0; i < estimates.size(); ++i)
+    p.candidates.push_back({"kernel", "v" + std::to_string(i), estimates[i]});
+  return p;
+}
+
+class FakeBench final : public Bench {
+ public:
+  std::map<std::string, std::vector<double>> times;  // by problem's op: of each candidate
+  std::map<std::string, size_t> wrong;               // by problem's op: a candidate that computes nonsense
+  std::vector<std::string> opened;
+  int built = 0, timed = 0;
+
+  void build(const std::vector<TuneTask>& tasks) override { built += static_cast<int>(tasks.size()); }
+  void open(const TuneTask& task) override {
+    op_ = task.problem->key.op;
+    opened.push_back(op_);
+  }
+  CheckResult check(size_t candidate) override {
+    const auto at = wrong.find(op_);
+    if (at != wrong.end() && at->second == candidate) return {false, 1.0, "wrong"};
+    return {};
+  }
+  double time(size_t candidate) override {
+    ++timed;
+    const double noise = timed % 5 == 0 ? 1.5 : 1.0;  // now and then a slow sample
+    return times.at(op_).at(candidate) * noise;
+  }
+  std::string versions() const override { return "fake 1"; }
+
+ private:
+  std::string op_;
+};
+
+std::vector<Record> tune_all(const std::vector<TuneProblem>& problems, std::vector<Record> known,
+                             FakeBench& bench, const TuneOptions& options = {},
+                             TuneSummary* summary = nullptr) {
+  const TuneSummary done = tune(problems, known, bench, options,
+                                [&](const TuneResult& result) { put_record(known, result.record); });
+  if (summary != nullptr) *summary = done;
+  return known;
+}
+
+TEST(Tuner, the_fastest_that_is_right_wins) {
+  FakeBench bench;
+  bench.times["a"] = {10, 7, 5};
+  bench.wrong["a"] = 2;
+  const std::vector<TuneProblem> problems = {problem("a", {1, 2, 3})};
+  const std::vector<Record> records = tune_all(problems, {}, bench);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(records[0].microseconds, 7);
+  EXPECT_EQ(records[0].heuristic_microseconds, 10);
+  EXPECT_EQ(records[0].versions, "fake 1");
+  EXPECT_EQ(records[0].key, problems[0].key);
+}
+
+TEST(Tuner, a_small_gain_changes_nothing) {
+  FakeBench bench;
+  bench.times["a"] = {10, 9.9};
+  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench)[0].choice, "kernel/v0");
+  TuneOptions options;
+  options.margin = 0.005;
+  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench, options)[0].choice, "kernel/v1");
+}
+
+TEST(Tuner, known_problems_are_left_alone_unless_asked_for_again) {
+  FakeBench bench;
+  bench.times["a"] = {10, 5, 8};
+  bench.times["b"] = {10, 5, 8};
+  const std::vector<TuneProblem> problems = {problem("a", {1, 2, 3}), problem("b", {1, 2, 3})};
+  const std::vector<Record> known = {{problems[0].key, "kernel/v2", 8, 10, "old"}};
+  TuneSummary summary;
+  std::vector<Record> records = tune_all(problems, known, bench, {}, &summary);
+  EXPECT_EQ(bench.opened, std::vector<std::string>{"b"});
+  EXPECT_EQ(summary.known, 1);
+  EXPECT_EQ(summary.tuned, 1);
+  EXPECT_EQ(records[0].versions, "old");
+  TuneOptions options;
+  options.again = true;
+  records = tune_all(problems, known, bench, options, &summary);
+  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(summary.changed, 2);
+}
+
+TEST(Tuner, what_matters_most_comes_first_and_time_runs_out) {
+  FakeBench bench;
+  bench.times["cheap"] = bench.times["dear"] = bench.times["often"] = {2, 1};
+  const std::vector<TuneProblem> problems = {problem("cheap", {1, 1}), problem("dear", {50, 60}),
+                                             problem("often", {10, 10}, 20)};
+  double clock = 0;
+  TuneOptions options;
+  options.seconds = 1.5;
+  options.now = [&] { return clock++; };
+  TuneSummary summary;
+  const std::vector<Record> records = tune_all(problems, {}, bench, options, &summary);
+  EXPECT_EQ(bench.opened, std::vector<std::string>{"often"});
+  EXPECT_EQ(summary.left, 2);
+  options.seconds = 0;
+  bench.opened.clear();
+  EXPECT_EQ(tune_all(problems, records, bench, options).size(), 3u);  // resumed
+  EXPECT_EQ(bench.opened, (std::vector<std::string>{"dear", "cheap"}));
+}
+
+TEST(Tuner, the_best_estimated_and_what_would_run_are_measured) {
+  TuneProblem p = problem("a", {9, 8, 7, 6, 5, 4});
+  p.candidates.push_back({"other", "", 100});
+  TuneOptions options;
+  options.candidates = 3;
+  const Record known{p.key, "kernel/v1", 1, 1, ""};
+  options.again = true;
+  const std::vector<TuneProblem> problems = {p};
+  const auto tasks = plan_tasks(problems, {known}, options);
+  ASSERT_EQ(tasks.size(), 1u);
+  // First in rank, best two by estimate, the record's, the other kernel's best.
+  EXPECT_EQ(tasks[0].candidates, (std::vector<size_t>{0, 1, 4, 5, 6}));
+}
+
+TEST(Tuner, slow_candidates_leave_the_race) {
+  FakeBench bench;
+  bench.times["a"] = {10, 5, 50, 60, 70};
+  TuneOptions options;
+  options.samples = 20;
+  tune_all({problem("a", {1, 1, 1, 1, 1})}, {}, bench, options);
+  EXPECT_EQ(bench.timed, 20 + 20 + 3 * 3);
+}
+
+TEST(Tuner, nothing_right_is_an_internal_error) {
+  FakeBench bench;
+  bench.times["a"] = {1};
+  bench.wrong["a"] = 0;
+  EXPECT_THROW(tune_all({problem("a", {1})}, {}, bench), InternalError);
+}
+
+}  // namespace
+}  // namespace aicf
