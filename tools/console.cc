@@ -61,6 +61,12 @@ int Console::report(std::exception_ptr error) const {
   }
 }
 
+void Console::status(const std::string& line) const {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  std::fflush(stderr);
+}
+
 void Console::progress(const std::string& label, int64_t done, int64_t total) const {
   if (isatty(STDERR_FILENO) == 0) return;
   std::fprintf(stderr, "\r%s %lld/%lld%s", label.c_str(), static_cast<long long>(done),

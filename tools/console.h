@@ -21,6 +21,8 @@ struct Console {
   void result(const std::string& text, Json object) const;
   // Reports any exception and gives the exit code that fits.
   int report(std::exception_ptr error) const;
+  // One line on stderr, redrawn; silent when it is no terminal. "" takes the last one away.
+  void status(const std::string& line) const;
   // "label 3/10" on one line, redrawn; silent when stderr is no terminal.
   void progress(const std::string& label, int64_t done, int64_t total) const;
 };

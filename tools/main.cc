@@ -24,6 +24,8 @@ constexpr Verb kVerbs[] = {
     {"explain", "show the plan and why it is so", "aicf explain model.aicf", aicf::cli::setup_explain},
     {"profile", "write a trace of a replay, kernel by kernel", "aicf profile model.aicf -o trace.json",
      aicf::cli::setup_profile},
+    {"train", "train from a file",
+     "aicf train step.aicf --data x.npy --labels y.npy --steps 1000 -o trained.aicf", aicf::cli::setup_train},
     {"tune", "measure the candidates of a model's steps and keep the fastest",
      "aicf tune model.onnx --device cuda", aicf::cli::setup_tune},
     {"doctor", "show this machine and what is missing on it", "aicf doctor", aicf::cli::setup_doctor},

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from . import nn, ops
+from . import nn, ops, optim
 from ._aicf import DeviceTensor, Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
 from .compiler import compile, support
@@ -15,6 +15,7 @@ from .errors import EnvError, Error, InternalError, UserError
 from .executable import Executable, PlanSummary, TensorInfo, VerifyResult, load
 from .symtensor import SymTensor
 from .tracing import Graph, TensorSpec, trace, tracing
+from .training import TrainStep, compile_train_step, load_train_step, shuffled_rows
 
 __all__ = [
     "DeviceTensor",
@@ -30,15 +31,20 @@ __all__ = [
     "Tensor",
     "TensorInfo",
     "TensorSpec",
+    "TrainStep",
     "UserError",
     "VerifyResult",
     "__version__",
     "compile",
+    "compile_train_step",
     "load",
     "load_safetensors",
+    "load_train_step",
     "nn",
     "ops",
+    "optim",
     "save_safetensors",
+    "shuffled_rows",
     "support",
     "trace",
     "tracing",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,10 +63,23 @@ class TensorSpec:
 
 
 class Graph:
-    """A graph under construction with the params and states that it uses."""
+    """A graph under construction with the params and states that it uses.
 
-    def __init__(self, name: str = "main", names: Mapping[int, str] | None = None) -> None:
+    names    paths of Variables and modules by their id.
+    random   seed and step counter of random numbers (i64 states) if the graph is traced for training; layers
+             that behave differently then look at `training`.
+    """
+
+    def __init__(
+        self,
+        name: str = "main",
+        names: Mapping[int, str] | None = None,
+        random: tuple[Variable, Variable] | None = None,
+    ) -> None:
         self.raw = _aicf.Graph(name)
+        self.training = random is not None
+        self._random = random
+        self._streams: list[str] = []
         self._scope: list[str] = []
         self._names = dict(names or {})  # id of a Variable → its path
         self._variables: dict[int, tuple[str, Variable]] = {}
@@ -84,6 +98,18 @@ class Graph:
 
     def param(self, name: str, data: Any) -> SymTensor:
         return self.declare(name, Variable(data))
+
+    def random_bits(self, module: Any, shape: Sequence[Any]) -> SymTensor:
+        """Random i32 values keyed by (seed, path of the module, how often it was called, step, index)."""
+        if self._random is None:
+            raise make_error("misuse", "random numbers are drawn in graphs traced for training only")
+        path = self._names.get(id(module), "")
+        stream = f"{path}#{self._streams.count(path)}"
+        self._streams.append(path)
+        seed = self.shared("rng.seed", self._random[0])
+        step = self.shared("rng.step", self._random[1])
+        attrs = {"shape": list(shape), "stream": zlib.crc32(stream.encode()), "dtype": "i32"}
+        return self.node("random_bits", [seed, step], attrs)[0]
 
     def constant(self, array: Any) -> SymTensor:
         return SymTensor(self, self.raw.add_constant(array))
@@ -106,6 +132,10 @@ class Graph:
                 )
             return self.declare(self._names[key], variable)
         return self._values[key]
+
+    def uses(self, variable: Variable) -> bool:
+        """Whether the graph reads the variable."""
+        return id(variable) in self._variables
 
     def update(self, state: Variable, value: Any) -> None:
         """`state` holds `value` after the run; later reads in this trace see it."""
@@ -157,6 +187,9 @@ class Graph:
 
     def finish(self) -> dict[str, Variable]:
         """Writes the updates into the graph and gives the params and states it uses, by name."""
+        if self._random is not None and self._streams:
+            self.update(self._random[1], self.variable(self._random[1]) + 1)
+            self._streams = []
         for key, value in self._updates.items():
             self.raw.add_update(self._values[key].id, value.id)
         self._updates = {}

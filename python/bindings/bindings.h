@@ -58,5 +58,6 @@ void bind_program(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_executable(nb::module_& module);
 void bind_files(nb::module_& module);
+void bind_training(nb::module_& module);
 
 }  // namespace aicf::python

@@ -1,6 +1,9 @@
 // Executables in Python. A call takes arrays in place through DLPack or the buffer protocol and runs without
 // the GIL.
+#include "executable.h"
+
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -21,15 +24,6 @@
 
 namespace aicf::python {
 namespace {
-
-using Report = std::shared_ptr<const CompileReport>;
-
-// An Executable and, if it was compiled in this process, how.
-struct PyExecutable {
-  std::unique_ptr<Executable> exe;
-  Report report;
-  std::optional<Stream> stream = std::nullopt;  // what use_stream() chose
-};
 
 PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
                              int threads, const std::string& isa, const std::string& device,
@@ -279,6 +273,13 @@ void bind_executable(nb::module_& module) {
       .def("verify", verify)
       .def("weights", weights)
       .def("load_weights", load_weights)
+      .def("param_names",
+           [](const PyExecutable& self) {
+             std::set<std::string> names;
+             for (const PlanVariable& variable : self.exe->model().plan().variables)
+               if (!variable.is_state) names.insert(variable.name);
+             return names;
+           })
       .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
       .def("state",
            [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })

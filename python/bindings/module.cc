@@ -12,4 +12,5 @@ NB_MODULE(_aicf, module) {
   aicf::python::bind_graph(module);
   aicf::python::bind_executable(module);
   aicf::python::bind_files(module);
+  aicf::python::bind_training(module);
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "ir/append.h"
 #include "ir/graph.h"
 
 namespace aicf {
@@ -146,6 +147,14 @@ std::vector<ValueId> inline_body(Graph& graph, const Graph& body, const std::vec
   for (const Node& node : body.nodes())
     copy_node(graph, body, node, lookup(map, node.operands), node.bodies, map);
   return lookup(map, body.outputs());
+}
+
+std::vector<ValueId> append_graph(Graph& to, const Graph& from) {
+  std::vector<ValueId> map(static_cast<size_t>(from.value_count()), kNoValue);
+  for (ValueId leaf : from.leaves()) map[static_cast<size_t>(leaf)] = copy_leaf(to, from.value(leaf));
+  for (const Node& node : from.nodes())
+    copy_node(to, from, node, lookup(map, node.operands), node.bodies, map);
+  return map;
 }
 
 }  // namespace aicf

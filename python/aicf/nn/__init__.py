@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._files import load_safetensors, save_safetensors
 from .attention import MultiheadAttention
+from .conv import AvgPool2d, BatchNorm2d, Conv2d, Flatten, MaxPool2d
 from .init import seed
 from .layers import (
     GELU,
@@ -18,14 +19,25 @@ from .layers import (
     Softmax,
     Tanh,
 )
+from .losses import BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, MSELoss
 from .module import Module, ModuleList, Parameter, Sequential, State
 
 __all__ = [
     "GELU",
+    "AvgPool2d",
+    "BCEWithLogitsLoss",
+    "BatchNorm2d",
+    "Conv2d",
+    "CrossEntropyLoss",
     "Dropout",
     "Embedding",
+    "Flatten",
+    "HuberLoss",
+    "KLDivLoss",
     "LayerNorm",
     "Linear",
+    "MSELoss",
+    "MaxPool2d",
     "Module",
     "ModuleList",
     "MultiheadAttention",

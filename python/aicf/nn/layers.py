@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import ops
+from ..errors import make_error
 from ..symtensor import SymTensor
+from ..tracing import current_graph
 from .init import filled, normal, uniform
 from .module import Module
 
@@ -125,10 +127,22 @@ class Softmax(Module):
 
 
 class Dropout(Module):
-    """The identity: it drops only while training, and what is compiled here is inference."""
+    """While training, zeros elements with probability `p` and divides the others by 1 - p; else the identity.
+
+    What falls is a function of the run's seed, the module's path, the step and the element's index, so it can
+    be computed again anywhere.
+    """
 
     def __init__(self, p: float = 0.5) -> None:
+        if not 0.0 <= p < 1.0:
+            raise make_error(
+                "bad_option", "a dropout rate is out of range", value=str(p), expected="0 <= p < 1"
+            )
         self.p = p
 
     def forward(self, x: SymTensor) -> SymTensor:
-        return x
+        if not current_graph().training or self.p == 0.0:
+            return x
+        bits = current_graph().random_bits(self, x.shape)
+        kept = (bits & 0x7FFFFFFF) >= round(self.p * 2**31)
+        return ops.select(kept, x * (1.0 / (1.0 - self.p)), current_graph().lift(0.0, dtype=x.dtype))

@@ -1,0 +1,122 @@
+"""Convolution, pooling and batch normalisation of images [N, C, H, W]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import ops
+from ..symtensor import SymTensor
+from ..tracing import current_graph
+from .init import filled, uniform
+from .module import Module, State
+
+__all__ = ["AvgPool2d", "BatchNorm2d", "Conv2d", "Flatten", "MaxPool2d"]
+
+Pair = int | Sequence[int]
+
+
+def _pair(value: Pair) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)
+
+
+class Conv2d(Module):
+    """Cross-correlation with W [out_channels, in_channels / groups, kernel...] plus b [out_channels]."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: Pair,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str = "float32",
+    ) -> None:
+        sizes = _pair(kernel)
+        fan_in = in_channels // groups * sizes[0] * sizes[1]
+        self.strides, self.pads, self.dilations = _pair(stride), _pair(padding) * 2, _pair(dilation)
+        self.groups = groups
+        self.W = uniform((out_channels, in_channels // groups, *sizes), fan_in, dtype)
+        self.b = uniform((out_channels,), fan_in, dtype) if bias else None
+
+    def forward(self, x: SymTensor) -> SymTensor:
+        return ops.conv(
+            x,
+            self.W,
+            self.b,
+            strides=self.strides,
+            pads=self.pads,
+            dilations=self.dilations,
+            groups=self.groups,
+        )
+
+
+class _Pool2d(Module):
+    def __init__(self, kernel: Pair, stride: Pair | None = None, padding: Pair = 0) -> None:
+        self.kernel = _pair(kernel)
+        self.strides = _pair(kernel if stride is None else stride)
+        self.pads = _pair(padding) * 2
+
+
+class MaxPool2d(_Pool2d):
+    """Maximum over windows; padding never wins."""
+
+    def forward(self, x: SymTensor) -> SymTensor:
+        return ops.max_pool(x, kernel=self.kernel, strides=self.strides, pads=self.pads, dilations=[1, 1])
+
+
+class AvgPool2d(_Pool2d):
+    """Mean over windows; padding counts as zeros."""
+
+    def forward(self, x: SymTensor) -> SymTensor:
+        return ops.avg_pool(
+            x,
+            kernel=self.kernel,
+            strides=self.strides,
+            pads=self.pads,
+            dilations=[1, 1],
+            count_include_pad=True,
+        )
+
+
+class Flatten(Module):
+    """[N, ...] to [N, all the rest]."""
+
+    def forward(self, x: SymTensor) -> SymTensor:
+        rest = 1
+        for size in x.shape[1:]:
+            rest = rest * size
+        return x.reshape(x.shape[0], rest)
+
+
+class BatchNorm2d(Module):
+    """Normalises each channel of [N, C, H, W], times `scale` plus `bias`.
+
+    While training by the mean and variance of the batch, which also move `running_mean` and `running_var` by
+    `momentum` (the variance there is the unbiased one); else by those.
+    """
+
+    def __init__(
+        self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1, dtype: str = "float32"
+    ) -> None:
+        self.epsilon, self.momentum = epsilon, momentum
+        self.scale = filled((channels,), 1.0, dtype)
+        self.bias = filled((channels,), 0.0, dtype)
+        self.running_mean = State(filled((channels,), 0.0, dtype).data)
+        self.running_var = State(filled((channels,), 1.0, dtype).data)
+
+    def forward(self, x: SymTensor) -> SymTensor:
+        if not current_graph().training:
+            return ops.batch_norm(
+                x, self.scale, self.bias, self.running_mean, self.running_var, epsilon=self.epsilon
+            )
+        count = current_graph().lift(x.shape[0] * x.shape[2] * x.shape[3], dtype=x.dtype)
+        y, mean, var = ops.batch_norm_train(x, self.scale, self.bias, epsilon=self.epsilon)
+        self._move(self.running_mean, mean)
+        self._move(self.running_var, var * (count / (count - 1.0)))
+        return y
+
+    def _move(self, state: State, value: SymTensor) -> None:
+        state.update(state.sym() * (1.0 - self.momentum) + value * self.momentum)

@@ -1,0 +1,167 @@
+"""Optimizers and learning rate schedules for `aicf.compile_train_step`.
+
+Formulas and defaults are those of torch.optim. A rate is a number, one of the schedules below, or any
+function that maps the traced number of finished steps (an i64 scalar) to a float scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _aicf
+from .tracing import Graph, tracing
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Group",
+    "LossScale",
+    "Optimizer",
+    "Schedule",
+    "constant",
+    "cosine",
+    "linear",
+    "step",
+]
+
+
+class Schedule:
+    """The learning rate as a function of the number of finished steps, computed inside the step."""
+
+    def __init__(self, graph: _aicf.Graph) -> None:
+        self.graph = graph
+
+    def warmup(self, steps: int) -> Schedule:
+        """Rises evenly to the first rate in `steps` steps; this schedule begins after them."""
+        return Schedule(_aicf.with_warmup(self.graph, steps))
+
+
+Rate = float | Schedule | Callable[[Any], Any]
+
+
+def constant(rate: float, warmup: int = 0) -> Schedule:
+    """Always `rate`, after the warm-up."""
+    return Schedule(_aicf.constant_rate(rate)).warmup(warmup)
+
+
+def linear(first: float, last: float, total: int, warmup: int = 0) -> Schedule:
+    """From `first`, when the warm-up is over, to `last` at step `total`."""
+    return Schedule(_aicf.linear_rate(first, last, total - warmup)).warmup(warmup)
+
+
+def cosine(peak: float, total: int, warmup: int = 0, floor: float = 0.0) -> Schedule:
+    """Half a cosine from `peak`, when the warm-up is over, to `floor` at step `total`."""
+    return Schedule(_aicf.cosine_rate(peak, total - warmup, floor)).warmup(warmup)
+
+
+def step(rate: float, factor: float, every: int, warmup: int = 0) -> Schedule:
+    """rate * factor^(step // every), counted from the end of the warm-up."""
+    return Schedule(_aicf.step_rate(rate, factor, every)).warmup(warmup)
+
+
+def schedule_graph(rate: Rate) -> _aicf.Graph:
+    """The graph from the step to the rate."""
+    if isinstance(rate, Schedule):
+        return rate.graph
+    if isinstance(rate, (int, float)):
+        return _aicf.constant_rate(float(rate))
+    graph = Graph("schedule")
+    with tracing(graph):
+        value = rate(graph.input("step", (), "i64"))
+        graph.output(value, "rate")
+    graph.finish()
+    return graph.raw
+
+
+@dataclass(frozen=True)
+class Group:
+    """Params that are treated apart: patterns are names, `*` stands for any text.
+
+    The rate is multiplied by `rate_factor`; `weight_decay` replaces the optimizer's; a group that is not
+    `trainable` stays as it is, and no gradient is computed for it.
+    """
+
+    patterns: Sequence[str]
+    rate_factor: float = 1.0
+    weight_decay: float | None = None
+    trainable: bool = True
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """The loss is multiplied by this before its gradients are taken, and the gradients divided by it.
+
+    If `dynamic`, a step with a gradient that is not finite changes nothing and multiplies the scale by
+    `backoff`; after `interval` good steps it is multiplied by `growth`.
+    """
+
+    initial: float = 65536.0
+    dynamic: bool = True
+    growth: float = 2.0
+    backoff: float = 0.5
+    interval: int = 2000
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Base of the optimizers; the first group that matches a param's name holds for it."""
+
+    lr: Rate
+    weight_decay: float = 0.0
+    groups: Sequence[Group] = field(default=(), kw_only=True)
+
+    kind = ""
+
+    def numbers(self) -> _aicf.OptimizerOptions:
+        """What the compiler needs besides the rate."""
+        numbers = _aicf.OptimizerOptions()
+        numbers.weight_decay = self.weight_decay
+        return numbers
+
+    def rows(self) -> list[tuple[list[str], float, float | None, bool]]:
+        """The groups as the compiler takes them."""
+        return [(list(g.patterns), g.rate_factor, g.weight_decay, g.trainable) for g in self.groups]
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """p - rate * b with momentum b = momentum * b + g; weight decay is added to the gradient."""
+
+    momentum: float = field(default=0.0, kw_only=True)
+    nesterov: bool = field(default=False, kw_only=True)
+
+    kind = "sgd"
+
+    def numbers(self) -> _aicf.OptimizerOptions:
+        numbers = super().numbers()
+        numbers.momentum, numbers.nesterov = self.momentum, self.nesterov
+        return numbers
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Kingma and Ba 2015; weight decay is added to the gradient."""
+
+    lr: Rate = 1e-3
+    betas: tuple[float, float] = field(default=(0.9, 0.999), kw_only=True)
+    eps: float = field(default=1e-8, kw_only=True)
+
+    kind = "adam"
+
+    def numbers(self) -> _aicf.OptimizerOptions:
+        numbers = super().numbers()
+        numbers.beta1, numbers.beta2 = self.betas
+        numbers.epsilon = self.eps
+        return numbers
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    weight_decay: float = 0.01
+
+    kind = "adamw"

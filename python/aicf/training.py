@@ -1,0 +1,316 @@
+"""`aicf.compile_train_step`: forward, loss, backward and optimizer become one program that is replayed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _aicf
+from ._aicf import Tensor
+from .compiler import _check_options, build
+from .errors import make_error
+from .executable import PlanSummary, TensorInfo, VerifyResult
+from .optim import LossScale, Optimizer, schedule_graph
+from .tracing import (
+    Graph,
+    TensorSpec,
+    Variable,
+    _check_sizes,
+    _fix,
+    _name_specs,
+    _split_dims,
+    _symbols,
+    program_of,
+    tracing,
+)
+
+__all__ = ["TrainStep", "compile_train_step", "load_train_step", "shuffled_rows"]
+
+Specs = Sequence[TensorSpec] | Mapping[str, TensorSpec]
+
+
+class TrainStep:
+    """A training run: params, optimizer states and counters, advanced by calls.
+
+    A call takes one batch and gives its loss; every `accumulate`-th call makes an optimizer step. Step
+    counter, schedule, loss scale and random numbers advance inside. One call is in flight at a time.
+    """
+
+    def __init__(self, raw: _aicf.Executable) -> None:
+        self._raw = raw
+        self._trainer = _aicf.Trainer(raw)
+
+    def __call__(self, *args: Any, **by_name: Any) -> Any:
+        results = self._raw.run(self._trainer.next_entry(), args, by_name)
+        self._trainer.note_run()
+        return results[0] if len(results) == 1 else results
+
+    def evaluate(self, *args: Any, **by_name: Any) -> Any:
+        """The model with the present params, as for inference: no dropout, running statistics."""
+        return self.run_entry("eval", *args, **by_name)
+
+    def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
+        """Any other entry of the program: "gradients", if it was asked for, and those of a traced Program."""
+        results = self._raw.run(entry, args, by_name)
+        return results[0] if len(results) == 1 else results
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps finished."""
+        return self._trainer.steps()
+
+    @property
+    def skipped(self) -> int:
+        """Steps that were skipped because the loss or a gradient was not finite."""
+        return self._trainer.skipped()
+
+    @property
+    def accumulate(self) -> int:
+        """Calls that make one optimizer step."""
+        return self._trainer.accumulate()
+
+    @property
+    def bad_tensor(self) -> str | None:
+        """The first tensor that was not finite, "loss" or "d_<param>"; None: all were."""
+        return self._trainer.bad_tensor() or None
+
+    def require_finite(self) -> None:
+        """Raises bad_tensor if one was not finite; params and moments are as before that step."""
+        self._trainer.require_finite()
+
+    def clear_bad_tensor(self) -> None:
+        """Forgets `bad_tensor`, so that the next one is seen."""
+        self._trainer.clear_bad_tensor()
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Copies of the trained params by path: `model.load_state_dict(step.parameters(), strict=False)`."""
+        return {n: t for n, t in self.state_dict().items() if n in self._raw.param_names()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Copies of trained params and all states by name; docs/training.md lists the names."""
+        return self._trainer.states()
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        """Goes on from a state_dict; bad_checkpoint lists every name and shape that does not fit."""
+        self._trainer.set_states(dict(states))
+
+    def save_checkpoint(
+        self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    ) -> None:
+        """Writes the state_dict as safetensors; the file appears by rename, so the one before stays whole."""
+        self._trainer.save_checkpoint(os.fspath(path), dict(metadata or {}))
+
+    def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, str]:
+        """Goes on from a checkpoint, to the bits the run would have reached; gives its metadata."""
+        return self._trainer.load_checkpoint(os.fspath(path))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes an .aicf file that trains on from the present states, also with `aicf train`."""
+        self._trainer.save_artifact(os.fspath(path))
+
+    def hash(self) -> str:
+        """xxh3-128 of all params and states."""
+        return self._trainer.hash()
+
+    def verify(self, steps: int = 100, *, inputs: Sequence[Any], runs: int = 2) -> VerifyResult:
+        """Trains `steps` batches `runs` times from the present states and hashes all params and states.
+
+        `inputs` is one batch, or a list of batches that is gone through again and again. The run stands
+        afterwards where it stood before.
+        """
+        batches = list(inputs) if isinstance(inputs, list) else [inputs]
+        before = self.state_dict()
+        hashes: dict[str, int] = {}
+        for _ in range(runs):
+            for index in range(steps):
+                self(*batches[index % len(batches)])
+            result = self.hash()
+            hashes[result] = hashes.get(result, 0) + 1
+            self.load_state_dict(before)
+        return VerifyResult(runs * steps, hashes, len(hashes) == 1)
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        return [TensorInfo(*row) for row in self._raw.inputs("step")]
+
+    @property
+    def plan(self) -> PlanSummary:
+        return PlanSummary(**self._raw.plan())
+
+    def explain(self) -> str:
+        """What each pass did, if this process compiled the step, and the plan of every entry."""
+        return self._raw.explain()
+
+
+def compile_train_step(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None = None,
+    optimizer: Optimizer | None = None,
+    inputs: Specs | None = None,
+    *,
+    eval_inputs: Specs | None = None,
+    dims: Mapping[str, Any] | None = None,
+    clip_norm: float = 0.0,
+    accumulate: int = 1,
+    precision: str = "f32",
+    loss_scale: LossScale | None = None,
+    skip_bad_steps: bool = True,
+    gradients: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> TrainStep:
+    """Compiles a whole training step for one device.
+
+    model           an `aicf.nn` module, a torch.nn.Module, or a traced Program whose first entry gives the
+                    loss.
+    loss            maps the prediction and the last input to a scalar, as `nn.CrossEntropyLoss()`; None: the
+                    model gives the loss itself.
+    inputs          the TensorSpec of each input, in order or by name; with a loss the last is the target.
+    eval_inputs     of `evaluate`, if other sizes than `inputs`; without the target.
+    clip_norm       of all gradients together; 0: not clipped.
+    accumulate      calls whose gradients are averaged into one optimizer step.
+    precision       "f32", or "bf16-mixed": contractions of bf16 operands accumulated in f32, while params,
+                    moments and everything else stay f32.
+    skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and
+                    `skipped`.
+    gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.
+    seed            of dropout.
+
+    dims, device, threads and options are those of `aicf.compile`. Errors: no_params, unused_param,
+    not_differentiable, integer_gradient, loss_not_scalar.
+    """
+    if optimizer is None:
+        raise make_error("bad_option", "a train step needs an optimizer", expected="one of aicf.optim")
+    forward = _forward_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
+    settings = _aicf.TrainOptions()
+    settings.clip_norm, settings.accumulate = clip_norm, accumulate
+    settings.skip_bad_steps, settings.gradients_entry = skip_bad_steps, gradients
+    settings.precision = precision
+    if loss_scale is not None:
+        settings.loss_scale = _loss_scale(loss_scale)
+    program = _aicf.train_program(
+        forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), optimizer.rows(), settings
+    )
+    return TrainStep(build(program, device, threads, _check_options(options or {})))
+
+
+def load_train_step(
+    path: str | os.PathLike[str], *, device: str = "cpu", threads: int | None = None, isa: str | None = None
+) -> TrainStep:
+    """A saved train step, at the states it was saved with; not_trainable for other .aicf files."""
+    return TrainStep(_aicf.load(os.fspath(path), threads or 0, isa or "", device))
+
+
+def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
+    """The order in which `aicf train` visits its rows in an epoch: a permutation of 0 .. rows-1."""
+    return np.asarray(_aicf.shuffled_rows(rows, seed, epoch), np.int64)
+
+
+def _loss_scale(scale: LossScale) -> _aicf.LossScale:
+    raw = _aicf.LossScale()
+    for name in ("initial", "dynamic", "growth", "backoff", "interval"):
+        setattr(raw, name, getattr(scale, name))
+    return raw
+
+
+def _forward_program(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    inputs: Specs | None,
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+    seed: int,
+    optimizer: Optimizer,
+) -> _aicf.Program:
+    if isinstance(model, _aicf.Program):
+        if loss is not None or inputs is not None:
+            raise make_error(
+                "bad_option",
+                "a Program brings its inputs and gives its loss",
+                remedy="leave out loss and inputs",
+            )
+        return model
+    if inputs is None:
+        raise make_error(
+            "bad_option",
+            "a train step needs the specs of its inputs",
+            expected="inputs=[aicf.TensorSpec(...)]",
+        )
+    specs = _split_target(model, inputs, loss is not None)
+    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)
+
+
+def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
+    """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
+    if isinstance(inputs, Mapping) or not has_target:
+        return _name_specs(model, inputs)
+    named = _name_specs(model, list(inputs)[:-1])
+    target = list(inputs)[-1]
+    named[target.name or "target"] = target
+    return named
+
+
+def _trace(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    specs: dict[str, TensorSpec],
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+    seed: int,
+    optimizer: Optimizer,
+) -> _aicf.Program:
+    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
+    eval_specs = model_specs if eval_inputs is None else _name_specs(model, eval_inputs)
+    fixed, ranges = _split_dims(dims)
+    _check_sizes(_symbols(specs) | _symbols(eval_specs), set(fixed), set(ranges))
+    names = _paths(model)
+    states = tuple(_counter(value) for value in (seed, 0))
+    train, evaluate = Graph("loss", names, states), Graph("eval", names)  # type: ignore[arg-type]
+    with tracing(train):
+        values = _inputs(train, specs, fixed)
+        result = model(*values[: len(model_specs)])
+        train.output(result if loss is None else loss(result, values[-1]), "loss")
+    with tracing(evaluate):
+        results = model(*_inputs(evaluate, eval_specs, fixed))
+        several = isinstance(results, (tuple, list))
+        for index, value in enumerate(results if several else [results]):
+            evaluate.output(value, f"output.{index}" if several else "output")
+    _check_used(model, train, optimizer)
+    return program_of([train, evaluate], ranges)
+
+
+def _inputs(graph: Graph, specs: Mapping[str, TensorSpec], fixed: Mapping[str, int]) -> list[Any]:
+    return [
+        graph.input(name, [_fix(size, fixed) for size in spec.shape], _aicf.dtype_name(spec.dtype))
+        for name, spec in specs.items()
+    ]
+
+
+def _paths(model: Any) -> dict[int, str]:
+    names = {id(module): path for path, module in model.named_modules()}
+    names.update({id(variable): path for path, variable in model.named_variables()})
+    return names
+
+
+def _counter(value: int) -> Variable:
+    variable = Variable(np.array(value, np.int64))
+    variable.is_state = True
+    return variable
+
+
+def _check_used(model: Any, graph: Graph, optimizer: Optimizer) -> None:
+    """A param that the trace never met would silently stay as it is."""
+    frozen = [pattern for group in optimizer.groups if not group.trainable for pattern in group.patterns]
+    for path, parameter in model.named_parameters():
+        if not graph.uses(parameter) and not any(_aicf.matches_pattern(p, path) for p in frozen):
+            raise make_error(
+                "unused_param",
+                "a param does not take part in the loss",
+                value=path,
+                remedy="remove it, or put it into an optim.Group with trainable=False",
+            )

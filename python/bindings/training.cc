@@ -1,0 +1,150 @@
+// Training in Python: losses and schedules as graphs, the program of a train step, and the run itself.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "executable.h"
+#include "runtime/batches.h"
+#include "runtime/trainer.h"
+#include "train/losses.h"
+#include "train/mixed_precision.h"
+#include "train/schedules.h"
+#include "train/train_step.h"
+
+namespace aicf::python {
+namespace {
+
+ValueId loss(Graph& graph, const std::string& kind, ValueId prediction, ValueId target, bool sum,
+             double delta, double label_smoothing, int64_t ignore_index) {
+  const LossReduction reduction = sum ? LossReduction::kSum : LossReduction::kMean;
+  return add_loss(graph, loss_kind(kind), prediction, target,
+                  {reduction, delta, label_smoothing, ignore_index});
+}
+
+// (patterns, rate factor, weight decay or None, trainable)
+using Group = std::tuple<std::vector<std::string>, double, std::optional<double>, bool>;
+
+Program train_program(const Program& forward, const std::string& optimizer, const OptimizerOptions& numbers,
+                      const Graph& schedule, const std::vector<Group>& groups, TrainOptions options) {
+  const nb::gil_scoped_release unlocked;
+  options.optimizer = numbers;
+  options.optimizer.kind = optimizer_kind(optimizer);
+  options.schedule = schedule;
+  for (const auto& [patterns, factor, decay, trainable] : groups)
+    options.groups.push_back({patterns, factor, decay, trainable});
+  return make_train_program(forward, options);
+}
+
+void bind_options(nb::module_& module) {
+  nb::class_<OptimizerOptions>(module, "OptimizerOptions")
+      .def(nb::init<>())
+      .def_rw("momentum", &OptimizerOptions::momentum)
+      .def_rw("nesterov", &OptimizerOptions::nesterov)
+      .def_rw("beta1", &OptimizerOptions::beta1)
+      .def_rw("beta2", &OptimizerOptions::beta2)
+      .def_rw("epsilon", &OptimizerOptions::epsilon)
+      .def_rw("weight_decay", &OptimizerOptions::weight_decay);
+  nb::class_<LossScale>(module, "LossScale")
+      .def(nb::init<>())
+      .def_rw("initial", &LossScale::initial)
+      .def_rw("dynamic", &LossScale::dynamic)
+      .def_rw("growth", &LossScale::growth)
+      .def_rw("backoff", &LossScale::backoff)
+      .def_rw("interval", &LossScale::interval);
+  nb::class_<TrainOptions>(module, "TrainOptions")
+      .def(nb::init<>())
+      .def_prop_rw(
+          "precision", [](const TrainOptions& options) { return options.bf16_mixed ? "bf16-mixed" : "f32"; },
+          [](TrainOptions& options, const std::string& name) { options.bf16_mixed = is_bf16_mixed(name); })
+      .def_rw("clip_norm", &TrainOptions::clip_norm)
+      .def_rw("accumulate", &TrainOptions::accumulate)
+      .def_rw("skip_bad_steps", &TrainOptions::skip_bad_steps)
+      .def_rw("loss_scale", &TrainOptions::loss_scale)
+      .def_rw("gradients_entry", &TrainOptions::gradients_entry);
+}
+
+nb::dict to_dict(std::map<std::string, Array> arrays) {
+  nb::dict dict;
+  for (auto& [name, array] : arrays) dict[name.c_str()] = to_python(std::move(array));
+  return dict;
+}
+
+// The executable must outlive the trainer and keep its weights: see keep_alive below, and nothing else holds
+// it.
+struct PyTrainer {
+  PyExecutable& owner;
+  Trainer trainer;
+};
+
+void set_states(PyTrainer& self, nb::dict given) {
+  std::map<std::string, Array> states;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    states[name] = copy_array(value, "state '" + name + "'");
+  }
+  self.trainer.set_states(states);
+}
+
+void bind_trainer(nb::module_& module) {
+  using unlocked = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<PyTrainer>(module, "Trainer")
+      .def(
+          "__init__",
+          [](PyTrainer* self, PyExecutable& exe) { new (self) PyTrainer{exe, Trainer(*exe.exe)}; },
+          nb::keep_alive<1, 2>())
+      .def("next_entry", [](const PyTrainer& self) { return self.trainer.next_entry(); })
+      .def("note_run", [](PyTrainer& self) { self.trainer.note_run(); })
+      .def("accumulate", [](const PyTrainer& self) { return self.trainer.accumulate(); })
+      .def(
+          "steps", [](const PyTrainer& self) { return self.trainer.steps(); }, unlocked())
+      .def(
+          "skipped", [](const PyTrainer& self) { return self.trainer.skipped(); }, unlocked())
+      .def(
+          "bad_tensor", [](const PyTrainer& self) { return self.trainer.bad_tensor(); }, unlocked())
+      .def(
+          "require_finite", [](const PyTrainer& self) { self.trainer.require_finite(); }, unlocked())
+      .def(
+          "clear_bad_tensor", [](PyTrainer& self) { self.trainer.clear_bad_tensor(); }, unlocked())
+      .def(
+          "hash", [](const PyTrainer& self) { return self.trainer.hash(); }, unlocked())
+      .def("states", [](const PyTrainer& self) { return to_dict(self.trainer.states()); })
+      .def("set_states", set_states)
+      .def(
+          "save_checkpoint",
+          [](const PyTrainer& self, const std::string& path,
+             const std::map<std::string, std::string>& metadata) {
+            self.trainer.save_checkpoint(path, metadata);
+          },
+          unlocked())
+      .def(
+          "load_checkpoint",
+          [](PyTrainer& self, const std::string& path) { return self.trainer.load_checkpoint(path); },
+          unlocked())
+      .def(
+          "save_artifact",
+          [](const PyTrainer& self, const std::string& path) {
+            write_artifact(path, self.trainer.artifact());
+          },
+          unlocked());
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  module.def("add_loss", loss);
+  module.def("constant_rate", constant_rate);
+  module.def("linear_rate", linear_rate);
+  module.def("cosine_rate", cosine_rate);
+  module.def("step_rate", step_rate);
+  module.def("with_warmup", with_warmup);
+  module.def("shuffled_rows", shuffled_rows);
+  module.def("matches_pattern", matches_pattern);
+  bind_options(module);
+  module.def("train_program", train_program);
+  bind_trainer(module);
+}
+
+}  // namespace aicf::python

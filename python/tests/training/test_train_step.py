@@ -1,0 +1,223 @@
+"""A train step as Python sees it: it learns, repeats itself bit for bit, refuses what cannot be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import aicf
+import numpy as np
+import pytest
+from aicf import nn, ops, optim
+
+Batch = tuple[np.ndarray, np.ndarray]
+Make = Callable[..., aicf.TrainStep]
+
+
+def number(value: object) -> float:
+    return float(np.asarray(value))
+
+
+def train(step: aicf.TrainStep, batches: list[Batch], count: int) -> list[float]:
+    return [number(step(*batches[i % len(batches)])) for i in range(count)]
+
+
+def test_it_learns_and_says_where_it_is(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step()
+    losses = train(step, batches, 300)
+    assert losses[-1] < 0.2 * losses[0]
+    assert (step.steps, step.skipped, step.bad_tensor) == (300, 0, None)
+    right = [np.asarray(step.evaluate(x)).argmax(1) == y for x, y in batches]
+    assert np.mean(right) > 0.95
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate": 3}, {"precision": "bf16-mixed"}, {"clip_norm": 0.5}])
+def test_same_bits_for_every_thread_count_and_after_a_restore(
+    make_step: Make, batches: list[Batch], tmp_path: Path, options: dict
+) -> None:
+    hashes = set()
+    for threads in (1, 2):
+        step = make_step(threads=threads, **options)
+        train(step, batches, 500)
+        step.save_checkpoint(tmp_path / "half.safetensors", {"note": "half"})
+        train(step, batches[500 % 12 :] + batches[: 500 % 12], 500)
+        hashes.add(step.hash())
+    other = make_step(**options)
+    assert other.load_checkpoint(tmp_path / "half.safetensors")["note"] == "half"
+    train(other, batches[500 % 12 :] + batches[: 500 % 12], 500)
+    assert hashes == {other.hash()}
+
+
+def test_a_saved_step_goes_on(make_step: Make, batches: list[Batch], tmp_path: Path) -> None:
+    step = make_step(accumulate=2)
+    train(step, batches, 7)
+    step.save(tmp_path / "step.aicf")
+    again = aicf.load_train_step(tmp_path / "step.aicf")
+    assert again.hash() == step.hash()
+    assert train(step, batches, 5) == train(again, batches, 5)
+    assert again.hash() == step.hash()
+
+
+def test_verify_leaves_the_run_where_it_was(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step()
+    train(step, batches, 3)
+    before = step.hash()
+    result = step.verify(steps=20, inputs=batches)
+    assert result.passed and result.replays == 40 and step.hash() == before != result.hash
+
+
+def test_accumulated_batches_equal_one_large_one(make_step: Make, data: Batch) -> None:
+    x, y = data
+    specs = [aicf.TensorSpec((48, 12)), aicf.TensorSpec((48,), "i64", "labels")]
+    small, large = make_step(accumulate=3), make_step(inputs=specs)
+    for i in range(0, 144, 48):
+        large(x[i : i + 48], y[i : i + 48])
+        train(small, [(x[j : j + 16], y[j : j + 16]) for j in range(i, i + 48, 16)], 3)
+    for name, value in large.parameters().items():
+        np.testing.assert_allclose(
+            np.asarray(small.parameters()[name]), np.asarray(value), rtol=2e-4, atol=1e-6
+        )
+    assert small.steps == large.steps == 3
+
+
+def test_nan_in_the_data_is_named_and_changes_nothing(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step(clip_norm=1.0)
+    train(step, batches, 5)
+    before = {name: np.asarray(value).copy() for name, value in step.state_dict().items()}
+    x, y = batches[0][0].copy(), batches[0][1]
+    x[3, 2] = np.nan
+    step(x, y)
+    assert (step.bad_tensor, step.skipped, step.steps) == ("loss", 1, 5)
+    with pytest.raises(aicf.UserError, match="loss") as error:
+        step.require_finite()
+    assert error.value.name == "bad_tensor"
+    for name, value in step.state_dict().items():
+        if name not in ("opt.bad_tensor", "opt.skipped"):
+            np.testing.assert_array_equal(np.asarray(value), before[name], err_msg=name)
+    step.clear_bad_tensor()
+    train(step, batches, 1)
+    assert (step.bad_tensor, step.steps) == (None, 6)
+
+
+def test_labels_out_of_range_change_nothing(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step()
+    before = {name: np.asarray(value).copy() for name, value in step.parameters().items()}
+    x, y = batches[0][0], batches[0][1].copy()
+    y[0] = 4
+    with pytest.raises(aicf.UserError) as error:
+        step(x, y)
+    assert error.value.name == "index_out_of_range"
+    for name, value in step.parameters().items():
+        np.testing.assert_array_equal(np.asarray(value), before[name], err_msg=name)
+
+
+def test_a_scaled_loss_shrinks_its_scale_until_it_fits(make_step: Make, batches: list[Batch]) -> None:
+    scale = optim.LossScale(initial=2.0**127, backoff=2.0**-8, interval=20)
+    scaled, plain = make_step(loss_scale=scale), make_step()
+    train(scaled, [(100 * x, y) for x, y in batches], 30)
+    assert 0 < scaled.skipped < 10 and scaled.steps == 30 - scaled.skipped
+    assert 0 < number(scaled.state_dict()["opt.loss_scale"]) < 2.0**127
+    # It never grows beyond what a number can hold.
+    growing = make_step(loss_scale=optim.LossScale(initial=2.0**126, interval=1))
+    train(growing, batches, 5)
+    assert np.isfinite(number(growing.state_dict()["opt.loss_scale"])) and growing.skipped <= 2
+    # Scaling by powers of two changes no bit of the steps that count.
+    fixed = make_step(loss_scale=optim.LossScale(initial=1024.0, dynamic=False))
+    train(fixed, batches, 12)
+    train(plain, batches, 12)
+    for name, value in plain.parameters().items():
+        np.testing.assert_allclose(
+            np.asarray(fixed.parameters()[name]), np.asarray(value), rtol=1e-5, atol=1e-7
+        )
+
+
+def test_groups_hold_for_the_params_that_match(make_step: Make, batches: list[Batch]) -> None:
+    groups = [optim.Group(["0.*"], trainable=False), optim.Group(["*.b"], rate_factor=0.0)]
+    step = make_step(optimizer=optim.SGD(0.1, groups=groups))
+    train(step, batches, 3)
+    model = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 4))
+    nn.seed(0)
+    first = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 4)).state_dict()
+    now = step.parameters()
+    assert set(now) == {"2.W", "2.b"} and len(list(model.named_parameters())) == 4
+    np.testing.assert_array_equal(np.asarray(now["2.b"]), first["2.b"])
+    assert np.abs(np.asarray(now["2.W"]) - first["2.W"]).max() > 1e-4
+
+
+def test_any_traced_function_of_the_step_is_a_schedule(make_step: Make, batches: list[Batch]) -> None:
+    halving = make_step(optimizer=optim.SGD(lambda step: 0.5 ** step.astype("f64") * 0.1))
+    staircase = make_step(optimizer=optim.SGD(optim.step(0.1, 0.5, every=1)))
+    train(halving, batches, 6)
+    train(staircase, batches, 6)
+    assert halving.hash() == staircase.hash()
+
+
+def test_gradients_entry_gives_loss_and_gradients(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step(gradients=True)
+    loss, *gradients = step.run_entry("gradients", *batches[0])
+    assert number(loss) == number(step(*batches[0])) and len(gradients) == 4
+
+
+class Unused(nn.Module):
+    def __init__(self) -> None:
+        self.used, self.idle = nn.Linear(12, 4), nn.Linear(12, 4)
+
+    def forward(self, x: object) -> object:
+        return self.used(x)
+
+
+class Rounded(nn.Module):
+    def __init__(self) -> None:
+        self.layer = nn.Linear(12, 4)
+
+    def forward(self, x: object) -> object:
+        return ops.sort(self.layer(x), axis=1)[1].astype("f32")
+
+
+class WholeNumbers(nn.Module):
+    def __init__(self) -> None:
+        self.table = nn.Parameter(np.ones((12, 4), np.int32))
+
+    def forward(self, x: object) -> object:
+        return x @ ops.cast(self.table, dtype="f32")
+
+
+REFUSED = {
+    "no_params": {"model": nn.Sequential(nn.ReLU()), "loss": lambda x, y: x.mean()},
+    "unused_param": {"model": Unused()},
+    "loss_not_scalar": {"loss": lambda x, y: x},
+    "integer_gradient": {"model": WholeNumbers()},
+    "bad_option": {"optimizer": optim.SGD(0.1, momentum=1.5)},
+    "unsupported_option": {"precision": "f8"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_trained_is_refused(make_step: Make, name: str) -> None:
+    with pytest.raises(aicf.UserError) as error:
+        make_step(**REFUSED[name])
+    assert error.value.name == name
+
+
+def test_other_shapes_and_checkpoints_are_refused(
+    make_step: Make, batches: list[Batch], tmp_path: Path
+) -> None:
+    step = make_step()
+    with pytest.raises(aicf.UserError) as error:
+        step(batches[0][0][:8], batches[0][1][:8])
+    assert error.value.name == "input_shape"
+    before = step.hash()
+    make_step(
+        model=nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 4), nn.Linear(4, 4))
+    ).save_checkpoint(tmp_path / "other")
+    with pytest.raises(aicf.UserError) as error:
+        step.load_checkpoint(tmp_path / "other")
+    assert error.value.name == "bad_checkpoint"
+    assert "'0.W' is f32[12, 20] and should be f32[12, 24]" in error.value.actual
+    assert "'3.W' f32[4, 4] is unknown" in error.value.actual
+    assert step.hash() == before
+    exe = aicf.compile(nn.Linear(3, 3), [aicf.TensorSpec((1, 3))])
+    exe.save(tmp_path / "model.aicf")
+    with pytest.raises(aicf.UserError) as error:
+        aicf.load_train_step(tmp_path / "model.aicf")
+    assert error.value.name == "not_trainable"

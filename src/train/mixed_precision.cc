@@ -1,0 +1,57 @@
+#include "train/mixed_precision.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "ir/decompose/emitter.h"
+
+namespace aicf {
+namespace {
+
+bool is_contraction(Op op) {
+  return op == Op::matmul || op == Op::linear || op == Op::conv || op == Op::conv_transpose ||
+         op == Op::attention;
+}
+
+// Linear and conv add their bias after the product; it stays f32.
+bool has_bias(const Node& node) {
+  return (node.op == Op::linear || node.op == Op::conv || node.op == Op::conv_transpose) &&
+         node.operands[2] != kNoValue;
+}
+
+ValueId add_bias(Emitter& e, const Node& node, ValueId product, ValueId bias) {
+  return e.add(product, node.op == Op::linear ? bias : e.along_channels(bias, e.rank(product)));
+}
+
+void narrow(GraphRewriter& rewriter, const Node& node) {
+  Emitter e(rewriter.graph(), node.origin);
+  std::vector<ValueId> operands = rewriter.values(node.operands);
+  const bool bias = has_bias(node);
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i] != kNoValue && e.dtype(operands[i]) == DType::f32 && !(bias && i == 2))
+      operands[i] = e.cast(operands[i], DType::bf16);
+  const ValueId bias_value = bias ? std::exchange(operands[2], kNoValue) : kNoValue;
+  const ValueId product = e.cast(e.op(node.op, operands, node.attrs), DType::f32);
+  rewriter.map(node.results[0], bias ? add_bias(e, node, product, bias_value) : product);
+}
+
+}  // namespace
+
+bool is_bf16_mixed(const std::string& precision) {
+  if (precision == "f32") return false;
+  if (precision == "bf16-mixed") return true;
+  throw UserError(ErrorCode::kU_unsupported_option, "training has no such precision")
+      .with_value(precision)
+      .with_expected("f32 or bf16-mixed");
+}
+
+Graph narrow_contractions(const Graph& graph) {
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    const bool narrows = is_contraction(node.op) && graph.dtype(node.operands[0]) == DType::f32;
+    narrows ? narrow(rewriter, node) : static_cast<void>(rewriter.copy(node));
+  }
+  return rewriter.finish();
+}
+
+}  // namespace aicf

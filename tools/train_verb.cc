@@ -1,0 +1,210 @@
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "model_source.h"
+#include "npy.h"
+#include "runtime/batches.h"
+#include "runtime/trainer.h"
+#include "verbs.h"
+
+namespace aicf::cli {
+namespace {
+
+constexpr double kStatusSeconds = 0.25;  // between two lines of progress
+// What a checkpoint of this verb says besides the states: batches taken so far, and of what.
+constexpr const char* kBatchesKey = "aicf.train.batches";
+constexpr const char* kOrderKey = "aicf.train.order";
+
+struct Options {
+  std::string model, labels, checkpoint, output;
+  std::vector<std::string> data;
+  RunOptions run;
+  uint64_t seed = 0;
+  bool in_order = false, resume = false;
+  int64_t batch = 0, steps = 0, checkpoint_every = 0;
+};
+
+// The arrays of the command line in the order of the step's inputs: a name, else data first and labels last.
+std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) {
+  std::map<std::string, Array> given;
+  std::string names;
+  for (const IoTensor& io : entry.inputs) names += (names.empty() ? "" : ", ") + io.name;
+  for (const std::string& text : options.data) {
+    const size_t equals = text.find('=');
+    const std::string name = equals == std::string::npos ? entry.inputs.front().name : text.substr(0, equals);
+    given[name] = read_npy(equals == std::string::npos ? text : text.substr(equals + 1));
+  }
+  if (!options.labels.empty()) given[entry.inputs.back().name] = read_npy(options.labels);
+  std::vector<Array> columns;
+  for (const IoTensor& io : entry.inputs) {
+    const auto at = given.find(io.name);
+    if (at == given.end())
+      throw UserError(ErrorCode::kU_missing_input, "an input of the step has no data")
+          .with_value(io.name)
+          .with_expected(names)
+          .with_remedy("give --data NAME=x.npy for each, and --labels for the last");
+    columns.push_back(at->second);
+    given.erase(at);
+  }
+  if (!given.empty())
+    throw UserError(ErrorCode::kU_unknown_input, "the step has no input of this name")
+        .with_value(given.begin()->first)
+        .with_expected(names);
+  return columns;
+}
+
+int64_t batch_size(const Options& options, const EntryPlan& entry) {
+  if (options.batch > 0) return options.batch;
+  const Shape& sizes = entry.inputs.front().sizes;
+  const auto fixed = sizes.empty() ? std::nullopt : sizes[0].constant();
+  if (!fixed)
+    throw UserError(ErrorCode::kU_unset_size, "the step takes batches of several sizes")
+        .with_remedy("give --batch");
+  return *fixed;
+}
+
+std::string describe(const BatchOrder& order, int64_t rows) {
+  return std::to_string(rows) + " rows in batches of " + std::to_string(order.batch) +
+         (order.shuffle ? ", seed " + std::to_string(order.seed) : ", in order");
+}
+
+BatchOrder order_of(const Options& options, const EntryPlan& entry) {
+  return {batch_size(options, entry), options.seed, !options.in_order};
+}
+
+// One training run of the command line.
+class Run {
+ public:
+  Run(const Options& options, const Console& console)
+      : options_(options),
+        console_(console),
+        exe_(options.run.load(read_artifact(options.model))),
+        trainer_(*exe_),
+        order_(order_of(options, trainer_.entry())),
+        batches_(read_columns(options, trainer_.entry()), order_) {
+    if (options_.resume && std::filesystem::exists(checkpoint_path())) resume();
+  }
+
+  int train() {
+    const int64_t first = taken_, last = options_.steps * trainer_.accumulate();
+    const int64_t every = options_.checkpoint_every * trainer_.accumulate();
+    while (taken_ < last) {
+      loss_ = trainer_.step(batches_.batch(taken_))[0].get_f64(0);
+      ++taken_;
+      if (every > 0 && taken_ % every == 0 && taken_ < last) save();
+      if (seconds() - shown_ >= kStatusSeconds) show(first, last);
+    }
+    console_.status("");
+    if (every > 0 || !options_.checkpoint.empty()) save();
+    stop_if_not_finite();
+    if (!options_.output.empty()) write_artifact(options_.output, trainer_.artifact());
+    return report(taken_ - first);
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  std::string checkpoint_path() const {
+    return options_.checkpoint.empty() ? options_.model + ".checkpoint" : options_.checkpoint;
+  }
+
+  void save() {
+    trainer_.save_checkpoint(checkpoint_path(), {{kBatchesKey, std::to_string(taken_)},
+                                                 {kOrderKey, describe(order_, batches_.rows())}});
+  }
+
+  void resume() {
+    const std::map<std::string, std::string> metadata = trainer_.load_checkpoint(checkpoint_path());
+    const auto batches = metadata.find(kBatchesKey), order = metadata.find(kOrderKey);
+    const std::string now = describe(order_, batches_.rows());
+    if (batches == metadata.end() || order == metadata.end() || order->second != now)
+      throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint was written by a run over other batches")
+          .with_value(checkpoint_path())
+          .with_expected(now)
+          .with_actual(order == metadata.end() ? "a checkpoint of another program" : order->second)
+          .with_remedy("resume with the data, --batch, --seed and --in-order of that run");
+    taken_ = std::atoll(batches->second.c_str());
+    trainer_.clear_bad_tensor();
+  }
+
+  // A scaled loss overflows now and then by design; anything else that is not finite is a mistake.
+  void stop_if_not_finite() const {
+    if (!trainer_.scales_loss()) trainer_.require_finite();
+  }
+
+  void show(int64_t first, int64_t last) {
+    shown_ = seconds();
+    stop_if_not_finite();
+    const double rate =
+        static_cast<double>(taken_ - first) / shown_ / static_cast<double>(trainer_.accumulate());
+    const double left =
+        static_cast<double>(last - taken_) / static_cast<double>(trainer_.accumulate()) / rate;
+    char line[160];
+    std::snprintf(line, sizeof(line), "step %lld/%lld  loss %.6g  %.1f steps/s  ETA %.0f s",
+                  static_cast<long long>(taken_ / trainer_.accumulate()),
+                  static_cast<long long>(options_.steps), loss_, rate, left);
+    console_.status(line);
+  }
+
+  int report(int64_t batches) const {
+    const double rate = static_cast<double>(batches) / static_cast<double>(trainer_.accumulate()) / seconds();
+    const std::string hash = trainer_.hash();
+    char text[200];
+    std::snprintf(text, sizeof(text), "train: %lld steps, loss %.6g, %.1f steps/s, %lld skipped, state %s\n",
+                  static_cast<long long>(taken_ / trainer_.accumulate()), loss_, rate,
+                  static_cast<long long>(trainer_.skipped()), hash.c_str());
+    Json json = {{"steps", taken_ / trainer_.accumulate()},
+                 {"loss", batches > 0 ? Json(loss_) : Json()},
+                 {"steps_per_second", rate},
+                 {"skipped", trainer_.skipped()},
+                 {"hash", hash}};
+    if (!options_.output.empty()) json["output"] = options_.output;
+    console_.result(text, json);
+    return kOk;
+  }
+
+  const Options& options_;
+  const Console& console_;
+  std::unique_ptr<Executable> exe_;
+  Trainer trainer_;
+  BatchOrder order_;
+  Batches batches_;
+  int64_t taken_ = 0;  // batches
+  double loss_ = std::nan("");
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double shown_ = 0;
+};
+
+int run(const Options& options, const Console& console) {
+  if (options.steps < 1 || options.checkpoint_every < 0)
+    throw UserError(ErrorCode::kU_bad_option, "--steps must be at least 1 and --checkpoint-every at least 0");
+  return Run(options, console).train();
+}
+
+}  // namespace
+
+VerbRun setup_train(VerbOptions& verb) {
+  auto options = std::make_shared<Options>();
+  verb.add_positional("model", options->model, "an .aicf file with a train step");
+  verb.add_option("--data", options->data, "x.npy for the first input, or NAME=x.npy; rows along axis 0");
+  verb.add_option("--labels", options->labels, "y.npy for the last input");
+  verb.add_option("--steps", options->steps,
+                  "optimizer steps of the whole run, those before a resume included");
+  verb.add_option("--batch", options->batch, "rows of a batch, where the step takes several sizes");
+  verb.add_option("--seed", options->seed, "of the order of rows");
+  verb.add_flag("--in-order", options->in_order, "visit rows as they stand");
+  verb.add_option("--checkpoint", options->checkpoint, "file of checkpoints; default MODEL.checkpoint");
+  verb.add_option("--checkpoint-every", options->checkpoint_every,
+                  "steps between two checkpoints; 0: only at the end, if --checkpoint is given");
+  verb.add_flag("--resume", options->resume, "go on from the checkpoint, if there is one");
+  verb.add_option("-o,--output", options->output, "the .aicf file with the trained params");
+  options->run.add_to(verb);
+  return [options](const Console& console) { return run(*options, console); };
+}
+
+}  // namespace aicf::cli
