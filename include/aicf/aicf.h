@@ -6,4 +6,5 @@
 #include "aicf/executable.h"  // IWYU pragma: export
 #include "aicf/graph.h"       // IWYU pragma: export
 #include "aicf/tensor.h"      // IWYU pragma: export
+#include "aicf/train.h"       // IWYU pragma: export
 #include "aicf/version.h"     // IWYU pragma: export

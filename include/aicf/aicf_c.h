@@ -125,6 +125,17 @@ AICF_API aicf_status aicf_state_set(aicf_executable* executable, const char* nam
                                     size_t bytes);
 AICF_API aicf_status aicf_reset(aicf_executable* executable);
 
+/* Training: a step is the entry "step", run like any other (with gradients accumulated, "accumulate" runs
+ * before it: docs/training.md). A checkpoint holds every trained param and every state; the file appears by
+ * rename. Loading checks all names, dtypes and shapes first. aicf_save writes an .aicf file with the present
+ * params and states. */
+AICF_API aicf_status aicf_save_checkpoint(aicf_executable* executable, const char* path);
+AICF_API aicf_status aicf_load_checkpoint(aicf_executable* executable, const char* path);
+AICF_API aicf_status aicf_save(aicf_executable* executable, const char* path);
+/* The first tensor of a step that was not finite, "loss" or "d_<param>"; "" if all were. Valid until the next
+ * call. */
+AICF_API aicf_status aicf_bad_tensor(aicf_executable* executable, const char** name);
+
 /* Text stored under a key. *value is NULL if there is none; it lives as long as the executable and ends with
  * a NUL. `bytes` may be NULL. */
 AICF_API aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value,

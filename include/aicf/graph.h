@@ -128,6 +128,7 @@ class AICF_API Builder {
   Program finish() const;
 
  private:
+  friend struct Access;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -203,7 +203,7 @@ def load_train_step(
     path: str | os.PathLike[str], *, device: str = "cpu", threads: int | None = None, isa: str | None = None
 ) -> TrainStep:
     """A saved train step, at the states it was saved with; not_trainable for other .aicf files."""
-    return TrainStep(_aicf.load(os.fspath(path), threads or 0, isa or "", device))
+    return TrainStep(_aicf.load(os.fspath(path), threads or 0, isa or "", device, 0))
 
 
 def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:

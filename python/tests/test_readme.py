@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def block(language: str) -> str:
-    found = re.search(
-        rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    assert found is not None, f"the README has no {language} example"
-    return found.group(1)
+def block(language: str, number: int = 0) -> str:
+    """The example of this language that stands at this place among them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    assert len(found) > number, f"the README has no {language} example {number}"
+    return found[number]
 
 
 def write_model(path: Path) -> None:
@@ -43,6 +43,16 @@ def test_python_example(tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.rstrip().endswith("True")
     assert (tmp_path / "model.aicf").exists()
+
+
+def test_training_example(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", block("python", 1)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stderr
+    first, last, passed = finished.stdout.split()
+    assert float(last) < 0.1 * float(first) and passed == "True"
+    assert (tmp_path / "train.aicf").exists()
 
 
 def test_cpp_example(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 
 #include "artifact/artifact.h"
 #include "base/array.h"
@@ -69,6 +70,12 @@ struct Access {
   static Model model(std::shared_ptr<const core::Model> model);
   static const std::shared_ptr<const core::Model>& model(const Model& model);
   static core::Executable& executable(Executable& executable);
+  static Schedule schedule(core::Graph graph);
+  static const core::Graph& schedule(const Schedule& schedule);
+  // Appends to the entry that the builder is at: `add` gets its graph and the values' ids there.
+  static Value append(
+      Builder& builder, const std::vector<Value>& values,
+      const std::function<core::ValueId(core::Graph&, const std::vector<core::ValueId>&)>& add);
 };
 
 core::DType to_core(DType dtype);

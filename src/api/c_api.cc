@@ -6,6 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "runtime/trainer.h"
+
 namespace core = ::aicf;
 using aicf::v1::Access;
 using aicf::v1::Executable;
@@ -69,6 +71,7 @@ struct aicf_executable {
   std::vector<TensorView> inputs, outputs;
   std::mutex device_memory_mutex;
   std::map<void*, core::DeviceTensor> device_memory;  // handed out by aicf_device_allocate
+  std::string bad_tensor;                             // what aicf_bad_tensor pointed to
   std::atomic_flag running = ATOMIC_FLAG_INIT;
 };
 
@@ -107,6 +110,11 @@ template <typename T>
 T& need(T* pointer, const char* name) {
   if (pointer != nullptr) return *pointer;
   throw core::UserError(core::ErrorCode::kU_misuse, "a pointer that is needed is NULL").with_value(name);
+}
+
+// What a training run can do besides running its entries; it keeps nothing between calls.
+core::Trainer trainer_of(aicf_executable* executable) {
+  return core::Trainer(Access::executable(need(executable, "executable").executable));
 }
 
 template <typename T>
@@ -351,6 +359,35 @@ aicf_status aicf_state_set(aicf_executable* executable, const char* name, const 
 
 aicf_status aicf_reset(aicf_executable* executable) {
   return guarded([&] { need(executable, "executable").executable.reset(); });
+}
+
+aicf_status aicf_save_checkpoint(aicf_executable* executable, const char* path) {
+  return guarded([&] {
+    need(path, "path");
+    trainer_of(executable).save_checkpoint(path);
+  });
+}
+
+aicf_status aicf_load_checkpoint(aicf_executable* executable, const char* path) {
+  return guarded([&] {
+    need(path, "path");
+    trainer_of(executable).load_checkpoint(path);
+  });
+}
+
+aicf_status aicf_save(aicf_executable* executable, const char* path) {
+  return guarded([&] {
+    need(path, "path");
+    core::write_artifact(path, trainer_of(executable).artifact());
+  });
+}
+
+aicf_status aicf_bad_tensor(aicf_executable* executable, const char** name) {
+  return guarded([&] {
+    const char*& result = need(name, "name");
+    executable->bad_tensor = trainer_of(executable).bad_tensor();
+    result = executable->bad_tensor.c_str();
+  });
 }
 
 aicf_status aicf_metadata(const aicf_executable* executable, const char* key, const char** value,

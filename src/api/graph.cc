@@ -168,6 +168,14 @@ struct Builder::Impl {
   }
 };
 
+Value Access::append(
+    Builder& builder, const std::vector<Value>& values,
+    const std::function<core::ValueId(core::Graph&, const std::vector<core::ValueId>&)>& add) {
+  std::vector<core::ValueId> ids;
+  for (const Value& value : values) ids.push_back(builder.impl_->id(value));
+  return builder.impl_->made(add(builder.impl_->graph(), ids));
+}
+
 Builder::Builder(const std::string& entry) : impl_(std::make_unique<Impl>()) {
   impl_->program.entries.emplace_back(entry);
 }
