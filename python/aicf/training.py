@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _aicf
 from ._aicf import Tensor
-from .compiler import _check_options, build
+from .compiler import _check_options, _is_torch, build
 from .errors import make_error
 from .executable import PlanSummary, TensorInfo, VerifyResult
 from .optim import LossScale, Optimizer, schedule_graph
@@ -193,8 +193,13 @@ def compile_train_step(
     settings.precision = precision
     if loss_scale is not None:
         settings.loss_scale = _loss_scale(loss_scale)
+    rows = optimizer.rows()
+    if _is_torch(model):
+        from .torch.training import frozen_params
+
+        rows.insert(0, (frozen_params(model), 1.0, None, False))
     program = _aicf.train_program(
-        forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), optimizer.rows(), settings
+        forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), rows, settings
     )
     return TrainStep(build(program, device, threads, _check_options(options or {})))
 
@@ -242,7 +247,28 @@ def _forward_program(
             expected="inputs=[aicf.TensorSpec(...)]",
         )
     specs = _split_target(model, inputs, loss is not None)
+    if _is_torch(model):
+        return _torch_program(model, loss, specs, eval_inputs, dims)
     return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)
+
+
+def _torch_program(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    specs: dict[str, TensorSpec],
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+) -> _aicf.Program:
+    from .torch.training import import_training
+
+    if dims:
+        raise make_error(
+            "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
+        )
+    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
+    return import_training(
+        model, loss, specs, model_specs if eval_inputs is None else _name_specs(model, eval_inputs)
+    )
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:

@@ -8,7 +8,7 @@ update, tied weights stay one param, other tensors held by the model become cons
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,8 @@ __all__ = [
 class Weights:
     """Params and states of a model, made once for all its entries; equal storage is one variable."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix  # of names in the exported programs, not of ours
         self.variables: dict[str, Variable] = {}
         self.aliases: dict[str, str] = {}  # tied name → name of the param
         self._by_storage: dict[Any, str] = {}
@@ -111,15 +112,22 @@ def import_entries(
     names: Sequence[Mapping[str, str]],
     ranges: Mapping[str, tuple[int, int]],
     contraction_dtype: str | None = None,
+    finish: Callable[[Graph, Sequence[Any]], None] | None = None,
+    prefix: str = "",
 ) -> ImportedModel:
-    """One Program with an entry for each exported program; what they share by name they hold once."""
+    """One Program with an entry for each exported program; what they share by name they hold once.
+
+    `finish` writes the outputs of the first entry from its results. `prefix` is taken off the names of what a
+    program holds.
+    """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
-    weights = Weights()
+    weights = Weights(prefix)
+    written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
         lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, contraction_dtype)
-        graph, model = _import_entry(program, lowering, weights, written)
+        graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)
     first = models[0]
@@ -172,7 +180,11 @@ def _written(exported: ExportedProgram) -> set[str]:
 
 
 def _import_entry(
-    exported: ExportedProgram, lowering: Lowering, weights: Weights, mutated: set[str]
+    exported: ExportedProgram,
+    lowering: Lowering,
+    weights: Weights,
+    mutated: set[str],
+    finish: Callable[[Graph, Sequence[Any]], None] | None,
 ) -> tuple[Graph, ImportedModel]:
     signature = exported.graph_signature
     graph, symbols = lowering.graph, lowering.symbols
@@ -194,7 +206,7 @@ def _import_entry(
             value = _held(graph, exported, spec, mutated, weights, held)
         values.append(value)
     results = lowering.run(exported.graph_module, values)
-    constants = _write_results(graph, exported, results, held)
+    constants = _write_results(graph, exported, results, held, finish)
     spec = exported.call_spec
     return graph, ImportedModel(None, set(), spec.in_spec, spec.out_spec, inputs, kept, constants)  # type: ignore[arg-type]
 
@@ -224,10 +236,10 @@ def _held(
     if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
         source = exported.state_dict if spec.target in exported.state_dict else exported.constants
         tensor = source[spec.target]
-        is_state = spec.target in mutated
+        is_state = spec.target.removeprefix(weights.prefix) in mutated
         if spec.kind == InputKind.BUFFER and spec.persistent is False and not is_state:
             return graph.constant(tensor.detach().cpu().contiguous())
-        name = weights.add(spec.target, tensor, is_state)
+        name = weights.add(spec.target.removeprefix(weights.prefix), tensor, is_state)
         variable = weights.variables[name]
         held[spec.target] = name, variable
         return graph.shared(name, variable)
@@ -256,14 +268,24 @@ def _refuse_written_inputs(exported: ExportedProgram) -> None:
 
 
 def _write_results(
-    graph: Graph, exported: ExportedProgram, results: Sequence[Any], held: Mapping[str, tuple[str, Variable]]
+    graph: Graph,
+    exported: ExportedProgram,
+    results: Sequence[Any],
+    held: Mapping[str, tuple[str, Variable]],
+    finish: Callable[[Graph, Sequence[Any]], None] | None,
 ) -> dict[int, Any]:
     constants: dict[int, Any] = {}
     index = 0
+    specs = exported.graph_signature.output_specs
+    if finish is not None:
+        pairs = list(zip(specs, results, strict=True))
+        finish(graph, [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT])
     names = _output_names(exported)
-    for spec, value in zip(exported.graph_signature.output_specs, results, strict=True):
+    for spec, value in zip(specs, results, strict=True):
         if spec.kind in (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)):
             graph.update(held[spec.target][1], value)
+        elif spec.kind == OutputKind.USER_OUTPUT and finish is not None:
+            continue
         elif spec.kind == OutputKind.USER_OUTPUT:
             if isinstance(value, SymTensor) and isinstance(spec.arg, TensorArgument):
                 graph.output(value, names[index])

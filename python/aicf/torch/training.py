@@ -1,0 +1,104 @@
+"""A torch.nn.Module as the model of a train step: its training form with a loss, and its evaluation form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .._aicf import Program, dtype_name
+from ..errors import make_error
+from ..tracing import Graph, TensorSpec, tracing
+from .export import export
+from .importer import import_entries
+
+__all__ = ["frozen_params", "import_training"]
+
+_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+
+
+class _WithLoss(torch.nn.Module):
+    """The model followed by a loss of torch's, under the model's own parameter names."""
+
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, *args: Any) -> Any:
+        return self.loss(self.model(*args[:-1]), args[-1])
+
+
+def import_training(
+    model: torch.nn.Module,
+    loss: Callable[[Any, Any], Any] | None,
+    specs: Mapping[str, TensorSpec],
+    eval_specs: Mapping[str, TensorSpec],
+) -> Program:
+    """Entries "loss", traced in training mode, and "eval".
+
+    A loss that is a torch module is traced with the model; any other maps traced values. Sizes are fixed.
+    """
+    rows = list(specs.items())
+    model_specs, target = (rows, None) if loss is None else (rows[:-1], rows[-1])
+    torch_loss = isinstance(loss, torch.nn.Module)
+    with _mode(model, training=True):
+        whole = _WithLoss(model, loss) if torch_loss else model
+        trained, names, _ = export(whole, _examples(rows if torch_loss else model_specs))
+    with _mode(model, training=False):
+        evaluated, eval_names, _ = export(model, _examples(list(eval_specs.items())))
+
+    def finish(graph: Graph, results: Sequence[Any]) -> None:
+        with tracing(graph):
+            value = results[0]
+            if target is not None and not torch_loss:
+                name, spec = target
+                value = loss(value, graph.input(name, spec.shape, dtype_name(spec.dtype)))  # type: ignore[misc]
+            graph.output(value, "loss")
+
+    prefix = "model." if torch_loss else ""
+    return import_entries(
+        {"loss": trained, "eval": evaluated}, [names, eval_names], {}, finish=finish, prefix=prefix
+    ).program
+
+
+def frozen_params(model: torch.nn.Module) -> list[str]:
+    """Names of the parameters that need no gradient."""
+    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+
+
+def _examples(rows: Sequence[tuple[str, TensorSpec]]) -> tuple[torch.Tensor, ...]:
+    for name, spec in rows:
+        if not all(isinstance(size, int) for size in spec.shape):
+            raise make_error(
+                "unsupported_option",
+                "the train step of a torch module takes fixed sizes",
+                op=name,
+                actual=str(list(spec.shape)),
+            )
+    return tuple(torch.zeros(tuple(spec.shape), dtype=_DTYPES[dtype_name(spec.dtype)]) for _, spec in rows)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
+    """The whole module in a mode; each part is put back into its own afterwards."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in before:
+            module.training = mode
