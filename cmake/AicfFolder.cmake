@@ -30,7 +30,7 @@ function(aicf_folder name)
 
   if(AICF_TESTS AND tests)
     add_executable(test_${name} ${tests})
-    target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} GTest::gtest_main)
+    target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} aicf_test_main)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     # Test code itself need not be fast, and compiles a fifth faster this way.
     target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)

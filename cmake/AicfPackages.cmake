@@ -37,6 +37,8 @@ endif()
 
 if(AICF_TESTS)
   find_package(GTest REQUIRED)
+  add_library(aicf_test_main STATIC "${CMAKE_SOURCE_DIR}/cmake/test_main.cc")
+  target_link_libraries(aicf_test_main PUBLIC aicf_sanitize GTest::gtest Threads::Threads)
 endif()
 if(AICF_BENCHES)
   find_package(benchmark REQUIRED)

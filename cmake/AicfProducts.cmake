@@ -23,7 +23,7 @@ endif()
 # The API's tests see what its users see: the shared library and include/.
 if(AICF_TESTS AND api_tests AND TARGET aicf)
   add_executable(test_api ${api_tests})
-  target_link_libraries(test_api PRIVATE AICF::aicf aicf_sanitize GTest::gtest_main Threads::Threads)
+  target_link_libraries(test_api PRIVATE AICF::aicf aicf_sanitize aicf_test_main Threads::Threads)
   target_compile_definitions(test_api PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(test_api PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
   add_test(NAME test_api COMMAND test_api --gtest_brief=1)

@@ -50,6 +50,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
                      std::vector<PassRecord>* records);
 
 // --- the passes, one file each
+Graph inline_branches(const Graph& graph, const PassContext& context);
 Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 Graph decompose_composites(const Graph& graph, const PassContext& context);
 Graph fold_constants(const Graph& graph, const PassContext& context);

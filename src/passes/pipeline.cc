@@ -12,6 +12,9 @@ namespace aicf {
 
 const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> table = {
+      // No kernel runs a branch; its nodes then take part in everything below.
+      {"inline_branches", inline_branches, true, 0,
+       "computes both branches of a condition on data and selects, where neither can fail"},
       // Imported graphs carry shape arithmetic and constants that later patterns must not have to see
       // through.
       {"fold_constants", fold_constants, false, 1, "evaluates nodes whose operands are all constants"},

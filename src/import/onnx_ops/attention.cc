@@ -1,12 +1,11 @@
 // Attention and rotary embedding of the standard domain.
 #include <cmath>
 
+#include "import/onnx_ops/heads.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
-namespace {
 
-// [B, T, H D] as [B, H, T, D]; rank 4 already is.
 ValueId split_heads(NodeContext& n, ValueId x, int64_t heads) {
   const Shape s = n.shape_of(x);
   if (s.size() == 4) return x;
@@ -18,6 +17,16 @@ ValueId merge_heads(NodeContext& n, ValueId x) {
   const Shape s = n.shape_of(x);
   return n.reshape(n.transpose(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
 }
+
+ValueId repeat_heads(NodeContext& n, ValueId x, const Dim& heads) {
+  const Shape s = n.shape_of(x);
+  if (s[1] == heads) return x;
+  const Dim group = floordiv(heads, s[1]);
+  const ValueId thin = n.reshape(x, {s[0], s[1], Dim(1), s[2], s[3]});
+  return n.reshape(n.broadcast(thin, {s[0], s[1], group, s[2], s[3]}), {s[0], heads, s[2], s[3]});
+}
+
+namespace {
 
 struct Problem {
   ValueId q, k, v, mask = kNoValue;
@@ -52,15 +61,6 @@ ValueId given_mask(NodeContext& n, const Dim& keys, DType dtype) {
   const ValueId fill =
       n.dtype(3) == DType::boolean ? n.iscalar(DType::boolean, 0) : n.scalar(dtype, -INFINITY);
   return n.add(Op::pad, {mask, fill}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
-}
-
-// Keys repeated so that every query head has its own: [B, Hk, T, D] to [B, Hq, T, D].
-ValueId repeat_heads(NodeContext& n, ValueId x, const Dim& heads) {
-  const Shape s = n.shape_of(x);
-  if (s[1] == heads) return x;
-  const Dim group = floordiv(heads, s[1]);
-  const ValueId thin = n.reshape(x, {s[0], s[1], Dim(1), s[2], s[3]});
-  return n.reshape(n.broadcast(thin, {s[0], s[1], group, s[2], s[3]}), {s[0], heads, s[2], s[3]});
 }
 
 // Output 3: the scores at the stage that qk_matmul_output_mode names.
@@ -131,6 +131,32 @@ void attention(NodeContext& n) {
   n.out(0, flat ? merge_heads(n, y) : y);
 }
 
+// Q, K, V of rank 4; score_mod and prob_mod map the scores before and the probabilities after the softmax.
+void flex_attention(NodeContext& n) {
+  for (size_t i = 0; i < 3; ++i) n.require_rank(i, 4);
+  const Shape q = n.shape(0);
+  const double scale = n.has_attr("scale")
+                           ? n.attr_float("scale", 0)
+                           : 1.0 / std::sqrt(static_cast<double>(q[3].require_constant("head size")));
+  const DType least = n.dtype(0) == DType::f64 ? DType::f64 : DType::f32;
+  n.ignore("softmax_precision");  // ours is never below f32
+  const auto modified = [&](ValueId x, std::string_view name) {
+    const AttributeProto* a = n.attr(name);
+    if (a == nullptr) return x;
+    if (!a->g) n.bad("attribute '" + std::string(name) + "'", "a graph", "another type");
+    const auto outputs = n.convert_body(*a->g, {n.wrap(x)}, n.context());
+    if (outputs.size() != 1) n.bad(std::string(name), "one output", std::to_string(outputs.size()));
+    return n.context().materialize(*outputs[0]);
+  };
+  const ValueId k = repeat_heads(n, n.cast(n.in(1), least), q[1]),
+                v = repeat_heads(n, n.cast(n.in(2), least), q[1]);
+  const ValueId products =
+      n.add(Op::matmul, {n.cast(n.in(0), least), k}, {{"transpose_x", false}, {"transpose_y", true}});
+  const ValueId scores = modified(n.add(Op::mul, {products, n.scalar(least, scale)}), "score_mod");
+  const ValueId p = modified(n.add(Op::softmax, {scores}, {{"axis", int64_t{-1}}}), "prob_mod");
+  n.out(0, n.cast(n.add(Op::matmul, {p, v}, {{"transpose_x", false}, {"transpose_y", false}}), n.dtype(2)));
+}
+
 // Caches [B, T, R/2], or [positions, R/2] with position_ids [B, T].
 void rotary_embedding(NodeContext& n) {
   const int64_t heads = n.attr_int("num_heads", 0);
@@ -153,7 +179,9 @@ void rotary_embedding(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> attention_rules() {
-  return {{"Attention", attention}, {"RotaryEmbedding", rotary_embedding}};
+  return {{"Attention", attention},
+          {"RotaryEmbedding", rotary_embedding},
+          {"FlexAttention", flex_attention, 1, std::numeric_limits<int64_t>::max(), "ai.onnx.preview"}};
 }
 
 }  // namespace aicf::onnx

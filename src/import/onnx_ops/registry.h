@@ -36,6 +36,7 @@ std::vector<OpRule> loss_rules();
 std::vector<OpRule> control_rules();
 std::vector<OpRule> recurrent_rules();
 std::vector<OpRule> signal_rules();
+std::vector<OpRule> stateful_rules();
 
 inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 
