@@ -34,6 +34,7 @@ if compgen -G 'fuzz/*.cc' >/dev/null; then
     mkdir -p "$corpus"
     seeds=build-fuzz/seeds/$name
     mkdir -p "$seeds"
+    if [[ -d fuzz/regressions/$name ]]; then cp fuzz/regressions/"$name"/* "$seeds"; fi
     AICF_FUZZ_SEEDS=$seeds AICF_FUZZ_MODELS=build-fuzz/seeds/fuzz_onnx "build-fuzz/fuzz/$name" || { failed=1; continue; }
     # One input may take 1 GB and 20 s; the process limit adds what the sanitizer's quarantine holds.
     "build-fuzz/fuzz/$name" -runs="$runs" -timeout=20 -malloc_limit_mb=1024 -rss_limit_mb=2560 -print_final_stats=1 \

@@ -67,6 +67,14 @@ double Array::get_f64(int64_t i) const {
   }
 }
 
+// Toward zero; NaN gives 0 and what no i64 holds the nearest that one does.
+static int64_t truncated(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 0x1p63) return INT64_MAX;
+  if (value < -0x1p63) return INT64_MIN;
+  return static_cast<int64_t>(value);
+}
+
 int64_t Array::get_i64(int64_t i) const {
   switch (dtype_) {
     case DType::i64:
@@ -82,7 +90,7 @@ int64_t Array::get_i64(int64_t i) const {
     case DType::boolean:
       return data_as<uint8_t>()[i] != 0;
     default:
-      return static_cast<int64_t>(get_f64(i));
+      return truncated(get_f64(i));
   }
 }
 
@@ -104,7 +112,7 @@ void Array::set_f64(int64_t i, double value) {
       mutable_data_as<uint8_t>()[i] = value != 0;
       return;
     default:
-      set_i64(i, static_cast<int64_t>(value));
+      set_i64(i, truncated(value));
       return;
   }
 }

@@ -345,6 +345,21 @@ TEST(OnnxImport, OperandsOfTheWrongRankAreCodedErrors) {
   }
 }
 
+// What the fuzzer once broke the importer with: it may be refused, with a code that does not blame us.
+TEST(OnnxImport, FoundInputsAreRefusedOrImported) {
+  int files = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(AICF_SOURCE_DIR "/fuzz/regressions/fuzz_onnx")) {
+    ++files;
+    try {
+      import_onnx(file.path().string());
+    } catch (const Error& error) {
+      EXPECT_NE(error.kind(), ErrorKind::kInternal) << file.path() << ": " << error.what();
+    }
+  }
+  EXPECT_GE(files, 6);
+}
+
 TEST(OnnxImport, SupportListsWithoutSizes) {
   const auto path = std::filesystem::temp_directory_path() / "aicf_support_test.onnx";
   Model m = mlp();

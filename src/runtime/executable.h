@@ -74,7 +74,7 @@ class Executable {
   // devices without graphs.
   std::string coverage(const EntryPlan& entry) const;
   // What each step of the last bind of the entry takes and moves; empty before a run and on devices that
-  // cannot tell. Replays the entry, so states advance.
+  // cannot tell. Replays the entry over the memory of that run, which must still be there; states advance.
   std::vector<StepCost> profile(const EntryPlan& entry, int repeats);
 
   // States by name; set copies, get copies. unknown_param.

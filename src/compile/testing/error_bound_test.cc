@@ -235,6 +235,9 @@ class BoundRun {
         const double reach = bounds[0][i] + bounds[1][i];
         excluded = excluded || (reach > 0 && !(std::fabs(full[0].f[i] - full[1].f[i]) > reach));
       }
+      // Whether a value is zero is not decided by the ends of its interval.
+      if (from_float && node.op == Op::cast && exact.dtype == DType::boolean)
+        excluded = excluded || (bounds[0][i] > 0 && !(std::fabs(full[0].f[i]) > bounds[0][i]));
       if (excluded) {
         out[i] = kExcluded;
       } else if (exact.is_float()) {

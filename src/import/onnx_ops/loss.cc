@@ -22,6 +22,7 @@ void nll(NodeContext& n, ValueId log_probabilities) {
   const ValueId labels = n.in(1);
   const DType index = n.dtype(1);
   const Shape shape = n.shape(1);
+  if (shape.empty()) n.bad("labels", "rank 1 or more", "a scalar");
   ValueId ignored = kNoValue, safe = labels;
   if (n.has_attr("ignore_index")) {
     ignored = n.add(Op::eq, {labels, n.iscalar(index, n.attr_int("ignore_index", 0))});

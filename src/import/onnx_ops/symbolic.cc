@@ -247,6 +247,7 @@ bool expand(NodeContext& n, const Operands& x) {
 struct SymbolicRow {
   std::string_view op;
   bool (*apply)(NodeContext&, const Operands&);
+  size_t operands = 1;  // at least; a node with fewer is for its converter to refuse
 };
 
 constexpr SymbolicRow kRows[] = {
@@ -264,22 +265,22 @@ constexpr SymbolicRow kRows[] = {
     {"GreaterOrEqual", pointwise},
     {"And", pointwise},
     {"Or", pointwise},
-    {"Where", where},
+    {"Where", where, 3},
     {"Neg", negate},
     {"Not", negate},
     {"Identity", same_values},
     {"Cast", cast_sizes},
-    {"Gather", gather},
+    {"Gather", gather, 2},
     {"Concat", concat},
-    {"Reshape", rank_change},
+    {"Reshape", rank_change, 2},
     {"Squeeze", rank_change},
-    {"Unsqueeze", rank_change},
-    {"Slice", slice},
+    {"Unsqueeze", rank_change, 2},
+    {"Slice", slice, 3},
     {"ReduceProd", reduce},
     {"ReduceSum", reduce},
     {"ReduceMax", reduce},
     {"ReduceMin", reduce},
-    {"Expand", expand},
+    {"Expand", expand, 2},
 };
 
 }  // namespace
@@ -288,7 +289,7 @@ bool convert_symbolically(NodeContext& n) {
   if (!n.proto().domain.empty()) return false;
   const auto row = std::find_if(std::begin(kRows), std::end(kRows),
                                 [&](const SymbolicRow& r) { return r.op == n.op_type; });
-  if (row == std::end(kRows) || n.input_count() == 0) return false;
+  if (row == std::end(kRows) || n.input_count() < row->operands) return false;
   Operands operands;
   bool symbolic = false;
   for (size_t i = 0; i < n.input_count(); ++i) {

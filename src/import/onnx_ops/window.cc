@@ -84,6 +84,7 @@ ValueId centered(NodeContext& n, size_t x, size_t zero_point, bool per_filter) {
   if (!n.has(zero_point)) return wide;
   ValueId zero = n.cast(n.in(zero_point), DType::f64);
   if (per_filter && n.rank(zero_point) == 1 && n.shape(zero_point)[0] != Dim(1)) {
+    if (n.rank(x) == 0) n.bad("weights", "rank 3 or more", "a scalar");
     Shape thin(static_cast<size_t>(n.rank(x)), Dim(1));
     thin[0] = n.shape(zero_point)[0];
     zero = n.reshape(zero, thin);

@@ -98,7 +98,8 @@ struct Machine {
       int64_t offset = 0;
       for (int axis = 0; axis < state.outer_rank; ++axis)
         offset += index[axis] * state.operands[i].outer_strides[axis];
-      base[i] = static_cast<std::byte*>(arg.data) + offset;
+      // An empty tensor has no address, and nothing may be added to that.
+      base[i] = offset == 0 ? static_cast<std::byte*>(arg.data) : static_cast<std::byte*>(arg.data) + offset;
     }
   }
 
