@@ -24,9 +24,19 @@
 #include "runtime/executable.h"
 #include "runtime/random_inputs.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+// A sanitizer maps terabytes of shadow memory, which a limit on address space would forbid.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define AICF_SHADOW_MEMORY
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define AICF_SHADOW_MEMORY
+#endif
+#endif
+#if defined(AICF_SHADOW_MEMORY)
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
 #endif
 
 namespace aicf {
@@ -266,7 +276,7 @@ std::vector<Json> replacements(const Json& value) {
 class HostileArtifact : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(AICF_SHADOW_MEMORY)
     getrlimit(RLIMIT_AS, &before_);
     rlimit limit = before_;
     limit.rlim_cur = rlim_t{4} << 30;
@@ -274,7 +284,7 @@ class HostileArtifact : public ::testing::TestWithParam<int> {
 #endif
   }
   void TearDown() override {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(AICF_SHADOW_MEMORY)
     setrlimit(RLIMIT_AS, &before_);
 #endif
   }
