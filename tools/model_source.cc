@@ -92,9 +92,7 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
         .with_value("--stop-after " + stop_after)
         .with_expected("import, passes, select, build, plan or artifact");
   CompileOptions options;
-  options.target = target.empty()     ? target_of_device(device)
-                   : target == "cuda" ? target_of_device(target) + ",compute_80,cpu"
-                                      : target;
+  options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt;
   options.skip_passes = {skip.begin(), skip.end()};
   options.dump_after = {dump_after.begin(), dump_after.end()};

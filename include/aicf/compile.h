@@ -12,6 +12,8 @@
 namespace aicf::v1 {
 
 struct CompileOptions {
+  // "cpu", "sm_90", "compute_80" (PTX), several by comma: a variant for each; "cuda": the GPU of this
+  // machine, PTX and the CPU.
   std::string target = "cpu";
   int opt_level = 2;                     // 0: no optimisation, 2: all
   std::vector<std::string> skip_passes;  // optimisations to leave out, by name

@@ -11,6 +11,7 @@ from . import nn, ops, optim
 from ._aicf import DeviceTensor, Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
 from .compiler import compile, support
+from .custom import CudaKernel, register_op
 from .errors import EnvError, Error, InternalError, UserError
 from .executable import Executable, PlanSummary, TensorInfo, VerifyResult, load
 from .symtensor import SymTensor
@@ -18,6 +19,7 @@ from .tracing import Graph, TensorSpec, trace, tracing
 from .training import TrainStep, compile_train_step, load_train_step, shuffled_rows
 
 __all__ = [
+    "CudaKernel",
     "DeviceTensor",
     "Dim",
     "EnvError",
@@ -43,6 +45,7 @@ __all__ = [
     "nn",
     "ops",
     "optim",
+    "register_op",
     "save_safetensors",
     "shuffled_rows",
     "support",

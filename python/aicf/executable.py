@@ -64,8 +64,8 @@ class Executable:
 
     On a GPU an array may lie in the device's memory (DLPack, `__cuda_array_interface__`). If any does,
     results are `DeviceTensor`s, and the call returns when it is queued on the stream: that of `use_stream`,
-    else the current one of the arrays' library (torch), else the device's own, and then it waits for arrays of
-    others. Errors in data are met by `finish()` or a later call.
+    else the current one of the arrays' library (torch), else the device's own, and then it waits for arrays
+    of others. Errors in data are met by `finish()` or a later call.
     """
 
     def __init__(self, raw: _aicf.Executable) -> None:

@@ -48,6 +48,7 @@ __all__ = [
     "cross_entropy",
     "cumprod",
     "cumsum",
+    "custom",
     "div",
     "elu",
     "eq",
@@ -1030,6 +1031,49 @@ def random_bits(
     Shape: the attribute shape.
     """
     return apply("random_bits", [seed, step], {"shape": shape, "stream": stream, "dtype": dtype})[0]
+
+
+def custom(
+    operands: Sequence[TensorLike],
+    *,
+    name: str,
+    dtypes: str,
+    ranks: Sequence[int],
+    sizes: Sequence[int | str | Dim],
+    params: Sequence[int] = (),
+    fparams: Sequence[float] = (),
+    cuda: str = "",
+    function: str = "",
+    grid: Sequence[int | str | Dim] = (),
+    block: int = 128,
+    shared_bytes: int = 0,
+    cuda_params: Sequence[int | str | Dim] = (),
+) -> SymTensor:
+    """an op of the user's (docs/custom_ops.md): results have the comma-separated dtypes, and sizes cut from
+    one list by rank; the CPU runs the function registered under the name with params and fparams, a GPU
+    the kernel of the text.
+
+    Dtypes: operands: any (one or more) → *.
+    Shape: rule custom.
+    """
+    return apply(
+        "custom",
+        [*operands],
+        {
+            "name": name,
+            "dtypes": dtypes,
+            "ranks": ranks,
+            "sizes": sizes,
+            "params": params,
+            "fparams": fparams,
+            "cuda": cuda,
+            "function": function,
+            "grid": grid,
+            "block": block,
+            "shared_bytes": shared_bytes,
+            "cuda_params": cuda_params,
+        },
+    )[0]
 
 
 def relu(x: TensorLike) -> SymTensor:

@@ -14,11 +14,15 @@ Stream stream_of_handle(uintptr_t handle) {
   return {handle == 0 ? kLegacyStream : reinterpret_cast<void*>(handle)};
 }
 
+// Of what other libraries give as a number: an enumeration or a number type of their own too.
+int64_t integer(nb::handle number) { return nb::cast<int64_t>(nb::int_(number)); }
+uintptr_t address(nb::handle number) { return static_cast<uintptr_t>(nb::cast<uint64_t>(nb::int_(number))); }
+
 // (kind, ordinal) of __dlpack_device__, if the object has it.
 std::optional<std::pair<int, int>> dlpack_device(nb::handle object) {
   if (!nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
   const nb::tuple device = nb::cast<nb::tuple>(object.attr("__dlpack_device__")());
-  return std::pair{nb::cast<int>(device[0]), nb::cast<int>(device[1])};
+  return std::pair{static_cast<int>(integer(device[0])), static_cast<int>(integer(device[1]))};
 }
 
 // "<f4" of __cuda_array_interface__.
@@ -102,22 +106,21 @@ nb::object Arguments::capsule_of(nb::handle object) {
 TensorView Arguments::interface_view(const Deferred& array) {
   const nb::dict interface = nb::cast<nb::dict>(array.object.attr("__cuda_array_interface__"));
   const nb::tuple data = nb::cast<nb::tuple>(interface["data"]);
-  if (array.written && nb::cast<bool>(data[1]))
+  if (array.written && PyObject_IsTrue(nb::object(data[1]).ptr()) == 1)
     throw UserError(ErrorCode::kU_misuse, array.label + " is read-only");
   if (interface.contains("mask") && !interface["mask"].is_none())
     throw UserError(ErrorCode::kU_input_dtype, array.label + " is a masked array");
   TensorView view;
   view.dtype = dtype_of_typestr(nb::cast<std::string>(interface["typestr"]), array.label);
-  view.data = reinterpret_cast<void*>(nb::cast<uintptr_t>(data[0]));
-  for (nb::handle size : nb::cast<nb::tuple>(interface["shape"]))
-    view.sizes.push_back(nb::cast<int64_t>(size));
+  view.data = reinterpret_cast<void*>(address(data[0]));
+  for (nb::handle size : nb::cast<nb::tuple>(interface["shape"])) view.sizes.push_back(integer(size));
   if (interface.contains("strides") && !interface["strides"].is_none())
     for (nb::handle bytes : nb::cast<nb::tuple>(interface["strides"]))
-      view.strides.push_back(nb::cast<int64_t>(bytes) / dtype_bytes(view.dtype));
+      view.strides.push_back(integer(bytes) / dtype_bytes(view.dtype));
   if (element_count(view.sizes) > 0)
     check_same_device({true, cuda_ordinal_of(view.data)}, device_.id(), array.label);
   if (interface.contains("stream") && !interface["stream"].is_none()) {
-    const Stream theirs = stream_of_handle(nb::cast<uintptr_t>(interface["stream"]));
+    const Stream theirs = stream_of_handle(address(interface["stream"]));
     if (!(theirs == stream())) device_.order(theirs, stream());
   }
   return view;
@@ -131,7 +134,7 @@ std::optional<Stream> stream_of(nb::handle object) {
     if (nb::hasattr(object, name) && nb::try_cast<uintptr_t>(object.attr(name), handle))
       return stream_of_handle(handle);
   if (nb::hasattr(object, "__cuda_stream__"))  // (version, handle)
-    return stream_of_handle(nb::cast<uintptr_t>(nb::cast<nb::tuple>(object.attr("__cuda_stream__")())[1]));
+    return stream_of_handle(address(nb::cast<nb::tuple>(object.attr("__cuda_stream__")())[1]));
   throw UserError(ErrorCode::kU_unsupported_option, "this is no CUDA stream")
       .with_expected("a handle as int, or a stream of torch, CuPy or cuda.core")
       .with_actual(nb::type_name(object.type()).c_str());

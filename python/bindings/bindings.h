@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/array.h"
+#include "ir/graph.h"
 #include "runtime/executable.h"
 
 namespace aicf::python {
@@ -46,6 +47,9 @@ TensorView strided_view(const WritableArray& array, const std::string& what);
 std::string device_name(const DeviceId& id);
 // numpy's name of a dtype in its array interfaces, "<f4"; empty for bf16, which numpy lacks.
 std::string typestr_of(DType dtype);
+// Numbers and Dims.
+nb::tuple from_shape(const Shape& shape);
+Attrs to_attrs(const OpInfo& info, nb::dict attrs);
 nb::tuple shape_tuple(const std::vector<int64_t>& sizes);
 // A dense copy, owned by us.
 Array copy_array(nb::handle object, const std::string& what);
@@ -56,6 +60,7 @@ void bind_tensor(nb::module_& module);
 void bind_device_tensor(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_graph(nb::module_& module);
+void bind_custom(nb::module_& module);
 void bind_executable(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_training(nb::module_& module);

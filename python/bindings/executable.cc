@@ -30,7 +30,7 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
                              const std::string& target) {
   const nb::gil_scoped_release unlocked;
   CompileOptions options;
-  options.target = target.empty() ? target_of_device(device) : target;
+  options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt_level;
   options.skip_passes.insert(skip.begin(), skip.end());
   auto report = std::make_shared<CompileReport>();

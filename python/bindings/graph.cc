@@ -37,11 +37,15 @@ Shape to_shape(nb::handle object) {
   return shape;
 }
 
+}  // namespace
+
 nb::tuple from_shape(const Shape& shape) {
   nb::list sizes;
   for (const Dim& dim : shape) sizes.append(from_dim(dim));
   return nb::tuple(sizes);
 }
+
+namespace {
 
 TensorType to_type(const std::string& dtype, nb::handle shape) {
   return {dtype_by_name(dtype), to_shape(shape)};
@@ -84,6 +88,8 @@ UserError bad_attribute(const OpInfo& info, const std::string& name, std::string
       .with_expected(std::move(expected));
 }
 
+}  // namespace
+
 Attrs to_attrs(const OpInfo& info, nb::dict given) {
   Attrs attrs;
   for (const auto& [key, value] : given) {
@@ -102,6 +108,8 @@ Attrs to_attrs(const OpInfo& info, nb::dict given) {
   }
   return attrs;
 }
+
+namespace {
 
 std::vector<ValueId> add_node(Graph& graph, const std::string& name, const std::vector<ValueId>& operands,
                               nb::dict attrs, const std::string& origin) {

@@ -11,6 +11,7 @@ NB_MODULE(_aicf, module) {
   aicf::python::bind_program(module);
   aicf::python::bind_graph(module);
   aicf::python::bind_executable(module);
+  aicf::python::bind_custom(module);
   aicf::python::bind_files(module);
   aicf::python::bind_training(module);
 }

@@ -1,11 +1,14 @@
 #include "api/bridge.h"
 
 #include "aicf/aicf_c.h"
+#include "aicf/custom_op.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 
+#include "base/custom_op.h"
 #include "runtime/trainer.h"
 
 namespace core = ::aicf;
@@ -187,7 +190,18 @@ void check_bytes(int64_t expected, size_t given, const char* name) {
 
 }  // namespace
 
+static_assert(sizeof(aicf_custom_tensor) == sizeof(core::CustomTensor) &&
+              offsetof(aicf_custom_tensor, dtype) == offsetof(core::CustomTensor, dtype) &&
+              offsetof(aicf_custom_tensor, sizes) == offsetof(core::CustomTensor, sizes));
+
 extern "C" {
+
+aicf_status aicf_register_op(const char* name, aicf_custom_function function, void* user) {
+  return guarded([&] {
+    need(name, "name");
+    core::register_custom_op(name, {reinterpret_cast<core::CustomFunction>(function), user});
+  });
+}
 
 int32_t aicf_abi_version(void) { return AICF_ABI_VERSION; }
 const char* aicf_version(void) { return aicf::v1::version(); }

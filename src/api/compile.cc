@@ -1,6 +1,7 @@
 #include "api/bridge.h"
 
 #include "compile/compile.h"
+#include "runtime/open_device.h"
 
 #define AICF_TEXT_OF(x) #x
 #define AICF_TEXT(x) AICF_TEXT_OF(x)
@@ -55,7 +56,7 @@ std::vector<std::string> Artifact::targets() const {
 Artifact compile(const Program& program, const CompileOptions& options) {
   return translated([&] {
     core::CompileOptions wanted;
-    wanted.target = options.target;
+    wanted.target = core::spelled_out_target(options.target);
     wanted.opt_level = options.opt_level;
     wanted.skip_passes.insert(options.skip_passes.begin(), options.skip_passes.end());
     return Access::artifact(core::compile(Access::program(program), wanted));

@@ -68,10 +68,11 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
 
 StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program) {
   const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  AICF_CHECK(call.custom != nullptr || kernel != nullptr,
+             "a selected kernel is not in the table: " + call.kernel);
   CudaProblem problem = cuda_problem(call, target_.arch, ranges_);
   problem.program = program;
-  CudaCode code = kernel->generate(problem);
+  CudaCode code = call.custom != nullptr ? custom_cuda_code(*call.custom) : kernel->generate(problem);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};

@@ -150,6 +150,7 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
   const int64_t version =
       opset == scope.opsets->end() ? (node.domain.empty() ? kMaxOpset : 1) : opset->second;
   const OpRule* rule = find_rule(node.domain, node.op_type, version);
+  if (rule == nullptr) rule = find_custom_rule(node.domain, node.op_type);
   const FunctionProto* function = nullptr;
   for (const FunctionProto& candidate : model_.functions)
     if (candidate.name == node.op_type && candidate.domain == node.domain &&

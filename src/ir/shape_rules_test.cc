@@ -448,7 +448,13 @@ Graph passing(const char* types, std::vector<int> outputs) {
   return body;
 }
 
+Attrs custom(const char* dtypes, Ints ranks, Shape sizes) {
+  return {
+      {"name", s("my::op")}, {"dtypes", s(dtypes)}, {"ranks", std::move(ranks)}, {"sizes", std::move(sizes)}};
+}
+
 std::vector<Case> control_flow_cases() {
+  const Dim n = Dim::symbol("n");
   const Attrs kind = {{"kind", s("chain")}}, name = {{"name", s("f")}};
   const Graph both = passing("f32[n]; i64[]", {0, 1}), swapped = passing("f32[n]; i64[]", {1, 0});
   const Graph test = passing("bool[]; f32[0]", {0}), next = passing("bool[]; f32[0]", {0, 1});
@@ -461,6 +467,12 @@ std::vector<Case> control_flow_cases() {
       {Op::fused, "f32[n]; i64[]", kind, "bad_graph", {}},
       {Op::call, "f32[n]; i64[]", name, "i64[]; f32[n]", {swapped}},
       {Op::call, "f32[n]; i64[]", name, "bad_graph", {both, both}},
+      {Op::custom, "f32[n]; i64[]", custom("i64,f32", {0, 2}, {n, 3}), "i64[]; f32[n, 3]"},
+      {Op::custom, "f32[0]", custom("bool", {1}, {0}), "bool[0]"},
+      {Op::custom, "f32[n]", custom("f31", {1}, {n}), "bad_attribute"},
+      {Op::custom, "f32[n]", custom("f32,f32", {1}, {n}), "bad_attribute"},
+      {Op::custom, "f32[n]", custom("f32", {2}, {n}), "bad_attribute"},
+      {Op::custom, "f32[n]", custom("f32", {1}, {-1}), "bad_attribute"},
       {Op::if_else, "bool[]; f32[n]; i64[]", {}, "f32[n]; i64[]", {both, both}},
       {Op::if_else, "bool[]", {}, "", {passing("", {}), passing("", {})}},
       {Op::if_else, "bool[]; f32[n]; i64[]", {}, "bad_graph", {both, swapped}},

@@ -61,11 +61,14 @@ struct CallError {
   int64_t value, bound;
 };
 
+// Several threads may raise; which value is kept does not matter, and an atomic on the host's memory is not possible on
+// every machine. All errors of one call have one bound.
 __device__ __forceinline__ void raise(CallError* error, int64_t value, int64_t bound) {
-  if (atomicCAS_system(&error->raised, 0, 1) == 0) {
-    error->value = value;
-    error->bound = bound;
-  }
+  volatile CallError* kept = error;
+  kept->value = value;
+  kept->bound = bound;
+  __threadfence_system();
+  kept->raised = 1;
 }
 
 // Programmatic dependent launch: the launch before may still be running when this one starts; after the wait all its

@@ -10,6 +10,7 @@ constexpr int64_t kMaxFoldedElements = 1 << 20;  // larger results cost more in 
 bool foldable(const Graph& graph, const Node& node, const Graph& built,
               const std::vector<ValueId>& operands) {
   if (operands.empty() || !node.bodies.empty() || op_info(node.op).has(kRandom)) return false;
+  if (node.op == Op::custom) return false;  // its function need not be here
   for (ValueId id : operands)
     if (id != kNoValue && built.value(id).role != Role::kConstant) return false;
   for (ValueId id : node.results) {

@@ -61,4 +61,8 @@ std::string target_of_device(const std::string& device) {
       .with_actual(std::to_string(arch / 10) + "." + std::to_string(arch % 10));
 }
 
+std::string spelled_out_target(const std::string& target) {
+  return target == "cuda" ? target_of_device(target) + ",compute_80,cpu" : target;
+}
+
 }  // namespace aicf

@@ -3,11 +3,13 @@
 // regions, plan/ places the values.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
+#include "kernels/custom/custom_call.h"
 #include "select/problem_key.h"
 
 namespace aicf {
@@ -61,7 +63,8 @@ struct KernelCall {
   std::vector<Window> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;
-  int region = -1;  // index into KernelCalls::regions
+  int region = -1;                           // index into KernelCalls::regions
+  std::shared_ptr<const CustomCuda> custom;  // the kernel that the model brings, for a GPU
   // Inputs of which an element is read only before the element of an output at the same index is written: an
   // output with the same window may take their memory.
   std::vector<int32_t> elementwise;

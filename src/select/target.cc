@@ -66,6 +66,7 @@ std::vector<const KernelRow*> Target::candidates(const Problem& problem) const {
 bool Target::claims(const Graph& graph, const Node& node) const {
   const OpInfo& info = op_info(node.op);
   if (info.has(kView) || node.op == Op::concat || node.op == Op::fused) return true;
+  if (node.op == Op::custom) return !is_cuda() || !node.attrs.get_str("cuda").empty();
   if (tile_claims(graph, node)) return true;
   return !candidates(problem_of(graph, node)).empty();
 }

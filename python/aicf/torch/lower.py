@@ -17,6 +17,7 @@ from .call import Call, Decompose
 from .decompose import decompose, is_mutable
 from .precision import is_contraction, narrowed, widened
 from .rules import RULES, Rule
+from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
 from .types import Symbols, dtype_name
 
@@ -142,7 +143,7 @@ class Lowering:
             return self._higher_order(node, values)
         args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
         fakes, fake_kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
-        rule = RULES.get(str(node.target))
+        rule = RULES.get(str(node.target)) or custom_rule(node.target)
         reason = "AICF has no rule for it, and torch no decomposition"
         if rule is not None:
             try:

@@ -9,9 +9,8 @@ import aicf
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
 from test_backend import Bert, convolutions, labels, mlp
+from torch import nn
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
 

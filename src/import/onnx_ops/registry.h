@@ -43,6 +43,8 @@ inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 // Null if there is none.
 const OpRule* find_rule(std::string_view domain, std::string_view op, int64_t opset);
 const std::vector<OpRule>& all_rules();
+// The rule of all ops that users registered (import/custom_ops.h); null if this is none.
+const OpRule* find_custom_rule(std::string_view domain, std::string_view op);
 
 // Brings an old form to the current one, in place (may change op_type).
 void upgrade(NodeContext& node);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/custom_op.h"
 #include "ir/reference/op_case.h"
 
 namespace aicf {
@@ -67,6 +68,25 @@ Graph pass_through() {
 
 CaseTensor n(double value) { return i64({}, {value}); }
 
+// i64 vectors: a x + b of the whole attributes, and how many elements there were.
+void affine(const CustomTensor* in, int32_t, const CustomTensor* out, int32_t, const int64_t* params,
+            const double*, void*) {
+  for (int64_t i = 0; i < in[0].sizes[0]; ++i)
+    static_cast<int64_t*>(out[0].data)[i] =
+        static_cast<const int64_t*>(in[0].data)[i] * params[0] + params[1];
+  *static_cast<int64_t*>(out[1].data) = in[0].sizes[0];
+}
+
+OpCase custom_case() {
+  register_custom_op("test::affine", {affine});
+  const Attrs attrs = {{"name", std::string("test::affine")},
+                       {"dtypes", std::string("i64,i64")},
+                       {"ranks", Ints{1, 0}},
+                       {"sizes", Shape{Dim(3)}},
+                       {"params", Ints{10, 1}}};
+  return {Op::custom, {i64({3}, {1, 2, 3})}, attrs, {i64({3}, {11, 21, 31}), n(3)}};
+}
+
 Attrs scan(int64_t carried, bool reverse) { return {{"carried", carried}, {"reverse", reverse}}; }
 
 }  // namespace
@@ -89,6 +109,7 @@ std::vector<OpCase> control_flow_cases() {
        {negate_row()}},
       {Op::fused, {n(3), n(4)}, {{"kind", std::string("k")}}, {n(7)}, {}, {add_body()}},
       {Op::call, {n(3), n(4)}, {{"name", std::string("f")}}, {n(12)}, {}, {mul_body()}},
+      custom_case(),
       {Op::call, {n(3), n(4)}, {{"name", std::string("f")}}, {n(3), n(9)}, {}, {pass_through()}},
   };
 }

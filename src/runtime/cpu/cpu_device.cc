@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/custom_op.h"
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/profiler_range.h"
 #include "kernels/cost.h"
+#include "kernels/custom/custom_call.h"
 #include "kernels/kernel.h"
 #include "runtime/bind_step.h"
 #include "runtime/cpu/thread_pool.h"
@@ -63,6 +65,10 @@ class CpuSequence final : public Sequence {
       call.isa = isa;
       call.error = &errors_[i];
       bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
+      if (is_custom_kernel(entry.steps[i].kernel)) {
+        if (!writes_nothing(call)) prepare_custom(entry.steps[i].kernel, call);
+        continue;
+      }
       const Kernel* kernel = find_kernel(entry.steps[i].kernel);
       if (kernel == nullptr)
         throw UserError(ErrorCode::kU_bad_artifact,
@@ -186,6 +192,13 @@ class CpuDevice final : public HostDevice {
   int fitness(std::string_view target) const override { return target == "cpu" ? 1 : 0; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<CpuMemory>(bytes);
+  }
+  // The CPU's code is in this build, but for ops of the model's author.
+  std::shared_ptr<const Code> load_code(const Variant& variant) override {
+    for (const EntryPlan& entry : variant.plan.entries)
+      for (const Step& step : entry.steps)
+        if (is_custom_kernel(step.kernel)) require_custom_op(custom_op_of(step.kernel));
+    return nullptr;
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
                                  const SymbolValues& sizes,

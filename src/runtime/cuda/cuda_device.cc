@@ -20,21 +20,21 @@ void set_cluster(cuda::GraphNode node, int blocks) {
   AICF_CUDA(driver().graph_node_set_attribute(node, cuda::kClusterDimension, &value));
 }
 
+struct OwnedGraph {
+  OwnedGraph() { AICF_CUDA(driver().graph_create(&handle, 0)); }
+  ~OwnedGraph() { driver().graph_destroy(handle); }
+  OwnedGraph(const OwnedGraph&) = delete;
+  OwnedGraph& operator=(const OwnedGraph&) = delete;
+  cuda::Graph handle = nullptr;
+};
+
 // A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
 // from sm_90 on its launch may overlap the end of the one before.
 class CapturedGraph {
  public:
   CapturedGraph(cuda::Launches& launches, bool programmatic) {
-    cuda::Graph graph = nullptr;
-    AICF_CUDA(driver().graph_create(&graph, 0));
-    try {
-      add_nodes(graph, launches, programmatic);
-      AICF_CUDA(driver().graph_instantiate(&exec_, graph, 0));
-    } catch (...) {
-      driver().graph_destroy(graph);
-      throw;
-    }
-    driver().graph_destroy(graph);
+    add_nodes(launches, programmatic);
+    AICF_CUDA(driver().graph_instantiate(&exec_, graph_.handle, 0));
   }
   ~CapturedGraph() { driver().graph_exec_destroy(exec_); }
   CapturedGraph(const CapturedGraph&) = delete;
@@ -52,7 +52,7 @@ class CapturedGraph {
   void launch(cuda::StreamHandle stream) { AICF_CUDA(driver().graph_launch(exec_, stream)); }
 
  private:
-  void add_nodes(cuda::Graph graph, cuda::Launches& launches, bool programmatic) {
+  void add_nodes(cuda::Launches& launches, bool programmatic) {
     cuda::EdgeData edge;
     if (programmatic) edge.from_port = cuda::kProgrammaticPort, edge.type = cuda::kProgrammaticEdge;
     for (cuda::Launches::Kernel& kernel : launches.kernels()) {
@@ -60,7 +60,7 @@ class CapturedGraph {
       params.kernel = kernel.node;
       cuda::GraphNode node = nullptr;
       const bool first = nodes_.empty();
-      AICF_CUDA(driver().graph_add_node(&node, graph, first ? nullptr : &nodes_.back(),
+      AICF_CUDA(driver().graph_add_node(&node, graph_.handle, first ? nullptr : &nodes_.back(),
                                         first ? nullptr : &edge, first ? 0 : 1, &params));
       set_cluster(node, kernel.cluster);
       kernel.changed = false;
@@ -68,6 +68,7 @@ class CapturedGraph {
     }
   }
 
+  OwnedGraph graph_;  // its nodes name those of `exec_` when arguments change, so it lives as long
   cuda::GraphExec exec_ = nullptr;
   std::vector<cuda::GraphNode> nodes_;
 };
@@ -252,10 +253,7 @@ class CudaDevice final : public Device {
     context_->enter();
     AICF_CUDA(driver().copy_in(address_of(to), from, static_cast<size_t>(bytes), context_->stream(stream)));
     // Pageable memory is read before the call returns, page-locked memory some time later.
-    int type = 0;
-    const bool known = driver().pointer_attribute(&type, cuda::kPointerMemoryType,
-                                                  reinterpret_cast<cuda::Address>(from)) == 0;
-    if (known && type == cuda::kMemoryTypeHost)
+    if (cuda::pointer_attribute(from, cuda::kPointerMemoryType, 0) == cuda::kMemoryTypeHost)
       AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
   }
   void download(void* to, const std::byte* from, int64_t bytes, Stream stream) override {
@@ -316,9 +314,7 @@ std::shared_ptr<Device> make_cuda_device(const CudaOptions& options) {
 }
 
 int cuda_ordinal_of(const void* address) {
-  int ordinal = -1;
-  const auto at = reinterpret_cast<cuda::Address>(address);
-  return driver().pointer_attribute(&ordinal, cuda::kPointerOrdinal, at) == 0 ? ordinal : -1;
+  return cuda::pointer_attribute(address, cuda::kPointerOrdinal, -1);
 }
 
 std::vector<CudaFacts> cuda_devices() {

@@ -102,7 +102,7 @@ struct Driver {
   int (*host_allocate)(void**, size_t, unsigned flags);
   int (*host_release)(void*);
   int (*host_address)(Address*, void*, unsigned flags);
-  int (*pointer_attribute)(void* value, int attribute, Address);
+  int (*pointer_attributes)(unsigned count, int* attributes, void** values, Address);
   int (*copy_in)(Address, const void*, size_t, StreamHandle);
   int (*copy_out)(void*, Address, size_t, StreamHandle);
   int (*copy_within)(Address, Address, size_t, StreamHandle);
@@ -138,6 +138,10 @@ struct Driver {
 
 // Loads libcuda and initialises it, once. EnvironmentError device_missing if there is no driver or no GPU.
 const Driver& driver();
+
+// An attribute of the memory that an address is in, e.g. its type or its device; `unknown` for memory that is
+// not the driver's.
+int pointer_attribute(const void* address, int attribute, int unknown);
 
 // Throws EnvironmentError for a result that is not success: out_of_memory, or device_missing with the
 // driver's words.

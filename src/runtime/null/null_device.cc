@@ -7,12 +7,12 @@ namespace {
 
 class NullMemory final : public DeviceMemory {
  public:
-  explicit NullMemory(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {}
-  std::byte* data() override { return bytes_.data(); }
-  int64_t bytes() const override { return static_cast<int64_t>(bytes_.size()); }
+  explicit NullMemory(int64_t bytes) : array_(DType::u8, {bytes}) {}
+  std::byte* data() override { return static_cast<std::byte*>(array_.mutable_data()); }
+  int64_t bytes() const override { return array_.bytes(); }
 
  private:
-  std::vector<std::byte> bytes_;
+  Array array_;  // aligned as device memory is
 };
 
 class NullSequence final : public Sequence {

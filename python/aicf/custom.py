@@ -1,0 +1,231 @@
+"""Ops of the user's own: a rule for the results, a function for the CPU, the text of a CUDA kernel for GPUs.
+
+>>> double = aicf.register_op("my::double", results=lambda x: (x.dtype, x.shape), cpu=double_it)
+>>> y = double(x)  # when tracing; torch.ops.my.double and ONNX nodes of domain "my" become it too
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from . import _aicf
+from ._apply import apply
+from .errors import make_error
+
+__all__ = ["CudaKernel", "CustomOp", "TensorType", "register_op", "registered_op"]
+
+
+class TensorType(NamedTuple):
+    """What a rule sees of an operand: sizes are ints or `Dim`s."""
+
+    dtype: str
+    shape: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """A kernel of a custom op: CUDA text with `extern "C" __global__ void function(...)`.
+
+    It takes the addresses of the inputs and the outputs, dense and row-major; then int64_t values: those of
+    `params` (by default the element count of the first result) and the op's whole attributes; then its real
+    attributes as doubles. It calls aicf::wait_for_inputs() before its first access to memory.
+
+    grid     blocks, from the types of the results: one to three sizes. By default a thread for each element
+             of the first result.
+    """
+
+    text: str
+    function: str
+    block: int = 128
+    shared_bytes: int = 0
+    grid: Callable[..., Sequence[Any]] | None = None
+    params: Callable[[Sequence[TensorType], Sequence[TensorType]], Sequence[Any]] | None = None
+
+
+Results = Callable[..., Any]
+
+
+class CustomOp:
+    """A registered op, called with tensors of a trace and its attributes by name."""
+
+    def __init__(
+        self, name: str, results: Results, attributes: Mapping[str, int | float], cuda: CudaKernel | None
+    ) -> None:
+        self.name = name
+        self.attributes = dict(attributes)
+        self._results = results
+        self._cuda = cuda
+
+    def __call__(self, *operands: Any, **attributes: int | float) -> Any:
+        for given in attributes:
+            if given not in self.attributes:
+                raise make_error(
+                    "bad_attribute",
+                    "the custom op has no such attribute",
+                    op=self.name,
+                    value=given,
+                    expected=", ".join(self.attributes),
+                )
+        types = [TensorType(x.dtype, tuple(x.shape)) for x in operands]
+        values = [attributes.get(name, default) for name, default in self.attributes.items()]
+        made = apply("custom", operands, self.node_attributes(types, values))
+        return made[0] if len(made) == 1 else made
+
+    def result_types(self, types: Sequence[TensorType], values: Sequence[int | float]) -> list[TensorType]:
+        rule = self._results(*types, **dict(zip(self.attributes, values, strict=True)))
+        single = isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], str)
+        return [TensorType(dtype, tuple(shape)) for dtype, shape in ([rule] if single else rule)]
+
+    def node_attributes(self, types: Sequence[Any], values: Sequence[int | float]) -> dict[str, Any]:
+        """The attributes of our op `custom` for operands of these types."""
+        types = [TensorType(*type_) for type_ in types]
+        whole = [isinstance(default, int) for default in self.attributes.values()]
+        values = [int(v) if w else float(v) for v, w in zip(values, whole, strict=True)]
+        results = self.result_types(types, values)
+        attrs: dict[str, Any] = {
+            "name": self.name,
+            "dtypes": ",".join(result.dtype for result in results),
+            "ranks": [len(result.shape) for result in results],
+            "sizes": [size for result in results for size in result.shape],
+            "params": [v for v, w in zip(values, whole, strict=True) if w],
+            "fparams": [v for v, w in zip(values, whole, strict=True) if not w],
+        }
+        return attrs if self._cuda is None else attrs | self._kernel(self._cuda, types, results)
+
+    def _kernel(
+        self, cuda: CudaKernel, types: Sequence[TensorType], results: Sequence[TensorType]
+    ) -> dict[str, Any]:
+        count = math.prod(results[0].shape)
+        grid = [-(-count // cuda.block)] if cuda.grid is None else list(cuda.grid(*results))
+        return {
+            "cuda": cuda.text,
+            "function": cuda.function,
+            "grid": grid,
+            "block": cuda.block,
+            "shared_bytes": cuda.shared_bytes,
+            "cuda_params": [count] if cuda.params is None else list(cuda.params(types, results)),
+        }
+
+
+_ops: dict[str, CustomOp] = {}
+
+
+def register_op(
+    name: str,
+    *,
+    results: Results,
+    attributes: Mapping[str, int | float] | None = None,
+    cpu: Any = None,
+    cuda: CudaKernel | None = None,
+) -> CustomOp:
+    """Registers an op for the life of the process, for tracing, torch and ONNX.
+
+    name        "domain::op": torch.ops.domain.op and ONNX nodes `op` of that domain are this op.
+    results     the rule: from a TensorType for each operand and the attributes by name, (dtype, shape) of
+                the result, or a list of them. Shapes may hold `Dim`s and arithmetic on them.
+    attributes  names with their defaults: whole numbers or real ones.
+    cpu         the function (aicf/custom_op.h): a ctypes function, its address, a (library, symbol) pair, or
+                a Python function that takes numpy arrays, inputs then outputs, and the attributes by name, and
+                fills the outputs. None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
+    cuda        a CudaKernel; None: the op runs on the CPU only.
+
+    A compiled file for the CPU holds the op's name only: who loads it registers the op first (AICF-U0504).
+    For a GPU it holds the compiled kernel and needs nothing.
+    """
+    if "::" not in name:
+        raise make_error(
+            "bad_option", "a custom op needs a domain", value=name, expected='a name such as "my::op"'
+        )
+    if name in _ops:
+        raise make_error("misuse", "a custom op of this name is registered already", value=name)
+    op = CustomOp(name, results, attributes or {}, cuda)
+    if cpu is not None:
+        _aicf.register_custom_op(name, _address(cpu, op))
+    rows = [(key, isinstance(default, int), float(default)) for key, default in op.attributes.items()]
+    _aicf.register_onnx_op(name, rows, op.node_attributes)
+    _ops[name] = op
+    return op
+
+
+def registered_op(name: str) -> CustomOp | None:
+    return _ops.get(name)
+
+
+# --- functions for the CPU
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("sizes", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+
+_Function = ctypes.CFUNCTYPE(
+    None,
+    ctypes.POINTER(_Tensor),
+    ctypes.c_int32,
+    ctypes.POINTER(_Tensor),
+    ctypes.c_int32,
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.c_void_p,
+)
+_kept: list[Any] = []  # what registered addresses belong to
+
+
+def _address(cpu: Any, op: CustomOp) -> int:
+    if isinstance(cpu, int):
+        return cpu
+    if isinstance(cpu, tuple):
+        library, symbol = cpu
+        cpu = getattr(ctypes.CDLL(str(library)), symbol)
+    elif not isinstance(cpu, ctypes._CFuncPtr) and callable(cpu):
+        cpu = _Function(_on_arrays(cpu, op))
+    _kept.append(cpu)
+    address = ctypes.cast(cpu, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _on_arrays(function: Callable[..., None], op: CustomOp) -> Callable[..., None]:
+    def call(
+        inputs: Any, input_count: int, outputs: Any, output_count: int, params: Any, fparams: Any, _user: Any
+    ) -> None:
+        arrays = [_array(inputs[i]) for i in range(input_count)]
+        for array in arrays:
+            array.flags.writeable = False
+        values: dict[str, int | float] = {}
+        whole = real = 0
+        for name, default in op.attributes.items():
+            if isinstance(default, int):
+                values[name], whole = params[whole], whole + 1
+            else:
+                values[name], real = fparams[real], real + 1
+        function(*arrays, *(_array(outputs[i]) for i in range(output_count)), **values)
+
+    return call
+
+
+_NUMPY = ("f8", "f4", "f2", None, "i8", "i4", "i2", "i1", "u1", "?")  # in the order of dtypes
+
+
+def _array(tensor: Any) -> Any:
+    import numpy
+
+    shape = tuple(tensor.sizes[axis] for axis in range(tensor.rank))
+    code = _NUMPY[tensor.dtype]
+    if code is None:
+        raise make_error("unsupported_dtype", "numpy has no bfloat16", value="bf16")
+    dtype = numpy.dtype(code)
+    count = math.prod(shape)
+    if count == 0:
+        return numpy.empty(shape, dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data)
+    return numpy.frombuffer(memory, dtype).reshape(shape)

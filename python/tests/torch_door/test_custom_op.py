@@ -1,0 +1,71 @@
+"""A torch custom op becomes the registered op of its name, in both ways in."""
+
+from __future__ import annotations
+
+import aicf
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+TEXT = """
+extern "C" __global__ void scaled(const float* x, const float* y, float* z, int64_t count, double alpha) {
+  aicf::wait_for_inputs();
+  const int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < count) z[i] = float(alpha) * x[i] + y[i];
+}
+"""
+
+
+def scaled_cpu(x: np.ndarray, y: np.ndarray, z: np.ndarray, *, alpha: float) -> None:
+    z[...] = np.float32(alpha) * x + y
+
+
+aicf.register_op(
+    "torchtest::scaled",
+    results=lambda x, y, *, alpha: x,
+    attributes={"alpha": 1.0},
+    cpu=scaled_cpu,
+    cuda=aicf.CudaKernel(TEXT, "scaled"),
+)
+
+
+@torch.library.custom_op("torchtest::scaled", mutates_args=())
+def scaled(x: torch.Tensor, y: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
+    return alpha * x + y
+
+
+@scaled.register_fake
+def _(x: torch.Tensor, y: torch.Tensor, alpha: float = 1.0) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(scaled(self.linear(x), x.flip(-1), alpha=0.5))
+
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use"),
+    ),
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_exported_and_compiled(device: str) -> None:
+    torch._dynamo.reset()
+    model = Model().eval().to(device)
+    x = torch.randn(4, 6, device=device)
+    with torch.no_grad():
+        expected = model(x)
+        exe = aicf.compile(model, (x,), dims={"x": {0: "batch=1..9"}}, device=device)
+        assert torch.allclose(exe(x), expected, rtol=1e-5, atol=1e-6)
+        assert torch.allclose(torch.compile(model, backend="aicf")(x), expected, rtol=1e-5, atol=1e-6)
+    assert "custom:torchtest::scaled" in str(exe.plan)

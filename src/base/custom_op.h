@@ -1,0 +1,41 @@
+// Ops of the user's, by name: the function that computes one on the CPU. Registered for the life of the
+// process, from any thread; a plan and an artifact hold only the name. The layout of CustomTensor and the
+// signature are those of aicf/custom_op.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace aicf {
+
+// Row-major memory.
+struct CustomTensor {
+  void* data;     // of inputs never written
+  int32_t dtype;  // as DType
+  int32_t rank;
+  const int64_t* sizes;
+};
+
+// Computes every element of the outputs from the inputs. It may run in any thread, in several at once.
+using CustomFunction = void (*)(const CustomTensor* inputs, int32_t input_count, const CustomTensor* outputs,
+                                int32_t output_count, const int64_t* params, const double* fparams,
+                                void* user);
+
+struct CustomOp {
+  CustomFunction function = nullptr;
+  void* user = nullptr;
+  bool operator==(const CustomOp&) const = default;
+};
+
+// misuse if the name has another function already.
+void register_custom_op(const std::string& name, CustomOp op);
+// Null if there is none. The first question loads the libraries of AICF_CUSTOM_OPS.
+const CustomOp* find_custom_op(std::string_view name);
+// missing_custom_op with what to do about it.
+const CustomOp& require_custom_op(std::string_view name);
+// Opens a shared library and calls its aicf_register_custom_ops. file_not_found, bad_option.
+void load_custom_ops(const std::string& path);
+
+}  // namespace aicf
