@@ -1,9 +1,10 @@
-"""Encoder inference on one GPU beside torch.compile, both as bare CUDA Graph replays, in one run.
+"""Inference on one GPU beside torch.compile, both as bare CUDA Graph replays, in one run: encoders, ResNet-50
+and a step of a decoder with its KV cache.
 
 Ours: `aicf compile --target` and `aicf bench --device cuda`, with inputs and outputs on the device. The
-peer: the same architecture from transformers in half precision through torch.compile, captured into a CUDA
-Graph, so that no Python stands in its timed path. Samples are microseconds a replay, each the mean of a batch
-of replays that keeps the queue full. Needs torch with CUDA and transformers in the Python that runs this.
+peer: the same architecture in half precision through torch.compile, captured into a CUDA Graph, so that no
+Python stands in its timed path. Samples are microseconds a replay, each the mean of a batch of replays that
+keeps the queue full. Needs torch with CUDA, transformers and torchvision in the Python that runs this.
 """
 
 from __future__ import annotations
@@ -15,33 +16,124 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_models import BERT_BASE, MINILM, EncoderShape, write_encoder
+from gpu_models import (
+    BERT_BASE,
+    LLAMA_1B,
+    MINILM,
+    EncoderShape,
+    decoder_states,
+    write_decoder,
+    write_encoder,
+    write_resnet50,
+)
+
+DECODE_POSITION = 600
+
+
+@dataclass(frozen=True)
+class Row:
+    """`write` gives the options to compile the model with, `values` are the bench's for its inputs."""
+
+    model: str
+    size: dict[str, int]
+    dtype: str
+    write: Callable[[Path], list[str]]
+    values: list[str]
+    peer: Callable[[], tuple[Any, dict[str, Any]]]
+
+    @property
+    def label(self) -> str:
+        return "x".join(map(str, self.size.values()))
+
+
+def encoder_row(name: str, shape: EncoderShape, batch: int, sequence: int) -> Row:
+    def write(path: Path) -> list[str]:
+        write_encoder(path, shape)
+        return ["--dim", f"batch={batch}", "--dim", f"sequence={sequence}"]
+
+    def peer() -> tuple[Any, dict[str, Any]]:
+        import gpu_peers
+
+        return gpu_peers.encoder(shape, batch, sequence)
+
+    values = ["--range", "input_ids=0..30000", "--range", "attention_mask=1..1"]
+    return Row(name, {"batch": batch, "sequence": sequence}, "f16", write, values, peer)
+
+
+def resnet_row(batch: int) -> Row:
+    def write(path: Path) -> list[str]:
+        write_resnet50(path)
+        return ["--dim", f"batch={batch}"]
+
+    def peer() -> tuple[Any, dict[str, Any]]:
+        import gpu_peers
+
+        return gpu_peers.resnet50(batch)
+
+    return Row("resnet50", {"batch": batch}, "f16", write, [], peer)
+
+
+def decoder_row() -> Row:
+    """The position stays where it is, for us and the peer, so that every replay is the same step."""
+
+    def write(path: Path) -> list[str]:
+        import gpu_peers
+        import torch
+        from onnx import TensorProto
+
+        weights = gpu_peers.random_decoder_weights(LLAMA_1B, torch.bfloat16)
+        stored = {name: w.cpu().view(torch.int16).numpy().tobytes() for name, w in weights.items()}
+        write_decoder(path, LLAMA_1B, stored, TensorProto.BFLOAT16)
+        return decoder_states(LLAMA_1B, advancing=False)
+
+    def peer() -> tuple[Any, dict[str, Any]]:
+        import gpu_peers
+        import torch
+
+        weights = gpu_peers.random_decoder_weights(LLAMA_1B, torch.bfloat16)
+        return gpu_peers.decoder(LLAMA_1B, weights, DECODE_POSITION)
+
+    values = ["--range", f"position={DECODE_POSITION}..{DECODE_POSITION}", "--range", "token=0..0"]
+    size = {"batch": 1, "position": DECODE_POSITION}
+    return Row("llama-1b-decode", size, "bf16", write, values, peer)
+
 
 ROWS = [
-    ("minilm", MINILM, 1, 32),
-    ("minilm", MINILM, 64, 128),
-    ("bert-base", BERT_BASE, 1, 128),
-    ("bert-base", BERT_BASE, 32, 128),
+    encoder_row("minilm", MINILM, 1, 32),
+    encoder_row("minilm", MINILM, 64, 128),
+    encoder_row("bert-base", BERT_BASE, 1, 128),
+    encoder_row("bert-base", BERT_BASE, 32, 128),
+    resnet_row(1),
+    resnet_row(64),
+    decoder_row(),
 ]
-VALUES = ["--range", "input_ids=0..30000", "--range", "attention_mask=1..1"]
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    names = sorted({row.model for row in ROWS})
+    parser.add_argument("models", nargs="*", help=f"any of {', '.join(names)}; default: all")
     parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
     parser.add_argument(
         "--modes", nargs="*", default=["default"], help="modes of torch.compile; none: no peer"
     )
+    parser.add_argument(
+        "--folder", type=Path, help="for models and artifacts, which stay; default: a temporary one"
+    )
     parser.add_argument("--output", type=Path, help="raw samples as JSON")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(names):
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    return options
 
 
 def tool(arguments: list[str]) -> dict[str, Any]:
@@ -52,10 +144,11 @@ def tool(arguments: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def measure_ours(options: argparse.Namespace, model: Path, batch: int, sequence: int) -> dict[str, Any]:
+def measure_ours(options: argparse.Namespace, row: Row, folder: Path) -> dict[str, Any]:
+    model = folder / f"{row.model}-{row.label}.onnx"
     artifact = model.with_suffix(".aicf")
+    sizes = row.write(model)
     start = time.perf_counter()
-    sizes = ["--dim", f"batch={batch}", "--dim", f"sequence={sequence}"]
     tool(
         [
             options.aicf,
@@ -71,7 +164,7 @@ def measure_ours(options: argparse.Namespace, model: Path, batch: int, sequence:
     )
     seconds = time.perf_counter() - start
     command = [options.aicf, "bench", str(artifact), "--device", "cuda", "--repeat", str(options.rounds)]
-    result = tool([*command, *VALUES, "--kernels", "--json"])
+    result = tool([*command, *row.values, "--kernels", "--json"])
     return {
         "compile_seconds": seconds,
         "us": [1e3 * sample for sample in result["samples"]],
@@ -94,27 +187,18 @@ def captured(program: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def measure_torch(shape: EncoderShape, batch: int, sequence: int, mode: str, rounds: int) -> dict[str, Any]:
+def measure_torch(row: Row, mode: str, rounds: int) -> dict[str, Any]:
     import torch
-    from transformers import BertConfig, BertModel
 
     torch._dynamo.reset()
-    config = BertConfig(
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.intermediate,
-    )
     with torch.no_grad():
-        model = BertModel(config, add_pooling_layer=False).half().cuda().eval()
-        ids = torch.randint(0, 30000, (batch, sequence), device="cuda")
-        mask = torch.ones_like(ids)
+        model, arguments = row.peer()
         compiled = torch.compile(model, mode=None if mode == "default" else mode)
         start = time.perf_counter()
-        compiled(input_ids=ids, attention_mask=mask)
+        compiled(**arguments)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        replay = captured(lambda: compiled(input_ids=ids, attention_mask=mask))
+        replay = captured(lambda: compiled(**arguments))
         samples, queued = [], 20
         for index in range(rounds + 5):
             first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -132,9 +216,10 @@ def require_peer() -> None:
     """Ends with the code of an environment error, 3, before anything is measured without its peer."""
     try:
         import torch
+        import torchvision  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
-        print(f"bench: {error}; GPU_PYTHON names a Python with torch and transformers", file=sys.stderr)
+        print(f"bench: {error}; GPU_PYTHON names a Python with it", file=sys.stderr)
         sys.exit(3)
     if not torch.cuda.is_available():
         print("bench: torch sees no CUDA device", file=sys.stderr)
@@ -146,28 +231,32 @@ def describe_gpu() -> str:
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def measure_row(options: argparse.Namespace, row: Row, folder: Path) -> dict[str, Any]:
+    record: dict[str, Any] = {"model": row.model, **row.size, "dtype": row.dtype}
+    record["aicf"] = measure_ours(options, row, folder)
+    ours = float(np.median(record["aicf"]["us"]))
+    text = f"{row.model:<16}{row.label:>9}{ours:>10.1f}{record['aicf']['compile_seconds']:>11.2f}"
+    for mode in options.modes:
+        key = f"torch.compile {mode}, CUDA Graph"
+        record[key] = measure_torch(row, mode, options.rounds)
+        peer = float(np.median(record[key]["us"]))
+        text += f"   {key}: {peer:.1f} µs ({peer / ours:.2f}x ours)"
+        text += f", compiled in {record[key]['compile_seconds']:.1f} s"
+    print(text, flush=True)
+    return record
+
+
 def main() -> int:
     options = parse_arguments()
     if options.modes:
         require_peer()
+    print(f"{'model':<16}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")
     rows = []
-    print(f"{'model':<12}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")
-    for name, shape, batch, sequence in ROWS:
+    for row in ROWS:
+        if options.models and row.model not in options.models:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            model = Path(folder) / f"{name}.onnx"
-            write_encoder(model, shape)
-            row: dict[str, Any] = {"model": name, "batch": batch, "sequence": sequence, "dtype": "f16"}
-            row["aicf"] = measure_ours(options, model, batch, sequence)
-        ours = float(np.median(row["aicf"]["us"]))
-        text = f"{name:<12}{f'{batch}x{sequence}':>9}{ours:>10.1f}{row['aicf']['compile_seconds']:>11.2f}"
-        for mode in options.modes:
-            key = f"torch.compile {mode}, CUDA Graph"
-            row[key] = measure_torch(shape, batch, sequence, mode, options.rounds)
-            peer = float(np.median(row[key]["us"]))
-            text += f"   {key}: {peer:.1f} µs ({peer / ours:.2f}x ours)"
-            text += f", compiled in {row[key]['compile_seconds']:.1f} s"
-        print(text, flush=True)
-        rows.append(row)
+            rows.append(measure_row(options, row, options.folder or Path(folder)))
     versions = {}
     if options.modes:
         import torch

@@ -66,11 +66,14 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
   return at->second;
 }
 
-StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program) {
+StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program,
+                                   const std::vector<bool>& constant) {
   const CudaKernel* kernel = find_cuda_kernel(call.kernel);
   AICF_CHECK(call.custom != nullptr || kernel != nullptr,
              "a selected kernel is not in the table: " + call.kernel);
   CudaProblem problem = cuda_problem(call, target_.arch, ranges_);
+  for (size_t i = 0; i < call.inputs.size() && !constant.empty(); ++i)
+    problem.inputs[i].constant = constant[static_cast<size_t>(call.inputs[i].root)];
   problem.program = program;
   CudaCode code = call.custom != nullptr ? custom_cuda_code(*call.custom) : kernel->generate(problem);
   const int32_t source = intern_source(code);
@@ -79,22 +82,23 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
 }
 
 std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
-                                                const std::vector<TileProgram>& programs) {
+                                                const std::vector<TileProgram>& programs,
+                                                const std::vector<bool>& constant) {
   std::vector<StepLaunches> result;
   for (const KernelCall& call : calls)
     result.push_back(
-        add_call(call, call.region >= 0 ? &programs[static_cast<size_t>(call.region)] : nullptr));
+        add_call(call, call.region >= 0 ? &programs[static_cast<size_t>(call.region)] : nullptr, constant));
   return result;
 }
 
 std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
                                            const std::vector<TileProgram>& programs) {
-  return add_list(calls.calls, programs);
+  return add_list(calls.calls, programs, calls.constant);
 }
 
 std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
                                                 const std::vector<TileProgram>& programs) {
-  return add_list(calls.init_calls, programs);
+  return add_list(calls.init_calls, programs, {});
 }
 
 std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& launches,

@@ -39,9 +39,12 @@ class CudaBuilder {
                              std::vector<std::vector<StepLaunches>>& init_launches) const;
 
  private:
+  // `constant`: see KernelCalls; empty: nothing is.
   std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls,
-                                     const std::vector<TileProgram>& programs);
-  StepLaunches add_call(const KernelCall& call, const TileProgram* program);
+                                     const std::vector<TileProgram>& programs,
+                                     const std::vector<bool>& constant);
+  StepLaunches add_call(const KernelCall& call, const TileProgram* program,
+                        const std::vector<bool>& constant);
   int32_t intern_source(const CudaCode& code);
   Target target_;
   SymbolRanges ranges_;

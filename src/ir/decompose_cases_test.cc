@@ -244,6 +244,17 @@ void add_attention(std::vector<DecomposeCase>& cases) {
                    {tensor({2, 5, 9}), tame({5, 3}), tame({5, 3})},
                    pairs,
                    {{9, "d"}, {3, "p"}}});
+  const auto append = [&](const std::string& name, int64_t groups, CaseOperand angles, int64_t positions,
+                          Attrs attrs) {
+    cases.push_back({name,
+                     Op::rope_append,
+                     {tensor({2, 2 * groups, 3, 8}), tensor({2, 2, 3, 8}), tensor({2, 2, 3, 5}), angles,
+                      angles, tensor({2, 2, 11, 8}), tensor({2, 2, 11, 5}), of(kInt64, {positions}, -5, -3)},
+                     std::move(attrs),
+                     {{11, "l"}, {3, "t"}}});
+  };
+  append("rope_append", 2, tame({3, 4}), 2, {});
+  append("rope_append_shared", 1, tame({2, 1, 3, 2}), 1, pairs);
   cases.push_back({"rope_none", Op::rope, {tensor({2, 5, 4}), tame({5, 0}), tame({5, 0})}, pairs, {}});
 }
 

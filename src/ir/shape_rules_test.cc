@@ -399,6 +399,24 @@ std::vector<Case> composite_cases() {
       {Op::rope, "f32[t, 64]; f32[t, 32]; f32[32]", {}, "bad_shape"},
       {Op::rope, "f32[t, 64]; f32[s, 32]; f32[s, 32]", {}, "bad_shape"},
       {Op::rope, "f32[64]; f32[32]; f32[32]", {}, "bad_shape"},
+      {Op::rope_append,
+       "f32[n, 8, t, 64]; f32[n, 2, t, 64]; f32[n, 2, t, 32]; f32[t, 32]; f32[t, 32]; f32[n, 2, l, 64]; "
+       "f32[n, 2, l, "
+       "32]; i64[n]",
+       {},
+       "f32[n, 8, t, 64]; f32[n, 2, l, 64]; f32[n, 2, l, 32]"},
+      {Op::rope_append,
+       "f32[n, 8, t, 64]; f32[n, 2, t, 64]; f32[n, 2, t, 64]; f32[t, 32]; f32[t, 32]; f32[n, 2, l, 64]; "
+       "f32[n, 3, l, "
+       "64]; i64[1]",
+       {},
+       "bad_shape"},
+      {Op::rope_append,
+       "f32[n, 8, t, 64]; f32[n, 2, t, 64]; f32[n, 2, t, 64]; f32[8, t, 32]; f32[8, t, 32]; f32[n, 2, l, "
+       "64]; f32[n, 2, "
+       "l, 64]; i64[1]",
+       {},
+       "bad_shape"},
       {Op::batch_norm, "f32[n, 3, h]; f32[3]; f32[3]; f32[3]; f32[3]", {}, "f32[n, 3, h]"},
       {Op::batch_norm, "f32[0, c]; f32[c]; f32[c]; f32[c]; f32[c]", {}, "f32[0, c]"},
       {Op::batch_norm, "f32[n, 3, h]; f32[3]; f32[3]; f32[3]; f32[4]", {}, "bad_shape"},

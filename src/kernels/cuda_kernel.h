@@ -23,6 +23,8 @@ struct CudaWindow {
   Dim offset;  // elements from the buffer's start
   Shape sizes;
   std::vector<Dim> strides;  // elements
+  // No launch of a run writes this memory (a weight, a constant): it may be read before wait_for_inputs().
+  bool constant = false;
   bool operator==(const CudaWindow&) const = default;
 };
 

@@ -7,10 +7,10 @@
 // reports data errors, an `aicf::CallError*`. An address is that of the window's element at index 0, …, 0:
 // the window's offset is already added. Buffers start at multiples of kCudaAlignment bytes, so whether a
 // window may be accessed by 16 bytes follows from its offset and strides. No two outputs share bytes with
-// each other or with an input.
+// each other or with an input, but for CudaProblem::replaced.
 //
 // Every kernel calls aicf::wait_for_inputs() before its first access to global memory (programmatic dependent
-// launch).
+// launch); only operands that no launch of a run writes (CudaWindow::constant) may be read before.
 #pragma once
 
 #include <array>
@@ -30,6 +30,9 @@ struct TensorMapSpec {
   std::vector<int32_t> axes;  // window axes, innermost first; the innermost must have stride 1
   std::vector<int32_t> box;   // elements per axis
   int32_t swizzle_bytes = 0;  // 0, 32, 64, 128
+  // Distance of neighbours in the box along each axis, 1 to 8; empty: 1 everywhere. The box then counts what
+  // it loads.
+  std::vector<int32_t> steps = {};
   bool operator==(const TensorMapSpec&) const = default;
 };
 

@@ -11,6 +11,7 @@ namespace aicf {
 // elements that it is told to and leaves the others alone. Regions of pointwise ops are another matter: see
 // KernelCall::elementwise.
 inline bool overwrites_operand(std::string_view family, size_t operand) {
+  if (family == "rope_append") return operand == 5 || operand == 6;  // the caches
   return operand == 0 && (family == "scatter_elements" || family == "scatter_nd");
 }
 

@@ -72,13 +72,14 @@ __device__ __forceinline__ void raise(CallError* error, int64_t value, int64_t b
 }
 
 // Programmatic dependent launch: the launch before may still be running when this one starts; after the wait all its
-// writes are visible. Nothing may be read from or written to global memory before.
+// writes are visible. Before, nothing may be written to global memory, and only constant operands be read.
 __device__ __forceinline__ void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Lets the next launch start its prologue while this one still runs.
+// Lets the next launch start its prologue while this one still runs. Called before the wait, so that constant operands
+// of launches further on are on their way too: the next one waits for the end of this one, which waits itself.
 __device__ __forceinline__ void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

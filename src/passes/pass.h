@@ -56,6 +56,7 @@ Graph decompose_composites(const Graph& graph, const PassContext& context);
 Graph fold_constants(const Graph& graph, const PassContext& context);
 Graph simplify(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
+Graph match_rope_append(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);

@@ -113,6 +113,65 @@ TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
   EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
 }
 
+// A step of t tokens over caches of 16 rows, as exporters write it.
+Program cached_step() {
+  Program program;
+  program.sizes["t"] = {1, 4};
+  const Dim t = Dim::symbol("t");
+  Graph graph("main");
+  const auto input = [&](const char* name, Shape shape) {
+    return graph.add_input(name, {DType::f32, shape});
+  };
+  const auto cache = [&](const std::string& name) {
+    const TensorType type{DType::f32, {1, 2, 16, 4}};
+    program.variables[name] = {name, Role::kState, type, {}};
+    return graph.add_state(name, type);
+  };
+  const ValueId q = input("q", {1, 4, t, 4}), k = input("k", {1, 2, t, 4}), v = input("v", {1, 2, t, 4});
+  const ValueId cos = input("cos", {t, 2}), sin = input("sin", {t, 2});
+  const ValueId position = graph.add_input("position", {DType::i64, {1}});
+  const ValueId start = graph.add(Op::reshape, {position}, {{"shape", Shape{1, 1, 1, 1}}});
+  const ValueId steps =
+      graph.add(Op::iota, {}, {{"shape", Shape{1, 2, t, 4}}, {"axis", int64_t{2}}, {"dtype", DType::i64}});
+  const ValueId rows = graph.add(Op::add, {steps, start});
+  const auto append = [&](ValueId old, ValueId x) {
+    const ValueId fresh = graph.add(Op::scatter_elements, {old, rows, x}, {{"axis", int64_t{2}}});
+    graph.add_update(old, fresh);
+    return fresh;
+  };
+  const ValueId query = graph.add(Op::rope, {q, cos, sin});
+  const ValueId keys = append(cache("keys"), graph.add(Op::rope, {k, cos, sin}));
+  const ValueId values = append(cache("values"), v);
+  graph.add_output(graph.add(Op::attention, {query, keys, values}, {{"scale", 0.5}}), "y");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(MatchRopeAppend, RotationsAndCacheWritesAreOneStep) {
+  const Program program = cached_step();
+  const Graph matched = run_pass(match_rope_append, program);
+  EXPECT_EQ(count_ops(matched, Op::rope_append), 1) << print(matched);
+  EXPECT_EQ(count_ops(matched, Op::rope) + count_ops(matched, Op::scatter_elements), 0);
+  expect_equal_meaning(program, matched, {{"t", 3}});
+}
+
+TEST(MatchRopeAppend, OtherAnglesForKeysStayAlone) {
+  Program program = cached_step();
+  Graph& entry = program.entries[0];
+  GraphRewriter rewriter(entry);
+  for (const Node& node : entry.nodes()) {
+    if (node.op == Op::rope && entry.value(node.operands[0]).name == "k") {
+      const std::vector<ValueId> x = rewriter.values(node.operands);
+      rewriter.map(node.results[0], rewriter.graph().add(Op::rope, {x[0], x[2], x[1]}));
+    } else {
+      rewriter.copy(node);
+    }
+  }
+  Graph turned = rewriter.finish();
+  entry = std::move(turned);
+  EXPECT_EQ(count_ops(run_pass(match_rope_append, program), Op::rope_append), 0);
+}
+
 // Queries, keys and values of x [n, 3, 8] as a transformer computes them.
 Program projections() {
   Program program;

@@ -27,6 +27,9 @@ const std::vector<PassInfo>& pass_table() {
       {"match_attention", match_attention, false, 2,
        "recognises softmax(q k + mask) v, which then needs no stored scores"},
       {"simplify", simplify, false, 1, "applies the algebra rules to what the patterns left"},
+      // Needs attention whole, and equal positions as one value.
+      {"match_rope_append", match_rope_append, false, 2,
+       "rotates q and k and writes k and v to their caches in one step"},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0,
        "expands composites that no kernel of the target claims"},

@@ -39,7 +39,7 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
       throw violation("a launch asks for more than devices have", where);
     for (const TensorMapSpec& map : launch.tensor_maps) {
       if (map.operand < 0 || map.operand >= operands || map.axes.empty() || map.axes.size() > kMaxMapRank ||
-          map.axes.size() != map.box.size())
+          map.axes.size() != map.box.size() || (!map.steps.empty() && map.steps.size() != map.axes.size()))
         throw violation("a tensor map is malformed", where);
       const auto inputs = static_cast<int32_t>(step.inputs.size());
       const TensorRef& ref = map.operand < inputs ? step.inputs[static_cast<size_t>(map.operand)]

@@ -11,6 +11,13 @@ namespace {
 
 Dim byte_count(const TensorType& type) { return element_count(type.shape) * Dim(dtype_bytes(type.dtype)); }
 
+int32_t intern(const TileProgram& program, std::vector<TileProgram>& programs) {
+  const auto at = std::find(programs.begin(), programs.end(), program);
+  if (at != programs.end()) return static_cast<int32_t>(at - programs.begin());
+  programs.push_back(program);
+  return static_cast<int32_t>(programs.size()) - 1;
+}
+
 std::string to_text(const Window& w) {
   return w.offset.to_string() + to_string(w.sizes) + to_string(w.strides);
 }
@@ -35,12 +42,7 @@ PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& c
   init_.name = kInitEntry;
 }
 
-int32_t PlanBuilder::intern_program(const TileProgram& program) {
-  const auto at = std::find(plan_.programs.begin(), plan_.programs.end(), program);
-  if (at != plan_.programs.end()) return static_cast<int32_t>(at - plan_.programs.begin());
-  plan_.programs.push_back(program);
-  return static_cast<int32_t>(plan_.programs.size()) - 1;
-}
+int32_t PlanBuilder::intern_program(const TileProgram& program) { return intern(program, plan_.programs); }
 
 std::string PlanBuilder::intern_constant(const Array& array) {
   for (const auto& [name, known] : constants_)
@@ -127,16 +129,22 @@ TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
 }
 
 // What a packed value holds, the same in every entry that packs it: the steps that write it, by what they
-// read.
-std::string PlanBuilder::packed_key(const EntryState& state, ValueId root) {
+// read and compute.
+std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<TileProgram>& programs,
+                                    ValueId root) {
   std::string key;
-  for (const KernelCall& call : state.calls.init_calls) {
-    if (call.outputs[0].root != root) continue;
-    key += call.kernel + to_string(call.params) + to_text(call.outputs[0]);
-    for (const Window& w : call.inputs)
-      key += " " + variable_or_constant(state.graph.value(w.root)).name + to_text(w);
-    key += "\n";
-  }
+  for (const KernelCall& call : state.calls.init_calls)
+    for (size_t output = 0; output < call.outputs.size(); ++output) {
+      if (call.outputs[output].root != root) continue;
+      key +=
+          call.kernel + to_string(call.params) + " " + std::to_string(output) + to_text(call.outputs[output]);
+      if (call.region >= 0)
+        key +=
+            " program " + std::to_string(intern(programs[static_cast<size_t>(call.region)], init_programs_));
+      for (const Window& w : call.inputs)
+        key += " " + variable_or_constant(state.graph.value(w.root)).name + to_text(w);
+      key += "\n";
+    }
   return key;
 }
 
@@ -160,13 +168,15 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& pr
   std::map<ValueId, int32_t> fresh;  // packed values that are new to the plan → buffer of init
   for (size_t i = 0; i < calls.init_calls.size(); ++i) {
     const KernelCall& call = calls.init_calls[i];
-    const ValueId root = call.outputs[0].root;
-    if (!state.packed_offset.contains(root)) {
-      const auto [known, is_new] = packed_offsets_.emplace(packed_key(state, root), plan_.packed_bytes);
-      state.packed_offset[root] = known->second;
-      if (is_new) fresh[root] = packed_buffer(state, root);
+    for (const Window& w : call.outputs) {
+      if (state.packed_offset.contains(w.root)) continue;
+      const auto [known, is_new] =
+          packed_offsets_.emplace(packed_key(state, programs, w.root), plan_.packed_bytes);
+      state.packed_offset[w.root] = known->second;
+      if (is_new) fresh[w.root] = packed_buffer(state, w.root);
     }
-    if (!fresh.contains(root)) continue;
+    // Results of one step are new together.
+    if (!fresh.contains(call.outputs[0].root)) continue;
     Step step;
     step.kernel = call.kernel;
     for (const Window& w : call.inputs) {
@@ -175,7 +185,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& pr
       step.inputs.push_back(tensor_ref(static_cast<int32_t>(init_.buffers.size()), w));
       init_.buffers.push_back(std::move(from));
     }
-    step.outputs = {tensor_ref(fresh.at(root), call.outputs[0])};
+    for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(fresh.at(w.root), w));
     step.params = call.params;
     step.fparams = call.fparams;
     step.origin = call.origin;

@@ -38,12 +38,13 @@ class PlanBuilder {
   void add_init(EntryState& state, const std::vector<TileProgram>& programs,
                 const std::vector<StepLaunches>& launches);
   int32_t packed_buffer(const EntryState& state, ValueId root);
-  std::string packed_key(const EntryState& state, ValueId root);
+  std::string packed_key(const EntryState& state, const std::vector<TileProgram>& programs, ValueId root);
   Buffer variable_or_constant(const Value& value);
 
   const Program& program_;
   Plan plan_;
   EntryPlan init_;
+  std::vector<TileProgram> init_programs_;  // seen in steps of init, for packed_key
   std::map<std::string, Array>& constants_;
   std::map<std::string, int64_t> packed_offsets_;  // key: how the value is made of which sources
 };

@@ -229,7 +229,8 @@ Json launch_json(const CudaLaunch& launch) {
     maps.push_back({{"operand", map.operand},
                     {"axes", map.axes},
                     {"box", map.box},
-                    {"swizzle_bytes", map.swizzle_bytes}});
+                    {"swizzle_bytes", map.swizzle_bytes},
+                    {"steps", map.steps}});
   return {{"function", launch.function},
           {"grid", dims_json({launch.grid.begin(), launch.grid.end()})},
           {"block", launch.block},
@@ -261,7 +262,8 @@ CudaLaunch launch_from(const Parsed& json) {
   for (const Parsed& item : json.at("tensor_maps"))
     launch.tensor_maps.push_back({number_from<int32_t>(item.at("operand")), numbers_from(item.at("axes")),
                                   numbers_from(item.at("box")),
-                                  number_from<int32_t>(item.at("swizzle_bytes"))});
+                                  number_from<int32_t>(item.at("swizzle_bytes")),
+                                  numbers_from(item.at("steps"))});
   launch.reports_errors = json.at("reports_errors").get<bool>();
   return launch;
 }

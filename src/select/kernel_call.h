@@ -91,6 +91,8 @@ struct KernelCalls {
   // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a
   // copy fills.
   std::vector<ValueId> output_roots;
+  // By value, extra ones included: no call but those of init writes its storage.
+  std::vector<bool> constant;
 };
 
 std::string to_string(const KernelCalls& calls, const Graph& graph);

@@ -36,6 +36,7 @@ class Selector {
     place_outputs();
     write_updates();
     copy_joined_weights();
+    find_constants();
     return std::move(result_);
   }
 
@@ -149,8 +150,7 @@ class Selector {
       ConcatPart at{kNoValue, joined.axis, Dim(0)};
       for (const Window& part : joined.parts) {
         emit_copy(part, part_window(joined.whole, at, part.sizes), joined.origin, "weights joined at load");
-        result_.init_calls.push_back(std::move(result_.calls.back()));
-        result_.calls.pop_back();
+        make_init();
         at.start = at.start + part.sizes[at.axis];
       }
     }
@@ -201,11 +201,41 @@ class Selector {
                     std::string origin, std::string reason) {
     region.full_shape = full_shape(region.body);
     const std::vector<int64_t> axes = reduced_axes(region.body);
+    const bool at_load = axes.empty() && depends_on_weights_only(operands, results);
     std::vector<Window> inputs, outputs;
     for (ValueId id : operands) inputs.push_back(window(id));
-    for (ValueId id : results) outputs.push_back(row_window(place(id), region.full_shape.size(), axes));
+    for (ValueId id : results) {
+      const Window& own = at_load ? place_at_load(id, origin) : place(id);
+      outputs.push_back(row_window(own, region.full_shape.size(), axes));
+    }
     add_tile_call(std::move(region), axes, std::move(inputs), std::move(outputs), std::move(origin),
-                  std::move(reason));
+                  at_load ? "of weights only: computed at load" : std::move(reason));
+    if (at_load) make_init();
+  }
+
+  // Such values, a folded batch norm's factors for one, are made when weights are loaded or change.
+  bool depends_on_weights_only(const std::vector<ValueId>& operands,
+                               const std::vector<ValueId>& results) const {
+    const auto fixed = [&](ValueId id) {
+      const Shape& shape = graph_.shape(id);
+      return targets_[static_cast<size_t>(id)] == kNoValue &&
+             std::all_of(shape.begin(), shape.end(), [](const Dim& size) { return size.is_constant(); });
+    };
+    return !operands.empty() &&
+           std::all_of(operands.begin(), operands.end(), [&](ValueId id) { return is_weight(id); }) &&
+           std::all_of(results.begin(), results.end(), fixed);
+  }
+
+  const Window& place_at_load(ValueId id, const std::string& origin) {
+    parts_[static_cast<size_t>(id)] = ConcatPart();
+    return result_.placement[static_cast<size_t>(id)] =
+               add_extra(ExtraValue::Kind::kPacked, graph_.type(id), "result of " + origin);
+  }
+
+  // The last call becomes a step of init.
+  void make_init() {
+    result_.init_calls.push_back(std::move(result_.calls.back()));
+    result_.calls.pop_back();
   }
 
   // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
@@ -708,6 +738,15 @@ class Selector {
       emit_copy(sources[i], target, "update " + graph_.value(target.root).name,
                 "written when all reads are done");
     }
+  }
+
+  void find_constants() {
+    for (ValueId id = 0; id < graph_.value_count(); ++id) {
+      const Role role = graph_.value(id).role;
+      result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !is_updated(id)));
+    }
+    for (const ExtraValue& extra : result_.extra)
+      result_.constant.push_back(extra.kind == ExtraValue::Kind::kPacked);
   }
 
   bool is_updated(ValueId root) const {

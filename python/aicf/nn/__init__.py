@@ -19,6 +19,7 @@ from .layers import (
     Softmax,
     Tanh,
 )
+from .llama import Llama, LlamaConfig
 from .losses import BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, MSELoss
 from .module import Module, ModuleList, Parameter, Sequential, State
 
@@ -36,6 +37,8 @@ __all__ = [
     "KLDivLoss",
     "LayerNorm",
     "Linear",
+    "Llama",
+    "LlamaConfig",
     "MSELoss",
     "MaxPool2d",
     "Module",

@@ -334,6 +334,12 @@ void add_contractions(Cases& cases) {
                    with(back(3, 3, 5, 7), boolean({5, 7})), attend(0.5, false, 2), sizes});
   const Attrs interleaved = {{"interleaved", true}};
   cases.push_back({"rope", Op::rope, {x({2, 3, 5, 8}), x({5, 4}), x({5, 4})}, {}, {{5, "t"}}});
+  cases.push_back({"rope_append",
+                   Op::rope_append,
+                   {x({2, 4, 3, 8}), x({2, 2, 3, 8}), x({2, 2, 3, 5}), x({3, 4}), x({3, 4}), x({2, 2, 9, 8}),
+                    x({2, 2, 9, 5}), index({2}, 0, 6)},
+                   {},
+                   {{3, "t"}}});
   cases.push_back({"rope_part", Op::rope, {x({3, 5, 8}), x({5, 3}), x({5, 3})}, {}, {{5, "t"}}});
   cases.push_back(
       {"rope_interleaved", Op::rope, {x({3, 5, 8}), x({5, 4}), x({5, 4})}, interleaved, {{5, "t"}}});

@@ -164,4 +164,19 @@ Values decompose_rope(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(y, e.dtype(x[0]))};
 }
 
+Values decompose_rope_append(Emitter& e, const Node& node, const Values& x) {
+  const auto rotated = [&](ValueId value) { return e.op(Op::rope, {value, x[3], x[4]}, node.attrs); };
+  const Dim batch = e.shape(x[7])[0], rows = e.shape(x[0])[2];
+  const ValueId steps =
+      e.op(Op::iota, {},
+           {{"shape", Shape{Dim(1), Dim(1), rows, Dim(1)}}, {"axis", int64_t{2}}, {"dtype", DType::i64}});
+  const ValueId index = e.add(steps, e.reshape(x[7], {batch, Dim(1), Dim(1), Dim(1)}));
+  const auto append = [&](ValueId cache, ValueId value) {
+    const ValueId at = e.op(Op::broadcast_to, {index}, {{"shape", e.shape(value)}});
+    return e.op(Op::scatter_elements, {cache, at, value},
+                {{"axis", int64_t{2}}, {"reduction", std::string("none")}});
+  };
+  return {rotated(x[0]), append(x[5], rotated(x[1])), append(x[6], x[2])};
+}
+
 }  // namespace aicf

@@ -271,14 +271,14 @@ RefResults ref_attention_backward(const RefContext& c) {
   return results;
 }
 
-RefResults ref_rope(const RefContext& c) {
-  const RefTensor& x = c.x(0);
+namespace {
+
+RefTensor rotated(const RefTensor& x, const RefTensor& cos, const RefTensor& sin, bool interleaved) {
   RefTensor out = x;
   Index table = x.sizes;
-  const int64_t depth = x.sizes.back(), half = c.x(1).sizes.back();
+  const int64_t depth = x.sizes.back(), half = cos.sizes.back();
   table.back() = half;
-  const RefTensor cosines = expand(c.x(1), table), sines = expand(c.x(2), table);
-  const bool interleaved = c.attrs().get_bool("interleaved");
+  const RefTensor cosines = expand(cos, table), sines = expand(sin, table);
   for (int64_t at = 0; at < cosines.count(); ++at) {
     const int64_t row = at / half * depth, pair = at % half;
     const auto first = static_cast<size_t>(row + (interleaved ? 2 * pair : pair));
@@ -287,7 +287,32 @@ RefResults ref_rope(const RefContext& c) {
     out.f.at(first) = x.f.at(first) * cosine - x.f.at(second) * sine;
     out.f.at(second) = x.f.at(second) * cosine + x.f.at(first) * sine;
   }
-  return one(std::move(out));
+  return out;
+}
+
+// The cache [B, H, L, D] with x [B, H, T, D] at rows position + t.
+RefTensor appended(const RefContext& c, RefTensor cache, const RefTensor& x, const RefTensor& position) {
+  for_each_index(x.sizes, [&](const Index& index, int64_t flat) {
+    Index target = index;
+    const int64_t start = position.i.at(position.i.size() == 1 ? 0 : static_cast<size_t>(index[0]));
+    target[2] = checked_index(c, start + index[2], cache.sizes[2]);
+    cache.f.at(static_cast<size_t>(flat_index(cache.sizes, target))) = x.f.at(static_cast<size_t>(flat));
+  });
+  return cache;
+}
+
+}  // namespace
+
+RefResults ref_rope(const RefContext& c) {
+  return one(rotated(c.x(0), c.x(1), c.x(2), c.attrs().get_bool("interleaved")));
+}
+
+RefResults ref_rope_append(const RefContext& c) {
+  const bool interleaved = c.attrs().get_bool("interleaved");
+  RefResults results = one(rotated(c.x(0), c.x(3), c.x(4), interleaved));
+  results.push_back(appended(c, c.x(5), rotated(c.x(1), c.x(3), c.x(4), interleaved), c.x(7)));
+  results.push_back(appended(c, c.x(6), c.x(2), c.x(7)));
+  return results;
 }
 
 RefResults ref_one_hot(const RefContext& c) {

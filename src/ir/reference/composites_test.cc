@@ -137,6 +137,29 @@ void add_rope(std::vector<OpCase>& rows) {
   rows.push_back({Op::rope, {t({0, 4}, {}), cosine, sine}, {}, {t({0, 4}, {})}});
 }
 
+void add_rope_append(std::vector<OpCase>& rows) {
+  const CaseTensor cosine = t({2}, {0, 1}), sine = t({2}, {1, 0});
+  const CaseTensor x = t({1, 1, 1, 4}, {1, 2, 3, 4}), v = t({1, 1, 1, 1}, {9});
+  const CaseTensor keys = t({1, 1, 3, 4}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}),
+                   values = t({1, 1, 3, 1}, {5, 6, 7});
+  const CaseTensor keys_out = t({1, 1, 3, 4}, {0, 0, 0, 0, -3, 2, 1, 4, 2, 2, 2, 2}),
+                   values_out = t({1, 1, 3, 1}, {5, 9, 7});
+  for (const int64_t position : {1, -2})
+    rows.push_back({Op::rope_append,
+                    {x, x, v, cosine, sine, keys, values, of(DType::i64, {1}, {double(position)})},
+                    {},
+                    {t({1, 1, 1, 4}, {-3, 2, 1, 4}), keys_out, values_out}});
+  // Two sequences at positions of their own, two steps, two query heads.
+  rows.push_back(
+      {Op::rope_append,
+       {t({2, 2, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), t({2, 1, 1, 2}, {1, 2, 3, 4}), t({2, 1, 1, 1}, {1, 2}),
+        t({1}, {0}), t({1}, {1}), t({2, 1, 2, 2}, {0, 0, 0, 0, 0, 0, 0, 0}), t({2, 1, 2, 1}, {0, 0, 0, 0}),
+        of(DType::i64, {2}, {1, 0})},
+       {},
+       {t({2, 2, 1, 2}, {-2, 1, -4, 3, -6, 5, -8, 7}), t({2, 1, 2, 2}, {0, 0, -2, 1, -4, 3, 0, 0}),
+        t({2, 1, 2, 1}, {0, 1, 2, 0})}});
+}
+
 void add_losses(std::vector<OpCase>& rows) {
   const Attrs depth = {{"depth", Shape{3}}};
   const Attrs depth_first = {{"depth", Shape{3}}, {"axis", int64_t{0}}};
@@ -199,6 +222,7 @@ std::vector<OpCase> composites_cases() {
   add_norms(rows);
   add_attention(rows);
   add_rope(rows);
+  add_rope_append(rows);
   add_losses(rows);
   add_adamw(rows);
   return rows;

@@ -51,6 +51,28 @@ void shape_rope(ShapeQuery& query) {
   query.results[0].shape = query.shape(0);
 }
 
+void shape_rope_append(ShapeQuery& query) {
+  for (size_t i : {0, 1, 2, 5, 6}) require_rank(query, i, 4);
+  const Shape &q = query.shape(0), &k = query.shape(1), &v = query.shape(2);
+  require_shape(query, 1, {q[0], k[1], q[2], q[3]});
+  require_shape(query, 2, {q[0], k[1], q[2], v[3]});
+  require_shape(query, 4, query.shape(3));
+  require_rank_at_least(query, 3, 1);
+  const Dim pairs = query.shape(3).back();
+  if (known_greater(pairs * Dim(2), q[3]))
+    fail_shape(query, "at most " + q[3].to_string() + " rotated elements", (pairs * Dim(2)).to_string());
+  for (const Shape& rotated : {q, k})
+    require_broadcastable(query, 3, {rotated[0], rotated[1], rotated[2], pairs});
+  const Dim rows = query.shape(5)[2];
+  require_shape(query, 5, {q[0], k[1], rows, q[3]});
+  require_shape(query, 6, {q[0], k[1], rows, v[3]});
+  require_rank(query, 7, 1);
+  if (!(query.shape(7)[0] == Dim(1))) require_shape(query, 7, {q[0]});
+  query.results[0].shape = q;
+  query.results[1].shape = query.shape(5);
+  query.results[2].shape = query.shape(6);
+}
+
 void shape_one_hot(ShapeQuery& query) {
   require_rank(query, 1, 0);
   require_rank(query, 2, 0);

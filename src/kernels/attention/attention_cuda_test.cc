@@ -69,6 +69,41 @@ Problem plain(const CudaProblem& p) {
   return problem;
 }
 
+// q, k, v, cos, sin, caches and position; the caches are the outputs' memory if `in_place`.
+CudaProblem append_problem(RandomWindows& random, DType dtype, bool interleaved, bool in_place) {
+  const int64_t kv_heads = 1 + random.below(3), depth = random.pick(std::vector<int64_t>{6, 32, 64});
+  const int64_t pairs = random.below(3) == 0 ? depth / 2 - 1 : depth / 2;
+  const Dim batch = random.size(1, 3), steps = random.size(1, 4), rows = random.size(8, 40);
+  const Dim kv(kv_heads), value_depth(random.pick(std::vector<int64_t>{5, 64}));
+  CudaProblem p;
+  p.inputs = {random.window(dtype, {batch, Dim(2 * kv_heads), steps, Dim(depth)}),
+              random.window(dtype, {batch, kv, steps, Dim(depth)}),
+              random.window(dtype, {batch, kv, steps, value_depth}),
+              random.window(dtype, {steps, Dim(pairs)}),
+              random.window(dtype, {batch, Dim(1), steps, Dim(pairs)}),
+              random.window(dtype, {batch, kv, rows, Dim(depth)}),
+              random.window(dtype, {batch, kv, rows, value_depth}),
+              random.window(DType::i64, {Dim(1)})};
+  p.outputs = {random.window(dtype, p.inputs[0].sizes), p.inputs[5], p.inputs[6]};
+  if (in_place) p.replaced = {5, 6};
+  p.params = {Dim(interleaved ? 1 : 0)};
+  return p;
+}
+
+TEST(RopeAppendCuda, CompilesAndCopiesCachesOnlyIfTheyAreApart) {
+  RowTexts texts;
+  RandomWindows random(11);
+  for (int i = 0; i < 16; ++i) {
+    const DType dtype =
+        std::vector{DType::f16, DType::bf16, DType::f32, DType::f64}[static_cast<size_t>(i / 4)];
+    const bool in_place = i % 3 > 0;
+    const CudaCode code =
+        texts.add("rope_append", append_problem(random, dtype, i % 2 == 0, in_place), random.ranges());
+    EXPECT_EQ(code.launches.size(), in_place ? 1u : 3u);
+  }
+  compile_all(texts);
+}
+
 TEST(AttentionCuda, RandomProblemsCompileForEveryArchitecture) {
   RowTexts texts;
   RandomWindows random(7);

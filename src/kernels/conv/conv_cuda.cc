@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "kernels/conv/conv_cuda.h"
 #include "kernels/conv/conv_program.h"
+#include "kernels/conv/conv_tma_cuda.h"
 #include "kernels/conv/windows_cuda.h"
 #include "kernels/element.h"
 #include "kernels/indexing/copy_cuda.h"
@@ -442,6 +443,8 @@ bool can_run_conv_depthwise(const Problem& problem) {
 CudaCode conv_mma_code(const CudaProblem& problem, const std::optional<MatmulConfig>& config) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
+  if (!config && conv.pixel_rows && conv_tma_fits(problem, conv.axes))
+    return conv_tma_code(problem, conv.axes, conv.epilogue);
   return MmaWriter(problem, conv, config ? *config : choose_config(problem, conv)).write();
 }
 

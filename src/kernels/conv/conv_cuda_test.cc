@@ -72,6 +72,44 @@ TEST(ConvCuda, Compiles) {
   });
 }
 
+CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
+  problem.arch = 90;
+  problem.ranges = &random.ranges();
+  return find_cuda_kernel("conv_mma")->generate(problem);
+}
+
+// Layers of ResNet-50: the copy engine finds the windows, at strides and with few pixels too.
+TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
+  std::vector<std::string> texts;
+  RandomWindows random(3);
+  for (int64_t images : {1, 64})
+    for (int64_t size : {56, 7}) {
+      CudaProblem p = conv_problem(random, DType::bf16, {.channels = 128, .maps = 96, .bias = images == 1});
+      p.inputs[0].sizes = {Dim(images), Dim(128), Dim(size), Dim(size)};
+      p.outputs[0].sizes = {Dim(images), Dim(96), Dim((size + 1) / 2), Dim((size + 1) / 2)};
+      for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+      const CudaCode code = hopper_code(p, random);
+      EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_bf16")) << code.launches[0].function;
+      ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
+      const TensorMapSpec& x = code.launches[0].tensor_maps[0];
+      EXPECT_EQ(x.steps, (std::vector<int32_t>{1, 2, 2, 1}));
+      for (int32_t elements : x.box) EXPECT_LE(elements, 256);
+      EXPECT_LE(x.box[1] * 2, 256);
+      texts.push_back(code.source);
+    }
+  for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
+  RandomWindows random(3);
+  const auto function = [&](CudaProblem p) { return hopper_code(p, random).launches.back().function; };
+  EXPECT_FALSE(function(conv_problem(random, DType::f16, {.channels = 32})).starts_with("conv_tma"));
+  EXPECT_FALSE(
+      function(conv_problem(random, DType::f16, {.groups = 2, .channels = 64})).starts_with("conv_tma"));
+  EXPECT_FALSE(
+      function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
+}
+
 TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {
   RowTexts texts;
   RandomWindows random(1);

@@ -1,4 +1,4 @@
-// A launch that copies an input to output 0, shared by the CUDA rows that change a copy.
+// A launch that copies an input to an output, shared by the CUDA rows that change a copy.
 #pragma once
 
 #include "kernels/cuda_walk.h"
@@ -6,6 +6,7 @@
 namespace aicf {
 
 // The code must include indexing/indexing.cuh.
-void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name);
+void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name,
+              size_t output = 0);
 
 }  // namespace aicf

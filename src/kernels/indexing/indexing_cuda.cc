@@ -111,8 +111,9 @@ CudaCode generate_gather_elements(const CudaProblem& problem) {
   return gather_code(problem, "gather_elements", std::move(g));
 }
 
-void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name) {
-  const CudaWindow &x = problem.inputs[input], &out = problem.outputs[0];
+void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name,
+              size_t output) {
+  const CudaWindow &x = problem.inputs[input], &out = problem.outputs[output];
   CudaWalk walk = walk_windows({&x, &out});
   const int64_t unit = widest_unit(walk, {x.offset, out.offset}, dtype_bytes(x.dtype));
   use_units(walk, unit);
@@ -121,7 +122,7 @@ void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const st
                            walk_type(walk) + " walk = " + walk_value(walk, params) +
                            ";\n  aicf::copy(walk, " +
                            unit_pointer(x, unit, "in" + std::to_string(input), true) + ", " +
-                           unit_pointer(out, unit, "out0", false) + ");\n";
+                           unit_pointer(out, unit, "out" + std::to_string(output), false) + ");\n";
   add_kernel(code, problem, flat_launch(name, blocks_for(walk.count(), kBlock), kBlock, params), body);
 }
 

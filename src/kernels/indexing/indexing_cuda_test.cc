@@ -144,6 +144,19 @@ TEST(OrderCuda, Compiles) {
   compile_all(texts);
 }
 
+TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
+  RowTexts texts;
+  for (DType dtype : {DType::bf16, DType::f32, DType::i64})
+    for (int64_t size : {128256, 50001}) {
+      CudaProblem p;
+      p.inputs = {{dtype, Dim(0), {Dim(3), Dim(size)}, {Dim(size), Dim(1)}}};
+      p.outputs = {{DType::i64, Dim(0), {Dim(3), Dim(1)}, {Dim(1), Dim(1)}}};
+      p.params = {Dim(1), Dim(0)};
+      EXPECT_EQ(texts.add("argmax", p, {}).launches.size(), 2u);
+    }
+  compile_all(texts);
+}
+
 TEST(RandomCuda, Compiles) {
   RowTexts texts;
   for (uint64_t seed = 0; seed < 8; ++seed) {

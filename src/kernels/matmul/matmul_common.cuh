@@ -100,12 +100,19 @@ enum class Split {
   kSum,        // see kWorkspace
 };
 
+// Of the groups of a thread: those that lie inside the result, where that saves something.
+struct EveryGroup {
+  __device__ __forceinline__ bool operator()(int) const { return true; }
+};
+
 // Puts them in memory of kGroups × V × kThreads accumulators, neighbouring threads side by side.
-template <int kThreads, int kGroups, int V, class Acc>
-__device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* part) {
+template <int kThreads, int kGroups, int V, class Acc, class Wanted = EveryGroup>
+__device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* part,
+                                           const Wanted& wanted = Wanted()) {
   constexpr int kVectors = V / AccVector<Acc>::kLength;
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g)
+  for (int g = 0; g < kGroups; ++g) {
+    if (!wanted(g)) continue;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       AccVector<Acc> v;
@@ -113,21 +120,23 @@ __device__ __forceinline__ void write_part(const Acc (&acc)[kGroups][V], int thr
       for (int e = 0; e < v.kLength; ++e) v.values[e] = acc[g][i * v.kLength + e];
       part[(g * kVectors + i) * kThreads + thread] = v;
     }
+  }
 }
 
 // The accumulators of a thread as kGroups groups of V consecutive columns. `store(g, values)` gets each group's sum in
 // exactly one block. kThreads threads take part, numbered `thread`. shared: kGroups × V × kThreads accumulators, free to
 // be overwritten once all threads of the block have arrived. Parts are added in order. The threads of the block that take
-// no part call cluster_barrier twice.
-template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store>
+// no part call cluster_barrier twice. Groups that are not `wanted` are left out.
+template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store, class Wanted = EveryGroup>
 __device__ __forceinline__ void finish_cluster(const Acc (&acc)[kGroups][V], int thread, AccVector<Acc>* shared,
-                                               const Store& store) {
+                                               const Store& store, const Wanted& wanted = Wanted()) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kLength = AccVector<Acc>::kLength, kVectors = V / kLength;
-  write_part<kThreads>(acc, thread, shared);
+  write_part<kThreads>(acc, thread, shared, wanted);
   cluster_barrier();
 #pragma unroll 1  // the epilogue's code once: it may be long
   for (int g = int(cluster_rank()); g < kGroups; g += kParts) {
+    if (!wanted(g)) continue;
     union Vector {
       uint4 bits;
       Acc values[kLength];

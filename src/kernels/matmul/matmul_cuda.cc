@@ -12,10 +12,9 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kUnknownSize = 4096;  // stands for a size without a useful upper bound
-constexpr int64_t kMultiprocessors = 132;
-constexpr int kDepth = 64;      // K of a stage in mma.cuh and wgmma.cuh
-constexpr int64_t kVector = 8;  // half elements in 16 bytes
-constexpr int kMaxMapAxes = 4;  // of the copies in wgmma.cuh
+constexpr int kDepth = 64;              // K of a stage in mma.cuh and wgmma.cuh
+constexpr int64_t kVector = 8;          // half elements in 16 bytes
+constexpr int kMaxMapAxes = 4;          // of the copies in wgmma.cuh
 
 const SymbolRanges& ranges_of(const CudaProblem& problem) {
   static const SymbolRanges kNone;
@@ -217,45 +216,39 @@ class Writer {
                                                  : "wgmma";
   }
   int threads() const {
-    switch (config_.family) {
-      case MatmulFamily::simt:
-        return config_.block_m / (config_.block_m >= 128 ? 8 : 4) *
-               (config_.block_n / (config_.block_n >= 128 ? 8 : 4));
-      case MatmulFamily::mma:
-        return config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
-      default:
-        return 128 * config_.warpgroups + (loader_group() ? 128 : 32);
-    }
+    return config_.family == MatmulFamily::simt
+               ? config_.block_m / (config_.block_m >= 128 ? 8 : 4) *
+                     (config_.block_n / (config_.block_n >= 128 ? 8 : 4))
+               : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
   }
-  bool loader_group() const { return config_.warpgroups == 2 && config_.resident == 1; }
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
+  WgmmaTile wgmma_tile() const { return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant}; }
 
   int64_t shared_bytes(Role role) const {
     if (role == Role::kSum) return 0;
     const int64_t results = int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
-    int64_t pipeline = 0;
-    if (config_.family == MatmulFamily::simt)
-      pipeline = int64_t{2} * (config_.block_m >= 64 ? 8 : 16) * (config_.block_m + config_.block_n + 8) *
-                 accumulator_bytes(dtype_);
-    else
-      pipeline =
-          int64_t{config_.stages} * ((x_rows_ == 8 ? 8 : config_.block_m) + config_.block_n) * kDepth * 2;
-    const int64_t barriers = config_.family == MatmulFamily::wgmma ? 16 * config_.stages : 0;
-    return std::max(pipeline + barriers, config_.cluster ? results : 0);
+    const int64_t pipeline = config_.family == MatmulFamily::simt
+                                 ? int64_t{2} * (config_.block_m >= 64 ? 8 : 16) *
+                                       (config_.block_m + config_.block_n + 8) * accumulator_bytes(dtype_)
+                                 : int64_t{config_.stages} * (config_.block_m + config_.block_n) * kDepth * 2;
+    return std::max(pipeline, config_.cluster ? results : 0);
   }
 
   CudaLaunch launch_of(Role role) const {
-    CudaLaunch launch;
+    const bool wgmma = config_.family == MatmulFamily::wgmma;
+    CudaLaunch launch = wgmma ? wgmma_launch(config_, wgmma_tile(), tiles_) : CudaLaunch();
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (role == Role::kSum) launch.function += "_sum";
+    if (wgmma) {
+      launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
+                            map_of(1, a_.y, y_.along_k, config_.block_n)};
+      return launch;
+    }
     launch.block = threads();
     launch.shared_bytes = shared_bytes(role);
     launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
     if (config_.cluster) launch.cluster = config_.splits;
-    if (config_.family != MatmulFamily::wgmma) return launch;
-    if (!config_.cluster) launch.grid[0] = min(tiles_, Dim(kMultiprocessors * config_.resident));
-    launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_), map_of(1, a_.y, y_.along_k, config_.block_n)};
     return launch;
   }
 
@@ -308,9 +301,7 @@ class Writer {
                ", " + number(config_.warp_n) + ", " + number(config_.stages) + ", " + layouts +
                flag(x_.vector) + ", " + flag(y_.vector) + ", " + last;
       default:
-        return "aicf::WgmmaMatmul<Multiply, " + tile + number(config_.stages) + ", " +
-               number(config_.warpgroups) + ", " + flag(loader_group()) + ", " + layouts + number(x_rows_) +
-               ", " + last;
+        return wgmma_type_text(config_, wgmma_tile());
     }
   }
 

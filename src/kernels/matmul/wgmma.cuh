@@ -76,9 +76,10 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
 template <bool kAlongK>
 constexpr uint64_t wgmma_k_step = (kAlongK ? 32 : 16 * 128) >> 4;
 
+// kConstantY: no launch of the run writes y, so that the first stages of y are loaded before the inputs are awaited.
 // kLoaderGroup: a whole warpgroup loads, so that it can give registers to the two that multiply. kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for T, BN and the layouts.
-template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kXAlongK, bool kYAlongK, int kXRows, Split kSplit, int kParts>
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
 struct WgmmaMatmul {
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
   static constexpr int kRows = BM / kWarpgroups;  // of a warpgroup
@@ -127,10 +128,9 @@ struct WgmmaMatmul {
   }
 
   template <class Operands>
-  static __device__ void load_stage(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
-                                    const Shared& shared, uint32_t slot, int k, int row, int column, uint32_t batch) {
+  static __device__ void load_x(const Operands& o, const CUtensorMap* x_map, const Shared& shared, uint32_t slot, int k,
+                                int row, uint32_t batch) {
     const uint32_t full = shared.full(slot);
-    barrier_expect(full, kXRows * 128 + kYBytes);
     if constexpr (kXAlongK) {
       o.load_x(x_map, shared.x(slot), full, k, row, batch);
     } else {
@@ -138,6 +138,13 @@ struct WgmmaMatmul {
       for (int panel = 0; panel < BM / 64; ++panel)
         o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, full, k, row + panel * 64, batch);
     }
+  }
+  // Comes first in a stage, before load_x.
+  template <class Operands>
+  static __device__ void load_y(const Operands& o, const CUtensorMap* y_map, const Shared& shared, uint32_t slot, int k,
+                                int column, uint32_t batch) {
+    const uint32_t full = shared.full(slot);
+    barrier_expect(full, kXRows * 128 + kYBytes);
     if constexpr (kYAlongK) {
       o.load_y(y_map, shared.y(slot), full, k, column, batch);
     } else {
@@ -182,6 +189,17 @@ struct WgmmaMatmul {
     transpose_quad(values);
   }
 
+  // Rows of the epilogue's operands for a tile that comes later, 128 bytes a thread and turn.
+  template <class Operands, class Epilogue>
+  static __device__ __forceinline__ void prefetch(const Operands& o, const Epilogue& epilogue, const MatmulTile& tile,
+                                                  int thread) {
+    constexpr int kChunk = 64;
+    for (int at = thread; at < BM * (BN / kChunk); at += kConsumers) {
+      const int row = int(tile.row) * BM + at % BM, column = int(tile.column) * BN + at / BM * kChunk;
+      if (row < o.m && column < o.n) epilogue.prefetch(epilogue.row(int64_t(tile.batch) * o.m + row), column);
+    }
+  }
+
   // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
@@ -197,18 +215,29 @@ struct WgmmaMatmul {
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
 
     set_up(shared);
-    wait_for_inputs();
+    if (warpgroup != kWarpgroups) wait_for_inputs();
 
     if (warpgroup == kWarpgroups) {
       if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
       if (threadIdx.x == kConsumers) {
+        int early = 0;  // steps of the first tile whose y is on its way
+        if constexpr (kConstantY) {
+          const MatmulTile tile = tile_at(first, row_tiles, column_tiles);
+          for (; early < min(steps, kStages) && first < tiles; ++early)
+            load_y(o, y_map, shared, uint32_t(early), k_first + early * kWgmmaDepth, int(tile.column) * BN, tile.batch);
+        }
+        wait_for_inputs();
         Stage stage(0);
         for (uint32_t index = first; index < tiles; index += stride) {
           const MatmulTile tile = tile_at(index, row_tiles, column_tiles);
           const int row = int(tile.row) * BM, column = int(tile.column) * BN;
           for (int step = 0; step < steps; ++step, stage.next()) {
-            barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
-            load_stage(o, x_map, y_map, shared, stage.slot, k_first + step * kWgmmaDepth, row, column, tile.batch);
+            const int k = k_first + step * kWgmmaDepth;
+            if (--early < 0) {
+              barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
+              load_y(o, y_map, shared, stage.slot, k, column, tile.batch);
+            }
+            load_x(o, x_map, shared, stage.slot, k, row, tile.batch);
           }
         }
         launch_dependents();
@@ -224,7 +253,11 @@ struct WgmmaMatmul {
       const int first_row = warpgroup * kRows;
       const int thread_row = first_row + (thread % 128) / 32 * 16 + lane / 4;
       uint32_t number = 0;  // of the block's tiles
+      constexpr bool kPrefetches = !kInCluster && Epilogue::kPrefetches;
+      if (kPrefetches && first < tiles) prefetch(o, epilogue, tile_at(first, row_tiles, column_tiles), thread);
       for (uint32_t index = first; index < tiles; index += stride, ++number) {
+        if (kPrefetches && index + stride < tiles)
+          prefetch(o, epilogue, tile_at(index + stride, row_tiles, column_tiles), thread);
         float acc[kRowBlocks][BN / 2];
 #pragma unroll
         for (int i = 0; i < kRowBlocks; ++i)
@@ -246,7 +279,8 @@ struct WgmmaMatmul {
                                        const int c = column + g / 2 % kQuadBlocks * 32;
                                        if (r < o.m && c < o.n)
                                          store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
-                                     });
+                                     },
+                                     [&](int g) { return row + g / (kQuadBlocks * 2) * 64 + g % 2 * 8 < o.m; });
         } else {
 // A rolled loop over columns, because the epilogue's code may be long: the accumulators move up after each round.
 #pragma unroll 1

@@ -1,6 +1,38 @@
 #include "kernels/matmul/wgmma_text.h"
 
+#include <algorithm>
+
 namespace aicf {
+namespace {
+
+constexpr int64_t kMultiprocessors = 132;
+constexpr int64_t kRowBytes = 128;  // of a stage: 64 halves
+
+bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.resident == 1; }
+
+}  // namespace
+
+std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
+  const auto number = [](int v) { return std::to_string(v) + ", "; };
+  const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
+  return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
+         number(c.warpgroups) + flag(has_loader_group(c)) + flag(tile.x_along_k) + flag(tile.y_along_k) +
+         number(tile.x_rows) + flag(tile.constant_y) +
+         "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
+}
+
+CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
+  constexpr int64_t kBarrierBytes = 16;
+  const int64_t rows = (tile.x_rows == 8 ? 8 : c.block_m) + c.block_n;
+  const int64_t results = int64_t{c.block_m} * c.block_n * 4;
+  CudaLaunch launch;
+  launch.block = 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.shared_bytes =
+      std::max(c.stages * (rows * kRowBytes + kBarrierBytes), c.cluster ? results : int64_t{0});
+  launch.cluster = c.cluster ? c.splits : 1;
+  launch.grid[0] = c.cluster ? tiles * Dim(c.splits) : min(tiles, Dim(kMultiprocessors * c.resident));
+  return launch;
+}
 
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
   const int registers = columns / 2;

@@ -4,11 +4,24 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "kernels/cuda_launch.h"
+#include "kernels/matmul/matmul_cuda_config.h"
 
 namespace aicf {
 
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
 // and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
+
+// What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
+struct WgmmaTile {
+  bool x_along_k = true, y_along_k = true;
+  int x_rows = 0;  // that are loaded, at most block_m
+  bool constant_y = false;
+};
+// "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
+std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
+// Threads, cluster, shared memory and grid for so many tiles.
+CudaLaunch wgmma_launch(const MatmulConfig& config, const WgmmaTile& tile, const Dim& tiles);
 
 }  // namespace aicf

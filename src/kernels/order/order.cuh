@@ -122,6 +122,30 @@ __device__ __forceinline__ Candidate better(Candidate a, Candidate b) {
   return second ? b : a;
 }
 
+// The best of kThreads neighbouring threads, in the first of them. `some`: whether this thread has any.
+template <int kThreads, bool kLast>
+__device__ __forceinline__ Candidate best_of(Candidate best, bool some, int64_t size) {
+  if constexpr (kThreads == 1) return best;
+  // What loses to everything: rank 0 at an index that is never preferred.
+  if (!some) best = {0, kLast ? -1 : size};
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    Candidate other;
+    other.rank = __shfl_down_sync(0xffffffffu, best.rank, step);
+    other.index = __shfl_down_sync(0xffffffffu, best.index, step);
+    best = better<kLast>(best, other);
+  }
+  if constexpr (kThreads > 32) {
+    const int part = threadIdx.x % kThreads;
+    __shared__ Candidate warps[kThreads / 32];
+    if (part % 32 == 0) warps[part / 32] = best;
+    __syncthreads();
+    if (part == 0)
+      for (int w = 1; w < kThreads / 32; ++w) best = better<kLast>(best, warps[w]);
+  }
+  return best;
+}
+
 // kThreads of a block of 256 per line: 1, 32 or 256.
 template <int kThreads, bool kMinimum, bool kLast, class T, class I, int R>
 __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, int64_t* out) {
@@ -138,25 +162,55 @@ __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, 
       best = some ? better<kLast>(best, candidate) : candidate;
       some = true;
     }
-  if constexpr (kThreads > 1) {
-    // A thread without elements holds what loses to everything: rank 0 at an index that is never preferred.
-    if (!some) best = {0, kLast ? -1 : int64_t(s.size)};
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-      Candidate other;
-      other.rank = __shfl_down_sync(0xffffffffu, best.rank, step);
-      other.index = __shfl_down_sync(0xffffffffu, best.index, step);
-      best = better<kLast>(best, other);
-    }
-  }
-  if constexpr (kThreads > 32) {
-    __shared__ Candidate warps[kThreads / 32];
-    if (part % 32 == 0) warps[part / 32] = best;
-    __syncthreads();
-    if (part == 0)
-      for (int w = 1; w < kThreads / 32; ++w) best = better<kLast>(best, warps[w]);
-  }
+  best = best_of<kThreads, kLast>(best, some, s.size);
   if (exists && part == 0) out[at[1]] = best.index;
+}
+
+// Few long lines: each block of 256 takes kPart elements of one, kUnit neighbours at a time, ...
+template <int kPart, int kUnit, bool kMinimum, bool kLast, class T, class I, int R>
+__device__ __forceinline__ void arg_parts(const ScanLines<I, R>& s, const T* x, Candidate* parts) {
+  const uint32_t per_line = uint32_t((s.size + kPart - 1) / kPart);
+  I at[2] = {0, 0};
+  s.lines.locate(I(blockIdx.x / per_line), at);
+  const I first = I(blockIdx.x % per_line) * kPart;
+  constexpr int kLoads = kPart / kUnit / 256;
+  Pack<T, kUnit> values[kLoads];
+#pragma unroll
+  for (int load = 0; load < kLoads; ++load) {
+    const I i = first + (load * 256 + I(threadIdx.x)) * kUnit;
+    if (i < s.size) values[load] = *reinterpret_cast<const Pack<T, kUnit>*>(x + at[0] + i * s.x_stride);
+  }
+  Candidate best = {0, 0};
+  bool some = false;
+#pragma unroll
+  for (int load = 0; load < kLoads; ++load)
+#pragma unroll
+    for (int u = 0; u < kUnit; ++u) {
+      const I i = first + (load * 256 + I(threadIdx.x)) * kUnit + u;
+      if (i >= s.size) continue;
+      const Candidate candidate = {rank_of<kMinimum>(values[load].at[u]), i};
+      best = some ? better<kLast>(best, candidate) : candidate;
+      some = true;
+    }
+  best = best_of<256, kLast>(best, some, s.size);
+  if (threadIdx.x == 0) parts[blockIdx.x] = best;
+}
+
+// ... and a warp finds the best of a line's parts.
+template <int kPart, bool kLast, class I, int R>
+__device__ __forceinline__ void arg_of_parts(const ScanLines<I, R>& s, const Candidate* parts, int64_t* out) {
+  const uint32_t per_line = uint32_t((s.size + kPart - 1) / kPart);
+  I at[2] = {0, 0};
+  s.lines.locate(I(blockIdx.x), at);
+  Candidate best = {0, 0};
+  bool some = false;
+  for (uint32_t i = threadIdx.x; i < per_line; i += 32) {
+    const Candidate candidate = parts[int64_t(blockIdx.x) * per_line + i];
+    best = some ? better<kLast>(best, candidate) : candidate;
+    some = true;
+  }
+  best = best_of<32, kLast>(best, some, s.size);
+  if (threadIdx.x == 0) out[at[1]] = best.index;
 }
 
 // --- cumsum, cumprod ------------------------------------------------------------------------------------------------

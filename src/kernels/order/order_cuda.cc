@@ -172,6 +172,36 @@ CudaCode scan_code(const CudaProblem& problem, const ScanProblem& s, const std::
   return code;
 }
 
+constexpr int64_t kArgPart = 4096;  // elements of a line that a block takes where lines are few and long
+constexpr int64_t kFewLines = 64;
+
+// A flag of a template.
+std::string flag(bool value) { return value ? "true" : "false"; }
+
+CudaCode arg_parts_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
+                        bool minimum, bool last, const CudaParams& params) {
+  const CudaWindow& x = problem.inputs[0];
+  int64_t unit = x.strides[cuda_axis(problem, x)] == Dim(1) ? 16 / dtype_bytes(x.dtype) : 1;
+  const auto fits = [&] {
+    return is_multiple(x.offset, unit) && is_multiple(s.size, unit) &&
+           std::all_of(s.lines.strides[0].begin(), s.lines.strides[0].end(),
+                       [&](const Dim& stride) { return is_multiple(stride, unit); });
+  };
+  while (unit > 1 && !fits()) unit /= 2;
+  const Dim parts = s.lines.count() * ceildiv(s.size, Dim(kArgPart));
+  const std::string part = std::to_string(kArgPart);
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  code.workspace_bytes = parts * Dim(16);
+  add_kernel(code, problem, flat_launch(name + "_parts", parts, kBlock, params),
+             s.text + "  aicf::arg_parts<" + part + ", " + std::to_string(unit) + ", " + flag(minimum) +
+                 ", " + flag(last) + ">(s, in0, static_cast<aicf::Candidate*>(workspace));\n");
+  add_kernel(code, problem, flat_launch(name, s.lines.count(), 32, params),
+             s.text + "  aicf::arg_of_parts<" + part + ", " + flag(last) +
+                 ">(s, static_cast<const aicf::Candidate*>(workspace), out0);\n");
+  return code;
+}
+
 CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool minimum) {
   CudaParams params;
   ScanProblem s = scan_problem(problem, params);
@@ -181,9 +211,11 @@ CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool mini
                        s.lines.strides[0].back() == Dim(1);
   if (strided) s.threads = 1;
   const bool last = problem.params[1].require_constant("select_last of an arg reduction") != 0;
-  const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " +
-                           (minimum ? "true" : "false") + ", " + (last ? "true" : "false") +
-                           ">(s, in0, out0);\n";
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  if (!strided && longest > 2 * kArgPart && upper_bound(s.lines.count(), problem.ranges) <= kFewLines)
+    return arg_parts_code(problem, s, name, minimum, last, params);
+  const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " + flag(minimum) + ", " +
+                           flag(last) + ">(s, in0, out0);\n";
   return scan_code(problem, s, name, body, params);
 }
 

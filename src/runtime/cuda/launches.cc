@@ -56,8 +56,9 @@ TensorMap encode_map(const TensorMapSpec& spec, const TensorArg& arg) {
     const auto axis = static_cast<size_t>(spec.axes[i]);
     sizes[i] = static_cast<uint64_t>(arg.sizes[axis]);
     if (i > 0) strides[i - 1] = static_cast<uint64_t>(arg.strides[axis] * dtype_bytes(arg.dtype));
-    box[i] = static_cast<uint32_t>(spec.box[i]);
-    steps[i] = 1;
+    // The driver counts elements passed over.
+    steps[i] = spec.steps.empty() ? 1 : static_cast<uint32_t>(spec.steps[i]);
+    box[i] = static_cast<uint32_t>(spec.box[i]) * steps[i];
   }
   constexpr int kPromoteTo256Bytes = 3;
   AICF_CUDA(driver().tensor_map_encode(&map, map_dtype(arg.dtype), static_cast<uint32_t>(rank), arg.data,
