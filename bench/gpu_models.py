@@ -204,8 +204,7 @@ def decoder_weights(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
             f"layer.{i}.qkv": (shape.hidden, columns),
             f"layer.{i}.o": (shape.heads * shape.head_size, shape.hidden),
             f"layer.{i}.mlp_norm": (shape.hidden,),
-            f"layer.{i}.gate": (shape.hidden, shape.intermediate),
-            f"layer.{i}.up": (shape.hidden, shape.intermediate),
+            f"layer.{i}.gate_up": (shape.hidden, 2 * shape.intermediate),
             f"layer.{i}.down": (shape.intermediate, shape.hidden),
         }
     return sizes
@@ -249,10 +248,11 @@ def _decoder_layer(g: _Graph, x: str, place: dict[str, str], shape: DecoderShape
     context = g.op("Transpose", [context], perm=[0, 2, 1, 3])
     context = g.op("Reshape", [context, g.constant([1, -1, shape.heads * head], np.int64)])
     x = g.op("Add", [x, g.op("MatMul", [context, f"{name}.o"])])
-    y = norm(x, "mlp")
-    gate = g.op("MatMul", [y, f"{name}.gate"])
-    gate = g.op("Mul", [gate, g.op("Sigmoid", [gate])])
-    wide = g.op("Mul", [gate, g.op("MatMul", [y, f"{name}.up"])])
+    halves = [f"{name}.gated", f"{name}.weighed"]
+    both = g.op("MatMul", [norm(x, "mlp"), f"{name}.gate_up"])
+    g.nodes.append(helper.make_node("Split", [both], halves, axis=-1, num_outputs=2))
+    gate = g.op("Mul", [halves[0], g.op("Sigmoid", [halves[0]])])
+    wide = g.op("Mul", [gate, halves[1]])
     return g.op("Add", [x, g.op("MatMul", [wide, f"{name}.down"])])
 
 

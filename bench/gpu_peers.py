@@ -98,8 +98,8 @@ class Decoder(nn.Module):
         y = F.scaled_dot_product_attention(q, keys, values, attn_mask=seen, enable_gqa=True)
         x = x + F.linear(y.transpose(1, 2).reshape(1, -1, s.heads * s.head_size), self.weight(f"{name}.o"))
         y = F.rms_norm(x, (s.hidden,), self.weight(f"{name}.mlp_norm"), 1e-5)
-        wide = F.silu(F.linear(y, self.weight(f"{name}.gate"))) * F.linear(y, self.weight(f"{name}.up"))
-        return x + F.linear(wide, self.weight(f"{name}.down"))
+        gate, up = F.linear(y, self.weight(f"{name}.gate_up")).chunk(2, -1)
+        return x + F.linear(F.silu(gate) * up, self.weight(f"{name}.down"))
 
     def forward(self, token: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         s = self.shape

@@ -100,6 +100,7 @@ __all__ = [
     "reverse",
     "rms_norm",
     "rope",
+    "rope_append",
     "round",
     "rsqrt",
     "scatter_elements",
@@ -1346,6 +1347,28 @@ def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool =
     Shape: rule rope.
     """
     return apply("rope", [x, cos, sin], {"interleaved": interleaved})[0]
+
+
+def rope_append(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    cos: TensorLike,
+    sin: TensorLike,
+    k_cache: TensorLike,
+    v_cache: TensorLike,
+    position: TensorLike,
+    *,
+    interleaved: bool = False,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """a step of cached attention: q [B, Hq, T, D] and k [B, Hk, T, D] rotated as by rope, cos and sin
+    broadcastable to both; gives q and the caches [B, Hk, L, D] and [B, Hk, L, Dv] with k and v [B, Hk, T, Dv]
+    put at rows position + 0 .. T-1; position [B] or [1]; rows are indices as of scatter_elements.
+
+    Dtypes: q: T, k: T, v: T, cos: T, sin: T, k_cache: T, v_cache: T, position: i64 → T, T, T; T: float.
+    Shape: rule rope_append.
+    """
+    return apply("rope_append", [q, k, v, cos, sin, k_cache, v_cache, position], {"interleaved": interleaved})
 
 
 def one_hot(

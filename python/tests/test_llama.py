@@ -51,8 +51,8 @@ def causal_pass(w: dict[str, np.ndarray], ids: np.ndarray) -> np.ndarray:
         context = (scores / scores.sum(-1, keepdims=True)) @ v
         x = x + context.swapaxes(0, 1).reshape(length, -1) @ w[p + "o.W"]
         y = rms(x, w[p + "mlp_norm.scale"])
-        gate = y @ w[p + "gate.W"]
-        x = x + (gate / (1 + np.exp(-gate)) * (y @ w[p + "up.W"])) @ w[p + "down.W"]
+        gate, up = np.split(y @ w[p + "gate_up.W"], 2, -1)
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[p + "down.W"]
     return rms(x, w["norm.scale"]) @ w["embedding"].T
 
 

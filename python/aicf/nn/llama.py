@@ -77,7 +77,7 @@ class _Linear(Linear):
 
 
 class _Layer(Module):
-    """`qkv` holds the columns of q, k and v side by side."""
+    """`qkv` holds the columns of q, k and v side by side, `gate_up` those of the gate and what it weighs."""
 
     def __init__(self, c: LlamaConfig) -> None:
         self.config = c
@@ -85,8 +85,7 @@ class _Layer(Module):
         self.qkv = _Linear(c.features, (c.heads + 2 * c.kv_heads) * c.head, c.dtype)
         self.o = _Linear(c.heads * c.head, c.features, c.dtype)
         self.mlp_norm = _ones(c.features, c.epsilon, c.dtype)
-        self.gate = _Linear(c.features, c.hidden, c.dtype)
-        self.up = _Linear(c.features, c.hidden, c.dtype)
+        self.gate_up = _Linear(c.features, 2 * c.hidden, c.dtype)
         self.down = _Linear(c.hidden, c.features, c.dtype)
         cache = (c.batch, c.kv_heads, c.cache, c.head)
         self.k_cache = State(dtype=c.dtype, shape=cache)
@@ -109,8 +108,8 @@ class _Layer(Module):
         self.v_cache.update(values)
         y = ops.attention(q, keys, values, seen, scale=1.0 / math.sqrt(c.head))
         x = x + self.o(y.transpose(0, 2, 1, 3).reshape(batch, length, c.heads * c.head))
-        y = self.mlp_norm(x)
-        return x + self.down(ops.silu(self.gate(y)) * self.up(y))
+        y = self.gate_up(self.mlp_norm(x))
+        return x + self.down(ops.silu(y[:, :, : c.hidden]) * y[:, :, c.hidden :])
 
 
 class Llama(Module):
@@ -193,5 +192,5 @@ def _renamed(weights: Mapping[str, Any], c: LlamaConfig) -> Any:
         yield f"{ours}.mlp_norm.scale", weights[f"{theirs}.post_attention_layernorm.weight"]
         yield f"{ours}.qkv.W", columns("self_attn.q", "self_attn.k", "self_attn.v")
         yield f"{ours}.o.W", columns("self_attn.o")
-        for name in ("gate", "up", "down"):
-            yield f"{ours}.{name}.W", columns(f"mlp.{name}")
+        yield f"{ours}.gate_up.W", columns("mlp.gate", "mlp.up")
+        yield f"{ours}.down.W", columns("mlp.down")

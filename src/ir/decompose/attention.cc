@@ -165,7 +165,7 @@ Values decompose_rope(Emitter& e, const Node& node, const Values& x) {
 }
 
 Values decompose_rope_append(Emitter& e, const Node& node, const Values& x) {
-  const auto rotated = [&](ValueId value) { return e.op(Op::rope, {value, x[3], x[4]}, node.attrs); };
+  const auto rotated = [&](ValueId value) { return decompose_rope(e, node, {value, x[3], x[4]})[0]; };
   const Dim batch = e.shape(x[7])[0], rows = e.shape(x[0])[2];
   const ValueId steps =
       e.op(Op::iota, {},

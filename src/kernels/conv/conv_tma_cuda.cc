@@ -15,8 +15,8 @@ constexpr int64_t kVector = 8;        // halves in 16 bytes
 constexpr int64_t kMaxStep = 8;       // of a tensor map
 constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
 constexpr int64_t kFewPixels = 16;
-constexpr int64_t kManyPixels = 65536;  // several tiles for every multiprocessor
-constexpr size_t kH = 1, kW = 2;        // of the three spatial axes, the first of which is empty
+constexpr int64_t kMultiprocessors = 132;
+constexpr size_t kH = 1, kW = 2;  // of the three spatial axes, the first of which is empty
 
 struct Box {
   int64_t w = 1, h = 1, n = 1;
@@ -56,6 +56,27 @@ struct Plan {
   int64_t depth = 0, maps = 0;
 };
 
+// Where tiles of 128 x 128 fill the machine, those of half the width take their place if K is short, because
+// then the epilogue decides and three blocks hide more of its latency than two; or if fewer multiprocessors
+// wait at the end.
+MatmulConfig choose_config(const MatmulSizes& sizes, int arch) {
+  constexpr int64_t kShortDepth = 256;
+  constexpr double kNarrowCost = 0.55;  // of the time of a wide tile
+  const int64_t rows = ceil_div(sizes.m, 128), wide = rows * ceil_div(sizes.n, 128),
+                narrow = rows * ceil_div(sizes.n, 64);
+  const bool large = narrow >= 2 * kMultiprocessors;
+  const double wide_time = static_cast<double>(ceil_div(wide, kMultiprocessors)),
+               narrow_time = kNarrowCost * static_cast<double>(ceil_div(narrow, kMultiprocessors));
+  if (!large || (sizes.n > 64 && sizes.k > kShortDepth && wide_time <= narrow_time))
+    return choose_matmul(sizes, MatmulFamily::wgmma, arch, 4);
+  return {.family = MatmulFamily::wgmma,
+          .block_m = 128,
+          .block_n = 64,
+          .stages = 3,
+          .warpgroups = 2,
+          .resident = 3};
+}
+
 Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t images = upper_bound(x.sizes[0], problem.ranges), out_w = constant(axes[kW].out),
@@ -64,18 +85,8 @@ Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   plan.maps = constant(w.sizes[0]);
   plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
   constexpr int kSharedBytes = 224 * 1024, kRowBytes = 128;
-  plan.config = choose_matmul({1, images * out_w * out_h, plan.maps, plan.depth, true}, MatmulFamily::wgmma,
-                              problem.arch, 4);
   MatmulConfig& c = plan.config;
-  // Of few maps, higher tiles read the weights less often.
-  const int64_t pixels = images * out_w * out_h;
-  if (plan.maps <= 64 && pixels >= kManyPixels)
-    c = {.family = MatmulFamily::wgmma,
-         .block_m = 128,
-         .block_n = 64,
-         .stages = 4,
-         .warpgroups = 2,
-         .resident = 2};
+  c = choose_config({1, images * out_w * out_h, plan.maps, plan.depth, true}, problem.arch);
   c.stages = std::min(c.stages, kSharedBytes / c.resident / ((c.block_m + c.block_n) * kRowBytes));
   plan.box = best_box(out_w, out_h, images, c.block_m, kMostPassed / constant(axes[kW].stride),
                       kMostPassed / constant(axes[kH].stride));

@@ -214,6 +214,7 @@ struct WgmmaMatmul {
     const int steps = k_end > k_first ? (k_end - k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
 
+    launch_dependents();
     set_up(shared);
     if (warpgroup != kWarpgroups) wait_for_inputs();
 
@@ -240,7 +241,6 @@ struct WgmmaMatmul {
             load_x(o, x_map, shared, stage.slot, k, row, tile.batch);
           }
         }
-        launch_dependents();
       }
       __syncwarp();
       if constexpr (kInCluster) {
