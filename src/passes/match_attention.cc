@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "passes/pass.h"
+#include "passes/pattern.h"
 
 namespace aicf {
 namespace {
@@ -12,35 +13,14 @@ struct Scores {
   double scale = 1;
 };
 
-std::optional<double> scalar_constant(const Graph& graph, ValueId id) {
-  const Value& value = graph.value(id);
-  if (value.role != Role::kConstant || value.constant.count() != 1) return std::nullopt;
-  return value.constant.get_f64(0);
-}
-
-bool used_once(const std::vector<int>& uses, ValueId id) { return uses[static_cast<size_t>(id)] == 1; }
-
-const Node* producer_of(const Graph& graph, ValueId id, Op op) {
-  const Node* node = graph.producer(id);
-  return node != nullptr && node->op == op ? node : nullptr;
-}
-
 // x * c, c * x or x / c by a scalar constant: removes it from `id` into `scale`.
 void strip_scale(const Graph& graph, const std::vector<int>& uses, ValueId& id, double& scale) {
   for (;;) {
     const Node* node = graph.producer(id);
-    if (node == nullptr || (node->op != Op::mul && node->op != Op::div) || !used_once(uses, id)) return;
-    const auto right = scalar_constant(graph, node->operands[1]),
-               left = scalar_constant(graph, node->operands[0]);
-    if (right) {
-      scale *= node->op == Op::mul ? *right : 1 / *right;
-      id = node->operands[0];
-    } else if (left && node->op == Op::mul) {
-      scale *= *left;
-      id = node->operands[1];
-    } else {
-      return;
-    }
+    const auto inner = node != nullptr && used_once(uses, id) ? scaled(graph, *node) : std::nullopt;
+    if (!inner) return;
+    scale *= inner->factor;
+    id = inner->value;
   }
 }
 

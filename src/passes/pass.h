@@ -55,6 +55,7 @@ Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 Graph decompose_composites(const Graph& graph, const PassContext& context);
 Graph fold_constants(const Graph& graph, const PassContext& context);
 Graph simplify(const Graph& graph, const PassContext& context);
+Graph match_gelu(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
 Graph match_rope_append(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);

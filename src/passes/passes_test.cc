@@ -32,7 +32,8 @@ Array random_input(const TensorType& type, const SymbolValues& sizes) {
 }
 
 // The rewritten entry means the same, in f64.
-void expect_equal_meaning(const Program& program, const Graph& rewritten, const SymbolValues& sizes) {
+void expect_equal_meaning(const Program& program, const Graph& rewritten, const SymbolValues& sizes,
+                          double tolerance = 1e-12) {
   EvalInputs inputs;
   inputs.sizes = sizes;
   for (ValueId id : program.entries[0].inputs())
@@ -41,7 +42,7 @@ void expect_equal_meaning(const Program& program, const Graph& rewritten, const 
   const auto expected = evaluate(program, program.entries[0], inputs, {false}).outputs;
   const auto actual = evaluate(program, rewritten, inputs, {false}).outputs;
   for (const auto& [name, array] : expected) {
-    const CompareReport report = compare(actual.at(name), array, 1e-12, 1e-12);
+    const CompareReport report = compare(actual.at(name), array, tolerance, tolerance);
     EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
   }
 }
@@ -78,6 +79,58 @@ TEST(EliminateCommonSubexpressions, EqualNodesAreComputedOnce) {
   const Graph merged = run_pass(eliminate_common_subexpressions, program);
   EXPECT_EQ(count_ops(merged, Op::exp), 1);
   expect_equal_meaning(program, merged, {});
+}
+
+TEST(MatchGelu, FindsItHoweverTheHalfIsSpread) {
+  const char* kPhi = R"(
+    %0 = constant f32[] = [1.4142135]
+    %1 = div(%x, %0) : f32[n, 4]
+    %2 = erf(%1) : f32[n, 4]
+    %3 = constant f32[] = [1]
+    %4 = add(%2, %3) : f32[n, 4]
+    %5 = constant f32[] = [0.5]
+    )";
+  for (const char* product : {"%6 = mul(%x, %4) : f32[n, 4]\n %7 = mul(%6, %5) : f32[n, 4]",
+                              "%6 = mul(%5, %4) : f32[n, 4]\n %7 = mul(%6, %x) : f32[n, 4]",
+                              "%6 = mul(%x, %5) : f32[n, 4]\n %7 = mul(%6, %4) : f32[n, 4]"}) {
+    const Program program = parse("program {\n  size n in 1..9\n  entry main(%x: f32[n, 4]) {" +
+                                  std::string(kPhi) + product + "\n    return \"y\" = %7\n  }\n}");
+    const Graph matched = run_pass(match_gelu, program);
+    ASSERT_EQ(matched.nodes().size(), 1u) << print(matched);
+    EXPECT_EQ(matched.nodes()[0].op, Op::gelu);
+    expect_equal_meaning(program, matched, {{"n", 3}}, 1e-6);
+  }
+}
+
+TEST(MatchGelu, LeavesOtherConstantsAndSumsThatSomeoneElseReads) {
+  Program program = parse(R"(program {
+  entry main(%x: f32[4]) {
+    %0 = constant f32[] = [0.7]
+    %1 = mul(%x, %0) : f32[4]
+    %2 = erf(%1) : f32[4]
+    %3 = constant f32[] = [1]
+    %4 = add(%2, %3) : f32[4]
+    %5 = mul(%x, %4) : f32[4]
+    %6 = constant f32[] = [0.5]
+    %7 = mul(%5, %6) : f32[4]
+    return "y" = %7
+  }
+})");
+  EXPECT_EQ(count_ops(run_pass(match_gelu, program), Op::gelu), 0);
+  Program shared = parse(R"(program {
+  entry main(%x: f32[4]) {
+    %0 = constant f32[] = [0.70710677]
+    %1 = mul(%x, %0) : f32[4]
+    %2 = erf(%1) : f32[4]
+    %3 = constant f32[] = [1]
+    %4 = add(%2, %3) : f32[4]
+    %5 = mul(%x, %4) : f32[4]
+    %6 = constant f32[] = [0.5]
+    %7 = mul(%5, %6) : f32[4]
+    return "y" = %7, "sum" = %4
+  }
+})");
+  EXPECT_EQ(count_ops(run_pass(match_gelu, shared), Op::gelu), 0);
 }
 
 constexpr const char* kAttention = R"(program {

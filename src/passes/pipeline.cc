@@ -23,6 +23,8 @@ const std::vector<PassInfo>& pass_table() {
       // Equal nodes would be decomposed and fused twice.
       {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
        "computes equal nodes once"},
+      // While the ops that exporters write stand as written, and before decomposition could make alike ones.
+      {"match_gelu", match_gelu, false, 2, "recognises 0.5 x (1 + erf(x / sqrt(2)))"},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
       {"match_attention", match_attention, false, 2,
        "recognises softmax(q k + mask) v, which then needs no stored scores"},

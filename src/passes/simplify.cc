@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "passes/pass.h"
+#include "passes/pattern.h"
 
 namespace aicf {
 namespace {
@@ -9,17 +10,6 @@ namespace {
 // A rule looks at a node whose operands are values of the graph being built, and returns an equal value or
 // nothing. It may add nodes.
 using Rule = std::optional<ValueId> (*)(Graph& graph, const Node& node, const TensorType& result);
-
-std::optional<double> scalar_constant(const Graph& graph, ValueId id) {
-  const Value& value = graph.value(id);
-  if (value.role != Role::kConstant || value.constant.count() != 1) return std::nullopt;
-  return value.constant.get_f64(0);
-}
-
-const Node* producer_of(const Graph& graph, ValueId id, Op op) {
-  const Node* node = graph.producer(id);
-  return node != nullptr && node->op == op ? node : nullptr;
-}
 
 // x * 1 = x, x / 1 = x, x - 0 = x (exact for every float, -0 and NaN included; x + 0 is not, for x = -0).
 std::optional<ValueId> drop_identity_operand(Graph& graph, const Node& node, const TensorType& result) {

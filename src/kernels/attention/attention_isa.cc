@@ -18,18 +18,36 @@ using Vec = hn::Vec<Tag>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
 constexpr int kParts = static_cast<int>(kVirtualLanes / kLanes);
 
-float combine_sum(const float* lanes) {
-  float values[kVirtualLanes];
-  memcpy(values, lanes, sizeof(values));
-  for (int64_t n = kVirtualLanes / 2; n > 0; n /= 2)
-    for (int64_t i = 0; i < n; ++i) values[i] += values[i + n];
-  return values[0];
-}
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct Maximum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
 
-float combine_max(const float* lanes) {
-  float top = lanes[0];
-  for (int64_t i = 1; i < kVirtualLanes; ++i) top = lanes[i] > top ? lanes[i] : top;
-  return top;
+// Lane l takes lane l + n/2, n = 16, 8, …, 2.
+template <class D, class Operation>
+HWY_INLINE float combine_lanes(D, hn::Vec<D> v, Operation operation) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return combine_lanes(half, operation(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), operation);
+  }
+#endif
+  (void)operation;
+  return hn::GetLane(v);
+}
+template <class Operation>
+HWY_INLINE float combine(Vec* parts, Operation operation) {
+  for (int n = kParts / 2; n > 0; n /= 2)
+    for (int p = 0; p < n; ++p) parts[p] = operation(parts[p], parts[p + n]);
+  return combine_lanes(Tag(), parts[0], operation);
 }
 
 void add_mask(const AttentionRows& r, int64_t row, float* scores) {
@@ -46,8 +64,13 @@ void add_mask(const AttentionRows& r, int64_t row, float* scores) {
   }
 }
 
-// Scales, caps and masks a row; -inf in the places after the last visible key up to `padded`.
-void finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* scores) {
+int64_t visible_keys(const AttentionRows& r, int64_t row) {
+  return r.visible + row < r.keys ? r.visible + row : r.keys;
+}
+
+// Scales, caps and masks a row; -inf in the places after the last visible key up to `padded`. Gives the
+// maximum.
+float finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* scores) {
   const Tag d;
   const Vec scale = hn::Set(d, r.scale), cap = hn::Set(d, r.softcap);
   for (int64_t j = 0; j < padded; j += kLanes) {
@@ -56,23 +79,54 @@ void finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* s
     hn::StoreU(s, d, scores + j);
   }
   if (r.mask) add_mask(r, row, scores);
-  const int64_t visible = r.visible + row < r.keys ? r.visible + row : r.keys;
-  for (int64_t j = visible; j < padded; ++j) scores[j] = -INFINITY;
-}
-
-float row_maximum(const float* scores, int64_t padded) {
-  const Tag d;
+  for (int64_t j = visible_keys(r, row); j < padded; ++j) scores[j] = -INFINITY;
   Vec top[kParts];
   for (int p = 0; p < kParts; ++p) top[p] = hn::Set(d, -INFINITY);
   for (int64_t j = 0; j < padded; j += kVirtualLanes)
     for (int p = 0; p < kParts; ++p) top[p] = hn::Max(top[p], hn::LoadU(d, scores + j + p * kLanes));
-  float lanes[kVirtualLanes];
-  for (int p = 0; p < kParts; ++p) hn::StoreU(top[p], d, lanes + p * kLanes);
-  return combine_max(lanes);
+  return combine(top, Maximum());
+}
+
+// The same in one pass, for rows without softcap whose mask, if any, is of floats side by side.
+template <bool kMask>
+HWY_INLINE float finish_scores_once(const AttentionRows& r, int64_t row, int64_t padded, float* scores) {
+  const Tag d;
+  const Vec scale = hn::Set(d, r.scale);
+  const float* mask = kMask ? static_cast<const float*>(r.mask) + row * r.mask_row_stride : nullptr;
+  const int64_t visible = visible_keys(r, row), whole = visible / kVirtualLanes * kVirtualLanes;
+  Vec top[kParts];
+  for (int p = 0; p < kParts; ++p) top[p] = hn::Set(d, -INFINITY);
+  for (int64_t j = 0; j < whole; j += kVirtualLanes)
+    for (int p = 0; p < kParts; ++p) {
+      float* at = scores + j + p * kLanes;
+      Vec s = hn::Mul(hn::LoadU(d, at), scale);
+      if constexpr (kMask) s = hn::Add(s, hn::LoadU(d, mask + j + p * kLanes));
+      hn::StoreU(s, d, at);
+      top[p] = hn::Max(top[p], s);
+    }
+  if (whole < padded) {
+    // Beyond the last key the mask may end: -inf stands there instead.
+    float rest[kVirtualLanes];
+    for (int64_t l = 0; l < kVirtualLanes; ++l) {
+      const bool seen = whole + l < visible;
+      rest[l] = !seen ? -INFINITY : kMask ? mask[whole + l] : 0.0f;
+      if (!seen) scores[whole + l] = 0;
+    }
+    for (int p = 0; p < kParts; ++p) {
+      float* at = scores + whole + p * kLanes;
+      Vec s = hn::Mul(hn::LoadU(d, at), scale);
+      // x + 0 would turn -0 into 0, which no exponential tells apart.
+      s = hn::Add(s, hn::LoadU(d, rest + p * kLanes));
+      hn::StoreU(s, d, at);
+      top[p] = hn::Max(top[p], s);
+    }
+    for (int64_t j = whole + kVirtualLanes; j < padded; ++j) scores[j] = -INFINITY;
+  }
+  return combine(top, Maximum());
 }
 
 // scores = e^(scores - top); their sum. A NaN score stays one whatever `top` is.
-float exponentials(float* scores, int64_t padded, float top) {
+HWY_INLINE float exponentials(float* scores, int64_t padded, float top) {
   const Tag d;
   const Vec base = hn::Set(d, top);
   Vec sum[kParts];
@@ -85,9 +139,7 @@ float exponentials(float* scores, int64_t padded, float top) {
       sum[p] = hn::Add(sum[p], e);
     }
   }
-  float lanes[kVirtualLanes];
-  for (int p = 0; p < kParts; ++p) hn::StoreU(sum[p], d, lanes + p * kLanes);
-  return combine_sum(lanes);
+  return combine(sum, Sum());
 }
 
 void scale_row(float* values, int64_t columns, float factor) {
@@ -99,24 +151,41 @@ void scale_row(float* values, int64_t columns, float factor) {
 
 float exp_of(float x) {
   const Tag d;
-  float lanes[kVirtualLanes];
-  hn::StoreU(exp_negative(d, hn::Set(d, x)), d, lanes);
-  return lanes[0];
+  return hn::GetLane(exp_negative(d, hn::Set(d, x)));
 }
 
+// Rescales what earlier blocks left to the new maximum.
+void raise_maximum(const AttentionRows& r, int64_t row, float base) {
+  const float before = r.maximum[row];
+  if (before == base) return;
+  // The first block with a visible key: sum and weighted sum are still 0, or NaN for good.
+  const float factor = before == -INFINITY ? 0.0f : exp_of(before - base);
+  r.sum[row] *= factor;
+  if (before != -INFINITY) scale_row(r.out + row * r.out_stride, r.out_columns, factor);
+}
+
+// Two walks over the rows, so that the latencies at the ends of short rows overlap.
 void softmax_rows(const AttentionRows& r) {
+  constexpr int64_t kGroup = 64;
   const int64_t padded = (r.keys + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
-  for (int64_t i = 0; i < r.rows; ++i) {
-    float* scores = r.scores + i * r.stride;
-    finish_scores(r, i, padded, scores);
-    const float before = r.maximum[i], here = row_maximum(scores, padded);
-    const float top = here > before ? here : before;
-    const float base = top == -INFINITY ? 0 : top;  // nothing visible yet: e^-inf is 0
-    const float factor = exp_of(before - base);
-    const float sum = exponentials(scores, padded, base);
-    r.maximum[i] = top;
-    r.sum[i] = r.sum[i] * factor + sum;
-    if (factor != 1.0f) scale_row(r.out + i * r.out_stride, r.out_columns, factor);
+  const bool once = r.softcap <= 0 && (!r.mask || (!r.mask_is_bool && r.mask_key_stride == 1));
+  for (int64_t first = 0; first < r.rows; first += kGroup) {
+    const int64_t end = first + kGroup < r.rows ? first + kGroup : r.rows;
+    float here[kGroup];
+    for (int64_t i = first; i < end; ++i) {
+      float* scores = r.scores + i * r.stride;
+      here[i - first] = !once    ? finish_scores(r, i, padded, scores)
+                        : r.mask ? finish_scores_once<true>(r, i, padded, scores)
+                                 : finish_scores_once<false>(r, i, padded, scores);
+    }
+    for (int64_t i = first; i < end; ++i) {
+      const float before = r.maximum[i];
+      const float top = here[i - first] > before ? here[i - first] : before;
+      const float base = top == -INFINITY ? 0 : top;  // nothing visible yet: e^-inf is 0
+      raise_maximum(r, i, base);
+      r.sum[i] += exponentials(r.scores + i * r.stride, padded, base);
+      r.maximum[i] = top;
+    }
   }
 }
 

@@ -95,7 +95,7 @@ void ConvRowStore::prefetch(int64_t first, int64_t count) const {
 void ConvRowStore::run(int64_t first, int64_t count) {
   if (!call_.program) return copy_rows(first, count);
   if (collapsed_ && runner_) {
-    for (int64_t row = first; row < first + count; ++row) runner_->run(row, tile_.rows);
+    runner_->run(first, count, tile_.rows);
     return;
   }
   const int64_t width = plan_.windows.axis[2].out;

@@ -21,6 +21,8 @@ constexpr int kRows = 8;
 constexpr int kRows = 4;
 #endif
 constexpr int kVectors = 3;
+constexpr int64_t kLine = 64;  // bytes of a cache line
+constexpr bool kRowsFirst = HWY_TARGET == HWY_AVX3;
 
 template <class T>
 constexpr int64_t lanes() {
@@ -31,9 +33,15 @@ constexpr int64_t panel() {
   return kVectors * lanes<T>();
 }
 
+// Memory to fetch while computing, a line for each step of k.
+struct Fetch {
+  const char* from;
+  int64_t lines;
+};
+
 template <int kM, int kN, class T>
 HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
-                      int64_t depth, T* HWY_RESTRICT c, int64_t ldc, bool first) {
+                      int64_t depth, T* HWY_RESTRICT c, int64_t ldc, bool first, Fetch fetch) {
   using S = Simd<T>;
   constexpr int64_t kLanes = S::kLanes;
   typename S::Vec sum[kM][kN];
@@ -42,7 +50,7 @@ HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRIC
 #pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) sum[i][j] = S::zero();
   }
-  for (int64_t k = 0; k < depth; ++k) {
+  const auto step = [&](int64_t k) HWY_ATTR {
     typename S::Vec right[kN];
 #pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) right[j] = S::load(b + j * kLanes);
@@ -53,7 +61,13 @@ HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRIC
 #pragma GCC unroll 8
       for (int j = 0; j < kN; ++j) sum[i][j] = S::mul_add(left, right[j], sum[i][j]);
     }
+  };
+  int64_t k = 0;
+  for (const int64_t end = fetch.lines < depth ? fetch.lines : depth; k < end; ++k) {
+    __builtin_prefetch(fetch.from + k * kLine, 0, 2);
+    step(k);
   }
+  for (; k < depth; ++k) step(k);
 #pragma GCC unroll 8
   for (int i = 0; i < kM; ++i) {
 #pragma GCC unroll 8
@@ -65,12 +79,12 @@ HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRIC
 }
 
 template <class T>
-using MicroFunction = void (*)(const T*, int64_t, const T*, int64_t, int64_t, T*, int64_t, bool);
+using MicroFunction = void (*)(const T*, int64_t, const T*, int64_t, int64_t, T*, int64_t, bool, Fetch);
 
 template <int kM, int kN, class T>
 HWY_NOINLINE void micro_function(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t depth, T* c,
-                                 int64_t ldc, bool first) {
-  micro<kM, kN>(a, lda, b, ldb, depth, c, ldc, first);
+                                 int64_t ldc, bool first, Fetch fetch) {
+  micro<kM, kN>(a, lda, b, ldb, depth, c, ldc, first, fetch);
 }
 
 template <int kN, class T>
@@ -109,13 +123,23 @@ template <class T>
 void ragged(MicroFunction<T> function, const GemmBlock<T>& block, const T* a, const T* b, T* c, int64_t rows,
             int64_t columns) {
   T tile[kRows * panel<T>()];
-  function(a, block.lda, b, block.ldb, block.depth, tile, panel<T>(), true);
+  function(a, block.lda, b, block.ldb, block.depth, tile, panel<T>(), true, {});
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       T& to = c[i * block.ldc + j];
       to = block.first ? tile[i * panel<T>() + j] : to + tile[i * panel<T>() + j];
     }
   }
+}
+
+// What these rows fetch of the next block's panel at `column`.
+template <class T>
+Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t column) {
+  if (block.next == nullptr) return {};
+  const int64_t lines = block.next_depth * panel<T>() * static_cast<int64_t>(sizeof(T)) / kLine;
+  const int64_t begin = lines * row / block.m, end = lines * (row + rows) / block.m;
+  const T* next = block.next + column / panel<T>() * block.next_stride;
+  return {reinterpret_cast<const char*>(next) + begin * kLine, end - begin};
 }
 
 template <class T>
@@ -127,7 +151,8 @@ void run_panel(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t col
   const T* b = block.b + column / panel<T>() * block.panel_stride;
   T* c = block.c + row * block.ldc + column;
   if (columns % lanes<T>() == 0 || block.padded)
-    function(a, block.lda, b, block.ldb, block.depth, c, block.ldc, block.first);
+    function(a, block.lda, b, block.ldb, block.depth, c, block.ldc, block.first,
+             fetch_of(block, row, rows, column));
   else
     ragged(function, block, a, b, c, rows, columns);
 }
@@ -136,7 +161,7 @@ void run_panel(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t col
 template <class T>
 void run_block(const GemmBlock<T>& block) {
   const int64_t groups = (block.m + kRows - 1) / kRows;
-  if (HWY_TARGET == HWY_AVX3) {  // the rows of A stay in L1, panels stream from L2
+  if (kRowsFirst) {  // the rows of A stay in L1, panels stream from L2
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t row = g * block.m / groups, rows = (g + 1) * block.m / groups - row;
       for (int64_t column = 0; column < block.n; column += panel<T>()) run_panel(block, row, rows, column);
@@ -151,6 +176,14 @@ void run_block(const GemmBlock<T>& block) {
   }
 }
 
+// Whole vectors of a row, which are cheaper here than a call of memcpy; gives how many elements it copied.
+template <class T>
+HWY_INLINE int64_t copy_vectors(const T* from, int64_t count, T* to) {
+  int64_t j = 0;
+  for (; j + lanes<T>() <= count; j += lanes<T>()) Simd<T>::store(Simd<T>::load(from + j), to + j);
+  return j;
+}
+
 // Steps [k0, k1) of the columns from j0 on, zeros after the last.
 template <class T>
 void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, int64_t k1, int64_t j0,
@@ -158,15 +191,10 @@ void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_
   for (int64_t k = k0; k < k1; ++k) {
     const T* from = pack.from + k * pack.k_stride + column * pack.n_stride;
     T* out = to + k * panel<T>();
-    if (pack.n_stride == 1 && columns == panel<T>() && j0 == 0) {
-      memcpy(out, from, sizeof(T) * panel<T>());
-      continue;
-    }
-    if (pack.n_stride == 1)
-      memcpy(out + j0, from + j0, sizeof(T) * static_cast<size_t>(columns - j0));
-    else
-      for (int64_t j = j0; j < columns; ++j) out[j] = from[j * pack.n_stride];
-    for (int64_t j = columns; j < panel<T>(); ++j) out[j] = 0;
+    int64_t j = j0;
+    if (pack.n_stride == 1) j += copy_vectors(from + j, columns - j, out + j);
+    for (; j < columns; ++j) out[j] = from[j * pack.n_stride];
+    for (j = columns; j < panel<T>(); ++j) out[j] = 0;
   }
 }
 
@@ -222,8 +250,8 @@ void run_pack(const GemmPack<T>& pack) {
 
 }  // namespace
 
-const GemmIsa kGemmIsa = {
-    kRows,           panel<float>(),  panel<double>(), run_block<float>, run_block<double>,
-    run_pack<float>, run_pack<double>};
+const GemmIsa kGemmIsa = {kRows,           panel<float>(),   panel<double>(),
+                          kRowsFirst,      run_block<float>, run_block<double>,
+                          run_pack<float>, run_pack<double>};
 
 }  // namespace aicf::AICF_ISA_NAMESPACE

@@ -30,6 +30,10 @@ struct GemmBlock {
   int64_t m, n, depth;
   bool first;   // store the result instead of adding it to C
   bool padded;  // the last panel of C may be written in full
+  // The right operand of the caller's next block, fetched into the L2 cache on the way: next_depth steps of
+  // as many panels as this block has, without gaps inside a panel. Null: nothing.
+  const T* next;
+  int64_t next_depth, next_stride;  // between panels
 };
 
 // Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one.
@@ -44,6 +48,7 @@ struct GemmPack {
 
 struct GemmIsa {
   int64_t mr, nr_f32, nr_f64;
+  bool rows_first;  // a block is computed mr rows at a time, not a panel at a time
   void (*block_f32)(const GemmBlock<float>& block);
   void (*block_f64)(const GemmBlock<double>& block);
   void (*pack_f32)(const GemmPack<float>& pack);

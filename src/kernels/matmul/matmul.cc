@@ -1,6 +1,7 @@
 // Dense contractions: the drivers around the micro-kernels of gemm_isa.cc, and the integer matmul.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "kernels/element.h"
 #include "kernels/kernel.h"
@@ -23,13 +24,14 @@ struct Tile {
   int64_t row, rows, column, columns;
 };
 
-// Rows run fastest: the tiles that one worker takes in a row share their part of y.
+// Columns run fastest: the tiles that one worker takes in a row share their rows of x, and two workers halve
+// the rows of every step of a model in the same way, so that a worker reads what it wrote.
 Tile tile_at(const MatmulPlan& plan, int64_t index) {
   Tile tile;
-  tile.row = index % plan.row_tiles * plan.row_tile;
-  index /= plan.row_tiles;
   tile.column = index % plan.column_tiles * plan.column_tile;
   index /= plan.column_tiles;
+  tile.row = index % plan.row_tiles * plan.row_tile;
+  index /= plan.row_tiles;
   tile.rows = std::min(plan.row_tile, plan.m - tile.row);
   tile.columns = std::min(plan.column_tile, plan.n - tile.column);
   for (int64_t axis = plan.batch_rank - 1; axis >= 0; --axis) {
@@ -57,6 +59,86 @@ struct Job {
   int64_t nr;
   int64_t k = 0, depth = 0;
 };
+
+// The epilogue of a tile of sums in scratch.
+class Epilogue {
+ public:
+  template <class T>
+  Epilogue(const Job<T>& job, T* c, int64_t ldc) : call_(job.call), tile_(job.tile) {
+    const MatmulPlan& plan = job.plan;
+    scratch_ = job.scratch + plan.program_offset;
+    windows_[0] = {c, ldc, 1};
+    count_ = static_cast<size_t>(plan.operands) + 1;
+    for (size_t i = 1; i < count_; ++i) {
+      const MatmulView& view = plan.operand[i - 1];
+      const int64_t offset = offset_of(plan, view, tile_, tile_.row, tile_.column);
+      windows_[i] = {static_cast<std::byte*>(tensor(i).data) + offset * dtype_bytes(tensor(i).dtype),
+                     view.row, view.column};
+    }
+    if (TileRowRunner::fits(*call_.program, tile_.columns))
+      runner_.emplace(*call_.program, call_.isa, windows_, scratch_);
+  }
+
+  // Whether a few rows can be finished while their sums are in the L1 cache.
+  bool by_rows() const { return runner_.has_value(); }
+
+  // Asks for the memory that run() of these rows will touch.
+  void prefetch(int64_t first, int64_t rows) const {
+    constexpr int64_t kLine = 64;
+    const size_t inputs = call_.program->inputs.size();
+    for (size_t i = 1; i < count_; ++i) {
+      if (windows_[i].row_stride == 0 || windows_[i].column_stride != 1) continue;
+      const int64_t bytes = dtype_bytes(tensor(i).dtype);
+      for (int64_t row = first; row < first + rows; ++row) {
+        const std::byte* at =
+            static_cast<const std::byte*>(windows_[i].data) + row * windows_[i].row_stride * bytes;
+        for (int64_t byte = 0; byte < tile_.columns * bytes; byte += kLine)
+          i < inputs ? __builtin_prefetch(at + byte) : __builtin_prefetch(at + byte, 1);
+      }
+    }
+  }
+
+  void run(int64_t first, int64_t rows) {
+    if (runner_)
+      runner_->run(first, rows, tile_.columns);
+    else
+      run_tile_rows(*call_.program, call_.isa, tile_.rows, tile_.columns, windows_, scratch_);
+  }
+
+ private:
+  const TensorArg& tensor(size_t window) const {  // 0 are the sums
+    const size_t inputs = call_.inputs.size() - 2;
+    return window <= inputs ? call_.inputs[window + 1] : call_.outputs[window - inputs - 1];
+  }
+
+  const BoundCall& call_;
+  const Tile& tile_;
+  std::byte* scratch_;
+  size_t count_;
+  TileWindow windows_[kMaxTileOperands + 1];
+  std::optional<TileRowRunner> runner_;
+};
+
+// C of the tile for one block of k, the last one if there is an epilogue. Then a few rows at a time are
+// finished while they are in the L1 cache, where the kernels go by rows at all.
+template <class T>
+void multiply(const Job<T>& job, const GemmBlock<T>& block, Epilogue* epilogue) {
+  const bool by_rows = epilogue != nullptr && job.isa.rows_first && epilogue->by_rows();
+  const int64_t groups = by_rows ? ceil_div(block.m, job.isa.mr) : 1;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto part = [&](int64_t count, int64_t at) { return at * count / groups; };
+    GemmBlock<T> rows = block;
+    const int64_t first = part(block.m, g), next_first = part(block.next_depth, g);
+    rows.m = part(block.m, g + 1) - first;
+    rows.a += first * block.lda;
+    rows.c += first * block.ldc;
+    if (block.next != nullptr) rows.next += next_first * job.nr;
+    rows.next_depth = part(block.next_depth, g + 1) - next_first;
+    if (by_rows) epilogue->prefetch(first, rows.m);
+    run_block(job.isa, rows);
+    if (epilogue != nullptr) epilogue->run(first, rows.m);
+  }
+}
 
 template <class T>
 void copy_x(const Job<T>& job, int64_t offset, T* to) {
@@ -121,11 +203,21 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
 }
 
 template <class T>
-void run_packed(const Job<T>& job, GemmBlock<T>& block) {
-  block.b = static_cast<const T*>(job.call.inputs[1].data) + job.tile.column * job.plan.k + job.k * job.nr;
+void run_packed(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
+  const MatmulPlan& plan = job.plan;
+  const T* y = static_cast<const T*>(job.call.inputs[1].data);
+  block.b = y + job.tile.column * plan.k + job.k * job.nr;
   block.ldb = job.nr;
-  block.panel_stride = job.plan.k * job.nr;
-  run_block(job.isa, block);
+  block.panel_stride = plan.k * job.nr;
+  // Next come the following steps of k, then the following columns.
+  const int64_t column = job.tile.column + plan.column_tile;
+  const bool same_columns = job.k + job.depth < plan.k;
+  const int64_t k = same_columns ? job.k + job.depth : 0;
+  const bool last = !same_columns && column >= plan.n;
+  block.next = last ? nullptr : y + (same_columns ? job.tile.column : column) * plan.k + k * job.nr;
+  block.next_depth = std::min(kGemmDepth, plan.k - k);
+  block.next_stride = block.panel_stride;
+  multiply(job, block, epilogue);
 }
 
 // Whole panels straight from y; what is left goes through scratch, where reading a full panel is allowed.
@@ -146,14 +238,15 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 }
 
 template <class T>
-void run_right(const Job<T>& job, GemmBlock<T>& block) {
+void run_right(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
   if (job.plan.packed) {
-    run_packed(job, block);
+    run_packed(job, block, epilogue);
   } else if (job.plan.direct_y) {
     run_direct(job, block);
+    if (epilogue != nullptr) epilogue->run(0, block.m);
   } else {
     set_right_copied(job, 0, block);
-    run_block(job.isa, block);
+    multiply(job, block, epilogue);
   }
 }
 
@@ -166,25 +259,6 @@ void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
     for (int64_t j = 0; j < job.tile.columns; ++j)
       store_element(out.data, out.dtype, to + j * plan.operand[0].column, c[i * ldc + j]);
   }
-}
-
-template <class T>
-void run_program(const Job<T>& job, T* c, int64_t ldc) {
-  const MatmulPlan& plan = job.plan;
-  TileWindow windows[kMaxTileOperands + 1];
-  windows[0] = {c, ldc, 1};
-  const size_t epilogue_inputs = job.call.inputs.size() - 2;
-  for (int64_t i = 0; i < plan.operands; ++i) {
-    const size_t number = static_cast<size_t>(i);
-    const TensorArg& tensor =
-        number < epilogue_inputs ? job.call.inputs[number + 2] : job.call.outputs[number - epilogue_inputs];
-    const MatmulView& view = plan.operand[i];
-    const int64_t offset = offset_of(plan, view, job.tile, job.tile.row, job.tile.column);
-    windows[i + 1] = {static_cast<std::byte*>(tensor.data) + offset * dtype_bytes(tensor.dtype), view.row,
-                      view.column};
-  }
-  run_tile_rows(*job.call.program, job.call.isa, job.tile.rows, job.tile.columns, windows,
-                job.scratch + plan.program_offset);
 }
 
 template <class T>
@@ -204,18 +278,18 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
               offset_of(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
     block.ldc = plan.operand[0].row;
   }
+  std::optional<Epilogue> epilogue;
+  if (call.program) epilogue.emplace(job, block.c, block.ldc);
   do {  // once even for K = 0: the empty sum is stored
     job.depth = std::min(kGemmDepth, plan.k - job.k);
     block.depth = job.depth;
     block.first = job.k == 0;
     set_left(job, block);
-    run_right(job, block);
+    const bool last = job.k + job.depth >= plan.k;
+    run_right(job, block, epilogue && last ? &*epilogue : nullptr);
     job.k += job.depth;
   } while (job.k < plan.k);
-  if (call.program)
-    run_program(job, block.c, block.ldc);
-  else if (block.padded)
-    store_tile(job, block.c, block.ldc);
+  if (!call.program && block.padded) store_tile(job, block.c, block.ldc);
 }
 
 bool rows_share_sets(const MatmulPlan& plan, int64_t bytes) {

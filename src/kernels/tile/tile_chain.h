@@ -1,6 +1,7 @@
-// A chain of f32 operations over a row, each of one running value and one operand: what most epilogues are
-// (scale, shift, residual, activation). The running values stay in vector registers from the first operation
-// to the store. Compiled once per ISA level; the bits are those of the single operations in tile_functions.h.
+// A chain of f32 operations over rows, each of one running value and at most one operand: what most epilogues
+// are (scale, shift, residual, activation). The running values stay in vector registers from the first
+// operation to the store. Compiled once per ISA level; the bits are those of the single operations in
+// tile_functions.h.
 #pragma once
 
 #include <stdint.h>
@@ -9,17 +10,39 @@
 
 namespace aicf {
 
-enum TileChainOp : int32_t { kChainAdd, kChainSub, kChainMul, kChainMax, kChainMin };
+// From kChainExp on without an operand.
+enum TileChainOp : int32_t {
+  kChainAdd,
+  kChainSub,
+  kChainMul,
+  kChainMax,
+  kChainMin,
+  kChainExp,
+  kChainTanh,
+  kChainSigmoid,
+  kChainGelu,
+  kChainGeluTanh
+};
+
+constexpr int kMaxChainSteps = 8;
 
 struct TileChainStep {
   TileChainOp op;
   int32_t reversed;  // operand op value instead of value op operand
   const float* operand;
+  int64_t row_stride;  // of the operand, in elements
 };
 
-// out[i] = the chain over x[i]; x, operands and out may be the same memory.
-using TileChainFunction = void (*)(const float* x, float* out, int64_t n, const TileChainStep* steps,
-                                   int32_t count);
+struct TileChain {
+  const float* x;
+  float* out;
+  int64_t x_stride, out_stride;  // between rows, in elements
+  int32_t count;
+  TileChainStep steps[kMaxChainSteps];
+};
+
+// out[row][i] = the chain over x[row][i], i < n; x, operands and out may be the same memory.
+using TileChainFunction = void (*)(const TileChain& chain, int64_t rows, int64_t n);
 
 AICF_DECLARE_PER_ISA(TileChainFunction tile_chain_function())
 

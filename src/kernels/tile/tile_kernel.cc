@@ -16,6 +16,8 @@ namespace {
 
 // Elements that one tile should cover: enough to hide handing out tiles, few enough to share out the work.
 constexpr int64_t kTileGrain = 32768;
+constexpr int64_t kTileRowGrain = 8192;  // elements with their reductions: about 10 µs of one core
+constexpr int64_t kTileShares = 8;
 
 [[noreturn]] void reject(const std::string& what, const std::string& value = "") {
   throw UserError(ErrorCode::kU_bad_artifact, "step of kernel 'tile': " + what)
@@ -29,6 +31,7 @@ struct Domain {
 };
 
 int64_t round_up(int64_t value, int64_t unit) { return checked_add(value, unit - 1) / unit * unit; }
+int64_t ceil_div(int64_t value, int64_t unit) { return value / unit + (value % unit != 0); }
 
 const TensorArg& operand_arg(const BoundCall& call, size_t i) {
   return i < call.inputs.size() ? call.inputs[i] : call.outputs[i - call.inputs.size()];
@@ -431,7 +434,10 @@ void split_into_tiles(BoundCall& call, TileState& state, bool pointwise) {
     state.tile_elements = kTileGrain;
     call.tiles = state.inner_count / kTileGrain + (state.inner_count % kTileGrain != 0);
   } else {
-    state.tile_rows = std::max<int64_t>(1, kTileGrain / std::max<int64_t>(1, state.inner_count));
+    const int64_t most = std::max<int64_t>(1, kTileRowGrain / std::max<int64_t>(1, state.inner_count));
+    // Shares of equal size for any few workers.
+    const int64_t tiles = state.rows <= most ? 1 : round_up(ceil_div(state.rows, most), kTileShares);
+    state.tile_rows = std::max<int64_t>(1, ceil_div(state.rows, tiles));
     if (state.staged > 0) state.tile_rows = round_up(state.tile_rows, kTileGroup);
     call.tiles = state.rows / state.tile_rows + (state.rows % state.tile_rows != 0);
   }

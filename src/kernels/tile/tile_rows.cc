@@ -98,11 +98,11 @@ TileRowRunner::TileRowRunner(const TileProgram& program, IsaLevel isa, const Til
 }
 
 bool TileRowRunner::find_chain() {
-  constexpr std::pair<TileOp, TileChainOp> kOps[] = {{TileOp::add, kChainAdd},
-                                                     {TileOp::sub, kChainSub},
-                                                     {TileOp::mul, kChainMul},
-                                                     {TileOp::max, kChainMax},
-                                                     {TileOp::min, kChainMin}};
+  constexpr std::pair<TileOp, TileChainOp> kOps[] = {
+      {TileOp::add, kChainAdd},           {TileOp::sub, kChainSub},         {TileOp::mul, kChainMul},
+      {TileOp::max, kChainMax},           {TileOp::min, kChainMin},         {TileOp::exp, kChainExp},
+      {TileOp::tanh, kChainTanh},         {TileOp::sigmoid, kChainSigmoid}, {TileOp::gelu, kChainGelu},
+      {TileOp::gelu_tanh, kChainGeluTanh}};
   constexpr int kConstant = -1, kComputed = -2;
   int source[kMaxSlots];  // by slot: the operand it names, or one of the above
   for (int i = 0; i < kMaxSlots; ++i) source[i] = where_[i] != nullptr ? kConstant : kComputed;
@@ -116,13 +116,20 @@ bool TileRowRunner::find_chain() {
     const auto* op = std::find_if(std::begin(kOps), std::end(kOps),
                                   [&](const auto& known) { return known.first == step.op; });
     const bool computes = step.kind == Kind::kCompute || step.kind == Kind::kComputeInto;
-    if (!computes || op == std::end(kOps) || step.type != TileType::f32 || links_ == kMaxLinks) return false;
+    if (!computes || op == std::end(kOps) || step.type != TileType::f32 || links_ == kMaxChainSteps)
+      return false;
     if (value < 0 && source[step.a] >= 0) value = step.a, chain_first_ = source[step.a];
-    if (value < 0 || (step.a == value) == (step.b == value)) return false;
-    const bool reversed = step.b == value;
-    const int other = reversed ? step.a : step.b;
-    if (source[other] == kComputed) return false;
-    chain_[links_++] = {op->second, reversed, source[other], static_cast<const float*>(where_[other])};
+    if (value < 0) return false;
+    if (op->second >= kChainExp) {
+      if (step.a != value) return false;
+      chain_[links_++] = {op->second, false, -1, nullptr};
+    } else {
+      if ((step.a == value) == (step.b == value)) return false;
+      const bool reversed = step.b == value;
+      const int other = reversed ? step.a : step.b;
+      if (source[other] == kComputed) return false;
+      chain_[links_++] = {op->second, reversed, source[other], static_cast<const float*>(where_[other])};
+    }
     value = step.dst;
     source[value] = kComputed;
     if (step.kind == Kind::kComputeInto) chain_output_ = step.operand;
@@ -130,19 +137,25 @@ bool TileRowRunner::find_chain() {
   return chain_output_ >= 0;
 }
 
-void TileRowRunner::run_chain(int64_t row, int64_t column, int64_t n) {
+void TileRowRunner::run_chain(int64_t first_row, int64_t rows, int64_t column, int64_t n) const {
   constexpr int kBytes = sizeof(float);
-  TileChainStep steps[kMaxLinks];
+  const auto at = [&](int operand) {
+    return reinterpret_cast<float*>(address(operand, kBytes, first_row, column));
+  };
+  TileChain chain;
+  chain.x = at(chain_first_);
+  chain.x_stride = windows_[chain_first_].row_stride;
+  chain.out = at(chain_output_);
+  chain.out_stride = windows_[chain_output_].row_stride;
+  chain.count = links_;
   for (int i = 0; i < links_; ++i) {
     const Link& link = chain_[i];
-    steps[i] = {link.op, link.reversed,
-                link.operand < 0
-                    ? link.constant
-                    : reinterpret_cast<const float*>(address(link.operand, kBytes, row, column))};
+    const bool named = link.operand >= 0;
+    chain.steps[i] = {link.op, link.reversed, named ? at(link.operand) : link.constant,
+                      named ? windows_[link.operand].row_stride : 0};
   }
-  AICF_PICK_ISA(isa_, tile_chain_function)
-  ()(reinterpret_cast<const float*>(address(chain_first_, kBytes, row, column)),
-     reinterpret_cast<float*>(address(chain_output_, kBytes, row, column)), n, steps, links_);
+  const TileChainFunction run = AICF_PICK_ISA(isa_, tile_chain_function)();
+  run(chain, rows, n);
 }
 
 std::byte* TileRowRunner::address(int operand, int bytes, int64_t row, int64_t column) const {
@@ -209,14 +222,15 @@ void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
   steps_[count_++] = step;
 }
 
-void TileRowRunner::run(int64_t row, int64_t columns) {
+void TileRowRunner::run(int64_t first_row, int64_t rows, int64_t columns) {
   for (int64_t column = 0; column < columns; column += kTileChunk) {
     const int64_t n = std::min(columns - column, kTileChunk);
     if (links_ > 0) {
-      run_chain(row, column, n);
+      run_chain(first_row, rows, column, n);
       continue;
     }
-    for (int i = 0; i < count_; ++i) run_step(steps_[i], row, column, n);
+    for (int64_t row = first_row; row < first_row + rows; ++row)
+      for (int i = 0; i < count_; ++i) run_step(steps_[i], row, column, n);
   }
 }
 
@@ -260,7 +274,7 @@ void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64
                    const TileWindow* windows, std::byte* scratch) {
   if (TileRowRunner::fits(program, columns)) {
     TileRowRunner runner(program, isa, windows, scratch);
-    for (int64_t row = 0; row < rows; ++row) runner.run(row, columns);
+    runner.run(0, rows, columns);
     return;
   }
   Block block = {program, isa, windows, scratch, 0, 0, 0, 0};

@@ -23,7 +23,7 @@ struct TileWindow {
 // Bytes of scratch that run_tile_rows needs, at most; a multiple of 64.
 int64_t tile_rows_scratch_bytes(const TileProgram& program);
 
-// Runs such a program one row at a time. Registers name the operands' memory where they can, so that a wide
+// Runs such a program row by row. Registers name the operands' memory where they can, so that a wide
 // row costs a pass for each computation and none for loads and stores. Program and windows must outlive it;
 // their addresses may change between runs, their strides may not.
 class TileRowRunner {
@@ -31,10 +31,10 @@ class TileRowRunner {
   // Whether it serves the program and rows of this width; otherwise use run_tile_rows.
   static bool fits(const TileProgram& program, int64_t columns);
   TileRowRunner(const TileProgram& program, IsaLevel isa, const TileWindow* windows, std::byte* scratch);
-  void run(int64_t row, int64_t columns);
+  void run(int64_t first_row, int64_t rows, int64_t columns);
 
  private:
-  static constexpr int kMaxSteps = 96, kMaxLinks = 8, kMaxSlots = 2 * kMaxTileRegisters;
+  static constexpr int kMaxSteps = 96, kMaxSlots = 2 * kMaxTileRegisters;
   enum class Kind : uint8_t { kAlias, kLoad, kCompute, kComputeInto, kStore };
   struct Step {
     Kind kind;
@@ -55,7 +55,7 @@ class TileRowRunner {
   std::byte* address(int operand, int bytes, int64_t row, int64_t column) const;
   // Whether the steps are one chain (tile_chain.h), and it.
   bool find_chain();
-  void run_chain(int64_t row, int64_t column, int64_t n);
+  void run_chain(int64_t first_row, int64_t rows, int64_t column, int64_t n) const;
 
   const TileProgram& program_;
   IsaLevel isa_;
@@ -69,11 +69,11 @@ class TileRowRunner {
   struct Link {
     TileChainOp op;
     bool reversed;
-    int operand;  // number, or -1: the constant at `constant`
+    int operand;  // number, or -1: none, or the constant at `constant`
     const float* constant;
   };
   int chain_first_ = -1, chain_output_ = -1, links_ = 0;  // operand numbers; no links: no chain
-  Link chain_[kMaxLinks];
+  Link chain_[kMaxChainSteps];
 };
 
 void run_tile_rows(const TileProgram& program, IsaLevel isa, int64_t rows, int64_t columns,

@@ -23,7 +23,7 @@ void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) {
   for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
 }
 
@@ -45,15 +45,23 @@ std::shared_ptr<ThreadPool> ThreadPool::shared(int threads) {
 
 void ThreadPool::take_tiles(int worker) {
   const BoundCall& call = *call_;
-  for (int64_t tile = next_tile_.fetch_add(1, std::memory_order_relaxed); tile < call.tiles;
-       tile = next_tile_.fetch_add(1, std::memory_order_relaxed))
-    call.run(call, tile, scratch_[worker]);
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    Share& share = shares_[(static_cast<size_t>(worker) + i) % shares_.size()];
+    for (int64_t tile = share.next.fetch_add(1, std::memory_order_relaxed); tile < share.end;
+         tile = share.next.fetch_add(1, std::memory_order_relaxed))
+      call.run(call, tile, scratch_[worker]);
+  }
 }
 
 void ThreadPool::run(const BoundCall& call, std::byte* const* scratch) {
   call_ = &call;
   scratch_ = scratch;
-  next_tile_.store(0, std::memory_order_relaxed);
+  const auto count = static_cast<int64_t>(shares_.size());
+  for (int64_t worker = 0, first = 0; worker < count; ++worker) {
+    Share& share = shares_[static_cast<size_t>(worker)];
+    share.next.store(first, std::memory_order_relaxed);
+    share.end = first = call.tiles / count * (worker + 1) + call.tiles % count * (worker + 1) / count;
+  }
   busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   epoch_.notify_all();

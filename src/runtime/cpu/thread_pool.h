@@ -1,6 +1,8 @@
-// Workers that run the tiles of one kernel call at a time. Which worker takes a tile is left to chance; by
-// the accumulation law no result depends on it. The calling thread is worker 0. Workers spin for a short
-// while between calls, because the next call of a sequence follows within microseconds, then sleep.
+// Workers that run the tiles of one kernel call at a time. Each begins with its own share of neighbouring
+// tiles, the same in every call, so that what it wrote in one call is in its cache for the next; who is done
+// helps the others. By the accumulation law no result depends on it. The calling thread is worker 0. Workers
+// spin for a short while between calls, because the next call of a sequence follows within microseconds, then
+// sleep.
 #pragma once
 
 #include <atomic>
@@ -33,15 +35,20 @@ class ThreadPool {
   void run(const BoundCall& call, std::byte* const* scratch);
 
  private:
+  // Tiles of one worker that nobody has taken yet.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
   void work(int worker);
   void take_tiles(int worker);
 
   std::mutex in_use_;
+  std::vector<Share> shares_;
   std::vector<std::thread> workers_;
   const BoundCall* call_ = nullptr;
   std::byte* const* scratch_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{0};
-  alignas(64) std::atomic<int64_t> next_tile_{0};
   alignas(64) std::atomic<int> busy_{0};
   std::atomic<bool> stop_{false};
 };
