@@ -36,7 +36,8 @@ const std::vector<PassInfo>& pass_table() {
       {"decompose_composites", decompose_composites, true, 0,
        "expands composites that no kernel of the target claims"},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
-      {"keep_reduced_axes", keep_reduced_axes, true, 0, "gives reductions keepdims and a reshape after them"},
+      {"keep_reduced_axes", keep_reduced_axes, true, 0,
+       "gives reductions keepdims and a reshape after them; drops those over no axes"},
       // Decompositions of neighbours share work (the same mean, the same cast) and leave foldable scalars.
       {"fold_constants", fold_constants, false, 1, "evaluates constants that decompositions made"},
       {"simplify", simplify, false, 1, "applies the algebra rules to decompositions"},

@@ -60,7 +60,7 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
   } else if (name == "has_bias") {
     params.emplace_back(has_operand(node, 2) ? 1 : 0);
   } else if (name == "has_mask") {
-    params.emplace_back(has_operand(node, 3) ? 1 : 0);
+    params.emplace_back(has_operand(node, node.op == Op::attention_backward ? 5 : 3) ? 1 : 0);
   } else if (name == "unused") {
     params.emplace_back(0);  // keeps the lists of a family's kernels at the same places
   } else {

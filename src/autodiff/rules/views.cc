@@ -17,9 +17,7 @@ Values vjp_transpose(const Vjp& v) {
 
 Values vjp_broadcast_to(const Vjp& v) { return {v.dy()}; }
 
-namespace {
-
-// Elements along an axis with steps - 1 zeros after each but the last: x as a column, padded and flattened.
+// x as a column, padded and flattened.
 ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step) {
   const Shape shape = e.shape(x);
   Shape column = shape, flat = shape, zeros(shape.size() + 1, Dim(0));
@@ -32,8 +30,6 @@ ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step) {
   limits[axis] = max(flat[axis] - Dim(step - 1), Dim(0));
   return cut(e, spaced, Shape(shape.size(), Dim(0)), limits);
 }
-
-}  // namespace
 
 Values vjp_slice(const Vjp& v) {
   const Ints& steps = v.attrs().get_ints("steps");

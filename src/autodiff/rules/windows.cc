@@ -1,5 +1,8 @@
-// Convolutions and pooling. The gradient of conv's input is conv_transpose, and the other way round; the
-// gradient of the weights is a convolution with batch and channels exchanged, strides and dilations too.
+// Convolutions and pooling. The gradient of conv's input is a convolution of dy with the kernel turned round
+// (or conv_transpose, where padding exceeds what that can express); of conv_transpose's, conv; the gradient
+// of the weights is a convolution with batch and channels exchanged, strides and dilations too.
+#include <algorithm>
+
 #include "autodiff/vjp.h"
 
 namespace aicf {
@@ -39,10 +42,79 @@ ValueId spread_windows(Emitter& e, ValueId dy, ValueId w, const Windows& windows
   return cut(e, sums, Shape(limits.size(), Dim(0)), limits);
 }
 
+// w [M, C/groups, kernel...] with inputs and outputs exchanged, [C, M/groups, kernel...], and every kernel
+// axis reversed.
+ValueId turned_kernel(Emitter& e, ValueId w, int64_t groups) {
+  const Shape shape = e.shape(w);
+  Shape split = shape, merged = shape;
+  split[0] = floordiv(shape[0], Dim(groups));
+  split.insert(split.begin(), Dim(groups));
+  merged[0] = Dim(groups) * shape[1];
+  merged[1] = split[1];
+  Ints exchange = axes_from(0, static_cast<int64_t>(split.size()));
+  std::swap(exchange[1], exchange[2]);
+  const ValueId turned = e.reshape(permute(e, e.reshape(w, split), exchange), merged);
+  return e.op(Op::reverse, {turned}, {{"axes", axes_from(2, e.rank(turned))}});
+}
+
+// Pads with which a convolution of the stretched dy gives exactly x; empty where that needs negative or
+// symbolic ones.
+Ints turned_pads(const Windows& windows, const Shape& dy, const Shape& w, const Shape& x) {
+  const size_t spatial = windows.spatial();
+  Ints pads(2 * spatial, 0);
+  for (size_t i = 0; i < spatial; ++i) {
+    const Dim reach = Dim(windows.dilations[i]) * (w[2 + i] - Dim(1));
+    const Dim stretched = (dy[2 + i] - Dim(1)) * Dim(windows.strides[i]) + Dim(1);
+    const auto low = (reach - Dim(windows.pads[i])).constant();
+    const auto high = (x[2 + i] + Dim(windows.pads[i]) - stretched).constant();
+    if (!low || !high || *low < 0 || *high < 0) return {};
+    pads[i] = *low;
+    pads[spatial + i] = *high;
+  }
+  return pads;
+}
+
+ValueId input_gradient(const Vjp& v, const Windows& windows, const Shape& full, int64_t groups) {
+  Emitter& e = v.e;
+  const Shape dy_shape = e.shape(v.dy()), w_shape = e.shape(v.x(1));
+  const Ints pads = turned_pads(windows, dy_shape, w_shape, full);
+  if (pads.empty()) return spread_windows(e, v.dy(), v.x(1), windows, full, groups);
+  ValueId dy = v.dy();
+  for (size_t i = 0; i < windows.spatial(); ++i)
+    if (windows.strides[i] > 1) dy = stretch(e, dy, 2 + i, windows.strides[i]);
+  return e.op(Op::conv, {dy, turned_kernel(e, v.x(1), groups)},
+              {{"strides", Ints(windows.spatial(), 1)},
+               {"pads", pads},
+               {"dilations", windows.dilations},
+               {"groups", groups}});
+}
+
 Ints swapped(size_t rank) {
   Ints perm = axes_from(0, static_cast<int64_t>(rank));
   std::swap(perm[0], perm[1]);
   return perm;
+}
+
+// Kernels of one element over all of x, in f32 or wider: one product for each image.
+bool is_product(const Vjp& v, const Windows& windows, ValueId x, ValueId dy, const Shape& w) {
+  const auto all = [](const Ints& values, int64_t wanted) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t value) { return value == wanted; });
+  };
+  const Shape &size = v.e.shape(x), &positions = v.e.shape(dy);
+  const DType dtype = v.e.dtype(x);
+  return std::equal(size.begin() + 2, size.end(), positions.begin() + 2) && all(windows.strides, 1) &&
+         all(windows.pads, 0) && v.attrs().get_int("groups") == 1 &&
+         std::all_of(w.begin() + 2, w.end(), [](const Dim& size) { return size == Dim(1); }) &&
+         (dtype == DType::f32 || dtype == DType::f64);
+}
+
+ValueId product_weight_gradient(Emitter& e, ValueId x, ValueId dy, const Shape& w) {
+  const auto as_rows = [&](ValueId image) {
+    const Shape shape = e.shape(image);
+    return e.reshape(image, {shape[0], shape[1], element_count(Shape(shape.begin() + 2, shape.end()))});
+  };
+  const ValueId products = e.op(Op::matmul, {as_rows(dy), as_rows(x)}, {{"transpose_y", true}});
+  return e.reshape(e.reduce(Op::reduce_sum, products, {0}, false), w);
 }
 
 // Gradient of the weights w [M, C/groups, kernel...] of conv from its input x [N, C, size...] and the
@@ -51,6 +123,7 @@ Ints swapped(size_t rank) {
 ValueId weight_gradient(const Vjp& v, ValueId x, ValueId dy, const Shape& w) {
   Emitter& e = v.e;
   const Windows windows = windows_of(v.attrs());
+  if (is_product(v, windows, x, dy, w)) return product_weight_gradient(e, x, dy, w);
   const int64_t groups = v.attrs().get_int("groups");
   const Shape shape = e.shape(x);
   Shape split = shape, merged = shape;
@@ -81,8 +154,7 @@ ValueId bias_gradient(const Vjp& v) {
 Values vjp_conv(const Vjp& v) {
   const Shape x = v.e.shape(v.x(0)), w = v.e.shape(v.x(1));
   Values gradients(3, kNoValue);
-  if (v.wants(0))
-    gradients[0] = spread_windows(v.e, v.dy(), v.x(1), windows_of(v.attrs()), x, v.attrs().get_int("groups"));
+  if (v.wants(0)) gradients[0] = input_gradient(v, windows_of(v.attrs()), x, v.attrs().get_int("groups"));
   if (v.wants(1)) gradients[1] = weight_gradient(v, v.x(0), v.dy(), w);
   if (v.wants(2)) gradients[2] = bias_gradient(v);
   return gradients;

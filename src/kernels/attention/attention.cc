@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/attention/attention_call.h"
 #include "kernels/attention/attention_rows.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
@@ -21,10 +22,6 @@ constexpr int64_t kRowBlock = 128;         // query rows that share a packed key
 constexpr int64_t kRowGroup = 32;          // their scores, 32 × 256 × 4 bytes, stay in the L1 or L2 cache
 constexpr int64_t kWantedTiles = 8;
 constexpr int64_t kLanes = 16;
-
-struct View4 {
-  int64_t batch, head, row, column;
-};
 
 struct AttentionPlan {
   int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
@@ -218,35 +215,6 @@ void run_attention(const BoundCall& call, int64_t tile, std::byte* scratch) {
   store_rows(job);
 }
 
-View4 view_of(const TensorArg& tensor) {
-  return {tensor.strides[0], tensor.strides[1], tensor.strides[2], tensor.strides[3]};
-}
-
-void check_shapes(const BoundCall& call, bool has_mask) {
-  const TensorArg &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2], &out = call.outputs[0];
-  const char* names[] = {"q", "k", "v"};
-  for (int i = 0; i < 3; ++i) {
-    check_dtype(call.inputs[static_cast<size_t>(i)], DType::f32, kName, names[i]);
-    check_rank(call.inputs[static_cast<size_t>(i)], 4, kName, names[i]);
-  }
-  check_dtype(out, DType::f32, kName, "output");
-  check_rank(out, 4, kName, "output");
-  const auto same = [](const char* what, int64_t expected, int64_t actual) {
-    check_step(expected == actual, kName, what, std::to_string(expected), actual);
-  };
-  same("batch of k", q.sizes[0], k.sizes[0]);
-  same("batch of v", q.sizes[0], v.sizes[0]);
-  same("depth of k", q.sizes[3], k.sizes[3]);
-  same("heads of v", k.sizes[1], v.sizes[1]);
-  same("keys of v", k.sizes[2], v.sizes[2]);
-  for (int i = 0; i < 3; ++i) same("output size", q.sizes[i], out.sizes[i]);
-  same("output depth", v.sizes[3], out.sizes[3]);
-  const bool grouped = k.sizes[1] > 0 ? q.sizes[1] % k.sizes[1] == 0 : q.sizes[1] == 0;
-  check_step(grouped, kName, "query heads", "a multiple of the key heads", q.sizes[1]);
-  if (has_mask && call.inputs[3].dtype != DType::boolean)
-    check_dtype(call.inputs[3], DType::f32, kName, "mask");
-}
-
 AttentionPlan plan_sizes(const BoundCall& call) {
   const TensorArg &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
   AttentionPlan plan = {};
@@ -264,10 +232,7 @@ AttentionPlan plan_sizes(const BoundCall& call) {
   plan.causal = call.params[0] != 0;
   plan.has_mask = call.params[1] != 0;
   if (plan.has_mask) {
-    const int64_t scores[] = {plan.batch, plan.heads, plan.queries, plan.keys};
-    int64_t strides[kMaxRank];
-    broadcast_strides(call.inputs[3], scores, 4, kName, strides);
-    plan.mask = {strides[0], strides[1], strides[2], strides[3]};
+    plan.mask = mask_view(call, 3, kName);
     plan.mask_is_bool = call.inputs[3].dtype == DType::boolean;
   }
   return plan;
@@ -305,11 +270,7 @@ int64_t place_scratch(AttentionPlan& plan, int64_t nr) {
 }  // namespace
 
 bool can_run_attention_f32(const Problem& problem) {
-  if (problem.inputs.size() < 3 || problem.inputs.size() > 4 || problem.outputs.size() != 1) return false;
-  for (size_t i = 0; i < 3; ++i)
-    if (problem.inputs[i].dtype != DType::f32 || problem.inputs[i].sizes.size() != 4) return false;
-  return problem.inputs.size() == 3 || problem.inputs[3].dtype == DType::f32 ||
-         problem.inputs[3].dtype == DType::boolean;
+  return problem.outputs.size() == 1 && can_attend(problem, 3);
 }
 
 void prepare_attention_f32(BoundCall& call) {
@@ -319,12 +280,10 @@ void prepare_attention_f32(BoundCall& call) {
   const bool has_mask = call.params[1] != 0;
   check_step(call.inputs.size() == (has_mask ? 4u : 3u), kName, "inputs", has_mask ? "4" : "3",
              static_cast<int64_t>(call.inputs.size()));
-  check_shapes(call, has_mask);
+  check_attention_operands(call, kName);
+  check_attention_result(call, call.outputs[0], "output", kName);
+  if (has_mask) check_mask_dtype(call.inputs[3], kName);
   AttentionPlan plan = plan_sizes(call);
-  // Scratch holds a key block and a row block of the depths; beyond this no model goes.
-  constexpr int64_t kMaxDepth = 1 << 16;
-  check_step(plan.depth <= kMaxDepth && plan.value_depth <= kMaxDepth, kName, "depth", "<= 65536",
-             std::max(plan.depth, plan.value_depth));
   choose_rows(plan);
   call.scratch_bytes = place_scratch(plan, gemm_isa(call.isa).nr_f32);
   call.tiles = plan.value_depth == 0 ? 0 : plan.batch * plan.heads * plan.row_blocks;

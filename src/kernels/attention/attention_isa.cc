@@ -200,8 +200,31 @@ void end_rows(const AttentionEnd& e) {
   }
 }
 
+// A softcap c bends the score s to c tanh(s / c), whose derivative is 1 - tanh(s / c)^2.
+void slope_rows(const AttentionSlopes& a) {
+  const Tag d;
+  const Vec scale = hn::Set(d, a.scale), cap = hn::Set(d, a.softcap), one = hn::Set(d, 1.0f);
+  const int64_t padded = (a.keys + kVirtualLanes - 1) / kVirtualLanes * kVirtualLanes;
+  for (int64_t i = 0; i < a.rows; ++i) {
+    float *weights = a.weights + i * a.stride, *slopes = a.slopes + i * a.stride;
+    const bool empty = a.sum[i] == 0;
+    const Vec sum = hn::Set(d, a.sum[i]), along = hn::Set(d, a.along[i]);
+    for (int64_t j = 0; j < padded; j += kLanes) {
+      const Vec weight = empty ? hn::Zero(d) : hn::Div(hn::LoadU(d, weights + j), sum);
+      Vec slope = hn::Mul(weight, hn::Sub(hn::LoadU(d, slopes + j), along));
+      if (a.softcap > 0) {
+        const Vec bent =
+            vector_tanh(d, hn::Div(hn::Mul(hn::LoadU(d, a.scores + i * a.stride + j), scale), cap));
+        slope = hn::Mul(slope, hn::Mul(hn::Sub(one, bent), hn::Add(one, bent)));
+      }
+      hn::StoreU(weight, d, weights + j);
+      hn::StoreU(hn::Mul(slope, scale), d, slopes + j);
+    }
+  }
+}
+
 }  // namespace
 
-const AttentionIsa kAttentionIsa = {softmax_rows, end_rows};
+const AttentionIsa kAttentionIsa = {softmax_rows, end_rows, slope_rows};
 
 }  // namespace aicf::AICF_ISA_NAMESPACE

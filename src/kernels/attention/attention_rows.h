@@ -28,9 +28,21 @@ struct AttentionEnd {
   const float* sum;
 };
 
+// From the exponentials of a row's scores, left by AttentionRows, and d weight = dout . v: the weights, and
+// the gradients of the products q . k.
+struct AttentionSlopes {
+  float* weights;       // [rows][stride]: e^(score - maximum) in, weights out
+  float* slopes;        // [rows][stride]: d weight in, gradients out
+  const float* scores;  // [rows][stride]: q . k, read for a softcap only
+  int64_t stride, rows, keys;
+  float scale, softcap;
+  const float *sum, *along;  // [rows]: the row's sum of exponentials, and dout . out
+};
+
 struct AttentionIsa {
   void (*rows)(const AttentionRows& rows);
   void (*end)(const AttentionEnd& end);
+  void (*slopes)(const AttentionSlopes& slopes);
 };
 
 }  // namespace aicf

@@ -1,0 +1,24 @@
+// What the CPU kernels of both directions of attention read from a call: q, k, v as inputs 0 to 2, a mask
+// somewhere behind them.
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace aicf {
+
+struct View4 {
+  int64_t batch, head, row, column;
+};
+View4 view_of(const TensorArg& tensor);
+// The mask as broadcast to [B, Hq, Tq, Tk].
+View4 mask_view(const BoundCall& call, size_t mask, const char* kernel);
+
+bool can_attend(const Problem& problem, size_t mask);
+// q, k, v: f32, rank 4, sizes that fit each other, depths that scratch can hold; else bad_artifact.
+void check_attention_operands(const BoundCall& call, const char* kernel);
+// A tensor shaped as attention's result.
+void check_attention_result(const BoundCall& call, const TensorArg& tensor, const char* what,
+                            const char* kernel);
+void check_mask_dtype(const TensorArg& mask, const char* kernel);
+
+}  // namespace aicf
