@@ -9,9 +9,10 @@
 
 namespace aicf {
 
+// Exact up to 2^53; sizes may be the bounds of wide ranges, whose product fits no integer.
 struct Work {
-  int64_t bytes = 0;  // every element of a window read or written once
-  int64_t flops = 0;  // multiplications and additions of contractions and attention; 0 for other calls
+  double bytes = 0;  // every element of a window read or written once
+  double flops = 0;  // multiplications and additions of contractions and attention; 0 for other calls
 };
 
 // `kernel` is a row's name; addresses are not looked at.

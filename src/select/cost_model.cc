@@ -29,9 +29,9 @@ double estimate_microseconds(const KernelCall& call, std::string_view kernel, co
   const Work work = work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges));
   const TargetFacts& facts = target.facts();
   const bool half = !call.inputs.empty() && dtype_bytes(call.inputs[0].dtype) == 2;
-  const double bytes = static_cast<double>(work.bytes) / facts.bytes_per_microsecond;
+  const double bytes = work.bytes / facts.bytes_per_microsecond;
   const double flops =
-      static_cast<double>(work.flops) /
+      work.flops /
       (half && kernel.find("simt") == std::string_view::npos ? facts.half_flops : facts.float_flops);
   return facts.edge_microseconds + std::max(bytes, flops);
 }
