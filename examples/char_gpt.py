@@ -46,7 +46,7 @@ class CharGpt(nn.Module):
 
     def forward(self, ids: aicf.SymTensor) -> aicf.SymTensor:
         places = ops.iota(shape=[ids.shape[1]], axis=0, dtype="i64")
-        x = (self.tokens(ids) + self.positions(places)) * 0.1
+        x = self.tokens(ids) + self.positions(places)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -65,7 +65,7 @@ def compile_step(vocabulary: int, steps: int) -> aicf.TrainStep:
         CharGpt(vocabulary),
         loss=loss,
         optimizer=optim.AdamW(
-            optim.cosine(3e-3, total=steps, warmup=min(20, steps // 2)),
+            optim.cosine(5e-3, total=steps, warmup=min(20, steps // 2)),
             weight_decay=0.1,
             groups=[optim.Group(["*.b", "*.bias", "*.scale"], weight_decay=0.0)],
         ),
@@ -98,7 +98,7 @@ def sample(step: aicf.TrainStep, start: list[int], length: int, rng: np.random.G
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--text", type=Path, help="the text to learn; default: a licence of this system")
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--length", type=int, default=300, help="characters to write")
     options = parser.parse_args()
     path = options.text or next((p for p in TEXTS if p.exists()), None)

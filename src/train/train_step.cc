@@ -272,7 +272,10 @@ class EntryBuilder {
     ParamStep at{variables_.at(param.name), gradient, e_.cast(rate, type.dtype), step};
     const std::string master = "opt.master." + param.name;
     if (is_half(param.type.dtype)) at.param = state(master, type, widened(param));
-    if (factor != kNoValue) at.gradient = e_.mul(gradient, e_.cast(factor, type.dtype));
+    // The gradient waits for the verdict: the whole update then is one region, in place, instead of being in
+    // part an epilogue of the contraction that makes the gradient.
+    if (ok_ != kNoValue) at.gradient = e_.select(ok_, gradient, e_.scalar(type.dtype, 0));
+    if (factor != kNoValue) at.gradient = e_.mul(at.gradient, e_.cast(factor, type.dtype));
     if (param.rate_factor != 1) at.rate = e_.mul(at.rate, e_.scalar(type.dtype, param.rate_factor));
     const std::vector<std::string> names = optimizer_slots(param.optimizer);
     std::vector<ValueId> slots;
