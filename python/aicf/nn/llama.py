@@ -146,7 +146,8 @@ class Llama(Module):
             x = layer(x, cos, sin, start, seen)
         self.position.update(start + current_graph().lift(length, dtype="i64"))
         if last:
-            x = x[:, -1:]
+            batch, _, features = x.shape
+            x = ops.slice(x, starts=[0, length - 1, 0], limits=[batch, length, features], steps=[1, 1, 1])
         return ops.linear(self.norm(x), self.head or self.embedding, transpose_w=True)
 
     def forward(self, ids: SymTensor) -> SymTensor:

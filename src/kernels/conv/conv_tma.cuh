@@ -53,10 +53,6 @@ struct BoxEpilogue {
     const bool inside = w < Shape::kOutW && h < Shape::kOutH && image < Shape::kBoxN && n < images;
     return {inner.row(inside ? (int64_t(n) * Shape::kOutH + h) * Shape::kOutW + w : 0), inside};
   }
-  static constexpr bool kPrefetches = Inner::kPrefetches;
-  __device__ __forceinline__ void prefetch(const Row& row, int64_t column) const {
-    if (row.inside) inner.prefetch(row.row, column);
-  }
   template <int V>
   __device__ __forceinline__ void apply(const Row& row, int64_t column, const Acc (&acc)[V]) const {
     if (row.inside) inner.template apply<V>(row.row, column, acc);

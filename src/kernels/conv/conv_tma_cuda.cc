@@ -56,18 +56,12 @@ struct Plan {
   int64_t depth = 0, maps = 0;
 };
 
-// Where tiles of 128 x 128 fill the machine, those of half the width take their place if K is short, because
-// then the epilogue decides and three blocks hide more of its latency than two; or if fewer multiprocessors
-// wait at the end.
+// Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
+// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
 MatmulConfig choose_config(const MatmulSizes& sizes, int arch) {
   constexpr int64_t kShortDepth = 256;
-  constexpr double kNarrowCost = 0.55;  // of the time of a wide tile
-  const int64_t rows = ceil_div(sizes.m, 128), wide = rows * ceil_div(sizes.n, 128),
-                narrow = rows * ceil_div(sizes.n, 64);
-  const bool large = narrow >= 2 * kMultiprocessors;
-  const double wide_time = static_cast<double>(ceil_div(wide, kMultiprocessors)),
-               narrow_time = kNarrowCost * static_cast<double>(ceil_div(narrow, kMultiprocessors));
-  if (!large || (sizes.n > 64 && sizes.k > kShortDepth && wide_time <= narrow_time))
+  const int64_t tiles = ceil_div(sizes.m, 128) * ceil_div(sizes.n, 64);
+  if (tiles < 2 * kMultiprocessors || (sizes.n > 64 && sizes.k > kShortDepth))
     return choose_matmul(sizes, MatmulFamily::wgmma, arch, 4);
   return {.family = MatmulFamily::wgmma,
           .block_m = 128,
