@@ -1362,8 +1362,8 @@ def rope_append(
     interleaved: bool = False,
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """a step of cached attention: q [B, Hq, T, D] and k [B, Hk, T, D] rotated as by rope, cos and sin
-    broadcastable to both; gives q and the caches [B, Hk, L, D] and [B, Hk, L, Dv] with k and v [B, Hk, T, Dv]
-    put at rows position + 0 .. T-1; position [B] or [1]; rows are indices as of scatter_elements.
+    broadcastable to both; gives q and the caches [B, Hk, L, D] and [B, Hk, L, Dv] with k and v [B, Hk, T,
+    Dv] put at rows position + 0 .. T-1; position [B] or [1]; rows are indices as of scatter_elements.
 
     Dtypes: q: T, k: T, v: T, cos: T, sin: T, k_cache: T, v_cache: T, position: i64 → T, T, T; T: float.
     Shape: rule rope_append.
