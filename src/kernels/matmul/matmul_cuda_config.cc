@@ -160,9 +160,8 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Of up to eight rows a stage holds no more: room for more stages. Half of the memory is left to the next
-  // launch, whose first weights can then come while this one runs.
-  constexpr int kStageMemory = 96 * 1024, kMostStages = 20;
+  // Of up to eight rows a stage holds no more: room for more stages.
+  constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
   std::vector<MatmulConfig> configs;
   for (auto& [cycles, config] : found) {
     if (family == MatmulFamily::wgmma && sizes.m <= 8 && config.block_m == 64)

@@ -189,17 +189,6 @@ struct WgmmaMatmul {
     transpose_quad(values);
   }
 
-  // Rows of the epilogue's operands for a tile that comes later, 128 bytes a thread and turn.
-  template <class Operands, class Epilogue>
-  static __device__ __forceinline__ void prefetch(const Operands& o, const Epilogue& epilogue, const MatmulTile& tile,
-                                                  int thread) {
-    constexpr int kChunk = 64;
-    for (int at = thread; at < BM * (BN / kChunk); at += kConsumers) {
-      const int row = int(tile.row) * BM + at % BM, column = int(tile.column) * BN + at / BM * kChunk;
-      if (row < o.m && column < o.n) epilogue.prefetch(epilogue.row(int64_t(tile.batch) * o.m + row), column);
-    }
-  }
-
   // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
@@ -253,11 +242,7 @@ struct WgmmaMatmul {
       const int first_row = warpgroup * kRows;
       const int thread_row = first_row + (thread % 128) / 32 * 16 + lane / 4;
       uint32_t number = 0;  // of the block's tiles
-      constexpr bool kPrefetches = !kInCluster && Epilogue::kPrefetches;
-      if (kPrefetches && first < tiles) prefetch(o, epilogue, tile_at(first, row_tiles, column_tiles), thread);
       for (uint32_t index = first; index < tiles; index += stride, ++number) {
-        if (kPrefetches && index + stride < tiles)
-          prefetch(o, epilogue, tile_at(index + stride, row_tiles, column_tiles), thread);
         float acc[kRowBlocks][BN / 2];
 #pragma unroll
         for (int i = 0; i < kRowBlocks; ++i)

@@ -16,9 +16,6 @@ namespace aicf {
 //     struct Row { … };  // element offsets of one row in every operand
 //     __device__ Row row(int64_t outer) const;  // outer: flattened index over all axes of the domain but the
 //     last
-//     static constexpr bool kPrefetches;  // whether any operand is as large as the result, in halves
-//     // Brings 128 bytes of such operands from the row's column on into the L2 cache.
-//     __device__ void prefetch(const Row& row, int64_t col) const;
 //     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where the windows
 //     allow. template <int V> __device__ void apply(const Row& row, int64_t col, const Acc (&acc)[V]) const;
 //   };

@@ -58,7 +58,7 @@ class EpilogueWriter {
   }
 
   CudaEpilogue write() {
-    const std::string row = row_function(), apply = apply_function(), prefetch = prefetch_function();
+    const std::string row = row_function(), apply = apply_function();
     std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
     text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
     text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
@@ -72,7 +72,7 @@ class EpilogueWriter {
       make += (i ? ", " : "") + name;
     }
     text += members_.declarations();
-    return {text + row + prefetch + apply + "};\n", make + members_.arguments() + "}"};
+    return {text + row + apply + "};\n", make + members_.arguments() + "}"};
   }
 
  private:
@@ -131,23 +131,6 @@ class EpilogueWriter {
   bool contiguous(size_t view) const { return is_number(stride(view), 1); }
   std::string alignment(size_t view) const {
     return std::to_string(view_alignment(space_.views[view], space_.outer));
-  }
-
-  // Halves that lie side by side in rows of their own: a residual.
-  bool prefetches(size_t view) const {
-    return contiguous(view) && offsets_[view] >= 0 && dtype_bytes(space_.views[view].dtype) == 2;
-  }
-
-  std::string prefetch_function() {
-    std::string lines;
-    for (size_t i = 0; i < outputs_from(); ++i)
-      if (prefetches(i))
-        lines += "    asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"(" + address(i) + "));\n";
-    return std::string("  static constexpr bool kPrefetches = ") + (lines.empty() ? "false" : "true") +
-           ";\n  __device__ __forceinline__ void prefetch(const Row& row, int64_t col) const {\n    const "
-           "Index c = "
-           "Index(col);\n" +
-           lines + "  }\n";
   }
 
   std::string apply_function() {
