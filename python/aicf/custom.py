@@ -129,8 +129,8 @@ def register_op(
                 the result, or a list of them. Shapes may hold `Dim`s and arithmetic on them.
     attributes  names with their defaults: whole numbers or real ones.
     cpu         the function (aicf/custom_op.h): a ctypes function, its address, a (library, symbol) pair, or
-                a Python function that takes numpy arrays, inputs then outputs, and the attributes by name, and
-                fills the outputs. None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
+                a Python function that takes numpy arrays, inputs then outputs, and the attributes by name,
+                and fills the outputs. None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
     cuda        a CudaKernel; None: the op runs on the CPU only.
 
     A compiled file for the CPU holds the op's name only: who loads it registers the op first (AICF-U0504).
