@@ -1,5 +1,7 @@
 #include "arguments.h"
 
+#include <nanobind/stl/string.h>
+
 #include "base/error.h"
 #include "exchange.h"
 #include "runtime/cuda/cuda_device.h"
