@@ -24,12 +24,13 @@ PARTIAL = {
         "kernels/kernel.h",
         "kernels/kernels.def",
         "kernels/cuda_kernel.h",
+        "kernels/custom_kernel.h",
         "kernels/in_place.h",
         "kernels/tile_ops.def",
         "kernels/work.h",
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h"},
-    ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h"},
+    ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h", "kernels/custom_kernel.h"},
     ("build", "select"): {
         "select/cuda_problem.h",
         "select/kernel_call.h",

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "build/code_cache.h"
 #include "build/nvrtc.h"
+#include "kernels/custom_kernel.h"
 #include "select/cuda_problem.h"
 
 namespace aicf {

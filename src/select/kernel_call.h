@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "kernels/custom/custom_call.h"
+#include "kernels/custom_kernel.h"
 #include "select/problem_key.h"
 
 namespace aicf {
