@@ -1,5 +1,5 @@
-// What selection and building know of an op of the user's: the kernel's name is "custom:" and the op's, and for a
-// GPU the model brings the text of a kernel.
+// What selection and building know of an op of the user's: the kernel's name is "custom:" and the op's, and
+// for a GPU the model brings the text of a kernel.
 #pragma once
 
 #include <string>
