@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long counts: the C++ and Python tests with AICF_SOAK=1, the installed package, then every fuzz target for
+# The long counts: the C++ and Python tests with AICF_SOAK=1, the installed package, sizes of MiniLM, then every fuzz target for
 # AICF_FUZZ_RUNS (100,000) inputs under the sanitizers. All of them run even if one fails. A found input stays in
 # build-fuzz/found.
 #   scripts/soak.sh <build folder> <jobs>
@@ -15,6 +15,10 @@ if compgen -G 'python/tests/test_*.py' >/dev/null; then
 fi
 
 scripts/test_install.sh "$build" || failed=1
+
+# Sizes of MiniLM's ranges against the model compiled at each; the demo writes the ONNX file.
+if [[ ! -f $build/demo/minilm.onnx ]]; then .venv/bin/python examples/minilm_demo.py || failed=1; fi
+.venv/bin/python scripts/check_sizes.py "$build/bin/aicf" "$build/demo/minilm.onnx" 400 || failed=1
 
 if compgen -G 'fuzz/*.cc' >/dev/null; then
   compiler=$(command -v clang++ || command -v clang++-19)
