@@ -10,7 +10,8 @@
 // each other or with an input, but for CudaProblem::replaced.
 //
 // Every kernel calls aicf::wait_for_inputs() before its first access to global memory (programmatic dependent
-// launch); only operands that no launch of a run writes (CudaWindow::constant) may be read before.
+// launch); only operands that no launch of a run writes (CudaWindow::constant) may be read before, and the
+// launch names them in early_inputs, which check_plan() checks.
 #pragma once
 
 #include <array>
@@ -44,6 +45,7 @@ struct CudaLaunch {
   std::vector<Dim> params;
   std::vector<double> fparams;
   std::vector<TensorMapSpec> tensor_maps;
+  std::vector<int32_t> early_inputs;  // read before aicf::wait_for_inputs()
   bool reports_errors = false;
   bool operator==(const CudaLaunch&) const = default;
 };

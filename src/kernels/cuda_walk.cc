@@ -142,7 +142,7 @@ void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, c
                 int min_blocks) {
   const bool workspace = !(code.workspace_bytes == Dim(0));
   code.source += "\n" + cuda_kernel_head(problem, launch, workspace, min_blocks) +
-                 "  aicf::launch_dependents();\n  aicf::wait_for_inputs();\n" + body + "}\n";
+                 "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n" + body + "}\n";
   code.launches.push_back(std::move(launch));
 }
 

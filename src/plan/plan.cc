@@ -83,6 +83,31 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
   if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
 }
 
+// What a kernel reads before the launches before it have finished: weights and constants that no step of the
+// entry writes.
+void check_early_inputs(const EntryPlan& entry) {
+  std::set<int32_t> written;
+  std::set<std::string> written_variables;
+  for (const Step& step : entry.steps)
+    for (const TensorRef& ref : step.outputs) {
+      written.insert(ref.buffer);
+      written_variables.insert(entry.buffers[static_cast<size_t>(ref.buffer)].name);
+    }
+  for (const Step& step : entry.steps)
+    for (const CudaLaunch& launch : step.launches)
+      for (const int32_t input : launch.early_inputs) {
+        if (input < 0 || input >= static_cast<int32_t>(step.inputs.size()))
+          throw violation("a launch names an early input that it does not have", step.kernel);
+        const int32_t index = step.inputs[static_cast<size_t>(input)].buffer;
+        const Buffer& buffer = entry.buffers[static_cast<size_t>(index)];
+        const bool stored =
+            buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kPacked ||
+            (buffer.kind == BufferKind::kVariable && !written_variables.contains(buffer.name));
+        if (!stored || written.contains(index))
+          throw violation("a launch reads early what the entry writes", "buffer '" + buffer.name + "'");
+      }
+}
+
 // Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live
 // buffers in the order of their offsets: each newcomer is compared with its two neighbours only, because the
 // others are apart already.
@@ -208,6 +233,7 @@ void check_plan(const Plan& plan) {
     check_io(entry.outputs, BufferKind::kOutput, entry);
     for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
     check_arena(entry);
+    check_early_inputs(entry);
     check_callers_buffers(entry);
     if (entry.name == kInitEntry) check_init(entry);
   }

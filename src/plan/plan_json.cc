@@ -239,6 +239,7 @@ Json launch_json(const CudaLaunch& launch) {
           {"params", dims_json(launch.params)},
           {"fparams", floats_json(launch.fparams)},
           {"tensor_maps", maps},
+          {"early_inputs", launch.early_inputs},
           {"reports_errors", launch.reports_errors}};
 }
 
@@ -264,6 +265,7 @@ CudaLaunch launch_from(const Parsed& json) {
                                   numbers_from(item.at("box")),
                                   number_from<int32_t>(item.at("swizzle_bytes")),
                                   numbers_from(item.at("steps"))});
+  if (json.contains("early_inputs")) launch.early_inputs = numbers_from(json.at("early_inputs"));
   launch.reports_errors = json.at("reports_errors").get<bool>();
   return launch;
 }

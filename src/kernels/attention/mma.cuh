@@ -186,8 +186,8 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
     }
   };
 
-  launch_dependents();
   wait_for_inputs();
+  launch_dependents();
   copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column,
                                                                rows);
   if (end > 0) {

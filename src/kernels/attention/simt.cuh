@@ -202,8 +202,8 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
       for (int v = 0; v < Block::kVec; ++v) block.o[i][c][v] = 0;
   }
 
-  launch_dependents();
   wait_for_inputs();
+  launch_dependents();
   const T* k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
   const T* v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
   const typename Traits::Mask* mask = nullptr;

@@ -159,8 +159,8 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     commit_copies();
   };
 
-  launch_dependents();
   wait_for_inputs();
+  launch_dependents();
   {
     constexpr int kChunks = HalfTile<kDepth>::kPadded / 8;
     const T* q = call.q + b * call.q_view.batch;
@@ -344,8 +344,8 @@ __device__ __forceinline__ void combine_splits(const Call<Traits>& call, void* w
   __shared__ float tops[4], chain_sums[4], chain_values[4][kHeld * 32];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int32_t splits = split_count<Traits, kKeys>(call);
-  launch_dependents();
   wait_for_inputs();
+  launch_dependents();
   const Parts<Traits> parts(workspace, gridDim.x, splits);
   const int64_t first = int64_t(blockIdx.x) * splits;
 

@@ -408,8 +408,8 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
   __syncthreads();
-  launch_dependents();
   wait_for_inputs();
+  launch_dependents();
 
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 24 : 32));

@@ -23,6 +23,7 @@ template <class Shape>
 struct ConvTmaOperands {
   int32_t m, n, k;
   int64_t batches = 1;
+  static constexpr bool kWholeGroups = false;
 
   __device__ __forceinline__ void load_x(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int row,
                                          uint32_t) const {
@@ -52,6 +53,16 @@ struct BoxEpilogue {
                    image = local / (Shape::kBoxW * Shape::kBoxH), n = box.n + image;
     const bool inside = w < Shape::kOutW && h < Shape::kOutH && image < Shape::kBoxN && n < images;
     return {inner.row(inside ? (int64_t(n) * Shape::kOutH + h) * Shape::kOutW + w : 0), inside};
+  }
+  template <int V>
+  using Loaded = typename Inner::template Loaded<V>;
+  template <int V>
+  __device__ __forceinline__ void fetch(Loaded<V>& to, const Row& row, int64_t column) const {
+    if (row.inside) inner.fetch(to, row.row, column);
+  }
+  template <int V>
+  __device__ __forceinline__ void apply(const Row& row, int64_t column, const Acc (&acc)[V], const Loaded<V>& loaded) const {
+    if (row.inside) inner.apply(row.row, column, acc, loaded);
   }
   template <int V>
   __device__ __forceinline__ void apply(const Row& row, int64_t column, const Acc (&acc)[V]) const {

@@ -149,6 +149,15 @@ std::string_view accumulator(DType dtype) {
 }
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
 
+// Without functions that take many instructions.
+bool has_short_epilogue(const TileProgram& program) {
+  constexpr size_t kShort = 12;
+  const std::vector<TileInstr>& code = program.stages[0];
+  return code.size() <= kShort && std::none_of(code.begin(), code.end(), [](const TileInstr& instr) {
+           return tile_op_info(instr.op).types == "fd";  // functions of real numbers
+         });
+}
+
 enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
 
 // Writes one contraction: its translation unit and launches.
@@ -185,7 +194,7 @@ class Writer {
     for (const Role role : roles) {
       CudaLaunch launch = launch_of(role);
       std::string call =
-          "  aicf::launch_dependents();\n  aicf::wait_for_inputs();\n  const Operands operands = " +
+          "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n  const Operands operands = " +
           operands_make_ + ";\n";
       if (config_.family == MatmulFamily::wgmma)
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
@@ -222,7 +231,10 @@ class Writer {
                : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
   }
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
-  WgmmaTile wgmma_tile() const { return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant}; }
+  WgmmaTile wgmma_tile() const {
+    return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
+            has_short_epilogue(*problem_.program)};
+  }
 
   int64_t shared_bytes(Role role) const {
     if (role == Role::kSum) return 0;
@@ -327,6 +339,9 @@ class Writer {
     }
     operands_make_ += "}";
     text += matrix_function("x") + matrix_function("y");
+    // Whether the epilogue's groups of eight columns never reach beyond the last column.
+    text += std::string("  static constexpr bool kWholeGroups = ") +
+            (divides(a_.n, kVector) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
       text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
     return text + "};\n";

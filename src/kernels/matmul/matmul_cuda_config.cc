@@ -18,8 +18,8 @@ constexpr double kSharedBytes = 128;   // shared memory, one multiprocessor
 constexpr double kLoadLatency = 2600;  // from a load's start until its stage is full, while memory is busy
 constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks only one small step ahead
 constexpr double kStepOverhead = 50;   // barriers between stages
-constexpr double kResultCycles =
-    0.4;  // of a result in the epilogue; half where another block can multiply meanwhile
+// Of a result in the epilogue; half where another block can multiply meanwhile.
+constexpr double kResultCycles = 0.17, kSmallResultCycles = 0.4;
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
@@ -47,7 +47,7 @@ double wgmma_step_cycles(const MatmulConfig& c) {
     case 128192:
       return 990;
     case 128128:
-      return c.resident > 1 ? 880 : 700;
+      return c.alternate ? 740 : 700;
     case 128096:
       return 600;
     case 128064:
@@ -79,6 +79,19 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   return splits;
 }
 
+// Stages of wgmma beyond those of its tile, or fewer.
+void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
+  // Of up to eight rows a stage holds no more: room for more stages.
+  constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
+  if (sizes.m <= 8 && c.block_m == 64)
+    c.stages = std::min(kMostStages, kStageMemory / c.resident / ((8 + c.block_n) * 128));
+  // A block with one tile has no use for more stages than steps; the next launch can have what it leaves.
+  const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  if (tiles <= capacity(c))
+    c.stages =
+        static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kDepth), c.splits), 2, c.stages));
+}
+
 }  // namespace
 
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
@@ -101,6 +114,11 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
                         .warpgroups = warpgroups,
                         .resident = resident};
   };
+  const auto alternate = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.alternate = true;
+    return config;
+  };
   switch (family) {
     case MatmulFamily::simt:
       if (element_bytes == 8) return {simt(64, 64), simt(32, 32)};
@@ -112,7 +130,7 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     default:
       // Pipelines of at most 224 KiB, of 112 KiB where two blocks share a multiprocessor.
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
-              wgmma(128, 128, 2, 3, 2), wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
+              alternate(128, 128, 7),   wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
               wgmma(64, 64, 1, 7, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
   }
 }
@@ -129,9 +147,11 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double latency = c.family == MatmulFamily::simt ? kSimtLatency : kLoadLatency / c.stages;
   const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  const double stored =
-      results * kResultCycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
-  double cycles = waves * (steps * step + stored);
+  const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
+  const double stored = results * (large ? kResultCycles : kSmallResultCycles) * sharing /
+                        (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
+  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
+  double cycles = waves * steps * step + (c.alternate ? 2 : waves) * stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
                           static_cast<double>(sizes.m) * sizes.n);
@@ -160,12 +180,9 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  // Of up to eight rows a stage holds no more: room for more stages.
-  constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
   std::vector<MatmulConfig> configs;
   for (auto& [cycles, config] : found) {
-    if (family == MatmulFamily::wgmma && sizes.m <= 8 && config.block_m == 64)
-      config.stages = std::min(kMostStages, kStageMemory / config.resident / ((8 + config.block_n) * 128));
+    if (family == MatmulFamily::wgmma) set_stages(sizes, config);
     configs.push_back(config);
   }
   return configs;
@@ -182,6 +199,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.splits > 1) text += " splits " + std::to_string(c.splits) + (c.cluster ? " cluster" : " workspace");
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
+  if (c.alternate) text += " alternate";
   return text;
 }
 

@@ -29,6 +29,7 @@ struct MatmulConfig {
   bool cluster = false;            // the splits form a cluster; else they meet in the workspace
   int warpgroups = 0;              // wgmma: that compute
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
+  bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
   bool operator==(const MatmulConfig&) const = default;
 };
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"

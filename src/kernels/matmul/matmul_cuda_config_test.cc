@@ -21,6 +21,12 @@ TEST(MatmulCudaConfig, tiles_fill_whole_waves) {
   EXPECT_EQ(choose(4096, 768, 3072, MatmulFamily::wgmma).block_n, 192);
 }
 
+TEST(MatmulCudaConfig, a_block_with_one_tile_has_no_more_stages_than_steps) {
+  const MatmulConfig c = choose(32, 1152, 384, MatmulFamily::wgmma, 90, false);
+  EXPECT_EQ(c.splits, 1);
+  EXPECT_LE(c.stages, 6);
+}
+
 TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {
   const MatmulConfig c = choose(1, 4096, 4096, MatmulFamily::wgmma);
   EXPECT_EQ(c.block_m, 64);

@@ -3,8 +3,8 @@
 // some rows of the block's tile. Blocks stay and take tile after tile; or, with Split::kCluster, the blocks of a cluster
 // have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
 // the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
-// multiply-accumulate"; the roles follow the warp-specialised kernels of CUTLASS. Wider schemes (warpgroups with tiles of
-// their own, tiles of y loaded once for two blocks) were measured on H100 and H200 and gained nothing over 256 x 128.
+// multiply-accumulate"; the roles follow the warp-specialised kernels of CUTLASS. Tiles of y loaded once for two blocks were
+// measured on H100 and H200 and gained nothing over 256 x 128.
 #pragma once
 
 #include "matmul/matmul_common.cuh"
@@ -76,22 +76,31 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
 template <bool kAlongK>
 constexpr uint64_t wgmma_k_step = (kAlongK ? 32 : 16 * 128) >> 4;
 
-// kConstantY: no launch of the run writes y, so that the first stages of y are loaded before the inputs are awaited.
-// kLoaderGroup: a whole warpgroup loads, so that it can give registers to the two that multiply. kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
-// the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for T, BN and the layouts.
-template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
+// kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kAlternate: the warpgroups
+// take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
+// kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
+// kFetchAhead: there are registers for operands of the epilogue ahead of their use. kUnrolled: the epilogue is short.
+// kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
+// the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
+// T, BN and the layouts.
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
+          bool kUnrolled, bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
 struct WgmmaMatmul {
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
-  static constexpr int kRows = BM / kWarpgroups;  // of a warpgroup
+  static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
+  static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;
-  static constexpr int kRoundQuads = kRowBlocks == 1 && kQuadBlocks % 2 == 0 ? 2 : 1;  // of a round of the epilogue
+  // Of a round of the epilogue.
+  static constexpr int kRoundRows = kRowBlocks * 2, kRoundQuads = kRowBlocks == 1 && kQuadBlocks % 2 == 0 ? 2 : 1;
+  static constexpr int kRounds = kQuadBlocks / kRoundQuads;
   // Eight rows of x stand for all rows of the tile.
   static constexpr bool kFewRows = kXRows == 8;
   static constexpr int kXBytes = (kFewRows ? 8 : BM) * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK) && (!kFewRows || BM == 64), "rows of x");
+  static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
 
   // A position in the pipeline: `count` stages lie before it.
   struct Stage {
@@ -113,11 +122,33 @@ struct WgmmaMatmul {
     __device__ uint32_t empty(uint32_t slot) const { return full(slot) + kStages * 8; }
   };
 
+  // What a block does: tiles `first`, `first + stride`, …, of each `steps` stages of K from k_first on.
+  struct Work {
+    uint32_t row_tiles, column_tiles, tiles, first, stride;
+    int k_first, steps;
+    __device__ MatmulTile tile(uint32_t index) const { return tile_at(index, row_tiles, column_tiles); }
+  };
+
+  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
+  template <class Operands>
+  static __device__ Work work_of(const Operands& o, int part_depth) {
+    Work work;
+    work.row_tiles = uint32_t(tiles_of<int>(o.m, BM));
+    work.column_tiles = uint32_t(tiles_of<int>(o.n, BN));
+    work.tiles = work.row_tiles * work.column_tiles * uint32_t(o.batches);
+    work.first = blockIdx.x / kParts;
+    work.stride = gridDim.x / kParts;
+    work.k_first = kInCluster ? int(blockIdx.x % kParts) * part_depth : 0;
+    const int k_end = kInCluster ? min(int(o.k), work.k_first + part_depth) : int(o.k);
+    work.steps = k_end > work.k_first ? (k_end - work.k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
+    return work;
+  }
+
   static __device__ void set_up(const Shared& shared) {
     if (threadIdx.x == 0) {
       for (uint32_t slot = 0; slot < kStages; ++slot) {
         barrier_init(shared.full(slot), 1);
-        barrier_init(shared.empty(slot), 4 * kWarpgroups);  // every warp that reads
+        barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -127,39 +158,96 @@ struct WgmmaMatmul {
       __syncthreads();
   }
 
+  // ---- the thread that loads ----
+
   template <class Operands>
-  static __device__ void load_x(const Operands& o, const CUtensorMap* x_map, const Shared& shared, uint32_t slot, int k,
-                                int row, uint32_t batch) {
-    const uint32_t full = shared.full(slot);
-    if constexpr (kXAlongK) {
-      o.load_x(x_map, shared.x(slot), full, k, row, batch);
-    } else {
-#pragma unroll
-      for (int panel = 0; panel < BM / 64; ++panel)
-        o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, full, k, row + panel * 64, batch);
+  struct Loader {
+    const Operands& o;
+    const CUtensorMap *x_map, *y_map;
+    const Shared& shared;
+    const Work& work;
+
+    __device__ __forceinline__ int k_of(int step) const { return work.k_first + step * kWgmmaDepth; }
+    // A stage is full when both of its tiles have come.
+    __device__ __forceinline__ void expect(uint32_t slot) const {
+      barrier_expect(shared.full(slot), kXRows * 128 + kYBytes);
     }
-  }
-  // Comes first in a stage, before load_x.
-  template <class Operands>
-  static __device__ void load_y(const Operands& o, const CUtensorMap* y_map, const Shared& shared, uint32_t slot, int k,
-                                int column, uint32_t batch) {
-    const uint32_t full = shared.full(slot);
-    barrier_expect(full, kXRows * 128 + kYBytes);
-    if constexpr (kYAlongK) {
-      o.load_y(y_map, shared.y(slot), full, k, column, batch);
-    } else {
+    __device__ __forceinline__ void load_x(uint32_t slot, int step, const MatmulTile& tile) const {
+      const int row = int(tile.row) * BM;
+      if constexpr (kXAlongK) {
+        o.load_x(x_map, shared.x(slot), shared.full(slot), k_of(step), row, tile.batch);
+      } else {
 #pragma unroll
-      for (int panel = 0; panel < BN / 64; ++panel)
-        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, full, k, column + panel * 64, batch);
+        for (int panel = 0; panel < BM / 64; ++panel)
+          o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, shared.full(slot), k_of(step), row + panel * 64, tile.batch);
+      }
     }
-  }
+    __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+      const int column = int(tile.column) * BN;
+      if constexpr (kYAlongK) {
+        o.load_y(y_map, shared.y(slot), shared.full(slot), k_of(step), column, tile.batch);
+      } else {
+#pragma unroll
+        for (int panel = 0; panel < BN / 64; ++panel)
+          o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step), column + panel * 64,
+                   tile.batch);
+      }
+    }
+
+    // The first stages, of which y need not wait. Returns how many.
+    __device__ int load_early() const {
+      if (!kConstantY || work.first >= work.tiles) {
+        wait_for_inputs();
+        launch_dependents();
+        return 0;
+      }
+      const MatmulTile tile = work.tile(work.first);
+      const int count = min(work.steps, kStages);
+      for (int step = 0; step < count; ++step) {
+        expect(step);
+        load_y(step, step, tile);
+      }
+      wait_for_inputs();
+      launch_dependents();
+      for (int step = 0; step < count; ++step) load_x(step, step, tile);
+      return count;
+    }
+
+    __device__ void run() const {
+      int step = load_early();
+      Stage stage{uint32_t(step)};
+      for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
+        const MatmulTile tile = work.tile(index);
+        for (; step < work.steps; ++step, stage.next()) {
+          barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
+          expect(stage.slot);
+          load_x(stage.slot, step, tile);
+          load_y(stage.slot, step, tile);
+        }
+      }
+    }
+  };
+
+  // ---- the warpgroups that multiply ----
 
   static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
     if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
   }
 
-  static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int first_row,
+  static __device__ __forceinline__ int row_of(int warpgroup) { return kAlternate ? 0 : warpgroup * kRows; }
+
+  // With kAlternate a warpgroup multiplies while the others are in their epilogues. The order also keeps every warpgroup's
+  // stages within one phase of their barriers.
+  static __device__ __forceinline__ void wait_turn(int warpgroup) {
+    if constexpr (kAlternate) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
+  }
+  static __device__ __forceinline__ void pass_turn(int warpgroup) {
+    if constexpr (kAlternate) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
+  }
+
+  static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int warpgroup,
                                                     float (&acc)[kRowBlocks][BN / 2]) {
+    const int first_row = row_of(warpgroup);
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full(stage.slot), stage.parity);
@@ -177,6 +265,7 @@ struct WgmmaMatmul {
       before = stage.slot;
       stage.next();
     }
+    pass_turn(warpgroup);
     wgmma_wait<0>();
     if (steps > 0) release(shared, before);
   }
@@ -189,48 +278,158 @@ struct WgmmaMatmul {
     transpose_quad(values);
   }
 
-  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
+  // The place of a thread's groups in its tile: 8 columns from `column` + 32 · quad on of rows `row` + 64 · block + 8 · half.
+  template <class Operands, class Epilogue>
+  struct Place {
+    using Row = typename Epilogue::Row;
+    using Loaded = typename Epilogue::template Loaded<8>;
+    const Epilogue& epilogue;
+    int m, n, row, column;
+    int64_t outer;
+
+    __device__ Place(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row)
+        : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m) {
+      const int thread = int(threadIdx.x) % 128, lane = thread % 32;
+      row = int(tile.row) * BM + first_row + thread / 32 * 16 + lane / 4;
+      column = int(tile.column) * BN + lane % 4 * 8;
+    }
+    // Of half-block i = 2 · block + half; rows beyond the last have the first's offsets.
+    __device__ __forceinline__ bool has_row(int i) const { return row + i / 2 * 64 + i % 2 * 8 < m; }
+    __device__ __forceinline__ Row row_at(int i) const {
+      return epilogue.row(has_row(i) ? outer + row + i / 2 * 64 + i % 2 * 8 : outer);
+    }
+    __device__ __forceinline__ void fetch(Loaded& loaded, const Row& at, int i, int quad) const {
+      const int c = column + quad * 32;
+      if (has_row(i) && c + 8 <= n) epilogue.fetch(loaded, at, c);
+    }
+    __device__ __forceinline__ void store(const Loaded& loaded, const Row& at, int i, int quad, const float (&values)[8]) const {
+      const int c = column + quad * 32;
+      if (!has_row(i)) return;
+      if (c + 8 <= n)
+        epilogue.apply(at, c, values, loaded);
+      else if (!Operands::kWholeGroups && c < n)
+        store_columns<8>(epilogue, at, c, n, values);
+    }
+    __device__ __forceinline__ void store(int i, int quad, const float (&values)[8]) const {
+      const int c = column + quad * 32;
+      if (has_row(i) && c < n) store_columns<8>(epilogue, row_at(i), c, n, values);
+    }
+  };
+
+  // The epilogue of a whole tile, in rounds of columns: with kFetchAhead the operands of the next round are fetched before
+  // one is stored. A long epilogue's code stands there once, because a warp that runs through unrolled code waits for
+  // instructions: the accumulators move up after each round.
+  template <class P>
+  struct Rounds {
+    struct Operands {
+      typename P::Loaded at[kRoundRows][kRoundQuads];
+    };
+    const P& place;
+    typename P::Row rows[kRoundRows];
+    Operands loaded;
+
+    __device__ __forceinline__ explicit Rounds(const P& p) : place(p) {
+      if (!kFetchAhead) return;
+#pragma unroll
+      for (int i = 0; i < kRoundRows; ++i) rows[i] = place.row_at(i);
+      fetch(loaded, 0);
+    }
+    __device__ __forceinline__ void fetch(Operands& to, int round) const {
+#pragma unroll
+      for (int i = 0; i < kRoundRows; ++i)
+#pragma unroll
+        for (int q = 0; q < kRoundQuads; ++q) place.fetch(to.at[i][q], rows[i], i, round * kRoundQuads + q);
+    }
+    __device__ __forceinline__ void store(float (&acc)[kRowBlocks][BN / 2]) {
+#pragma unroll kUnrolled ? kRounds : 1
+      for (int round = 0; round < kRounds; ++round) {
+        Operands next;
+        if (kFetchAhead && round + 1 < kRounds) fetch(next, round + 1);
+#pragma unroll
+        for (int i = 0; i < kRoundRows; ++i)
+#pragma unroll
+          for (int q = 0; q < kRoundQuads; ++q) {
+            float values[8];
+            group(acc, (i / 2 * kQuadBlocks + q) * 2 + i % 2, values);
+            if constexpr (kFetchAhead)
+              place.store(loaded.at[i][q], rows[i], i, round * kRoundQuads + q, values);
+            else
+              place.store(i, round * kRoundQuads + q, values);
+          }
+#pragma unroll
+        for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+          for (int j = 0; j + kRoundQuads * 16 < BN / 2; ++j) acc[i][j] = acc[i][j + kRoundQuads * 16];
+        if (kFetchAhead) loaded = next;
+      }
+    }
+  };
+
+  // One part of a tile: the cluster's blocks share the epilogue by groups.
+  template <class P>
+  static __device__ __forceinline__ void store_in_cluster(const P& place, const float (&acc)[kRowBlocks][BN / 2],
+                                                          const typename P::Loaded& first, char* memory) {
+#if __CUDA_ARCH__ >= 900
+    float groups[kGroups][8];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) group(acc, g, groups[g]);
+    asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");  // all stages have been read
+    const int own = int(cluster_rank());
+    finish_cluster<kConsumers, kParts>(groups, int(threadIdx.x), reinterpret_cast<AccVector<float>*>(memory),
+                                       [&](int g, const float(&values)[8]) {
+                                         const int i = g / (kQuadBlocks * 2) * 2 + g % 2, quad = g / 2 % kQuadBlocks;
+                                         const typename P::Row at = place.row_at(i);
+                                         typename P::Loaded loaded = first;
+                                         if (g != own) place.fetch(loaded, at, i, quad);
+                                         place.store(loaded, at, i, quad, values);
+                                       },
+                                       [&](int g) { return place.has_row(g / (kQuadBlocks * 2) * 2 + g % 2); });
+#endif
+  }
+
+  template <class Operands, class Epilogue>
+  static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
+                                  int warpgroup, char* memory) {
+    using P = Place<Operands, Epilogue>;
+    uint32_t number = kAlternate ? uint32_t(warpgroup) : 0;  // of the block's tiles
+    wait_for_inputs();
+    if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
+    for (uint32_t index = work.first + number * work.stride; index < work.tiles;
+         index += kTurns * work.stride, number += kTurns) {
+      const P place(o, epilogue, work.tile(index), row_of(warpgroup));
+      float acc[kRowBlocks][BN / 2];
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+        for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+      const Stage stage(number * uint32_t(work.steps));
+      if constexpr (kInCluster) {
+        const int own = int(blockIdx.x % kParts), i = own / (kQuadBlocks * 2) * 2 + own % 2;
+        typename P::Loaded first;
+        if (own < kGroups) place.fetch(first, place.row_at(i), i, own / 2 % kQuadBlocks);
+        accumulate(shared, stage, work.steps, warpgroup, acc);
+        store_in_cluster(place, acc, first, memory);
+      } else {
+        Rounds<P> rounds(place);
+        wait_turn(warpgroup);
+        accumulate(shared, stage, work.steps, warpgroup, acc);
+        rounds.store(acc);
+      }
+    }
+  }
+
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
                              const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
-    const uint32_t row_tiles = uint32_t(tiles_of<int>(o.m, BM)), column_tiles = uint32_t(tiles_of<int>(o.n, BN));
-    const uint32_t tiles = row_tiles * column_tiles * uint32_t(o.batches);
-    const uint32_t first = blockIdx.x / kParts, stride = gridDim.x / kParts;
-    const int k_first = kInCluster ? int(blockIdx.x % kParts) * part_depth : 0;
-    const int k_end = kInCluster ? min(int(o.k), k_first + part_depth) : int(o.k);
-    const int steps = k_end > k_first ? (k_end - k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
+    const Work work = work_of(o, part_depth);
+    // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-
-    launch_dependents();
     set_up(shared);
-    if (warpgroup != kWarpgroups) wait_for_inputs();
-
     if (warpgroup == kWarpgroups) {
       if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-      if (threadIdx.x == kConsumers) {
-        int early = 0;  // steps of the first tile whose y is on its way
-        if constexpr (kConstantY) {
-          const MatmulTile tile = tile_at(first, row_tiles, column_tiles);
-          for (; early < min(steps, kStages) && first < tiles; ++early)
-            load_y(o, y_map, shared, uint32_t(early), k_first + early * kWgmmaDepth, int(tile.column) * BN, tile.batch);
-        }
-        wait_for_inputs();
-        Stage stage(0);
-        for (uint32_t index = first; index < tiles; index += stride) {
-          const MatmulTile tile = tile_at(index, row_tiles, column_tiles);
-          const int row = int(tile.row) * BM, column = int(tile.column) * BN;
-          for (int step = 0; step < steps; ++step, stage.next()) {
-            const int k = k_first + step * kWgmmaDepth;
-            if (--early < 0) {
-              barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
-              load_y(o, y_map, shared, stage.slot, k, column, tile.batch);
-            }
-            load_x(o, x_map, shared, stage.slot, k, row, tile.batch);
-          }
-        }
-      }
+      if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
       __syncwarp();
       if constexpr (kInCluster) {
         cluster_barrier();  // those of finish_cluster
@@ -238,57 +437,7 @@ struct WgmmaMatmul {
       }
     } else {
       if constexpr (kLoaderGroup) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-      const int thread = int(threadIdx.x), lane = thread & 31;
-      const int first_row = warpgroup * kRows;
-      const int thread_row = first_row + (thread % 128) / 32 * 16 + lane / 4;
-      uint32_t number = 0;  // of the block's tiles
-      for (uint32_t index = first; index < tiles; index += stride, ++number) {
-        float acc[kRowBlocks][BN / 2];
-#pragma unroll
-        for (int i = 0; i < kRowBlocks; ++i)
-#pragma unroll
-          for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
-        accumulate(shared, Stage(number * uint32_t(steps)), steps, first_row, acc);
-        const MatmulTile tile = tile_at(index, row_tiles, column_tiles);
-        const int row = int(tile.row) * BM + thread_row;
-        const int column = int(tile.column) * BN + lane % 4 * 8;
-        const int64_t outer = int64_t(tile.batch) * o.m;
-        if constexpr (kInCluster) {
-          float groups[kGroups][8];
-#pragma unroll
-          for (int g = 0; g < kGroups; ++g) group(acc, g, groups[g]);
-          asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");  // all stages have been read
-          finish_cluster<kConsumers, kParts>(groups, thread, reinterpret_cast<AccVector<float>*>(memory),
-                                     [&](int g, const float(&values)[8]) {
-                                       const int r = row + g / (kQuadBlocks * 2) * 64 + g % 2 * 8;
-                                       const int c = column + g / 2 % kQuadBlocks * 32;
-                                       if (r < o.m && c < o.n)
-                                         store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
-                                     },
-                                     [&](int g) { return row + g / (kQuadBlocks * 2) * 64 + g % 2 * 8 < o.m; });
-        } else {
-// A rolled loop over columns, because the epilogue's code may be long: the accumulators move up after each round.
-#pragma unroll 1
-          for (int c = column; c < column + BN; c += kRoundQuads * 32) {
-#pragma unroll
-            for (int i = 0; i < kRowBlocks * 2; ++i) {
-              const int r = row + i / 2 * 64 + i % 2 * 8;
-              const bool inside = r < o.m;
-              const typename Epilogue::Row at = epilogue.row(inside ? outer + r : outer);
-#pragma unroll
-              for (int q = 0; q < kRoundQuads; ++q) {
-                float values[8];
-                group(acc, (i / 2 * kQuadBlocks + q) * 2 + i % 2, values);
-                if (inside && c + q * 32 < o.n) store_columns<8>(epilogue, at, c + q * 32, o.n, values);
-              }
-            }
-#pragma unroll
-            for (int i = 0; i < kRowBlocks; ++i)
-#pragma unroll
-              for (int j = 0; j + kRoundQuads * 16 < BN / 2; ++j) acc[i][j] = acc[i][j + kRoundQuads * 16];
-          }
-        }
-      }
+      multiply(o, shared, work, epilogue, warpgroup, memory);
     }
   }
 };

@@ -15,8 +15,11 @@ bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.res
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
+  constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
+  const bool ahead = c.resident <= kFewBlocks;
   return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
-         number(c.warpgroups) + flag(has_loader_group(c)) + flag(tile.x_along_k) + flag(tile.y_along_k) +
+         number(c.warpgroups) + flag(has_loader_group(c)) + flag(c.alternate) + flag(ahead) +
+         flag(ahead && tile.short_epilogue) + flag(tile.x_along_k) + flag(tile.y_along_k) +
          number(tile.x_rows) + flag(tile.constant_y) +
          "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
 }
@@ -30,6 +33,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   launch.shared_bytes =
       std::max(c.stages * (rows * kRowBytes + kBarrierBytes), c.cluster ? results : int64_t{0});
   launch.cluster = c.cluster ? c.splits : 1;
+  if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.cluster ? tiles * Dim(c.splits) : min(tiles, Dim(kMultiprocessors * c.resident));
   return launch;
 }

@@ -14,10 +14,14 @@ namespace aicf {
 //   struct Epilogue {
 //     using Acc = …;    // register type of the program's operand 0: float, double, int32_t, int64_t
 //     struct Row { … };  // element offsets of one row in every operand
-//     __device__ Row row(int64_t outer) const;  // outer: flattened index over all axes of the domain but the
-//     last
-//     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where the windows
-//     allow. template <int V> __device__ void apply(const Row& row, int64_t col, const Acc (&acc)[V]) const;
+//     // outer: flattened index over all axes of the domain but the last
+//     __device__ Row row(int64_t outer) const;
+//     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where windows allow.
+//     template <int V> __device__ void apply(const Row& row, int64_t col, const Acc (&acc)[V]) const;
+//     // The same in two steps, so that the other operands' elements can be asked for early.
+//     template <int V> struct Loaded;
+//     template <int V> __device__ void fetch(Loaded<V>& to, const Row& row, int64_t col) const;
+//     template <int V> __device__ void apply(const Row&, int64_t, const Acc (&)[V], const Loaded<V>&) const;
 //   };
 //
 // and `make` is an expression building it from a kernel's arguments in0…, out0…, p0….

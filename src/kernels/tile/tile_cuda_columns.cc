@@ -108,7 +108,7 @@ class ColumnsWriter : public StagedWriter {
     if (bytes > 0)
       text +=
           "__shared__ alignas(16) char scratch[kDeep * kAcross * kVector * " + std::to_string(bytes) + "];\n";
-    text += place_text(stage) + "aicf::launch_dependents();\naicf::wait_for_inputs();\n";
+    text += place_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
       return text + stage_text(stages_[stage]);

@@ -58,7 +58,7 @@ class EpilogueWriter {
   }
 
   CudaEpilogue write() {
-    const std::string row = row_function(), apply = apply_function();
+    const std::string row = row_function(), fetch = fetch_function(), apply = apply_function();
     std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
     text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
     text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
@@ -72,7 +72,7 @@ class EpilogueWriter {
       make += (i ? ", " : "") + name;
     }
     text += members_.declarations();
-    return {text + row + apply + "};\n", make + members_.arguments() + "}"};
+    return {text + row + fetch + apply + "};\n", make + members_.arguments() + "}"};
   }
 
  private:
@@ -133,18 +133,32 @@ class EpilogueWriter {
     return std::to_string(view_alignment(space_.views[view], space_.outer));
   }
 
+  // The operands' elements of V columns, apart from what is done with them, so that they can be asked for
+  // early.
+  std::string fetch_function() {
+    std::string members, loads;
+    for (size_t i = 0; i < outputs_from(); ++i) {
+      const std::string x = "x" + std::to_string(i + 1);
+      members +=
+          "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x + ";\n";
+      loads += "    " + (contiguous(i)
+                             ? "aicf::tile::load<" + alignment(i) + ">(to." + x + ", " + address(i) + ");\n"
+                             : "aicf::tile::load_each(to." + x + ", " + address(i) + ", Index(" +
+                                   members_.number(stride(i)) + "), Index(V));\n");
+    }
+    return "  template <int V>\n  struct Loaded {\n" + members +
+           "  };\n  template <int V>\n  __device__ __forceinline__ void fetch(Loaded<V>& to, const Row& row, "
+           "int64_t col) const {\n    const Index c = Index(col);\n" +
+           loads + "  }\n";
+  }
+
   std::string apply_function() {
     std::string text =
         "  template <int V>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, const Acc "
-        "(&acc)[V]) const {\n    const Index c = Index(col);\n";
-    for (size_t i = 0; i < outputs_from(); ++i) {
-      const std::string x = "x" + std::to_string(i + 1);
-      text += "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x +
-              ";\n    ";
-      text += contiguous(i) ? "aicf::tile::load<" + alignment(i) + ">(" + x + ", " + address(i) + ");\n"
-                            : "aicf::tile::load_each(" + x + ", " + address(i) + ", Index(" +
-                                  members_.number(stride(i)) + "), Index(V));\n";
-    }
+        "(&acc)[V]) const {\n    Loaded<V> loaded;\n    fetch(loaded, row, col);\n    apply(row, col, acc, "
+        "loaded);\n  }\n"
+        "  template <int V>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, const Acc "
+        "(&acc)[V], const Loaded<V>& loaded) const {\n    const Index c = Index(col);\n";
     std::vector<int> sinks;
     std::string results, stores;
     for (const TileStore& store : values_.stores) {
@@ -175,7 +189,7 @@ class EpilogueWriter {
   // Operand 0 is the accumulator, seen as if it had been in memory.
   std::string loaded(int operand) const {
     const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-    if (operand > 0) return tile_loaded(dtype, "x" + std::to_string(operand) + ".at[v]");
+    if (operand > 0) return tile_loaded(dtype, "loaded.x" + std::to_string(operand) + ".at[v]");
     switch (dtype) {
       case DType::f16:
       case DType::bf16:

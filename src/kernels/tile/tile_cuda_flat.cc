@@ -71,7 +71,7 @@ class FlatWriter : public TileWriter {
     text += "const Size count = " + offsets_.number(count_) + ";\nconst Size first = Size(blockIdx.x) * (" +
             step + " * kItems) + threadIdx.x;\n";
     if (tail_) text += "const Index length = " + offsets_.number(space_.sizes[axis_]) + ";\n";
-    text += "aicf::launch_dependents();\naicf::wait_for_inputs();\n" + declarations();
+    text += "aicf::wait_for_inputs();\naicf::launch_dependents();\n" + declarations();
     text += "#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nSize i = first + k * " + step +
             ";\nif (i < count) {\n";
     text += coordinates();

@@ -140,7 +140,7 @@ class RowsWriter : public StagedWriter {
                                ";\nconst int lane = blockIdx.x % kCluster * " + std::to_string(threads_) +
                                " + threadIdx.x;\naicf::tile::cluster_arrive();\n"
                          : "const int lane = threadIdx.x % kGroup;\n";
-    text += row_text(stage) + "aicf::launch_dependents();\naicf::wait_for_inputs();\n";
+    text += row_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
       return text + stage_text(static_cast<int>(stage));
