@@ -1,8 +1,8 @@
-"""Every size of the ranges gives the bits of the model compiled at that size, and a row alone those of the row in a batch.
+"""Every size of MiniLM's ranges gives the bits of the model compiled at that size; a row alone, those in a batch.
 
-Takes the ONNX file of the demo (`make demo` writes it) and compares through the command line: `count` sizes drawn from
-batch 1..8 and sequence 16..512, one thread on one side and two on the other, then each row of a batch by itself.
-Exit 1 if anything differs.
+Takes the ONNX file that `make demo` writes and compares through the command line: `count` sizes drawn from
+batch 1..8 and sequence 16..512, one thread on one side and two on the other, then each row of a batch by
+itself. Exit 1 if anything differs.
 
     scripts/check_sizes.py build/bin/aicf build/demo/minilm.onnx 200
 """
@@ -31,20 +31,8 @@ def dims(*values: str) -> list[str]:
 
 def replay_hash(tool: str, model: str, batch: int, sequence: int, threads: int) -> str:
     sizes = dims(f"batch={batch}", f"sequence={sequence}")
-    text = call(
-        tool,
-        "verify",
-        model,
-        *sizes,
-        "--input",
-        "random",
-        "-n",
-        "1",
-        "--seed",
-        "3",
-        "--threads",
-        str(threads),
-    )
+    once = ["--input", "random", "-n", "1", "--seed", "3", "--threads", str(threads)]
+    text = call(tool, "verify", model, *sizes, *once)
     found = re.search(r"1 hash ([0-9a-f]+)", text)
     if found is None:
         raise RuntimeError(f"no hash in: {text}")
@@ -80,9 +68,8 @@ def main() -> int:
         differing = 0
         for _ in range(count):
             batch, sequence = draw.randint(1, 8), draw.randint(16, 512)
-            if replay_hash(tool, artifact, batch, sequence, 2) != replay_hash(
-                tool, model, batch, sequence, 1
-            ):
+            ours = replay_hash(tool, artifact, batch, sequence, 2)
+            if ours != replay_hash(tool, model, batch, sequence, 1):
                 print(f"batch {batch}, sequence {sequence}: differs from the model compiled at this size")
                 differing += 1
         rows = sum(differing_rows(tool, artifact, 8, sequence, folder) for sequence in (17, 64, 129))

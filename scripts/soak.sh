@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The long counts: the C++ and Python tests with AICF_SOAK=1, the installed package, sizes of MiniLM, then every fuzz target for
-# AICF_FUZZ_RUNS (100,000) inputs under the sanitizers. All of them run even if one fails. A found input stays in
-# build-fuzz/found.
+# The long counts: the C++ and Python tests with AICF_SOAK=1, the installed package, sizes of MiniLM, then every
+# fuzz target for AICF_FUZZ_RUNS (100,000) inputs under the sanitizers. All of them run even if one fails. A found
+# input stays in build-fuzz/found.
 #   scripts/soak.sh <build folder> <jobs>
 set -uo pipefail
 build=$1 jobs=$2
