@@ -1,4 +1,4 @@
-"""Every size of MiniLM's ranges gives the bits of the model compiled at that size; a row alone, those in a batch.
+"""Every size of MiniLM's ranges gives the bits of the model compiled at it; a row alone, those in a batch.
 
 Takes the ONNX file that `make demo` writes and compares through the command line: `count` sizes drawn from
 batch 1..8 and sequence 16..512, one thread on one side and two on the other, then each row of a batch by
