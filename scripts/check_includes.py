@@ -29,7 +29,7 @@ PARTIAL = {
         "kernels/tile_ops.def",
         "kernels/work.h",
     }
-    | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h"},
+    | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/matmul/cublaslt_call.h"},
     ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h", "kernels/custom_kernel.h"},
     ("build", "select"): {
         "select/cuda_problem.h",

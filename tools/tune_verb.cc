@@ -6,6 +6,7 @@
 #include "model_source.h"
 #include "runtime/open_device.h"
 #include "tune/bench_device.h"
+#include "tune/library_candidates.h"
 #include "tune/tuner.h"
 #include "verbs.h"
 
@@ -18,6 +19,7 @@ struct Options {
   std::string output;
   double seconds = 0;
   int candidates = TuneOptions{}.candidates, samples = TuneOptions{}.samples;
+  int libraries = 4;
   bool again = false, build_only = false;
 };
 
@@ -75,7 +77,7 @@ int run(const Options& options, const Console& console) {
   pipeline.opt_level = compile.opt_level;
   pipeline.skip = compile.skip_passes;
   const Program program = run_pipeline(options.source.import(), target, pipeline, nullptr);
-  const std::vector<TuneProblem> problems = list_problems(program, target);
+  std::vector<TuneProblem> problems = list_problems(program, target);
   TuneOptions tuning;
   tuning.seconds = options.seconds;
   tuning.candidates = options.candidates;
@@ -91,6 +93,8 @@ int run(const Options& options, const Console& console) {
   const std::string path = output_path(options);
   std::vector<Record> records = read_known(path);
   const auto device = open_device({options.run.device, options.run.threads, options.run.isa});
+  device->wait({});  // its context is current from here on
+  if (target.is_cuda()) add_library_candidates(problems, options.libraries);
   const auto bench = make_device_bench(device, program, target);
   std::string text;
   Json results = Json::array();
@@ -125,6 +129,8 @@ VerbRun setup_tune(VerbOptions& verb) {
                   "stop after this time; what is left is tuned by the next call");
   verb.add_option("--count", options->candidates, "how many candidates of a problem to measure");
   verb.add_option("--samples", options->samples, "how many samples of each");
+  verb.add_option("--libraries", options->libraries,
+                  "how many of the algorithms that a vendor library recommends to measure");
   verb.add_flag("--again", options->again, "measure what has a record, too");
   verb.add_flag("--build-only", options->build_only,
                 "only compile the candidates into AICF_CACHE_DIR; needs no GPU");

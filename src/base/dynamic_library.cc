@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -43,6 +44,16 @@ void add_python_packages(std::vector<std::string>& folders, const fs::path& envi
 }
 
 }  // namespace
+
+bool vendor_libraries_allowed() {
+  const char* text = std::getenv("AICF_VENDOR_LIBRARIES");
+  return text == nullptr || std::string_view(text) != "0";
+}
+
+bool library_fallback_wanted() {
+  const char* text = std::getenv("AICF_LIBRARY_FALLBACK");
+  return text != nullptr && std::string_view(text) == "1";
+}
 
 std::vector<std::string> cuda_library_folders() {
   std::vector<std::string> folders = split_path(std::getenv("AICF_CUDA_PATH"));

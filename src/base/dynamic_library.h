@@ -33,6 +33,13 @@ class DynamicLibrary {
   std::string path_;
 };
 
+// Whether cuBLASLt and cuDNN may be used: not with AICF_VENDOR_LIBRARIES=0.
+bool vendor_libraries_allowed();
+
+// Whether own kernels may run in place of a library of another version than the one recorded: only with
+// AICF_LIBRARY_FALLBACK=1, because bits differ.
+bool library_fallback_wanted();
+
 // Folders that may hold NVIDIA's libraries: those of AICF_CUDA_PATH (colon-separated), of the active Python
 // environment's nvidia packages, of CUDA_HOME and the toolkit's usual place.
 std::vector<std::string> cuda_library_folders();

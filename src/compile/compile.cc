@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/dynamic_library.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "build/cuda_build.h"
@@ -129,7 +130,8 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   if (stop("passes", [&] { return print(optimised); })) return std::nullopt;
 
   // Select: a kernel for every node, a window for every value.
-  const SelectOptions select_options{program.sizes, &records, options.forced, updated_variables(optimised)};
+  const SelectOptions select_options{program.sizes, &records, options.forced, vendor_libraries_allowed(),
+                                     updated_variables(optimised)};
   std::vector<KernelCalls> selected;
   for (const Graph& entry : optimised.entries) {
     selected.push_back(select_kernels(entry, target, select_options));

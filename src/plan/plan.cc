@@ -68,6 +68,14 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
                           (kind == BufferKind::kPacked && entry.name == kInitEntry);
     if (!writable) throw violation("a step writes to a buffer that is read-only", where);
   }
+  if (step.library.workspace < -1 || step.library.workspace >= static_cast<int32_t>(entry.buffers.size()))
+    throw violation("a library's workspace is no buffer", where);
+  if (step.library.workspace >= 0) {
+    const Buffer& buffer = entry.buffers[static_cast<size_t>(step.library.workspace)];
+    const auto at = static_cast<int32_t>(index);
+    if (buffer.kind != BufferKind::kArena || at < buffer.first_step || at > buffer.last_step)
+      throw violation("a library's workspace is not in the arena at its step", where);
+  }
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
@@ -247,7 +255,8 @@ std::string to_string(const Plan& plan) {
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       const Step& step = entry.steps[i];
       text += "  " + std::to_string(i) + "  " + step.kernel +
-              (step.variant.empty() ? "" : "/" + step.variant) + "  (";
+              (step.variant.empty() ? "" : "/" + step.variant) +
+              (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (";
       for (size_t k = 0; k < step.inputs.size(); ++k)
         text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
       text += ") -> (";

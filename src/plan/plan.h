@@ -45,6 +45,13 @@ struct TensorRef {
   bool operator==(const TensorRef&) const = default;
 };
 
+// A library's routine that runs in place of the launches.
+struct LibraryStep {
+  std::string call;        // as KernelCall's; "": none
+  int32_t workspace = -1;  // a buffer of the arena; -1: none
+  bool operator==(const LibraryStep&) const = default;
+};
+
 struct Step {
   std::string kernel;        // a row of the target's kernel table
   std::string variant = {};  // of the row, as it was chosen; for people where `launches` say what runs
@@ -56,6 +63,7 @@ struct Step {
   // launch are those of inputs and outputs; a workspace is the last output.
   int32_t module = -1;
   std::vector<CudaLaunch> launches = {};
+  LibraryStep library = {};
   std::string origin;  // node or region it came from
   std::string reason;  // why this kernel
   bool operator==(const Step&) const = default;

@@ -218,6 +218,18 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
   state.plan.buffers.push_back(std::move(buffer));
 }
 
+void PlanBuilder::add_library(EntryState& state, const LibraryUse& use, Step& step) {
+  step.library.call = use.call;
+  if (use.workspace_bytes == 0) return;
+  Buffer buffer;
+  buffer.name = "library workspace";
+  buffer.bytes = Dim(use.workspace_bytes);
+  buffer.max_bytes = use.workspace_bytes;
+  buffer.first_step = buffer.last_step = static_cast<int32_t>(state.plan.steps.size());
+  step.library.workspace = static_cast<int32_t>(state.plan.buffers.size());
+  state.plan.buffers.push_back(std::move(buffer));
+}
+
 void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<TileProgram>& programs,
                             const std::vector<StepLaunches>& launches,
@@ -244,6 +256,7 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
     }
     step.params = call.params;
     step.fparams = call.fparams;
+    if (!call.library.call.empty()) add_library(state, call.library, step);
     if (!launches.empty()) {
       add_launches(state, launches[i], step);
     } else if (call.region >= 0) {

@@ -32,6 +32,7 @@ class PlanBuilder {
   int32_t intern_program(const TileProgram& program);
   std::string intern_constant(const Array& array);
   int32_t buffer_of(EntryState& state, ValueId root);
+  void add_library(EntryState& state, const LibraryUse& use, Step& step);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;

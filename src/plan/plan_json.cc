@@ -280,6 +280,8 @@ Json step_json(const Step& s) {
                {"origin", s.origin},
                {"reason", s.reason}};
   if (!s.variant.empty()) json["variant"] = s.variant;
+  if (!s.library.call.empty())
+    json["library"] = {{"call", s.library.call}, {"workspace", s.library.workspace}};
   if (s.module < 0) return json;
   json["module"] = s.module;
   json["launches"] = Json::array();
@@ -297,6 +299,10 @@ Step step_from(const Parsed& json) {
   s.program = number_from<int32_t>(json.at("program"));
   s.origin = json.at("origin").get<std::string>();
   s.reason = json.at("reason").get<std::string>();
+  if (json.contains("library")) {
+    s.library.call = json.at("library").at("call").get<std::string>();
+    s.library.workspace = number_from<int32_t>(json.at("library").at("workspace"));
+  }
   if (json.contains("variant")) s.variant = json.at("variant").get<std::string>();
   if (!json.contains("module")) return s;
   s.module = number_from<int32_t>(json.at("module"));

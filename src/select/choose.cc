@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
+#include "select/library_call.h"
 
 namespace aicf {
 namespace {
@@ -99,6 +100,13 @@ std::string microseconds(double value) {
   return text;
 }
 
+// "matmul_cublaslt/…"
+std::optional<CublasLtCall> cublaslt_candidate(const std::string& name) {
+  const std::string prefix = std::string(kCublasLtKernel) + "/";
+  return name.starts_with(prefix) ? parse_cublaslt_call(std::string_view(name).substr(prefix.size()))
+                                  : std::nullopt;
+}
+
 std::string rank_reason(const Choice& choice) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
@@ -147,10 +155,23 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
     return choice.candidates.size();
   };
   call.reason = rank_reason(choice);
+  // A library's call is a candidate if it is known by name: by a record of exactly this problem, or forced.
+  const bool may_call_library = options.libraries && target.is_cuda() && op == "matmul";
+  const auto library_form = may_call_library ? cublaslt_form(call, region) : std::nullopt;
+  const auto add_library = [&](const std::string& name, double measured) {
+    const auto known = library_form ? cublaslt_candidate(name) : std::nullopt;
+    if (!known || !same_meaning(*known, *library_form)) return false;
+    if (index_of(name) == choice.candidates.size())
+      choice.candidates.push_back({std::string(kCublasLtKernel), to_string(*known), measured});
+    return true;
+  };
   const bool has_options = choice.candidates.size() > 1;
   if (has_options) choice.key = problem_key(call, op, region, target, options.ranges);
   if (has_options && options.records != nullptr) {
-    const auto usable = [&](const std::string& name) { return index_of(name) < choice.candidates.size(); };
+    const auto usable = [&](const Record& record, Records::Match match) {
+      return index_of(record.choice) < choice.candidates.size() ||
+             (match == Records::Match::kExact && add_library(record.choice, record.microseconds));
+    };
     if (const auto found = options.records->find(*choice.key, usable)) {
       choice.chosen = index_of(found->record->choice);
       choice.source = ChoiceSource::kRecord;
@@ -160,17 +181,30 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
     }
   }
   for (const ForcedChoice& forced : options.forced) {
+    if (!is_meant(forced, call, op)) continue;
+    add_library(forced.candidate, 0);
     const size_t index = index_of(forced.candidate);
-    if (!is_meant(forced, call, op) || index == choice.candidates.size()) continue;
+    if (index == choice.candidates.size()) continue;
     choice.chosen = index;
     choice.source = ChoiceSource::kForced;
     call.reason = "forced, of " + std::to_string(choice.candidates.size()) + " candidates";
   }
-  const Candidate& winner = choice.candidates[choice.chosen];
+  use_candidate(call, choice.candidates[choice.chosen], choice.candidates[0]);
+  return *std::find_if(rows.begin(), rows.end(),
+                       [&](const KernelRow* row) { return row->name == call.kernel; });
+}
+
+void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {
+  if (winner.kernel == kCublasLtKernel) {
+    const auto known = parse_cublaslt_call(winner.variant);
+    AICF_CHECK(known.has_value(), "a library call that does not parse: " + winner.variant);
+    call.library = {winner.variant, known->workspace_bytes};
+    call.kernel = own.kernel;
+    call.variant = own.variant;
+    return;
+  }
   call.kernel = winner.kernel;
   call.variant = winner.variant;
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&](const KernelRow* row) { return row->name == winner.kernel; });
 }
 
 }  // namespace aicf

@@ -26,6 +26,7 @@ struct SelectOptions {
   SymbolRanges ranges;
   const Records* records = nullptr;  // null: no records
   std::vector<ForcedChoice> forced;
+  bool libraries = true;  // recorded or forced calls of libraries are candidates
   // Variables that some entry of the program writes; their packed forms would go stale, so kernels read them
   // as they are stored.
   std::set<std::string> updated;
@@ -42,5 +43,8 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
 // Fills call.kernel, variant, choice and reason; gives the chosen row. `op` is the family asked for.
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
+
+// Makes the call run `winner`; `own` is what runs in place of a library where that is not wanted.
+void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own);
 
 }  // namespace aicf

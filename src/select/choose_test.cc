@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "select/layout.h"
+#include "select/library_call.h"
 #include "select/select.h"
 
 namespace aicf {
@@ -69,6 +71,73 @@ TEST(Choose, a_record_of_a_choice_that_is_gone_is_passed_over) {
   SelectOptions options;
   options.records = &records;
   EXPECT_EQ(choose_for(graph, "sm_90", options).choice.source, ChoiceSource::kRank);
+}
+
+TEST(Choose, a_library_is_a_candidate_by_an_exact_record_only) {
+  const Graph graph = product(256, 1024, 1024, DType::bf16);
+  const KernelCall plain = choose_for(graph, "sm_90");
+  const std::string name = "matmul_cublaslt/" + to_string(CublasLtCall{130101, {}, -1, -1, 4096, {1}});
+  const auto recorded = [&](const ProblemKey& key) {
+    Records records;
+    records.add_layer("user", {{key, name, 5, 6, ""}});
+    return records;
+  };
+  const Records exact = recorded(*plain.choice.key);
+  SelectOptions options;
+  options.records = &exact;
+  const KernelCall call = choose_for(graph, "sm_90", options);
+  EXPECT_EQ("matmul_cublaslt/" + call.library.call, name);
+  EXPECT_EQ(call.library.workspace_bytes, 4096);
+  EXPECT_EQ(call.kernel, plain.kernel);  // what runs where the library is not wanted
+  EXPECT_EQ(call.variant, plain.variant);
+  options.libraries = false;
+  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  options.libraries = true;
+  const Records near = recorded(*choose_for(product(250, 1024, 1024, DType::bf16), "sm_90").choice.key);
+  options.records = &near;
+  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  const std::string with_bias = "matmul_cublaslt/" + to_string(CublasLtCall{130101, {}, 2, -1, 0, {1}});
+  options.forced = {{"*", with_bias}};  // not what this step computes
+  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  options.forced = {{"*", name}};
+  EXPECT_EQ("matmul_cublaslt/" + choose_for(graph, "sm_90", options).library.call, name);
+}
+
+TEST(Choose, epilogues_that_a_library_can_compute) {
+  const auto form = [](const std::string& activation, const Dim& rows) {
+    Graph graph("main");
+    const ValueId x = graph.add_input("x", {DType::f16, {rows, Dim(64)}});
+    const ValueId w = graph.add_input("w", {DType::f16, {Dim(64), Dim(32)}});
+    const ValueId b = graph.add_input("b", {DType::f16, {Dim(32)}});
+    const ValueId r = graph.add_input("r", {DType::f16, {rows, Dim(32)}});
+    // The graph's matmul alone: its epilogue is the region given below.
+    graph.add_output(graph.add(Op::matmul, {x, w}), "y");
+    SelectOptions options;
+    options.ranges["rows"] = {1, 8};
+    KernelCall call = select_kernels(graph, Target::from_name("sm_90"), options).calls.at(0);
+    const Shape out = {rows, Dim(32)};
+    call.inputs.push_back(broadcast_window(row_major_window(b, graph.type(b)), out));
+    call.inputs.push_back(row_major_window(r, graph.type(r)));
+    Region region;
+    const ValueId tile = region.body.add_input("tile", {DType::f32, out});
+    const ValueId bias = region.body.add_input("b", {DType::f16, {Dim(32)}});
+    const ValueId rest = region.body.add_input("r", {DType::f16, out});
+    ValueId v = region.body.add(Op::cast, {tile}, {{"dtype", DType::f16}});
+    v = region.body.add(Op::add, {region.body.add(Op::add, {v, bias}), rest});
+    if (activation == "relu") v = region.body.add(Op::relu, {v});
+    if (activation == "tanh" || activation == "none")
+      v = region.body.add(Op::gelu, {v}, {{"approximate", activation}});
+    region.body.add_output(v, "y");
+    return cublaslt_form(call, &region);
+  };
+  const auto plain = form("", Dim(8));
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->bias, 2);
+  EXPECT_EQ(plain->addend, 3);
+  EXPECT_EQ(form("relu", Dim(8))->activation, CublasLtActivation::kRelu);
+  EXPECT_EQ(form("tanh", Dim(8))->activation, CublasLtActivation::kGelu);
+  EXPECT_FALSE(form("none", Dim(8)));  // the library's GELU is the one by tanh
+  EXPECT_FALSE(form("", Dim::symbol("rows")));
 }
 
 TEST(Choose, keys_tell_regions_apart_but_not_by_size) {

@@ -57,9 +57,17 @@ struct Choice {
   std::optional<ProblemKey> key;  // if there is more than one candidate
 };
 
+// A library's routine that runs in place of the kernel, by the text of its call
+// (kernels/matmul/cublaslt_call.h).
+struct LibraryUse {
+  std::string call;  // "": none
+  int64_t workspace_bytes = 0;
+};
+
 struct KernelCall {
   std::string kernel;
   std::string variant;  // of the kernel; "": it has none, or chooses
+  LibraryUse library;   // then the kernel is what runs where the library is not wanted
   std::vector<Window> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;

@@ -85,14 +85,13 @@ void Records::add_layer(const std::string& name, std::vector<Record> records) {
   layers_.insert(layers_.begin(), std::move(layer));
 }
 
-std::optional<Records::Found> Records::find(
-    const ProblemKey& key, const std::function<bool(const std::string& choice)>& usable) const {
+std::optional<Records::Found> Records::find(const ProblemKey& key, const Usable& usable) const {
   const std::string text = to_string(key);
   for (const Layer& layer : layers_) {
     const auto at = layer.by_key.find(text);
     if (at == layer.by_key.end()) continue;
     const Record& record = layer.records[at->second];
-    if (usable(record.choice)) return Found{&record, Match::kExact, layer.name};
+    if (usable(record, Match::kExact)) return Found{&record, Match::kExact, layer.name};
   }
   std::optional<Found> best;
   double best_distance = std::numeric_limits<double>::infinity();
@@ -105,8 +104,9 @@ std::optional<Records::Found> Records::find(
       const double distance = size_distance(record.key, key);
       const bool better = !best || (padded && best->match == Match::kNearest) ||
                           (padded == (best->match == Match::kPadded) && distance < best_distance);
-      if (!better || !(padded || std::isfinite(distance)) || !usable(record.choice)) continue;
-      best = Found{&record, padded ? Match::kPadded : Match::kNearest, layer.name};
+      const Match match = padded ? Match::kPadded : Match::kNearest;
+      if (!better || !(padded || std::isfinite(distance)) || !usable(record, match)) continue;
+      best = Found{&record, match, layer.name};
       best_distance = distance;
     }
   return best;

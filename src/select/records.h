@@ -38,10 +38,10 @@ class Records {
 
   // Later layers go before earlier ones.
   void add_layer(const std::string& name, std::vector<Record> records);
-  // The best record whose choice is `usable` for the problem: of exactly this key; else of the same layout
-  // and region with the same padded sizes; else of the same layout with the nearest sizes.
-  std::optional<Found> find(const ProblemKey& key,
-                            const std::function<bool(const std::string& choice)>& usable) const;
+  using Usable = std::function<bool(const Record& record, Match match)>;
+  // The best record that is `usable` for the problem: of exactly this key; else of the same layout and region
+  // with the same padded sizes; else of the same layout with the nearest sizes.
+  std::optional<Found> find(const ProblemKey& key, const Usable& usable) const;
 
  private:
   struct Layer {

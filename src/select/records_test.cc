@@ -19,7 +19,7 @@ ProblemKey product(int64_t m, int64_t n, int64_t k) {
 
 Record record(const ProblemKey& key, const std::string& choice) { return {key, choice, 12.5, 14.25, "v1"}; }
 
-bool always(const std::string&) { return true; }
+bool always(const Record&, Records::Match) { return true; }
 
 TEST(ProblemKey, text_and_back) {
   ProblemKey key = product(16, 64, 128);
@@ -111,7 +111,7 @@ TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
   records.add_layer("user", {record(product(64, 64, 64), "new")});
   EXPECT_EQ(records.find(product(64, 64, 64), always)->record->choice, "new");
   const auto found =
-      records.find(product(64, 64, 64), [](const std::string& choice) { return choice != "new"; });
+      records.find(product(64, 64, 64), [](const Record& r, Records::Match) { return r.choice != "new"; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->record->choice, "old");
   EXPECT_EQ(found->layer, "shipped");

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "select/layout.h"
+#include "select/library_call.h"
 #include "select/update_targets.h"
 
 namespace aicf {
@@ -82,8 +83,16 @@ Trial trial_of(const ProblemKey& key, const KernelCall& call, const std::vector<
 
 // ---- the reference ----
 
-Array raised_constant(const Array& array) {
-  Array result(raised(array.dtype()), array.sizes());
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// In a problem of half types f32 is precise enough; in others f64 is.
+DType raised(DType dtype, bool half) {
+  if (half) return is_half(dtype) ? DType::f32 : dtype;
+  return dtype == DType::f32 ? DType::f64 : dtype;
+}
+
+Array raised_constant(const Array& array, bool half) {
+  Array result(raised(array.dtype(), half), array.sizes());
   for (int64_t i = 0; i < array.count(); ++i) {
     if (is_float(array.dtype()))
       result.set_f64(i, array.get_f64(i));
@@ -93,8 +102,7 @@ Array raised_constant(const Array& array) {
   return result;
 }
 
-// `half_tile`: the accumulator that the body reads first is that of half types, in f32 already.
-Region raised_region(const Region& region, bool half_tile) {
+Region raised_region(const Region& region, bool half) {
   Region result;
   result.full_shape = region.full_shape;
   const Graph& body = region.body;
@@ -103,11 +111,9 @@ Region raised_region(const Region& region, bool half_tile) {
     const Value& value = body.value(id);
     ValueId& to = map[static_cast<size_t>(id)];
     if (value.role == Role::kConstant) {
-      to = result.body.add_constant(raised_constant(value.constant));
+      to = result.body.add_constant(raised_constant(value.constant, half));
     } else {
-      const bool is_tile = half_tile && id == body.inputs()[0];
-      to = result.body.add_input(value.name,
-                                 {is_tile ? value.type.dtype : raised(value.type.dtype), value.type.shape});
+      to = result.body.add_input(value.name, {raised(value.type.dtype, half), value.type.shape});
     }
   }
   for (const Node& node : body.nodes()) {
@@ -116,7 +122,7 @@ Region raised_region(const Region& region, bool half_tile) {
       operands.push_back(id == kNoValue ? kNoValue : map[static_cast<size_t>(id)]);
     Attrs attrs = node.attrs;
     if (const Attr* dtype = attrs.find("dtype"); dtype != nullptr && std::holds_alternative<DType>(*dtype))
-      attrs.set("dtype", raised(std::get<DType>(*dtype)));
+      attrs.set("dtype", raised(std::get<DType>(*dtype), half));
     map[static_cast<size_t>(node.results[0])] = result.body.add(node.op, operands, attrs);
   }
   for (size_t i = 0; i < body.outputs().size(); ++i)
@@ -170,18 +176,6 @@ bool split_reference(Trial& trial, const std::string& family, const Target& targ
 
 }  // namespace
 
-DType raised(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16:
-      return DType::f32;
-    case DType::f32:
-      return DType::f64;
-    default:
-      return dtype;
-  }
-}
-
 std::vector<TuneProblem> list_problems(const Program& optimised, const Target& target) {
   std::vector<TuneProblem> problems;
   std::map<std::string, size_t> known;
@@ -207,8 +201,7 @@ TrialMaker::TrialMaker(const Program& optimised, const Target& target)
 
 Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candidate) const {
   KernelCall call = problem.call;
-  call.kernel = candidate.kernel;
-  call.variant = candidate.variant;
+  use_candidate(call, candidate, problem.candidates[0]);
   // Candidates of a GPU take the same operands; one of the CPU may want them packed.
   if (target_.is_cuda()) return trial_of(problem.key, call, {}, problem.region);
   SelectOptions options = options_;
@@ -225,17 +218,19 @@ Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candida
 }
 
 std::optional<Trial> TrialMaker::reference(const TuneProblem& problem) const {
-  // The last candidate is the plainest: it takes its operands as they are stored.
-  const Trial plain = candidate(problem, problem.candidates.back());
+  // The last own candidate is the plainest: it takes its operands as they are stored.
+  const auto own = std::find_if(problem.candidates.rbegin(), problem.candidates.rend(),
+                                [](const Candidate& c) { return c.kernel != kCublasLtKernel; });
+  const Trial plain = candidate(problem, *own);
   if (!plain.init.empty()) return std::nullopt;
   Trial trial = trial_of(problem.key, plain.calls[0], {}, std::nullopt);
   KernelCall& call = trial.calls[0];
-  const DType dtype = call.inputs[0].dtype;
+  const bool half = is_half(call.inputs[0].dtype);
   call.variant.clear();
+  call.library = {};
   for (auto* list : {&call.inputs, &call.outputs, &trial.operands, &trial.outputs})
-    for (Window& w : *list) w.dtype = raised(w.dtype);
+    for (Window& w : *list) w.dtype = raised(w.dtype, half);
   if (problem.region) {
-    const bool half = dtype == DType::f16 || dtype == DType::bf16;
     trial.regions = {raised_region(*problem.region, half)};
     call.region = 0;
   }

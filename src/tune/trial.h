@@ -46,7 +46,4 @@ class TrialMaker {
   SelectOptions options_;
 };
 
-// The dtype that a reference computes in.
-DType raised(DType dtype);
-
 }  // namespace aicf

@@ -9,7 +9,8 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kSampledRows = 256;
-constexpr ValueId kWorkspaceRoot = -2;  // of the step; one for all copies, which run one after the other
+// Of the steps; one for all copies, which run one after the other.
+constexpr ValueId kWorkspaceRoot = -2, kLibraryRoot = -3;
 
 int64_t aligned(int64_t bytes) {
   return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
@@ -85,6 +86,9 @@ void TrialRun::add_buffers(const Trial& trial, const TrialCode& code) {
     for (const StepLaunches& launches : *list)
       workspace = std::max(workspace, evaluate(launches.workspace_bytes, sizes_));
   bytes_[kWorkspaceRoot] = std::max<int64_t>(workspace, 1);
+  bytes_[kLibraryRoot] = 1;
+  for (const KernelCall& call : trial.calls)
+    bytes_[kLibraryRoot] = std::max(bytes_[kLibraryRoot], call.library.workspace_bytes);
   for (const auto& [root, bytes] : bytes_) {
     offset_[root] = copy_bytes_;
     copy_bytes_ += aligned(bytes);
@@ -119,6 +123,7 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
         step.inputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       for (const Window& w : call.outputs)
         step.outputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
+      if (!call.library.call.empty()) step.library = {call.library.call, index_of(kLibraryRoot, 0)};
       step.params = call.params;
       step.fparams = call.fparams;
       step.origin = call.origin;

@@ -28,6 +28,27 @@ struct OwnedGraph {
   cuda::Graph handle = nullptr;
 };
 
+// Adds a kernel, or a library's routine as a graph within the graph, after `before`.
+cuda::GraphNode add_node(cuda::Graph graph, cuda::Launches& launches, cuda::Launches::Kernel& kernel,
+                         const cuda::GraphNode* before, const cuda::EdgeData* edge) {
+  cuda::GraphNodeParams params;
+  cuda::GraphNode node = nullptr;
+  const size_t edges = before != nullptr;
+  if (kernel.library != nullptr) {
+    params.type = cuda::kChildGraphNode;
+    params.child = launches.capture(kernel);
+    const int result = driver().graph_add_node(&node, graph, before, nullptr, edges, &params);
+    driver().graph_destroy(params.child);
+    AICF_CUDA(result);
+    return node;
+  }
+  params.kernel = kernel.node;
+  AICF_CUDA(
+      driver().graph_add_node(&node, graph, before, before != nullptr ? edge : nullptr, edges, &params));
+  set_cluster(node, kernel.cluster);
+  return node;
+}
+
 // A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
 // from sm_90 on its launch may overlap the end of the one before.
 class CapturedGraph {
@@ -45,7 +66,14 @@ class CapturedGraph {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       cuda::Launches::Kernel& kernel = launches.kernels()[i];
       if (!kernel.changed) continue;
-      AICF_CUDA(driver().graph_exec_set_kernel(exec_, nodes_[i], &kernel.node));
+      if (kernel.library != nullptr) {
+        cuda::Graph child = launches.capture(kernel);
+        const int result = driver().graph_exec_set_child(exec_, nodes_[i], child);
+        driver().graph_destroy(child);
+        AICF_CUDA(result);
+      } else {
+        AICF_CUDA(driver().graph_exec_set_kernel(exec_, nodes_[i], &kernel.node));
+      }
       kernel.changed = false;
     }
   }
@@ -53,18 +81,17 @@ class CapturedGraph {
 
  private:
   void add_nodes(cuda::Launches& launches, bool programmatic) {
-    cuda::EdgeData edge;
-    if (programmatic) edge.from_port = cuda::kProgrammaticPort, edge.type = cuda::kProgrammaticEdge;
+    cuda::EdgeData early;
+    early.from_port = cuda::kProgrammaticPort;
+    early.type = cuda::kProgrammaticEdge;
+    const cuda::EdgeData full;
+    bool after_library = false;
     for (cuda::Launches::Kernel& kernel : launches.kernels()) {
-      cuda::GraphNodeParams params;
-      params.kernel = kernel.node;
-      cuda::GraphNode node = nullptr;
-      const bool first = nodes_.empty();
-      AICF_CUDA(driver().graph_add_node(&node, graph_.handle, first ? nullptr : &nodes_.back(),
-                                        first ? nullptr : &edge, first ? 0 : 1, &params));
-      set_cluster(node, kernel.cluster);
+      const bool overlaps = programmatic && !after_library;  // a library's kernels tell nobody that they end
+      nodes_.push_back(add_node(graph_.handle, launches, kernel, nodes_.empty() ? nullptr : &nodes_.back(),
+                                overlaps ? &early : &full));
+      after_library = kernel.library != nullptr;
       kernel.changed = false;
-      nodes_.push_back(node);
     }
   }
 
@@ -82,7 +109,8 @@ class TimedGraph {
     AICF_CUDA(driver().graph_create(&graph, 0));
     add_stamp(graph, stamps_[0]);
     for (size_t i = 0; i < launches.kernels().size(); ++i) {
-      add_kernel(graph, launches.kernels()[i]);
+      const cuda::EdgeData full;
+      last_ = add_node(graph, launches, launches.kernels()[i], &last_, &full);
       add_stamp(graph, stamps_[i + 1]);
     }
     const int result = driver().graph_instantiate(&exec_, graph, 0);
@@ -122,13 +150,6 @@ class TimedGraph {
     params.event = event;
     add(graph, params);
   }
-  void add_kernel(cuda::Graph graph, const cuda::Launches::Kernel& kernel) {
-    cuda::GraphNodeParams params;
-    params.kernel = kernel.node;
-    add(graph, params);
-    set_cluster(last_, kernel.cluster);
-  }
-
   std::vector<cuda::Event> stamps_;
   cuda::GraphNode last_ = nullptr;
   cuda::GraphExec exec_ = nullptr;
@@ -201,6 +222,10 @@ class CudaSequence final : public Sequence {
   void launch_one_by_one(cuda::StreamHandle stream) {
     for (cuda::Launches::Kernel& kernel : launches_.kernels()) {
       const ProfilerRange range(launches_.step(kernel).kernel.c_str());
+      if (kernel.library != nullptr) {
+        launches_.enqueue(kernel, stream);
+        continue;
+      }
       cuda::LaunchAttribute cluster;
       cluster.id = cuda::kClusterDimension;
       cluster.value.cluster[0] = static_cast<unsigned>(kernel.cluster);

@@ -21,6 +21,7 @@ Driver load_driver() {
   library.load(d.primary_retain, "cuDevicePrimaryCtxRetain");
   library.load(d.primary_release, "cuDevicePrimaryCtxRelease_v2");
   library.load(d.set_current, "cuCtxSetCurrent");
+  library.load(d.get_current, "cuCtxGetCurrent");
   library.load(d.context_synchronize, "cuCtxSynchronize");
   library.load(d.memory_info, "cuMemGetInfo_v2");
   library.load(d.allocate, "cuMemAlloc_v2");
@@ -36,6 +37,8 @@ Driver load_driver() {
   library.load(d.stream_create, "cuStreamCreate");
   library.load(d.stream_destroy, "cuStreamDestroy_v2");
   library.load(d.stream_synchronize, "cuStreamSynchronize");
+  library.load(d.stream_begin_capture, "cuStreamBeginCapture_v2");
+  library.load(d.stream_end_capture, "cuStreamEndCapture");
   library.load(d.event_create, "cuEventCreate");
   library.load(d.event_destroy, "cuEventDestroy_v2");
   library.load(d.event_record, "cuEventRecord");
@@ -54,6 +57,7 @@ Driver load_driver() {
   library.load(d.graph_instantiate, "cuGraphInstantiateWithFlags");
   library.load(d.graph_exec_destroy, "cuGraphExecDestroy");
   library.load(d.graph_exec_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
+  library.load(d.graph_exec_set_child, "cuGraphExecChildGraphNodeSetParams");
   library.load(d.graph_upload, "cuGraphUpload");
   library.load(d.graph_launch, "cuGraphLaunch");
   library.load(d.tensor_map_encode, "cuTensorMapEncodeTiled");

@@ -29,7 +29,7 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2 and _v3
   Context context = nullptr;
 };
 
-constexpr int kKernelNode = 0, kEventRecordNode = 7;  // CUgraphNodeType
+constexpr int kKernelNode = 0, kChildGraphNode = 4, kEventRecordNode = 7;  // CUgraphNodeType
 
 struct GraphNodeParams {  // CUgraphNodeParams
   int type = kKernelNode;
@@ -38,6 +38,7 @@ struct GraphNodeParams {  // CUgraphNodeParams
     long long reserved1[29];
     KernelNodeParams kernel;
     Event event;  // to be recorded
+    Graph child;  // copied when added
   };
   long long reserved2 = 0;
   GraphNodeParams() : reserved1{} {}
@@ -80,6 +81,7 @@ constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76, kMa
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;
 constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1, kPointerOrdinal = 9;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr int kCaptureRelaxed = 2;
 constexpr unsigned kStreamNonBlocking = 1, kHostAllocDeviceMap = 2;
 
 // Every function returns a CUresult; 0 is success.
@@ -95,6 +97,7 @@ struct Driver {
   int (*primary_retain)(Context*, Device);
   int (*primary_release)(Device);
   int (*set_current)(Context);
+  int (*get_current)(Context*);
   int (*context_synchronize)();
   int (*memory_info)(size_t* free, size_t* total);
   int (*allocate)(Address*, size_t);
@@ -110,6 +113,8 @@ struct Driver {
   int (*stream_create)(StreamHandle*, unsigned flags);
   int (*stream_destroy)(StreamHandle);
   int (*stream_synchronize)(StreamHandle);
+  int (*stream_begin_capture)(StreamHandle, int mode);
+  int (*stream_end_capture)(StreamHandle, Graph*);
   int (*event_create)(Event*, unsigned flags);
   int (*event_destroy)(Event);
   int (*event_record)(Event, StreamHandle);
@@ -129,6 +134,7 @@ struct Driver {
   int (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
   int (*graph_exec_destroy)(GraphExec);
   int (*graph_exec_set_kernel)(GraphExec, GraphNode, const KernelNodeParams*);
+  int (*graph_exec_set_child)(GraphExec, GraphNode, Graph);
   int (*graph_upload)(GraphExec, StreamHandle);
   int (*graph_launch)(GraphExec, StreamHandle);
   int (*tensor_map_encode)(TensorMap*, int dtype, uint32_t rank, void* address, const uint64_t* sizes,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/dynamic_library.h"
 #include "base/error.h"
 
 namespace aicf::cuda {
@@ -80,6 +81,7 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
   for (size_t i = 0; i < entry.steps.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     bind_step(plan, entry, index, sizes, calls_[i], patches_);
+    if (add_library(entry.steps[i], index)) continue;
     if (entry.steps[i].launches.empty())
       throw UserError(ErrorCode::kU_bad_artifact, "a step of a CUDA plan launches nothing")
           .with_op(entry.steps[i].origin);
@@ -136,6 +138,64 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   arguments_.push_back(std::move(arguments));
 }
 
+// False if the step's own kernels are to run.
+bool Launches::add_library(const Step& step, int32_t index) {
+  if (step.library.call.empty() || !vendor_libraries_allowed()) return false;
+  const auto call = parse_cublaslt_call(step.library.call);
+  const int64_t workspace =
+      step.library.workspace < 0
+          ? 0
+          : entry_.buffers[static_cast<size_t>(step.library.workspace)].bytes.constant().value_or(0);
+  const BoundCall& bound = calls_[static_cast<size_t>(index)];
+  if (!call || call->workspace_bytes > workspace || bound.outputs.empty())
+    throw UserError(ErrorCode::kU_bad_artifact, "a step's library call is malformed")
+        .with_op(step.origin)
+        .with_actual(step.library.call)
+        .with_remedy("compile the model again");
+  if (call->version != cublaslt_version()) {
+    if (library_fallback_wanted()) return false;
+    throw EnvironmentError(ErrorCode::kE_device_missing,
+                           "cuBLASLt has another version than when this was tuned")
+        .with_op(step.origin)
+        .with_expected(std::to_string(call->version))
+        .with_actual(std::to_string(cublaslt_version()))
+        .with_remedy(
+            "install that version, run own kernels in its place with AICF_LIBRARY_FALLBACK=1, or tune again");
+  }
+  Kernel kernel;
+  kernel.step = index;
+  kernel.library = std::make_shared<CublasLtMatmul>(*call, bound.inputs, bound.outputs[0], step.origin);
+  kernels_of_step_[static_cast<size_t>(index)].push_back(kernels_.size());
+  kernels_.push_back(std::move(kernel));
+  arguments_.push_back(nullptr);
+  return true;
+}
+
+void Launches::enqueue(Kernel& kernel, StreamHandle stream) {
+  const BoundCall& call = calls_[static_cast<size_t>(kernel.step)];
+  const int32_t workspace = step(kernel).library.workspace;
+  kernel.library->enqueue(call.inputs, call.outputs[0], workspace < 0 ? nullptr : address(workspace), stream);
+}
+
+Graph Launches::capture(Kernel& kernel) {
+  StreamHandle stream = nullptr;
+  AICF_CUDA(driver().stream_create(&stream, kStreamNonBlocking));
+  Graph graph = nullptr;
+  try {
+    AICF_CUDA(driver().stream_begin_capture(stream, kCaptureRelaxed));
+    enqueue(kernel, stream);
+    AICF_CUDA(driver().stream_end_capture(stream, &graph));
+  } catch (...) {
+    Graph broken = nullptr;
+    driver().stream_end_capture(stream, &broken);
+    if (broken != nullptr) driver().graph_destroy(broken);
+    driver().stream_destroy(stream);
+    throw;
+  }
+  driver().stream_destroy(stream);
+  return graph;
+}
+
 void Launches::encode_maps(Arguments& arguments, int32_t step) {
   const BoundCall& call = calls_[static_cast<size_t>(step)];
   const auto inputs = static_cast<int32_t>(call.inputs.size());
@@ -159,9 +219,10 @@ void Launches::set_address(int32_t buffer, std::byte* address) {
     arg.data = address == nullptr ? nullptr : address + at->byte_offset;
     const size_t word = operand + (at->output ? call.inputs.size() : 0);
     for (size_t index : kernels_of_step_[static_cast<size_t>(at->step)]) {
+      kernels_[index].changed = true;
+      if (arguments_[index] == nullptr) continue;
       arguments_[index]->words[word] = reinterpret_cast<uint64_t>(arg.data);
       encode_maps(*arguments_[index], at->step);
-      kernels_[index].changed = true;
     }
   }
 }

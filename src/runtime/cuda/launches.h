@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/bind_step.h"
+#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_context.h"
 
 namespace aicf::cuda {
@@ -27,8 +28,13 @@ class Launches {
     int32_t step = 0;
     KernelNodeParams node;  // node.params points into `arguments`
     int cluster = 1;
-    bool changed = true;  // since it was last given to the driver
+    bool changed = true;                      // since it was last given to the driver
+    std::shared_ptr<CublasLtMatmul> library;  // runs in place of a kernel; then `node` means nothing
   };
+  // Enqueues a library's routine with the present addresses.
+  void enqueue(Kernel& kernel, StreamHandle stream);
+  // The same as a graph, which the caller destroys.
+  Graph capture(Kernel& kernel);
   std::vector<Kernel>& kernels() { return kernels_; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
   size_t step_count() const { return entry_.steps.size(); }
@@ -47,6 +53,7 @@ class Launches {
   };
   void add(const Step& step, int32_t index, const CudaLaunch& launch, const Modules& modules,
            const SymbolValues& sizes);
+  bool add_library(const Step& step, int32_t index);
   void encode_maps(Arguments& arguments, int32_t step);
 
   std::shared_ptr<DeviceContext> context_;
@@ -54,7 +61,7 @@ class Launches {
   std::vector<BoundCall> calls_;  // windows of every step
   std::vector<AddressPatch> patches_;
   std::vector<Kernel> kernels_;
-  std::vector<std::unique_ptr<Arguments>> arguments_;  // of every kernel
+  std::vector<std::unique_ptr<Arguments>> arguments_;  // of every kernel; null for a library's
   std::vector<std::vector<size_t>> kernels_of_step_;
   std::vector<std::byte*> addresses_;
   std::unique_ptr<MappedMemory> errors_;  // one DeviceError per step

@@ -1,0 +1,237 @@
+#include "runtime/cuda/cublaslt.h"
+
+#include <map>
+#include <mutex>
+
+#include "base/dynamic_library.h"
+#include "base/error.h"
+
+namespace aicf::cuda {
+namespace {
+
+using Handle = void*;
+using Descriptor = void*;  // of an operation, a matrix or a preference
+
+struct Algorithm {  // cublasLtMatmulAlgo_t
+  std::array<uint64_t, 8> data = {};
+};
+struct Heuristic {  // cublasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace_bytes = 0;
+  int state = 0;
+  float waves = 0;
+  int reserved[4] = {};
+};
+
+constexpr int kComputeF32 = 68;
+constexpr int kOrderAttributeTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kBiasType = 26;
+constexpr int kBatchCount = 5, kBatchOffset = 6;
+constexpr int kMaxWorkspaceBytes = 1, kAlignmentA = 5;  // A, B, C, D follow each other
+constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogueGelu = 32;
+
+struct Library {
+  size_t (*version)();
+  int (*create)(Handle*);
+  int (*operation_create)(Descriptor*, int compute, int scale);
+  int (*operation_set)(Descriptor, int attribute, const void*, size_t);
+  int (*operation_destroy)(Descriptor);
+  int (*layout_create)(Descriptor*, int dtype, uint64_t rows, uint64_t columns, int64_t leading);
+  int (*layout_set)(Descriptor, int attribute, const void*, size_t);
+  int (*layout_destroy)(Descriptor);
+  int (*preference_create)(Descriptor*);
+  int (*preference_set)(Descriptor, int attribute, const void*, size_t);
+  int (*preference_destroy)(Descriptor);
+  int (*heuristic)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, int,
+                   Heuristic*, int*);
+  int (*check)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, const Algorithm*,
+               Heuristic*);
+  int (*matmul)(Handle, Descriptor, const void* alpha, const void* a, Descriptor, const void* b, Descriptor,
+                const void* beta, const void* c, Descriptor, void* d, Descriptor, const Algorithm*,
+                void* workspace, size_t, StreamHandle);
+};
+
+const Library& library() {
+  static const Library table = [] {
+    const DynamicLibrary file =
+        DynamicLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                             "install the CUDA toolkit or 'pip install nvidia-cublas', or compile again with "
+                             "AICF_VENDOR_LIBRARIES=0");
+    Library l;
+    file.load(l.version, "cublasLtGetVersion");
+    file.load(l.create, "cublasLtCreate");
+    file.load(l.operation_create, "cublasLtMatmulDescCreate");
+    file.load(l.operation_set, "cublasLtMatmulDescSetAttribute");
+    file.load(l.operation_destroy, "cublasLtMatmulDescDestroy");
+    file.load(l.layout_create, "cublasLtMatrixLayoutCreate");
+    file.load(l.layout_set, "cublasLtMatrixLayoutSetAttribute");
+    file.load(l.layout_destroy, "cublasLtMatrixLayoutDestroy");
+    file.load(l.preference_create, "cublasLtMatmulPreferenceCreate");
+    file.load(l.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+    file.load(l.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    file.load(l.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    file.load(l.check, "cublasLtMatmulAlgoCheck");
+    file.load(l.matmul, "cublasLtMatmul");
+    return l;
+  }();
+  return table;
+}
+
+void check_status(int status, const char* call) {
+  if (status == 0) return;
+  throw EnvironmentError(ErrorCode::kE_device_missing, "a call of cuBLASLt failed")
+      .with_value(call)
+      .with_actual("status " + std::to_string(status))
+      .with_remedy("compile again with AICF_VENDOR_LIBRARIES=0");
+}
+#define AICF_CUBLASLT(call) check_status((call), #call)
+
+// One per context; the library's handles live as long as the process.
+Handle handle() {
+  static std::mutex mutex;
+  static std::map<Context, Handle> handles;
+  Context context = nullptr;
+  AICF_CUDA(driver().get_current(&context));
+  const std::lock_guard<std::mutex> lock(mutex);
+  Handle& known = handles[context];
+  if (known == nullptr) AICF_CUBLASLT(library().create(&known));
+  return known;
+}
+
+int library_dtype(DType dtype) {  // cudaDataType
+  return dtype == DType::f32 ? 0 : dtype == DType::f16 ? 2 : 14;
+}
+
+int epilogue_of(const CublasLtCall& call) {
+  int code = call.activation == CublasLtActivation::kGelu   ? kEpilogueGelu
+             : call.activation == CublasLtActivation::kRelu ? kEpilogueRelu
+                                                            : 0;
+  if (call.bias >= 0) code |= kEpilogueBias;
+  return code == 0 ? kEpilogueNone : code;
+}
+
+// Descriptors of the library over one set of windows.
+struct Descriptors {
+  Descriptor operation = nullptr, y = nullptr, x = nullptr, addend = nullptr, out = nullptr;
+
+  Descriptors(const CublasLtCall& c, const CublasLtShape& shape) {
+    const Library& l = library();
+    AICF_CUBLASLT(l.operation_create(&operation, kComputeF32, library_dtype(DType::f32)));
+    const int32_t transpose_y = shape.transpose_y, transpose_x = shape.transpose_x, epilogue = epilogue_of(c);
+    AICF_CUBLASLT(l.operation_set(operation, kOrderAttributeTransA, &transpose_y, sizeof(int32_t)));
+    AICF_CUBLASLT(l.operation_set(operation, kTransB, &transpose_x, sizeof(int32_t)));
+    AICF_CUBLASLT(l.operation_set(operation, kEpilogue, &epilogue, sizeof(int32_t)));
+    if (c.bias >= 0) {
+      const int32_t dtype = library_dtype(shape.out.dtype);
+      AICF_CUBLASLT(l.operation_set(operation, kBiasType, &dtype, sizeof(int32_t)));
+    }
+    y = layout(shape.y, shape.batch);
+    x = layout(shape.x, shape.batch);
+    addend = layout(shape.addend, shape.batch);
+    out = layout(shape.out, shape.batch);
+  }
+  ~Descriptors() {
+    const Library& l = library();
+    for (Descriptor d : {y, x, addend, out})
+      if (d != nullptr) l.layout_destroy(d);
+    if (operation != nullptr) l.operation_destroy(operation);
+  }
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+
+  static Descriptor layout(const CublasLtMatrix& m, int64_t batch) {
+    const Library& l = library();
+    Descriptor d = nullptr;
+    AICF_CUBLASLT(l.layout_create(&d, library_dtype(m.dtype), static_cast<uint64_t>(m.rows),
+                                  static_cast<uint64_t>(m.columns), m.leading));
+    if (batch == 1) return d;
+    const auto count = static_cast<int32_t>(batch);
+    AICF_CUBLASLT(l.layout_set(d, kBatchCount, &count, sizeof(count)));
+    AICF_CUBLASLT(l.layout_set(d, kBatchOffset, &m.batch_stride, sizeof(m.batch_stride)));
+    return d;
+  }
+};
+
+}  // namespace
+
+struct CublasLtMatmul::State {
+  CublasLtCall call;
+  Descriptors descriptors;
+};
+
+int64_t cublaslt_version() { return static_cast<int64_t>(library().version()); }
+
+CublasLtMatmul::CublasLtMatmul(const CublasLtCall& call, const std::vector<TensorArg>& inputs,
+                               const TensorArg& out, const std::string& origin) {
+  const auto shape = cublaslt_shape(call, inputs, out);
+  const auto refused = [&](const std::string& why) {
+    return UserError(ErrorCode::kU_bad_artifact, "a step cannot be handed to cuBLASLt")
+        .with_op(origin)
+        .with_actual(why)
+        .with_remedy("compile the model again");
+  };
+  if (!shape) throw refused("its windows are not those of a library matrix");
+  state_.reset(new State{call, {call, *shape}});
+  const Descriptors& d = state_->descriptors;
+  Heuristic result;
+  const Algorithm algorithm{call.algorithm};
+  const int status = library().check(handle(), d.operation, d.y, d.x, d.addend, d.out, &algorithm, &result);
+  if (status != 0 || result.state != 0) throw refused("the algorithm does not serve this problem");
+  if (result.workspace_bytes > static_cast<size_t>(call.workspace_bytes))
+    throw refused("the algorithm needs " + std::to_string(result.workspace_bytes) + " bytes of workspace");
+}
+
+CublasLtMatmul::~CublasLtMatmul() = default;
+
+void CublasLtMatmul::enqueue(const std::vector<TensorArg>& inputs, const TensorArg& out, void* workspace,
+                             StreamHandle stream) {
+  const Library& l = library();
+  const CublasLtCall& call = state_->call;
+  const Descriptors& d = state_->descriptors;
+  if (call.bias >= 0) {
+    const void* bias = inputs[static_cast<size_t>(call.bias)].data;
+    AICF_CUBLASLT(l.operation_set(d.operation, kBiasPointer, &bias, sizeof(bias)));
+  }
+  const float one = 1, zero = 0;
+  const void* addend = call.addend >= 0 ? inputs[static_cast<size_t>(call.addend)].data : out.data;
+  const Algorithm algorithm{call.algorithm};
+  AICF_CUBLASLT(l.matmul(handle(), d.operation, &one, inputs[1].data, d.y, inputs[0].data, d.x,
+                         call.addend >= 0 ? &one : &zero, addend, d.addend, out.data, d.out, &algorithm,
+                         workspace, static_cast<size_t>(call.workspace_bytes), stream));
+}
+
+std::vector<CublasLtCall> cublaslt_algorithms(const CublasLtCall& meaning,
+                                              const std::vector<TensorArg>& inputs, const TensorArg& out,
+                                              int count, int64_t most_workspace) {
+  const auto shape = cublaslt_shape(meaning, inputs, out);
+  if (!shape) return {};
+  const Library& l = library();
+  Descriptor preference = nullptr;
+  AICF_CUBLASLT(l.preference_create(&preference));
+  std::vector<Heuristic> results(static_cast<size_t>(count));
+  int found = 0;
+  {
+    const Descriptors descriptors(meaning, *shape);
+    const auto bytes = static_cast<uint64_t>(most_workspace);
+    AICF_CUBLASLT(l.preference_set(preference, kMaxWorkspaceBytes, &bytes, sizeof(bytes)));
+    constexpr uint32_t kAlignment = 16;
+    for (int operand = 0; operand < 4; ++operand)
+      AICF_CUBLASLT(l.preference_set(preference, kAlignmentA + operand, &kAlignment, sizeof(kAlignment)));
+    if (l.heuristic(handle(), descriptors.operation, descriptors.y, descriptors.x, descriptors.addend,
+                    descriptors.out, preference, count, results.data(), &found) != 0)
+      found = 0;
+  }
+  l.preference_destroy(preference);
+  std::vector<CublasLtCall> calls;
+  for (int i = 0; i < found; ++i) {
+    const Heuristic& result = results[static_cast<size_t>(i)];
+    if (result.state != 0) continue;
+    CublasLtCall call = meaning;
+    call.version = cublaslt_version();
+    call.algorithm = result.algorithm.data;
+    call.workspace_bytes = static_cast<int64_t>(result.workspace_bytes);
+    calls.push_back(call);
+  }
+  return calls;
+}
+
+}  // namespace aicf::cuda
