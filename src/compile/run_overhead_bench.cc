@@ -1,6 +1,6 @@
-// What a run costs beyond its kernel: graphs of one kernel through run_into with the caller's memory, beside the
-// same kernel called in a loop, sample by sample. Prints the medians of both and of the differences, and how often
-// a run allocated.
+// What a run costs beyond its kernel: graphs of one kernel through run_into with the caller's memory, beside
+// the same kernel called in a loop, sample by sample. Prints the medians of both and of the differences, and
+// how often a run allocated.
 //   bench_compile --benchmark_filter=run_into
 #include <algorithm>
 #include <atomic>
@@ -21,13 +21,14 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined: the compiler would take malloc and delete for a pair.
+[[gnu::noinline]] void* operator new(size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size != 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace aicf {
 namespace {
@@ -91,8 +92,9 @@ void run_into(benchmark::State& state) {
   for (auto _ : state) {
     kernels.push_back(timed([&] { kernel.run(); }));
     const int64_t before = allocations.load();
-    runs.push_back(timed([&] { exe.run_into("", inputs, outputs); }));
+    const double run = timed([&] { exe.run_into("", inputs, outputs); });
     allocated += allocations.load() - before;
+    runs.push_back(run);
     above.push_back(runs.back() - kernels.back() / static_cast<double>(threads));
   }
   for (std::vector<double>* list : {&runs, &kernels, &above}) std::sort(list->begin(), list->end());
