@@ -11,9 +11,9 @@
 namespace aicf {
 
 enum class LossKind : uint8_t {
-  kMse,            // (x - y)^2
-  kHuber,          // d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), d = x - y
-  kCrossEntropy,   // -log softmax(x)[label], labels equal to ignore_index left out; NaN if a label is no class
+  kMse,           // (x - y)^2
+  kHuber,         // d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), d = x - y
+  kCrossEntropy,  // -log softmax(x)[label], labels equal to ignore_index left out; NaN if a label is no class
   kBceWithLogits,  // log(1 + e^x) - x y
   kKlDivergence,   // y (log y - x): x are log probabilities, y probabilities
 };
