@@ -5,17 +5,22 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kMaxFoldedElements = 1 << 20;  // larger results cost more in the file than when running
+// What can be had from nothing: counting is a kernel of its own, repeating an element a view that costs
+// nothing.
+constexpr int64_t kMaxFoldedCount = 1 << 12;
 
 // `operands` are the node's operands in the graph being built.
 bool foldable(const Graph& graph, const Node& node, const Graph& built,
               const std::vector<ValueId>& operands) {
-  if (operands.empty() || !node.bodies.empty() || op_info(node.op).has(kRandom)) return false;
+  const bool generates = node.op == Op::iota || node.op == Op::broadcast_to;
+  if ((operands.empty() && !generates) || !node.bodies.empty() || op_info(node.op).has(kRandom)) return false;
   if (node.op == Op::custom) return false;  // its function need not be here
   for (ValueId id : operands)
     if (id != kNoValue && built.value(id).role != Role::kConstant) return false;
   for (ValueId id : node.results) {
     const Dim count = element_count(graph.shape(id));
-    if (!count.is_constant() || *count.constant() > kMaxFoldedElements) return false;
+    if (!count.is_constant() || *count.constant() > (generates ? kMaxFoldedCount : kMaxFoldedElements))
+      return false;
   }
   for (const auto& [name, attr] : node.attrs.items())
     if (const Shape* dims = std::get_if<Shape>(&attr))

@@ -12,6 +12,8 @@ constexpr size_t kMaxRegionOperands = 20;  // below kMaxTileOperands, outputs co
 constexpr int64_t kMaxKeptRow =
     1 << 16;  // elements: a row that later stages read again stays in the L2 cache
 
+constexpr int64_t kMaxSiblingElements = 1 << 10;  // of regions that are joined though neither reads the other
+
 // A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes
 // of size 1); casts of smaller leaves (a norm's scale, a bias) are computed along with what reads them.
 struct Group {
@@ -32,6 +34,7 @@ class Fuser {
   Graph run() {
     const auto count = static_cast<NodeId>(graph_.nodes().size());
     for (NodeId id = 0; id < count; ++id) consider(id);
+    merge_siblings();
     return emit();
   }
 
@@ -198,6 +201,19 @@ class Fuser {
           stack.push_back(graph_.value(operand).producer);
     }
     return false;
+  }
+
+  // Small regions over one domain cost a launch each and next to nothing more: counters, scales and flags of
+  // a train step, rows of labels.
+  void merge_siblings() {
+    for (size_t to = 0; to < groups_.size(); ++to)
+      for (size_t from = to + 1; from < groups_.size(); ++from)
+        if (is_small(groups_[to]) && is_small(groups_[from]))
+          merge(static_cast<int>(from), static_cast<int>(to));
+  }
+  bool is_small(const Group& g) const {
+    if (g.nodes.empty() || g.contraction || (g.nodes.size() == 1 && is_absorbed(g.nodes[0]))) return false;
+    return bounds(element_count(g.full), context_.program.sizes).hi <= kMaxSiblingElements;
   }
 
   // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through

@@ -359,6 +359,36 @@ TEST(FuseRegions, ALongRowIsNotKeptForALaterStage) {
   EXPECT_EQ(count_ops(run_pass(fuse_regions, program), Op::fused), 0);
 }
 
+TEST(FuseRegions, SmallRegionsOfOneDomainJoinLargeOnesDoNot) {
+  for (const auto& [size, regions] : {std::pair(8, 1), std::pair(100000, 2)}) {
+    const std::string n = std::to_string(size);
+    const Program program =
+        parse("program { entry main(%x: f32[" + n + "], %y: f32[" + n + "]) { %0 = exp(%x) : f32[" + n +
+              "] %1 = neg(%0) : f32[" + n + "] %2 = log(%y) : f32[" + n + "] %3 = abs(%2) : f32[" + n +
+              "] return \"a\" = %1, \"b\" = %3 } }");
+    const Graph fused = run_pass(fuse_regions, program);
+    EXPECT_EQ(count_ops(fused, Op::fused), regions) << print(fused);
+    if (size == 8) expect_equal_meaning(program, fused, {});
+  }
+}
+
+TEST(FoldConstants, CountsAFewAndLeavesRepeatsAsViews) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[10], %y: f32[70000]) {
+    %0 = iota() {shape = [10], axis = 0, dtype = f32} : f32[10]
+    %1 = constant f32[] = [2]
+    %2 = broadcast_to(%1) {shape = [70000]} : f32[70000]
+    %3 = add(%x, %0) : f32[10]
+    %4 = add(%y, %2) : f32[70000]
+    return "a" = %3, "b" = %4
+  }
+})");
+  const Graph folded = run_pass(fold_constants, program);
+  EXPECT_EQ(count_ops(folded, Op::iota), 0);
+  EXPECT_EQ(count_ops(folded, Op::broadcast_to), 1);
+  expect_equal_meaning(program, folded, {});
+}
+
 TEST(Pipeline, RefusesToSkipARequiredPass) {
   PipelineOptions options;
   options.skip = {"decompose_composites"};
