@@ -70,6 +70,15 @@ TEST(Gradients, RepeatedOperandCountsTwice) {
   EXPECT_EQ(result.outputs.at("d").get_f64(0), 6);
 }
 
+TEST(Gradients, StopGradientCountsAsAConstant) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", {DType::f64, {}});
+  const ValueId loss = graph.add(Op::mul, {x, graph.add(Op::stop_gradient, {x})});
+  graph.add_output(add_gradients(graph, loss, {x})[0], "d");
+  const EvalResult result = evaluate({}, graph, {{{"x", Array::scalar_f64(DType::f64, 3)}}, {}});
+  EXPECT_EQ(result.outputs.at("d").get_f64(0), 3);
+}
+
 TEST(Gradients, OfTempsOfTheLossAndFromASeed) {
   Graph graph;
   const ValueId x = graph.add_input("x", {DType::f64, {}}), seed = graph.add_input("seed", {DType::f64, {}});

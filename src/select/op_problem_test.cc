@@ -72,6 +72,15 @@ const std::vector<Case>& cases() {
        },
        {1, 1},
        {0.5, 0.0}},
+      {"attention_backward_f32",
+       [](Graph& g) {
+         const ValueId q = input(g, {1, 2, 3, 4}), k = input(g, {1, 2, 5, 4}), v = input(g, {1, 2, 5, 4}),
+                       out = input(g, {1, 2, 3, 4}), dout = input(g, {1, 2, 3, 4}), mask = input(g, {3, 5});
+         const NodeId node = g.add_node(Op::attention_backward, {q, k, v, out, dout, mask}, {{"scale", 0.5}});
+         return g.node(node).results[0];
+       },
+       {0, 1},
+       {0.5, 0.0}},
       {"pad",
        [](Graph& g) {
          return g.add(Op::pad, {input(g, {4, 5})},

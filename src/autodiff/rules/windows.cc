@@ -179,17 +179,28 @@ Values vjp_conv_transpose(const Vjp& v) {
   return gradients;
 }
 
-// A window of padding only has index -1; its gradient goes nowhere.
+// Plane by plane, which a scatter along one axis runs side by side. A window of padding only has index -1;
+// its gradient goes nowhere.
 Values vjp_max_pool(const Vjp& v) {
   Emitter& e = v.e;
-  const Shape shape = e.shape(v.x());
-  const ValueId indices = e.op(Op::max_pool_indices, {v.x()}, v.attrs());
-  const ValueId dy = v.wide(v.dy());
-  const ValueId outside = e.op(Op::lt, {indices, e.scalar_int(DType::i64, 0)});
-  const ValueId kept = e.select(outside, v.number(dy, 0), dy);
-  const Dim windows = element_count(e.shape(dy)), elements = element_count(shape);
-  const ValueId flat = add_at(e, e.reshape(kept, {windows}), e.reshape(indices, {windows}), 0, {elements});
-  return {e.reshape(flat, shape)};
+  const Shape shape = e.shape(v.x()), pooled = e.shape(v.y());
+  const auto positions = [](const Shape& image) {
+    return element_count(Shape(image.begin() + 2, image.end()));
+  };
+  const Dim planes = shape[0] * shape[1], plane = positions(shape);
+  const Shape rows = {planes, positions(pooled)};
+  const ValueId zero = e.scalar_int(DType::i64, 0);
+  const ValueId indices = e.reshape(e.op(Op::max_pool_indices, {v.x()}, v.attrs()), rows);
+  const ValueId number =
+      e.op(Op::iota, {}, {{"shape", Shape{planes, 1}}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
+  const ValueId inside = e.sub(indices, e.mul(number, e.size(plane, DType::i64)));
+  const ValueId none = e.op(Op::lt, {indices, zero});
+  const ValueId dy = e.reshape(v.wide(v.dy()), rows);
+  const ValueId sums = e.op(Op::scatter_elements,
+                            {filled(e, e.dtype(dy), {planes, plane}), e.select(none, zero, inside),
+                             e.select(none, v.number(dy, 0), dy)},
+                            {{"axis", int64_t{1}}, {"reduction", std::string("add")}});
+  return {e.reshape(sums, shape)};
 }
 
 namespace {

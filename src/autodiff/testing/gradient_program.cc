@@ -121,7 +121,7 @@ Program gradient_program(const GradientCase& test, DType dtype, bool symbolic, b
   for (size_t i = 0; i < wanted.size(); ++i)
     graph.add_output(gradients[i], "d_" + graph.value(wanted[i]).name);
   if (symbolic)
-    for (const auto& [size, name] : test.symbols) program.sizes[name] = {0, 1000};
+    for (const auto& [size, name] : test.symbols) program.sizes[name] = {0, 64};
   program.entries.push_back(std::move(graph));
   return program;
 }

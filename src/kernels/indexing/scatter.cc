@@ -1,6 +1,6 @@
 // scatter_elements and scatter_nd. Updates of one place are applied in row-major order of the updates, so
 // results do not depend on threads: scatter_elements runs lines along its axis in parallel, which never meet;
-// scatter_nd is one tile.
+// scatter_nd shares out the elements under an index.
 #include "kernels/indexing/elements.h"
 #include "kernels/indexing/walk.h"
 
@@ -61,38 +61,90 @@ void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
   }
 }
 
+// The axes that an index addresses ("places"), and the block of elements under one index.
 struct ScatterNdPlan {
-  WalkSpace all;           // x, output
-  WalkSpace lines, block;  // indices, updates; updates, output
+  WalkSpace places;  // x, output
+  WalkSpace lines;   // indices, updates
+  WalkSpace block;   // x, updates, output
   int64_t reduction, wide_indices, components, component_stride;
   int64_t bounds[kMaxRank], out_strides[kMaxRank];
+  int64_t block_per_tile;
+  int64_t steps[3];  // bytes between the block's elements of each tensor where that is one number, else -1
 };
 
-template <class E>
-void run_scatter_nd(const BoundCall& call, int64_t, std::byte*) {
-  const auto& plan = stored_plan<ScatterNdPlan>(call);
-  std::byte* out = bytes_of(call.outputs[0]);
-  if (out != call.inputs[0].data) {
-    Walk copy(plan.all, 0);
-    for (int64_t i = 0; i < plan.all.count; ++i, copy.next())
-      move_element<typename E::Stored>(out + copy[1], bytes_of(call.inputs[0]) + copy[0]);
+// Elements [first, end) of one block: visit(offset in tensor `from`, offset in the output).
+template <class Visit>
+void for_each_of_block(const ScatterNdPlan& plan, int64_t first, int64_t end, int from, Visit visit) {
+  constexpr int kOutput = 2;
+  const int64_t step = plan.steps[from], out_step = plan.steps[kOutput];
+  if (step >= 0 && out_step >= 0) {
+    for (int64_t i = first; i < end; ++i) visit(i * step, i * out_step);
+    return;
   }
-  if (plan.lines.count == 0 || plan.block.count == 0) return;
+  Walk walk(plan.block, first);
+  for (int64_t i = first; i < end; ++i, walk.next()) visit(walk[from], walk[kOutput]);
+}
+
+// Where the line's index points in the output, null if outside.
+std::byte* addressed(const BoundCall& call, const ScatterNdPlan& plan, int64_t index_at) {
+  std::byte* to = bytes_of(call.outputs[0]);
+  for (int64_t c = 0; c < plan.components; ++c) {
+    const std::byte* at = bytes_of(call.inputs[1]) + index_at + c * plan.component_stride;
+    const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.bounds[c]);
+    if (index < 0) return nullptr;
+    to += index * plan.out_strides[c];
+  }
+  return to;
+}
+
+template <class E>
+void run_scatter_nd(const BoundCall& call, int64_t tile, std::byte*) {
+  const auto& plan = stored_plan<ScatterNdPlan>(call);
+  using Stored = typename E::Stored;
+  const int64_t first = tile * plan.block_per_tile;
+  const int64_t end = std::min(first + plan.block_per_tile, plan.block.count);
+  const std::byte *x = bytes_of(call.inputs[0]), *updates = bytes_of(call.inputs[2]);
+  std::byte* out = bytes_of(call.outputs[0]);
+  if (out != x) {
+    Walk place(plan.places, 0);
+    for (int64_t n = 0; n < plan.places.count; ++n, place.next())
+      for_each_of_block(plan, first, end, 0, [&](int64_t from, int64_t to) {
+        move_element<Stored>(out + place[1] + to, x + place[0] + from);
+      });
+  }
+  if (plan.lines.count == 0) return;
   Walk line(plan.lines, 0);
   for (int64_t n = 0; n < plan.lines.count; ++n, line.next()) {
-    std::byte* to = out;
-    bool inside = true;
-    for (int64_t c = 0; c < plan.components && inside; ++c) {
-      const std::byte* at = bytes_of(call.inputs[1]) + line[0] + c * plan.component_stride;
-      const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.bounds[c]);
-      inside = index >= 0;
-      if (inside) to += index * plan.out_strides[c];
-    }
-    if (!inside) continue;
-    Walk element(plan.block, 0);
-    for (int64_t i = 0; i < plan.block.count; ++i, element.next())
-      combine<E>(to + element[1], bytes_of(call.inputs[2]) + line[1] + element[0], plan.reduction);
+    std::byte* place = addressed(call, plan, line[0]);
+    if (place == nullptr) continue;
+    const std::byte* update = updates + line[1];
+    for_each_of_block(plan, first, end, 1, [&](int64_t from, int64_t to) {
+      combine<E>(place + to, update + from, plan.reduction);
+    });
   }
+}
+
+// Tiles share out the elements of a block, so that updates of one element meet in one tile, in order.
+void split_block(BoundCall& call, ScatterNdPlan& plan) {
+  constexpr int64_t kLeast = 64, kWanted = 32768;  // elements
+  const int64_t rows = std::max<int64_t>(1, plan.lines.count + plan.places.count);
+  plan.block_per_tile = std::max(kLeast, kWanted / rows);
+  call.tiles = plan.places.count == 0 ? 0 : ceil_div(plan.block.count, plan.block_per_tile);
+}
+
+// The one step from each element to the next in row-major order; -1 if there is none, or a negative one.
+int64_t step_of(const WalkSpace& space, int tensor) {
+  int64_t step = 0, expected = 0;
+  bool found = false;
+  for (int64_t axis = space.rank - 1; axis >= 0; --axis) {
+    if (space.sizes[axis] == 1) continue;
+    const int64_t stride = space.strides[tensor][axis];
+    if (!found) step = expected = stride;
+    if (stride != expected || stride < 0) return -1;
+    found = true;
+    expected *= space.sizes[axis];
+  }
+  return step;
 }
 
 void check_scatter(const BoundCall& call, std::string_view kernel, size_t params) {
@@ -162,7 +214,6 @@ void prepare_scatter_nd(BoundCall& call) {
   check_step(components <= x.rank, kKernel, "last axis of indices", "at most the rank of x", components);
   check_size(updates.rank, indices.rank - 1 + x.rank - components, kKernel, "rank of updates");
   ScatterNdPlan plan = {};
-  for (int i = 0; i < x.rank; ++i) plan.all.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(out, i)});
   for (int i = 0; i < indices.rank - 1; ++i) {
     check_size(updates.sizes[i], indices.sizes[i], kKernel, "size of updates");
     plan.lines.add_axis(indices.sizes[i], {byte_stride(indices, i), byte_stride(updates, i)});
@@ -171,17 +222,19 @@ void prepare_scatter_nd(BoundCall& call) {
     if (i < components) {
       plan.bounds[i] = x.sizes[i];
       plan.out_strides[i] = byte_stride(out, i);
+      plan.places.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(out, i)});
       continue;
     }
     const int u = indices.rank - 1 + i - static_cast<int>(components);
     check_size(updates.sizes[u], x.sizes[i], kKernel, "size of updates");
-    plan.block.add_axis(x.sizes[i], {byte_stride(updates, u), byte_stride(out, i)});
+    plan.block.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(updates, u), byte_stride(out, i)});
   }
   plan.components = components;
   plan.component_stride = byte_stride(indices, indices.rank - 1);
   plan.reduction = call.params[0];
   plan.wide_indices = indices.dtype == DType::i64;
-  call.tiles = plan.all.count > 0;
+  for (int t = 0; t < 3; ++t) plan.steps[t] = step_of(plan.block, t);
+  split_block(call, plan);
   call.run = with_element_type(x.dtype, [](auto e) -> RunTile { return run_scatter_nd<decltype(e)>; });
   store_plan(call, plan);
 }
