@@ -28,6 +28,7 @@ PARTIAL = {
         "kernels/in_place.h",
         "kernels/tile_ops.def",
         "kernels/work.h",
+        "kernels/custom/custom_call.h",
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/matmul/cublaslt_call.h"},
     ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h", "kernels/custom_kernel.h"},

@@ -1,0 +1,194 @@
+#include "select/selector.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "select/choose.h"
+#include "select/layout.h"
+#include "select/op_problem.h"
+
+namespace aicf {
+
+void Selector::lower_fused_contraction(const Node& node) {
+  const Graph& body = node.bodies[0];
+  const Node& product = body.nodes()[0];
+  // The epilogue reads the tile as its first operand, then the region's other operands.
+  auto epilogue = std::make_unique<Region>();
+  epilogue->full_shape = body.shape(product.results[0]);
+  std::vector<ValueId> map(static_cast<size_t>(body.value_count()), kNoValue);
+  map[static_cast<size_t>(product.results[0])] =
+      add_tile_input(epilogue->body, body.type(product.results[0]));
+  std::vector<ValueId> operands, extras;
+  const auto outer = [&](ValueId id) {
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), id);
+    return id == kNoValue ? kNoValue : node.operands[static_cast<size_t>(at - body.inputs().begin())];
+  };
+  for (ValueId id : product.operands) operands.push_back(outer(id));
+  for (ValueId id : body.leaves()) {
+    const Value& value = body.value(id);
+    if (value.role == Role::kConstant) {
+      map[static_cast<size_t>(id)] = epilogue->body.add_constant(value.constant);
+    } else if (std::find(product.operands.begin(), product.operands.end(), id) == product.operands.end() ||
+               reads_besides(body, id)) {
+      map[static_cast<size_t>(id)] = epilogue->body.add_input(value.name, value.type);
+      extras.push_back(outer(id));
+    }
+  }
+  for (size_t i = 1; i < body.nodes().size(); ++i) {
+    const Node& inner = body.nodes()[i];
+    std::vector<ValueId> mapped;
+    for (ValueId id : inner.operands) mapped.push_back(map[static_cast<size_t>(id)]);
+    map[static_cast<size_t>(inner.results[0])] = epilogue->body.add(inner.op, mapped, inner.attrs);
+  }
+  for (size_t i = 0; i < body.outputs().size(); ++i)
+    epilogue->body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
+  if (product.op == Op::conv) return lower_conv(node, {body, product}, operands, std::move(epilogue), extras);
+  Node flat = product;
+  flat.results = node.results;
+  flat.origin = node.origin;
+  lower_matmul(flat, operands, std::move(epilogue), body.shape(product.results[0]), extras);
+}
+
+ValueId Selector::add_tile_input(Graph& epilogue, const TensorType& product) {
+  const bool half = product.dtype == DType::f16 || product.dtype == DType::bf16;
+  const ValueId tile = epilogue.add_input("tile", {half ? DType::f32 : product.dtype, product.shape});
+  return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
+}
+
+std::unique_ptr<Region> Selector::store_only(const TensorType& product) {
+  auto epilogue = std::make_unique<Region>();
+  epilogue->full_shape = product.shape;
+  epilogue->body.add_output(add_tile_input(epilogue->body, product), "y");
+  return epilogue;
+}
+
+bool Selector::reads_besides(const Graph& body, ValueId id) {
+  for (size_t i = 1; i < body.nodes().size(); ++i)
+    for (ValueId operand : body.nodes()[i].operands)
+      if (operand == id) return true;
+  return false;
+}
+
+Window Selector::swap_last_axes(Window w) {
+  const size_t r = w.sizes.size();
+  std::swap(w.sizes[r - 1], w.sizes[r - 2]);
+  std::swap(w.strides[r - 1], w.strides[r - 2]);
+  return w;
+}
+
+Window Selector::with_batch(const Window& w, const Shape& batch) {
+  Shape shape = batch;
+  shape.insert(shape.end(), w.sizes.end() - 2, w.sizes.end());
+  return broadcast_window(w, shape);
+}
+
+void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operands,
+                            std::unique_ptr<Region> epilogue, const Shape& product,
+                            const std::vector<ValueId>& extras) {
+  Window x = window(operands[0]), y = window(operands[1]);
+  if (node.attrs.get_bool("transpose_x")) x = swap_last_axes(x);
+  if (node.attrs.get_bool("transpose_y")) y = swap_last_axes(y);
+  // CUDA contractions have one way to store: through an epilogue.
+  if (target_.is_cuda() && epilogue == nullptr) epilogue = store_only(graph_.type(node.results[0]));
+  const bool shared_y = y.sizes.size() == 2;
+  const Shape batch(product.begin(), product.end() - 2);
+  std::vector<Window> inputs{with_batch(x, batch), shared_y ? y : with_batch(y, batch)}, outputs;
+  for (ValueId id : extras) inputs.push_back(broadcast_window(window(id), product));
+  for (ValueId id : node.results) outputs.push_back(place(id));
+  if (shared_y && !batch.empty() && !merge_batch(inputs, outputs)) inputs[1] = with_batch(y, batch);
+  emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
+}
+
+bool Selector::merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
+  std::vector<Window> merged_inputs = inputs, merged_outputs = outputs;
+  const auto merge = [](Window& w) {
+    auto merged = merge_axes(w, 0, w.sizes.size() - 1);
+    if (merged) w = *merged;
+    return merged.has_value();
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (i != 1 && !merge(merged_inputs[i])) return false;
+  for (Window& w : merged_outputs)
+    if (!merge(w)) return false;
+  inputs = std::move(merged_inputs);
+  outputs = std::move(merged_outputs);
+  return true;
+}
+
+void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs,
+                           std::vector<Window> outputs, std::unique_ptr<Region> epilogue) {
+  KernelCall call;
+  Problem problem;
+  problem.family = "matmul";
+  problem.has_program = epilogue != nullptr;
+  for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  const Shape packed_shape = inputs[1].sizes;
+  const std::vector<Window> weights =
+      packed_shape.size() == 2 ? weights_of(y, inputs[1]) : std::vector<Window>();
+  std::vector<const KernelRow*> rows = target_.candidates(problem);
+  const KernelRow* packed = packable(weights, inputs[1]) ? find_packed(problem) : nullptr;
+  if (packed != nullptr) rows.insert(rows.begin(), packed);
+  if (rows.empty()) throw no_kernel(node);
+  call.inputs = std::move(inputs);
+  call.outputs = std::move(outputs);
+  call.origin = origin_of(node);
+  if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
+    call.params = {packed_shape[0], packed_shape[1]};
+    call.reason += ", weights packed at load";
+    call.inputs[1] = pack(weights, packed_shape, node);
+  }
+  if (epilogue != nullptr) {
+    set_elementwise(call, 2);
+    call.region = static_cast<int>(result_.regions.size());
+    result_.regions.push_back(std::move(*epilogue));
+  }
+  result_.calls.push_back(std::move(call));
+}
+
+void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
+                          std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras) {
+  Problem problem = problem_of(conv.graph, conv.node);
+  problem.has_program = epilogue != nullptr;
+  std::vector<const KernelRow*> rows = target_.candidates(problem);
+  if (rows.empty()) throw no_kernel(node);
+  KernelCall call;
+  call.origin = origin_of(node);
+  for (ValueId id : operands)
+    if (id != kNoValue) call.inputs.push_back(window(id));
+  const bool weights_turned = target_.is_cuda() && reads_weights_last(operands[1]);
+  if (weights_turned) call.inputs[1] = weights_last(operands[1], call.origin);
+  fill_params(conv.graph, conv.node, *rows[0], call.params, call.fparams);
+  for (ValueId id : extras)
+    call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
+  for (ValueId id : node.results) call.outputs.push_back(place(id));
+  const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
+  if (packed != nullptr) rows.insert(rows.begin(), packed);
+  if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
+    call.reason += ", weights packed at load";
+    call.inputs[0] = channels_last(operands[0], call.origin);
+    call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
+    call.params.clear();
+    fill_params(conv.graph, conv.node, *packed, call.params, call.fparams);
+  }
+  if (weights_turned) call.reason += ", weights channels-last at load";
+  if (epilogue != nullptr) {
+    set_elementwise(call, call.inputs.size() - extras.size());
+    call.region = static_cast<int>(result_.regions.size());
+    result_.regions.push_back(std::move(*epilogue));
+  }
+  result_.calls.push_back(std::move(call));
+}
+
+Window Selector::channels_last(ValueId id, const std::string& origin) {
+  if (window(id).strides[1] == Dim(1)) return window(id);
+  const auto known = channels_last_copies_.find(id);
+  if (known != channels_last_copies_.end()) return known->second;
+  const TensorType& type = graph_.type(id);
+  const Window extra = add_extra(ExtraValue::Kind::kTemp, type, "");
+  const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
+  emit_copy(window(id), copy, origin, "a convolution reads its input channels-last");
+  return channels_last_copies_[id] = copy;
+}
+
+}  // namespace aicf

@@ -1,0 +1,62 @@
+#include "select/selector.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "select/layout.h"
+
+namespace aicf {
+
+void Selector::lower_custom(const Node& node) {
+  KernelCall call;
+  call.kernel = std::string(kCustomPrefix) + node.attrs.get_str("name");
+  call.origin = origin_of(node);
+  call.reason = "the user's op";
+  for (int64_t param : node.attrs.get_ints("params")) call.params.emplace_back(param);
+  call.fparams = node.attrs.get_floats("fparams");
+  if (target_.is_cuda()) call.custom = custom_cuda(node);
+  for (ValueId id : node.operands) {
+    Window from = window(id);
+    if (!is_row_major(from)) {
+      const TensorType type{from.dtype, from.sizes};
+      const Window copy = row_major_window(add_extra(ExtraValue::Kind::kTemp, type, "").root, type);
+      emit_copy(from, copy, call.origin, "a custom op reads dense memory");
+      from = copy;
+    }
+    call.inputs.push_back(from);
+  }
+  std::vector<std::pair<Window, Window>> copies;
+  for (ValueId id : node.results) {
+    if (id < graph_.value_count()) orders_[static_cast<size_t>(id)].clear();
+    Window to = place(id);
+    if (!is_row_major(to)) {
+      const Window temp =
+          row_major_window(add_extra(ExtraValue::Kind::kTemp, graph_.type(id), "").root, graph_.type(id));
+      copies.emplace_back(temp, to);
+      to = temp;
+    }
+    call.outputs.push_back(to);
+  }
+  const std::string origin = call.origin;
+  result_.calls.push_back(std::move(call));
+  for (const auto& [from, to] : copies) emit_copy(from, to, origin, "a custom op writes dense memory");
+}
+
+std::shared_ptr<const CustomCuda> Selector::custom_cuda(const Node& node) const {
+  if (node.attrs.get_str("cuda").empty())
+    throw no_kernel(node)
+        .with_value(node.attrs.get_str("name"))
+        .with_remedy("register the op with the text of a CUDA kernel too");
+  CustomCuda custom{node.attrs.get_str("cuda"), node.attrs.get_str("function"), {}};
+  const Shape& grid = node.attrs.get_dims("grid");
+  std::copy(grid.begin(), grid.end(), custom.launch.grid.begin());
+  custom.launch.block = static_cast<int32_t>(node.attrs.get_int("block"));
+  custom.launch.shared_bytes = node.attrs.get_int("shared_bytes");
+  custom.launch.params = node.attrs.get_dims("cuda_params");
+  for (int64_t param : node.attrs.get_ints("params")) custom.launch.params.emplace_back(param);
+  custom.launch.fparams = node.attrs.get_floats("fparams");
+  return std::make_shared<const CustomCuda>(std::move(custom));
+}
+
+}  // namespace aicf

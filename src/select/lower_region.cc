@@ -1,0 +1,131 @@
+#include "select/selector.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "select/cost_model.h"
+#include "select/layout.h"
+
+namespace aicf {
+
+void Selector::lower_single(const Node& node) {
+  Region region;
+  std::vector<ValueId> operands, outer;
+  for (ValueId id : node.operands) {
+    const Value& value = graph_.value(id);
+    if (value.role == Role::kConstant && value.constant.count() == 1) {
+      operands.push_back(region.body.add_constant(value.constant));
+      continue;
+    }
+    operands.push_back(region.body.add_input("x" + std::to_string(outer.size()), value.type));
+    outer.push_back(id);
+  }
+  const ValueId result = region.body.add(node.op, operands, node.attrs);
+  region.body.add_output(result, "y");
+  lower_region(std::move(region), outer, node.results, origin_of(node), "one node");
+}
+
+void Selector::lower_fused(const Node& node) {
+  const std::string& kind = node.attrs.get_str("kind");
+  if (kind == "tile") {
+    lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
+  } else {
+    AICF_CHECK(kind == "matmul" || kind == "conv", "a region of an unknown kind: " + kind);
+    lower_fused_contraction(node);
+  }
+}
+
+std::vector<int64_t> Selector::reduced_axes(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
+  return {};
+}
+
+Shape Selector::full_shape(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
+  return body.shape(body.outputs()[0]);
+}
+
+void Selector::lower_region(Region region, const std::vector<ValueId>& operands,
+                            const std::vector<ValueId>& results, std::string origin, std::string reason) {
+  region.full_shape = full_shape(region.body);
+  const std::vector<int64_t> axes = reduced_axes(region.body);
+  const bool at_load = axes.empty() && depends_on_weights_only(operands, results);
+  std::vector<Window> inputs, outputs;
+  for (ValueId id : operands) inputs.push_back(window(id));
+  for (ValueId id : results) {
+    const Window& own = at_load ? place_at_load(id, origin) : place(id);
+    outputs.push_back(row_window(own, region.full_shape.size(), axes));
+  }
+  add_tile_call(std::move(region), axes, std::move(inputs), std::move(outputs), std::move(origin),
+                at_load ? "of weights only: computed at load" : std::move(reason));
+  if (at_load) make_init();
+}
+
+Window Selector::row_window(Window window, size_t rank, const std::vector<int64_t>& axes) {
+  if (window.sizes.size() == rank) return window;
+  std::vector<int64_t> sorted = axes;
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t axis : sorted) {
+    window.sizes.insert(window.sizes.begin() + axis, Dim(1));
+    window.strides.insert(window.strides.begin() + axis, Dim(0));
+  }
+  return window;
+}
+
+void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_axes,
+                             std::vector<Window> inputs, std::vector<Window> outputs, std::string origin,
+                             std::string reason) {
+  const auto rank = static_cast<int64_t>(region.full_shape.size());
+  KernelCall call;
+  call.kernel = "tile";
+  Schedule& schedule = call.schedule;
+  if (inner_axes.empty() && !outputs.empty()) schedule.domain_axes = walking_order(outputs[0]);
+  for (int64_t axis = 0; axis < rank && schedule.domain_axes.size() < static_cast<size_t>(rank); ++axis)
+    if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end())
+      schedule.domain_axes.push_back(axis);
+  for (int64_t axis = 0; axis < rank; ++axis)
+    if (std::find(inner_axes.begin(), inner_axes.end(), axis) != inner_axes.end())
+      schedule.domain_axes.push_back(axis);
+  schedule.inner_rank = static_cast<int>(inner_axes.empty() ? rank : static_cast<int64_t>(inner_axes.size()));
+  const auto to_domain = [&](const Window& w) {
+    return transpose_window(broadcast_window(w, region.full_shape), schedule.domain_axes);
+  };
+  for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
+  for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
+  if (inner_axes.empty()) set_elementwise(call, 0);
+  call.params = {Dim(schedule.inner_rank)};
+  call.region = static_cast<int>(result_.regions.size());
+  call.origin = std::move(origin);
+  call.reason = std::move(reason);
+  call.choice.candidates = {
+      {call.kernel, "", estimate_microseconds(call, call.kernel, target_, options_.ranges)}};
+  result_.regions.push_back(std::move(region));
+  result_.calls.push_back(std::move(call));
+}
+
+void Selector::set_elementwise(KernelCall& call, size_t first) const {
+  if (target_.is_cuda()) return;
+  for (size_t i = first; i < call.inputs.size(); ++i) call.elementwise.push_back(static_cast<int32_t>(i));
+}
+
+Ints Selector::walking_order(const Window& output) const {
+  const bool known = std::all_of(output.strides.begin(), output.strides.end(),
+                                 [](const Dim& stride) { return stride.is_constant(); });
+  if (known) {
+    Ints order(output.strides.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return *output.strides[static_cast<size_t>(a)].constant() >
+             *output.strides[static_cast<size_t>(b)].constant();
+    });
+    return order;
+  }
+  if (output.root >= graph_.value_count()) return {};
+  const Ints& order = orders_[static_cast<size_t>(output.root)];
+  return order.size() == output.sizes.size() ? order : Ints();
+}
+
+}  // namespace aicf

@@ -1,0 +1,146 @@
+// The walk over an entry graph that select_kernels() is, with what it knows on the way. One class over
+// several files: select.cc walks, places values and lowers views and table ops; lower_region.cc,
+// lower_contraction.cc and lower_custom.cc lower their kinds of nodes; weights.cc decides what is computed,
+// packed or joined at load. Private to select/; select.h is the way in.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "select/layout.h"
+#include "select/select.h"
+#include "select/storage_order.h"
+
+namespace aicf {
+
+class Selector {
+ public:
+  Selector(const Graph& graph, const Target& target, const SelectOptions& options);
+  KernelCalls run();
+
+ private:
+  // A convolution where it stands: in the graph, or in the body of a region.
+  struct Conv {
+    const Graph& graph;
+    const Node& node;
+  };
+  // A concat of weights: a packed value that init copies together if it is read as it stands.
+  struct JoinedWeights {
+    Window whole;
+    size_t axis;
+    std::vector<Window> parts;
+    std::string origin;
+  };
+
+  // --- select.cc: where values live
+  const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
+  // A new value's own storage, in the order decided for it, or that of the variable it updates, or its part
+  // of a concat's.
+  const Window& place(ValueId id);
+  Window add_extra(ExtraValue::Kind kind, TensorType type, std::string name);
+  static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
+  static Window ordered_window(ValueId root, const TensorType& type, const Ints& order);
+  // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is
+  // copied there.
+  void place_outputs();
+  // Updates come after every read. A new value that is itself a variable to be overwritten is saved first.
+  void write_updates();
+  bool is_updated(ValueId root) const;
+  void find_constants();
+
+  // --- select.cc: nodes
+  void lower(const Node& node);
+  void lower_view(const Node& node);
+  void lower_concat(const Node& node);
+  void lower_by_table(const Node& node);
+  void emit_copy(const Window& from, const Window& to, std::string origin, std::string reason);
+  static std::string origin_of(const Node& node);
+  UserError no_kernel(const Node& node) const;
+
+  // --- lower_region.cc
+  // A lone pointwise op or reduction is a region of one node.
+  void lower_single(const Node& node);
+  void lower_fused(const Node& node);
+  void lower_region(Region region, const std::vector<ValueId>& operands, const std::vector<ValueId>& results,
+                    std::string origin, std::string reason);
+  void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs,
+                     std::vector<Window> outputs, std::string origin, std::string reason);
+  // The axes that the region's reductions cover (all agree), or none.
+  static std::vector<int64_t> reduced_axes(const Graph& body);
+  static Shape full_shape(const Graph& body);
+  // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
+  static Window row_window(Window window, size_t rank, const std::vector<int64_t>& axes);
+  // All inputs from number `first` on are operands of the region.
+  void set_elementwise(KernelCall& call, size_t first) const;
+  // The axes of an output from outermost to innermost, or none if nothing but row-major is known.
+  Ints walking_order(const Window& output) const;
+
+  // --- lower_contraction.cc
+  void lower_fused_contraction(const Node& node);
+  // Kernels hand over sums of half types in f32; the product means the rounded value.
+  static ValueId add_tile_input(Graph& epilogue, const TensorType& product);
+  static std::unique_ptr<Region> store_only(const TensorType& product);
+  // Whether an operand of the matmul is read by the epilogue too.
+  static bool reads_besides(const Graph& body, ValueId id);
+  static Window swap_last_axes(Window w);
+  static Window with_batch(const Window& w, const Shape& batch);
+  // `node` carries attributes, results and origin; `product` is the shape of the plain product.
+  void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
+                    const Shape& product, const std::vector<ValueId>& extras);
+  // With one y for all batches, batch and row axes form one long row axis where every window's strides allow
+  // it.
+  static bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs);
+  void emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs, std::vector<Window> outputs,
+                   std::unique_ptr<Region> epilogue);
+  // `node` has the results and the origin, `operands` are values of this graph.
+  void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
+                  std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
+  // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
+  Window channels_last(ValueId id, const std::string& origin);
+
+  // --- lower_custom.cc
+  // The user's code sees dense windows only: others go through copies.
+  void lower_custom(const Node& node);
+  std::shared_ptr<const CustomCuda> custom_cuda(const Node& node) const;
+
+  // --- weights.cc
+  // A constant or a param that nothing writes, or a view of one.
+  bool is_weight(ValueId id) const;
+  // Such values, a folded batch norm's factors for one, are made when weights are loaded or change.
+  bool depends_on_weights_only(const std::vector<ValueId>& operands,
+                               const std::vector<ValueId>& results) const;
+  const Window& place_at_load(ValueId id, const std::string& origin);
+  // The last call becomes a step of init.
+  void make_init();
+  // Weights side by side are made at load: packed from their parts, or copied for readers that want them
+  // unpacked.
+  bool join_weights(const Node& node);
+  // Steps of init for the joined weights that some call reads unpacked.
+  void copy_joined_weights();
+  // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
+  std::vector<Window> weights_of(ValueId id, const Window& y) const;
+  bool packable(const std::vector<Window>& parts, const Window& w) const;
+  const KernelRow* find_packed(Problem problem) const;
+  Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
+  const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;
+  Window pack_conv(const Window& w, const Conv& conv, const std::string& origin);
+  // Matrix units of CUDA read 8 channels of a kernel position at a time; weights of 1 × 1 lie like that
+  // anyway.
+  bool reads_weights_last(ValueId w) const;
+  Window weights_last(ValueId id, const std::string& origin);
+
+  const Graph& graph_;
+  const Target& target_;
+  const SelectOptions& options_;
+  std::vector<Ints> orders_;       // by value: how it is stored
+  std::vector<ConcatPart> parts_;  // by value: the concat it is written into
+  std::vector<ValueId> targets_;   // by value: the variable it is written into
+  std::map<ValueId, Window> channels_last_copies_;
+  std::map<ValueId, JoinedWeights> joined_;  // by root
+  KernelCalls result_;
+};
+
+}  // namespace aicf

@@ -1,0 +1,178 @@
+#include "select/selector.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "kernels/conv/pack_conv_w.h"
+#include "kernels/matmul/pack.h"
+#include "select/layout.h"
+
+namespace aicf {
+
+bool Selector::join_weights(const Node& node) {
+  const TensorType& type = graph_.type(node.results[0]);
+  const bool fixed =
+      std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_weight(id); }) &&
+      std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& size) { return size.is_constant(); });
+  if (!fixed) return false;
+  const Window whole = add_extra(ExtraValue::Kind::kPacked, type,
+                                 "joined " + graph_.value(window(node.operands[0]).root).name);
+  JoinedWeights joined{whole, static_cast<size_t>(node.attrs.get_int("axis")), {}, origin_of(node)};
+  for (ValueId id : node.operands) joined.parts.push_back(window(id));
+  joined_.emplace(whole.root, std::move(joined));
+  result_.placement[static_cast<size_t>(node.results[0])] = whole;
+  return true;
+}
+
+void Selector::copy_joined_weights() {
+  std::set<ValueId> read(result_.output_roots.begin(), result_.output_roots.end());
+  for (const KernelCall& call : result_.calls)
+    for (const Window& w : call.inputs) read.insert(w.root);
+  for (const auto& [root, joined] : joined_) {
+    if (!read.contains(root)) continue;
+    ConcatPart at{kNoValue, joined.axis, Dim(0)};
+    for (const Window& part : joined.parts) {
+      emit_copy(part, part_window(joined.whole, at, part.sizes), joined.origin, "weights joined at load");
+      make_init();
+      at.start = at.start + part.sizes[at.axis];
+    }
+  }
+}
+
+bool Selector::depends_on_weights_only(const std::vector<ValueId>& operands,
+                                       const std::vector<ValueId>& results) const {
+  const auto fixed = [&](ValueId id) {
+    const Shape& shape = graph_.shape(id);
+    return targets_[static_cast<size_t>(id)] == kNoValue &&
+           std::all_of(shape.begin(), shape.end(), [](const Dim& size) { return size.is_constant(); });
+  };
+  return !operands.empty() &&
+         std::all_of(operands.begin(), operands.end(), [&](ValueId id) { return is_weight(id); }) &&
+         std::all_of(results.begin(), results.end(), fixed);
+}
+
+const Window& Selector::place_at_load(ValueId id, const std::string& origin) {
+  parts_[static_cast<size_t>(id)] = ConcatPart();
+  return result_.placement[static_cast<size_t>(id)] =
+             add_extra(ExtraValue::Kind::kPacked, graph_.type(id), "result of " + origin);
+}
+
+void Selector::make_init() {
+  result_.init_calls.push_back(std::move(result_.calls.back()));
+  result_.calls.pop_back();
+}
+
+const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
+  if (!is_weight(w) || !has_packed_form(conv.graph, conv.node)) return nullptr;
+  problem.family = "conv_packed";
+  problem.inputs[1] = {DType::u8, {Dim(1)}};
+  const std::vector<const KernelRow*> rows = target_.candidates(problem);
+  return rows.empty() ? nullptr : rows[0];
+}
+
+bool Selector::reads_weights_last(ValueId w) const {
+  const TensorType& type = graph_.type(w);
+  if (!is_weight(w) || (type.dtype != DType::f16 && type.dtype != DType::bf16)) return false;
+  const bool known =
+      std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
+  if (!known || !divide_exactly(type.shape[1], Dim(8))) return false;
+  return std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
+}
+
+Window Selector::weights_last(ValueId id, const std::string& origin) {
+  const Window& w = window(id);
+  for (const KernelCall& done : result_.init_calls)
+    if (done.inputs[0] == w && done.kernel == "conv_w_channels_last") return done.outputs[0];
+  const TensorType type{w.dtype, w.sizes};
+  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + graph_.value(w.root).name);
+  KernelCall call;
+  call.kernel = "conv_w_channels_last";
+  call.inputs = {w};
+  call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
+  call.origin = origin;
+  call.reason = "weights channels-last at load";
+  result_.init_calls.push_back(std::move(call));
+  return result_.init_calls.back().outputs[0];
+}
+
+Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
+  const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
+  for (const KernelCall& done : result_.init_calls)
+    if (done.inputs[0] == w && done.kernel == "pack_conv_w_f32" && done.params[0] == Dim(groups))
+      return done.outputs[0];
+  int64_t k = 1;
+  for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
+  KernelCall call;
+  call.kernel = "pack_conv_w_f32";
+  call.inputs = {w};
+  call.outputs = {add_extra(ExtraValue::Kind::kPacked,
+                            {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
+                            "packed " + graph_.value(w.root).name)};
+  call.params = {Dim(groups)};
+  call.origin = origin;
+  call.reason = "weights packed at load";
+  result_.init_calls.push_back(std::move(call));
+  return result_.init_calls.back().outputs[0];
+}
+
+bool Selector::is_weight(ValueId id) const {
+  const ValueId root = window(id).root;
+  if (root == kNoValue || root >= graph_.value_count()) return false;
+  const Value& value = graph_.value(root);
+  return value.role == Role::kConstant ||
+         (value.role == Role::kParam && !options_.updated.contains(value.name));
+}
+
+std::vector<Window> Selector::weights_of(ValueId id, const Window& y) const {
+  if (is_weight(id)) return {y};
+  const auto at = joined_.find(y.root);
+  if (at == joined_.end()) return {};
+  const JoinedWeights& joined = at->second;
+  const bool turned = y == swap_last_axes(joined.whole);
+  if (!turned && !(y == joined.whole)) return {};
+  if (joined.axis != (turned ? 0u : 1u)) return {};
+  std::vector<Window> parts = joined.parts;
+  if (turned) std::transform(parts.begin(), parts.end(), parts.begin(), swap_last_axes);
+  return parts;
+}
+
+bool Selector::packable(const std::vector<Window>& parts, const Window& w) const {
+  if (target_.is_cuda() || parts.empty()) return false;  // CUDA kernels take weights as they are stored
+  return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() && w.dtype == DType::f32;
+}
+
+const KernelRow* Selector::find_packed(Problem problem) const {
+  problem.params = problem.inputs[1].sizes;
+  problem.inputs[1] = {
+      DType::u8, {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
+  for (const KernelRow* row : target_.candidates(problem))
+    if (row->name == "matmul_f32_packed") return row;
+  return nullptr;
+}
+
+Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
+  for (const KernelCall& done : result_.init_calls)
+    if (done.inputs == parts && done.kernel == "pack_matmul_y_f32") return done.outputs[0];
+  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
+  KernelCall call;
+  call.kernel = "pack_matmul_y_f32";
+  call.inputs = parts;
+  call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}},
+                            "packed " + graph_.value(parts[0].root).name)};
+  call.origin = origin_of(node);
+  call.reason = "weights packed at load";
+  result_.init_calls.push_back(std::move(call));
+  return result_.init_calls.back().outputs[0];
+}
+
+void Selector::find_constants() {
+  for (ValueId id = 0; id < graph_.value_count(); ++id) {
+    const Role role = graph_.value(id).role;
+    result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !is_updated(id)));
+  }
+  for (const ExtraValue& extra : result_.extra)
+    result_.constant.push_back(extra.kind == ExtraValue::Kind::kPacked);
+}
+
+}  // namespace aicf
