@@ -225,11 +225,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  aicf::fuzz::Random random(seed);
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const std::string result = random() % 16 ? aicf::fuzz::mutated(bytes, random) : "";
-  if (result.empty()) return LLVMFuzzerMutate(data, size, max_size);
-  return aicf::fuzz::give(result, data, size, max_size);
+  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -213,9 +213,14 @@ inline std::string join_safetensors(const Json& header, const std::string& data)
   return prefix + text + data;
 }
 
-// The mutated bytes into libFuzzer's buffer; its own mutation where they do not fit.
-inline size_t give(const std::string& bytes, uint8_t* data, size_t size, size_t max_size) {
-  if (bytes.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
+// For LLVMFuzzerCustomMutator: mostly a target's own mutation; libFuzzer's where that gives nothing ("") or
+// does not fit.
+inline size_t mutate(uint8_t* data, size_t size, size_t max_size, unsigned seed,
+                     const std::function<std::string(std::string_view, Random&)>& mutated) {
+  Random random(seed);
+  const std::string bytes =
+      random() % 16 ? mutated({reinterpret_cast<const char*>(data), size}, random) : std::string();
+  if (bytes.empty() || bytes.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(data));
   return bytes.size();
 }

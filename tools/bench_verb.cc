@@ -8,10 +8,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
-  ModelSource source;
-  RunOptions run;
-  InputOptions inputs;
+struct Options : ReplayOptions {
   int repeat = 50, warmup = 5;
   std::vector<std::string> against;
   bool kernels = false;
@@ -66,11 +63,9 @@ std::vector<Timing> time_in_turns(Executable& exe, const Resident& resident,
 int run(const Options& options, const Console& console) {
   if (options.repeat < 1 || options.warmup < 0)
     throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
-  const std::unique_ptr<Executable> exe = options.run.load(options.source);
+  const std::unique_ptr<Executable> exe = options.load();
   const EntryPlan& entry = exe->entry("");
-  const std::vector<std::string> sizes =
-      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
-  const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
+  const std::map<std::string, Array> inputs = options.gather(*exe);
   const Resident resident(*exe, inputs);
   const std::vector<std::unique_ptr<Peer>> peers = start_peers(options, inputs);
   const std::vector<Timing> timings = time_in_turns(*exe, resident, peers, options, console);
@@ -104,9 +99,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_bench(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
-  options->run.add_to(verb);
-  options->inputs.add_to(verb);
+  options->add_to(verb);
   verb.add_option("--repeat", options->repeat, "timed replays");
   verb.add_option("--warmup", options->warmup, "replays before timing");
   verb.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them");

@@ -177,4 +177,14 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
   return given;
 }
 
+void ReplayOptions::add_to(VerbOptions& verb) {
+  source.add_to(verb, true);
+  run.add_to(verb);
+  inputs.add_to(verb);
+}
+
+std::map<std::string, Array> ReplayOptions::gather(const Executable& exe) const {
+  return gather_inputs(exe, inputs, source.is_artifact() ? source.dims : std::vector<std::string>{});
+}
+
 }  // namespace aicf::cli

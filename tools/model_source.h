@@ -55,6 +55,17 @@ struct InputOptions {
 std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
                                            const std::vector<std::string>& dims);
 
+// What a verb that replays a model is given: the model, where it runs and its inputs.
+struct ReplayOptions {
+  ModelSource source;
+  RunOptions run;
+  InputOptions inputs;
+  void add_to(VerbOptions& verb);
+  std::unique_ptr<Executable> load() const { return run.load(source); }
+  // --dim gives the sizes of random inputs where it did not already go into compiling.
+  std::map<std::string, Array> gather(const Executable& exe) const;
+};
+
 // "NAME=VALUE" for every size; bad_option.
 SymbolValues parse_sizes(const std::vector<std::string>& dims);
 std::pair<std::string, std::string> split_pair(const std::string& text, const char* option);

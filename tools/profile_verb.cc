@@ -7,10 +7,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
-  ModelSource source;
-  RunOptions run;
-  InputOptions inputs;
+struct Options : ReplayOptions {
   int repeat = 30;
   std::string output = "trace.json";
 };
@@ -50,11 +47,9 @@ Json chrome_trace(const std::vector<StepTime>& steps, const std::string& device,
 
 int run(const Options& options, const Console& console) {
   if (options.repeat < 1) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1");
-  const std::unique_ptr<Executable> exe = options.run.load(options.source);
+  const std::unique_ptr<Executable> exe = options.load();
   const EntryPlan& entry = exe->entry("");
-  const std::vector<std::string> sizes =
-      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
-  const Resident resident(*exe, gather_inputs(*exe, options.inputs, sizes));
+  const Resident resident(*exe, options.gather(*exe));
   std::vector<double> replays;
   for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident));
   const double replay_us = quantile(replays, 0.5);
@@ -80,9 +75,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_profile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
-  options->run.add_to(verb);
-  options->inputs.add_to(verb);
+  options->add_to(verb);
   verb.add_option("--repeat", options->repeat, "replays; times are medians");
   verb.add_option("-o,--output", options->output, "the trace, for Perfetto or chrome://tracing");
   return [options](const Console& console) { return run(*options, console); };

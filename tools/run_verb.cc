@@ -9,10 +9,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
-  ModelSource source;
-  RunOptions run;
-  InputOptions inputs;
+struct Options : ReplayOptions {
   std::string output_dir;
 };
 
@@ -45,10 +42,8 @@ void make_folder(const std::string& path) {
 }
 
 int run(const Options& options, const Console& console) {
-  const std::unique_ptr<Executable> exe = options.run.load(options.source);
-  const std::vector<std::string> sizes =
-      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
-  const std::map<std::string, Array> outputs = exe->run("", gather_inputs(*exe, options.inputs, sizes));
+  const std::unique_ptr<Executable> exe = options.load();
+  const std::map<std::string, Array> outputs = exe->run("", options.gather(*exe));
   std::string text;
   Json json = {{"outputs", Json::array()}};
   if (!options.output_dir.empty()) make_folder(options.output_dir);
@@ -70,9 +65,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_run(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
-  options->run.add_to(verb);
-  options->inputs.add_to(verb);
+  options->add_to(verb);
   verb.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
   return [options](const Console& console) { return run(*options, console); };
 }

@@ -13,10 +13,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
-  ModelSource source;
-  RunOptions run;
-  InputOptions inputs;
+struct Options : ReplayOptions {
   std::string inputs_file, against = "reference", reduce;
   double rtol = 1e-4, atol = 1e-5;
 };
@@ -126,9 +123,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_validate(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
-  options->run.add_to(verb);
-  options->inputs.add_to(verb);
+  options->add_to(verb);
   verb.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
   verb.add_option("--against", options->against,
                   "reference (f64), onnxruntime, or a .npz file with outputs by name");

@@ -12,10 +12,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
-  ModelSource source;
-  RunOptions run;
-  InputOptions inputs;
+struct Options : ReplayOptions {
   int64_t replays = 100;
   int processes = 1;
   std::vector<int> threads;
@@ -65,9 +62,7 @@ std::map<std::string, int64_t> replay_here(const Options& options, int threads, 
   RunOptions run = options.run;
   run.threads = threads;
   const std::unique_ptr<Executable> exe = run.load(options.source);
-  const std::vector<std::string> sizes =
-      options.source.is_artifact() ? options.source.dims : std::vector<std::string>{};
-  const std::map<std::string, Array> inputs = gather_inputs(*exe, options.inputs, sizes);
+  const std::map<std::string, Array> inputs = options.gather(*exe);
   // Loaded apart: executables of one model share its device and so its stream.
   std::unique_ptr<Neighbour> neighbour;
   if (options.busy) neighbour = std::make_unique<Neighbour>(run.load(options.source), inputs);

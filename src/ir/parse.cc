@@ -83,21 +83,26 @@ class Parser {
       in_.fail_at(at, "this param or state is declared twice");
   }
 
+  // A body's inputs may have a name besides the one that the text calls them by.
+  void inputs(Scope& scope, bool renames) {
+    in_.expect('(');
+    if (in_.take(')')) return;
+    do {
+      const size_t at = in_.position();
+      const ValueName name = value_name();
+      in_.expect(':');
+      const TensorType input_type = type();
+      const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
+      const std::string own_name = renames && in_.take_word("as") ? in_.quoted() : name.text;
+      define(scope, at, name.key,
+             checked(at, [&] { return scope.graph.add_input(own_name, input_type, only); }));
+    } while (in_.take(','));
+    in_.expect(')');
+  }
+
   Graph entry() {
     Scope scope{Graph(in_.peek('"') ? in_.quoted() : std::string(in_.word())), {}, {}};
-    in_.expect('(');
-    if (!in_.take(')')) {
-      do {
-        const size_t at = in_.position();
-        const ValueName name = value_name();
-        in_.expect(':');
-        const TensorType input_type = type();
-        const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
-        define(scope, at, name.key,
-               checked(at, [&] { return scope.graph.add_input(name.text, input_type, only); }));
-      } while (in_.take(','));
-      in_.expect(')');
-    }
+    inputs(scope, false);
     block(scope, false, 0);
     return std::move(scope.graph);
   }
@@ -106,20 +111,7 @@ class Parser {
     if (depth > kMaxBodyDepth)
       in_.fail("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
     Scope scope{Graph("body"), {}, {}};
-    in_.expect('(');
-    if (!in_.take(')')) {
-      do {
-        const size_t at = in_.position();
-        const ValueName name = value_name();
-        in_.expect(':');
-        const TensorType input_type = type();
-        const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
-        std::string own_name = in_.take_word("as") ? in_.quoted() : name.text;
-        define(scope, at, name.key,
-               checked(at, [&] { return scope.graph.add_input(std::move(own_name), input_type, only); }));
-      } while (in_.take(','));
-      in_.expect(')');
-    }
+    inputs(scope, true);
     block(scope, true, depth);
     return std::move(scope.graph);
   }

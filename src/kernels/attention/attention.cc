@@ -274,15 +274,8 @@ bool can_run_attention_f32(const Problem& problem) {
 }
 
 void prepare_attention_f32(BoundCall& call) {
-  check_counts(call, kName, 3, 4, 2, 2);
-  check_step(call.program == nullptr, kName, "epilogue", "none", 1);
-  check_step(call.outputs.size() == 1, kName, "outputs", "1", static_cast<int64_t>(call.outputs.size()));
-  const bool has_mask = call.params[1] != 0;
-  check_step(call.inputs.size() == (has_mask ? 4u : 3u), kName, "inputs", has_mask ? "4" : "3",
-             static_cast<int64_t>(call.inputs.size()));
-  check_attention_operands(call, kName);
+  check_attention_call(call, 3, 1, kName);
   check_attention_result(call, call.outputs[0], "output", kName);
-  if (has_mask) check_mask_dtype(call.inputs[3], kName);
   AttentionPlan plan = plan_sizes(call);
   choose_rows(plan);
   call.scratch_bytes = place_scratch(plan, gemm_isa(call.isa).nr_f32);

@@ -302,16 +302,9 @@ bool can_run_attention_backward_f32(const Problem& problem) {
 }
 
 void prepare_attention_backward_f32(BoundCall& call) {
-  check_counts(call, kName, 5, 6, 2, 2);
-  check_step(call.program == nullptr, kName, "epilogue", "none", 1);
-  check_step(call.outputs.size() == 3, kName, "outputs", "3", static_cast<int64_t>(call.outputs.size()));
-  const bool has_mask = call.params[1] != 0;
-  check_step(call.inputs.size() == (has_mask ? 6u : 5u), kName, "inputs", has_mask ? "6" : "5",
-             static_cast<int64_t>(call.inputs.size()));
-  check_attention_operands(call, kName);
+  const bool has_mask = check_attention_call(call, 5, 3, kName);
   check_attention_result(call, call.inputs[3], "out", kName);
   check_attention_result(call, call.inputs[4], "dout", kName);
-  if (has_mask) check_mask_dtype(call.inputs[5], kName);
   const char* names[] = {"dq", "dk", "dv"};
   for (size_t i = 0; i < 3; ++i) check_gradient(call.outputs[i], call.inputs[i], names[i]);
   BackwardPlan plan = plan_of(call, has_mask);

@@ -26,7 +26,9 @@ bool can_attend(const Problem& problem, size_t mask) {
          problem.inputs[mask].dtype == DType::boolean;
 }
 
-void check_attention_operands(const BoundCall& call, const char* kernel) {
+namespace {
+
+void check_operands(const BoundCall& call, const char* kernel) {
   const TensorArg &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
   const char* names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; ++i) {
@@ -49,6 +51,23 @@ void check_attention_operands(const BoundCall& call, const char* kernel) {
              std::max(q.sizes[3], v.sizes[3]));
 }
 
+}  // namespace
+
+bool check_attention_call(const BoundCall& call, size_t mask, size_t outputs, const char* kernel) {
+  check_counts(call, kernel, mask, mask + 1, 2, 2);
+  check_step(call.program == nullptr, kernel, "epilogue", "none", 1);
+  check_step(call.outputs.size() == outputs, kernel, "outputs", std::to_string(outputs),
+             static_cast<int64_t>(call.outputs.size()));
+  const bool has_mask = call.params[1] != 0;
+  const size_t inputs = mask + (has_mask ? 1 : 0);
+  check_step(call.inputs.size() == inputs, kernel, "inputs", std::to_string(inputs),
+             static_cast<int64_t>(call.inputs.size()));
+  check_operands(call, kernel);
+  if (has_mask && call.inputs[mask].dtype != DType::boolean)
+    check_dtype(call.inputs[mask], DType::f32, kernel, "mask");
+  return has_mask;
+}
+
 void check_attention_result(const BoundCall& call, const TensorArg& tensor, const char* what,
                             const char* kernel) {
   check_dtype(tensor, DType::f32, kernel, what);
@@ -57,10 +76,6 @@ void check_attention_result(const BoundCall& call, const TensorArg& tensor, cons
     const int64_t expected = i < 3 ? call.inputs[0].sizes[i] : call.inputs[2].sizes[3];
     check_step(tensor.sizes[i] == expected, kernel, what, std::to_string(expected), tensor.sizes[i]);
   }
-}
-
-void check_mask_dtype(const TensorArg& mask, const char* kernel) {
-  if (mask.dtype != DType::boolean) check_dtype(mask, DType::f32, kernel, "mask");
 }
 
 }  // namespace aicf

@@ -14,11 +14,12 @@ View4 view_of(const TensorArg& tensor);
 View4 mask_view(const BoundCall& call, size_t mask, const char* kernel);
 
 bool can_attend(const Problem& problem, size_t mask);
-// q, k, v: f32, rank 4, sizes that fit each other, depths that scratch can hold; else bad_artifact.
-void check_attention_operands(const BoundCall& call, const char* kernel);
+// Params {causal, has mask}, so many outputs, the inputs before number `mask` and the mask where the call
+// says so (true); q, k, v: f32, rank 4, sizes that fit each other, depths that scratch can hold; else
+// bad_artifact.
+bool check_attention_call(const BoundCall& call, size_t mask, size_t outputs, const char* kernel);
 // A tensor shaped as attention's result.
 void check_attention_result(const BoundCall& call, const TensorArg& tensor, const char* what,
                             const char* kernel);
-void check_mask_dtype(const TensorArg& mask, const char* kernel);
 
 }  // namespace aicf
