@@ -141,6 +141,38 @@ a table.
 '''
 
 
+GUESSES = """
+
+# What other libraries call an op.
+_ELSEWHERE = {
+    "cat": "concat",
+    "clip": "clamp",
+    "expand": "broadcast_to",
+    "flip": "reverse",
+    "logsumexp": "reduce_logsumexp",
+    "maximum": "max",
+    "mean": "reduce_mean",
+    "minimum": "min",
+    "multiply": "mul",
+    "permute": "transpose",
+    "prod": "reduce_prod",
+    "scaled_dot_product_attention": "attention",
+    "split": "slice",
+    "sum": "reduce_sum",
+    "swish": "silu",
+    "take": "gather",
+    "topk": "top_k",
+    "where": "select",
+}
+
+
+def __getattr__(name: str) -> Any:
+    known = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, __all__, 1)), None)
+    hint = f"; did you mean {known!r}?" if known else ""
+    raise AttributeError(f"aicf.ops has no op {name!r}{hint}", name=name)
+"""
+
+
 def all_list(rows: list[Row]) -> str:
     names = sorted(python_name(row["name"]) for row in public(rows))
     return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
@@ -150,6 +182,7 @@ IMPORTS = """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from ._aicf import Dim
@@ -161,7 +194,7 @@ from .symtensor import SymTensor
 
 def ops_module(rows: list[Row]) -> str:
     functions = "".join(f"\n\n{signature(row)}\n{docstring(row)}{body(row)}" for row in public(rows))
-    return HEADER + IMPORTS + all_list(rows) + "\nTensorLike = Any\n" + functions
+    return HEADER + IMPORTS + all_list(rows) + "\nTensorLike = Any\n" + functions + GUESSES
 
 
 def ops_page(rows: list[Row]) -> str:

@@ -30,9 +30,11 @@ def compile(
 ) -> Executable:
     """Compiles a model for one device.
 
-    model      an `aicf.nn` module, a traced Program, the path or bytes of an ONNX file, or a torch.nn.Module.
-    inputs     for a module: the TensorSpec of each argument, in order or by name; for a torch module: example
-               arguments; for ONNX: values, by name, of inputs that decide shapes.
+    model      an `aicf.nn` module, a function to trace, a traced Program, the path or bytes of an ONNX file,
+               or a torch.nn.Module.
+    inputs     for a module or function: the TensorSpec of each argument, or an array like it, in order or by
+               name; for a torch module: example arguments; for ONNX: values, by name, of inputs that decide
+               shapes.
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
                another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
@@ -116,7 +118,7 @@ def _to_program(
         for name, value in dims.items():
             _aicf.set_range(model, name, *symbol_range(name, value))
         return model
-    if hasattr(model, "named_variables"):
+    if callable(model):
         return trace(model, inputs if inputs is not None else [], dims=dims)
     importer: Any = None
     if isinstance(model, (str, os.PathLike)):
@@ -128,7 +130,8 @@ def _to_program(
             "bad_option",
             "this is not a model that can be compiled",
             actual=type(model).__name__,
-            expected="an aicf.nn module, a torch.nn.Module, a Program, or the path or bytes of an ONNX model",
+            expected="an aicf.nn or torch.nn module, a function, a Program, or the path or bytes of an ONNX "
+            "model",
         )
     texts = {name: dim_text(name, value) for name, value in dims.items()}
     return importer(model, texts, [tuple(pair) for pair in options.get("states", ())], dict(inputs or {}))

@@ -8,6 +8,7 @@ a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from ._aicf import Dim
@@ -1424,3 +1425,32 @@ def adamw_step(
             "weight_decay": weight_decay,
         },
     )
+
+
+# What other libraries call an op.
+_ELSEWHERE = {
+    "cat": "concat",
+    "clip": "clamp",
+    "expand": "broadcast_to",
+    "flip": "reverse",
+    "logsumexp": "reduce_logsumexp",
+    "maximum": "max",
+    "mean": "reduce_mean",
+    "minimum": "min",
+    "multiply": "mul",
+    "permute": "transpose",
+    "prod": "reduce_prod",
+    "scaled_dot_product_attention": "attention",
+    "split": "slice",
+    "sum": "reduce_sum",
+    "swish": "silu",
+    "take": "gather",
+    "topk": "top_k",
+    "where": "select",
+}
+
+
+def __getattr__(name: str) -> Any:
+    known = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, __all__, 1)), None)
+    hint = f"; did you mean {known!r}?" if known else ""
+    raise AttributeError(f"aicf.ops has no op {name!r}{hint}", name=name)

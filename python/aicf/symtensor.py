@@ -257,6 +257,19 @@ class SymTensor:
     def mean(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
         return self._float_only("mean")._reduce("reduce_mean", axis, keepdims)
 
+    def var(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
+        centred = self - self.mean(axis, keepdims=True)
+        return (centred * centred).mean(axis, keepdims)
+
+    def std(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
+        return self.var(axis, keepdims)._op("sqrt")
+
+    def any(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
+        return self.astype("bool")._reduce("reduce_max", axis, keepdims)
+
+    def all(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
+        return self.astype("bool")._reduce("reduce_min", axis, keepdims)
+
     def argmax(self, axis: int, keepdims: bool = False) -> SymTensor:
         return self._op("argmax", axis=axis, keepdims=keepdims)
 

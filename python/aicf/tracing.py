@@ -155,7 +155,7 @@ class Graph:
             return self.node("size_of", [], {"size": [value], "dtype": dtype or "i64"})[0]
         if isinstance(value, (bool, int, float)):
             return self.scalar(value, _scalar_dtype(value, dtype))
-        if hasattr(value, "__dlpack__") or _has_buffer(value):
+        if _is_array(value):
             return self.constant(value)
         raise make_error(
             "array_in_trace",
@@ -248,7 +248,7 @@ def tracing(graph: Graph) -> Iterator[Graph]:
 
 def trace(
     fn: Callable[..., Any],
-    specs: Sequence[TensorSpec] | Mapping[str, TensorSpec] | TensorSpec,
+    specs: Sequence[Any] | Mapping[str, Any] | TensorSpec,
     *,
     dims: Mapping[str, Any] | None = None,
     module: Any = None,
@@ -256,7 +256,7 @@ def trace(
     """Calls `fn` once on SymTensors and gives the Program of what it computed.
 
     fn      a function or an `aicf.nn.Module`.
-    specs   dtype and shape of each argument, in order or by name.
+    specs   the TensorSpec of each argument, or an array like it, in order or by name.
     dims    range or value of each dynamic size by name, as in `aicf.compile`.
     module  holds the params that `fn` uses, if `fn` is not a module itself.
 
@@ -284,21 +284,50 @@ def trace(
 
 
 def _name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:
+    parameters = _parameters(fn)
     if isinstance(specs, Mapping):
-        return dict(specs)
-    if isinstance(specs, TensorSpec):
-        specs = [specs]
-    try:
-        names = list(inspect.signature(getattr(fn, "forward", fn)).parameters)
-    except (TypeError, ValueError):
-        names = []
-    named = {}
-    for index, spec in enumerate(specs):
-        name = spec.name or (names[index] if index < len(names) else f"x{index}")
-        if name in named:
-            name = f"{name}.{index}"
-        named[name] = spec
+        named = {name: _spec_of(spec) for name, spec in specs.items()}
+    else:
+        named = {}
+        names = list(parameters)
+        given = [specs] if isinstance(specs, TensorSpec) or _is_array(specs) else specs
+        for index, spec in enumerate(map(_spec_of, given)):
+            name = spec.name or (names[index] if index < len(names) else f"x{index}")
+            if name in named:
+                name = f"{name}.{index}"
+            named[name] = spec
+    needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
+    if len(named) < len(needed):
+        raise make_error(
+            "bad_option",
+            "arguments have neither a TensorSpec nor a default",
+            value=", ".join(needed[len(named) :]),
+            remedy="give the dtype and shape of each as inputs",
+        )
     return named
+
+
+def _parameters(fn: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Those that can be given by position or name; none if they cannot be known."""
+    try:
+        found = inspect.signature(getattr(fn, "forward", fn)).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {k: p for k, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _spec_of(given: Any) -> TensorSpec:
+    if isinstance(given, TensorSpec):
+        return given
+    if not _is_array(given):
+        raise make_error(
+            "bad_option",
+            "an argument's dtype and shape are not known",
+            value=repr(given)[:80],
+            expected="an aicf.TensorSpec, or an array as an example",
+        )
+    dtype, shape = _aicf.array_type(given)
+    return TensorSpec(shape, dtype)
 
 
 def _split_dims(dims: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
@@ -362,7 +391,9 @@ def _scalar_dtype(value: bool | int | float, dtype: str | None) -> str:
     return dtype
 
 
-def _has_buffer(value: Any) -> bool:
+def _is_array(value: Any) -> bool:
+    if hasattr(value, "__dlpack__"):
+        return True
     if isinstance(value, (str, bytes, bytearray)):
         return False
     try:

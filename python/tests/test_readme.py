@@ -35,22 +35,27 @@ def write_model(path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def test_python_example(tmp_path: Path) -> None:
-    write_model(tmp_path / "model.onnx")
+def run_python(number: int, folder: Path) -> str:
+    """What the README's Python example of this number prints."""
     finished = subprocess.run(
-        [sys.executable, "-c", block("python")], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-c", block("python", number)], cwd=folder, capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.rstrip().endswith("True")
+    return finished.stdout.rstrip()
+
+
+def test_python_example(tmp_path: Path) -> None:
+    write_model(tmp_path / "model.onnx")
+    assert run_python(0, tmp_path).endswith("True")
     assert (tmp_path / "model.aicf").exists()
 
 
+def test_function_example(tmp_path: Path) -> None:
+    assert run_python(1, tmp_path) == "(5, 3)"
+
+
 def test_training_example(tmp_path: Path) -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", block("python", 1)], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stderr
-    first, last, passed = finished.stdout.split()
+    first, last, passed = run_python(2, tmp_path).split()
     assert float(last) < 0.1 * float(first) and passed == "True"
     assert (tmp_path / "train.aicf").exists()
 

@@ -26,6 +26,8 @@ FLOAT_CASES: dict[str, Callable[[Any], Any]] = {
     "reductions": lambda x: x.max(1) + x.min(1) - x.sum(axis=1) * x.mean(1),
     "keepdims": lambda x: x - x.mean((0, 2), keepdims=True),
     "all axes": lambda x: x.sum(),
+    "variance": lambda x: x.var(1) + x.std(),
+    "any and all": lambda x: (x > 1).any(1) & (x < 2).all(1),
     "matmul": lambda x: x @ x.transpose(0, 2, 1),
     "matmul by a vector": lambda x: x @ np.ones(6, "f"),
     "floor division": lambda x: x // 0.5 + x % 0.5,
@@ -37,7 +39,7 @@ FLOAT_CASES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", FLOAT_CASES)
 def test_as_numpy(name: str) -> None:
     fn = FLOAT_CASES[name]
-    exe = aicf.compile(aicf.trace(fn, [TensorSpec(A.shape)]), threads=1)
+    exe = aicf.compile(fn, A, threads=1)
     got, expected = np.asarray(exe(A)), fn(A)
     assert got.shape == np.shape(expected)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
@@ -111,6 +113,19 @@ def test_sizes_need_ranges_and_names() -> None:
         with pytest.raises(aicf.UserError) as caught:
             aicf.trace(lambda x: x * 2, [TensorSpec(("n",))], dims=dims)
         assert caught.value.name == name
+
+
+def test_arguments_need_specs() -> None:
+    with pytest.raises(aicf.UserError, match="neither a TensorSpec nor a default"):
+        aicf.compile(aicf.nn.Linear(2, 3))
+    with pytest.raises(aicf.UserError, match="dtype and shape are not known"):
+        aicf.compile(lambda x: x, ["f32"])
+
+
+def test_names_of_other_libraries() -> None:
+    for name, ours in (("where", "select"), ("topk", "top_k"), ("sofmax", "softmax")):
+        with pytest.raises(AttributeError, match=f"did you mean '{ours}'"):
+            getattr(ops, name)
 
 
 def test_ops_need_a_trace() -> None:
