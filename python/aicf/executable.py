@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _aicf
 from ._aicf import Tensor
-from ._structure import OUTPUT_STRUCTURE, restore
+from ._structure import OUTPUT_STRUCTURE, parse, restore
 
 __all__ = ["Executable", "PlanSummary", "TensorInfo", "VerifyResult", "load"]
 
@@ -70,7 +70,10 @@ class Executable:
 
     def __init__(self, raw: _aicf.Executable) -> None:
         self._raw = raw
-        self._structure = raw.metadata().get(OUTPUT_STRUCTURE)
+        text = raw.metadata().get(OUTPUT_STRUCTURE)
+        count = len(raw.outputs(""))
+        plain = 0 if count == 1 else {"tuple": list(range(count))}
+        self._structure = plain if text is None else parse(text, count)
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
         return self._results(self._raw.run("", args, by_name))
@@ -110,9 +113,7 @@ class Executable:
         self._raw.finish()
 
     def _results(self, results: tuple[Tensor, ...]) -> Any:
-        if self._structure is not None:
-            return restore(self._structure, results)
-        return results[0] if len(results) == 1 else results
+        return restore(self._structure, results)
 
     @property
     def inputs(self) -> list[TensorInfo]:

@@ -240,13 +240,13 @@ class SymTensor:
     def astype(self, dtype: str) -> SymTensor:
         return self if _aicf.dtype_name(str(dtype)) == self.dtype else self._op("cast", dtype=str(dtype))
 
-    # --- reductions over `axis`: one, several, or all
+    # --- reductions over `axis`: one, several, or all; as numpy's, sums and products of integers are i64
 
     def sum(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
-        return self._reduce("reduce_sum", axis, keepdims)
+        return self._widened()._reduce("reduce_sum", axis, keepdims)
 
     def prod(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
-        return self._reduce("reduce_prod", axis, keepdims)
+        return self._widened()._reduce("reduce_prod", axis, keepdims)
 
     def max(self, axis: Axes = None, keepdims: bool = False) -> SymTensor:
         return self._reduce("reduce_max", axis, keepdims)
@@ -279,6 +279,10 @@ class SymTensor:
     def _reduce(self, op: str, axis: Axes, keepdims: bool) -> SymTensor:
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         return self._op(op, axes=list(axes), keepdims=keepdims)
+
+    def _widened(self) -> SymTensor:
+        """As numpy adds and multiplies: integers and bools in i64."""
+        return self if self.dtype in _FLOATS else self.astype("i64")
 
     def _float_only(self, what: str) -> SymTensor:
         if self.dtype in _FLOATS:

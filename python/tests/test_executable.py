@@ -117,3 +117,21 @@ def test_clones_have_states_of_their_own() -> None:
     assert np.array_equal(other(one), 11 * one) and np.array_equal(exe.state_dict()["total"], 3 * one)
     exe.reset()
     assert np.array_equal(exe(one), one)
+
+
+def test_results_have_the_models_structure(tmp_path: Path) -> None:
+    exe = aicf.compile(lambda x: {"a": [x + 1, None], "b": (x,)}, np.zeros(2, "f"), threads=1)
+    exe.save(tmp_path / "model.aicf")
+    for one in (exe, aicf.load(tmp_path / "model.aicf")):
+        result = one(np.ones(2, "f"))
+        assert result["a"][1] is None and isinstance(result["b"], tuple)
+        assert np.array_equal(result["a"][0], [2, 2]) and np.array_equal(result["b"][0], [1, 1])
+
+
+@pytest.mark.parametrize("text", ["", "2", "[]", '{"tuple": [0, 7]}', '{"a": 1, "b": 2}', "[" * 100_000])
+def test_a_strangers_structure_is_refused(text: str) -> None:
+    program = aicf.trace(lambda x: (x + 1, x), np.zeros(2, "f"))
+    program.metadata = {"aicf.python.outputs": text}
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(program)
+    assert caught.value.name == "bad_artifact"

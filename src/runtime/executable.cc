@@ -321,11 +321,11 @@ SymbolValues Executable::bind_sizes(const EntryPlan& entry, const std::vector<Te
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::vector<int64_t> expected = evaluate(entry.inputs[i].sizes, values);
-    if (expected != inputs[i].sizes)
-      throw UserError(ErrorCode::kU_input_shape,
-                      describe(entry.inputs[i].name, false) + " has the wrong shape")
-          .with_expected(to_string(entry.inputs[i].sizes) + " = " + to_string(expected))
-          .with_actual(to_string(inputs[i].sizes));
+    if (expected == inputs[i].sizes) continue;
+    const std::string declared = to_string(entry.inputs[i].sizes), wanted = to_string(expected);
+    throw UserError(ErrorCode::kU_input_shape, describe(entry.inputs[i].name, false) + " has the wrong shape")
+        .with_expected(declared == wanted ? wanted : declared + " = " + wanted)
+        .with_actual(to_string(inputs[i].sizes));
   }
   return values;
 }
