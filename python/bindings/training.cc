@@ -57,8 +57,8 @@ void bind_options(nb::module_& module) {
   nb::class_<TrainOptions>(module, "TrainOptions")
       .def(nb::init<>())
       .def_prop_rw(
-          "precision", [](const TrainOptions& options) { return options.bf16_mixed ? "bf16-mixed" : "f32"; },
-          [](TrainOptions& options, const std::string& name) { options.bf16_mixed = is_bf16_mixed(name); })
+          "precision", [](const TrainOptions& options) { return precision_name(options.precision); },
+          [](TrainOptions& options, const std::string& name) { options.precision = precision_of(name); })
       .def_rw("clip_norm", &TrainOptions::clip_norm)
       .def_rw("accumulate", &TrainOptions::accumulate)
       .def_rw("skip_bad_steps", &TrainOptions::skip_bad_steps)

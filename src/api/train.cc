@@ -68,7 +68,7 @@ core::TrainOptions to_core(const TrainOptions& options) {
   wanted.skip_bad_steps = options.skip_bad_steps;
   const LossScale& scale = options.loss_scale;
   wanted.loss_scale = {scale.initial, scale.dynamic, scale.growth, scale.backoff, scale.interval};
-  wanted.bf16_mixed = core::is_bf16_mixed(options.precision);
+  wanted.precision = core::precision_of(options.precision);
   wanted.gradients_entry = options.gradients_entry;
   return wanted;
 }

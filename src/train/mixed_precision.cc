@@ -37,12 +37,17 @@ void narrow(GraphRewriter& rewriter, const Node& node) {
 
 }  // namespace
 
-bool is_bf16_mixed(const std::string& precision) {
-  if (precision == "f32") return false;
-  if (precision == "bf16-mixed") return true;
+Precision precision_of(const std::string& name) {
+  for (const Precision precision : {Precision::kF32, Precision::kBf16Mixed, Precision::kBf16Pure})
+    if (name == precision_name(precision)) return precision;
   throw UserError(ErrorCode::kU_unsupported_option, "training has no such precision")
-      .with_value(precision)
-      .with_expected("f32 or bf16-mixed");
+      .with_value(name)
+      .with_expected("f32, bf16-mixed or bf16-pure");
+}
+
+const char* precision_name(Precision precision) {
+  static constexpr const char* kNames[] = {"f32", "bf16-mixed", "bf16-pure"};
+  return kNames[static_cast<size_t>(precision)];
 }
 
 Graph narrow_contractions(const Graph& graph) {

@@ -10,7 +10,6 @@
 #include "ir/append.h"
 #include "ir/decompose/emitter.h"
 #include "ir/verify.h"
-#include "train/mixed_precision.h"
 #include "train/schedules.h"
 
 namespace aicf {
@@ -267,11 +266,16 @@ class EntryBuilder {
     advance(kStepState, step);
   }
 
+  // Whether the param has an f32 master copy.
+  bool has_master(const Trained& param) const {
+    return is_half(param.type.dtype) && options_.precision != Precision::kBf16Pure;
+  }
+
   void advance_param(const Trained& param, ValueId gradient, ValueId factor, ValueId rate, ValueId step) {
-    const TensorType type = wide_type(param.type);
-    ParamStep at{variables_.at(param.name), gradient, e_.cast(rate, type.dtype), step};
+    const TensorType type = wide_type(param.type), stored = has_master(param) ? type : param.type;
+    ParamStep at{e_.widen(variables_.at(param.name)), gradient, e_.cast(rate, type.dtype), step};
     const std::string master = "opt.master." + param.name;
-    if (is_half(param.type.dtype)) at.param = state(master, type, widened(param));
+    if (has_master(param)) at.param = state(master, type, widened(param));
     // The gradient waits for the verdict: the whole update then is one region, in place, instead of being in
     // part an epilogue of the contraction that makes the gradient.
     if (ok_ != kNoValue) at.gradient = e_.select(ok_, gradient, e_.scalar(type.dtype, 0));
@@ -279,11 +283,13 @@ class EntryBuilder {
     if (param.rate_factor != 1) at.rate = e_.mul(at.rate, e_.scalar(type.dtype, param.rate_factor));
     const std::vector<std::string> names = optimizer_slots(param.optimizer);
     std::vector<ValueId> slots;
-    for (const std::string& name : names) slots.push_back(state("opt." + name + "." + param.name, type));
+    for (const std::string& name : names)
+      slots.push_back(e_.widen(state("opt." + name + "." + param.name, stored)));
     const Stepped next = add_optimizer_step(graph_, param.optimizer, at, slots);
-    if (is_half(param.type.dtype)) advance(master, next.param);
+    if (has_master(param)) advance(master, next.param);
     advance(param.name, e_.cast(next.param, param.type.dtype));
-    for (size_t i = 0; i < names.size(); ++i) advance("opt." + names[i] + "." + param.name, next.slots[i]);
+    for (size_t i = 0; i < names.size(); ++i)
+      advance("opt." + names[i] + "." + param.name, e_.cast(next.slots[i], stored.dtype));
   }
 
   Array widened(const Trained& param) const {
@@ -352,7 +358,7 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   check_options(options);
   check_forward(forward);
   const std::vector<Trained> params = trained_params(forward, options);
-  const Graph entry = options.bf16_mixed ? narrow_contractions(forward.entries[0]) : forward.entries[0];
+  const Graph entry = options.precision == Precision::kBf16Mixed ? narrow_contractions(forward.entries[0]) : forward.entries[0];
   Program program{forward.variables, {}, forward.sizes, forward.metadata};
   const auto build = [&](const char* name) { return EntryBuilder(name, entry, options, params, program); };
   program.entries.push_back(build(kStepEntry).step());

@@ -19,6 +19,7 @@
 
 #include "base/training_names.h"
 #include "ir/graph.h"
+#include "train/mixed_precision.h"
 #include "train/optimizers.h"
 
 namespace aicf {
@@ -42,7 +43,7 @@ struct TrainOptions {
   bool skip_bad_steps = true;
   LossScale loss_scale;
   bool gradients_entry = false;
-  bool bf16_mixed = false;  // see mixed_precision.h; of the first entry, others stay as they are
+  Precision precision = Precision::kF32;  // of the first entry, others stay as they are
 };
 
 // Errors: bad_graph (no params, a loss that is no float scalar, an integer param, a param that the loss does

@@ -122,6 +122,24 @@ TEST(TrainStep, HalfParamsHaveMasterCopies) {
   EXPECT_EQ(result.updated.at("w").get_f64(0), 0.5);  // too small a step for bf16
 }
 
+TEST(TrainStep, PureHalfParamsAreTrainedInTheirOwnType) {
+  Program program;
+  program.variables["w"] = {"w", Role::kParam, {DType::bf16, {}}, Array::scalar_f64(DType::bf16, 0.5)};
+  Graph graph("loss");
+  const ValueId w = graph.add_param("w", {DType::bf16, {}});
+  graph.add_output(graph.add(Op::mul, {w, w}), "loss");
+  program.entries.push_back(std::move(graph));
+  TrainOptions options;
+  options.schedule = constant_rate(0.25);
+  options.precision = Precision::kBf16Pure;
+  const Program training = make_train_program(program, options);
+  EXPECT_FALSE(training.variables.contains("opt.master.w"));
+  EXPECT_EQ(training.variables.at("opt.m.w").type.dtype, DType::bf16);
+  const EvalResult result = evaluate(training, *training.entry(kStepEntry), {});
+  EXPECT_EQ(result.updated.at("w").get_f64(0), 0.25);  // the first step of Adam has the size of the rate
+  EXPECT_EQ(result.updated.at("opt.m.w").get_f64(0), 0.10009765625);  // 0.1 in bf16
+}
+
 ErrorCode error_of(const Program& program, const TrainOptions& options) {
   try {
     make_train_program(program, options);
