@@ -50,7 +50,8 @@ void ModelSource::add_to(VerbOptions& verb, bool compiles) {
       "--target", target,
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
       "machine, with PTX and the CPU beside it");
-  verb.add_option("--precision", precision, "f32");
+  verb.add_option("--precision", precision,
+                  "f32; bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
   verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
   verb.add_option("--skip", skip, "leave out an optional pass, by name");
   verb.add_option(
@@ -80,10 +81,6 @@ ImportOptions ModelSource::import_options() const {
 }
 
 CompileOptions ModelSource::compile_options(const std::string& device) const {
-  if (precision != "f32")
-    throw UserError(ErrorCode::kU_unsupported_option, "this precision is not available on this target")
-        .with_value("--precision " + precision)
-        .with_expected("f32");
   constexpr std::string_view kStages[] = {"", "import", "passes", "select", "build", "plan", "artifact"};
   bool known = false;
   for (std::string_view stage : kStages) known = known || stage == stop_after;
@@ -94,6 +91,7 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   CompileOptions options;
   options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt;
+  options.precision = inference_precision_of(precision);
   options.skip_passes = {skip.begin(), skip.end()};
   options.dump_after = {dump_after.begin(), dump_after.end()};
   options.stop_after = stop_after;

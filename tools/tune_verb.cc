@@ -73,10 +73,7 @@ Json json_of(const TuneResult& result) {
 int run(const Options& options, const Console& console) {
   const CompileOptions compile = options.source.compile_options(options.run.device);
   const Target target = Target::from_name(compile.target);
-  PipelineOptions pipeline;
-  pipeline.opt_level = compile.opt_level;
-  pipeline.skip = compile.skip_passes;
-  const Program program = run_pipeline(options.source.import(), target, pipeline, nullptr);
+  const Program program = run_pipeline(options.source.import(), target, pipeline_options(compile), nullptr);
   std::vector<TuneProblem> problems = list_problems(program, target);
   TuneOptions tuning;
   tuning.seconds = options.seconds;

@@ -17,6 +17,9 @@ struct CompileOptions {
   std::string target = "cpu";
   int opt_level = 2;                     // 0: no optimisation, 2: all
   std::vector<std::string> skip_passes;  // optimisations to leave out, by name
+  // "f32": as the model states it; "bf16-mixed", "f16-mixed": f32 contractions take operands of that type and
+  // accumulate in f32.
+  std::string precision = "f32";
 };
 
 // Immutable; copies share it.

@@ -38,8 +38,8 @@ def compile(
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
                another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
-    precision  "f32"; for a torch module also "bf16-mixed": contractions of bf16 operands,
-               accumulated in f32.
+    precision  "f32"; "bf16-mixed" or "f16-mixed": contractions of f32 take operands of that type and
+               accumulate in f32.
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
                present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
@@ -50,14 +50,8 @@ def compile(
         from .torch import compile_model
 
         return compile_model(model, inputs, dims, device, threads, chosen, precision)
-    if precision != "f32":
-        raise make_error(
-            "unsupported_option",
-            "this target cannot honour the precision",
-            value=f"precision={precision!r}",
-            expected="f32",
-        )
-    return Executable(build(_to_program(model, inputs, dims or {}, chosen), device, threads, chosen))
+    program = _to_program(model, inputs, dims or {}, chosen)
+    return Executable(build(program, device, threads, chosen, precision))
 
 
 def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Any:
@@ -79,7 +73,11 @@ def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> A
 
 
 def build(
-    program: _aicf.Program, device: str, threads: int | None, options: Mapping[str, Any]
+    program: _aicf.Program,
+    device: str,
+    threads: int | None,
+    options: Mapping[str, Any],
+    precision: str = "f32",
 ) -> _aicf.Executable:
     """The extension's compiler with the options of `compile`."""
     return _aicf.compile_program(
@@ -90,6 +88,7 @@ def build(
         options.get("isa") or "",
         device,
         options.get("target") or "",
+        precision,
     )
 
 

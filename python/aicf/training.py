@@ -174,9 +174,9 @@ def compile_train_step(
     eval_inputs     of `evaluate`, if other sizes than `inputs`; without the target.
     clip_norm       of all gradients together; 0: not clipped.
     accumulate      calls whose gradients are averaged into one optimizer step.
-    precision       "f32", or "bf16-mixed": contractions of bf16 operands accumulated in f32, while params,
-                    moments and everything else stay f32; or "bf16-pure": params and moments keep the params'
-                    own type, without the f32 master copy that half types have otherwise.
+    precision       "f32"; "bf16-mixed" or "f16-mixed": contractions of such operands, accumulated in f32;
+                    params, moments and everything else stay f32; "bf16-pure": params and moments keep the
+                    params' own type, without the f32 master copy that half types have otherwise.
     skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and
                     `skipped`.
     gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.

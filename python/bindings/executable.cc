@@ -27,11 +27,12 @@ namespace {
 
 PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
                              int threads, const std::string& isa, const std::string& device,
-                             const std::string& target) {
+                             const std::string& target, const std::string& precision) {
   const nb::gil_scoped_release unlocked;
   CompileOptions options;
   options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt_level;
+  options.precision = inference_precision_of(precision);
   options.skip_passes.insert(skip.begin(), skip.end());
   auto report = std::make_shared<CompileReport>();
   Artifact artifact = compile(program, options, report.get());

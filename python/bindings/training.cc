@@ -7,10 +7,10 @@
 
 #include "bindings.h"
 #include "executable.h"
+#include "ir/precision.h"
 #include "runtime/batches.h"
 #include "runtime/trainer.h"
 #include "train/losses.h"
-#include "train/mixed_precision.h"
 #include "train/schedules.h"
 #include "train/train_step.h"
 

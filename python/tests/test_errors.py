@@ -57,7 +57,7 @@ def test_calls(exe: aicf.Executable, name: str, args: tuple[Any, ...], by_name: 
     [
         ("unset_size", {}),
         ("bad_option", {"dims": {"batch": 1}, "device": "tpu"}),
-        ("unsupported_option", {"dims": {"batch": 1}, "precision": "bf16-mixed"}),
+        ("unsupported_option", {"dims": {"batch": 1}, "precision": "bf16-pure"}),
         ("bad_option", {"dims": {"batch": 1}, "options": {"opt_level": 1}}),
         ("bad_option", {"dims": {"batch": 1.5}}),
         ("bad_option", {"dims": {"batch": 1}, "options": {"isa": "mmx"}}),

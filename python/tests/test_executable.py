@@ -135,3 +135,13 @@ def test_a_strangers_structure_is_refused(text: str) -> None:
     with pytest.raises(aicf.UserError) as caught:
         aicf.compile(program)
     assert caught.value.name == "bad_artifact"
+
+
+@pytest.mark.parametrize(("precision", "unit"), [("bf16-mixed", 2.0**-8), ("f16-mixed", 2.0**-11)])
+def test_precision_rounds_operands_only(precision: str, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((5, 64)).astype("f"), rng.standard_normal((64, 7)).astype("f")
+    got = np.asarray(aicf.compile(lambda x, w: x @ w, (x, w), precision=precision, threads=1)(x, w))
+    error = np.abs(got - x.astype("d") @ w)
+    assert got.dtype == np.float32 and (error <= 2.5 * unit * (abs(x) @ abs(w))).all()
+    assert error.max() > 1e-6

@@ -58,6 +58,7 @@ Artifact compile(const Program& program, const CompileOptions& options) {
     core::CompileOptions wanted;
     wanted.target = core::spelled_out_target(options.target);
     wanted.opt_level = options.opt_level;
+    wanted.precision = core::inference_precision_of(options.precision);
     wanted.skip_passes.insert(options.skip_passes.begin(), options.skip_passes.end());
     return Access::artifact(core::compile(Access::program(program), wanted));
   });

@@ -3,7 +3,6 @@
 #include "runtime/batches.h"
 #include "runtime/trainer.h"
 #include "train/losses.h"
-#include "train/mixed_precision.h"
 #include "train/schedules.h"
 #include "train/train_step.h"
 

@@ -53,10 +53,11 @@ std::vector<TileProgram> build_programs(const KernelCalls& calls) {
   return code;
 }
 
-Artifact start_artifact(const Program& program) {
+Artifact start_artifact(const Program& program, Precision precision) {
   Artifact artifact;
   artifact.program = print(program);
   artifact.metadata = program.metadata;
+  if (precision != Precision::kF32) artifact.metadata["aicf.precision"] = precision_name(precision);
   for (const auto& [name, variable] : program.variables)
     if (variable.data.data() != nullptr) artifact.weights.emplace(name, variable.data);
   return artifact;
@@ -97,17 +98,6 @@ std::vector<Target> targets_of(const CompileOptions& options) {
     targets.push_back(Target::from_name(std::exchange(name, {})));
   }
   return targets;
-}
-
-PipelineOptions pipeline_options(const CompileOptions& options) {
-  PipelineOptions pipeline;
-  pipeline.opt_level = options.opt_level;
-  pipeline.skip = options.skip_passes;
-  pipeline.dump_after = options.dump_after;
-  pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
-    if (options.on_dump) options.on_dump(pass, print(graph));
-  };
-  return pipeline;
 }
 
 // The flow for one target, from meaning to a plan with code. Null if it stopped after the stage that the
@@ -181,10 +171,22 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
 
 }  // namespace
 
+PipelineOptions pipeline_options(const CompileOptions& options) {
+  PipelineOptions pipeline;
+  pipeline.opt_level = options.opt_level;
+  pipeline.precision = options.precision;
+  pipeline.skip = options.skip_passes;
+  pipeline.dump_after = options.dump_after;
+  pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
+    if (options.on_dump) options.on_dump(pass, print(graph));
+  };
+  return pipeline;
+}
+
 Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
   check_options(options);
   verify(program, Fault::kUser);
-  Artifact artifact = start_artifact(program);
+  Artifact artifact = start_artifact(program, options.precision);
   const Records records = load_records(options.records);
   std::vector<ChoiceReport> choices;
   for (const Target& target : targets_of(options)) {

@@ -18,6 +18,7 @@ struct CompileOptions {
   std::string target =
       "cpu";  // or several, by comma: a variant for each, passes and stages reported for the first
   int opt_level = 2;
+  Precision precision = Precision::kF32;  // of all targets
   std::set<std::string> skip_passes;
   std::set<std::string> dump_after;
   std::string stop_after;  // "", "passes", "select", "build", "plan"
@@ -28,6 +29,9 @@ struct CompileOptions {
   std::vector<std::string> records;
   std::vector<ForcedChoice> forced;
 };
+
+// What of the options the passes see.
+PipelineOptions pipeline_options(const CompileOptions& options);
 
 struct StageTime {
   std::string stage;

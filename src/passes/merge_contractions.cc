@@ -6,21 +6,21 @@
 #include <tuple>
 
 #include "passes/pass.h"
+#include "passes/pattern.h"
 #include "select/update_targets.h"
 
 namespace aicf {
 namespace {
 
-// x @ w [+ bias]: `result` is the value that others read.
+// x @ w and the casts and sums with a bias [N] behind it, each the only reader of the one before.
 struct Product {
   const Node* matmul;
-  ValueId bias;  // kNoValue: none
-  ValueId result;
+  std::vector<const Node*> tail;
+  ValueId result;  // what others read
 };
 
-// Products with one key can be computed together: what they read, how both operands lie, whether they have a
-// bias.
-using Key = std::tuple<ValueId, bool, bool, bool>;
+// Products with one key can be computed together: what they read, how both operands lie, what follows.
+using Key = std::tuple<ValueId, bool, bool, std::vector<std::pair<Op, DType>>>;
 
 class Merger {
  public:
@@ -47,7 +47,7 @@ class Merger {
         emit(*group, rewriter);
         for (const Product& product : *group) {
           done.insert(product.matmul);
-          done.insert(graph_.producer(product.result));
+          done.insert(product.tail.begin(), product.tail.end());
         }
       } else if (!done.contains(&node)) {
         rewriter.copy(node);
@@ -57,9 +57,14 @@ class Merger {
   }
 
  private:
+  ValueId before_cast(ValueId id) const {
+    const Node* cast = producer_of(graph_, id, Op::cast);
+    return cast == nullptr ? id : cast->operands[0];
+  }
+
   // Written only when weights are loaded, so that the joined copy made then stays right.
   bool is_weight(ValueId id) const {
-    const Value& value = graph_.value(id);
+    const Value& value = graph_.value(before_cast(id));
     const bool fixed =
         value.role == Role::kConstant || (value.role == Role::kParam && !updated_.contains(value.name));
     return fixed && std::all_of(value.type.shape.begin(), value.type.shape.end(),
@@ -69,8 +74,11 @@ class Merger {
   std::optional<Product> match(const Node& node) const {
     if (node.op != Op::matmul || !is_weight(node.operands[1]) || graph_.type(node.operands[1]).rank() != 2)
       return std::nullopt;
-    Product product{&node, kNoValue, node.results[0]};
-    if (const Node* sum = bias_of(product.result, product.bias)) product.result = sum->results[0];
+    Product product{&node, {}, node.results[0]};
+    while (const Node* next = next_in_tail(product.result)) {
+      product.tail.push_back(next);
+      product.result = next->results[0];
+    }
     // An epilogue that joins its own contraction is worth more than a merged one.
     const auto& readers = readers_[static_cast<size_t>(product.result)];
     const bool fuses = std::any_of(readers.begin(), readers.end(), [&](const Node* reader) {
@@ -79,25 +87,28 @@ class Merger {
     return fuses || readers.empty() || kept_.contains(product.result) ? std::nullopt : std::optional(product);
   }
 
-  // The node that adds a weight [N] to the product and is its only reader, or null.
-  const Node* bias_of(ValueId product, ValueId& bias) const {
-    const auto& readers = readers_[static_cast<size_t>(product)];
-    if (readers.size() != 1 || readers[0]->op != Op::add || kept_.contains(product)) return nullptr;
-    const Node& sum = *readers[0];
-    for (size_t i = 0; i < 2; ++i) {
-      const ValueId other = sum.operands[1 - i];
-      if (sum.operands[i] != product || !is_weight(other) || graph_.type(other).rank() != 1) continue;
-      if (!(graph_.shape(other)[0] == graph_.shape(product).back())) continue;
-      bias = other;
-      return &sum;
-    }
-    return nullptr;
+  // The cast or the sum with a weight [N] that is the only reader of the value, or null.
+  const Node* next_in_tail(ValueId id) const {
+    const auto& readers = readers_[static_cast<size_t>(id)];
+    if (readers.size() != 1 || kept_.contains(id)) return nullptr;
+    const Node& reader = *readers[0];
+    if (reader.op == Op::cast) return &reader;
+    if (reader.op != Op::add || reader.operands[0] == reader.operands[1]) return nullptr;
+    const ValueId bias = bias_of(reader, id);
+    const bool is_row = is_weight(bias) && graph_.type(bias).rank() == 1;
+    return is_row && graph_.shape(bias)[0] == graph_.shape(id).back() ? &reader : nullptr;
+  }
+
+  static ValueId bias_of(const Node& sum, ValueId product) {
+    return sum.operands[sum.operands[0] == product ? 1 : 0];
   }
 
   Key key_of(const Product& product) const {
     const Node& matmul = *product.matmul;
+    std::vector<std::pair<Op, DType>> tail;
+    for (const Node* node : product.tail) tail.emplace_back(node->op, graph_.dtype(node->results[0]));
     return {matmul.operands[0], matmul.attrs.get_bool("transpose_x"), matmul.attrs.get_bool("transpose_y"),
-            product.bias != kNoValue};
+            tail};
   }
 
   // The group in which a node is the contraction, or null if it is computed alone.
@@ -108,23 +119,41 @@ class Merger {
     return group.size() > 1 ? &group : nullptr;
   }
 
-  static ValueId join(const std::vector<ValueId>& parts, int64_t axis, GraphRewriter& rewriter) {
-    return rewriter.graph().add(Op::concat, rewriter.values(parts), {{"axis", axis}});
+  // In the new graph; a cast of a weight may come later in the old one than the first contraction of a group.
+  ValueId weight(ValueId id, GraphRewriter& rewriter) const {
+    const Node* cast = producer_of(graph_, id, Op::cast);
+    if (cast == nullptr) return rewriter.value(id);
+    return rewriter.graph().add(Op::cast, {rewriter.value(cast->operands[0])}, cast->attrs, cast->origin);
+  }
+
+  ValueId join(const std::vector<ValueId>& parts, int64_t axis, GraphRewriter& rewriter) const {
+    std::vector<ValueId> weights;
+    for (const ValueId part : parts) weights.push_back(weight(part, rewriter));
+    return rewriter.graph().add(Op::concat, weights, {{"axis", axis}});
   }
 
   void emit(const std::vector<Product>& group, GraphRewriter& rewriter) const {
     const Node& first = *group[0].matmul;
-    std::vector<ValueId> weights, biases;
-    for (const Product& product : group) {
-      weights.push_back(product.matmul->operands[1]);
-      biases.push_back(product.bias);
-    }
+    std::vector<ValueId> weights;
+    for (const Product& product : group) weights.push_back(product.matmul->operands[1]);
     Graph& built = rewriter.graph();
     const int64_t columns_axis = first.attrs.get_bool("transpose_y") ? 0 : 1;
     ValueId all =
         built.add(Op::matmul, {rewriter.value(first.operands[0]), join(weights, columns_axis, rewriter)},
                   first.attrs, first.origin);
-    if (biases[0] != kNoValue) all = built.add(Op::add, {all, join(biases, 0, rewriter)}, {}, first.origin);
+    for (size_t i = 0; i < group[0].tail.size(); ++i) {
+      const Node& node = *group[0].tail[i];
+      if (node.op == Op::cast) {
+        all = built.add(Op::cast, {all}, node.attrs, first.origin);
+        continue;
+      }
+      std::vector<ValueId> biases;
+      for (const Product& product : group) {
+        const ValueId sum_of = i == 0 ? product.matmul->results[0] : product.tail[i - 1]->results[0];
+        biases.push_back(bias_of(*product.tail[i], sum_of));
+      }
+      all = built.add(Op::add, {all, join(biases, 0, rewriter)}, {}, first.origin);
+    }
     Shape starts(built.shape(all).size(), Dim(0)), limits = built.shape(all);
     for (const Product& product : group) {
       limits.back() = starts.back() + graph_.shape(product.result).back();

@@ -1,6 +1,6 @@
-// What a pass is: a function from one entry graph to an equivalent one. pipeline.cc lists them in order; the
-// wrapper there gives each a name, a skip switch, timing, a dump when it changed something, and verification
-// afterwards.
+// What a pass is: a function from one entry graph to an equivalent one, but for what the precision asked for
+// rounds. pipeline.cc lists them in order; the wrapper there gives each a name, a skip switch, timing, a dump
+// when it changed something, and verification afterwards.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/precision.h"
 #include "select/target.h"
 
 namespace aicf {
@@ -17,6 +18,7 @@ namespace aicf {
 struct PassContext {
   const Program& program;  // sizes and variables; the entry being rewritten is passed apart
   const Target& target;
+  Precision precision = Precision::kF32;
 };
 
 struct PassInfo {
@@ -39,6 +41,7 @@ std::string to_string(const PassRecord& record);  // "pass simplify of main: 0.1
 
 struct PipelineOptions {
   int opt_level = 2;
+  Precision precision = Precision::kF32;
   std::set<std::string> skip;
   std::set<std::string> dump_after;  // pass names, or "all"
   std::function<void(const std::string& pass, const Graph& graph)> dump;
@@ -58,6 +61,7 @@ Graph simplify(const Graph& graph, const PassContext& context);
 Graph match_gelu(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
 Graph match_rope_append(const Graph& graph, const PassContext& context);
+Graph narrow_contractions(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);

@@ -47,6 +47,49 @@ void expect_equal_meaning(const Program& program, const Graph& rewritten, const 
   }
 }
 
+TEST(NarrowContractions, WholeAttentionAndProductsTakeHalfOperands) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[1, 2, 4, 8], %w: f32[8, 8], %y: f64[8, 8]) {
+    %0 = matmul(%x, %w) : f32[1, 2, 4, 8]
+    %1 = attention(%0, %x, %x, none) {scale = 0.5, causal = true} : f32[1, 2, 4, 8]
+    %2 = matmul(%y, %y) : f64[8, 8]
+    return "a" = %1, "b" = %2
+  }
+}
+)");
+  PassContext context{program, kTarget, Precision::kF16Mixed};
+  const Graph narrow = narrow_contractions(program.entries[0], context);
+  for (const Node& node : narrow.nodes()) {
+    if (node.op != Op::matmul && node.op != Op::attention) continue;
+    EXPECT_NE(narrow.dtype(node.operands[0]), DType::f32) << op_info(node.op).name;
+  }
+  EXPECT_EQ(count_ops(narrow, Op::attention), 1);
+  EXPECT_EQ(narrow.dtype(narrow.outputs()[0]), DType::f32);
+  context.precision = Precision::kF32;
+  EXPECT_EQ(print(narrow_contractions(program.entries[0], context)), print(program.entries[0]));
+}
+
+TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
+  const Program program = parse(R"(program {
+  entry main(%x: f16[4, 6], %y: f32[4, 6]) {
+    %0 = cast(%x) {dtype = f32} : f32[4, 6]
+    %1 = reshape(%0) {shape = [4, 2, 3]} : f32[4, 2, 3]
+    %2 = transpose(%1) {perm = [1, 0, 2]} : f32[2, 4, 3]
+    %3 = cast(%2) {dtype = f16} : f16[2, 4, 3]
+    %4 = reshape(%y) {shape = [24]} : f32[24]
+    %5 = cast(%4) {dtype = f16} : f16[24]
+    %6 = cast(%4) {dtype = i32} : i32[24]
+    return "a" = %3, "b" = %5, "c" = %6
+  }
+}
+)");
+  const Graph graph = eliminate_dead_code(run_pass(simplify, program));
+  EXPECT_EQ(count_ops(graph, Op::cast), 2);
+  EXPECT_EQ(graph.producer(graph.outputs()[1])->op, Op::reshape);
+  EXPECT_EQ(graph.producer(graph.outputs()[2])->op, Op::cast);
+  expect_equal_meaning(program, graph, {});
+}
+
 TEST(Simplify, ChainsOfViewsAndIdentitiesCollapse) {
   const Program program = parse(R"(program {
   size n in 1..9
@@ -256,6 +299,17 @@ TEST(MergeContractions, ProductsOfOneValueAreOneProduct) {
   EXPECT_EQ(count_ops(merged, Op::matmul), 1) << print(merged);
   EXPECT_EQ(count_ops(merged, Op::add), 1);
   EXPECT_EQ(count_ops(merged, Op::slice), 3);
+  expect_equal_meaning(program, merged, {{"n", 4}});
+}
+
+// Operands and results are cast; the casts of weights come in between.
+TEST(MergeContractions, ProductsInHalfPrecisionAreOneProductToo) {
+  Program program = projections();
+  Program half = program;
+  half.entries[0] = narrow_contractions(program.entries[0], {program, kTarget, Precision::kBf16Mixed});
+  half.entries[0] = run_pass(eliminate_common_subexpressions, half);
+  const Graph merged = run_pass(merge_contractions, half);
+  EXPECT_EQ(count_ops(merged, Op::matmul), 1) << print(merged);
   expect_equal_meaning(program, merged, {{"n", 4}});
 }
 

@@ -32,6 +32,9 @@ const std::vector<PassInfo>& pass_table() {
       // Needs attention whole, and equal positions as one value.
       {"match_rope_append", match_rope_append, false, 2,
        "rotates q and k and writes k and v to their caches in one step"},
+      // Casts around the parts of an attention would hide it.
+      {"narrow_contractions", narrow_contractions, true, 0,
+       "rounds operands of contractions to the type that the precision names"},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0,
        "expands composites that no kernel of the target claims"},
@@ -93,7 +96,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
     for (size_t i = 0; i < program.entries.size(); ++i) {
       const Graph before = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
-      program.entries[i] = pass.run(before, {program, target});
+      program.entries[i] = pass.run(before, {program, target, options.precision});
       const auto stop = std::chrono::steady_clock::now();
       const Graph& after = program.entries[i];
       if (options.verify) verify(after, program, Fault::kInternal);

@@ -88,8 +88,35 @@ std::optional<ValueId> fold_transpose_into_matmul(Graph& graph, const Node& node
   return graph.add(Op::matmul, operands, attrs, node.origin);
 }
 
+// Every value of `narrow` is one of `wide`, so that widening and rounding back changes nothing.
+bool holds(DType wide, DType narrow) {
+  if (!is_float(wide) || !is_float(narrow)) return false;
+  return wide == DType::f64 || (wide == DType::f32 && dtype_bytes(narrow) == 2);
+}
+
+// cast(view(x)) = view(cast(x)) to a smaller dtype, so that what makes x stores the smaller one; and
+// cast(cast(x)) = x if x had that dtype and the one between holds it.
+std::optional<ValueId> narrow_before_views(Graph& graph, const Node& node, const TensorType& result) {
+  if (node.op != Op::cast || !holds(graph.dtype(node.operands[0]), result.dtype)) return std::nullopt;
+  std::vector<Node> views;  // from the cast to what makes x
+  ValueId x = node.operands[0];
+  const Node* inner = graph.producer(x);
+  for (; inner != nullptr && (inner->op == Op::reshape || inner->op == Op::transpose);
+       inner = graph.producer(x)) {
+    views.push_back(*inner);
+    x = inner->operands[0];
+  }
+  const bool returns =
+      inner != nullptr && inner->op == Op::cast && graph.dtype(inner->operands[0]) == result.dtype;
+  if (!returns && views.empty()) return std::nullopt;
+  x = returns ? inner->operands[0] : graph.add(Op::cast, {x}, node.attrs, node.origin);
+  for (size_t i = views.size(); i-- > 0;) x = graph.add(views[i].op, {x}, views[i].attrs, views[i].origin);
+  return x;
+}
+
 constexpr Rule kRules[] = {drop_identity_operand, drop_no_op,      merge_reshapes,
-                           merge_transposes,      drop_involution, fold_transpose_into_matmul};
+                           merge_transposes,      drop_involution, fold_transpose_into_matmul,
+                           narrow_before_views};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
   for (Rule rule : kRules)

@@ -144,7 +144,8 @@ void check_arena(const EntryPlan& entry) {
   }
 }
 
-// Runs of init have no caller and no arena: it reads weights and constants and writes packed weights.
+// Runs of init have no caller and no arena: it reads weights, constants and what earlier steps packed, and
+// writes packed weights.
 void check_init(const EntryPlan& entry) {
   if (!entry.inputs.empty() || !entry.outputs.empty())
     throw violation("init has inputs or outputs", entry.name);
@@ -152,14 +153,27 @@ void check_init(const EntryPlan& entry) {
     if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant &&
         buffer.kind != BufferKind::kPacked)
       throw violation("init uses a buffer that exists only in a run", buffer.name);
-  const auto is_packed = [&](const TensorRef& ref) {
-    return entry.buffers[static_cast<size_t>(ref.buffer)].kind == BufferKind::kPacked;
+  const auto buffer_of = [&](const TensorRef& ref) -> const Buffer& {
+    return entry.buffers[static_cast<size_t>(ref.buffer)];
   };
+  std::set<int32_t> written;
   for (const Step& step : entry.steps) {
-    if (!std::all_of(step.outputs.begin(), step.outputs.end(), is_packed))
-      throw violation("init writes to a weight", step.kernel);
-    if (std::any_of(step.inputs.begin(), step.inputs.end(), is_packed))
-      throw violation("init reads what it writes", step.kernel);
+    for (const TensorRef& input : step.inputs) {
+      const Buffer& from = buffer_of(input);
+      if (from.kind != BufferKind::kPacked) continue;
+      if (!written.contains(input.buffer))
+        throw violation("init reads what it has not packed yet", step.kernel);
+      for (const TensorRef& output : step.outputs) {
+        const Buffer& to = buffer_of(output);
+        if (from.offset < to.offset + to.max_bytes && to.offset < from.offset + from.max_bytes)
+          throw violation("init reads what the same step writes", step.kernel);
+      }
+    }
+    for (const TensorRef& output : step.outputs) {
+      if (buffer_of(output).kind != BufferKind::kPacked)
+        throw violation("init writes to a weight", step.kernel);
+      written.insert(output.buffer);
+    }
   }
 }
 

@@ -141,8 +141,14 @@ std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<T
       if (call.region >= 0)
         key +=
             " program " + std::to_string(intern(programs[static_cast<size_t>(call.region)], init_programs_));
-      for (const Window& w : call.inputs)
-        key += " " + variable_or_constant(state.graph.value(w.root)).name + to_text(w);
+      for (const Window& w : call.inputs) {
+        // What an earlier step of init makes is known by where it lies.
+        const auto made = state.packed_offset.find(w.root);
+        key += " " +
+               (made != state.packed_offset.end() ? "packed at " + std::to_string(made->second)
+                                                  : variable_or_constant(state.graph.value(w.root)).name) +
+               to_text(w);
+      }
       key += "\n";
     }
   return key;
@@ -157,8 +163,20 @@ int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
   buffer.bytes = byte_count(extra.type);
   buffer.max_bytes = buffer.bytes.require_constant("the size of packed weights");
   buffer.offset = plan_.packed_bytes;
-  plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(buffer.max_bytes));
+  // Empty values have offsets of their own too.
+  plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(std::max<int64_t>(buffer.max_bytes, 1)));
+  const auto index = static_cast<int32_t>(init_.buffers.size());
+  init_packed_.emplace(buffer.offset, index);
   init_.buffers.push_back(std::move(buffer));
+  return index;
+}
+
+int32_t PlanBuilder::init_source(const EntryState& state, ValueId root) {
+  if (const auto made = state.packed_offset.find(root); made != state.packed_offset.end())
+    return init_packed_.at(made->second);
+  Buffer from = variable_or_constant(state.graph.value(root));
+  from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
+  init_.buffers.push_back(std::move(from));
   return static_cast<int32_t>(init_.buffers.size()) - 1;
 }
 
@@ -179,12 +197,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& pr
     if (!fresh.contains(call.outputs[0].root)) continue;
     Step step;
     step.kernel = call.kernel;
-    for (const Window& w : call.inputs) {
-      Buffer from = variable_or_constant(state.graph.value(w.root));
-      from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
-      step.inputs.push_back(tensor_ref(static_cast<int32_t>(init_.buffers.size()), w));
-      init_.buffers.push_back(std::move(from));
-    }
+    for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(init_source(state, w.root), w));
     for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(fresh.at(w.root), w));
     step.params = call.params;
     step.fparams = call.fparams;

@@ -39,6 +39,8 @@ class PlanBuilder {
   void add_init(EntryState& state, const std::vector<TileProgram>& programs,
                 const std::vector<StepLaunches>& launches);
   int32_t packed_buffer(const EntryState& state, ValueId root);
+  // The buffer of init that holds a weight, or what an earlier step of init made.
+  int32_t init_source(const EntryState& state, ValueId root);
   std::string packed_key(const EntryState& state, const std::vector<TileProgram>& programs, ValueId root);
   Buffer variable_or_constant(const Value& value);
 
@@ -48,6 +50,7 @@ class PlanBuilder {
   std::vector<TileProgram> init_programs_;  // seen in steps of init, for packed_key
   std::map<std::string, Array>& constants_;
   std::map<std::string, int64_t> packed_offsets_;  // key: how the value is made of which sources
+  std::map<int64_t, int32_t> init_packed_;         // offset of a packed value → buffer of init
 };
 
 }  // namespace aicf

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -107,11 +108,13 @@ class Selector {
   std::shared_ptr<const CustomCuda> custom_cuda(const Node& node) const;
 
   // --- weights.cc
-  // A constant or a param that nothing writes, or a view of one.
+  // A constant or a param that nothing writes, what was made of such at load, or a view of one.
   bool is_weight(ValueId id) const;
   // Such values, a folded batch norm's factors for one, are made when weights are loaded or change.
   bool depends_on_weights_only(const std::vector<ValueId>& operands,
                                const std::vector<ValueId>& results) const;
+  // Of a value of the graph or an extra one.
+  const std::string& root_name(ValueId root) const;
   const Window& place_at_load(ValueId id, const std::string& origin);
   // The last call becomes a step of init.
   void make_init();
@@ -140,6 +143,7 @@ class Selector {
   std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_;
   std::map<ValueId, JoinedWeights> joined_;  // by root
+  std::set<ValueId> made_at_load_;           // roots
   KernelCalls result_;
 };
 

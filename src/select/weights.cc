@@ -16,8 +16,8 @@ bool Selector::join_weights(const Node& node) {
       std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_weight(id); }) &&
       std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& size) { return size.is_constant(); });
   if (!fixed) return false;
-  const Window whole = add_extra(ExtraValue::Kind::kPacked, type,
-                                 "joined " + graph_.value(window(node.operands[0]).root).name);
+  const Window whole =
+      add_extra(ExtraValue::Kind::kPacked, type, "joined " + root_name(window(node.operands[0]).root));
   JoinedWeights joined{whole, static_cast<size_t>(node.attrs.get_int("axis")), {}, origin_of(node)};
   for (ValueId id : node.operands) joined.parts.push_back(window(id));
   joined_.emplace(whole.root, std::move(joined));
@@ -54,8 +54,9 @@ bool Selector::depends_on_weights_only(const std::vector<ValueId>& operands,
 
 const Window& Selector::place_at_load(ValueId id, const std::string& origin) {
   parts_[static_cast<size_t>(id)] = ConcatPart();
-  return result_.placement[static_cast<size_t>(id)] =
-             add_extra(ExtraValue::Kind::kPacked, graph_.type(id), "result of " + origin);
+  const Window made = add_extra(ExtraValue::Kind::kPacked, graph_.type(id), "result of " + origin);
+  made_at_load_.insert(made.root);
+  return result_.placement[static_cast<size_t>(id)] = made;
 }
 
 void Selector::make_init() {
@@ -85,7 +86,7 @@ Window Selector::weights_last(ValueId id, const std::string& origin) {
   for (const KernelCall& done : result_.init_calls)
     if (done.inputs[0] == w && done.kernel == "conv_w_channels_last") return done.outputs[0];
   const TensorType type{w.dtype, w.sizes};
-  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + graph_.value(w.root).name);
+  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
   KernelCall call;
   call.kernel = "conv_w_channels_last";
   call.inputs = {w};
@@ -108,7 +109,7 @@ Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string&
   call.inputs = {w};
   call.outputs = {add_extra(ExtraValue::Kind::kPacked,
                             {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
-                            "packed " + graph_.value(w.root).name)};
+                            "packed " + root_name(w.root))};
   call.params = {Dim(groups)};
   call.origin = origin;
   call.reason = "weights packed at load";
@@ -118,6 +119,7 @@ Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string&
 
 bool Selector::is_weight(ValueId id) const {
   const ValueId root = window(id).root;
+  if (made_at_load_.contains(root)) return true;
   if (root == kNoValue || root >= graph_.value_count()) return false;
   const Value& value = graph_.value(root);
   return value.role == Role::kConstant ||
@@ -158,12 +160,17 @@ Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, cons
   KernelCall call;
   call.kernel = "pack_matmul_y_f32";
   call.inputs = parts;
-  call.outputs = {add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}},
-                            "packed " + graph_.value(parts[0].root).name)};
+  call.outputs = {
+      add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + root_name(parts[0].root))};
   call.origin = origin_of(node);
   call.reason = "weights packed at load";
   result_.init_calls.push_back(std::move(call));
   return result_.init_calls.back().outputs[0];
+}
+
+const std::string& Selector::root_name(ValueId root) const {
+  return root < graph_.value_count() ? graph_.value(root).name
+                                     : result_.extra[static_cast<size_t>(root - graph_.value_count())].name;
 }
 
 void Selector::find_constants() {

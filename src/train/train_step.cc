@@ -358,7 +358,8 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   check_options(options);
   check_forward(forward);
   const std::vector<Trained> params = trained_params(forward, options);
-  const Graph entry = options.precision == Precision::kBf16Mixed ? narrow_contractions(forward.entries[0]) : forward.entries[0];
+  const std::optional<DType> narrow = contraction_dtype(options.precision);
+  const Graph entry = narrow ? narrow_contractions(forward.entries[0], *narrow) : forward.entries[0];
   Program program{forward.variables, {}, forward.sizes, forward.metadata};
   const auto build = [&](const char* name) { return EntryBuilder(name, entry, options, params, program); };
   program.entries.push_back(build(kStepEntry).step());

@@ -19,7 +19,7 @@
 
 #include "base/training_names.h"
 #include "ir/graph.h"
-#include "train/mixed_precision.h"
+#include "ir/precision.h"
 #include "train/optimizers.h"
 
 namespace aicf {

@@ -111,7 +111,6 @@ def import_entries(
     exported: Mapping[str, ExportedProgram],
     names: Sequence[Mapping[str, str]],
     ranges: Mapping[str, tuple[int, int]],
-    contraction_dtype: str | None = None,
     finish: Callable[[Graph, Sequence[Any]], None] | None = None,
     prefix: str = "",
 ) -> ImportedModel:
@@ -126,7 +125,7 @@ def import_entries(
     written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, contraction_dtype)
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None)
         graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)

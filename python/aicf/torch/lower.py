@@ -15,8 +15,7 @@ from ..symtensor import SymTensor
 from ..tracing import Graph, tracing
 from .call import Call, Decompose
 from .decompose import decompose, is_mutable
-from .precision import is_contraction, narrowed, widened
-from .rules import RULES, Rule
+from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
 from .types import Symbols, dtype_name
@@ -60,14 +59,12 @@ class Lowering:
         graph: Graph,
         symbols: Symbols,
         on_unsupported: Callable[[torch.fx.Node, Error], Any] | None = None,
-        contraction_dtype: str | None = None,
     ) -> None:
         self.graph = graph
         self.symbols = symbols
         self.streams = 0  # of random numbers, one per node that draws some
         self._rng: tuple[SymTensor, SymTensor] | None = None
         self._on_unsupported = on_unsupported
-        self._contraction_dtype = contraction_dtype
         self._node: torch.fx.Node | None = None
 
     def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -147,7 +144,7 @@ class Lowering:
         reason = "AICF has no rule for it, and torch no decomposition"
         if rule is not None:
             try:
-                return self._checked(node, out, self._apply(rule, Call(self, node, out, fakes), args, kwargs))
+                return self._checked(node, out, rule(Call(self, node, out, fakes), *args, **kwargs))
             except Decompose as other:
                 reason = str(other) or reason
         if is_mutable(node.target):
@@ -159,12 +156,6 @@ class Lowering:
         module, used = parts
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: x is None or isinstance(x, SymTensor))
         return self._run(module, [leaves[i] for i in used])
-
-    def _apply(self, rule: Rule, call: Call, args: Any, kwargs: Any) -> Any:
-        narrow = self._contraction_dtype
-        if narrow is None or not is_contraction(call.node.target):
-            return rule(call, *args, **kwargs)
-        return widened(rule(call, *narrowed(args, narrow), **narrowed(kwargs, narrow)), narrow)
 
     def _higher_order(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         name = node.target.name()

@@ -9,32 +9,20 @@ import torch
 from torch.export import ExportedProgram
 
 from ..compiler import build
-from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export
 from .importer import ImportedModel, import_entries, symbol_ranges
-from .precision import PRECISIONS
 
 __all__ = ["compile_model", "import_module"]
 
 
-def import_module(
-    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, precision: str = "f32"
-) -> ImportedModel:
+def import_module(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> ImportedModel:
     """A module with example arguments, or a torch.export program, as a Program of ours."""
-    if precision not in PRECISIONS:
-        raise make_error(
-            "unsupported_option",
-            "no such precision",
-            value=f"precision={precision!r}",
-            expected=", ".join(PRECISIONS),
-        )
-    narrow = PRECISIONS[precision]
     if isinstance(model, ExportedProgram):
-        return import_entries({"main": model}, [{}], symbol_ranges(model, dims), narrow)
+        return import_entries({"main": model}, [{}], symbol_ranges(model, dims))
     with torch.no_grad():
         program, names, ranges = export(model, inputs, dims)
-        return import_entries({"main": program}, [names], ranges, narrow)
+        return import_entries({"main": program}, [names], ranges)
 
 
 def compile_model(
@@ -46,5 +34,5 @@ def compile_model(
     options: Mapping[str, Any],
     precision: str = "f32",
 ) -> TorchExecutable:
-    imported = import_module(model, inputs, dims, precision)
-    return TorchExecutable(build(imported.program, device, threads, options), imported)
+    imported = import_module(model, inputs, dims)
+    return TorchExecutable(build(imported.program, device, threads, options, precision), imported)

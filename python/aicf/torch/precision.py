@@ -1,6 +1,4 @@
-"""`precision="bf16-mixed"`: contractions take bf16 operands and accumulate in f32; everything else, weights
-included, stays f32. The error report compares with f32 on the caller's inputs.
-"""
+"""What a precision such as "bf16-mixed" costs: a report that compares with f32 on the caller's inputs."""
 
 from __future__ import annotations
 
@@ -11,35 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import ops
-from ..symtensor import SymTensor
-
-__all__ = ["PRECISIONS", "PrecisionError", "is_contraction", "narrowed", "precision_report", "widened"]
-
-# Dtype of the operands of contractions.
-PRECISIONS: dict[str, str | None] = {"f32": None, "bf16-mixed": "bf16"}
-
-_CONTRACTIONS = frozenset(
-    "linear matmul mm bmm mv dot addmm baddbmm addbmm addmv bilinear convolution _convolution conv1d conv2d "
-    "conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention".split()
-)
-
-
-def is_contraction(op: Any) -> bool:
-    return getattr(op, "_opname", "") in _CONTRACTIONS
-
-
-def narrowed(arguments: Any, dtype: str) -> Any:
-    """The f32 operands in another dtype."""
-    return torch.fx.node.map_aggregate(arguments, lambda x: _cast(x, "f32", dtype))
-
-
-def widened(result: SymTensor, dtype: str) -> SymTensor:
-    return _cast(result, dtype, "f32")
-
-
-def _cast(x: Any, source: str, target: str) -> Any:
-    return ops.cast(x, dtype=target) if isinstance(x, SymTensor) and x.dtype == source else x
+__all__ = ["PrecisionError", "precision_report"]
 
 
 @dataclass(frozen=True)

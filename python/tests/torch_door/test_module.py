@@ -214,5 +214,5 @@ def test_bf16_mixed_and_its_error_report() -> None:
     assert len(rows) == 1
     assert 0 < rows[0].relative < 0.03
     assert precision_report(mlp(), (x,), "f32")[0].absolute == 0
-    with pytest.raises(aicf.UserError, match="no such precision"):
+    with pytest.raises(aicf.UserError, match="no such precision here"):
         aicf.compile(mlp(), (x,), precision="f8")

@@ -31,7 +31,16 @@ def test_it_learns_and_says_where_it_is(make_step: Make, batches: list[Batch]) -
     assert np.mean(right) > 0.95
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 3}, {"precision": "bf16-mixed"}, {"clip_norm": 0.5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"accumulate": 3},
+        {"precision": "bf16-mixed"},
+        {"precision": "f16-mixed", "loss_scale": optim.LossScale(1024.0)},
+        {"clip_norm": 0.5},
+    ],
+)
 def test_same_bits_for_every_thread_count_and_after_a_restore(
     make_step: Make, batches: list[Batch], tmp_path: Path, options: dict
 ) -> None:

@@ -1,5 +1,6 @@
-#include "train/mixed_precision.h"
+#include "ir/precision.h"
 
+#include <array>
 #include <utility>
 
 #include "base/error.h"
@@ -23,38 +24,48 @@ ValueId add_bias(Emitter& e, const Node& node, ValueId product, ValueId bias) {
   return e.add(product, node.op == Op::linear ? bias : e.along_channels(bias, e.rank(product)));
 }
 
-void narrow(GraphRewriter& rewriter, const Node& node) {
+void narrow(GraphRewriter& rewriter, const Node& node, DType dtype) {
   Emitter e(rewriter.graph(), node.origin);
   std::vector<ValueId> operands = rewriter.values(node.operands);
   const bool bias = has_bias(node);
   for (size_t i = 0; i < operands.size(); ++i)
     if (operands[i] != kNoValue && e.dtype(operands[i]) == DType::f32 && !(bias && i == 2))
-      operands[i] = e.cast(operands[i], DType::bf16);
+      operands[i] = e.cast(operands[i], dtype);
   const ValueId bias_value = bias ? std::exchange(operands[2], kNoValue) : kNoValue;
   const ValueId product = e.cast(e.op(node.op, operands, node.attrs), DType::f32);
   rewriter.map(node.results[0], bias ? add_bias(e, node, product, bias_value) : product);
 }
 
+constexpr std::array<const char*, 4> kNames = {"f32", "bf16-mixed", "f16-mixed", "bf16-pure"};
+
+Precision precision_among(const std::string& name, size_t count) {
+  std::string known;
+  for (size_t i = 0; i < count; ++i) {
+    if (name == kNames[i]) return static_cast<Precision>(i);
+    known += (i == 0 ? "" : ", ") + std::string(kNames[i]);
+  }
+  throw UserError(ErrorCode::kU_unsupported_option, "there is no such precision here")
+      .with_value(name)
+      .with_expected(known);
+}
+
 }  // namespace
 
-Precision precision_of(const std::string& name) {
-  for (const Precision precision : {Precision::kF32, Precision::kBf16Mixed, Precision::kBf16Pure})
-    if (name == precision_name(precision)) return precision;
-  throw UserError(ErrorCode::kU_unsupported_option, "training has no such precision")
-      .with_value(name)
-      .with_expected("f32, bf16-mixed or bf16-pure");
+Precision precision_of(const std::string& name) { return precision_among(name, kNames.size()); }
+Precision inference_precision_of(const std::string& name) { return precision_among(name, kNames.size() - 1); }
+const char* precision_name(Precision precision) { return kNames[static_cast<size_t>(precision)]; }
+
+std::optional<DType> contraction_dtype(Precision precision) {
+  if (precision == Precision::kBf16Mixed) return DType::bf16;
+  if (precision == Precision::kF16Mixed) return DType::f16;
+  return std::nullopt;
 }
 
-const char* precision_name(Precision precision) {
-  static constexpr const char* kNames[] = {"f32", "bf16-mixed", "bf16-pure"};
-  return kNames[static_cast<size_t>(precision)];
-}
-
-Graph narrow_contractions(const Graph& graph) {
+Graph narrow_contractions(const Graph& graph, DType dtype) {
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     const bool narrows = is_contraction(node.op) && graph.dtype(node.operands[0]) == DType::f32;
-    narrows ? narrow(rewriter, node) : static_cast<void>(rewriter.copy(node));
+    narrows ? narrow(rewriter, node, dtype) : static_cast<void>(rewriter.copy(node));
   }
   return rewriter.finish();
 }
