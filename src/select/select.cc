@@ -99,14 +99,16 @@ void Selector::emit_copy(const Window& from, const Window& to, std::string origi
 }
 
 void Selector::lower_concat(const Node& node) {
-  if (join_weights(node)) return;
-  const Window whole = place(node.results[0]);
+  const bool at_load = made_at_load_.contains(window(node.results[0]).root);
+  if (!at_load && join_weights(node)) return;
+  const Window whole = at_load ? window(node.results[0]) : place(node.results[0]);
   ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
   for (ValueId id : node.operands) {
-    const ConcatPart& own = parts_[static_cast<size_t>(id)];
-    const bool in_place = own.whole == part.whole && own.start == part.start;
-    if (!in_place)
-      emit_copy(window(id), part_window(whole, part, graph_.shape(id)), origin_of(node), "part of a concat");
+    const Window to = part_window(whole, part, graph_.shape(id));
+    if (!(window(id) == to)) {
+      emit_copy(window(id), to, origin_of(node), "part of a concat");
+      if (at_load) make_init();
+    }
     part.start = part.start + graph_.shape(id)[part.axis];
   }
 }

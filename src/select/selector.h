@@ -121,6 +121,8 @@ class Selector {
   // Weights side by side are made at load: packed from their parts, or copied for readers that want them
   // unpacked.
   bool join_weights(const Node& node);
+  // Whether all parts are casts of weights, which then write their parts of one value at load.
+  bool joins_casts(const Node& concat) const;
   // Steps of init for the joined weights that some call reads unpacked.
   void copy_joined_weights();
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.

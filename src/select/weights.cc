@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/conv/pack_conv_w.h"
@@ -23,6 +24,13 @@ bool Selector::join_weights(const Node& node) {
   joined_.emplace(whole.root, std::move(joined));
   result_.placement[static_cast<size_t>(node.results[0])] = whole;
   return true;
+}
+
+bool Selector::joins_casts(const Node& concat) const {
+  return std::all_of(concat.operands.begin(), concat.operands.end(), [&](ValueId id) {
+    const Node* cast = graph_.producer(id);
+    return cast != nullptr && cast->op == Op::cast && depends_on_weights_only(cast->operands, cast->results);
+  });
 }
 
 void Selector::copy_joined_weights() {
@@ -53,10 +61,18 @@ bool Selector::depends_on_weights_only(const std::vector<ValueId>& operands,
 }
 
 const Window& Selector::place_at_load(ValueId id, const std::string& origin) {
-  parts_[static_cast<size_t>(id)] = ConcatPart();
-  const Window made = add_extra(ExtraValue::Kind::kPacked, graph_.type(id), "result of " + origin);
-  made_at_load_.insert(made.root);
-  return result_.placement[static_cast<size_t>(id)] = made;
+  const ConcatPart part = std::exchange(parts_[static_cast<size_t>(id)], ConcatPart());
+  const auto add = [&](ValueId value, const char* what) {
+    const Window made =
+        add_extra(ExtraValue::Kind::kPacked, graph_.type(value), std::string(what) + " of " + origin);
+    made_at_load_.insert(made.root);
+    return made;
+  };
+  Window& own = result_.placement[static_cast<size_t>(id)];
+  if (part.whole == kNoValue || !joins_casts(*graph_.producer(part.whole))) return own = add(id, "result");
+  Window& whole = result_.placement[static_cast<size_t>(part.whole)];
+  if (whole.root == kNoValue) whole = add(part.whole, "joined results");
+  return own = part_window(whole, part, graph_.shape(id));
 }
 
 void Selector::make_init() {
