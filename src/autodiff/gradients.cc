@@ -1,5 +1,6 @@
 #include "autodiff/gradients.h"
 
+#include "autodiff/join_parts.h"
 #include "autodiff/vjp.h"
 #include "base/error.h"
 #include "ir/decompose.h"
@@ -78,7 +79,12 @@ void Sweep::accumulate(ValueId id, ValueId gradient, const std::string& origin) 
       graph_.type(id) == graph_.type(gradient),
       "a gradient has its value's type: " + describe(graph_, id) + " and " + describe(graph_, gradient));
   ValueId& slot = at(gradients_, id);
-  slot = 1 + (slot == 0 ? gradient : graph_.add(Op::add, {slot - 1, gradient}, {}, origin));
+  if (slot == 0) {
+    slot = 1 + gradient;
+    return;
+  }
+  const ValueId joined = join_parts(graph_, slot - 1, gradient, origin);
+  slot = 1 + (joined != kNoValue ? joined : graph_.add(Op::add, {slot - 1, gradient}, {}, origin));
 }
 
 void Sweep::name(ValueId id) {

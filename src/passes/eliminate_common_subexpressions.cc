@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "passes/pass.h"
@@ -13,10 +14,29 @@ struct NodeKey {
   bool operator==(const NodeKey&) const = default;
 };
 
+// Equal constants that may stand in a node's body or text are one.
+void merge_constants(const Graph& graph, GraphRewriter& rewriter) {
+  constexpr int64_t kFew = 64;  // elements
+  std::map<std::string, std::vector<ValueId>> seen;
+  for (ValueId id : graph.leaves()) {
+    const Value& value = graph.value(id);
+    if (value.role != Role::kConstant || value.constant.count() > kFew) continue;
+    std::vector<ValueId>& alike = seen[to_string(value.type)];
+    const auto twin = std::find_if(alike.begin(), alike.end(), [&](ValueId other) {
+      return graph.value(other).constant == value.constant;
+    });
+    if (twin == alike.end())
+      alike.push_back(id);
+    else
+      rewriter.map(id, rewriter.value(*twin));
+  }
+}
+
 }  // namespace
 
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext&) {
   GraphRewriter rewriter(graph);
+  merge_constants(graph, rewriter);
   std::multimap<std::pair<Op, ValueId>, std::pair<NodeKey, const Node*>> seen;
   for (const Node& node : graph.nodes()) {
     if (!node.bodies.empty()) {

@@ -12,7 +12,7 @@ constexpr size_t kMaxRegionOperands = 20;  // below kMaxTileOperands, outputs co
 constexpr int64_t kMaxKeptRow =
     1 << 16;  // elements: a row that later stages read again stays in the L2 cache
 
-constexpr int64_t kMaxSiblingElements = 1 << 10;  // of regions that are joined though neither reads the other
+constexpr int64_t kFewElements = 1 << 10;  // a region over so few costs little but its launch
 
 // A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes
 // of size 1); casts of smaller leaves (a norm's scale, a bias) are computed along with what reads them.
@@ -33,7 +33,11 @@ class Fuser {
 
   Graph run() {
     const auto count = static_cast<NodeId>(graph_.nodes().size());
-    for (NodeId id = 0; id < count; ++id) consider(id);
+    // Large regions first: a region of a few scalars that joined a sum of their results would keep them
+    // apart.
+    for (NodeId id = 0; id < count; ++id) consider(id, true);
+    for (NodeId id = 0; id < count; ++id)
+      if (group_of_[static_cast<size_t>(id)] < 0) consider(id, false);
     merge_siblings();
     return emit();
   }
@@ -41,18 +45,28 @@ class Fuser {
  private:
   Group& group(int id) { return groups_[static_cast<size_t>(id)]; }
 
-  void consider(NodeId id) {
+  void consider(NodeId id, bool large_only) {
     const Node& node = graph_.node(id);
     if (is_contraction(node)) return start_group(id, true);
     if (!is_fusible(node)) return;
     for (int candidate : producer_groups(node)) {
+      if (large_only && is_few(group(candidate).full)) continue;
       if (group_of_[static_cast<size_t>(id)] < 0) {
         if (accepts(group(candidate), node) && !depends_outside(node, candidate)) join(id, candidate);
       } else {
         merge(candidate, group_of_[static_cast<size_t>(id)]);
       }
     }
-    if (group_of_[static_cast<size_t>(id)] < 0) start_group(id, false);
+    if (group_of_[static_cast<size_t>(id)] < 0 && !(large_only && is_few(domain_of(node))))
+      start_group(id, false);
+  }
+
+  // What a region that begins with this node runs over.
+  const Shape& domain_of(const Node& node) const {
+    return graph_.shape(op_info(node.op).has(kReduction) ? node.operands[0] : node.results[0]);
+  }
+  bool is_few(const Shape& shape) const {
+    return bounds(element_count(shape), context_.program.sizes).hi <= kFewElements;
   }
 
   bool is_contraction(const Node& node) const {
@@ -93,9 +107,8 @@ class Fuser {
     Group created;
     created.nodes = {id};
     created.contraction = contraction;
-    const bool reduction = op_info(node.op).has(kReduction);
-    created.full = graph_.shape(reduction ? node.operands[0] : node.results[0]);
-    if (reduction) created.axes = node.attrs.get_ints("axes");
+    created.full = domain_of(node);
+    if (op_info(node.op).has(kReduction)) created.axes = node.attrs.get_ints("axes");
     group_of_[static_cast<size_t>(id)] = static_cast<int>(groups_.size());
     groups_.push_back(std::move(created));
   }
@@ -103,7 +116,8 @@ class Fuser {
   void join(NodeId id, int g) {
     const Node& node = graph_.node(id);
     if (op_info(node.op).has(kReduction)) group(g).axes = node.attrs.get_ints("axes");
-    group(g).nodes.push_back(id);
+    std::vector<NodeId>& nodes = group(g).nodes;
+    nodes.insert(std::upper_bound(nodes.begin() + (group(g).contraction ? 1 : 0), nodes.end(), id), id);
     group_of_[static_cast<size_t>(id)] = g;
   }
 
@@ -213,7 +227,7 @@ class Fuser {
   }
   bool is_small(const Group& g) const {
     if (g.nodes.empty() || g.contraction || (g.nodes.size() == 1 && is_absorbed(g.nodes[0]))) return false;
-    return bounds(element_count(g.full), context_.program.sizes).hi <= kMaxSiblingElements;
+    return is_few(g.full);
   }
 
   // Joins group `from` into `to` if both cover the same domain and no path runs from one to the other through

@@ -66,5 +66,6 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& con
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
 Graph fuse_regions(const Graph& graph, const PassContext& context);
+Graph recompute_values(const Graph& graph, const PassContext& context);
 
 }  // namespace aicf

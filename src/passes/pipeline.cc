@@ -51,9 +51,12 @@ const std::vector<PassInfo>& pass_table() {
       // products.
       {"merge_contractions", merge_contractions, false, 2,
        "computes contractions of one value with several weights as one"},
-      // Last: a region hides its nodes from every pass above.
+      // After all others: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1,
        "groups pointwise ops, reductions and contraction epilogues into regions"},
+      // What regions store for each other is known only now.
+      {"recompute_values", recompute_values, false, 2,
+       "computes again in a region what is cheaper to compute than to store and read"},
   };
   return table;
 }

@@ -114,9 +114,20 @@ std::optional<ValueId> narrow_before_views(Graph& graph, const Node& node, const
   return x;
 }
 
-constexpr Rule kRules[] = {drop_identity_operand, drop_no_op,      merge_reshapes,
-                           merge_transposes,      drop_involution, fold_transpose_into_matmul,
-                           narrow_before_views};
+// gather(cast(x), i) = cast(gather(x, i)) where the cast widens: fewer elements are cast, and x is read as it
+// is stored.
+std::optional<ValueId> gather_before_cast(Graph& graph, const Node& node, const TensorType& result) {
+  if (node.op != Op::gather && node.op != Op::gather_elements) return std::nullopt;
+  const Node* cast = producer_of(graph, node.operands[0], Op::cast);
+  if (cast == nullptr || dtype_bytes(graph.dtype(cast->operands[0])) >= dtype_bytes(result.dtype))
+    return std::nullopt;
+  const ValueId picked = graph.add(node.op, {cast->operands[0], node.operands[1]}, node.attrs, node.origin);
+  return graph.add(Op::cast, {picked}, {{"dtype", result.dtype}}, node.origin);
+}
+
+constexpr Rule kRules[] = {
+    gather_before_cast, drop_identity_operand,      drop_no_op,         merge_reshapes, merge_transposes,
+    drop_involution,    fold_transpose_into_matmul, narrow_before_views};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
   for (Rule rule : kRules)

@@ -8,6 +8,14 @@ Window row_major_window(ValueId root, const TensorType& type) {
   return {root, type.dtype, Dim(0), type.shape, row_major_strides(type.shape)};
 }
 
+bool same_elements(const Window& a, const Window& b) {
+  if (a.root != b.root || a.dtype != b.dtype || !(a.offset == b.offset) || !(a.sizes == b.sizes))
+    return false;
+  for (size_t i = 0; i < a.sizes.size(); ++i)
+    if (!(a.sizes[i] == Dim(1)) && !(a.strides[i] == b.strides[i])) return false;
+  return true;
+}
+
 bool is_row_major(const Window& window) {
   Dim expected(1);
   for (size_t i = window.sizes.size(); i-- > 0;) {

@@ -10,6 +10,8 @@ namespace aicf {
 
 Window row_major_window(ValueId root, const TensorType& type);
 bool is_row_major(const Window& window);
+// Whether both have the same elements in the same places: strides of axes of size 1 do not count.
+bool same_elements(const Window& a, const Window& b);
 
 // Windows of the view ops (trait kView) over an operand's window.
 std::optional<Window> view_window(const Node& node, const TensorType& result, const Window& operand);

@@ -36,10 +36,23 @@ KernelCalls Selector::run() {
 const Window& Selector::place(ValueId id) {
   if (const ValueId target = targets_[static_cast<size_t>(id)]; target != kNoValue)
     return result_.placement[static_cast<size_t>(id)] = window(target);
-  const ConcatPart& part = parts_[static_cast<size_t>(id)];
-  return result_.placement[static_cast<size_t>(id)] =
-             part.whole == kNoValue ? ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)])
-                                    : part_window(place(part.whole), part, graph_.shape(id));
+  Window& own = result_.placement[static_cast<size_t>(id)];
+  own = ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)]);
+  if (const ConcatPart& part = parts_[static_cast<size_t>(id)]; part.whole != kNoValue)
+    if (const auto window = window_in_concat(id, part)) own = *window;
+  return result_.placement[static_cast<size_t>(id)];
+}
+
+std::optional<Window> Selector::window_in_concat(ValueId id, const ConcatPart& part) {
+  const ValueId operand = part.views.empty() ? id : part.views.front()->results[0];
+  std::optional<Window> window = part_window(place(part.whole), part, graph_.shape(operand));
+  for (const Node* view : part.views) {
+    if (!window) return window;
+    window = view->op == Op::transpose
+                 ? transpose_window(*window, inverse_order(view->attrs.get_ints("perm")))
+                 : reshape_window(*window, graph_.shape(view->operands[0]));
+  }
+  return window;
 }
 
 Window Selector::part_window(Window whole, const ConcatPart& part, const Shape& shape) {
@@ -104,9 +117,9 @@ void Selector::lower_concat(const Node& node) {
   const Window whole = at_load ? window(node.results[0]) : place(node.results[0]);
   ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
   for (ValueId id : node.operands) {
-    const Window to = part_window(whole, part, graph_.shape(id));
-    if (!(window(id) == to)) {
-      emit_copy(window(id), to, origin_of(node), "part of a concat");
+    const Window target = part_window(whole, part, graph_.shape(id));
+    if (!same_elements(window(id), target)) {
+      emit_copy(window(id), target, origin_of(node), "part of a concat");
       if (at_load) make_init();
     }
     part.start = part.start + graph_.shape(id)[part.axis];

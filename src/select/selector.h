@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ class Selector {
   // of a concat's.
   const Window& place(ValueId id);
   Window add_extra(ExtraValue::Kind kind, TensorType type, std::string name);
+  // Where a part, or what it is a view of, lies in the concat; none if strides cannot say it.
+  std::optional<Window> window_in_concat(ValueId id, const ConcatPart& part);
   static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
   static Window ordered_window(ValueId root, const TensorType& type, const Ints& order);
   // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is

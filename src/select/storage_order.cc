@@ -26,18 +26,26 @@ class Orders {
     orders_[static_cast<size_t>(id)] = channels_last_order(graph_.shape(id).size());
   }
 
-  // Contractions and attention write rows of their last axis wherever they are told, so a transpose that
-  // keeps the last axis is free if the value is stored transposed.
+  // Contractions and attention write rows of their last axis wherever they are told, and attention's
+  // gradients read them anywhere, so a transpose that keeps the last axis is free if the value is stored
+  // transposed and nobody else wants it in another way.
   void follow_transposes() {
-    const std::vector<int> uses = graph_.use_counts();
+    std::vector<int> uses = graph_.use_counts();
+    for (const Node& node : graph_.nodes())
+      if (node.op == Op::attention_backward)
+        for (ValueId id : node.operands)
+          if (id != kNoValue) --uses[static_cast<size_t>(id)];
     for (const Node& node : graph_.nodes()) {
       if (node.op != Op::transpose || uses[static_cast<size_t>(node.operands[0])] != 1) continue;
       const Node* writer = graph_.producer(node.operands[0]);
       const Ints& perm = node.attrs.get_ints("perm");
       const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
-      if (writer != nullptr && keeps_rows && (writer->op == Op::attention || writer->op == Op::matmul))
+      if (writer != nullptr && keeps_rows && writes_rows_anywhere(writer->op))
         orders_[static_cast<size_t>(node.operands[0])] = perm;
     }
+  }
+  static bool writes_rows_anywhere(Op op) {
+    return op == Op::attention || op == Op::attention_backward || op == Op::matmul;
   }
 
   void spread(const Node& node) {
@@ -99,12 +107,36 @@ std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
   return Orders(graph, target).run();
 }
 
+namespace {
+
+// The value that a kernel writes and `id` is a view of, by transposes and reshapes that nobody else reads;
+// else `id`.
+ValueId seen_through_views(const Graph& graph, const std::vector<int>& uses, ValueId id,
+                           std::vector<const Node*>& views) {
+  ValueId at = id;
+  for (const Node* view = graph.producer(at); view != nullptr; view = graph.producer(at)) {
+    if (view->op != Op::transpose && view->op != Op::reshape) {
+      const bool anywhere = view->op == Op::attention_backward;
+      return anywhere ? at : id;
+    }
+    if (uses[static_cast<size_t>(at)] != 1) return id;
+    views.push_back(view);
+    at = view->operands[0];
+    if (uses[static_cast<size_t>(at)] != 1) return id;
+  }
+  return id;
+}
+
+}  // namespace
+
 std::vector<ConcatPart> concat_parts(const Graph& graph) {
   std::vector<ConcatPart> parts(static_cast<size_t>(graph.value_count()));
+  const std::vector<int> uses = graph.use_counts();
   std::vector<char> barred(parts.size(), 0);
   const auto bar = [&](ValueId id) { barred[static_cast<size_t>(id)] = 1; };
   for (ValueId id : graph.outputs()) bar(id);
   for (const Update& update : graph.updates()) bar(update.value);
+  const std::vector<char> kept = barred;
   for (const Node& node : graph.nodes()) {
     if (op_info(node.op).has(kView))
       for (ValueId id : node.results) bar(id);
@@ -114,11 +146,15 @@ std::vector<ConcatPart> concat_parts(const Graph& graph) {
     if (node.op != Op::concat) continue;
     ConcatPart part{node.results[0], static_cast<size_t>(node.attrs.get_int("axis")), Dim(0)};
     for (ValueId id : node.operands) {
-      const Value& value = graph.value(id);
       ConcatPart& own = parts[static_cast<size_t>(id)];
-      if (value.role == Role::kTemp && !barred[static_cast<size_t>(id)] && own.whole == kNoValue) own = part;
-      part.start = part.start + value.type.shape[part.axis];
+      if (graph.value(id).role == Role::kTemp && !barred[static_cast<size_t>(id)] && own.whole == kNoValue)
+        own = part;
       bar(id);  // a second place would need a copy anyway
+      part.views = {};
+      const ValueId seen = seen_through_views(graph, uses, id, part.views);
+      if (seen != id && !kept[static_cast<size_t>(seen)]) parts[static_cast<size_t>(seen)] = part;
+      part.views = {};
+      part.start = part.start + graph.shape(id)[part.axis];
     }
   }
   return parts;

@@ -22,11 +22,14 @@ Ints inverse_order(const Ints& perm);
 struct ConcatPart {
   ValueId whole = kNoValue;  // the concat's result; it may be a part of another
   size_t axis = 0;
-  Dim start;  // along the axis
+  Dim start = Dim(0);  // along the axis
+  // Views from the concat's operand back to this value, if it is not the operand itself.
+  std::vector<const Node*> views = {};
 };
 
 // By value. Values that a kernel writes and that nobody wants elsewhere: an output has a buffer of its own,
-// and a reshape of a part could not be expressed by strides.
+// and a reshape of a part could not be expressed by strides. What attention's gradients write is a part also
+// through views, where strides can express them.
 std::vector<ConcatPart> concat_parts(const Graph& graph);
 
 // Whether the weights of this conv node (of `graph`, or of a region's body) have a form that is packed at

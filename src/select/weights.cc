@@ -69,7 +69,8 @@ const Window& Selector::place_at_load(ValueId id, const std::string& origin) {
     return made;
   };
   Window& own = result_.placement[static_cast<size_t>(id)];
-  if (part.whole == kNoValue || !joins_casts(*graph_.producer(part.whole))) return own = add(id, "result");
+  if (part.whole == kNoValue || !part.views.empty() || !joins_casts(*graph_.producer(part.whole)))
+    return own = add(id, "result");
   Window& whole = result_.placement[static_cast<size_t>(part.whole)];
   if (whole.root == kNoValue) whole = add(part.whole, "joined results");
   return own = part_window(whole, part, graph_.shape(id));

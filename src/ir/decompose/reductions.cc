@@ -64,10 +64,11 @@ Values decompose_cross_entropy(Emitter& e, const Node& node, const Values& x) {
   const ValueId checked = e.select(e.op(Op::lt, {labels, zero}), e.size(classes, DType::i64), labels);
   const ValueId index = e.reshape(e.select(kept, checked, zero), {rows, 1});
 
-  const ValueId shifted = minus_max(e, logits, {1});
-  const ValueId log = e.op(Op::log, {e.reduce(Op::reduce_sum, e.exp(shifted), {1}, true)});
-  const ValueId picked = e.op(Op::gather_elements, {shifted, index}, {{"axis", int64_t{1}}});
-  const ValueId losses = e.reshape(e.sub(log, picked), {rows});
+  const ValueId top = e.reduce(Op::reduce_max, logits, {1}, true);
+  const ValueId log = e.op(Op::log, {e.reduce(Op::reduce_sum, e.exp(e.sub(logits, top)), {1}, true)});
+  // From the logits as they are stored, so that nothing else of their size is.
+  const ValueId picked = e.widen(e.op(Op::gather_elements, {x[0], index}, {{"axis", int64_t{1}}}));
+  const ValueId losses = e.reshape(e.sub(log, e.sub(picked, top)), {rows});
   const ValueId total = e.reduce(Op::reduce_sum, e.select(kept, losses, e.scalar(dtype, 0)), {0}, false);
   const ValueId count = e.reduce(Op::reduce_sum, e.cast(kept, DType::i64), {0}, false);
   const ValueId divisor = e.cast(e.op(Op::max, {count, e.scalar_int(DType::i64, 1)}), dtype);
