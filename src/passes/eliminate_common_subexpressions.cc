@@ -1,5 +1,6 @@
-#include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "passes/pass.h"
 
@@ -16,19 +17,16 @@ struct NodeKey {
 
 // Equal constants that may stand in a node's body or text are one.
 void merge_constants(const Graph& graph, GraphRewriter& rewriter) {
-  constexpr int64_t kFew = 64;  // elements
-  std::map<std::string, std::vector<ValueId>> seen;
+  constexpr int64_t kFew = 64;          // elements
+  std::map<std::string, ValueId> seen;  // by type and contents
   for (ValueId id : graph.leaves()) {
     const Value& value = graph.value(id);
     if (value.role != Role::kConstant || value.constant.count() > kFew) continue;
-    std::vector<ValueId>& alike = seen[to_string(value.type)];
-    const auto twin = std::find_if(alike.begin(), alike.end(), [&](ValueId other) {
-      return graph.value(other).constant == value.constant;
-    });
-    if (twin == alike.end())
-      alike.push_back(id);
-    else
-      rewriter.map(id, rewriter.value(*twin));
+    std::string key = to_string(value.type) + " ";
+    key.append(reinterpret_cast<const char*>(value.constant.data()),
+               static_cast<size_t>(value.constant.bytes()));
+    const auto [twin, is_first] = seen.emplace(std::move(key), id);
+    if (!is_first) rewriter.map(id, rewriter.value(twin->second));
   }
 }
 
