@@ -201,7 +201,9 @@ void bind_dim(nb::module_& module) {
       .def("__mul__", binary(mul))
       .def("__rmul__", reflected(mul))
       .def("__floordiv__", binary(&floordiv))
+      .def("__rfloordiv__", reflected(&floordiv))
       .def("__mod__", binary(&mod))
+      .def("__rmod__", reflected(&mod))
       .def("__neg__", [](const Dim& d) { return from_dim(Dim(0) - d); })
       .def_prop_ro("symbols", [](const Dim& d) {
         std::map<std::string, int> names;

@@ -11,6 +11,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 from .. import ops
 from .._aicf import Dim
 from ..symtensor import SymTensor
+from .symbolic import real_scalar
 from .types import dtype_name, is_float
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Call:
         """A scalar of a Python number or a symbolic size."""
         if isinstance(value, Dim):
             return self.graph.lift(value, dtype=dtype)
+        if isinstance(value, torch.SymFloat):
+            real = real_scalar(self.graph, self.lowering.symbols, value.node.expr)
+            return self.cast(real, dtype)
         if isinstance(value, complex):
             raise Decompose("a complex number")
         if dtype == "bool":

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from .._sizes import symbol_range
 from ..errors import make_error
 
-__all__ = ["DynamicDims", "named_leaves", "parse_dims"]
+__all__ = ["DynamicDims", "named_leaves", "parse_dims", "positional_names"]
 
 _FORMS = '{"x": {0: "batch=1..64"}}: argument, axis, name, range; a range serves every axis of its name'
 
@@ -113,20 +113,19 @@ def _prefixes(path: str) -> list[str]:
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
+def positional_names(model: Any) -> list[str]:
+    """Names of forward's arguments that may be given in order; those of *args have none."""
+    try:
+        parameters = inspect.signature(getattr(model, "forward", model)).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
 def named_leaves(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Leaves of the arguments in torch's order with names: `x`, `pair.0`, `cache.keys`."""
-    forward = getattr(model, "forward", model)
-    try:
-        parameters = list(inspect.signature(forward).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    names: list[str] = []
-    for index in range(len(args)):
-        plain = index < len(parameters) and parameters[index].kind in (
-            parameters[index].POSITIONAL_ONLY,
-            parameters[index].POSITIONAL_OR_KEYWORD,
-        )
-        names.append(parameters[index].name if plain else f"x{index}")
+    known = positional_names(model)
+    names = [known[index] if index < len(known) else f"x{index}" for index in range(len(args))]
     named = [*zip(names, args, strict=True), *kwargs.items()]
     leaves = []
     for name, value in named:

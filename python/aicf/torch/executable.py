@@ -57,6 +57,7 @@ class TorchExecutable(Executable):
     def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The tensors among the arguments, which must be structured as those the model was compiled with."""
         spec = self._model.in_spec
+        args, kwargs = self._arranged(args, kwargs, len(spec.children()[0].children()))
         names = spec.children()[1].context or []
         if set(kwargs) == set(names):
             kwargs = {name: kwargs[name] for name in names}
@@ -69,6 +70,19 @@ class TorchExecutable(Executable):
                 actual=str(given).replace("\n", ""),
             )
         return tuple(leaves[i] for i in self._model.kept_inputs)
+
+    def _arranged(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], count: int
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The first `count` arguments by position and the others by name, however the caller gave them."""
+        names = self._model.positional
+        by_name = dict(kwargs)
+        if len(args) > count and len(args) <= len(names) and not set(names[: len(args)]) & set(by_name):
+            by_name.update(zip(names[count:], args[count:], strict=False))
+            args = args[:count]
+        while len(args) < min(count, len(names)) and names[len(args)] in by_name:
+            args = (*args, by_name.pop(names[len(args)]))
+        return args, by_name
 
     def _restore(self, tensors: tuple[Any, ...]) -> Any:
         model = self._model

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
-from .dims import DynamicDims, parse_dims
+from .dims import DynamicDims, parse_dims, positional_names
 from .source import line_of_error
 
 __all__ = ["export", "split_inputs"]
@@ -40,7 +40,7 @@ def export(
     leaves, spec = pytree.tree_flatten((args, kwargs))
     _refuse_leaves(leaves)
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
-    shapes = _dynamic_shapes(dynamic, spec, args, kwargs)
+    shapes = _dynamic_shapes(dynamic, spec, model)
     try:
         program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Error:
@@ -50,17 +50,16 @@ def export(
     return program, _symbol_names(program, dynamic, model, args, kwargs), dynamic.ranges
 
 
-def _dynamic_shapes(dynamic: DynamicDims, spec: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _dynamic_shapes(dynamic: DynamicDims, spec: Any, model: Any) -> Any:
+    """As torch.export wants it: in the order of forward's signature, what goes to its *args as one tuple."""
     if not dynamic.ranges:
         return None
     by_position, by_name = dynamic.shapes(spec)
-    return tuple(by_position) if not kwargs else {**_named(args, by_position), **by_name}
-
-
-def _named(args: Sequence[Any], shapes: Sequence[Any]) -> dict[str, Any]:
-    if args:
-        raise make_error("bad_option", "give all example arguments in order, or all by name")
-    return {}
+    if by_name:
+        return by_name
+    plain = len(positional_names(model))
+    rest = tuple(by_position[plain:])
+    return (*by_position[:plain], rest) if rest else tuple(by_position)
 
 
 def _refuse_leaves(leaves: Sequence[Any]) -> None:

@@ -79,6 +79,7 @@ class ImportedModel:
     inputs: list[str]
     kept_inputs: list[int]  # leaves of the arguments that are inputs of the Program
     constant_outputs: dict[int, Any] = field(default_factory=dict)  # leaves of the result that are no tensors
+    positional: list[str] = field(default_factory=list)  # names of forward's arguments in order
 
 
 def functional(exported: ExportedProgram) -> ExportedProgram:

@@ -7,17 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
 from ..nn.module import State
 from ..symtensor import SymTensor
 from ..tracing import Graph, tracing
+from .autocast import autocast
 from .call import Call, Decompose
 from .decompose import decompose, is_mutable
 from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
+from .symbolic import at_every_size, fixed_fakes
 from .types import Symbols, dtype_name
 
 __all__ = ["MISSING", "Lowering", "unsupported"]
@@ -66,9 +69,14 @@ class Lowering:
         self._rng: tuple[SymTensor, SymTensor] | None = None
         self._on_unsupported = on_unsupported
         self._node: torch.fx.Node | None = None
+        self._sizes: Any = None
+        self._autocast = False
 
     def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Values of the graph's output for the values of its placeholders."""
+        fakes = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+        mode = detect_fake_mode(fakes)
+        self._sizes = mode.shape_env if mode is not None else None
         with tracing(self.graph):
             return self._run(module, inputs)
 
@@ -98,6 +106,8 @@ class Lowering:
         def convert(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
                 leaf = values[leaf]
+            if isinstance(leaf, torch.SymFloat):
+                return self.symbols.real(leaf)
             if isinstance(leaf, torch.Tensor):
                 return self.graph.constant(leaf.detach().cpu().contiguous())
             return self.symbols.size(leaf) if isinstance(leaf, torch.SymInt) else leaf
@@ -122,7 +132,7 @@ class Lowering:
         if outer:
             self._node = node
         try:
-            with self.graph.scope(path_of_node(node)):
+            with self.graph.scope(path_of_node(node)), at_every_size(self._shape_env(outer), node.target):
                 return self._lower(node, out, values)
         except Error as error:
             if not outer:
@@ -140,6 +150,8 @@ class Lowering:
             return self._higher_order(node, values)
         args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
         fakes, fake_kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        if self._autocast:
+            (args, kwargs), (fakes, fake_kwargs) = autocast((args, kwargs), (fakes, fake_kwargs), node, out)
         rule = RULES.get(str(node.target)) or custom_rule(node.target)
         reason = "AICF has no rule for it, and torch no decomposition"
         if rule is not None:
@@ -150,12 +162,18 @@ class Lowering:
         if is_mutable(node.target):
             raise unsupported(node, "it writes to an operand")
         _check_dtypes(out)
+        if self.symbols.values:
+            fakes, fake_kwargs = fixed_fakes((fakes, fake_kwargs), self.symbols)
         parts = _decompose(node, fakes, fake_kwargs)
         if parts is None:
             raise unsupported(node, reason)
         module, used = parts
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: x is None or isinstance(x, SymTensor))
         return self._run(module, [leaves[i] for i in used])
+
+    def _shape_env(self, outer: bool) -> Any:
+        """torch's knowledge of the sizes; none where each has one value, or where the outer node watches it."""
+        return self._sizes if outer and not self.symbols.values else None
 
     def _higher_order(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         name = node.target.name()
@@ -169,7 +187,13 @@ class Lowering:
             )
         at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
         module = values[node.args[at]]
-        return self._run(module, [self._values(a, values) for a in node.args[at + 1 :]])
+        outer = self._autocast
+        if name == "wrap_with_autocast":
+            self._autocast = bool(node.args[2])
+        try:
+            return self._run(module, [self._values(a, values) for a in node.args[at + 1 :]])
+        finally:
+            self._autocast = outer
 
     def _checked(self, node: torch.fx.Node, out: Any, result: Any) -> Any:
         """Our result has the dtype and the shape that torch promised."""

@@ -9,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..compiler import build
+from .dims import positional_names
 from .executable import TorchExecutable
 from .export import export
 from .importer import ImportedModel, import_entries, symbol_ranges
@@ -22,7 +23,9 @@ def import_module(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None
         return import_entries({"main": model}, [{}], symbol_ranges(model, dims))
     with torch.no_grad():
         program, names, ranges = export(model, inputs, dims)
-        return import_entries({"main": program}, [names], ranges)
+        imported = import_entries({"main": program}, [names], ranges)
+        imported.positional = positional_names(model)
+        return imported
 
 
 def compile_model(

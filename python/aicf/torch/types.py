@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import torch
+from torch.utils._sympy.functions import FloorDiv
 
 from .._aicf import Dim, dim_max, dim_min
 from ..errors import make_error
@@ -64,6 +66,12 @@ class Symbols:
             self._known[value] = self._convert(value)
         return self._known[value]
 
+    def real(self, value: torch.SymFloat) -> Any:
+        """A number if all sizes in it have values, else torch's symbol."""
+        expr = value.node.expr
+        known = {s: self.values[str(s)] for s in expr.free_symbols if str(s) in self.values}
+        return float(expr.subs(known)) if len(known) == len(expr.free_symbols) else value
+
     def shape(self, sizes: Any) -> list[int | Dim]:
         return [self.size(size) for size in sizes]
 
@@ -72,6 +80,8 @@ class Symbols:
             return int(expr)
         if expr.is_Symbol:
             return self._symbol(str(expr))
+        if type(expr).__name__ in ("TruncToInt", "FloorToInt"):
+            expr = _exact_floor(expr)
         function = _FUNCTIONS.get(type(expr).__name__)
         if function is None:
             raise make_error(
@@ -94,6 +104,20 @@ class Symbols:
                 "instead of nonzero, item() or boolean indexing",
             )
         return Dim(self.names.get(name, name))
+
+
+def _exact_floor(expr: Any) -> Any:
+    """TruncToInt(2.5 * ToFloat(s)) is 5 s // 2, no real number."""
+    ratio, rest = Fraction(1), expr.args[0]
+    if type(rest).__name__ == "Mul" and len(rest.args) == 2 and rest.args[0].is_Float:
+        ratio, rest = Fraction(float(rest.args[0])), rest.args[1]
+    if type(rest).__name__ == "IntTrueDiv" and rest.args[1].is_Integer:
+        ratio, rest = ratio / int(rest.args[1]), rest.args[0]
+    elif type(rest).__name__ == "ToFloat":
+        rest = rest.args[0]
+    if not rest.is_integer or max(ratio.numerator, ratio.denominator) > 2**20:
+        return expr
+    return FloorDiv(rest * ratio.numerator, ratio.denominator)
 
 
 def _power(base: Any, exponent: Any) -> Any:

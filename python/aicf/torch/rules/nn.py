@@ -399,32 +399,47 @@ def _window_places(size: int, out: int) -> list[list[int]]:
 def _adaptive(c: Call, x: Any, size: Any) -> SymTensor:
     """Equal windows where the sizes divide; otherwise a product with the matrix of window means per axis."""
     rank = _rank_in_name(c)
-    outs = _per_axis(size, rank)
     first = x.ndim - rank
-    for i, out in enumerate(outs):
-        axis, in_size = first + i, x.shape[first + i]
-        out = c.shape[axis]
+    for axis in range(first, x.ndim):
+        out, in_size = c.shape[axis], x.shape[axis]
         if out == in_size:
             continue
         if out == 1:
             x = ops.reduce_mean(x, axes=[axis], keepdims=True)
-        elif isinstance(out, int) and isinstance(in_size, int):
-            x = _window_means(c, x, axis, in_size, out)
         else:
-            raise Decompose("adaptive pooling between symbolic sizes")
+            x = _window_means(c, x, axis, in_size, out)
     return x
 
 
-def _window_means(c: Call, x: SymTensor, axis: int, in_size: int, out: int) -> SymTensor:
-    if out and in_size % out == 0:
+def _window_means(c: Call, x: SymTensor, axis: int, in_size: Any, out: Any) -> SymTensor:
+    fixed = isinstance(out, int) and isinstance(in_size, int)
+    if fixed and out and in_size % out == 0:
         shape = list(x.shape)
         apart = ops.reshape(x, shape=[*shape[:axis], out, in_size // out, *shape[axis + 1 :]])
         return ops.reduce_mean(apart, axes=[axis + 1])
+    matrix = _fixed_windows(c, x.dtype, in_size, out) if fixed else _windows(c, x.dtype, in_size, out)
+    last = x.swapaxes(axis, x.ndim - 1) if axis != x.ndim - 1 else x
+    product = ops.matmul(last, matrix)
+    return product.swapaxes(axis, x.ndim - 1) if axis != x.ndim - 1 else product
+
+
+def _fixed_windows(c: Call, dtype: str, in_size: int, out: int) -> SymTensor:
     weights = torch.zeros(in_size, out, dtype=torch.float64)
     for o in range(out):
         start, end = o * in_size // out, -(-(o + 1) * in_size // out)
         weights[start:end, o] = 1 / (end - start)
-    matrix = c.graph.constant(weights.to(TORCH_DTYPES[x.dtype]))
-    last = x.swapaxes(axis, x.ndim - 1) if axis != x.ndim - 1 else x
-    product = ops.matmul(last, matrix)
-    return product.swapaxes(axis, x.ndim - 1) if axis != x.ndim - 1 else product
+    return c.graph.constant(weights.to(TORCH_DTYPES[dtype]))
+
+
+def _windows(c: Call, dtype: str, in_size: Any, out: Any) -> SymTensor:
+    """The same matrix for sizes known at the call: window o covers i0 <= i < i1 and weighs 1 / (i1 - i0)."""
+    size, count = c.number(in_size, "i64"), c.number(out, "i64")
+    o = ops.iota(shape=[1, out], axis=1, dtype="i64")
+    i = ops.iota(shape=[in_size, 1], axis=0, dtype="i64")
+    one = c.number(1, "i64")
+    start = ops.div(ops.mul(o, size), count)
+    end = ops.div(ops.sub(ops.add(ops.mul(ops.add(o, one), size), count), one), count)
+    inside = ops.bit_and(ops.ge(i, start), ops.lt(i, end))
+    width = ops.cast(ops.sub(end, start), dtype="f32")
+    weights = ops.select(inside, ops.div(c.number(1.0, "f32"), width), c.number(0.0, "f32"))
+    return c.cast(weights, dtype)
