@@ -19,17 +19,20 @@ from .executable import TorchExecutable
 from .importer import import_program
 from .module import compile_model, import_module
 from .precision import PrecisionError, precision_report
+from .seq2seq_lm import Seq2SeqLM, compile_seq2seq_lm
 from .support import Support, support_of
 from .survey import Unsupported
 
 __all__ = [
     "CausalLM",
     "PrecisionError",
+    "Seq2SeqLM",
     "Support",
     "TorchExecutable",
     "Unsupported",
     "compile_causal_lm",
     "compile_model",
+    "compile_seq2seq_lm",
     "import_module",
     "import_program",
     "precision_report",

@@ -16,6 +16,7 @@ from ..compiler import build
 from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export
+from .generation import CacheBuffers, append_tokens, chooser, end_tokens
 from .importer import import_entries
 
 __all__ = ["CausalLM", "compile_causal_lm"]
@@ -65,18 +66,10 @@ class CausalLM:
                 actual=f"{list(ids.shape)} and {max_new_tokens} new tokens",
             )
         self.executable.reset()
-        done = torch.zeros(self.batch, dtype=torch.bool, device=ids.device)
-        pieces, token = [ids], ids
-        for _ in range(max_new_tokens):
-            logits = self.step(token)
-            chosen = _choose(logits, temperature, top_k, generator)
-            token = torch.where(done, pieces[-1][:, -1], chosen)[:, None]
-            pieces.append(token)
-            if self._ends:
-                done |= torch.isin(token[:, 0], torch.tensor(sorted(self._ends), device=ids.device))
-                if bool(done.all()):
-                    break
-        return torch.cat(pieces, dim=1)
+        choose = chooser(temperature, top_k, generator)
+        if max_new_tokens < 1:
+            return ids
+        return append_tokens(ids, self.step(ids), self.step, max_new_tokens, self._ends, choose)
 
 
 def compile_causal_lm(
@@ -100,9 +93,7 @@ def compile_causal_lm(
         decode, _, _ = export(steps, (_no_ids(model, batch, 1),))
         imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
     executable = TorchExecutable(build(imported.program, device, threads, options or {}), imported)
-    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    ends = [] if ends is None else [ends] if isinstance(ends, int) else ends
-    return CausalLM(executable, batch, max_length, frozenset(ends))
+    return CausalLM(executable, batch, max_length, end_tokens(model))
 
 
 class _Steps(nn.Module):
@@ -122,30 +113,13 @@ class _Steps(nn.Module):
         with torch.no_grad():  # a first call gives the cache its shapes
             model(input_ids=_no_ids(model, batch, 1), past_key_values=self._cache, use_cache=True)
         self._cache.reset()
-        for index, layer in enumerate(self._cache.layers):
-            for name in _CACHED:
-                tensor = getattr(layer, name).detach().clone()
-                self.register_buffer(f"cache_{index}_{name}", tensor, persistent=False)
+        self._own = CacheBuffers(self, "cache", self._cache.layers, _CACHED)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        for index, layer in enumerate(self._cache.layers):
-            for name in _CACHED:
-                setattr(layer, name, getattr(self, f"cache_{index}_{name}"))
+        self._own.bind(self)
         result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         return result.logits[:, -1]
 
 
 def _no_ids(model: nn.Module, batch: int, length: int) -> torch.Tensor:
     return torch.zeros(batch, length, dtype=torch.int64, device=next(model.parameters()).device)
-
-
-def _choose(
-    logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None
-) -> torch.Tensor:
-    if temperature == 0:
-        return logits.argmax(-1)
-    logits = logits / temperature
-    if top_k is not None:
-        lowest = logits.topk(top_k).values[:, -1:]
-        logits = logits.masked_fill(logits < lowest, float("-inf"))
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]

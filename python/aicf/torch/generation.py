@@ -1,0 +1,76 @@
+"""What decoders with and without an encoder share: Hugging Face's static cache as states, and the loop over tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["CacheBuffers", "append_tokens", "chooser", "end_tokens"]
+
+
+class CacheBuffers:
+    """The tensors of cache layers as buffers of a module, which an import turns into states."""
+
+    def __init__(self, owner: nn.Module, name: str, layers: Sequence[Any], tensors: Sequence[str]) -> None:
+        self._layers, self._tensors, self._name = layers, tensors, name
+        for index, layer in enumerate(layers):
+            for tensor in tensors:
+                value = getattr(layer, tensor).detach().clone()
+                owner.register_buffer(f"{name}_{index}_{tensor}", value, persistent=False)
+
+    def bind(self, owner: nn.Module) -> None:
+        """Makes the layers read and write the owner's buffers, in each trace the ones that torch gives it."""
+        for index, layer in enumerate(self._layers):
+            for tensor in self._tensors:
+                setattr(layer, tensor, getattr(owner, f"{self._name}_{index}_{tensor}"))
+
+
+def end_tokens(model: Any) -> frozenset[int]:
+    """Tokens that end a text, of the model's generation configuration."""
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return frozenset([] if ends is None else [ends] if isinstance(ends, int) else ends)
+
+
+def append_tokens(
+    ids: torch.Tensor,
+    first: torch.Tensor,
+    step: Callable[[torch.Tensor], torch.Tensor],
+    count: int,
+    ends: frozenset[int],
+    choose: Callable[[torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """`ids` and up to `count` tokens after them; `first` are the logits that follow `ids`, `step` gives those that
+    follow one more token. A row that has met an end token repeats it.
+    """
+    done = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+    pieces, logits = [ids], first
+    for index in range(count):
+        if index:
+            logits = step(pieces[-1])
+        token = torch.where(done, pieces[-1][:, -1], choose(logits))[:, None]
+        pieces.append(token)
+        if ends:
+            done |= torch.isin(token[:, 0], torch.tensor(sorted(ends), device=ids.device))
+            if bool(done.all()):
+                break
+    return torch.cat(pieces, dim=1)
+
+
+def chooser(
+    temperature: float, top_k: int | None, generator: torch.Generator | None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Logits [rows, vocabulary] to tokens; a temperature of 0 takes the most likely."""
+
+    def choose(logits: torch.Tensor) -> torch.Tensor:
+        if temperature == 0:
+            return logits.argmax(-1)
+        logits = logits / temperature
+        if top_k is not None:
+            lowest = logits.topk(top_k).values[:, -1:]
+            logits = logits.masked_fill(logits < lowest, float("-inf"))
+        return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+
+    return choose
