@@ -195,20 +195,23 @@ void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes) {
     }
 }
 
-int64_t touched_arena_bytes(const EntryPlan& entry, const SymbolValues& sizes) {
-  std::vector<std::pair<int64_t, int64_t>> ranges;
+ByteRanges touched_arena(const EntryPlan& entry, const SymbolValues& sizes) {
+  ByteRanges buffers, touched;
   for (const Buffer& buffer : entry.buffers)
     if (buffer.kind == BufferKind::kArena)
       // Sizes beyond max_bytes are refused when a step uses the buffer.
-      ranges.emplace_back(buffer.offset, buffer.offset + std::clamp<int64_t>(evaluate(buffer.bytes, sizes), 0,
-                                                                             buffer.max_bytes));
-  std::sort(ranges.begin(), ranges.end());
-  int64_t total = 0, end = 0;
-  for (const auto& [first, last] : ranges) {
-    if (last > end) total += last - std::max(first, end);
-    end = std::max(end, last);
+      buffers.emplace_back(buffer.offset,
+                           std::clamp<int64_t>(evaluate(buffer.bytes, sizes), 0, buffer.max_bytes));
+  std::sort(buffers.begin(), buffers.end());
+  for (const auto& [first, bytes] : buffers) {
+    if (touched.empty() || first > touched.back().first + touched.back().second) {
+      touched.emplace_back(first, bytes);
+    } else {
+      int64_t& so_far = touched.back().second;
+      so_far = std::max(so_far, first + bytes - touched.back().first);
+    }
   }
-  return total;
+  return touched;
 }
 
 void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step_index, const SymbolValues& sizes,

@@ -2,6 +2,7 @@
 // by the drivers.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "kernels/abi.h"
@@ -22,8 +23,10 @@ struct AddressPatch {
 // at these sizes, else bad_artifact.
 void check_io_bytes(const EntryPlan& entry, const SymbolValues& sizes);
 
-// Bytes of the arena that a run at these sizes touches; the arena itself is mapped for the largest sizes.
-int64_t touched_arena_bytes(const EntryPlan& entry, const SymbolValues& sizes);
+// What a run at these sizes touches of the arena, which is mapped for the largest sizes: first byte and size
+// of each range, in order and apart.
+using ByteRanges = std::vector<std::pair<int64_t, int64_t>>;
+ByteRanges touched_arena(const EntryPlan& entry, const SymbolValues& sizes);
 
 // Fills inputs, outputs, params, fparams and program of `call` (addresses are left null) and appends a patch
 // per operand. Every window must lie inside its buffer at these sizes, and no element that the step writes

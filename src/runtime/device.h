@@ -40,6 +40,9 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
   virtual std::byte* data() = 0;
   virtual int64_t bytes() const = 0;
+  // These bytes are about to be written, all of them: a hint for the kind of pages. Not for two threads at
+  // once.
+  virtual void will_fill(int64_t first, int64_t bytes) { (void)first, (void)bytes; }
 };
 
 // An entry bound to sizes. Addresses of inputs and outputs may be changed between runs; everything else is

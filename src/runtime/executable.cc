@@ -262,6 +262,7 @@ void Executable::place_states() {
   }
   if (model_->device().uses_host_memory()) require_memory(bytes, "states");
   state_memory_ = model_->device().allocate(bytes);
+  state_memory_->will_fill(0, bytes);
   reset();
 }
 
@@ -335,6 +336,15 @@ std::vector<int64_t> Executable::output_sizes(const EntryPlan& entry, size_t out
   return evaluate(entry.outputs[output].sizes, sizes);
 }
 
+void Executable::prepare_arena(const EntryPlan& entry, const SymbolValues& sizes) {
+  if (!model_->device().uses_host_memory()) return;
+  const ByteRanges touched = touched_arena(entry, sizes);
+  int64_t total = model_->plan().packed_bytes;
+  for (const auto& [first, bytes] : touched) total = checked_add(total, bytes);
+  require_memory(total, "entry " + entry.name);
+  for (const auto& [first, bytes] : touched) arena_->will_fill(first, bytes);
+}
+
 Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) {
   const ProfilerRange range("bind");
   auto bound = std::make_unique<Bound>(model_->device());
@@ -348,9 +358,7 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
   bound->input_copies.resize(entry.inputs.size());
   bound->output_copies.resize(entry.outputs.size());
   check_io_bytes(entry, sizes);
-  if (model_->device().uses_host_memory())
-    require_memory(checked_add(touched_arena_bytes(entry, sizes), model_->plan().packed_bytes),
-                   "entry " + entry.name);
+  prepare_arena(entry, sizes);
   std::vector<std::byte*> addresses = model_->addresses(entry);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const Buffer& buffer = entry.buffers[i];

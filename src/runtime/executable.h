@@ -93,6 +93,7 @@ class Executable {
     std::vector<int64_t> sizes;
     int64_t bytes = 0, offset = 0;  // offset in state_memory_
   };
+  void prepare_arena(const EntryPlan& entry, const SymbolValues& sizes);
   Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
   void run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                  const std::vector<TensorView>& outputs, const RunOptions& options);

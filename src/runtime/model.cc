@@ -87,6 +87,7 @@ void Model::place_weights() {
 void Model::run_init() {
   if (device_->uses_host_memory()) require_memory(plan().packed_bytes, "packed weights");
   packed_ = device_->allocate(plan().packed_bytes);
+  packed_->will_fill(0, plan().packed_bytes);
   const EntryPlan* init = plan().entry(kInitEntry);
   if (init == nullptr) return;
   const std::vector<std::byte*> where = addresses(*init);

@@ -1,7 +1,5 @@
 #include "runtime/cpu/cpu_device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -14,39 +12,11 @@
 #include "kernels/custom/custom_call.h"
 #include "kernels/kernel.h"
 #include "runtime/bind_step.h"
+#include "runtime/cpu/cpu_memory.h"
 #include "runtime/cpu/thread_pool.h"
 
 namespace aicf {
 namespace {
-
-// An anonymous mapping: zero-filled, and a page costs nothing before it is touched, so an arena planned for
-// the largest sizes takes only what the bound sizes use.
-class CpuMemory final : public DeviceMemory {
- public:
-  explicit CpuMemory(int64_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-      throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot map memory for the model")
-          .with_actual(std::to_string(bytes) + " bytes")
-          .with_remedy("compile with a smaller range of sizes");
-    data_ = static_cast<std::byte*>(memory);
-    // Fewer page faults while weights are packed; a system that declines changes nothing but time.
-    (void)madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  }
-  ~CpuMemory() override {
-    if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
-  }
-  CpuMemory(const CpuMemory&) = delete;
-  CpuMemory& operator=(const CpuMemory&) = delete;
-  std::byte* data() override { return data_; }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  std::byte* data_ = nullptr;
-  int64_t bytes_;
-};
 
 class CpuSequence final : public Sequence {
  public:
