@@ -27,9 +27,11 @@ constexpr int64_t kTileBlock = 4096;
 constexpr int64_t kTileAccumulatorBytes = 2 * 16 * 8;
 
 struct TileReduction {
-  TileFunction begin;  // fills the accumulators dst with the neutral element
-  TileFunction step;   // accumulators dst take n elements of a; imm is a multiple of 16
-  TileFunction end;    // dst[0] = the accumulators a combined
+  TileFunction begin;    // fills the accumulators dst with the neutral element
+  TileFunction step;     // accumulators dst take n elements of a; imm is a multiple of 16
+  TileFunction end;      // dst[0] = the accumulators a combined
+  TileFunction combine;  // dst[i] = dst[i] combined with a[i], for n elements
+  int64_t neutral;       // the bits of the neutral element
 };
 
 // Null where the operation does not exist for the type.

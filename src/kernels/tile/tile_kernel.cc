@@ -7,6 +7,7 @@
 #include "base/dim.h"
 #include "base/error.h"
 #include "kernels/kernel.h"
+#include "kernels/tile/tile_across.h"
 #include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_state.h"
 
@@ -114,17 +115,12 @@ TileMode find_mode(const TileOperand& operand, const TileState& state) {
   return uniform ? TileMode::kUniform : contiguous ? TileMode::kContiguous : TileMode::kStrided;
 }
 
-bool is_scalar(int16_t number) { return number >= kTileScalarBase; }
-int slot_of(int16_t number) {
-  if (number < 0) return 0;  // absent: never looked at
-  return is_scalar(number) ? kMaxTileRegisters + number - kTileScalarBase : number;
-}
-
 // Without values per row and inner indices the domain is one row that can be cut anywhere.
 bool is_pointwise(const TileProgram& program) {
   if (program.stages.size() != 1) return false;
   for (const TileInstr& instr : program.stages[0]) {
-    const bool per_row = is_tile_reduction(instr.op) || (instr.op == TileOp::load && is_scalar(instr.dst));
+    const bool per_row =
+        is_tile_reduction(instr.op) || (instr.op == TileOp::load && is_tile_scalar(instr.dst));
     if (per_row || instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar) return false;
   }
   return true;
@@ -142,16 +138,16 @@ class Compiler {
         repeated_(program_.scalars.size()) {
     for (const auto& stage : program_.stages)
       for (const TileInstr& instr : stage) {
-        if (instr.dst >= 0 && !is_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
-        if (instr.op == TileOp::store_scalar || (is_scalar(instr.dst) && !is_tile_reduction(instr.op)))
+        if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
+        if (instr.op == TileOp::store_scalar || (is_tile_scalar(instr.dst) && !is_tile_reduction(instr.op)))
           continue;
         for (int16_t source : {instr.a, instr.b, instr.c})
-          if (is_scalar(source)) repeated_[static_cast<size_t>(source - kTileScalarBase)] = true;
+          if (is_tile_scalar(source)) repeated_[static_cast<size_t>(source - kTileScalarBase)] = true;
       }
   }
 
   std::vector<TileStep> compile() {
-    std::vector<std::array<std::vector<TileStep>, 3>> stages;
+    std::vector<TileStageSteps> stages;
     for (const auto& stage : program_.stages) {
       before_.clear(), chunk_.clear(), after_.clear();
       for (size_t i = 0; i < stage.size(); ++i) add(stage, i);
@@ -159,17 +155,7 @@ class Compiler {
       if (state_.inner_count == 0) chunk_.clear();
       stages.push_back({before_, chunk_, after_});
     }
-    std::vector<TileStep> steps = once_;
-    state_.stages = static_cast<int32_t>(stages.size());
-    int32_t* begin = state_.begin;
-    *begin++ = 0;
-    for (const auto& stage : stages)
-      for (const auto& part : stage) {
-        *begin++ = static_cast<int32_t>(steps.size());
-        steps.insert(steps.end(), part.begin(), part.end());
-      }
-    *begin = static_cast<int32_t>(steps.size());
-    return steps;
+    return join_tile_steps(once_, stages, state_);
   }
 
  private:
@@ -179,10 +165,10 @@ class Compiler {
     const TileInstr& instr = stage[position];
     TileStep step = {nullptr,
                      TileStepKind::kCompute,
-                     slot_of(instr.dst),
-                     slot_of(instr.a),
-                     slot_of(instr.b),
-                     slot_of(instr.c),
+                     tile_slot(instr.dst),
+                     tile_slot(instr.a),
+                     tile_slot(instr.b),
+                     tile_slot(instr.c),
                      instr.operand,
                      0,
                      tile_immediate(instr)};
@@ -199,7 +185,7 @@ class Compiler {
     step.bytes = tile_type_bytes(tile_result_type(instr));
     if (is_tile_reduction(instr.op)) return add_reduction(instr, step);
     step.fn = tile_compute(isa_, instr);
-    if (is_scalar(instr.dst)) {
+    if (is_tile_scalar(instr.dst)) {
       step.kind = TileStepKind::kScalar;
       step.operand = repeats(instr.dst);
       (instr.op == TileOp::constant ? once_ : before_).push_back(step);
@@ -232,11 +218,11 @@ class Compiler {
     step.fn = tile_loader(isa_, dtype, instr.type, &identical);
     step.bytes = tile_type_bytes(instr.type);
     step.kind = mode == TileMode::kContiguous ? TileStepKind::kLoadConvert : TileStepKind::kLoadStrided;
-    if (mode == TileMode::kUniform || is_scalar(instr.dst)) {
+    if (mode == TileMode::kUniform || is_tile_scalar(instr.dst)) {
       if (mode != TileMode::kUniform)
         reject("a row scalar is loaded from an operand that varies along the row");
       step.kind = TileStepKind::kLoadUniform;
-      if (is_scalar(instr.dst)) return before_.push_back(step);
+      if (is_tile_scalar(instr.dst)) return before_.push_back(step);
       if (hoistable(instr)) {
         if (state_.inner_count > 0) before_.push_back(step);
         return;
@@ -443,6 +429,15 @@ void split_into_tiles(BoundCall& call, TileState& state, bool pointwise) {
   }
 }
 
+std::vector<TileStep> prepare_along(BoundCall& call, TileState& state, bool pointwise) {
+  if (!pointwise) stage_columns(call, state);
+  call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);
+  const std::vector<TileStep> steps = Compiler(call, state, pointwise).compile();
+  split_into_tiles(call, state, pointwise);
+  call.run = run_tile;
+  return steps;
+}
+
 }  // namespace
 
 bool can_run_tile(const Problem& problem) {
@@ -467,13 +462,11 @@ void prepare_tile(BoundCall& call) {
     state.operands[i].mode = find_mode(state.operands[i], state);
   }
   check_outputs(call, state);
-  if (!pointwise) stage_columns(call, state);
   state.fill_words = tile_compute(call.isa, {TileOp::constant, TileType::i32});
   state.fill_double_words = tile_compute(call.isa, {TileOp::constant, TileType::i64});
-  call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);
-  const std::vector<TileStep> steps = Compiler(call, state, pointwise).compile();
-  split_into_tiles(call, state, pointwise);
-  call.run = run_tile;
+  const bool across = !pointwise && runs_across(call, state);
+  const std::vector<TileStep> steps =
+      across ? prepare_across(call, state) : prepare_along(call, state, pointwise);
   const int64_t step_words = static_cast<int64_t>((steps.size() * sizeof(TileStep) + 7) / 8);
   call.state.assign(static_cast<size_t>(kTileStateWords + step_words), 0);
   std::memcpy(call.state.data(), &state, sizeof state);

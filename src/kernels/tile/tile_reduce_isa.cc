@@ -130,21 +130,54 @@ void integer_step(const TileArgs& args) {
 }
 
 template <class T, class Operation>
-constexpr TileReduction kFloat = {begin<T, Operation>, float_step<T, Operation>, finish<T, Operation>};
+void float_combine(const TileArgs& args) {
+  const hn::ScalableTag<T> d;
+  const auto width = static_cast<int64_t>(hn::Lanes(d));
+  const T* a = static_cast<const T*>(args.a);
+  T* to = static_cast<T*>(args.dst);
+  int64_t i = 0;
+  for (; i + width <= args.n; i += width)
+    hn::StoreU(Operation::vector(hn::LoadU(d, to + i), hn::LoadU(d, a + i)), d, to + i);
+  for (; i < args.n; ++i) to[i] = Operation::scalar(to[i], a[i]);
+}
+
 template <class T, class Operation>
-constexpr TileReduction kInteger = {begin<T, Operation>, integer_step<T, Operation>, finish<T, Operation>};
+void integer_combine(const TileArgs& args) {
+  const T* a = static_cast<const T*>(args.a);
+  T* to = static_cast<T*>(args.dst);
+  for (int64_t i = 0; i < args.n; ++i) to[i] = Operation::scalar(to[i], a[i]);
+}
+
+template <class T, class Operation>
+int64_t neutral_bits() {
+  const T value = Operation::neutral();
+  int64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+template <class T, class Operation>
+TileReduction on_floats() {
+  return {begin<T, Operation>, float_step<T, Operation>, finish<T, Operation>, float_combine<T, Operation>,
+          neutral_bits<T, Operation>()};
+}
+template <class T, class Operation>
+TileReduction on_integers() {
+  return {begin<T, Operation>, integer_step<T, Operation>, finish<T, Operation>,
+          integer_combine<T, Operation>, neutral_bits<T, Operation>()};
+}
 
 template <class T>
 TileReduction float_reduction(int op) {
   switch (op) {
     case kOp_reduce_sum:
-      return kFloat<T, Sum<T>>;
+      return on_floats<T, Sum<T>>();
     case kOp_reduce_prod:
-      return kFloat<T, Product<T>>;
+      return on_floats<T, Product<T>>();
     case kOp_reduce_max:
-      return kFloat<T, Maximum<T>>;
+      return on_floats<T, Maximum<T>>();
     case kOp_reduce_min:
-      return kFloat<T, Minimum<T>>;
+      return on_floats<T, Minimum<T>>();
   }
   return {};
 }
@@ -152,13 +185,13 @@ template <class T, class U>
 TileReduction integer_reduction(int op) {
   switch (op) {
     case kOp_reduce_sum:
-      return kInteger<U, Sum<U>>;
+      return on_integers<U, Sum<U>>();
     case kOp_reduce_prod:
-      return kInteger<U, Product<U>>;
+      return on_integers<U, Product<U>>();
     case kOp_reduce_max:
-      return kInteger<T, IntegerMaximum<T>>;
+      return on_integers<T, IntegerMaximum<T>>();
     case kOp_reduce_min:
-      return kInteger<T, IntegerMinimum<T>>;
+      return on_integers<T, IntegerMinimum<T>>();
   }
   return {};
 }
@@ -176,8 +209,8 @@ TileReduction tile_reduction(int op, int type) {
     case kI64:
       return integer_reduction<int64_t, uint64_t>(op);
     case kMask:
-      if (op == kOp_reduce_max) return kInteger<int32_t, Any>;
-      if (op == kOp_reduce_min) return kInteger<int32_t, All>;
+      if (op == kOp_reduce_max) return on_integers<int32_t, Any>();
+      if (op == kOp_reduce_min) return on_integers<int32_t, All>();
   }
   return {};
 }

@@ -86,23 +86,6 @@ struct Machine {
   const void* where[kTileSlots];      // current contents of registers and row scalars
   std::byte* own[kTileSlots];         // their memory in scratch
 
-  void set_row(const BoundCall& call, int64_t row) {
-    int64_t index[kMaxRank];
-    for (int axis = state.outer_rank - 1; axis >= 0; --axis) {
-      index[axis] = axis > 0 ? row % state.outer_sizes[axis] : row;
-      row /= state.outer_sizes[axis];
-    }
-    const size_t inputs = call.inputs.size();
-    for (size_t i = 0; i < inputs + call.outputs.size(); ++i) {
-      const TensorArg& arg = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
-      int64_t offset = 0;
-      for (int axis = 0; axis < state.outer_rank; ++axis)
-        offset += index[axis] * state.operands[i].outer_strides[axis];
-      // An empty tensor has no address, and nothing may be added to that.
-      base[i] = offset == 0 ? static_cast<std::byte*>(arg.data) : static_cast<std::byte*>(arg.data) + offset;
-    }
-  }
-
   // Transposes the staged operands for `count` rows from the current one, which must lie in one run of the
   // last outer axis.
   void stage_group(int64_t count) {
@@ -228,6 +211,38 @@ void run_row(Machine& machine, const TileStep* steps, int64_t first, int64_t end
 
 }  // namespace
 
+std::vector<TileStep> join_tile_steps(const std::vector<TileStep>& once,
+                                      const std::vector<TileStageSteps>& stages, TileState& state) {
+  std::vector<TileStep> steps = once;
+  state.stages = static_cast<int32_t>(stages.size());
+  int32_t* begin = state.begin;
+  *begin++ = 0;
+  for (const TileStageSteps& stage : stages)
+    for (const auto& part : stage) {
+      *begin++ = static_cast<int32_t>(steps.size());
+      steps.insert(steps.end(), part.begin(), part.end());
+    }
+  *begin = static_cast<int32_t>(steps.size());
+  return steps;
+}
+
+void set_tile_row(const BoundCall& call, const TileState& state, int64_t row, std::byte** base) {
+  int64_t index[kMaxRank];
+  for (int axis = state.outer_rank - 1; axis >= 0; --axis) {
+    index[axis] = axis > 0 ? row % state.outer_sizes[axis] : row;
+    row /= state.outer_sizes[axis];
+  }
+  const size_t inputs = call.inputs.size();
+  for (size_t i = 0; i < inputs + call.outputs.size(); ++i) {
+    const TensorArg& arg = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
+    int64_t offset = 0;
+    for (int axis = 0; axis < state.outer_rank; ++axis)
+      offset += index[axis] * state.operands[i].outer_strides[axis];
+    // An empty tensor has no address, and nothing may be added to that.
+    base[i] = offset == 0 ? static_cast<std::byte*>(arg.data) : static_cast<std::byte*>(arg.data) + offset;
+  }
+}
+
 void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const TileState& state = tile_state(call);
   const TileStep* steps = tile_steps(call);
@@ -238,7 +253,7 @@ void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   }
   machine.run_all(steps + state.begin[0], steps + state.begin[1], 0, state.repeat);
   if (state.tile_rows == 0) {
-    machine.set_row(call, 0);
+    set_tile_row(call, state, 0, machine.base);
     const int64_t first = tile * state.tile_elements;
     run_row(machine, steps, first, std::min(first + state.tile_elements, state.inner_count));
     return;
@@ -246,7 +261,7 @@ void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const int64_t first = tile * state.tile_rows, end = std::min(first + state.tile_rows, state.rows);
   const int64_t run = state.outer_sizes[state.outer_rank - 1];
   for (int64_t row = first, group = 0, group_end = first; row < end; ++row) {
-    machine.set_row(call, row);
+    set_tile_row(call, state, row, machine.base);
     if (state.staged > 0) {
       if (row == group_end) {
         group = row;

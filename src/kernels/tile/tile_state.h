@@ -3,8 +3,10 @@
 // addresses. Fixed part, then the steps.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/abi.h"
 #include "kernels/tile/tile_functions.h"
@@ -88,6 +90,21 @@ inline const TileState& tile_state(const BoundCall& call) {
 inline const TileStep* tile_steps(const BoundCall& call) {
   return reinterpret_cast<const TileStep*>(call.state.data() + kTileStateWords);
 }
+
+inline bool is_tile_scalar(int16_t number) { return number >= kTileScalarBase; }
+// Where a register or row scalar lives; that of an absent operand is never looked at.
+inline int32_t tile_slot(int16_t number) {
+  if (number < 0) return 0;
+  return is_tile_scalar(number) ? kMaxTileRegisters + number - kTileScalarBase : number;
+}
+
+// The steps of a stage: before its chunks, for every chunk, after them.
+using TileStageSteps = std::array<std::vector<TileStep>, 3>;
+// All steps in one list, with `begin` and `stages` of the state filled.
+std::vector<TileStep> join_tile_steps(const std::vector<TileStep>& once,
+                                      const std::vector<TileStageSteps>& stages, TileState& state);
+// Addresses of all operands at a row.
+void set_tile_row(const BoundCall& call, const TileState& state, int64_t row, std::byte** base);
 
 void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch);
 

@@ -294,6 +294,65 @@ TEST(Tile, InnerIndexAndMasks) {
   }
 }
 
+// The loss of a classifier: labels per row, weights per column, a kept mask, a value per row.
+TileProgram weighted_loss(DType dtype) {
+  constexpr TileRegister kI{TileType::i64}, kMaskRow{TileType::mask, true};
+  return {
+      {dtype, DType::i64, DType::f32},
+      {dtype, DType::f32, DType::boolean},
+      {kFRow, kI, kMaskRow, kF, kF},
+      {TileType::i64, TileType::f32, TileType::f32, TileType::f32, TileType::f32},
+      {{load(scalar(0), 1, TileType::i64), constant(scalar(1), 1), load(0, 0),
+        op(TileOp::reduce_max, scalar(2), 0), op(TileOp::inner_index, 1, -1, -1, -1, TileType::i64),
+        op(TileOp::eq, 2, 1, scalar(0), -1, TileType::i64), store(5, 2, TileType::mask)},
+       {op(TileOp::sub, 3, 0, scalar(2)), load(4, 2), op(TileOp::mul, 3, 3, 4), op(TileOp::exp, 0, 3),
+        op(TileOp::reduce_sum, scalar(3), 0)},
+       {op(TileOp::log, scalar(4), scalar(3)), op(TileOp::div, 3, 0, scalar(3)),
+        op(TileOp::sub, 4, 3, scalar(1)), op(TileOp::select, 3, 2, 4, 3), store(3, 3), store_scalar(4, 4)}}};
+}
+
+// Many short rows are computed at a time, a few of them one by one: the bits are the same.
+TEST(Tile, ShortRowsHaveTheSameBitsAloneAndTogether) {
+  constexpr int64_t kRows = 150, kAlone = 5;
+  for (IsaLevel isa : isa_levels())
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kGaps})
+        for (int64_t n : {1, 10, 16, 17, 32}) {
+          const TileProgram program = weighted_loss(dtype);
+          TestTensor x(dtype, {kRows, n}, layout), label(DType::i64, {kRows, 1}), weight(DType::f32, {1, n});
+          x.randomize(static_cast<uint64_t>(n)), weight.randomize(2);
+          label.fill([&](int64_t i) { return static_cast<double>(i % n); });
+          TestTensor y(dtype, {kRows, n}, layout), sums(DType::f32, {kRows, 1}),
+              mask(DType::boolean, {kRows, n});
+          TestTensor alone_y = TestTensor(dtype, {kRows, n}, layout), alone_sums(DType::f32, {kRows, 1}),
+                     alone_mask(DType::boolean, {kRows, n});
+          const auto run = [&](int64_t first, int64_t rows, TestTensor& to_y, TestTensor& to_sums,
+                               TestTensor& to_mask) {
+            const auto part = [&](const TensorArg& whole) {
+              TensorArg arg = broadcast(whole, {kRows, n});
+              arg.data = static_cast<std::byte*>(arg.data) + first * arg.strides[0] * dtype_bytes(arg.dtype);
+              arg.sizes[0] = rows;
+              return arg;
+            };
+            step_testing::run_step({"tile",
+                                    {part(x.arg()), part(label.arg()), part(weight.arg())},
+                                    {part(to_y.arg()), part(to_sums.arg()), part(to_mask.arg())},
+                                    {1},
+                                    {},
+                                    &program},
+                                   isa);
+          };
+          run(0, kRows, y, sums, mask);
+          for (int64_t first = 0; first < kRows; first += kAlone)
+            run(first, kAlone, alone_y, alone_sums, alone_mask);
+          for (int64_t i = 0; i < y.count(); ++i) {
+            ASSERT_EQ(y.bits(i), alone_y.bits(i)) << n << " at " << i;
+            ASSERT_EQ(mask.get(i), i % n == i / n % n);
+          }
+          for (int64_t i = 0; i < kRows; ++i) ASSERT_EQ(sums.bits(i), alone_sums.bits(i));
+        }
+}
+
 TEST(Tile, RowsOfARectangle) {
   const TileProgram program = chain();
   for (IsaLevel isa : isa_levels())
