@@ -38,6 +38,7 @@ class Fuser {
     for (NodeId id = 0; id < count; ++id) consider(id, true);
     for (NodeId id = 0; id < count; ++id)
       if (group_of_[static_cast<size_t>(id)] < 0) consider(id, false);
+    release_followers();
     merge_siblings();
     return emit();
   }
@@ -217,6 +218,60 @@ class Fuser {
     return false;
   }
 
+  // What an epilogue computes from values that it gives anyway, only for one other region or wider than they
+  // are, is computed by those who read it: that costs nothing beside the memory.
+  void release_followers() {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const std::vector<NodeId> nodes = groups_[g].nodes;
+      for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
+        if (groups_[g].nodes.size() == 1 || *id == nodes[0]) continue;
+        const int reader = is_follower(*id, groups_[g]) ? reading_group(graph_.node(*id).results[0]) : -1;
+        if (reader >= 0)
+          move(*id, static_cast<int>(g), reader);
+        else if (is_widened(*id, groups_[g]))
+          move(*id, static_cast<int>(g), -1);
+      }
+    }
+  }
+  bool is_follower(NodeId id, const Group& g) const {
+    const Node& node = graph_.node(id);
+    return g.contraction && std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId operand) {
+             const Value& value = graph_.value(operand);
+             return value.role != Role::kTemp || !inside(g, value.producer) ||
+                    (value.producer != g.nodes[0] && used_outside(g, operand));
+           });
+  }
+  // The one group without a contraction whose nodes read the value, and that can take what computes it; -1:
+  // there is none.
+  int reading_group(ValueId id) const {
+    const auto& readers = readers_of(id);
+    if (readers.empty() || used_outside_regions(id)) return -1;
+    const int found = group_of_[static_cast<size_t>(readers[0])];
+    const Group& reader = groups_[static_cast<size_t>(found)];
+    const bool only = std::all_of(readers.begin(), readers.end(),
+                                  [&](NodeId node) { return group_of_[static_cast<size_t>(node)] == found; });
+    return only && !reader.contraction && accepts(reader, graph_.node(graph_.value(id).producer)) ? found
+                                                                                                  : -1;
+  }
+  // To group `to`, or one of its own.
+  void move(NodeId id, int from, int to) {
+    std::erase(group(from).nodes, id);
+    if (to < 0) return start_group(id, false);
+    std::vector<NodeId>& nodes = group(to).nodes;
+    nodes.insert(std::lower_bound(nodes.begin(), nodes.end(), id), id);
+    group_of_[static_cast<size_t>(id)] = to;
+  }
+  bool is_widened(NodeId id, const Group& g) const {
+    const Node& node = graph_.node(id);
+    if (node.op != Op::cast) return false;
+    const Value& source = graph_.value(node.operands[0]);
+    const ValueId result = node.results[0];
+    const auto& readers = readers_of(result);
+    return source.role == Role::kTemp && inside(g, source.producer) && widens(node) &&
+           std::none_of(readers.begin(), readers.end(), [&](NodeId reader) { return inside(g, reader); }) &&
+           !used_outside_regions(result);
+  }
+
   // Small regions over one domain cost a launch each and next to nothing more: counters, scales and flags of
   // a train step, rows of labels.
   void merge_siblings() {
@@ -286,14 +341,22 @@ class Fuser {
     return rewriter.finish();
   }
 
-  // A cast of a leaf that only regions read: each computes it again, which costs less than a kernel of its
-  // own.
+  // A cast of a leaf, or of what another region gives, that only regions read: each computes it again, which
+  // costs less than a kernel of its own.
   bool is_absorbed(NodeId id) const {
     const Node& node = graph_.node(id);
     const int own = group_of_[static_cast<size_t>(id)];
-    if (node.op != Op::cast || graph_.value(node.operands[0]).role == Role::kTemp || own < 0) return false;
+    if (node.op != Op::cast || own < 0) return false;
+    const Value& source = graph_.value(node.operands[0]);
+    if (source.role == Role::kTemp && (group_of_[static_cast<size_t>(source.producer)] < 0 || !widens(node)))
+      return false;
     const Group& lone = groups_[static_cast<size_t>(own)];
     return lone.nodes.size() == 1 && !used_outside_regions(node.results[0]);
+  }
+
+  bool widens(const Node& cast) const {
+    const auto bytes = [&](ValueId value) { return dtype_bytes(graph_.value(value).type.dtype); };
+    return bytes(cast.results[0]) > bytes(cast.operands[0]);
   }
 
   // Whether anything but a region reads the value, or the contraction that a region begins with.
@@ -317,12 +380,17 @@ class Fuser {
     const std::vector<NodeId> members = g >= 0 ? group(g).nodes : std::vector<NodeId>{id};
     for (NodeId member : members) done[static_cast<size_t>(member)] = 1;
     for (NodeId member : members)
-      for (ValueId operand : graph_.node(member).operands)
-        if (operand != kNoValue && graph_.value(operand).role == Role::kTemp) {
-          const NodeId producer = graph_.value(operand).producer;
-          if (std::find(members.begin(), members.end(), producer) == members.end())
-            emit_unit(producer, rewriter, done);
+      for (ValueId operand : graph_.node(member).operands) {
+        if (operand == kNoValue || graph_.value(operand).role != Role::kTemp) continue;
+        NodeId producer = graph_.value(operand).producer;
+        if (is_absorbed(producer)) {
+          const Value& source = graph_.value(graph_.node(producer).operands[0]);
+          if (source.role != Role::kTemp) continue;
+          producer = source.producer;
         }
+        if (std::find(members.begin(), members.end(), producer) == members.end())
+          emit_unit(producer, rewriter, done);
+      }
     if (members.size() == 1) {
       rewriter.copy(graph_.node(id));
     } else {

@@ -13,7 +13,19 @@ const Node* producer_of(const Graph& graph, ValueId id, Op op) {
   return node != nullptr && node->op == op ? node : nullptr;
 }
 
+// Of few steps the count has been folded.
+bool is_folded_count(const Value& value) {
+  if (value.role != Role::kConstant || value.type.dtype != DType::i64 || value.type.rank() != 4) return false;
+  const std::vector<int64_t>& sizes = value.constant.sizes();
+  const int64_t inner = sizes[3], rows = sizes[2];
+  const auto* steps = static_cast<const int64_t*>(value.constant.data());
+  for (int64_t i = 0; i < value.constant.count(); ++i)
+    if (steps[i] != i / inner % rows) return false;
+  return true;
+}
+
 bool is_step_count(const Graph& graph, ValueId id) {
+  if (is_folded_count(graph.value(id))) return true;
   const Node* node = producer_of(graph, id, Op::iota);
   return node != nullptr && graph.type(id).rank() == 4 && node->attrs.get_int("axis") == 2;
 }

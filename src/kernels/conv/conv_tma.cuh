@@ -39,6 +39,7 @@ struct ConvTmaOperands {
 template <class Shape, class Inner>
 struct BoxEpilogue {
   using Acc = typename Inner::Acc;
+  using Tile = typename Inner::Tile;
   struct Row {
     typename Inner::Row row;
     bool inside;
@@ -55,17 +56,24 @@ struct BoxEpilogue {
     return {inner.row(inside ? (int64_t(n) * Shape::kOutH + h) * Shape::kOutW + w : 0), inside};
   }
   template <int V>
-  using Loaded = typename Inner::template Loaded<V>;
+  using Shared = typename Inner::template Shared<V>;
   template <int V>
-  __device__ __forceinline__ void fetch(Loaded<V>& to, const Row& row, int64_t column) const {
+  using Own = typename Inner::template Own<V>;
+  template <int V>
+  __device__ __forceinline__ void fetch(Shared<V>& to, int64_t column) const {
+    inner.fetch(to, column);
+  }
+  template <int V>
+  __device__ __forceinline__ void fetch(Own<V>& to, const Row& row, int64_t column) const {
     if (row.inside) inner.fetch(to, row.row, column);
   }
-  template <int V>
-  __device__ __forceinline__ void apply(const Row& row, int64_t column, const Acc (&acc)[V], const Loaded<V>& loaded) const {
-    if (row.inside) inner.apply(row.row, column, acc, loaded);
+  template <int V, class A>
+  __device__ __forceinline__ void apply(const Row& row, int64_t column, const A (&acc)[V], const Shared<V>& shared,
+                                        const Own<V>& own) const {
+    if (row.inside) inner.apply(row.row, column, acc, shared, own);
   }
-  template <int V>
-  __device__ __forceinline__ void apply(const Row& row, int64_t column, const Acc (&acc)[V]) const {
+  template <int V, class A>
+  __device__ __forceinline__ void apply(const Row& row, int64_t column, const A (&acc)[V]) const {
     if (row.inside) inner.template apply<V>(row.row, column, acc);
   }
 };

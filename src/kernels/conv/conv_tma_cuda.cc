@@ -78,10 +78,9 @@ Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   Plan plan;
   plan.maps = constant(w.sizes[0]);
   plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
-  constexpr int kSharedBytes = 224 * 1024, kRowBytes = 128;
   MatmulConfig& c = plan.config;
   c = choose_config({1, images * out_w * out_h, plan.maps, plan.depth, true}, problem.arch);
-  c.stages = std::min(c.stages, kSharedBytes / c.resident / ((c.block_m + c.block_n) * kRowBytes));
+  c.stages = std::min(c.stages, wgmma_most_stages(c, {true, true, c.block_m}));
   plan.box = best_box(out_w, out_h, images, c.block_m, kMostPassed / constant(axes[kW].stride),
                       kMostPassed / constant(axes[kH].stride));
   plan.row_tiles =
@@ -174,7 +173,8 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
   const Plan plan = plan_of(problem, axes);
   const MatmulConfig& c = plan.config;
-  const WgmmaTile tile{true, true, static_cast<int>(plan.box.rows()), problem.inputs[1].constant};
+  const WgmmaTile tile{true, true, static_cast<int>(plan.box.rows()), problem.inputs[1].constant,
+                       epilogue_tile(*epilogue_problem.program).has_value()};
   const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kDepth) * kDepth);
   const DType dtype = problem.inputs[0].dtype;
   CudaParams params;

@@ -52,16 +52,16 @@ struct alignas(16) AccVector {
 };
 
 // Columns col … col+V-1 of a row, as far as they are less than n.
-template <int V, class Epilogue>
+template <int V, class Epilogue, class A>
 __device__ __forceinline__ void store_columns(const Epilogue& epilogue, const typename Epilogue::Row& row, int64_t col,
-                                              int64_t n, const typename Epilogue::Acc (&acc)[V]) {
+                                              int64_t n, const A (&acc)[V]) {
   if (col + V <= n) {
     epilogue.template apply<V>(row, col, acc);
     return;
   }
 #pragma unroll
   for (int i = 0; i < V; ++i) {
-    const typename Epilogue::Acc one[1] = {acc[i]};
+    const A one[1] = {acc[i]};
     if (col + i < n) epilogue.template apply<1>(row, col + i, one);
   }
 }

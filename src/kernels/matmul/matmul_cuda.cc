@@ -149,15 +149,6 @@ std::string_view accumulator(DType dtype) {
 }
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
 
-// Without functions that take many instructions.
-bool has_short_epilogue(const TileProgram& program) {
-  constexpr size_t kShort = 12;
-  const std::vector<TileInstr>& code = program.stages[0];
-  return code.size() <= kShort && std::none_of(code.begin(), code.end(), [](const TileInstr& instr) {
-           return tile_op_info(instr.op).types == "fd";  // functions of real numbers
-         });
-}
-
 enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
 
 // Writes one contraction: its translation unit and launches.
@@ -176,7 +167,6 @@ class Writer {
     x_rows_ = config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
-    if (x_rows_ == 8 && config.block_m > 64) x_rows_ = 16;
     tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
     part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), Dim(kDepth)) * Dim(kDepth);
   }
@@ -233,7 +223,7 @@ class Writer {
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
   WgmmaTile wgmma_tile() const {
     return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
-            has_short_epilogue(*problem_.program)};
+            epilogue_tile(*problem_.program).has_value()};
   }
 
   int64_t shared_bytes(Role role) const {

@@ -72,7 +72,7 @@ double step_cycles(const MatmulConfig& c) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (c.warpgroups > 1 && c.resident > 1) return splits;
+  if (c.alternate || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (int s = 2; s <= most && ceil_div(k, kDepth) >= steps * s; s *= 2) splits.push_back(s);
@@ -81,15 +81,19 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
 
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
-  // Of up to eight rows a stage holds no more: room for more stages.
-  constexpr int kStageMemory = 192 * 1024, kMostStages = 20;
-  if (sizes.m <= 8 && c.block_m == 64)
-    c.stages = std::min(kMostStages, kStageMemory / c.resident / ((8 + c.block_n) * 128));
-  // A block with one tile has no use for more stages than steps; the next launch can have what it leaves.
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
-  if (tiles <= capacity(c))
-    c.stages =
-        static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kDepth), c.splits), 2, c.stages));
+  if (tiles > capacity(c)) return;
+  // Few rows: the time is that of the weights. What a launch does not need of the memory the next one fills
+  // with its own weights meanwhile.
+  constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 20, kStepBytes = kDepth * 2;
+  if (sizes.m <= 64) {
+    const int64_t stage = (ceil_div(sizes.m, 8) * 8 + c.block_n) * kStepBytes;
+    c.stages = static_cast<int>(
+        std::clamp<int64_t>(kHalfMemory / ceil_div(tiles, kMultiprocessors) / stage, 2, kMostStages));
+  }
+  // A block with one tile has no use for more stages than steps.
+  c.stages =
+      static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kDepth), c.splits), 2, c.stages));
 }
 
 }  // namespace
@@ -128,10 +132,11 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       return {mma(128, 128, 64, 32, 3), mma(128, 64, 32, 32, 4), mma(64, 64, 32, 32, 4),
               mma(64, 32, 16, 32, 5),   mma(16, 128, 16, 32, 5), mma(16, 64, 16, 32, 6)};
     default:
-      // Pipelines of at most 224 KiB, of 112 KiB where two blocks share a multiprocessor.
+      // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
+      // epilogue's.
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
-              alternate(128, 128, 7),   wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
-              wgmma(64, 64, 1, 7, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
+              alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
+              wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "matmul/matmul_common.cuh"
+#include "tile/tile_memory.cuh"
 
 namespace aicf {
 
@@ -66,40 +67,50 @@ __device__ __forceinline__ void wgmma_wait() {
 
 // A matrix in shared memory with the 128-byte swizzle. Along k: rows of 64 k, eight of them 1024 bytes. Along m or n:
 // panels of 64 m or n by 64 k.
-// kEight: distance of eight rows.
-template <bool kAlongK, int kEight = 1024>
+template <bool kAlongK>
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   const uint64_t leading = kAlongK ? 1 : kPanelBytes >> 4;
-  return uint64_t((address & 0x3ffff) >> 4) | leading << 16 | uint64_t(kEight >> 4) << 32 | uint64_t(1) << 62;
+  return uint64_t((address & 0x3ffff) >> 4) | leading << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 // Bytes from one 16 steps of k to the next, in the descriptor's unit.
 template <bool kAlongK>
 constexpr uint64_t wgmma_k_step = (kAlongK ? 32 : 16 * 128) >> 4;
 
+// Four matrices of 8 × 8 halves; lane l has the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from[0]), "r"(from[1]),
+               "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+__device__ __forceinline__ void store_pair(uint32_t to, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ uint4 load_shared(uint32_t from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
+  return v;
+}
+
 // kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kAlternate: the warpgroups
 // take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
 // kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
-// kFetchAhead: there are registers for operands of the epilogue ahead of their use. kUnrolled: the epilogue is short.
+// kFetchAhead: there are registers for operands of the epilogue ahead of their use.
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts.
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
-          bool kUnrolled, bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
+          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
 struct WgmmaMatmul {
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
   static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;
-  // Of a round of the epilogue.
-  static constexpr int kRoundRows = kRowBlocks * 2, kRoundQuads = kRowBlocks == 1 && kQuadBlocks % 2 == 0 ? 2 : 1;
-  static constexpr int kRounds = kQuadBlocks / kRoundQuads;
-  // Eight rows of x stand for all rows of the tile.
-  static constexpr bool kFewRows = kXRows == 8;
-  static constexpr int kXBytes = (kFewRows ? 8 : BM) * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
+  // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
+  static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
-  static_assert(kXRows <= BM && (kXRows == BM || kXAlongK) && (!kFewRows || BM == 64), "rows of x");
+  static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
   static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
 
   // A position in the pipeline: `count` stages lie before it.
@@ -120,6 +131,7 @@ struct WgmmaMatmul {
     __device__ uint32_t y(uint32_t slot) const { return x(slot) + kXBytes; }
     __device__ uint32_t full(uint32_t slot) const { return base + kStages * kStageBytes + slot * 8; }
     __device__ uint32_t empty(uint32_t slot) const { return full(slot) + kStages * 8; }
+    __device__ uint32_t chunks() const { return base + kStages * (kStageBytes + 16); }
   };
 
   // What a block does: tiles `first`, `first + stride`, …, of each `steps` stages of K from k_first on.
@@ -198,7 +210,6 @@ struct WgmmaMatmul {
     __device__ int load_early() const {
       if (!kConstantY || work.first >= work.tiles) {
         wait_for_inputs();
-        launch_dependents();
         return 0;
       }
       const MatmulTile tile = work.tile(work.first);
@@ -208,11 +219,12 @@ struct WgmmaMatmul {
         load_y(step, step, tile);
       }
       wait_for_inputs();
-      launch_dependents();
       for (int step = 0; step < count; ++step) load_x(step, step, tile);
       return count;
     }
 
+    // The next launch starts when all of this one's loads are on their way: its own early ones then keep the memory
+    // busy while this one ends.
     __device__ void run() const {
       int step = load_early();
       Stage stage{uint32_t(step)};
@@ -225,6 +237,7 @@ struct WgmmaMatmul {
           load_y(stage.slot, step, tile);
         }
       }
+      launch_dependents();
     }
   };
 
@@ -251,7 +264,7 @@ struct WgmmaMatmul {
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
       barrier_wait(shared.full(stage.slot), stage.parity);
-      const uint64_t a = wgmma_descriptor<kXAlongK, kFewRows ? 0 : 1024>(shared.x(stage.slot) + first_row * 128);
+      const uint64_t a = wgmma_descriptor<kXAlongK>(shared.x(stage.slot) + first_row * 128);
       const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
       wgmma_fence();
 #pragma unroll
@@ -270,7 +283,126 @@ struct WgmmaMatmul {
     if (steps > 0) release(shared, before);
   }
 
-  // Elements row … of one group as the epilogue takes them.
+  // The epilogue of a whole tile. Each warp puts 16 rows of a chunk of columns into shared memory, as the element type in
+  // which the epilogue sees them, and reads them back by rows: neighbouring threads have neighbouring vectors of 8 columns,
+  // so that all accesses to memory are whole lines. The operands of the next chunk are fetched before one is stored. The
+  // loop over chunks stays a loop: a warp that runs through long unrolled code waits for instructions.
+  template <class Operands, class Epilogue>
+  struct Chunks {
+    using Tile = typename Epilogue::Tile;
+    using Row = typename Epilogue::Row;
+    static constexpr int kColumns = BN % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
+    static constexpr int kAcross = BN / kColumns, kCount = kRowBlocks * kAcross;
+    static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
+    static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
+
+    const Epilogue& epilogue;
+    int m, n, row, column;  // of the thread's first vector
+    int64_t outer;
+    uint32_t memory, lane;  // the warp's 16 rows
+    Row rows[kRowBlocks][kVectors];
+    struct Loaded {
+      typename Epilogue::template Shared<8> shared;
+      typename Epilogue::template Own<8> own[kFetchAhead ? kVectors : 1];
+    };
+    Loaded loaded;
+
+    __device__ __forceinline__ Chunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
+                                      uint32_t shared)
+        : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m), lane(threadIdx.x % 32) {
+      const int warp = int(threadIdx.x) / 32;
+      memory = shared + uint32_t(warp * 16 * kRowBytes);
+      row = int(tile.row) * BM + first_row + warp % 4 * 16 + int(lane) / kRowThreads;
+      column = int(tile.column) * BN + int(lane) % kRowThreads * 8;
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) rows[i][v] = e.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
+      if (kFetchAhead) fetch(loaded, 0);
+    }
+    __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
+    __device__ __forceinline__ bool has_row(int block, int v) const { return row_of(block, v) < m; }
+    // rows[block][v] without an index that registers cannot have.
+    __device__ __forceinline__ Row row_at(int block, int v) const {
+      Row at = rows[0][v];
+      if (kRowBlocks > 1 && block > 0) at = rows[kRowBlocks - 1][v];
+      return at;
+    }
+    __device__ __forceinline__ int column_of(int chunk) const { return column + chunk % kAcross * kColumns; }
+
+    __device__ __forceinline__ void fetch_own(Loaded& to, int chunk, int v) const {
+      const int block = chunk / kAcross, c = column_of(chunk);
+      if (has_row(block, v) && c + 8 <= n) epilogue.fetch(to.own[kFetchAhead ? v : 0], row_at(block, v), c);
+    }
+    __device__ __forceinline__ void fetch(Loaded& to, int chunk) const {
+      const int c = column_of(chunk);
+      if (c + 8 <= n) epilogue.fetch(to.shared, c);
+#pragma unroll
+      for (int v = 0; kFetchAhead && v < kVectors; ++v) fetch_own(to, chunk, v);
+    }
+
+    // Blocks of 8 columns of the warp's rows, as the matrix instructions leave them.
+    __device__ __forceinline__ void put(const float (&acc)[BN / 2], int first) const {
+      if constexpr (sizeof(Tile) == 2) {
+        const uint32_t at = memory + (lane / 8 % 2 * 8 + lane % 8) * kRowBytes + lane / 16 * 16;
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; j += 2) {
+          uint32_t halves[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            halves[i] = tile::pack<Tile>(acc[(first + j) * 4 + i * 2], acc[(first + j) * 4 + i * 2 + 1]);
+          store_matrices(at + j * 16, halves);
+        }
+      } else {
+        const uint32_t at = memory + lane / 4 * kRowBytes + lane % 4 * 8;
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            store_pair(at + half * 8 * kRowBytes + j * 32, acc[(first + j) * 4 + half * 2],
+                       acc[(first + j) * 4 + half * 2 + 1]);
+      }
+    }
+    __device__ __forceinline__ void put(const float (&acc)[kRowBlocks][BN / 2], int chunk) const {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i)
+        if (i == chunk) put(acc[i / kAcross], i % kAcross * (kColumns / 8));
+    }
+    __device__ __forceinline__ void get(tile::Vec<Tile, 8>& values, int v) const {
+      constexpr int kLoads = sizeof(Tile) / 2;
+      const uint32_t at = memory + (lane / kRowThreads + v * kRowsAtOnce) * kRowBytes + lane % kRowThreads * 8 * sizeof(Tile);
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
+    }
+
+    __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
+#pragma unroll 1
+      for (int chunk = 0; chunk < kCount; ++chunk) {
+        Loaded next;
+        if (!kFetchAhead) fetch(loaded, chunk);
+        if (kFetchAhead && chunk + 1 < kCount) fetch(next, chunk + 1);
+        put(acc, chunk);
+        __syncwarp();
+        const int block = chunk / kAcross, c = column_of(chunk);
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) {
+          if (!has_row(block, v) || c >= n) continue;
+          if (!kFetchAhead) fetch_own(loaded, chunk, v);
+          tile::Vec<Tile, 8> values;
+          get(values, v);
+          const Row at = row_at(block, v);
+          if (c + 8 <= n)
+            epilogue.apply(at, c, values.at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
+          else if (!Operands::kWholeGroups)
+            store_columns<8>(epilogue, at, c, n, values.at);
+        }
+        __syncwarp();
+        if (kFetchAhead) loaded = next;
+      }
+    }
+  };
+
+  // Elements of one group as the epilogue of a cluster takes them.
   static __device__ __forceinline__ void group(const float (&acc)[kRowBlocks][BN / 2], int g, float (&values)[8]) {
 #pragma unroll
     for (int e = 0; e < 8; ++e)
@@ -282,7 +414,10 @@ struct WgmmaMatmul {
   template <class Operands, class Epilogue>
   struct Place {
     using Row = typename Epilogue::Row;
-    using Loaded = typename Epilogue::template Loaded<8>;
+    struct Loaded {
+      typename Epilogue::template Shared<8> shared;
+      typename Epilogue::template Own<8> own;
+    };
     const Epilogue& epilogue;
     int m, n, row, column;
     int64_t outer;
@@ -300,68 +435,17 @@ struct WgmmaMatmul {
     }
     __device__ __forceinline__ void fetch(Loaded& loaded, const Row& at, int i, int quad) const {
       const int c = column + quad * 32;
-      if (has_row(i) && c + 8 <= n) epilogue.fetch(loaded, at, c);
+      if (!has_row(i) || c + 8 > n) return;
+      epilogue.fetch(loaded.shared, c);
+      epilogue.fetch(loaded.own, at, c);
     }
     __device__ __forceinline__ void store(const Loaded& loaded, const Row& at, int i, int quad, const float (&values)[8]) const {
       const int c = column + quad * 32;
       if (!has_row(i)) return;
       if (c + 8 <= n)
-        epilogue.apply(at, c, values, loaded);
+        epilogue.apply(at, c, values, loaded.shared, loaded.own);
       else if (!Operands::kWholeGroups && c < n)
         store_columns<8>(epilogue, at, c, n, values);
-    }
-    __device__ __forceinline__ void store(int i, int quad, const float (&values)[8]) const {
-      const int c = column + quad * 32;
-      if (has_row(i) && c < n) store_columns<8>(epilogue, row_at(i), c, n, values);
-    }
-  };
-
-  // The epilogue of a whole tile, in rounds of columns: with kFetchAhead the operands of the next round are fetched before
-  // one is stored. A long epilogue's code stands there once, because a warp that runs through unrolled code waits for
-  // instructions: the accumulators move up after each round.
-  template <class P>
-  struct Rounds {
-    struct Operands {
-      typename P::Loaded at[kRoundRows][kRoundQuads];
-    };
-    const P& place;
-    typename P::Row rows[kRoundRows];
-    Operands loaded;
-
-    __device__ __forceinline__ explicit Rounds(const P& p) : place(p) {
-      if (!kFetchAhead) return;
-#pragma unroll
-      for (int i = 0; i < kRoundRows; ++i) rows[i] = place.row_at(i);
-      fetch(loaded, 0);
-    }
-    __device__ __forceinline__ void fetch(Operands& to, int round) const {
-#pragma unroll
-      for (int i = 0; i < kRoundRows; ++i)
-#pragma unroll
-        for (int q = 0; q < kRoundQuads; ++q) place.fetch(to.at[i][q], rows[i], i, round * kRoundQuads + q);
-    }
-    __device__ __forceinline__ void store(float (&acc)[kRowBlocks][BN / 2]) {
-#pragma unroll kUnrolled ? kRounds : 1
-      for (int round = 0; round < kRounds; ++round) {
-        Operands next;
-        if (kFetchAhead && round + 1 < kRounds) fetch(next, round + 1);
-#pragma unroll
-        for (int i = 0; i < kRoundRows; ++i)
-#pragma unroll
-          for (int q = 0; q < kRoundQuads; ++q) {
-            float values[8];
-            group(acc, (i / 2 * kQuadBlocks + q) * 2 + i % 2, values);
-            if constexpr (kFetchAhead)
-              place.store(loaded.at[i][q], rows[i], i, round * kRoundQuads + q, values);
-            else
-              place.store(i, round * kRoundQuads + q, values);
-          }
-#pragma unroll
-        for (int i = 0; i < kRowBlocks; ++i)
-#pragma unroll
-          for (int j = 0; j + kRoundQuads * 16 < BN / 2; ++j) acc[i][j] = acc[i][j + kRoundQuads * 16];
-        if (kFetchAhead) loaded = next;
-      }
     }
   };
 
@@ -390,13 +474,11 @@ struct WgmmaMatmul {
   template <class Operands, class Epilogue>
   static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
                                   int warpgroup, char* memory) {
-    using P = Place<Operands, Epilogue>;
     uint32_t number = kAlternate ? uint32_t(warpgroup) : 0;  // of the block's tiles
     wait_for_inputs();
     if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
     for (uint32_t index = work.first + number * work.stride; index < work.tiles;
          index += kTurns * work.stride, number += kTurns) {
-      const P place(o, epilogue, work.tile(index), row_of(warpgroup));
       float acc[kRowBlocks][BN / 2];
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i)
@@ -404,16 +486,18 @@ struct WgmmaMatmul {
         for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
       const Stage stage(number * uint32_t(work.steps));
       if constexpr (kInCluster) {
+        using P = Place<Operands, Epilogue>;
+        const P place(o, epilogue, work.tile(index), row_of(warpgroup));
         const int own = int(blockIdx.x % kParts), i = own / (kQuadBlocks * 2) * 2 + own % 2;
         typename P::Loaded first;
         if (own < kGroups) place.fetch(first, place.row_at(i), i, own / 2 % kQuadBlocks);
         accumulate(shared, stage, work.steps, warpgroup, acc);
         store_in_cluster(place, acc, first, memory);
       } else {
-        Rounds<P> rounds(place);
+        Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks());
         wait_turn(warpgroup);
         accumulate(shared, stage, work.steps, warpgroup, acc);
-        rounds.store(acc);
+        chunks.store(acc);
       }
     }
   }

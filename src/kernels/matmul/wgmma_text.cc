@@ -6,9 +6,22 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kMultiprocessors = 132;
-constexpr int64_t kRowBytes = 128;  // of a stage: 64 halves
+constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
+constexpr int64_t kBarrierBytes = 16;  // of a stage
+constexpr int64_t kSharedBytes = 227 * 1024,
+                  kReserved = 1024;  // of a multiprocessor; of a block by the system
 
 bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.resident == 1; }
+
+int64_t stage_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
+}
+
+// Chunks in wgmma.cuh: 16 rows of each warp.
+int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
+  return int64_t{4} * c.warpgroups * 16 * (columns * (tile.half_tile ? 2 : 4) + 16);
+}
 
 }  // namespace
 
@@ -19,19 +32,23 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const bool ahead = c.resident <= kFewBlocks;
   return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
          number(c.warpgroups) + flag(has_loader_group(c)) + flag(c.alternate) + flag(ahead) +
-         flag(ahead && tile.short_epilogue) + flag(tile.x_along_k) + flag(tile.y_along_k) +
-         number(tile.x_rows) + flag(tile.constant_y) +
+         flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
          "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
 }
 
+int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
+  return static_cast<int>((kSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
+                          stage_bytes(c, tile));
+}
+
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
-  constexpr int64_t kBarrierBytes = 16;
-  const int64_t rows = (tile.x_rows == 8 ? 8 : c.block_m) + c.block_n;
   const int64_t results = int64_t{c.block_m} * c.block_n * 4;
+  const int64_t stages = c.stages * stage_bytes(c, tile);
+  // Where fewer rows of x are loaded, the last stage's products read on behind it.
+  const int64_t read = stages - stage_bytes(c, tile) + c.block_m * kRowBytes;
   CudaLaunch launch;
   launch.block = 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes =
-      std::max(c.stages * (rows * kRowBytes + kBarrierBytes), c.cluster ? results : int64_t{0});
+  launch.shared_bytes = std::max(read, c.cluster ? std::max(stages, results) : stages + chunk_bytes(c, tile));
   launch.cluster = c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.cluster ? tiles * Dim(c.splits) : min(tiles, Dim(kMultiprocessors * c.resident));

@@ -18,10 +18,12 @@ struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool short_epilogue = true;  // without long functions
+  bool half_tile = true;  // the epilogue takes the results as halves
 };
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
+// Stages that fit beside the epilogue's memory.
+int wgmma_most_stages(const MatmulConfig& config, const WgmmaTile& tile);
 // Threads, cluster, shared memory and grid for so many tiles.
 CudaLaunch wgmma_launch(const MatmulConfig& config, const WgmmaTile& tile, const Dim& tiles);
 

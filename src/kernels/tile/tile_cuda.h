@@ -3,6 +3,7 @@
 // problem.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernels/cuda_text.h"
@@ -13,15 +14,21 @@ namespace aicf {
 //
 //   struct Epilogue {
 //     using Acc = …;    // register type of the program's operand 0: float, double, int32_t, int64_t
+//     using Tile = …;   // the same, or f16, bf16 if that is what the operand is rounded to
 //     struct Row { … };  // element offsets of one row in every operand
 //     // outer: flattened index over all axes of the domain but the last
 //     __device__ Row row(int64_t outer) const;
 //     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where windows allow.
-//     template <int V> __device__ void apply(const Row& row, int64_t col, const Acc (&acc)[V]) const;
-//     // The same in two steps, so that the other operands' elements can be asked for early.
-//     template <int V> struct Loaded;
-//     template <int V> __device__ void fetch(Loaded<V>& to, const Row& row, int64_t col) const;
-//     template <int V> __device__ void apply(const Row&, int64_t, const Acc (&)[V], const Loaded<V>&) const;
+//     // A: Acc or Tile.
+//     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V]) const;
+//     // The same in two steps, so that the other operands' elements can be asked for early: those that are the
+//     // same for all rows, and the row's own.
+//     template <int V> struct Shared;
+//     template <int V> struct Own;
+//     template <int V> __device__ void fetch(Shared<V>& to, int64_t col) const;
+//     template <int V> __device__ void fetch(Own<V>& to, const Row& row, int64_t col) const;
+//     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V],
+//                                                     const Shared<V>& shared, const Own<V>& own) const;
 //   };
 //
 // and `make` is an expression building it from a kernel's arguments in0…, out0…, p0….
@@ -30,6 +37,8 @@ struct CudaEpilogue {
   std::string make;
 };
 
+// The half type that the program rounds the accumulator to before anything else; nullopt: none.
+std::optional<DType> epilogue_tile(const TileProgram& program);
 // The program's operand 0 is the accumulator, the others are problem.inputs from own_inputs on; its outputs
 // are problem.outputs. Domain: outputs[0].sizes.
 CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params);

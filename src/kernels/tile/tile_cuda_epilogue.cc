@@ -36,6 +36,8 @@ class Members {
   std::vector<Dim> dims_;
 };
 
+bool is_half_rounding(TileOp op) { return op == TileOp::round_f16 || op == TileOp::round_bf16; }
+
 class EpilogueWriter {
  public:
   EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
@@ -46,6 +48,7 @@ class EpilogueWriter {
                    problem.outputs.size() == program_.outputs.size(),
                "an epilogue's operands are not those of its program");
     values_ = tile_values(program_, [](int) { return true; });
+    tile_type_ = epilogue_tile(program_);
     std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
                                     problem.inputs.end());
     windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
@@ -61,6 +64,7 @@ class EpilogueWriter {
     const std::string row = row_function(), fetch = fetch_function(), apply = apply_function();
     std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
     text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
+    text += "  using Tile = " + std::string(tile_type_ ? cuda_type(*tile_type_) : "Acc") + ";\n";
     text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
                         : "  using Index = int32_t;\n  using Size = uint32_t;\n";
     std::string make = "Epilogue{";
@@ -134,31 +138,37 @@ class EpilogueWriter {
   }
 
   // The operands' elements of V columns, apart from what is done with them, so that they can be asked for
-  // early.
+  // early; those that are the same for all rows by themselves, so that they are asked for once.
   std::string fetch_function() {
-    std::string members, loads;
+    std::string members[2], loads[2];
     for (size_t i = 0; i < outputs_from(); ++i) {
+      const size_t part = offsets_[i] < 0 ? 0 : 1;
       const std::string x = "x" + std::to_string(i + 1);
-      members +=
+      members[part] +=
           "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x + ";\n";
-      loads += "    " + (contiguous(i)
-                             ? "aicf::tile::load<" + alignment(i) + ">(to." + x + ", " + address(i) + ");\n"
-                             : "aicf::tile::load_each(to." + x + ", " + address(i) + ", Index(" +
-                                   members_.number(stride(i)) + "), Index(V));\n");
+      loads[part] +=
+          "    " + (contiguous(i)
+                        ? "aicf::tile::load<" + alignment(i) + ">(to." + x + ", " + address(i) + ");\n"
+                        : "aicf::tile::load_each(to." + x + ", " + address(i) + ", Index(" +
+                              members_.number(stride(i)) + "), Index(V));\n");
     }
-    return "  template <int V>\n  struct Loaded {\n" + members +
-           "  };\n  template <int V>\n  __device__ __forceinline__ void fetch(Loaded<V>& to, const Row& row, "
-           "int64_t col) const {\n    const Index c = Index(col);\n" +
-           loads + "  }\n";
+    const auto part = [&](const std::string& name, const std::string& row, size_t i) {
+      return "  template <int V>\n  struct " + name + " {\n" + members[i] +
+             "  };\n  template <int V>\n  __device__ __forceinline__ void fetch(" + name + "<V>& to, " + row +
+             "int64_t col) const {\n    const Index c = Index(col);\n" + loads[i] + "  }\n";
+    };
+    return part("Shared", "", 0) + part("Own", "const Row& row, ", 1);
   }
 
   std::string apply_function() {
+    const std::string head =
+        "  template <int V, class A>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, "
+        "const A (&acc)[V]";
     std::string text =
-        "  template <int V>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, const Acc "
-        "(&acc)[V]) const {\n    Loaded<V> loaded;\n    fetch(loaded, row, col);\n    apply(row, col, acc, "
-        "loaded);\n  }\n"
-        "  template <int V>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, const Acc "
-        "(&acc)[V], const Loaded<V>& loaded) const {\n    const Index c = Index(col);\n";
+        head +
+        ") const {\n    Shared<V> shared;\n    Own<V> own;\n    fetch(shared, col);\n    fetch(own, row, "
+        "col);\n    apply(row, col, acc, shared, own);\n  }\n" +
+        head + ", const Shared<V>& shared, const Own<V>& own) const {\n    const Index c = Index(col);\n";
     std::vector<int> sinks;
     std::string results, stores;
     for (const TileStore& store : values_.stores) {
@@ -179,8 +189,9 @@ class EpilogueWriter {
     text += "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n";
     for (int id : needed_values(values_, sinks, [](int) { return false; })) {
       const TileValue& value = values_.values[static_cast<size_t>(id)];
-      const std::string expression =
-          value.op == TileOp::load ? loaded(value.operand) : tile_expression(values_, id);
+      const std::string expression = value.op == TileOp::load ? loaded(value.operand)
+                                     : is_rounded_tile(value) ? tile_reference(values_, value.args[0])
+                                                              : tile_expression(values_, id);
       text += "      " + tile_definition(values_, id, expression);
     }
     return text + results + "    }\n" + stores + "  }\n";
@@ -189,11 +200,12 @@ class EpilogueWriter {
   // Operand 0 is the accumulator, seen as if it had been in memory.
   std::string loaded(int operand) const {
     const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-    if (operand > 0) return tile_loaded(dtype, "loaded.x" + std::to_string(operand) + ".at[v]");
+    if (operand > 0) {
+      const bool shared = offsets_[static_cast<size_t>(operand) - 1] < 0;
+      return tile_loaded(dtype, (shared ? "shared.x" : "own.x") + std::to_string(operand) + ".at[v]");
+    }
+    if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(acc[v])";
     switch (dtype) {
-      case DType::f16:
-      case DType::bf16:
-        return "aicf::tile::round_" + std::string(dtype_name(dtype)) + "(acc[v])";
       case DType::i16:
       case DType::i8:
       case DType::u8:
@@ -203,9 +215,17 @@ class EpilogueWriter {
     }
   }
 
+  // The rounding that gave the tile its type.
+  bool is_rounded_tile(const TileValue& value) const {
+    if (!tile_type_ || !is_half_rounding(value.op)) return false;
+    const TileValue& from = values_.values[static_cast<size_t>(value.args[0])];
+    return from.op == TileOp::load && from.operand == 0;
+  }
+
   const CudaProblem& problem_;
   const TileProgram& program_;
   size_t own_inputs_;
+  std::optional<DType> tile_type_;
   Members members_;
   TileValues values_;
   TileSpace space_;
@@ -215,6 +235,31 @@ class EpilogueWriter {
 };
 
 }  // namespace
+
+std::optional<DType> epilogue_tile(const TileProgram& program) {
+  if (program.inputs[0] == DType::f16 || program.inputs[0] == DType::bf16) return program.inputs[0];
+  const TileValues values = tile_values(program, [](int) { return true; });
+  const auto is_tile = [&](int id) {
+    if (id < 0) return false;
+    const TileValue& value = values.values[static_cast<size_t>(id)];
+    return value.op == TileOp::load && value.operand == 0;
+  };
+  std::optional<TileOp> rounding;
+  for (const TileValue& value : values.values) {
+    if (std::none_of(value.args.begin(), value.args.end(), is_tile)) continue;
+    if (!is_half_rounding(value.op) || rounding.value_or(value.op) != value.op) return std::nullopt;
+    rounding = value.op;
+  }
+  for (const TileStore& store : values.stores) {
+    if (!is_tile(store.value)) continue;
+    const DType memory = program.outputs[static_cast<size_t>(store.operand) - program.inputs.size()];
+    const TileOp op = memory == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16;
+    if ((memory != DType::f16 && memory != DType::bf16) || rounding.value_or(op) != op) return std::nullopt;
+    rounding = op;
+  }
+  if (!rounding) return std::nullopt;
+  return *rounding == TileOp::round_f16 ? DType::f16 : DType::bf16;
+}
 
 CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params) {
   return EpilogueWriter(problem, own_inputs, params).write();

@@ -144,6 +144,24 @@ AICF_FN void narrow(Vec<f16, N>& y, const double (&x)[N]) {
   for (int i = 0; i < N; ++i) y.at[i] = from_float<f16>(round_to_odd(x[i]));
 }
 
+// Two elements of a half type in a word, the first in its low half.
+template <class T>
+AICF_FN uint32_t pack(float x, float y) {
+  const float both[2] = {x, y};
+  Vec<T, 2> v;
+  narrow(v, both);
+  return reinterpret_cast<const uint32_t&>(v);
+}
+// A sum as an element of a half type that has been in memory, whether or not it was there.
+template <class T>
+AICF_FN float seen_as(float x) {
+  return to_float(from_float<T>(x));
+}
+template <class T>
+AICF_FN float seen_as(T x) {
+  return to_float(x);
+}
+
 template <class T, class R>
 AICF_FN T narrowed(R x) {
   const R one[1] = {x};
