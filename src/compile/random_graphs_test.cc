@@ -251,6 +251,34 @@ TEST(RandomGraphs, ContractionWithAConstantOfOneElementKeepsItsOperand) {
             "");
 }
 
+TEST(RandomGraphs, JoinedWeightsArePartOfAnotherConcat) {
+  Program program = parse(R"(program {
+    param "p" : f32[3]
+    entry main(%x: f32[2]) {
+      %0 = param "p" : f32[3]
+      %1 = concat(%0, %0) {axis = 0} : f32[6]
+      %2 = concat(%1, %x) {axis = 0} : f32[8]
+      return "y" = %2
+    }
+  })");
+  program.variables.at("p").data = Array::from<float>(DType::f32, {3}, {1, 2, 3});
+  EXPECT_EQ(first_failure(program), "");
+}
+
+TEST(RandomGraphs, ConstantsOfAnExactSizeHaveTheBitsOfKernels) {
+  EXPECT_EQ(first_failure(parse(R"(program {
+    size batch in 1..5
+    entry main(%x: f32[batch, 33]) {
+      %0 = iota() {axis = 1, dtype = f32, shape = [batch, 33]} : f32[batch, 33]
+      %1 = silu(%0) : f32[batch, 33]
+      %2 = reduce_logsumexp(%1) {axes = [0, 1]} : f32[]
+      %3 = exp(%0) : f32[batch, 33]
+      return "y" = %1, "z" = %2, "w" = %3
+    }
+  })")),
+            "");
+}
+
 TEST(RandomGraphs, StateBecomesItsOwnReverse) {
   Program program = parse(R"(program {
     state "s" : f32[2000]

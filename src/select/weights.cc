@@ -22,6 +22,7 @@ bool Selector::join_weights(const Node& node) {
   JoinedWeights joined{whole, static_cast<size_t>(node.attrs.get_int("axis")), {}, origin_of(node)};
   for (ValueId id : node.operands) joined.parts.push_back(window(id));
   joined_.emplace(whole.root, std::move(joined));
+  parts_[static_cast<size_t>(node.results[0])] = ConcatPart();  // another concat copies it from here
   result_.placement[static_cast<size_t>(node.results[0])] = whole;
   return true;
 }
