@@ -221,7 +221,7 @@ void list_values(const Json& json, const Json::json_pointer& at, std::vector<Jso
 
 std::vector<Json> replacements(const Json& value) {
   if (value.is_number()) {
-    const auto number = value.get<int64_t>();
+    const int64_t number = value.is_number_integer() ? value.get<int64_t>() : 0;
     const int64_t more = std::min(number, INT64_MAX - 1) + 1,
                   many = number > 0 && number < int64_t{1} << 32 ? 4 * number : 5;
     return {-1,

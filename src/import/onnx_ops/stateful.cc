@@ -60,7 +60,10 @@ LinearAttention read_linear_attention(NodeContext& n, int64_t q_heads, int64_t h
   if (gated != n.has(4) || delta != n.has(5))
     n.bad("decay and beta", "those that update_rule " + rule + " reads", "others");
   if (gated) a.decay = n.add(Op::exp, {n.transpose(unpack(n, 4, heads), {0, 1, 3, 2})});
-  if (delta) a.beta = unpack(n, 5, n.shape(5)[2] == Dim(1) ? 1 : heads);
+  if (delta) {
+    n.require_rank(5, 3);
+    a.beta = unpack(n, 5, n.shape(5)[2] == Dim(1) ? 1 : heads);
+  }
   const Shape k = n.shape_of(a.k), v = n.shape_of(a.v);
   a.state = n.has(3) ? n.cast(n.in(3), DType::f32) : zeros(n, DType::f32, {k[0], k[1], k[3], v[3]});
   return a;

@@ -205,7 +205,7 @@ struct Rows {
 
   std::byte* address(const TileStep& step, int64_t i) const {
     const int64_t offset = i * state.operands[step.operand].inner_strides[0];
-    return offset == 0 ? base[step.operand] : base[step.operand] + offset;
+    return base[step.operand] == nullptr ? nullptr : base[step.operand] + offset;
   }
   void call(const TileStep& step, const void* a, void* dst) const {
     step.fn({a, nullptr, nullptr, dst, count, step.imm});

@@ -239,7 +239,7 @@ void set_tile_row(const BoundCall& call, const TileState& state, int64_t row, st
     for (int axis = 0; axis < state.outer_rank; ++axis)
       offset += index[axis] * state.operands[i].outer_strides[axis];
     // An empty tensor has no address, and nothing may be added to that.
-    base[i] = offset == 0 ? static_cast<std::byte*>(arg.data) : static_cast<std::byte*>(arg.data) + offset;
+    base[i] = arg.data == nullptr ? nullptr : static_cast<std::byte*>(arg.data) + offset;
   }
 }
 

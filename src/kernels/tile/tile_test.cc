@@ -200,7 +200,7 @@ TEST(Tile, ReductionsOfEveryType) {
           for (int64_t r = 0; r < 9; ++r) {
             double expected = row.neutral;
             for (int64_t i = 0; i < n; ++i) expected = row.combine(expected, x.get(r * n + i));
-            ASSERT_EQ(y.get(r), dtype == DType::i8 ? static_cast<int8_t>(expected) : expected);
+            ASSERT_EQ(y.get(r), dtype == DType::i8 ? static_cast<int8_t>(std::lround(expected)) : expected);
           }
         }
 }
