@@ -1,6 +1,14 @@
 // aicf: compile, run, prove and explain models from the command line.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <memory>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
 
 #include "verbs.h"
 
@@ -36,9 +44,49 @@ int usage_error(const CLI::ParseError& error, const aicf::cli::Console& console)
                                                     .with_remedy("see 'aicf --help' or 'aicf VERB --help'")));
 }
 
+// A file that is opened later must not become the standard output; writes to one that is closed fail.
+void occupy_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+// A command line that does not parse may have stopped before its --json.
+bool wants_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view word) { return word == "--json"; });
+}
+
+// What was printed has reached its reader.
+int flushed(int code, const aicf::cli::Console& console) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return console.report(std::make_exception_ptr(
+      aicf::EnvironmentError(aicf::ErrorCode::kE_io_failed, "the standard output cannot be written")
+          .with_actual(std::strerror(errno))));
+}
+
+int run_verb(CLI::App& app, const std::vector<std::pair<CLI::App*, aicf::cli::VerbRun>>& verbs, int argc,
+             char** argv, aicf::cli::Console& console) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    console.json = wants_json(argc, argv);
+    return usage_error(error, console);
+  }
+  try {
+    for (const auto& [sub, run] : verbs)
+      if (sub->parsed()) return run(console);
+  } catch (...) {
+    return console.report(std::current_exception());
+  }
+  return aicf::cli::kInternalError;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_streams();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of a write, not the end
   CLI::App app("AICF turns a model into a static, deterministic program and replays it.", "aicf");
   app.set_version_flag("--version", "aicf " AICF_VERSION);
   app.require_subcommand(1);
@@ -51,18 +99,5 @@ int main(int argc, char** argv) {
     aicf::cli::VerbOptions options(*sub);
     verbs.emplace_back(sub, verb.setup(options));
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    return usage_error(error, console);
-  }
-  try {
-    for (const auto& [sub, run] : verbs)
-      if (sub->parsed()) return run(console);
-  } catch (...) {
-    return console.report(std::current_exception());
-  }
-  return aicf::cli::kInternalError;
+  return flushed(run_verb(app, verbs, argc, argv, console), console);
 }

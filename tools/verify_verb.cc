@@ -114,8 +114,12 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
 }
 
 int run(const Options& options, const Console& console) {
-  if (options.replays < 1 || options.processes < 1)
-    throw UserError(ErrorCode::kU_bad_option, "-n and --processes must be at least 1");
+  constexpr int kMaxProcesses = 256;
+  if (options.replays < 1) throw UserError(ErrorCode::kU_bad_option, "-n must be at least 1");
+  if (options.processes < 1 || options.processes > kMaxProcesses)
+    throw UserError(ErrorCode::kU_bad_option, "--processes is out of range")
+        .with_expected("1.." + std::to_string(kMaxProcesses))
+        .with_actual(std::to_string(options.processes));
   std::map<std::string, int64_t> hashes;
   const std::vector<int> counts = options.threads.empty() ? std::vector<int>{0} : options.threads;
   for (int threads : counts) add_hashes(hashes, replay_here(options, threads, console));

@@ -225,7 +225,14 @@ def test_environment_variables(cli: Cli) -> None:
     assert "aicf[info]: loaded a model for cpu" in shown and "aicf[info]: bound entry main" in shown
     plain = cli.run("run", "m.aicf").stdout
     assert cli.run("run", "m.aicf", AICF_WARMUP="3").stdout == plain
-    for name in ("AICF_DEBUG", "AICF_LOG_LEVEL", "AICF_WARMUP", "AICF_MAX_MEMORY", "AICF_MAX_SECONDS"):
+    for name in (
+        "AICF_DEBUG",
+        "AICF_LOG_LEVEL",
+        "AICF_WARMUP",
+        "AICF_MAX_MEMORY",
+        "AICF_MAX_SECONDS",
+        "AICF_NUM_THREADS",
+    ):
         verb = ("compile", "m.onnx", *DIM) if name == "AICF_DEBUG" else ("run", "m.aicf")
         error = cli.json(*verb, code=2, **{name: "nonsense"})["error"]
         assert error["code"] == "AICF-U0001" and error["op"] == name
@@ -236,3 +243,20 @@ def test_limits_refuse_before_running(cli: Cli) -> None:
     for name, value in (("AICF_MAX_MEMORY", "1K"), ("AICF_MAX_SECONDS", "1e-12")):
         error = cli.json("run", "m.aicf", code=2, **{name: value})["error"]
         assert error["code"] == "AICF-U0503" and name in error["remedy"]
+
+
+def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None:
+    for redirection in ("> /dev/full", ">&-"):
+        for words in ("doctor", "doctor --json"):
+            shell = f"'{cli.path}' {words} {redirection}"
+            done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+            assert done.returncode == 3 and "AICF-E0001" in done.stderr, (shell, done)
+    # A reader that leaves is no reason to be killed: exit codes stay below 124.
+    many = f"set -o pipefail; '{cli.path}' doctor --json | exec 0<&-"
+    code = subprocess.run(["bash", "-c", many], capture_output=True, check=False).returncode
+    assert code in (0, 3), code
+
+
+def test_errors_of_the_command_line_are_json_too(cli: Cli) -> None:
+    for words in ((), ("nonsense",), ("compile",), ("run", "a", "b"), ("bench", "--repeat", "x", "m.aicf")):
+        assert cli.json(*words, code=2)["error"]["code"] == "AICF-U0001"

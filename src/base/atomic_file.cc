@@ -36,9 +36,19 @@ int open_nameless(const std::string& folder) {
   return -1;
 }
 
+// A rename would put a plain file where a device, a pipe or a terminal was, for everybody.
+void require_replaceable(const std::string& path) {
+  struct stat found;
+  if (::stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return;
+  throw UserError(ErrorCode::kU_bad_option, "the output is no regular file")
+      .with_value(path)
+      .with_remedy("name a file; it is put there when it is complete");
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  require_replaceable(path_);
   fd_ = open_nameless(folder_of(path_));
   if (fd_ >= 0) return;
   temporary_ = path_ + ".tmp.XXXXXX";

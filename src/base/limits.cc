@@ -37,7 +37,7 @@ UserError over_limit(const std::string& what, const std::string& limit, const st
       .with_remedy(std::string("set ") + variable + " higher if you trust the model");
 }
 
-UserError bad_variable(const char* name, const char* text, const char* expected) {
+UserError bad_variable(const char* name, const char* text, const std::string& expected) {
   return UserError(ErrorCode::kU_bad_option, "an environment variable has a value that is not accepted")
       .with_op(name)
       .with_value(text)
@@ -59,6 +59,16 @@ void require(int64_t live, int64_t bytes, const std::string& what) {
 }
 
 }  // namespace
+
+std::optional<int> number_from_environment(const char* name, int lowest, int highest) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (*end != '\0' || value < lowest || value > highest)
+    throw bad_variable(name, text, std::to_string(lowest) + " to " + std::to_string(highest));
+  return static_cast<int>(value);
+}
 
 int64_t parse_bytes(std::string_view text) {
   int shift = 0;

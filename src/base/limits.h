@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,10 @@ void require_seconds(double seconds, const std::string& what);
 // Bytes of live arrays: checked against the limit when they are added.
 void add_array_bytes(int64_t bytes);
 void remove_array_bytes(int64_t bytes);
+
+// A whole number in a variable of the environment; none if it is unset or empty, bad_option if it is no
+// number or out of range.
+std::optional<int> number_from_environment(const char* name, int lowest, int highest);
 
 // "512M" → bytes; -1 if it is not a size.
 int64_t parse_bytes(std::string_view text);

@@ -58,6 +58,18 @@ TEST(Limits, ValuesThatDoNotParseAreRefused) {
   }
 }
 
+TEST(Limits, CountsOfTheEnvironmentAreWholeNumbersInRange) {
+  const auto read = [](const char* text) {
+    const Variable count("AICF_TEST_COUNT", text);
+    return number_from_environment("AICF_TEST_COUNT", 1, 8);
+  };
+  EXPECT_EQ(read("3"), 3);
+  EXPECT_EQ(read(""), std::nullopt);
+  for (const char* text : {"0", "9", "-1", "2x", "x", "99999999999999999999"})
+    EXPECT_EQ(code_of([&] { read(text); }), ErrorCode::kU_bad_option) << text;
+  EXPECT_EQ(number_from_environment("AICF_TEST_COUNT", 1, 8), std::nullopt);
+}
+
 TEST(Limits, LiveArraysCountUntilTheyAreFreed) {
   const Variable memory("AICF_MAX_MEMORY", "64M");
   const auto make = [] { return Array(DType::u8, {40 << 20}); };

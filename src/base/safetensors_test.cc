@@ -1,6 +1,7 @@
 #include "base/safetensors.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -128,6 +129,19 @@ TEST_F(SafetensorsTest, AnAbandonedAtomicFileLeavesTheTargetAndNoTemporary) {
   write_file_atomically(path_, "new");
   EXPECT_EQ(bytes(), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(SafetensorsTest, WhatIsNoRegularFileIsNotReplaced) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  for (const std::string& path : {path_, folder_}) {
+    try {
+      write_file_atomically(path, "new");
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code, ErrorCode::kU_bad_option) << path;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path_));
 }
 
 TEST_F(SafetensorsTest, MissingFilesAndFoldersAreUserErrors) {

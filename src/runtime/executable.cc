@@ -1,7 +1,6 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -16,19 +15,7 @@ namespace {
 
 constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
 
-int warmup_runs() {
-  constexpr long kMaxRuns = 1000;
-  const char* text = std::getenv("AICF_WARMUP");
-  if (text == nullptr || *text == '\0') return 0;
-  char* end = nullptr;
-  const long runs = std::strtol(text, &end, 10);
-  if (*end != '\0' || runs < 0 || runs > kMaxRuns)
-    throw UserError(ErrorCode::kU_bad_option, "an environment variable has a value that is not accepted")
-        .with_op("AICF_WARMUP")
-        .with_value(text)
-        .with_expected("0 to " + std::to_string(kMaxRuns) + " runs");
-  return static_cast<int>(runs);
-}
+int warmup_runs() { return number_from_environment("AICF_WARMUP", 0, 1000).value_or(0); }
 
 std::string describe(const std::string& name, bool output) {
   return std::string(output ? "output '" : "input '") + name + "'";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 
 #include "base/custom_op.h"
 #include "base/error.h"
@@ -203,9 +202,8 @@ IsaLevel choose_isa(const std::string& name) {
 int choose_threads(int requested) {
   constexpr int kMaxThreads = 1024;
   if (requested == 0) {
-    const char* text = std::getenv("AICF_NUM_THREADS");
-    if (text == nullptr || *text == '\0') return default_thread_count();
-    requested = std::atoi(text);
+    const auto given = number_from_environment("AICF_NUM_THREADS", 1, kMaxThreads);
+    return given ? *given : default_thread_count();
   }
   if (requested < 1 || requested > kMaxThreads)
     throw UserError(ErrorCode::kU_bad_option, "a thread count is out of range")
