@@ -95,8 +95,21 @@ class RegionCompiler {
       loads_.push_back({{id, s}, index});
       return static_cast<int16_t>(index);
     }
+    if (const Node* node = body_.producer(id); node->op == Op::iota)
+      return use_index(id, value.type.dtype, s);
     AICF_CHECK(at.emitted, "a region value is used before it is computed");
     return encode(at);
+  }
+
+  // An iota along the inner axis, counted anew in each stage that reads it.
+  int16_t use_index(ValueId id, DType dtype, int s) {
+    for (const auto& [key, index] : loads_)
+      if (key == std::pair(id, s)) return static_cast<int16_t>(index);
+    const TileType type = tile_register_type(dtype);
+    const int index = new_register(type);
+    stage(s).push_back({TileOp::inner_index, type, static_cast<int16_t>(index)});
+    loads_.push_back({{id, s}, index});
+    return static_cast<int16_t>(index);
   }
 
   // An operand with one element per row is loaded once per row, into a row scalar.
@@ -158,6 +171,7 @@ class RegionCompiler {
 
   void emit_node(const Node& node) {
     if (op_info(node.op).has(kReduction)) return emit_reduction(node);
+    if (node.op == Op::iota) return;  // see use_index
     int s = 0;
     bool scalar = true;
     for (ValueId id : node.operands) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "passes/pass.h"
@@ -12,7 +13,9 @@ constexpr size_t kMaxRegionOperands = 20;  // below kMaxTileOperands, outputs co
 constexpr int64_t kMaxKeptRow =
     1 << 16;  // elements: a row that later stages read again stays in the L2 cache
 
-constexpr int64_t kFewElements = 1 << 10;  // a region over so few costs little but its launch
+constexpr int64_t kLargeProduct = 1 << 19;  // elements
+constexpr size_t kMaxEpilogueTensors = 4;   // of a large product: read or written
+constexpr int64_t kFewElements = 1 << 10;   // a region over so few costs little but its launch
 
 // A set of nodes that becomes one region. All its values have the full shape, or the row shape (reduced axes
 // of size 1); casts of smaller leaves (a norm's scale, a bias) are computed along with what reads them.
@@ -32,12 +35,12 @@ class Fuser {
         stamp_(graph.nodes().size(), 0) {}
 
   Graph run() {
-    const auto count = static_cast<NodeId>(graph_.nodes().size());
-    // Large regions first: a region of a few scalars that joined a sum of their results would keep them
-    // apart.
-    for (NodeId id = 0; id < count; ++id) consider(id, true);
-    for (NodeId id = 0; id < count; ++id)
-      if (group_of_[static_cast<size_t>(id)] < 0) consider(id, false);
+    form_groups();
+    if (context_.target.is_cuda() && find_heavy_epilogues()) {
+      groups_.clear();
+      std::fill(group_of_.begin(), group_of_.end(), -1);
+      form_groups();
+    }
     release_followers();
     merge_siblings();
     return emit();
@@ -45,6 +48,38 @@ class Fuser {
 
  private:
   Group& group(int id) { return groups_[static_cast<size_t>(id)]; }
+
+  void form_groups() {
+    const auto count = static_cast<NodeId>(graph_.nodes().size());
+    // Large regions first: a region of a few scalars that joined a sum of their results would keep them
+    // apart.
+    for (NodeId id = 0; id < count; ++id) consider(id, true);
+    for (NodeId id = 0; id < count; ++id)
+      if (group_of_[static_cast<size_t>(id)] < 0) consider(id, false);
+  }
+
+  // On a GPU an epilogue's loads and stores stand between the products of two tiles; one that moves many
+  // tensors, an optimizer's step for one, costs more than a pass of its own behind the memory's full speed.
+  bool find_heavy_epilogues() {
+    for (const Group& g : groups_) {
+      if (!g.contraction || bounds(element_count(g.full), context_.program.sizes).hi < kLargeProduct)
+        continue;
+      std::vector<ValueId> moved;
+      const auto note = [&](ValueId id) {
+        if (graph_.shape(id) == g.full && std::find(moved.begin(), moved.end(), id) == moved.end())
+          moved.push_back(id);
+      };
+      for (NodeId id : g.nodes) {
+        for (ValueId operand : graph_.node(id).operands)
+          if (id != g.nodes[0] && operand != kNoValue && !inside(g, graph_.value(operand).producer))
+            note(operand);
+        for (ValueId result : graph_.node(id).results)
+          if (used_outside(g, result)) note(result);
+      }
+      if (moved.size() > kMaxEpilogueTensors) plain_.insert(g.nodes[0]);
+    }
+    return !plain_.empty();
+  }
 
   void consider(NodeId id, bool large_only) {
     const Node& node = graph_.node(id);
@@ -72,6 +107,7 @@ class Fuser {
 
   bool is_contraction(const Node& node) const {
     return (node.op == Op::matmul || node.op == Op::conv) && node.operands[0] != node.operands[1] &&
+           !plain_.contains(graph_.value(node.results[0]).producer) &&
            context_.target.takes_epilogue(graph_, node);
   }
 
@@ -409,7 +445,7 @@ class Fuser {
       // A contraction reads its operands from memory, never as immediates.
       const bool immediates = !g.contraction || id != g.nodes[0];
       for (ValueId operand : node.operands)
-        mapped.push_back(body_value(operand, body, inner, operands, immediates));
+        mapped.push_back(body_value(operand, g, body, inner, operands, immediates));
       const NodeId copy = body.add_node(node.op, mapped, node.attrs, {}, node.origin);
       for (size_t i = 0; i < node.results.size(); ++i) inner[node.results[i]] = body.node(copy).results[i];
       if (!node.origin.empty()) origin = node.origin;
@@ -431,8 +467,19 @@ class Fuser {
       rewriter.map(results[i], rewriter.graph().node(fused).results[i]);
   }
 
+  // Whether the node numbers the elements of the group's rows, which a region can do by itself.
+  bool counts_along(const Node& node, const Group& g) const {
+    if (node.op != Op::iota || g.contraction || g.axes != Ints{node.attrs.get_int("axis")}) return false;
+    const TensorType& type = graph_.type(node.results[0]);
+    const auto axis = static_cast<size_t>(g.axes[0]);
+    if (type.dtype != DType::i64 && type.dtype != DType::i32) return false;
+    for (size_t i = 0; i < type.shape.size(); ++i)
+      if (!(type.shape[i] == (i == axis ? g.full[axis] : Dim(1)))) return false;
+    return type.shape.size() == g.full.size();
+  }
+
   // The body's value for an outer one: a member's result, an immediate, or a new input.
-  ValueId body_value(ValueId id, Graph& body, std::map<ValueId, ValueId>& inner,
+  ValueId body_value(ValueId id, const Group& g, Graph& body, std::map<ValueId, ValueId>& inner,
                      std::vector<ValueId>& operands, bool immediates) const {
     if (id == kNoValue) return kNoValue;
     if (auto at = inner.find(id); at != inner.end()) return at->second;
@@ -440,9 +487,11 @@ class Fuser {
     if (immediates && is_immediate(id)) return inner[id] = body.add_constant(value.constant);
     if (value.role == Role::kTemp && is_absorbed(value.producer)) {
       const Node& cast = graph_.node(value.producer);
-      const ValueId source = body_value(cast.operands[0], body, inner, operands, true);
+      const ValueId source = body_value(cast.operands[0], g, body, inner, operands, true);
       return inner[id] = body.add(cast.op, {source}, cast.attrs);
     }
+    if (value.role == Role::kTemp && counts_along(graph_.node(value.producer), g))
+      return inner[id] = body.add(Op::iota, {}, graph_.node(value.producer).attrs);
     inner[id] = body.add_input("x" + std::to_string(operands.size()), value.type);
     operands.push_back(id);
     return inner[id];
@@ -452,6 +501,7 @@ class Fuser {
   const PassContext& context_;
   std::vector<Group> groups_;
   std::vector<int> group_of_;
+  std::set<NodeId> plain_;  // contractions that are left without an epilogue
   std::vector<int> stamp_;
   int visit_ = 0;
   mutable std::vector<std::vector<NodeId>> readers_;

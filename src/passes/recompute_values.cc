@@ -10,7 +10,7 @@ namespace aicf {
 namespace {
 
 constexpr size_t kMaxOperands = 20;       // of a region, results too
-constexpr int kMaxChain = 12;             // nodes that compute a value again
+constexpr int kMaxChain = 24;             // nodes that compute a value again
 constexpr int64_t kLeastElements = 4096;  // of a value worth the change
 constexpr int64_t kRowShare = 16;         // a value that much smaller is stored instead of computed again
 
@@ -165,6 +165,7 @@ class Recomputer {
     std::set<Inner> gains;  // to be stored from now on
     int nodes = 0;
     int64_t elements = 0;  // of the value
+    bool moves = false;    // one reader: what is dear to compute is computed once all the same
   };
 
   bool expand(ValueId id, Chain& chain) const {
@@ -188,7 +189,8 @@ class Recomputer {
       return true;
     }
     const Node& node = unit.body.node(inner.producer);
-    if (!is_cheap(node) || ++chain.nodes > kMaxChain) return false;
+    if (++chain.nodes > kMaxChain || !(is_cheap(node) || (chain.moves && op_info(node.op).has(kPointwise))))
+      return false;
     if (node.op == Op::cast) return expand_cast({value.first, node.operands[0]}, inner.type.dtype, chain);
     return std::all_of(node.operands.begin(), node.operands.end(),
                        [&](ValueId operand) { return expand(Inner{value.first, operand}, chain); });
@@ -222,6 +224,7 @@ class Recomputer {
     if (fixed_.contains(id) || !readers_.contains(id)) return;
     Chain chain;
     chain.elements = most_elements(graph_.type(id));
+    chain.moves = readers_.at(id).size() == 1;
     if (chain.elements < kLeastElements) return;
     removed_.emplace(id, made_.at(id));
     if (!expand(made_.at(id), chain) || !pays(id, chain)) {

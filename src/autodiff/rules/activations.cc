@@ -50,15 +50,14 @@ ValueId gelu_slope(const Vjp& v, ValueId x) {
   return v.e.add(phi, v.e.mul(x, times(v, bell, density)));
 }
 
-// With u = c x (1 + a x^2), t = tanh(u): (1 + t) / 2 + x (1 - t^2) c (1 + 3 a x^2) / 2.
+// gelu(x) = x s(w) with s the logistic function and w = 2 c x (1 + a x^2): s + x s (1 - s) w'.
 ValueId gelu_tanh_slope(const Vjp& v, ValueId x) {
   const double a = 0.044715, c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   const ValueId one = v.number(x, 1), square = v.e.mul(x, x);
-  const ValueId u = v.e.mul(times(v, x, c), v.e.add(one, times(v, square, a)));
-  const ValueId t = v.e.op(Op::tanh, {u});
-  const ValueId decay = v.e.mul(v.e.sub(one, t), v.e.add(one, t));
-  const ValueId du = times(v, v.e.add(one, times(v, square, 3 * a)), c / 2);
-  return v.e.add(times(v, v.e.add(one, t), 0.5), v.e.mul(x, v.e.mul(decay, du)));
+  const ValueId w = v.e.mul(times(v, x, 2 * c), v.e.add(one, times(v, square, a)));
+  const ValueId s = v.e.op(Op::sigmoid, {w});
+  const ValueId dw = times(v, v.e.add(one, times(v, square, 3 * a)), 2 * c);
+  return v.e.add(s, v.e.mul(x, v.e.mul(v.e.mul(s, v.e.sub(one, s)), dw)));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ struct ScoreBlock {
   using A = typename BackwardShape<Traits>::A;
   const BackwardCall<Traits>& call;
   const typename Traits::Mask* mask;  // of the head
-  static constexpr A kMultiplier = A(Scores<Traits>::kPlain ? double(float(Traits::kScale)) * kLog2E : kLog2E);
+  static constexpr A kMultiplier = A(Scores<Traits>::kPlain ? double(A(Traits::kScale)) * kLog2E : kLog2E);
 
   __device__ __forceinline__ A score(A product, int32_t row, int32_t key, A& bend) const {
     bend = 1;

@@ -20,15 +20,19 @@ bool is_pointwise(const TileProgram& program) {
 
 // Moves the outer axis along which most input bytes are neighbours to the end of the outer ones, if rows lie
 // across memory: false if most are neighbours along the innermost axis, or nowhere.
-bool turn_to_columns(TileSpace& space, size_t inputs) {
+bool turn_to_columns(TileSpace& space, size_t inputs, const SymbolRanges& ranges) {
   if (space.outer == 0 || space.outer == space.rank()) return false;
-  std::vector<int64_t> neighbours(space.rank());
+  std::vector<double> neighbours(space.rank());
   for (size_t i = 0; i < inputs; ++i) {
     const TileView& view = space.views[i];
     const bool varies = std::any_of(view.strides.begin() + static_cast<std::ptrdiff_t>(space.outer),
                                     view.strides.end(), [](const Dim& s) { return !is_number(s, 0); });
+    double bytes = static_cast<double>(dtype_bytes(view.dtype));
+    for (size_t axis = 0; axis < space.rank(); ++axis)
+      if (!is_number(view.strides[axis], 0))
+        bytes *= static_cast<double>(std::max<int64_t>(upper_bound(space.sizes[axis], ranges), 1));
     for (size_t axis = 0; varies && axis < space.rank(); ++axis)
-      if (is_number(view.strides[axis], 1)) neighbours[axis] += dtype_bytes(view.dtype);
+      if (is_number(view.strides[axis], 1)) neighbours[axis] += bytes;
   }
   const auto best =
       static_cast<size_t>(std::max_element(neighbours.begin(), neighbours.end()) - neighbours.begin());
@@ -57,8 +61,9 @@ CudaCode generate_tile(const CudaProblem& problem) {
     return transposed ? *transposed : generate_tile_flat(problem, space);
   }
   TileSpace space = staged_space(problem);
-  return turn_to_columns(space, problem.inputs.size()) ? generate_tile_columns(problem, space)
-                                                       : generate_tile_rows(problem, space);
+  return turn_to_columns(space, problem.inputs.size(), ranges_of(problem))
+             ? generate_tile_columns(problem, space)
+             : generate_tile_rows(problem, space);
 }
 
 }  // namespace aicf
