@@ -17,6 +17,7 @@ from .executable import Executable, PlanSummary, TensorInfo, VerifyResult, load
 from .symtensor import SymTensor
 from .tracing import Graph, TensorSpec, trace, tracing
 from .training import TrainStep, compile_train_step, load_train_step, shuffled_rows
+from .triton_kernel import TritonKernel
 
 __all__ = [
     "CudaKernel",
@@ -34,6 +35,7 @@ __all__ = [
     "TensorInfo",
     "TensorSpec",
     "TrainStep",
+    "TritonKernel",
     "UserError",
     "VerifyResult",
     "__version__",

@@ -1,4 +1,4 @@
-"""Ops of the user's own: a rule for the results, a function for the CPU, the text of a CUDA kernel for GPUs.
+"""Ops of the user's own: a rule for the results, a function for the CPU, a CUDA or Triton kernel for GPUs.
 
 >>> double = aicf.register_op("my::double", results=lambda x: (x.dtype, x.shape), cpu=double_it)
 >>> y = double(x)  # when tracing; torch.ops.my.double and ONNX nodes of domain "my" become it too
@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from . import _aicf
 from ._apply import apply
 from .errors import make_error
+from .triton_kernel import TritonKernel, compile_triton
 
-__all__ = ["CudaKernel", "CustomOp", "TensorType", "register_op", "registered_op"]
+__all__ = ["CudaKernel", "CustomOp", "TensorType", "TritonKernel", "register_op", "registered_op"]
 
 
 class TensorType(NamedTuple):
@@ -53,7 +54,11 @@ class CustomOp:
     """A registered op, called with tensors of a trace and its attributes by name."""
 
     def __init__(
-        self, name: str, results: Results, attributes: Mapping[str, int | float], cuda: CudaKernel | None
+        self,
+        name: str,
+        results: Results,
+        attributes: Mapping[str, int | float],
+        cuda: CudaKernel | TritonKernel | None,
     ) -> None:
         self.name = name
         self.attributes = dict(attributes)
@@ -97,17 +102,26 @@ class CustomOp:
         return attrs if self._cuda is None else attrs | self._kernel(self._cuda, types, results)
 
     def _kernel(
-        self, cuda: CudaKernel, types: Sequence[TensorType], results: Sequence[TensorType]
+        self, cuda: CudaKernel | TritonKernel, types: Sequence[TensorType], results: Sequence[TensorType]
     ) -> dict[str, Any]:
         count = math.prod(results[0].shape)
-        grid = [-(-count // cuda.block)] if cuda.grid is None else list(cuda.grid(*results))
+        params = [count] if cuda.params is None else list(cuda.params(types, results))
+        if isinstance(cuda, TritonKernel):
+            whole = sum(isinstance(default, int) for default in self.attributes.values())
+            dtypes = [tensor.dtype for tensor in (*types, *results)]
+            reals = len(self.attributes) - whole
+            code = compile_triton(cuda, dtypes, len(params) + whole, reals, self.name)
+            grid = list(cuda.grid(*results))
+        else:
+            code = cuda
+            grid = [-(-count // cuda.block)] if cuda.grid is None else list(cuda.grid(*results))
         return {
-            "cuda": cuda.text,
-            "function": cuda.function,
+            "cuda": code.text,
+            "function": code.function,
             "grid": grid,
-            "block": cuda.block,
-            "shared_bytes": cuda.shared_bytes,
-            "cuda_params": [count] if cuda.params is None else list(cuda.params(types, results)),
+            "block": code.block,
+            "shared_bytes": code.shared_bytes,
+            "cuda_params": params,
         }
 
 
@@ -120,7 +134,7 @@ def register_op(
     results: Results,
     attributes: Mapping[str, int | float] | None = None,
     cpu: Any = None,
-    cuda: CudaKernel | None = None,
+    cuda: CudaKernel | TritonKernel | None = None,
 ) -> CustomOp:
     """Registers an op for the life of the process, for tracing, torch and ONNX.
 
@@ -131,7 +145,7 @@ def register_op(
     cpu         the function (aicf/custom_op.h): a ctypes function, its address, a (library, symbol) pair, or
                 a Python function that takes numpy arrays, inputs then outputs, and the attributes by name,
                 and fills the outputs. None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
-    cuda        a CudaKernel; None: the op runs on the CPU only.
+    cuda        a CudaKernel or a TritonKernel; None: the op runs on the CPU only.
 
     A compiled file for the CPU holds the op's name only: who loads it registers the op first (AICF-U0504).
     For a GPU it holds the compiled kernel and needs nothing.

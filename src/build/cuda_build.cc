@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -76,7 +77,8 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
   for (size_t i = 0; i < call.inputs.size() && !constant.empty(); ++i)
     problem.inputs[i].constant = constant[static_cast<size_t>(call.inputs[i].root)];
   problem.program = program;
-  CudaCode code = call.custom != nullptr ? custom_cuda_code(*call.custom) : kernel->generate(problem);
+  CudaCode code =
+      call.custom != nullptr ? custom_cuda_code(*call.custom, target_.arch) : kernel->generate(problem);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};
@@ -106,23 +108,36 @@ std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& 
                                         std::vector<std::vector<StepLaunches>>& init_launches) const {
   if (sources_.empty()) return {};
   std::vector<UnitWriter> units;
+  std::vector<std::string> images;  // of PTX, which the driver compiles: modules after those of the units
   std::vector<int32_t> unit_of(sources_.size());
   int cost = kModuleCost;
   for (size_t i = 0; i < sources_.size(); ++i) {
+    if (is_ptx(sources_[i])) {
+      images.push_back(sources_[i]);
+      unit_of[i] = -static_cast<int32_t>(images.size());
+      continue;
+    }
     const int added = compile_cost(sources_[i]);
     if (cost + added > kModuleCost) units.emplace_back(), cost = 0;
     cost += added;
     units.back().add(sources_[i], i);
     unit_of[i] = static_cast<int32_t>(units.size()) - 1;
   }
+  for (int32_t& unit : unit_of)
+    if (unit < 0) unit = static_cast<int32_t>(units.size()) - 1 - unit;
   for (auto* list : {&launches, &init_launches})
     for (std::vector<StepLaunches>& entry : *list)
       for (StepLaunches& step : entry)
         if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
   std::vector<std::string> texts;
   for (const UnitWriter& unit : units) texts.push_back(unit.text());
+  if (!texts.empty()) {
+    std::vector<std::string> compiled = compile_cached(texts, target_.code_target());
+    images.insert(images.begin(), std::make_move_iterator(compiled.begin()),
+                  std::make_move_iterator(compiled.end()));
+  }
   std::vector<Array> modules;
-  for (const std::string& image : compile_cached(texts, target_.code_target())) {
+  for (const std::string& image : images) {
     Array bytes(DType::u8, {static_cast<int64_t>(image.size())});
     std::memcpy(bytes.mutable_data(), image.data(), image.size());
     modules.push_back(std::move(bytes));

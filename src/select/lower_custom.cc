@@ -48,7 +48,10 @@ std::shared_ptr<const CustomCuda> Selector::custom_cuda(const Node& node) const 
     throw no_kernel(node)
         .with_value(node.attrs.get_str("name"))
         .with_remedy("register the op with the text of a CUDA kernel too");
-  CustomCuda custom{node.attrs.get_str("cuda"), node.attrs.get_str("function"), {}};
+  CustomCuda custom{node.attrs.get_str("cuda"),
+                    node.attrs.get_str("function"),
+                    static_cast<int>(node.operands.size() + node.results.size()),
+                    {}};
   const Shape& grid = node.attrs.get_dims("grid");
   std::copy(grid.begin(), grid.end(), custom.launch.grid.begin());
   custom.launch.block = static_cast<int32_t>(node.attrs.get_int("block"));

@@ -17,7 +17,7 @@ _CASTS = frozenset("to _to_copy type_as to_dtype convert_element_type".split())
 
 
 def autocast(ours: Any, fakes: Any, node: torch.fx.Node, out: Any) -> tuple[Any, Any]:
-    """Operands of a node inside torch.autocast, in the dtype in which torch computes it: that of its result."""
+    """Operands of a node inside torch.autocast, in the dtype in which torch computes it: its result's."""
     first = out[0] if isinstance(out, (tuple, list)) and out else out
     cast = getattr(node.target, "_opname", "") in _CASTS
     if cast or not isinstance(first, torch.Tensor) or not first.dtype.is_floating_point:

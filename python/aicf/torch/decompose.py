@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -13,15 +14,30 @@ from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from .decompositions import DECOMPOSITIONS
 from .rules import RULES
 
-__all__ = ["decompose", "is_mutable", "table"]
+__all__ = ["decompose", "is_mutable", "table", "without_mkldnn"]
 
 
 @cache
 def table() -> dict[Any, Any]:
-    """torch's decompositions of all ops that have no rule."""
-    return {op: function for op, function in decomposition_table.items() if str(op) not in RULES}
+    """Decompositions of all ops that have no rule: torch's and ours."""
+    known = {**decomposition_table, **DECOMPOSITIONS}
+    return {op: function for op, function in known.items() if str(op) not in RULES}
+
+
+@contextmanager
+def without_mkldnn() -> Iterator[None]:
+    """torch makes an LSTM one op of mkldnn's where it may; torch.backends.mkldnn.flags warns of other
+    settings.
+    """
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def is_mutable(op: Any) -> bool:
@@ -51,6 +67,7 @@ def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, li
         stack.enter_context(mode)
         stack.enter_context(torch.no_grad())
         stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(without_mkldnn())
         operands = [leaves[i] for i in inputs]
         graph = make_fx(run, decomposition_table=decompositions)(*operands)
         if any(is_mutable(node.target) for node in graph.graph.nodes):

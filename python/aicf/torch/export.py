@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
+from .decompose import without_mkldnn
 from .dims import DynamicDims, parse_dims, positional_names
 from .source import line_of_error
 
@@ -42,7 +43,8 @@ def export(
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
     try:
-        program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        with without_mkldnn():
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong

@@ -1,4 +1,6 @@
-"""What decoders with and without an encoder share: Hugging Face's static cache as states, and the loop over tokens."""
+"""What decoders with and without an encoder share: Hugging Face's static cache as states, and the loop over
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ def append_tokens(
     ends: frozenset[int],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """`ids` and up to `count` tokens after them; `first` are the logits that follow `ids`, `step` gives those that
-    follow one more token. A row that has met an end token repeats it.
+    """`ids` and up to `count` tokens after them; `first` are the logits that follow `ids`, `step` gives
+    those that follow one more token. A row that has met an end token repeats it.
     """
     done = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
     pieces, logits = [ids], first

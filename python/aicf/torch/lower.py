@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,14 +21,16 @@ from .decompose import decompose, is_mutable
 from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
-from .symbolic import at_every_size, fixed_fakes
+from .symbolic import at_every_size, fixed_fakes, symbols_in
 from .types import Symbols, dtype_name
 
 __all__ = ["MISSING", "Lowering", "unsupported"]
 
-# Nodes that check what torch assumed while exporting; our sizes have ranges of their own.
+# Nodes that check what torch assumed while exporting, for which our sizes have ranges of their own, and
+# whether a matrix can be factorised: the result of one that cannot holds NaNs or infinities.
 _CHECKS = frozenset(
     {
+        "aten._linalg_check_errors.default",
         "aten._assert_scalar.default",
         "aten._assert_async.msg",
         "aten._assert_async.default",
@@ -69,7 +72,8 @@ class Lowering:
         self._rng: tuple[SymTensor, SymTensor] | None = None
         self._on_unsupported = on_unsupported
         self._node: torch.fx.Node | None = None
-        self._sizes: Any = None
+        self._sizes: Any = None  # torch's knowledge of the sizes
+        self._symbols: frozenset[Any] = frozenset()  # those of the inputs
         self._autocast = False
 
     def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -77,6 +81,7 @@ class Lowering:
         fakes = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
         mode = detect_fake_mode(fakes)
         self._sizes = mode.shape_env if mode is not None else None
+        self._symbols = symbols_in(fakes)
         with tracing(self.graph):
             return self._run(module, inputs)
 
@@ -132,7 +137,7 @@ class Lowering:
         if outer:
             self._node = node
         try:
-            with self.graph.scope(path_of_node(node)), at_every_size(self._shape_env(outer), node.target):
+            with self.graph.scope(path_of_node(node)), self._at_every_size(outer, node):
                 return self._lower(node, out, values)
         except Error as error:
             if not outer:
@@ -171,9 +176,11 @@ class Lowering:
         leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: x is None or isinstance(x, SymTensor))
         return self._run(module, [leaves[i] for i in used])
 
-    def _shape_env(self, outer: bool) -> Any:
-        """torch's knowledge of the sizes; none where each has one value, or where the outer node watches it."""
-        return self._sizes if outer and not self.symbols.values else None
+    def _at_every_size(self, outer: bool, node: torch.fx.Node) -> Any:
+        """Not where each size has one value, or where the outer node is watched."""
+        if not outer or self.symbols.values or self._sizes is None:
+            return nullcontext()
+        return at_every_size(self._sizes, self._symbols, node.target)
 
     def _higher_order(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         name = node.target.name()

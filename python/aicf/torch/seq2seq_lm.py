@@ -1,8 +1,9 @@
-"""Text generation with Hugging Face models of an encoder and a decoder (T5, BART, Whisper): prefill and decode are
-two entries over one cache.
+"""Text generation with Hugging Face models of an encoder and a decoder (T5, BART, Whisper): prefill and
+decode are two entries over one cache.
 
-Prefill runs the encoder, writes each decoder layer's keys and values of the source into states, and runs the first
-decoder tokens; decode reads those states and appends to the cache of the decoder's own keys and values.
+Prefill runs the encoder, writes each decoder layer's keys and values of the source into states, and runs
+the first decoder tokens; decode reads those states and appends to the cache of the decoder's own keys and
+values.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ _PREFILL, _DECODE = "prefill", "decode"
 class Seq2SeqLM:
     """A compiled encoder and decoder with its caches.
 
-    `executable` can be saved. Its entry prefill takes the source, its mask [batch, length] if the length varies, and
-    the first decoder ids [batch, start_length]; decode takes ids [batch, 1]. Both give the last position's logits.
+    `executable` can be saved. Its entry prefill takes the source, its mask [batch, length] if the length
+    varies, and the first decoder ids [batch, start_length]; decode takes ids [batch, 1]. Both give the last
+    position's logits.
     """
 
-    def __init__(self, executable: TorchExecutable, steps: _Steps, ends: frozenset[int], start: int | None) -> None:
+    def __init__(
+        self, executable: TorchExecutable, steps: _Steps, ends: frozenset[int], start: int | None
+    ) -> None:
         self.executable = executable
         self.batch, self.max_length = steps.batch, steps.max_length
         self._start_length = steps.start_length
@@ -47,7 +51,9 @@ class Seq2SeqLM:
         if not self._has_mask:
             if mask is not None:
                 raise make_error(
-                    "bad_option", "this model was compiled without a mask", remedy="compile it with max_source="
+                    "bad_option",
+                    "this model was compiled without a mask",
+                    remedy="compile it with max_source=",
                 )
             return self.executable.run_entry(_PREFILL, source, ids)
         if mask is None:
@@ -79,7 +85,8 @@ class Seq2SeqLM:
             raise make_error(
                 "input_shape",
                 "the decoder ids do not fit the cache",
-                expected=f"[{self.batch}, {self._start_length}] ids, and these and new tokens within {self.max_length}",
+                expected=f"[{self.batch}, {self._start_length}] ids, and with the new tokens at most "
+                f"{self.max_length}",
                 actual=f"{list(ids.shape)} and {max_new_tokens} new tokens",
             )
         choose = chooser(temperature, top_k, generator)
@@ -107,9 +114,10 @@ def compile_seq2seq_lm(
 ) -> Seq2SeqLM:
     """Compiles a `transformers` model with an encoder and a decoder's language model head.
 
-    `source` is an example of the encoder's input, token ids or features, and gives the batch. With `max_source` its
-    axis 1 may have any length up to that, and each call may give a mask; without, sources are shaped as the example.
-    The decoder's cache has `max_length` positions, the first `start_length` of which prefill writes.
+    `source` is an example of the encoder's input, token ids or features, and gives the batch. With
+    `max_source` its axis 1 may have any length up to that, and each call may give a mask; without, sources
+    are shaped as the example. The decoder's cache has `max_length` positions, the first `start_length` of
+    which prefill writes.
     """
     if max_length < start_length + 1 or start_length < 1:
         raise make_error(
@@ -141,7 +149,12 @@ class _Steps(nn.Module):
     """The model with its caches in buffers."""
 
     def __init__(
-        self, model: nn.Module, source: torch.Tensor, max_length: int, max_source: int | None, start_length: int
+        self,
+        model: nn.Module,
+        source: torch.Tensor,
+        max_length: int,
+        max_source: int | None,
+        start_length: int,
     ) -> None:
         super().__init__()
         from transformers import EncoderDecoderCache, StaticCache
@@ -156,7 +169,8 @@ class _Steps(nn.Module):
         own.layers = [StaticLayer(max_length) for _ in range(count)]
         cross.layers = [_source_layer(StaticLayer)(0) for _ in range(count)]
         self._cache = EncoderDecoderCache(own, cross)
-        # A first call gives the caches their shapes; the decoder sees as much of the source as prefill will give it.
+        # A first call gives the caches their shapes; the decoder sees as much of the source as prefill will
+        # give it.
         hidden = self._encoded(source, None if max_source is None else torch.ones_like(source))[0]
         self.register_buffer("source", hidden.new_zeros(hidden.shape), persistent=False)
         if max_source is not None:

@@ -1,7 +1,7 @@
 """Numbers and choices that depend on sizes known only at the call.
 
-torch's symbols hold the sizes of the example too, and answer with them whatever is asked. These functions keep an
-answer that is true of the example alone out of a Program made for a range.
+torch's symbols hold the sizes of the example too, and answer with them whatever is asked. These functions
+keep an answer that is true of the example alone out of a Program made for a range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .types import Symbols
 if TYPE_CHECKING:
     from ..tracing import Graph
 
-__all__ = ["at_every_size", "fixed_fakes", "real_scalar"]
+__all__ = ["at_every_size", "fixed_fakes", "real_scalar", "symbols_in"]
 
 
 def real_scalar(graph: Graph, symbols: Symbols, expr: sympy.Expr) -> SymTensor:
@@ -68,14 +68,12 @@ _REALS: dict[str, Any] = {
 
 
 @contextmanager
-def at_every_size(shape_env: Any, op: Any) -> Iterator[None]:
-    """Refuses what the code inside chooses by the sizes of the example.
+def at_every_size(shape_env: Any, symbols: frozenset[Any], op: Any) -> Iterator[None]:
+    """Refuses what the code inside chooses by the example's sizes, of these symbols.
 
-    A frozen ShapeEnv answers such a question and tells `_check_frozen`.
+    A frozen ShapeEnv answers such a question and tells `_check_frozen`. torch makes symbols of its own for
+    tensors whose strides it does not know; what it asks of them changes no result.
     """
-    if shape_env is None:
-        yield
-        return
     chosen: list[Any] = []
     frozen, shape_env.frozen = shape_env.frozen, True
     shape_env._check_frozen = lambda condition, value: chosen.append((condition, value))
@@ -85,7 +83,7 @@ def at_every_size(shape_env: Any, op: Any) -> Iterator[None]:
         shape_env.frozen = frozen
         del shape_env._check_frozen
     for condition, value in chosen:
-        if not _only_empty_or_single(condition, value):
+        if condition.free_symbols & symbols and not _only_empty_or_single(condition, value):
             raise make_error(
                 "size_not_static",
                 f"how {op} is computed depends on a size",
@@ -109,6 +107,16 @@ def _only_empty_or_single(condition: Any, value: Any) -> bool:
     if isinstance(condition, sympy.Gt):
         return condition.rhs in (0, 1)
     return isinstance(condition, sympy.Ge) and condition.rhs in (1, 2)
+
+
+def symbols_in(fakes: Any) -> frozenset[Any]:
+    """torch's symbols in the sizes of tensors and among the integers."""
+    found: set[Any] = set()
+    for leaf in pytree.tree_leaves(fakes):
+        for size in leaf.shape if isinstance(leaf, torch.Tensor) else [leaf]:
+            if isinstance(size, torch.SymInt):
+                found |= size.node.expr.free_symbols
+    return frozenset(found)
 
 
 def fixed_fakes(values: Any, symbols: Symbols) -> Any:

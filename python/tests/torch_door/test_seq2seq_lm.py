@@ -45,10 +45,10 @@ def test_sources_of_any_length_and_masks(make: Any, tmp_path: Path) -> None:
         source = ids(2, length)
         mask = torch.ones_like(source)
         mask[1, length - length // 3 :] = 0
-        assert torch.equal(
-            lm.generate(source, 15, mask=mask), greedy(model, source, 15, attention_mask=mask)
-        )
-    assert torch.equal(lm.generate(source, 15), greedy(model, source, 15, attention_mask=torch.ones_like(source)))
+        assert torch.equal(lm.generate(source, 15, mask=mask), greedy(model, source, 15, attention_mask=mask))
+    assert torch.equal(
+        lm.generate(source, 15), greedy(model, source, 15, attention_mask=torch.ones_like(source))
+    )
     with pytest.raises(aicf.UserError, match="fit the cache"):
         lm.generate(source, 24)
     logits = lm.prefill(source, torch.zeros(2, 1, dtype=torch.int64))

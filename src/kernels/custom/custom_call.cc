@@ -68,7 +68,8 @@ void prepare_custom(std::string_view kernel, BoundCall& call) {
   call.state = {reinterpret_cast<int64_t>(&op)};
 }
 
-CudaCode custom_cuda_code(const CustomCuda& custom) {
+CudaCode custom_cuda_code(const CustomCuda& custom, int arch) {
+  if (is_ptx(custom.text)) return custom_ptx_code(custom, arch);
   const size_t name =
       custom.function.empty() ? std::string::npos : definition_of(custom.text, custom.function);
   if (name == std::string::npos)
