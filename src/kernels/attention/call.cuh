@@ -74,6 +74,9 @@ __device__ __forceinline__ float widen(T x) {
   return to_float(x);
 }
 
+__device__ __forceinline__ float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+
 constexpr double kLog2E = 1.4426950408889634;
 
 // Scores before the softmax. If nothing but a positive scale stands between the product and the softmax,
@@ -96,6 +99,7 @@ struct Scores {
   // `mask` is the mask's value, ignored if there is none.
   template <class A>
   static __device__ __forceinline__ A score(A product, A mask) {
+    if constexpr (kAdds && Traits::kSoftcap == 0) return fused(product, A(Traits::kScale), mask);
     A s = product;
     if constexpr (!kPlain) {
       s = s * A(Traits::kScale);

@@ -55,7 +55,9 @@ std::optional<CudaWindow> merged_pixels(CudaWindow w) {
 }
 
 CudaWindow broadcast_to(const CudaWindow& window, const Shape& sizes) {
-  CudaWindow result{window.dtype, window.offset, sizes, std::vector<Dim>(sizes.size(), Dim(0))};
+  CudaWindow result = window;
+  result.sizes = sizes;
+  result.strides.assign(sizes.size(), Dim(0));
   const size_t missing = sizes.size() - window.sizes.size();
   for (size_t i = 0; i < window.sizes.size(); ++i)
     if (!(window.sizes[i] == Dim(1))) result.strides[missing + i] = window.strides[i];
@@ -63,7 +65,9 @@ CudaWindow broadcast_to(const CudaWindow& window, const Shape& sizes) {
 }
 
 CudaWindow bias_window(const CudaWindow& bias, const Shape& sizes) {
-  CudaWindow result{bias.dtype, bias.offset, sizes, std::vector<Dim>(sizes.size(), Dim(0))};
+  CudaWindow result = bias;
+  result.sizes = sizes;
+  result.strides.assign(sizes.size(), Dim(0));
   result.strides[1] = bias.strides[0];
   return result;
 }

@@ -178,7 +178,8 @@ class Writer {
     CudaCode code;
     code.source = "#include \"matmul/" + family_name() + ".cuh\"\n" + epilogue.text + operands;
     if (config_.family == MatmulFamily::wgmma)
-      code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
+      code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k,
+                                         y_.along_k && config_.warpgroups == 1 ? 2 : 1);
     std::vector<Role> roles{Role::kWhole};
     if (workspace) roles = {Role::kPart, Role::kSum};
     for (const Role role : roles) {

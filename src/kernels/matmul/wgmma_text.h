@@ -10,8 +10,10 @@
 namespace aicf {
 
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
-// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
-std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
+// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k. A warpgroup alone
+// waits for the sums of each product: two chains of half the columns, for y along k, hide that and double the
+// reads of x.
+std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k, int chains = 1);
 
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
 struct WgmmaTile {
