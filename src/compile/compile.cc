@@ -100,6 +100,26 @@ std::vector<Target> targets_of(const CompileOptions& options) {
   return targets;
 }
 
+// A graph with its kernels: an entry, or a body that control flow runs.
+struct Unit {
+  Graph graph;
+  KernelCalls calls;
+  std::vector<size_t> bodies;  // units of calls.bodies
+  bool is_body = false;
+  std::vector<TileProgram> programs = {};  // of calls.regions
+  int32_t number = -1;                     // of a body, in the plan
+};
+
+// The bodies of a graph come before it.
+size_t add_units(const Graph& graph, bool is_body, const Target& target, const SelectOptions& options,
+                 std::vector<Unit>& units) {
+  Unit unit{graph, select_kernels(graph, target, options), {}, is_body};
+  for (const Graph& body : unit.calls.bodies)
+    unit.bodies.push_back(add_units(body, true, target, options, units));
+  units.push_back(std::move(unit));
+  return units.size() - 1;
+}
+
 // The flow for one target, from meaning to a plan with code. Null if it stopped after the stage that the
 // options name. `constants` collects the contents of constants by name.
 std::optional<Variant> compile_variant(const Program& program, const Target& target,
@@ -122,35 +142,33 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   // Select: a kernel for every node, a window for every value.
   const SelectOptions select_options{program.sizes, &records, options.forced, vendor_libraries_allowed(),
                                      updated_variables(optimised)};
-  std::vector<KernelCalls> selected;
-  for (const Graph& entry : optimised.entries) {
-    selected.push_back(select_kernels(entry, target, select_options));
-    for (const KernelCall& call : selected.back().calls)
-      choices.push_back({target.name, entry.name(), call.origin, call.reason, call.choice});
-  }
+  std::vector<Unit> units;
+  for (const Graph& entry : optimised.entries) add_units(entry, false, target, select_options, units);
+  for (const Unit& unit : units)
+    for (const KernelCall& call : unit.calls.calls)
+      choices.push_back({target.name, unit.graph.name(), call.origin, call.reason, call.choice});
   clock.lap("select");
   if (stop("select", [&] {
         std::string text;
-        for (size_t i = 0; i < selected.size(); ++i) text += to_string(selected[i], optimised.entries[i]);
+        for (const Unit& unit : units) text += to_string(unit.calls, unit.graph);
         return text;
       }))
     return std::nullopt;
 
   // Build: code for every region, and for a GPU the text of every kernel, compiled.
-  std::vector<std::vector<TileProgram>> programs;
-  for (const KernelCalls& calls : selected) programs.push_back(build_programs(calls));
+  for (Unit& unit : units) unit.programs = build_programs(unit.calls);
   CudaBuilder cuda(target, program.sizes);
-  std::vector<std::vector<StepLaunches>> launches(selected.size()), init_launches(selected.size());
+  std::vector<std::vector<StepLaunches>> launches(units.size()), init_launches(units.size());
   if (target.is_cuda())
-    for (size_t i = 0; i < selected.size(); ++i) {
-      launches[i] = cuda.add(selected[i], programs[i]);
-      init_launches[i] = cuda.add_init(selected[i], programs[i]);
+    for (size_t i = 0; i < units.size(); ++i) {
+      launches[i] = cuda.add(units[i].calls, units[i].programs);
+      init_launches[i] = cuda.add_init(units[i].calls, units[i].programs);
     }
   if (stop("build", [&] {
         std::string text;
         for (const std::string& source : cuda.sources()) text += source + "\n";
-        for (const auto& list : programs)
-          for (const TileProgram& one : list) text += to_string(one) + "\n";
+        for (const Unit& unit : units)
+          for (const TileProgram& one : unit.programs) text += to_string(one) + "\n";
         return text;
       }))
     return std::nullopt;
@@ -159,8 +177,16 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
 
   // Plan: every byte and step.
   PlanBuilder builder(optimised, constants);
-  for (size_t i = 0; i < selected.size(); ++i)
-    builder.add_entry(optimised.entries[i], selected[i], programs[i], launches[i], init_launches[i]);
+  for (size_t i = 0; i < units.size(); ++i) {
+    Unit& unit = units[i];
+    std::vector<int32_t> bodies;
+    for (size_t body : unit.bodies) bodies.push_back(units[body].number);
+    if (unit.is_body) {
+      unit.number = builder.add_body(unit.graph, unit.calls, unit.programs, bodies);
+    } else {
+      builder.add_entry(unit.graph, unit.calls, unit.programs, launches[i], init_launches[i], bodies);
+    }
+  }
   Plan plan = builder.finish();
   check_plan(plan);
   clock.lap("plan");

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -89,6 +90,49 @@ std::string to_string(const PassRecord& record) {
          std::to_string(record.nodes_before) + " to " + std::to_string(record.nodes_after) + " nodes";
 }
 
+namespace {
+
+// A body as an entry, whose inputs and outputs need names.
+Graph named(const Graph& body) {
+  Graph graph(body.name());
+  std::vector<ValueId> inputs;
+  for (ValueId id : body.inputs())
+    inputs.push_back(graph.add_input("in" + std::to_string(inputs.size()), body.type(id)));
+  const std::vector<ValueId> outputs = inline_body(graph, body, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) graph.add_output(outputs[i], "out" + std::to_string(i));
+  return graph;
+}
+
+// What control flow runs is optimised as a graph of its own, after the passes that may dissolve its node.
+Graph optimise_bodies(const Graph& graph, const Program& program, const Target& target,
+                      const PipelineOptions& options, std::vector<PassRecord>* records) {
+  const auto controls = [](const Node& node) {
+    return node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan;
+  };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), controls)) return graph;
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    if (!controls(node)) {
+      rewriter.copy(node);
+      continue;
+    }
+    std::vector<Graph> bodies;
+    for (const Graph& body : node.bodies) {
+      Program alone;
+      alone.sizes = program.sizes;
+      alone.entries = {named(body)};
+      bodies.push_back(run_pipeline(std::move(alone), target, options, records).entries[0]);
+    }
+    const NodeId id = rewriter.graph().add_node(node.op, rewriter.values(node.operands), node.attrs,
+                                                std::move(bodies), node.origin);
+    for (size_t i = 0; i < node.results.size(); ++i)
+      rewriter.map(node.results[i], rewriter.graph().node(id).results[i]);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace
+
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records) {
   check_skips(options);
@@ -118,6 +162,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
       if (wanted && options.dump) options.dump(std::string(pass.name), after);
     }
   }
+  for (Graph& entry : program.entries) entry = optimise_bodies(entry, program, target, options, records);
   return program;
 }
 

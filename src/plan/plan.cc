@@ -5,9 +5,11 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/abi.h"
+#include "plan/control_layout.h"
 
 namespace aicf {
 namespace {
@@ -79,6 +81,8 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
+  if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0 || step.outputs.empty()))
+    throw violation("a step of control flow has other code or no workspace", where);
 }
 
 void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {
@@ -217,6 +221,43 @@ void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPla
   }
 }
 
+// Every body belongs to one step, and what it holds itself comes before it: bodies nest, and none runs
+// itself.
+void check_bodies(const Plan& plan) {
+  constexpr int kMaxNesting = 64;
+  std::vector<int> depth(plan.bodies.size(), 0);  // of nesting; -1: claimed
+  const auto check = [&](const EntryPlan& entry, size_t known) {
+    int below = 0;
+    for (const Step& step : entry.steps) {
+      for (int32_t body : step.bodies) {
+        if (body < 0 || body >= static_cast<int32_t>(known) || depth[static_cast<size_t>(body)] < 0)
+          throw violation("a body is out of range or runs in two steps", step.kernel + " of " + entry.name);
+        below = std::max(below, std::exchange(depth[static_cast<size_t>(body)], -1));
+      }
+      if (!step.bodies.empty()) control_layout(step, plan.bodies);
+    }
+    return below + 1;
+  };
+  for (size_t i = 0; i < plan.bodies.size(); ++i)
+    if (depth[i] = check(plan.bodies[i], i); depth[i] > kMaxNesting)
+      throw violation("bodies are nested too deeply", plan.bodies[i].name);
+  for (const EntryPlan& entry : plan.entries) check(entry, entry.name == kInitEntry ? 0 : plan.bodies.size());
+  for (const EntryPlan& body : plan.bodies)
+    for (const Buffer& buffer : body.buffers)
+      if (buffer.kind == BufferKind::kVariable) throw violation("a body uses a variable", buffer.name);
+}
+
+void check_entry(const EntryPlan& entry, const Plan& plan) {
+  if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
+  for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
+  check_io(entry.inputs, BufferKind::kInput, entry);
+  check_io(entry.outputs, BufferKind::kOutput, entry);
+  for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
+  check_arena(entry);
+  check_early_inputs(entry);
+  check_callers_buffers(entry);
+}
+
 std::string format_bytes(int64_t bytes) {
   char text[32];
   if (bytes < 10 * 1024) {
@@ -248,49 +289,56 @@ void check_plan(const Plan& plan) {
   if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
   for (const TileProgram& program : plan.programs) check_tile_program(program);
   check_names(plan);
-  for (const EntryPlan& entry : plan.entries) {
-    if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
-    for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
-    check_io(entry.inputs, BufferKind::kInput, entry);
-    check_io(entry.outputs, BufferKind::kOutput, entry);
-    for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
-    check_arena(entry);
-    check_early_inputs(entry);
-    check_callers_buffers(entry);
-    if (entry.name == kInitEntry) check_init(entry);
-  }
+  for (const auto* list : {&plan.entries, &plan.bodies})
+    for (const EntryPlan& entry : *list) check_entry(entry, plan);
+  if (const EntryPlan* init = plan.entry(kInitEntry)) check_init(*init);
+  check_bodies(plan);
 }
+
+namespace {
+
+std::string to_string(const Step& step) {
+  std::string text = step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +
+                     (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (";
+  for (size_t k = 0; k < step.inputs.size(); ++k)
+    text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
+  text += ") -> (";
+  for (size_t k = 0; k < step.outputs.size(); ++k)
+    text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
+  text += ")  ";
+  for (int32_t body : step.bodies) text += "body " + std::to_string(body) + "  ";
+  return text + step.origin + "; " + step.reason;
+}
+
+std::string to_string(const Buffer& b) {
+  std::string text = std::string(buffer_kind_name(b.kind)) + "  " + b.bytes.to_string() + " B (max " +
+                     format_bytes(b.max_bytes) + ")";
+  if (b.kind == BufferKind::kArena || b.kind == BufferKind::kPacked)
+    text += "  at " + std::to_string(b.offset);
+  if (b.kind == BufferKind::kArena)
+    text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
+  if (!b.name.empty()) text += "  '" + b.name + "'";
+  if (!b.note.empty()) text += "  " + b.note;
+  return text;
+}
+
+std::string to_string(const EntryPlan& entry, const std::string& heading) {
+  std::string text = heading + ": " + std::to_string(entry.steps.size()) + " steps, arena " +
+                     format_bytes(entry.arena_bytes) + "\n";
+  for (size_t i = 0; i < entry.steps.size(); ++i)
+    text += "  " + std::to_string(i) + "  " + to_string(entry.steps[i]) + "\n";
+  for (size_t i = 0; i < entry.buffers.size(); ++i)
+    text += "  b" + std::to_string(i) + "  " + to_string(entry.buffers[i]) + "\n";
+  return text;
+}
+
+}  // namespace
 
 std::string to_string(const Plan& plan) {
   std::string text;
-  for (const EntryPlan& entry : plan.entries) {
-    text += "entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps, arena " +
-            format_bytes(entry.arena_bytes) + "\n";
-    for (size_t i = 0; i < entry.steps.size(); ++i) {
-      const Step& step = entry.steps[i];
-      text += "  " + std::to_string(i) + "  " + step.kernel +
-              (step.variant.empty() ? "" : "/" + step.variant) +
-              (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (";
-      for (size_t k = 0; k < step.inputs.size(); ++k)
-        text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
-      text += ") -> (";
-      for (size_t k = 0; k < step.outputs.size(); ++k)
-        text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
-      text += ")  " + step.origin + "; " + step.reason + "\n";
-    }
-    for (size_t i = 0; i < entry.buffers.size(); ++i) {
-      const Buffer& b = entry.buffers[i];
-      text += "  b" + std::to_string(i) + "  " + std::string(buffer_kind_name(b.kind)) + "  " +
-              b.bytes.to_string() + " B (max " + format_bytes(b.max_bytes) + ")";
-      if (b.kind == BufferKind::kArena || b.kind == BufferKind::kPacked)
-        text += "  at " + std::to_string(b.offset);
-      if (b.kind == BufferKind::kArena)
-        text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
-      if (!b.name.empty()) text += "  '" + b.name + "'";
-      if (!b.note.empty()) text += "  " + b.note;
-      text += "\n";
-    }
-  }
+  for (const EntryPlan& entry : plan.entries) text += to_string(entry, "entry " + entry.name);
+  for (size_t i = 0; i < plan.bodies.size(); ++i)
+    text += to_string(plan.bodies[i], "body " + std::to_string(i));
   return text;
 }
 

@@ -64,6 +64,9 @@ struct Step {
   int32_t module = -1;
   std::vector<CudaLaunch> launches = {};
   LibraryStep library = {};
+  // Control flow (if_else, while_loop, scan): indices into Plan::bodies of the entries that the step runs.
+  // Its last output is their workspace (control_layout.h).
+  std::vector<int32_t> bodies = {};
   std::string origin;  // node or region it came from
   std::string reason;  // why this kernel
   bool operator==(const Step&) const = default;
@@ -100,6 +103,9 @@ struct Plan {
   std::vector<PlanVariable> variables;
   std::vector<TileProgram> programs;
   std::vector<EntryPlan> entries;
+  // What steps of control flow run. Each belongs to one step, of an entry or of a body after it; its arena
+  // lies in that step's workspace.
+  std::vector<EntryPlan> bodies;
   int64_t packed_bytes = 0;  // area that `init` fills
   int32_t modules = 0;       // modules of machine code that travel beside the plan
   bool operator==(const Plan&) const = default;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/arena.h"
+#include "plan/control_layout.h"
 
 namespace aicf {
 namespace {
@@ -233,22 +234,51 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
 
 void PlanBuilder::add_library(EntryState& state, const LibraryUse& use, Step& step) {
   step.library.call = use.call;
-  if (use.workspace_bytes == 0) return;
+  if (use.workspace_bytes > 0)
+    step.library.workspace = add_workspace(state, "library workspace", use.workspace_bytes);
+}
+
+// A buffer of the arena for the step that comes next.
+int32_t PlanBuilder::add_workspace(EntryState& state, std::string name, int64_t bytes) {
   Buffer buffer;
-  buffer.name = "library workspace";
-  buffer.bytes = Dim(use.workspace_bytes);
-  buffer.max_bytes = use.workspace_bytes;
+  buffer.name = std::move(name);
+  buffer.bytes = Dim(bytes);
+  buffer.max_bytes = bytes;
   buffer.first_step = buffer.last_step = static_cast<int32_t>(state.plan.steps.size());
-  step.library.workspace = static_cast<int32_t>(state.plan.buffers.size());
   state.plan.buffers.push_back(std::move(buffer));
+  return static_cast<int32_t>(state.plan.buffers.size()) - 1;
+}
+
+void PlanBuilder::add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies,
+                             Step& step) {
+  if (call.bodies.empty()) return;
+  for (int body : call.bodies) step.bodies.push_back(bodies[static_cast<size_t>(body)]);
+  const Dim bytes(control_layout(step, plan_.bodies).bytes);
+  const int32_t buffer = add_workspace(state, "workspace of " + call.origin, bytes.constant_part());
+  step.outputs.push_back({buffer, DType::u8, Dim(0), {bytes}, {Dim(1)}});
 }
 
 void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<TileProgram>& programs,
                             const std::vector<StepLaunches>& launches,
-                            const std::vector<StepLaunches>& init_launches) {
+                            const std::vector<StepLaunches>& init_launches,
+                            const std::vector<int32_t>& bodies) {
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
+  plan_.entries.push_back(plan_graph(graph, calls, programs, launches, init_launches, bodies));
+}
+
+int32_t PlanBuilder::add_body(const Graph& graph, const KernelCalls& calls,
+                              const std::vector<TileProgram>& programs, const std::vector<int32_t>& bodies) {
+  plan_.bodies.push_back(plan_graph(graph, calls, programs, {}, {}, bodies));
+  return static_cast<int32_t>(plan_.bodies.size()) - 1;
+}
+
+EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
+                                  const std::vector<TileProgram>& programs,
+                                  const std::vector<StepLaunches>& launches,
+                                  const std::vector<StepLaunches>& init_launches,
+                                  const std::vector<int32_t>& bodies) {
   EntryState state{graph, calls, {}, {}, {}, {}};
   add_init(state, programs, init_launches);
   for (size_t i = 0; i < calls.calls.size(); ++i)
@@ -269,6 +299,7 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
     }
     step.params = call.params;
     step.fparams = call.fparams;
+    add_bodies(state, call, bodies, step);
     if (!call.library.call.empty()) add_library(state, call.library, step);
     if (!launches.empty()) {
       add_launches(state, launches[i], step);
@@ -296,7 +327,7 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
   for (Buffer& buffer : state.plan.buffers)
     if (buffer.kind != BufferKind::kArena) buffer.first_step = 0, buffer.last_step = std::max(last, 0);
   state.plan.arena_bytes = assign_arena_offsets(state.plan.buffers);
-  plan_.entries.push_back(std::move(state.plan));
+  return std::move(state.plan);
 }
 
 Plan PlanBuilder::finish() {

@@ -23,7 +23,12 @@ class PlanBuilder {
   // for the CPU.
   void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
                  const std::vector<StepLaunches>& launches = {},
-                 const std::vector<StepLaunches>& init_launches = {});
+                 const std::vector<StepLaunches>& init_launches = {},
+                 const std::vector<int32_t>& bodies = {});
+  // A body of control flow, before the graph that holds it; its number. Calls of `graph` name the bodies in
+  // calls.bodies, whose numbers are `bodies`.
+  int32_t add_body(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                   const std::vector<int32_t>& bodies);
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
 
@@ -32,6 +37,11 @@ class PlanBuilder {
   int32_t intern_program(const TileProgram& program);
   std::string intern_constant(const Array& array);
   int32_t buffer_of(EntryState& state, ValueId root);
+  EntryPlan plan_graph(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                       const std::vector<StepLaunches>& launches,
+                       const std::vector<StepLaunches>& init_launches, const std::vector<int32_t>& bodies);
+  static int32_t add_workspace(EntryState& state, std::string name, int64_t bytes);
+  void add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies, Step& step);
   void add_library(EntryState& state, const LibraryUse& use, Step& step);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);

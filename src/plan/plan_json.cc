@@ -282,6 +282,7 @@ Json step_json(const Step& s) {
   if (!s.variant.empty()) json["variant"] = s.variant;
   if (!s.library.call.empty())
     json["library"] = {{"call", s.library.call}, {"workspace", s.library.workspace}};
+  if (!s.bodies.empty()) json["bodies"] = s.bodies;
   if (s.module < 0) return json;
   json["module"] = s.module;
   json["launches"] = Json::array();
@@ -304,6 +305,7 @@ Step step_from(const Parsed& json) {
     s.library.workspace = number_from<int32_t>(json.at("library").at("workspace"));
   }
   if (json.contains("variant")) s.variant = json.at("variant").get<std::string>();
+  if (json.contains("bodies")) s.bodies = numbers_from(json.at("bodies"));
   if (!json.contains("module")) return s;
   s.module = number_from<int32_t>(json.at("module"));
   for (const Parsed& item : json.at("launches")) s.launches.push_back(launch_from(item));
@@ -388,6 +390,8 @@ Plan plan_from(const Parsed& json) {
                               dims_from(item.at("sizes")), item.at("is_state").get<bool>()});
   for (const Parsed& item : json.at("programs")) plan.programs.push_back(program_from(item));
   for (const Parsed& item : json.at("entries")) plan.entries.push_back(entry_from(item));
+  if (json.contains("bodies"))
+    for (const Parsed& item : json.at("bodies")) plan.bodies.push_back(entry_from(item));
   plan.packed_bytes = integer_from(json.at("packed_bytes"));
   if (json.contains("modules")) plan.modules = number_from<int32_t>(json.at("modules"));
   return plan;
@@ -410,6 +414,10 @@ std::string plan_to_json(const Plan& plan) {
                {"programs", programs},
                {"entries", entries},
                {"packed_bytes", plan.packed_bytes}};
+  if (!plan.bodies.empty()) {
+    json["bodies"] = Json::array();
+    for (const EntryPlan& body : plan.bodies) json["bodies"].push_back(entry_json(body));
+  }
   if (plan.modules > 0) json["modules"] = plan.modules;
   return json.dump();
 }

@@ -45,6 +45,13 @@ class DeviceMemory {
   virtual void will_fill(int64_t first, int64_t bytes) { (void)first, (void)bytes; }
 };
 
+// Where the buffers of an entry live, and those of every body of the plan: null for inputs and outputs, which
+// set_address gives later, and for the arena of a body, which lies in its step's workspace.
+struct BufferAddresses {
+  std::vector<std::byte*> entry;
+  std::vector<std::vector<std::byte*>> bodies = {};
+};
+
 // An entry bound to sizes. Addresses of inputs and outputs may be changed between runs; everything else is
 // fixed.
 class Sequence {
@@ -104,12 +111,10 @@ class Device {
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   // Null where plans carry all the code there is.
   virtual std::shared_ptr<const Code> load_code(const Variant& variant) = 0;
-  // `addresses[i]` is where buffer i of the entry lives; null for inputs and outputs, which set_address gives
-  // later. Checks every window against its buffer's bytes at these sizes (bad_artifact) and prepares every
+  // Checks every window against its buffer's bytes at these sizes (bad_artifact) and prepares every
   // kernel.
   virtual std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code* code,
-                                         const SymbolValues& sizes,
-                                         const std::vector<std::byte*>& addresses) = 0;
+                                         const SymbolValues& sizes, const BufferAddresses& addresses) = 0;
 };
 
 // The part of a driver for devices that work in the host's memory, in the order of the calls.

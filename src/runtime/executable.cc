@@ -362,7 +362,8 @@ Executable::Bound& Executable::bind(const EntryPlan& entry, const SymbolValues& 
       throw UserError(ErrorCode::kU_bad_artifact, "the plan uses a variable that the file does not hold")
           .with_op(buffer.name);
   }
-  bound->sequence = model_->device().bind(model_->plan(), entry, model_->code(), sizes, addresses);
+  bound->sequence = model_->device().bind(model_->plan(), entry, model_->code(), sizes,
+                                          {std::move(addresses), model_->body_addresses()});
   if (bound_.size() >= kMaxBoundShapes) {
     wait_for_runs();
     bound_.pop_back();

@@ -62,6 +62,12 @@ std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
   return addresses;
 }
 
+std::vector<std::vector<std::byte*>> Model::body_addresses() const {
+  std::vector<std::vector<std::byte*>> list;
+  for (const EntryPlan& body : plan().bodies) list.push_back(addresses(body));
+  return list;
+}
+
 std::byte* Model::resident(const Array& array, const std::string& name) const {
   // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
   if (device_->uses_host_memory()) return static_cast<std::byte*>(const_cast<void*>(array.data()));
@@ -95,7 +101,7 @@ void Model::run_init() {
     if (where[i] == nullptr && init->buffers[i].max_bytes > 0)
       throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold")
           .with_op(init->buffers[i].name);
-  const auto sequence = device_->bind(plan(), *init, code(), {}, where);
+  const auto sequence = device_->bind(plan(), *init, code(), {}, {where});
   sequence->run({});
   sequence->finish({});
 }

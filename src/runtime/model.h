@@ -27,6 +27,7 @@ class Model {
   const std::map<std::string, Array>& weights() const { return artifact_.weights; }
   // Addresses of an entry's buffers that the model owns: params, constants, packed weights. Others are null.
   std::vector<std::byte*> addresses(const EntryPlan& entry) const;
+  std::vector<std::vector<std::byte*>> body_addresses() const;
   // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype,
   // input_shape) and packed again.
   std::shared_ptr<const Model> with_weights(const std::map<std::string, Array>& weights) const;

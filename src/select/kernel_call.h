@@ -72,6 +72,7 @@ struct KernelCall {
   std::vector<Dim> params;
   std::vector<double> fparams;
   int region = -1;                           // index into KernelCalls::regions
+  std::vector<int> bodies;                   // control flow: indices into KernelCalls::bodies
   std::shared_ptr<const CustomCuda> custom;  // the kernel that the model brings, for a GPU
   // Inputs of which an element is read only before the element of an output at the same index is written: an
   // output with the same window may take their memory.
@@ -93,6 +94,7 @@ struct ExtraValue {
 struct KernelCalls {
   std::vector<KernelCall> calls, init_calls;
   std::vector<Region> regions;
+  std::vector<Graph> bodies;  // optimised graphs that calls of control flow run; selected on their own
   std::vector<ExtraValue> extra;
   // Where each value of the graph lives: its window on a root. Index = value id.
   std::vector<Window> placement;

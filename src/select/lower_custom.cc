@@ -16,16 +16,21 @@ void Selector::lower_custom(const Node& node) {
   for (int64_t param : node.attrs.get_ints("params")) call.params.emplace_back(param);
   call.fparams = node.attrs.get_floats("fparams");
   if (target_.is_cuda()) call.custom = custom_cuda(node);
-  for (ValueId id : node.operands) {
-    Window from = window(id);
-    if (!is_row_major(from)) {
-      const TensorType type{from.dtype, from.sizes};
-      const Window copy = row_major_window(add_extra(ExtraValue::Kind::kTemp, type, "").root, type);
-      emit_copy(from, copy, call.origin, "a custom op reads dense memory");
-      from = copy;
-    }
-    call.inputs.push_back(from);
-  }
+  for (ValueId id : node.operands)
+    call.inputs.push_back(dense_operand(id, call.origin, "a custom op reads dense memory"));
+  add_dense_call(std::move(call), node, "a custom op writes dense memory");
+}
+
+Window Selector::dense_operand(ValueId id, const std::string& origin, const std::string& reason) {
+  const Window& from = window(id);
+  if (is_row_major(from)) return from;
+  const TensorType type{from.dtype, from.sizes};
+  Window copy = row_major_window(add_extra(ExtraValue::Kind::kTemp, type, "").root, type);
+  emit_copy(from, copy, origin, reason);
+  return copy;
+}
+
+void Selector::add_dense_call(KernelCall call, const Node& node, const std::string& reason) {
   std::vector<std::pair<Window, Window>> copies;
   for (ValueId id : node.results) {
     if (id < graph_.value_count()) orders_[static_cast<size_t>(id)].clear();
@@ -40,7 +45,7 @@ void Selector::lower_custom(const Node& node) {
   }
   const std::string origin = call.origin;
   result_.calls.push_back(std::move(call));
-  for (const auto& [from, to] : copies) emit_copy(from, to, origin, "a custom op writes dense memory");
+  for (const auto& [from, to] : copies) emit_copy(from, to, origin, reason);
 }
 
 std::shared_ptr<const CustomCuda> Selector::custom_cuda(const Node& node) const {

@@ -79,6 +79,7 @@ void Selector::lower(const Node& node) {
   if (node.op == Op::fused) return lower_fused(node);
   if (node.op == Op::concat) return lower_concat(node);
   if (node.op == Op::custom) return lower_custom(node);
+  if (node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan) return lower_control(node);
   if (node.op == Op::matmul)
     return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
   if (node.op == Op::conv) return lower_conv(node, {graph_, node}, node.operands, nullptr, {});

@@ -108,7 +108,16 @@ class Selector {
   // --- lower_custom.cc
   // The user's code sees dense windows only: others go through copies.
   void lower_custom(const Node& node);
+  Window dense_operand(ValueId id, const std::string& origin, const std::string& reason);
+  // Adds the call, whose results are those of the node, with the copies it needs.
+  void add_dense_call(KernelCall call, const Node& node, const std::string& reason);
   std::shared_ptr<const CustomCuda> custom_cuda(const Node& node) const;
+
+  // --- lower_control.cc
+  void lower_control(const Node& node);
+  // The body without the outputs that only hand on what it carries; `next` gets a param per carried value
+  // (plan/control_layout.h).
+  static Graph without_kept_values(const Graph& body, size_t carried, std::vector<Dim>& next);
 
   // --- weights.cc
   // A constant or a param that nothing writes, what was made of such at load, or a view of one.

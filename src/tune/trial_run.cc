@@ -59,8 +59,8 @@ TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const T
   std::vector<std::byte*> addresses;
   for (int64_t copy = 0; copy < copies_; ++copy)
     for (const auto& [root, bytes] : bytes_) addresses.push_back(address(root, copy));
-  if (!trial.init.empty()) init_ = device_.bind(plan_, init_entry_, code, sizes_, addresses);
-  main_ = device_.bind(plan_, entry_, code, sizes_, addresses);
+  if (!trial.init.empty()) init_ = device_.bind(plan_, init_entry_, code, sizes_, {addresses});
+  main_ = device_.bind(plan_, entry_, code, sizes_, {addresses});
   for (size_t i = 0; i < trial.operands.size(); ++i) {
     const PlainWindow window = plain(trial.operands[i], sizes_);
     const auto bytes = static_cast<size_t>(reach_bytes(window));

@@ -1,6 +1,7 @@
-// If, Loop and Scan. A constant condition or trip count is resolved here; an If on data becomes if_else with
-// both branches as bodies; loops whose trip count is data are not supported.
+// If, Loop and Scan. A constant condition or a small trip count is resolved here; an If on data becomes
+// if_else with both branches as bodies, other loops stay loops.
 #include "import/onnx_ops/registry.h"
+#include "import/onnx_ops/rolled_loops.h"
 
 namespace aicf::onnx {
 namespace {
@@ -63,23 +64,22 @@ ValueId stack(NodeContext& n, const std::vector<ValueRef>& steps, int64_t axis) 
   return n.add(Op::concat, parts, {{"axis", axis}});
 }
 
-// Inputs M, condition, carried...; the body maps (i, condition, carried...) to (condition, carried...,
-// per-step...).
-void loop(NodeContext& n) {
-  const GraphProto& body = body_of(n, "body");
-  const size_t carried = n.input_count() >= 2 ? n.input_count() - 2 : 0;
+// Runs the body here as often as constants say. False if that cannot be known, or would be too often.
+bool unroll_loop(NodeContext& n, const GraphProto& body, size_t carried) {
   int64_t trips = kMaxUnrolled + 1;
-  if (n.has(0)) trips = n.require_int(0, "trip count");
+  if (const auto known = n.has(0) ? n.constant(0) : std::nullopt; known && known->count() == 1)
+    trips = known->get_i64(0);
+  else if (n.has(0))
+    return false;
   ValueRef condition = n.has(1) ? n.ref(1) : known(Array::scalar_i64(DType::boolean, 1));
   std::vector<ValueRef> values;
   for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(2 + i));
   std::vector<std::vector<ValueRef>> steps;
   for (int64_t trip = 0; trip < trips; ++trip) {
     const auto go = n.context().constant(*condition);
-    if (!go) n.unsupported("a condition that depends on data");
+    if (!go || trip == kMaxUnrolled) return false;
     if (go->count() != 1) n.bad("condition", "one element", std::to_string(go->count()));
     if (go->get_i64(0) == 0) break;
-    if (trip == kMaxUnrolled) n.unsupported("more than " + std::to_string(kMaxUnrolled) + " iterations");
     std::vector<ValueRef> inputs = {known(Array::scalar_i64(DType::i64, trip)), condition};
     inputs.insert(inputs.end(), values.begin(), values.end());
     const auto outputs = n.convert_body(body, inputs, n.context());
@@ -90,11 +90,59 @@ void loop(NodeContext& n) {
     steps.resize(outputs.size() - 1 - carried);
     for (size_t i = 0; i < steps.size(); ++i) steps[i].push_back(outputs[1 + carried + i]);
   }
+  for (size_t i = carried + steps.size(); i < n.output_count(); ++i)
+    if (n.wants(i)) return false;  // stacks of nothing, whose shapes only the body tells
   for (size_t i = 0; i < carried; ++i) n.out(i, values[i]);
   for (size_t i = 0; i < steps.size(); ++i)
     if (n.wants(carried + i)) n.out(carried + i, stack(n, steps[i], 0));
-  for (size_t i = carried + steps.size(); i < n.output_count(); ++i)
-    if (n.wants(i)) n.unsupported("per-step outputs of a loop that runs no iteration");
+  return true;
+}
+
+// Inputs M, condition, carried...; the body maps (i, condition, carried...) to (condition, carried...,
+// per-step...).
+void loop(NodeContext& n) {
+  const GraphProto& body = body_of(n, "body");
+  const size_t carried = n.input_count() >= 2 ? n.input_count() - 2 : 0;
+  if (n.has(0) && n.type(0).shape.size() > 1) n.require_rank(0, 1);
+  // With results of every step the trip count decides a shape.
+  bool stacks = false;
+  for (size_t i = carried; i < n.output_count(); ++i) stacks = stacks || n.wants(i);
+  if (n.has(0) && stacks && !n.sizes(0)) n.require_int(0, "trip count");
+  if (!unroll_loop(n, body, carried)) rolled_loop(n, body, carried);
+}
+
+std::vector<ScanAxis> scan_axes(NodeContext& n, const std::string& axes, const std::string& directions,
+                                size_t count) {
+  const Ints at = n.attr_ints(axes, Ints(count, 0)), reverse = n.attr_ints(directions, Ints(count, 0));
+  if (at.size() != count || reverse.size() != count) n.bad(axes, "one per scanned value", "others");
+  std::vector<ScanAxis> list;
+  for (size_t i = 0; i < count; ++i) list.push_back({at[i], reverse[i] != 0});
+  return list;
+}
+
+void unroll_scan(NodeContext& n, const GraphProto& body, size_t carried, int64_t length,
+                 const std::vector<ScanAxis>& in, const std::vector<ScanAxis>& out) {
+  std::vector<ValueRef> values;
+  for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(i));
+  std::vector<std::vector<ValueRef>> steps(out.size());
+  for (int64_t step = 0; step < length; ++step) {
+    std::vector<ValueRef> inputs = values;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const int64_t at = in[i].reverse ? length - 1 - step : step;
+      Shape shape = n.shape(carried + i);
+      shape.erase(shape.begin() + in[i].axis);
+      inputs.push_back(n.wrap(n.reshape(n.slice_axis(n.in(carried + i), in[i].axis, at, at + 1), shape)));
+    }
+    const auto outputs = n.convert_body(body, inputs, n.context());
+    if (outputs.size() < carried + out.size())
+      n.bad("body", "as many outputs as the node", std::to_string(outputs.size()));
+    for (size_t i = 0; i < carried; ++i) values[i] = outputs[i];
+    for (size_t i = 0; i < out.size(); ++i)
+      steps[i].insert(out[i].reverse ? steps[i].begin() : steps[i].end(), outputs[carried + i]);
+  }
+  for (size_t i = 0; i < carried; ++i) n.out(i, values[i]);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (n.wants(carried + i)) n.out(carried + i, stack(n, steps[i], out[i].axis));
 }
 
 // Inputs carried..., scanned...; the body maps (carried..., slices...) to (carried..., per-step...).
@@ -106,41 +154,19 @@ void scan(NodeContext& n) {
     n.bad("num_scan_inputs", "1 to the number of inputs", std::to_string(scanned));
   const size_t carried = n.input_count() - scanned,
                stacked = n.output_count() - std::min(carried, n.output_count());
-  const Ints in_axes = n.attr_ints("scan_input_axes", Ints(scanned, 0)),
-             out_axes = n.attr_ints("scan_output_axes", Ints(stacked, 0)),
-             in_reverse = n.attr_ints("scan_input_directions", Ints(scanned, 0)),
-             out_reverse = n.attr_ints("scan_output_directions", Ints(stacked, 0));
-  if (in_axes.size() != scanned || in_reverse.size() != scanned || out_axes.size() != stacked ||
-      out_reverse.size() != stacked)
-    n.bad("scan axes and directions", "one per scanned value", "others");
-  std::vector<ValueRef> values;
-  for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(i));
-  const int64_t first_axis = n.axis(in_axes[0], n.rank(carried));
-  const int64_t length = n.shape(carried)[static_cast<size_t>(first_axis)].require_constant("length of Scan");
-  if (length > kMaxUnrolled) n.unsupported("more than " + std::to_string(kMaxUnrolled) + " steps");
-  if (length == 0 && stacked > 0) n.unsupported("per-step outputs of a scan of length 0");
-  std::vector<std::vector<ValueRef>> steps(stacked);
-  for (int64_t step = 0; step < length; ++step) {
-    std::vector<ValueRef> inputs = values;
-    for (size_t i = 0; i < scanned; ++i) {
-      const int64_t axis = n.axis(in_axes[i], n.rank(carried + i)),
-                    at = in_reverse[i] ? length - 1 - step : step;
-      Shape shape = n.shape(carried + i);
-      if (shape[static_cast<size_t>(axis)] != Dim(length))
-        n.bad("scanned values", "equal lengths", to_string(shape));
-      shape.erase(shape.begin() + axis);
-      inputs.push_back(n.wrap(n.reshape(n.slice_axis(n.in(carried + i), axis, at, at + 1), shape)));
-    }
-    const auto outputs = n.convert_body(body, inputs, n.context());
-    if (outputs.size() < carried + stacked)
-      n.bad("body", "as many outputs as the node", std::to_string(outputs.size()));
-    for (size_t i = 0; i < carried; ++i) values[i] = outputs[i];
-    for (size_t i = 0; i < stacked; ++i)
-      steps[i].insert(out_reverse[i] ? steps[i].begin() : steps[i].end(), outputs[carried + i]);
+  std::vector<ScanAxis> in = scan_axes(n, "scan_input_axes", "scan_input_directions", scanned);
+  const std::vector<ScanAxis> out = scan_axes(n, "scan_output_axes", "scan_output_directions", stacked);
+  std::optional<Dim> length;
+  for (size_t i = 0; i < scanned; ++i) {
+    in[i].axis = n.axis(in[i].axis, n.rank(carried + i));
+    const Dim& size = n.shape(carried + i)[static_cast<size_t>(in[i].axis)];
+    if (length && !(*length == size)) n.bad("scanned values", length->to_string(), size.to_string());
+    length = size;
   }
-  for (size_t i = 0; i < carried; ++i) n.out(i, values[i]);
-  for (size_t i = 0; i < stacked; ++i)
-    if (n.wants(carried + i)) n.out(carried + i, stack(n, steps[i], out_axes[i]));
+  const auto steps = length->constant();
+  const bool unrolls = steps && *steps <= kMaxUnrolled && (*steps > 0 || stacked == 0);
+  if (unrolls) return unroll_scan(n, body, carried, *steps, in, out);
+  rolled_scan(n, body, carried, in, out);
 }
 
 }  // namespace

@@ -11,29 +11,42 @@
 #include "kernels/custom/custom_call.h"
 #include "kernels/kernel.h"
 #include "runtime/bind_step.h"
+#include "runtime/cpu/control_step.h"
 #include "runtime/cpu/cpu_memory.h"
 #include "runtime/cpu/thread_pool.h"
 
 namespace aicf {
 namespace {
 
-class CpuSequence final : public Sequence {
+class CpuSequence final : public Sequence, public BoundBody {
  public:
+  // `own` are the addresses of the entry, or of the body that this is.
   CpuSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
-              const std::vector<std::byte*>& addresses, std::shared_ptr<ThreadPool> pool, IsaLevel isa)
+              const std::vector<std::byte*>& own, const BufferAddresses& addresses,
+              const std::shared_ptr<ThreadPool>& pool, IsaLevel isa)
       : entry_(entry),
-        pool_(std::move(pool)),
+        pool_(pool),
         addresses_(entry.buffers.size(), nullptr),
         calls_(entry.steps.size()),
+        controls_(entry.steps.size()),
         errors_(entry.steps.size()) {
     std::vector<AddressPatch> patches;
     int64_t scratch = 0;
-    double seconds = 0;
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       BoundCall& call = calls_[i];
       call.isa = isa;
       call.error = &errors_[i];
       bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
+      if (const Step& step = entry.steps[i]; !step.bodies.empty()) {
+        std::vector<std::unique_ptr<BoundBody>> bodies;
+        for (int32_t b : step.bodies)
+          bodies.push_back(std::make_unique<CpuSequence>(plan, plan.bodies[static_cast<size_t>(b)], sizes,
+                                                         addresses.bodies.at(static_cast<size_t>(b)),
+                                                         addresses, pool, isa));
+        controls_[i] = std::make_unique<ControlStep>(plan, step, call, sizes, std::move(bodies));
+        seconds_ += controls_[i]->seconds();
+        continue;
+      }
       if (is_custom_kernel(entry.steps[i].kernel)) {
         if (!writes_nothing(call)) prepare_custom(entry.steps[i].kernel, call);
         continue;
@@ -47,14 +60,14 @@ class CpuSequence final : public Sequence {
       if (writes_nothing(call)) continue;  // no tiles: the strides of empty tensors mean nothing
       kernel->prepare(call);
       scratch = std::max(scratch, call.scratch_bytes);
-      seconds += estimate_seconds(*kernel, call);
+      seconds_ += estimate_seconds(*kernel, call);
     }
-    require_seconds(seconds, "entry " + entry.name);
+    require_seconds(seconds_, "entry " + entry.name);
     std::stable_sort(patches.begin(), patches.end(),
                      [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
     patches_ = std::move(patches);
-    for (size_t b = 0; b < addresses.size(); ++b)
-      if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
+    for (size_t b = 0; b < own.size(); ++b)
+      if (own[b] != nullptr) set_address(static_cast<int32_t>(b), own[b]);
     allocate_scratch(scratch);
   }
 
@@ -80,9 +93,14 @@ class CpuSequence final : public Sequence {
     const std::unique_lock<std::mutex> pool_lock = acquire_pool();
     for (size_t step = 0; step < calls_.size(); ++step) {
       const ProfilerRange range(entry_.steps[step].kernel.c_str());
-      run_step(calls_[step], pool_lock.owns_lock());
+      run_step(step, pool_lock.owns_lock());
     }
   }
+
+  void run_steps(bool have_pool) override {
+    for (size_t step = 0; step < calls_.size(); ++step) run_step(step, have_pool);
+  }
+  double seconds() const override { return seconds_; }
 
   std::vector<double> profile(int repeats) override {
     using Clock = std::chrono::steady_clock;
@@ -91,7 +109,7 @@ class CpuSequence final : public Sequence {
     for (int i = 0; i < repeats + 1; ++i) {  // the first is a warm-up
       for (size_t step = 0; step < calls_.size(); ++step) {
         const Clock::time_point start = Clock::now();
-        run_step(calls_[step], pool_lock.owns_lock());
+        run_step(step, pool_lock.owns_lock());
         const std::chrono::duration<double, std::micro> took = Clock::now() - start;
         if (i > 0) samples[step].push_back(took.count());
       }
@@ -101,12 +119,29 @@ class CpuSequence final : public Sequence {
 
   void finish(Stream) override { report_errors(); }
 
+  void report_errors() override {
+    for (const auto& control : controls_)
+      if (control != nullptr) control->report_errors();
+    for (size_t i = 0; i < errors_.size(); ++i) {
+      CallError& error = errors_[i];
+      if (error.raised.load(std::memory_order_relaxed) == 0) continue;
+      error.raised.store(0);
+      throw UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
+          .with_op(entry_.steps[i].origin)
+          .with_expected("-" + std::to_string(error.bound) + " <= index < " + std::to_string(error.bound))
+          .with_actual(std::to_string(error.value))
+          .with_remedy("check the values of the inputs");
+    }
+  }
+
  private:
   // Without threads to share, or while another run has them, a run works alone.
   std::unique_lock<std::mutex> acquire_pool() {
     return pool_->threads() > 1 ? pool_->try_acquire() : std::unique_lock<std::mutex>();
   }
-  void run_step(const BoundCall& call, bool have_pool) {
+  void run_step(size_t step, bool have_pool) {
+    const BoundCall& call = calls_[step];
+    if (controls_[step] != nullptr) return controls_[step]->run(call, have_pool);
     if (have_pool && call.tiles > 1) return pool_->run(call, scratch_.data());
     for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch_[0]);
   }
@@ -130,24 +165,13 @@ class CpuSequence final : public Sequence {
       scratch_.push_back(memory_->data() + worker * padded);
   }
 
-  void report_errors() {
-    for (size_t i = 0; i < errors_.size(); ++i) {
-      CallError& error = errors_[i];
-      if (error.raised.load(std::memory_order_relaxed) == 0) continue;
-      error.raised.store(0);
-      throw UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
-          .with_op(entry_.steps[i].origin)
-          .with_expected("-" + std::to_string(error.bound) + " <= index < " + std::to_string(error.bound))
-          .with_actual(std::to_string(error.value))
-          .with_remedy("check the values of the inputs");
-    }
-  }
-
   const EntryPlan& entry_;
   std::shared_ptr<ThreadPool> pool_;
   std::vector<std::byte*> addresses_;
   std::vector<BoundCall> calls_;
+  std::vector<std::unique_ptr<ControlStep>> controls_;  // null for steps that are kernel calls
   std::vector<CallError> errors_;
+  double seconds_ = 0;                 // of one run, estimated
   std::vector<AddressPatch> patches_;  // sorted by buffer
   std::unique_ptr<CpuMemory> memory_;
   std::vector<std::byte*> scratch_;  // one per worker
@@ -164,15 +188,15 @@ class CpuDevice final : public HostDevice {
   }
   // The CPU's code is in this build, but for ops of the model's author.
   std::shared_ptr<const Code> load_code(const Variant& variant) override {
-    for (const EntryPlan& entry : variant.plan.entries)
-      for (const Step& step : entry.steps)
-        if (is_custom_kernel(step.kernel)) require_custom_op(custom_op_of(step.kernel));
+    for (const auto* list : {&variant.plan.entries, &variant.plan.bodies})
+      for (const EntryPlan& entry : *list)
+        for (const Step& step : entry.steps)
+          if (is_custom_kernel(step.kernel)) require_custom_op(custom_op_of(step.kernel));
     return nullptr;
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
-                                 const SymbolValues& sizes,
-                                 const std::vector<std::byte*>& addresses) override {
-    return std::make_unique<CpuSequence>(plan, entry, sizes, addresses, pool_, isa_);
+                                 const SymbolValues& sizes, const BufferAddresses& addresses) override {
+    return std::make_unique<CpuSequence>(plan, entry, sizes, addresses.entry, addresses, pool_, isa_);
   }
 
  private:

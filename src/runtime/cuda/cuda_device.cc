@@ -320,14 +320,15 @@ class CudaDevice final : public Device {
     return std::make_unique<cuda::Memory>(context_, bytes);
   }
   std::shared_ptr<const Code> load_code(const Variant& variant) override {
+    if (!variant.plan.bodies.empty())
+      throw UserError(ErrorCode::kU_bad_artifact, "control flow is planned for a device that cannot run it");
     return std::make_shared<cuda::Modules>(context_, variant.code);
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code* code,
-                                 const SymbolValues& sizes,
-                                 const std::vector<std::byte*>& addresses) override {
+                                 const SymbolValues& sizes, const BufferAddresses& addresses) override {
     context_->enter();
     const auto& modules = dynamic_cast<const cuda::Modules&>(*code);
-    return std::make_unique<CudaSequence>(context_, plan, entry, modules, sizes, addresses, graphs_);
+    return std::make_unique<CudaSequence>(context_, plan, entry, modules, sizes, addresses.entry, graphs_);
   }
 
  private:

@@ -64,9 +64,8 @@ class RecordingDevice final : public NullDevice {
     return std::make_unique<NullMemory>(bytes);
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
-                                 const SymbolValues& sizes,
-                                 const std::vector<std::byte*>& addresses) override {
-    return std::make_unique<NullSequence>(plan, entry, sizes, addresses, records_);
+                                 const SymbolValues& sizes, const BufferAddresses& addresses) override {
+    return std::make_unique<NullSequence>(plan, entry, sizes, addresses.entry, records_);
   }
   const std::vector<NullRecord>& records() const override { return *records_; }
 
