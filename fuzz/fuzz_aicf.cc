@@ -7,6 +7,7 @@
 #include "compile/compile.h"
 #include "harness.h"
 #include "import/onnx.h"
+#include "ir/text.h"
 
 namespace aicf::fuzz {
 namespace {
@@ -110,6 +111,7 @@ const std::vector<std::string>& words() {
                                     "batch*batch*batch*4611686018427387904",
                                     "max(batch, 3)",
                                     "mod(batch, 2)"};
+    for (const char* name : {"if_else", "while_loop", "scan"}) all.emplace_back(name);
     for (const Kernel& kernel : kernel_table()) all.emplace_back(kernel.name);
 #define AICF_TILE_OP(name, arity, types) all.emplace_back(#name);
 #include "kernels/tile_ops.def"
@@ -165,6 +167,48 @@ void state(Program& program, Graph& graph, ValueId x) {
   graph.add_output(graph.add(Op::mul, {x, next}), "y");
 }
 
+// A branch that must not be dissolved, a loop whose end its data decides, and a scan inside it.
+void control(Program&, Graph& graph, ValueId x) {
+  const std::string image = "f32[batch, 3, 4, 4]";
+  const std::string text = "program { size batch in 1..8 entry main(%x: " + image + R"() {
+    %c = constant bool[] = [true]
+    %n = constant i64[] = [3]
+    %y, %i = if_else(%c, %x, %n)
+      body(%a: IMAGE as "a", %k: i64[] as "k") {
+        %last, %left = while_loop(%a, %k)
+          body(%p: IMAGE as "p", %q: i64[] as "q") {
+            %zero = constant i64[] = [0]
+            %go = gt(%q, %zero) : bool[]
+            return %go
+          }
+          body(%p: IMAGE as "p", %q: i64[] as "q") {
+            %one = constant i64[] = [1]
+            %r = sub(%q, %one) : i64[]
+            %end, %rows = scan(%r, %p) {carried = 1, reverse = true}
+              body(%s: i64[] as "s", %row: f32[3, 4, 4] as "row") {
+                %t = tanh(%row) : f32[3, 4, 4]
+                return %s, %t
+              } : i64[], IMAGE
+            return %rows, %end
+          } : IMAGE, i64[]
+        return %last, %left
+      }
+      body(%a: IMAGE as "a", %k: i64[] as "k") {
+        %e = exp(%a) : IMAGE
+        return %e, %k
+      } : IMAGE, i64[]
+    return "y" = %y
+  } })";
+  std::string whole;
+  for (size_t at = 0; at < text.size();) {
+    const bool found = text.compare(at, 5, "IMAGE") == 0;
+    whole += found ? image : text.substr(at, 1);
+    at += found ? 5 : 1;
+  }
+  const Program program = parse(whole);
+  graph.add_output(inline_body(graph, program.entries[0], {x})[0], "y");
+}
+
 // Every ONNX file in the folder AICF_FUZZ_MODELS becomes a seed too, if it compiles: so all kernels take
 // part.
 void add_models(Seeds& list) {
@@ -184,7 +228,7 @@ void add_models(Seeds& list) {
 
 Seeds seeds() {
   Seeds list;
-  const std::pair<const char*, Build> models[] = {{"mlp", mlp}, {"state", state}};
+  const std::pair<const char*, Build> models[] = {{"mlp", mlp}, {"state", state}, {"control", control}};
   for (const auto& [name, body] : models)
     for (const int level : {0, 2})
       list.emplace_back(
