@@ -1,35 +1,78 @@
-// Plain types between the driver of packed convolutions and its micro-kernels, which exist once per ISA
-// level; no code, so that the files compiled for AVX may include it.
-//
-// As a contraction, rows are output positions, columns are output channels, and k runs over (kernel positions
-// in row-major order, input channel). Rows are not copied: a row is a list of segments, one per kernel
-// position that the block of k meets, each a pointer to neighbouring channels. The law of gemm_types.h holds:
-// blocks of kGemmDepth steps, one chain of multiply-adds inside a block, blocks added in order.
+// The left operand of packed convolutions: rows are output positions of one tile, and k runs over (kernel
+// positions in row-major order, input channel). A row is not copied where its steps lie in memory in order:
+// it is a list of segments, one for each line of the kernel that the block of k meets, or one for each kernel
+// position where positions of a line are no neighbours or partly in the padding. Where such segments would be
+// short, rows are copied.
 #pragma once
 
-#include <stdint.h>
+#include "kernels/conv/conv_plan.h"
+#include "kernels/conv/conv_store.h"
+#include "kernels/matmul/gemm_types.h"
 
 namespace aicf {
 
-constexpr int64_t kConvRows = 8;  // most rows of a group at any ISA level
+class ConvRows {
+ public:
+  static int64_t scratch_bytes(const ConvPlan& plan);
+  // `x` is the image and group that the tile reads.
+  ConvRows(const ConvPlan& plan, const ConvTile& tile, const float* x, std::byte* scratch);
+  // find() gives steps [k, k + depth) from now on.
+  void set_steps(int64_t k, int64_t depth);
+  // Sets rows, lengths and segments of the block for its m rows, at most kGemmRows, from row `first` of the
+  // tile on; they hold until the next call.
+  void find(int64_t first, GemmBlock<float>& block) const;
 
-struct ConvRowsBlock {
-  const float* const* rows;  // rows[s * kConvRows + i]: segment s of row i
-  const int64_t* lengths;    // steps of k in each segment
-  int64_t segments;
-  const float* b;        // panel j holds columns [j nr, (j + 1) nr): step after step, nr columns each
-  int64_t panel_stride;  // elements between panels
-  float* c;              // the last panel is written in full
-  int64_t ldc;
-  int64_t m, n;  // rows, at most mr, and columns
-  bool first;    // store the result instead of adding it to C
-};
+ private:
+  // First input position under the window of an output position.
+  struct Corner {
+    int64_t at[kSpatialAxes];
+    int64_t offset;  // elements of x; may lie outside
+    bool inside;     // the whole window lies in the input
+    bool across;     // it does along the last axis
+  };
+  // A kernel position: distances from the corner, in positions and in elements of x.
+  struct Tap {
+    int64_t index[kSpatialAxes], at[kSpatialAxes], offset;
+  };
+  struct Segment {
+    Tap tap;
+    int64_t skipped;  // elements after the tap's first
+  };
+  struct Segments {
+    Segment* list;
+    int64_t* lengths;
+    int64_t count;
+  };
+  struct Scratch {
+    Corner* corners;      // of the tile's rows
+    float* zeros;         // what padding reads: kGemmDepth zeros
+    float* copies;        // kGemmRows rows of kGemmDepth steps
+    const float** rows;   // kGemmDepth × kGemmRows
+    int64_t* lengths[2];  // kGemmDepth each: of lines, of positions
+    Segment* segments[2];
+    std::byte* end;
+  };
 
-struct ConvRowsIsa {
-  int64_t mr, nr;
-  void (*run)(const ConvRowsBlock& block);
-  // c[i * ldc + j] += bias[j]
-  void (*add_bias)(float* c, int64_t ldc, int64_t m, int64_t n, const float* bias);
+  static Scratch scratch_of(const ConvPlan& plan, std::byte* at);
+  void find_corners(const ConvTile& tile);
+  Tap tap_at(int64_t position) const;
+  void advance(Tap& tap, int64_t positions) const;
+  void set_distances(Tap& tap) const;
+  const float* under(const Corner& corner, const Tap& tap) const;
+  Segments split(int64_t positions, int part) const;
+  void point_row(const Corner& corner, const Segments& segments, int64_t row) const;
+  void point_to_copy(const Corner& corner, const Segments& segments, int64_t row) const;
+  void copy_row(const Corner& corner, float* to) const;
+  void copy_line(const Corner& corner, const Tap& tap, float* to) const;
+
+  const ConvPlan& plan_;
+  const float* x_;
+  Scratch scratch_;
+  bool lines_;           // a line's steps are neighbours in x
+  bool positions_;       // those of a position are, and many
+  bool border_ = false;  // some row's window is not inside along the last axis
+  int64_t k_ = 0, depth_ = 0;
+  Segments line_segments_ = {}, position_segments_ = {};
 };
 
 }  // namespace aicf

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/matmul/gemm.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {
@@ -49,13 +50,24 @@ int64_t pixel_offset(const ConvPlan& plan, const ConvView& view, int64_t p) {
 }  // namespace
 
 ConvRowStore::ConvRowStore(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c,
-                           int64_t ldc, std::byte* program_scratch)
-    : call_(call), plan_(plan), tile_(tile), c_(c), ldc_(ldc), scratch_(program_scratch) {
-  if (!call.program) return;
+                           int64_t ldc, const float* bias, std::byte* program_scratch)
+    : call_(call), plan_(plan), tile_(tile), c_(c), ldc_(ldc), bias_(bias), scratch_(program_scratch) {
   for (int64_t i = 0; i < plan.operands; ++i) collapsed_ = collapsed_ && plan.operand[i].collapsed;
   point_windows(0);
-  if (TileRowRunner::fits(*call.program, tile.rows))
+  if (call.program && TileRowRunner::fits(*call.program, tile.rows))
     runner_.emplace(*call.program, call.isa, windows_, scratch_);
+  const auto chain = collapsed_ && gemm_isa(call.isa).finishes ? this->chain() : std::nullopt;
+  if (chain) finish_ = gemm_finish_of(*chain, bias, tile.rows);
+}
+
+// What happens after the bias.
+std::optional<TileChain> ConvRowStore::chain() const {
+  if (runner_) return runner_->chain(tile_.rows);
+  if (call_.program || windows_[1].column_stride != 1) return std::nullopt;
+  TileChain chain = {};
+  chain.out = static_cast<float*>(windows_[1].data);
+  chain.out_stride = windows_[1].row_stride;
+  return chain;
 }
 
 void ConvRowStore::point_windows(int64_t pixel) {
@@ -92,7 +104,13 @@ void ConvRowStore::prefetch(int64_t first, int64_t count) const {
   }
 }
 
+void ConvRowStore::add_bias(int64_t first, int64_t count) const {
+  for (int64_t i = first; i < first + count; ++i)
+    for (int64_t j = 0; j < tile_.rows; ++j) c_[i * ldc_ + j] += bias_[j];
+}
+
 void ConvRowStore::run(int64_t first, int64_t count) {
+  if (bias_ != nullptr) add_bias(first, count);
   if (!call_.program) return copy_rows(first, count);
   if (collapsed_ && runner_) {
     runner_->run(first, count, tile_.rows);

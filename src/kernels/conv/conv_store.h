@@ -5,6 +5,7 @@
 
 #include "kernels/conv/conv_plan.h"
 #include "kernels/element.h"
+#include "kernels/matmul/gemm_finish.h"
 #include "kernels/matmul/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
@@ -30,16 +31,20 @@ void run_conv_epilogue(const BoundCall& call, const ConvPlan& plan, const ConvTi
                        int64_t ldc, std::byte* scratch);
 
 // The same for a tile whose rows are pixels and whose columns are output channels, c[pixel * ldc + map], a
-// few rows at a time.
+// few rows at a time. `bias` is that of the tile's channels, or null.
 class ConvRowStore {
  public:
   ConvRowStore(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* c, int64_t ldc,
-               std::byte* program_scratch);
+               const float* bias, std::byte* program_scratch);
+  // All of it, from the tile's first pixel on, if micro-kernels can do it; else null, and run() does it.
+  const GemmFinish* finish() const { return finish_ ? &*finish_ : nullptr; }
   // Asks for the memory that run() of these rows will touch.
   void prefetch(int64_t first, int64_t count) const;
   void run(int64_t first, int64_t count);
 
  private:
+  std::optional<TileChain> chain() const;
+  void add_bias(int64_t first, int64_t count) const;
   void copy_rows(int64_t first, int64_t count) const;
   // Moves the windows to a pixel of the tile: row 0 from now on.
   void point_windows(int64_t pixel);
@@ -49,10 +54,12 @@ class ConvRowStore {
   const ConvTile& tile_;
   float* c_;
   int64_t ldc_;
+  const float* bias_;
   std::byte* scratch_;
   bool collapsed_ = true;  // all windows: rows lie at one distance
   TileWindow windows_[kMaxTileOperands + 1];
   std::optional<TileRowRunner> runner_;
+  std::optional<GemmFinish> finish_;
 };
 
 template <class T>

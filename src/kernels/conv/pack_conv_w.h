@@ -1,4 +1,4 @@
-// Packing of the weights of a convolution into panels of output channels (conv_rows.h), done once when
+// Packing of the weights of a convolution into panels of output channels (gemm_types.h), done once when
 // parameters are loaded. The layout depends on the ISA level and is never stored; its size does not.
 #pragma once
 

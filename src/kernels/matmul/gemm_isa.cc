@@ -7,6 +7,9 @@
 #include "hwy/highway.h"
 #include "kernels/matmul/gemm_simd.h"
 #include "kernels/matmul/gemm_types.h"
+#if HWY_TARGET != HWY_SCALAR
+#include "kernels/tile/vector_math.h"
+#endif
 
 namespace aicf::AICF_ISA_NAMESPACE {
 extern const GemmIsa kGemmIsa;
@@ -21,7 +24,8 @@ constexpr int kRows = 8;
 constexpr int kRows = 4;
 #endif
 constexpr int kVectors = 3;
-constexpr int64_t kLine = 64;  // bytes of a cache line
+constexpr int64_t kLine = 64;   // bytes of a cache line
+constexpr int64_t kAhead = 16;  // steps of a panel to fetch ahead into L1
 constexpr bool kRowsFirst = HWY_TARGET == HWY_AVX3;
 
 template <class T>
@@ -33,85 +37,195 @@ constexpr int64_t panel() {
   return kVectors * lanes<T>();
 }
 
-// Memory to fetch while computing, a line for each step of k.
+// Memory to fetch while computing a panel, a line for each step of k; what the next panel fetches lies
+// next_stride elements after it.
 struct Fetch {
   const char* from;
   int64_t lines;
 };
 
+// Rows [row, row + kM) and the columns of one panel from `column` on, in registers.
 template <int kM, int kN, class T>
-HWY_INLINE void micro(const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
-                      int64_t depth, T* HWY_RESTRICT c, int64_t ldc, bool first, Fetch fetch) {
+class Sums {
   using S = Simd<T>;
-  constexpr int64_t kLanes = S::kLanes;
-  typename S::Vec sum[kM][kN];
-#pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kN; ++j) sum[i][j] = S::zero();
+  using V = typename S::Vec;
+  static constexpr int64_t kLanes = S::kLanes;
+
+ public:
+  HWY_INLINE Sums() {
+    each([](int, int, V& v) HWY_ATTR { v = S::zero(); });
   }
-  const auto step = [&](int64_t k) HWY_ATTR {
-    typename S::Vec right[kN];
+
+  HWY_INLINE void multiply(const T* const* rows, const int64_t* lengths, int64_t segments,
+                           const T* HWY_RESTRICT b, int64_t ldb, Fetch fetch) {
+    for (; segments > 0; --segments, rows += kGemmRows, ++lengths) {
+      const T* row[kM];
 #pragma GCC unroll 8
-    for (int j = 0; j < kN; ++j) right[j] = S::load(b + j * kLanes);
-    b += ldb;
+      for (int i = 0; i < kM; ++i) row[i] = rows[i];
+      const auto step = [&](int64_t k) HWY_ATTR {
+        V right[kN];
+#pragma GCC unroll 8
+        for (int j = 0; j < kN; ++j) {
+          right[j] = S::load(b + j * kLanes);
+          __builtin_prefetch(b + kAhead * panel<T>() + j * kLanes);
+        }
+        b += ldb;
+#pragma GCC unroll 8
+        for (int i = 0; i < kM; ++i) {
+          const V left = S::set(row[i][k]);
+#pragma GCC unroll 8
+          for (int j = 0; j < kN; ++j) sum_[i][j] = S::mul_add(left, right[j], sum_[i][j]);
+        }
+      };
+      const int64_t length = *lengths;
+      int64_t k = 0;
+      for (const int64_t end = fetch.lines < length ? fetch.lines : length; k < end;
+           ++k, fetch.from += kLine) {
+        __builtin_prefetch(fetch.from, 0, 2);
+        step(k);
+      }
+      fetch.lines -= k;
+      for (; k < length; ++k) step(k);
+    }
+  }
+
+  HWY_INLINE void add(const T* c, int64_t ldc) {
+    each([&](int i, int j, V& v) HWY_ATTR { v = S::add(S::load(c + i * ldc + j * kLanes), v); });
+  }
+  HWY_INLINE void store(T* c, int64_t ldc) {
+    each([&](int i, int j, V& v) HWY_ATTR { S::store(v, c + i * ldc + j * kLanes); });
+  }
+
+#if HWY_TARGET != HWY_SCALAR
+  // Does all that `finish` says but the store.
+  HWY_INLINE void finish(const GemmFinish& finish, int64_t row, int64_t column) {
+    const hn::ScalableTag<T> d;
+    by_column(finish.scale, column, [](V x, V y) HWY_ATTR { return hn::Mul(x, y); });
+    by_column(finish.shift, column, [](V x, V y) HWY_ATTR { return hn::Add(x, y); });
+    if (finish.residual != nullptr)
+      add(finish.residual + row * finish.residual_stride + column, finish.residual_stride);
+    by_column(finish.low, column, [d](V x, V y) HWY_ATTR { return max_nan(d, x, y); });
+    by_column(finish.high, column, [d](V x, V y) HWY_ATTR { return min_nan(d, x, y); });
+  }
+#endif
+
+ private:
+  template <class Function>
+  HWY_INLINE void each(Function function) {
 #pragma GCC unroll 8
     for (int i = 0; i < kM; ++i) {
-      const auto left = S::set(a[i * lda + k]);
 #pragma GCC unroll 8
-      for (int j = 0; j < kN; ++j) sum[i][j] = S::mul_add(left, right[j], sum[i][j]);
+      for (int j = 0; j < kN; ++j) function(i, j, sum_[i][j]);
     }
-  };
-  int64_t k = 0;
-  for (const int64_t end = fetch.lines < depth ? fetch.lines : depth; k < end; ++k) {
-    __builtin_prefetch(fetch.from + k * kLine, 0, 2);
-    step(k);
   }
-  for (; k < depth; ++k) step(k);
-#pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i) {
+  // Nothing if there are no `columns`; else every sum becomes function(sum, its column's).
+  template <class Function>
+  HWY_INLINE void by_column(const T* columns, int64_t column, Function function) {
+    if (columns == nullptr) return;
 #pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) {
-      T* to = c + i * ldc + j * kLanes;
-      S::store(first ? sum[i][j] : S::add(S::load(to), sum[i][j]), to);
+      const V y = S::load(columns + column + j * kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < kM; ++i) sum_[i][j] = function(sum_[i][j], y);
     }
+  }
+
+  V sum_[kM][kN];
+};
+
+// Asks for kM rows of a panel.
+template <int kM, int kN>
+HWY_INLINE void fetch_rows(const float* from, int64_t stride) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kM; ++i, from += stride) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kN; ++j) __builtin_prefetch(from + j * lanes<float>());
+  }
+}
+
+// Asks for what finish_sums will touch besides C.
+template <int kM, int kN, class T>
+HWY_INLINE void fetch_finish(const GemmBlock<T>& block, int64_t row, int64_t column) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (block.finish == nullptr) return;
+    const GemmFinish& finish = *block.finish;
+    row += block.finish_row;
+    if (finish.residual != nullptr)
+      fetch_rows<kM, kN>(finish.residual + row * finish.residual_stride + column, finish.residual_stride);
+    fetch_rows<kM, kN>(finish.out + row * finish.out_stride + column, finish.out_stride);
+  }
+}
+
+// The sums of this block's steps are complete: out of the registers.
+template <int kM, int kN, class T>
+HWY_INLINE void finish_sums(const GemmBlock<T>& block, int64_t row, int64_t column, Sums<kM, kN, T>& sums) {
+  T* c = block.c + row * block.ldc + column;
+  if (!block.first) sums.add(c, block.ldc);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (block.finish != nullptr) {
+      const GemmFinish& finish = *block.finish;
+      row += block.finish_row;
+      sums.finish(finish, row, column);
+      return sums.store(finish.out + row * finish.out_stride + column, finish.out_stride);
+    }
+  }
+#endif
+  sums.store(c, block.ldc);
+}
+
+// kM rows of C from `row` on, `panels` of them from panel `first` on; the left operand is `rows` in the
+// block's segments, or one segment if it has none.
+template <int kM, int kN, class T>
+HWY_NOINLINE void micro(const GemmBlock<T>& block, const T* const* rows, int64_t row, int64_t first,
+                        int64_t panels, Fetch fetch) {
+  const bool one = block.rows == nullptr;
+  const int64_t* lengths = one ? &block.depth : block.lengths;
+  const int64_t segments = one ? 1 : block.segments;
+  // What is wanted after the multiply-adds waits in memory. Compilers would put it into vector registers,
+  // from where it comes back only after all multiply-adds before it.
+  const GemmBlock<T>* volatile block_after = &block;
+  volatile int64_t row_after = row, column_after = first * panel<T>();
+  for (const T* b = block.b + first * block.panel_stride; panels > 0; --panels) {
+    Sums<kM, kN, T> sums;
+    fetch_finish<kM, kN>(*block_after, row_after, column_after);
+    sums.multiply(rows, lengths, segments, b, block_after->ldb, fetch);
+    finish_sums(*block_after, row_after, column_after, sums);
+    column_after = column_after + panel<T>();
+    b += block_after->panel_stride;
+    fetch.from += block_after->next_stride * static_cast<int64_t>(sizeof(T));
   }
 }
 
 template <class T>
-using MicroFunction = void (*)(const T*, int64_t, const T*, int64_t, int64_t, T*, int64_t, bool, Fetch);
-
-template <int kM, int kN, class T>
-HWY_NOINLINE void micro_function(const T* a, int64_t lda, const T* b, int64_t ldb, int64_t depth, T* c,
-                                 int64_t ldc, bool first, Fetch fetch) {
-  micro<kM, kN>(a, lda, b, ldb, depth, c, ldc, first, fetch);
-}
+using MicroFunction = void (*)(const GemmBlock<T>&, const T* const*, int64_t, int64_t, int64_t, Fetch);
 
 template <int kN, class T>
 MicroFunction<T> pick_rows(int64_t rows) {
   switch (rows) {
     case 1:
-      return micro_function<1, kN, T>;
+      return micro<1, kN, T>;
     case 2:
-      return micro_function<2, kN, T>;
+      return micro<2, kN, T>;
     case 3:
-      return micro_function<3, kN, T>;
+      return micro<3, kN, T>;
     case 4:
-      return micro_function<4, kN, T>;
+      return micro<4, kN, T>;
 #if HWY_TARGET == HWY_AVX3
     case 5:
-      return micro_function<5, kN, T>;
+      return micro<5, kN, T>;
     case 6:
-      return micro_function<6, kN, T>;
+      return micro<6, kN, T>;
     case 7:
-      return micro_function<7, kN, T>;
+      return micro<7, kN, T>;
     case 8:
-      return micro_function<8, kN, T>;
+      return micro<8, kN, T>;
 #endif
   }
   return nullptr;
 }
 
+// For the last panel.
 template <class T>
 MicroFunction<T> pick(int64_t rows, int64_t columns) {
   const int64_t vectors = (columns + lanes<T>() - 1) / lanes<T>();
@@ -120,58 +234,67 @@ MicroFunction<T> pick(int64_t rows, int64_t columns) {
 
 // A panel narrower than its vectors goes through a copy, because the columns after it belong to someone else.
 template <class T>
-void ragged(MicroFunction<T> function, const GemmBlock<T>& block, const T* a, const T* b, T* c, int64_t rows,
-            int64_t columns) {
+void ragged(MicroFunction<T> function, const GemmBlock<T>& block, const T* const* rows, int64_t row,
+            int64_t count, int64_t first) {
   T tile[kRows * panel<T>()];
-  function(a, block.lda, b, block.ldb, block.depth, tile, panel<T>(), true, {});
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      T& to = c[i * block.ldc + j];
-      to = block.first ? tile[i * panel<T>() + j] : to + tile[i * panel<T>() + j];
+  GemmBlock<T> copy = block;
+  copy.b += first * block.panel_stride;
+  copy.c = tile;
+  copy.ldc = panel<T>();
+  copy.first = true;
+  function(copy, rows, 0, 0, 1, {});
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = first * panel<T>(); j < block.n; ++j) {
+      T& to = block.c[(row + i) * block.ldc + j];
+      const T sum = tile[i * panel<T>() + j - first * panel<T>()];
+      to = block.first ? sum : to + sum;
     }
   }
 }
 
-// What these rows fetch of the next block's panel at `column`.
+// What these rows fetch of the next block's first panel.
 template <class T>
-Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t column) {
+Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows) {
   if (block.next == nullptr) return {};
   const int64_t lines = block.next_depth * panel<T>() * static_cast<int64_t>(sizeof(T)) / kLine;
-  const int64_t begin = lines * row / block.m, end = lines * (row + rows) / block.m;
-  const T* next = block.next + column / panel<T>() * block.next_stride;
-  return {reinterpret_cast<const char*>(next) + begin * kLine, end - begin};
+  row += block.next_row;
+  const int64_t begin = lines * row / block.next_rows, end = lines * (row + rows) / block.next_rows;
+  return {reinterpret_cast<const char*>(block.next) + begin * kLine, end - begin};
 }
 
+// Rows [row, row + count), at most kRows, and panels [first, end).
 template <class T>
-void run_panel(const GemmBlock<T>& block, int64_t row, int64_t rows, int64_t column) {
-  const int64_t left = block.n - column;
-  const int64_t columns = left < panel<T>() ? left : panel<T>();
-  const MicroFunction<T> function = pick<T>(rows, columns);
-  const T* a = block.a + row * block.lda;
-  const T* b = block.b + column / panel<T>() * block.panel_stride;
-  T* c = block.c + row * block.ldc + column;
+void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t first, int64_t end) {
+  const T* copy[kGemmRows];
+  const T* const* rows = block.rows;
+  if (rows == nullptr) {
+    rows = copy;
+    const T* at = block.a + row * block.lda;
+    for (int64_t i = 0; i < count; ++i, at += block.lda) copy[i] = at;
+  }
+  Fetch fetch = fetch_of(block, row, count);
+  fetch.from += first * block.next_stride * static_cast<int64_t>(sizeof(T));
+  const int64_t whole = block.n / panel<T>(), full = (end < whole ? end : whole) - first;
+  if (full > 0) pick_rows<kVectors, T>(count)(block, rows, row, first, full, fetch);
+  if (end <= whole) return;
+  fetch.from += full * block.next_stride * static_cast<int64_t>(sizeof(T));
+  const int64_t columns = block.n - whole * panel<T>();
+  const MicroFunction<T> function = pick<T>(count, columns);
   if (columns % lanes<T>() == 0 || block.padded)
-    function(a, block.lda, b, block.ldb, block.depth, c, block.ldc, block.first,
-             fetch_of(block, row, rows, column));
+    function(block, rows, row, whole, 1, fetch);
   else
-    ragged(function, block, a, b, c, rows, columns);
+    ragged(function, block, rows, row, count, whole);
 }
 
 // Rows are dealt out evenly, since a call with few rows waits on the latency of its chains.
 template <class T>
 void run_block(const GemmBlock<T>& block) {
-  const int64_t groups = (block.m + kRows - 1) / kRows;
-  if (kRowsFirst) {  // the rows of A stay in L1, panels stream from L2
+  const int64_t groups = (block.m + kRows - 1) / kRows, panels = (block.n + panel<T>() - 1) / panel<T>();
+  const int64_t together = kRowsFirst ? panels : 1;  // the rows of A stay in L1, or else the panel
+  for (int64_t first = 0; first < panels; first += together) {
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t row = g * block.m / groups, rows = (g + 1) * block.m / groups - row;
-      for (int64_t column = 0; column < block.n; column += panel<T>()) run_panel(block, row, rows, column);
-    }
-  } else {  // the panel stays in L1
-    for (int64_t column = 0; column < block.n; column += panel<T>()) {
-      for (int64_t g = 0; g < groups; ++g) {
-        const int64_t row = g * block.m / groups, rows = (g + 1) * block.m / groups - row;
-        run_panel(block, row, rows, column);
-      }
+      const int64_t row = g * block.m / groups;
+      run_rows(block, row, (g + 1) * block.m / groups - row, first, first + together);
     }
   }
 }
@@ -250,8 +373,14 @@ void run_pack(const GemmPack<T>& pack) {
 
 }  // namespace
 
-const GemmIsa kGemmIsa = {kRows,           panel<float>(),   panel<double>(),
-                          kRowsFirst,      run_block<float>, run_block<double>,
-                          run_pack<float>, run_pack<double>};
+const GemmIsa kGemmIsa = {kRows,
+                          panel<float>(),
+                          panel<double>(),
+                          kRowsFirst,
+                          HWY_TARGET != HWY_SCALAR,
+                          run_block<float>,
+                          run_block<double>,
+                          run_pack<float>,
+                          run_pack<double>};
 
 }  // namespace aicf::AICF_ISA_NAMESPACE

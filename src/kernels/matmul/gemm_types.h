@@ -1,5 +1,5 @@
-// Plain types between the contraction drivers and the micro-kernels that exist once per ISA level; no code,
-// so that the files compiled for AVX may include it.
+// Plain types between the drivers of contractions and convolutions and the micro-kernels that exist once per
+// ISA level; no code, so that the files compiled for AVX may include it.
 //
 // A block multiplies m rows of A by n columns of B over at most kGemmDepth steps of k. The right operand lies
 // in panels of `nr` columns: element (k, j) is b[(j / nr) * panel_stride + k * ldb + j % nr]. A full last
@@ -17,11 +17,30 @@ namespace aicf {
 
 constexpr int64_t kGemmDepth =
     256;  // 256 × 48 panel columns × 4 bytes: a panel block stays in L1 or streams from L2
+constexpr int64_t kGemmRows = 8;      // most rows of a tile of C at any ISA level
+constexpr int64_t kFinishWidth = 16;  // a multiple of every level's lanes
+
+// What micro-kernels do to finished sums on their way out of the registers, in the order of the members;
+// null: nothing. f32 only. Bounds are those of max_nan and min_nan (tile/vector_math.h).
+struct GemmFinish {
+  const float *scale, *shift;  // of each column
+  const float* residual;       // of each element
+  int64_t residual_stride;     // between rows
+  const float *low, *high;     // of each column
+  float* out;
+  int64_t out_stride;  // between rows
+};
 
 template <class T>
 struct GemmBlock {
+  // Rows of A lie lda apart, their steps of k 1 apart. Or, with `rows`, they are made of `segments` of
+  // neighbouring steps: segment s of row i begins at rows[s * kGemmRows + i] and has lengths[s] steps; m is
+  // at most mr then.
   const T* a;
-  int64_t lda;  // between rows; steps of k are 1 apart
+  int64_t lda;
+  const T* const* rows;
+  const int64_t* lengths;
+  int64_t segments;
   const T* b;
   int64_t ldb;           // between steps of k inside a panel
   int64_t panel_stride;  // between panels
@@ -31,9 +50,15 @@ struct GemmBlock {
   bool first;   // store the result instead of adding it to C
   bool padded;  // the last panel of C may be written in full
   // The right operand of the caller's next block, fetched into the L2 cache on the way: next_depth steps of
-  // as many panels as this block has, without gaps inside a panel. Null: nothing.
+  // as many panels as this block has, without gaps inside a panel. Null: nothing. Rows [next_row, next_row +
+  // m) of next_rows fetch their share.
   const T* next;
   int64_t next_depth, next_stride;  // between panels
+  int64_t next_row, next_rows;
+  // The sums go there and not to C, if GemmIsa::finishes; its rows begin finish_row before this block's, and
+  // n is a multiple of kFinishWidth. Null: they go to C.
+  const GemmFinish* finish;
+  int64_t finish_row;
 };
 
 // Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one.
@@ -49,6 +74,7 @@ struct GemmPack {
 struct GemmIsa {
   int64_t mr, nr_f32, nr_f64;
   bool rows_first;  // a block is computed mr rows at a time, not a panel at a time
+  bool finishes;
   void (*block_f32)(const GemmBlock<float>& block);
   void (*block_f64)(const GemmBlock<double>& block);
   void (*pack_f32)(const GemmPack<float>& pack);

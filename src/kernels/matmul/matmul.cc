@@ -6,6 +6,7 @@
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_finish.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
 #include "kernels/matmul/step_check.h"
@@ -77,8 +78,12 @@ class Epilogue {
     }
     if (TileRowRunner::fits(*call_.program, tile_.columns))
       runner_.emplace(*call_.program, call_.isa, windows_, scratch_);
+    const auto chain = runner_ && job.isa.finishes ? runner_->chain(tile_.columns) : std::nullopt;
+    if (chain) finish_ = gemm_finish_of(*chain, nullptr, tile_.columns);
   }
 
+  // All of it, if micro-kernels can do it; else null.
+  const GemmFinish* finish() const { return finish_ ? &*finish_ : nullptr; }
   // Whether a few rows can be finished while their sums are in the L1 cache.
   bool by_rows() const { return runner_.has_value(); }
 
@@ -117,23 +122,29 @@ class Epilogue {
   size_t count_;
   TileWindow windows_[kMaxTileOperands + 1];
   std::optional<TileRowRunner> runner_;
+  std::optional<GemmFinish> finish_;
 };
 
-// C of the tile for one block of k, the last one if there is an epilogue. Then a few rows at a time are
-// finished while they are in the L1 cache, where the kernels go by rows at all.
+// C of the tile for one block of k, the last one if there is an epilogue. The micro-kernels finish their sums
+// where they can; otherwise a few rows at a time are finished while they are in the L1 cache, where the
+// kernels go by rows at all.
 template <class T>
-void multiply(const Job<T>& job, const GemmBlock<T>& block, Epilogue* epilogue) {
+void multiply(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
+  block.next_rows = block.m;
+  if (epilogue != nullptr && epilogue->finish() != nullptr) {
+    block.finish = epilogue->finish();
+    return run_block(job.isa, block);
+  }
   const bool by_rows = epilogue != nullptr && job.isa.rows_first && epilogue->by_rows();
   const int64_t groups = by_rows ? ceil_div(block.m, job.isa.mr) : 1;
   for (int64_t g = 0; g < groups; ++g) {
     const auto part = [&](int64_t count, int64_t at) { return at * count / groups; };
     GemmBlock<T> rows = block;
-    const int64_t first = part(block.m, g), next_first = part(block.next_depth, g);
+    const int64_t first = part(block.m, g);
     rows.m = part(block.m, g + 1) - first;
     rows.a += first * block.lda;
     rows.c += first * block.ldc;
-    if (block.next != nullptr) rows.next += next_first * job.nr;
-    rows.next_depth = part(block.next_depth, g + 1) - next_first;
+    rows.next_row = first;
     if (by_rows) epilogue->prefetch(first, rows.m);
     run_block(job.isa, rows);
     if (epilogue != nullptr) epilogue->run(first, rows.m);

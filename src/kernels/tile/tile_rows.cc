@@ -137,7 +137,7 @@ bool TileRowRunner::find_chain() {
   return chain_output_ >= 0;
 }
 
-void TileRowRunner::run_chain(int64_t first_row, int64_t rows, int64_t column, int64_t n) const {
+TileChain TileRowRunner::chain_at(int64_t first_row, int64_t column) const {
   constexpr int kBytes = sizeof(float);
   const auto at = [&](int operand) {
     return reinterpret_cast<float*>(address(operand, kBytes, first_row, column));
@@ -154,8 +154,14 @@ void TileRowRunner::run_chain(int64_t first_row, int64_t rows, int64_t column, i
     chain.steps[i] = {link.op, link.reversed, named ? at(link.operand) : link.constant,
                       named ? windows_[link.operand].row_stride : 0};
   }
-  const TileChainFunction run = AICF_PICK_ISA(isa_, tile_chain_function)();
-  run(chain, rows, n);
+  return chain;
+}
+
+std::optional<TileChain> TileRowRunner::chain(int64_t columns) const {
+  if (links_ == 0 || chain_first_ != 0 || columns > kTileChunk) return std::nullopt;
+  for (int i = 0; i < links_; ++i)
+    if (chain_[i].operand == 0) return std::nullopt;
+  return chain_at(0, 0);
 }
 
 std::byte* TileRowRunner::address(int operand, int bytes, int64_t row, int64_t column) const {
@@ -226,7 +232,7 @@ void TileRowRunner::run(int64_t first_row, int64_t rows, int64_t columns) {
   for (int64_t column = 0; column < columns; column += kTileChunk) {
     const int64_t n = std::min(columns - column, kTileChunk);
     if (links_ > 0) {
-      run_chain(first_row, rows, column, n);
+      AICF_PICK_ISA(isa_, tile_chain_function)()(chain_at(first_row, column), rows, n);
       continue;
     }
     for (int64_t row = first_row; row < first_row + rows; ++row)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/abi.h"
 #include "kernels/tile/tile_chain.h"
@@ -32,6 +33,9 @@ class TileRowRunner {
   static bool fits(const TileProgram& program, int64_t columns);
   TileRowRunner(const TileProgram& program, IsaLevel isa, const TileWindow* windows, std::byte* scratch);
   void run(int64_t first_row, int64_t rows, int64_t columns);
+  // The program as a chain over rows of this width from row 0 on, if it is one whose `x` is operand 0 and
+  // nothing else reads that operand.
+  std::optional<TileChain> chain(int64_t columns) const;
 
  private:
   static constexpr int kMaxSteps = 96, kMaxSlots = 2 * kMaxTileRegisters;
@@ -55,7 +59,7 @@ class TileRowRunner {
   std::byte* address(int operand, int bytes, int64_t row, int64_t column) const;
   // Whether the steps are one chain (tile_chain.h), and it.
   bool find_chain();
-  void run_chain(int64_t first_row, int64_t rows, int64_t column, int64_t n) const;
+  TileChain chain_at(int64_t first_row, int64_t column) const;
 
   const TileProgram& program_;
   IsaLevel isa_;

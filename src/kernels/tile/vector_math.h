@@ -298,6 +298,7 @@ static HWY_INLINE V sine(D d, V x, int32_t quadrant) {
 #endif
 
 // NaN if either is; y of two equals.
+#if HWY_TARGET == HWY_SCALAR
 template <class D, class V>
 static HWY_INLINE V max_nan(D, V x, V y) {
   return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
@@ -306,6 +307,16 @@ template <class D, class V>
 static HWY_INLINE V min_nan(D, V x, V y) {
   return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
 }
+#else  // x86: maxps and minps give y if either is NaN and of two equals
+template <class D, class V>
+static HWY_INLINE V max_nan(D, V x, V y) {
+  return hn::IfThenElse(hn::Eq(x, x), hn::Max(x, y), x);
+}
+template <class D, class V>
+static HWY_INLINE V min_nan(D, V x, V y) {
+  return hn::IfThenElse(hn::Eq(x, x), hn::Min(x, y), x);
+}
+#endif
 
 }  // namespace AICF_ISA_NAMESPACE
 }  // namespace aicf
