@@ -88,8 +88,8 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 20, kStepBytes = kDepth * 2;
   if (sizes.m <= 64) {
     const int64_t stage = (ceil_div(sizes.m, 8) * 8 + c.block_n) * kStepBytes;
-    c.stages = static_cast<int>(
-        std::clamp<int64_t>(kHalfMemory / ceil_div(tiles, kMultiprocessors) / stage, 2, kMostStages));
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
+    c.stages = static_cast<int>(std::clamp<int64_t>(kHalfMemory / blocks / stage, 2, kMostStages));
   }
   // A block with one tile has no use for more stages than steps.
   c.stages =
