@@ -17,11 +17,16 @@ enum TileChainOp : int32_t {
   kChainMul,
   kChainMax,
   kChainMin,
+  kChainDiv,
   kChainExp,
+  kChainLog,
   kChainTanh,
   kChainSigmoid,
   kChainGelu,
-  kChainGeluTanh
+  kChainGeluTanh,
+  kChainSqrt,
+  kChainRsqrt,
+  kChainNeg
 };
 
 constexpr int kMaxChainSteps = 8;

@@ -1,6 +1,7 @@
 #include "kernels/tile/tile_compile.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/tile/tile_info.h"
@@ -57,6 +58,27 @@ TileFunction tile_storer(IsaLevel isa, TileType type, DType dtype, bool* identic
   AICF_CHECK(fn, std::string(dtype_name(dtype)));
   if (identical) *identical = same;
   return fn;
+}
+
+std::optional<TileChainOp> chain_op(TileOp op) {
+  constexpr std::pair<TileOp, TileChainOp> kOps[] = {{TileOp::add, kChainAdd},
+                                                     {TileOp::sub, kChainSub},
+                                                     {TileOp::mul, kChainMul},
+                                                     {TileOp::max, kChainMax},
+                                                     {TileOp::min, kChainMin},
+                                                     {TileOp::div, kChainDiv},
+                                                     {TileOp::exp, kChainExp},
+                                                     {TileOp::log, kChainLog},
+                                                     {TileOp::tanh, kChainTanh},
+                                                     {TileOp::gelu, kChainGelu},
+                                                     {TileOp::gelu_tanh, kChainGeluTanh},
+                                                     {TileOp::sigmoid, kChainSigmoid},
+                                                     {TileOp::sqrt, kChainSqrt},
+                                                     {TileOp::rsqrt, kChainRsqrt},
+                                                     {TileOp::neg, kChainNeg}};
+  for (const auto& [known, link] : kOps)
+    if (known == op) return link;
+  return std::nullopt;
 }
 
 void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n,

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/abi.h"
+#include "kernels/tile/tile_chain.h"
 #include "kernels/tile/tile_functions.h"
 #include "kernels/tile_program.h"
 
@@ -20,6 +22,9 @@ int64_t tile_immediate(const TileInstr& instr);
 // sides.
 TileFunction tile_loader(IsaLevel isa, DType dtype, TileType type, bool* identical);
 TileFunction tile_storer(IsaLevel isa, TileType type, DType dtype, bool* identical);
+
+// The same operation as a link of a chain, if it is one.
+std::optional<TileChainOp> chain_op(TileOp op);
 
 // n elements of 1, 2, 4 or 8 bytes; strides in bytes, 0 on the source repeats.
 void copy_elements(std::byte* dst, int64_t dst_stride, const std::byte* src, int64_t src_stride, int64_t n,

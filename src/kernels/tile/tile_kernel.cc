@@ -464,9 +464,8 @@ void prepare_tile(BoundCall& call) {
   check_outputs(call, state);
   state.fill_words = tile_compute(call.isa, {TileOp::constant, TileType::i32});
   state.fill_double_words = tile_compute(call.isa, {TileOp::constant, TileType::i64});
-  const bool across = !pointwise && runs_across(call, state);
-  const std::vector<TileStep> steps =
-      across ? prepare_across(call, state) : prepare_along(call, state, pointwise);
+  const auto across = pointwise ? std::nullopt : prepare_across(call, state);
+  const std::vector<TileStep> steps = across ? *across : prepare_along(call, state, pointwise);
   const int64_t step_words = static_cast<int64_t>((steps.size() * sizeof(TileStep) + 7) / 8);
   call.state.assign(static_cast<size_t>(kTileStateWords + step_words), 0);
   std::memcpy(call.state.data(), &state, sizeof state);

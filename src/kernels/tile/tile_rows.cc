@@ -98,11 +98,6 @@ TileRowRunner::TileRowRunner(const TileProgram& program, IsaLevel isa, const Til
 }
 
 bool TileRowRunner::find_chain() {
-  constexpr std::pair<TileOp, TileChainOp> kOps[] = {
-      {TileOp::add, kChainAdd},           {TileOp::sub, kChainSub},         {TileOp::mul, kChainMul},
-      {TileOp::max, kChainMax},           {TileOp::min, kChainMin},         {TileOp::exp, kChainExp},
-      {TileOp::tanh, kChainTanh},         {TileOp::sigmoid, kChainSigmoid}, {TileOp::gelu, kChainGelu},
-      {TileOp::gelu_tanh, kChainGeluTanh}};
   constexpr int kConstant = -1, kComputed = -2;
   int source[kMaxSlots];  // by slot: the operand it names, or one of the above
   for (int i = 0; i < kMaxSlots; ++i) source[i] = where_[i] != nullptr ? kConstant : kComputed;
@@ -113,22 +108,20 @@ bool TileRowRunner::find_chain() {
       source[step.dst] = step.operand;
       continue;
     }
-    const auto* op = std::find_if(std::begin(kOps), std::end(kOps),
-                                  [&](const auto& known) { return known.first == step.op; });
+    const auto op = chain_op(step.op);
     const bool computes = step.kind == Kind::kCompute || step.kind == Kind::kComputeInto;
-    if (!computes || op == std::end(kOps) || step.type != TileType::f32 || links_ == kMaxChainSteps)
-      return false;
+    if (!computes || !op || step.type != TileType::f32 || links_ == kMaxChainSteps) return false;
     if (value < 0 && source[step.a] >= 0) value = step.a, chain_first_ = source[step.a];
     if (value < 0) return false;
-    if (op->second >= kChainExp) {
+    if (*op >= kChainExp) {
       if (step.a != value) return false;
-      chain_[links_++] = {op->second, false, -1, nullptr};
+      chain_[links_++] = {*op, false, -1, nullptr};
     } else {
       if ((step.a == value) == (step.b == value)) return false;
       const bool reversed = step.b == value;
       const int other = reversed ? step.a : step.b;
       if (source[other] == kComputed) return false;
-      chain_[links_++] = {op->second, reversed, source[other], static_cast<const float*>(where_[other])};
+      chain_[links_++] = {*op, reversed, source[other], static_cast<const float*>(where_[other])};
     }
     value = step.dst;
     source[value] = kComputed;

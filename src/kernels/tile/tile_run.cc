@@ -175,6 +175,8 @@ struct Machine {
         return repeat(own[step.dst], step.bytes, step.operand ? n : 1);
       case TileStepKind::kStoreScalar:
         return convert(step.fn, where[step.a], base[step.operand], 1);
+      case TileStepKind::kLink:
+        return;  // of tile_across_run.cc
     }
   }
 

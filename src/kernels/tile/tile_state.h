@@ -48,6 +48,7 @@ enum class TileStepKind : int32_t {
   kReduceBegin,
   kReduceEnd,  // fn combines the accumulators, repeated
   kStoreScalar,
+  kLink,  // of tile_link_builder.h
 };
 
 struct TileStep {
@@ -69,6 +70,7 @@ struct TileState {
   int64_t tile_rows;  // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
   int64_t tile_elements;  // multiple of kTileChunk
   int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1
+  int32_t linked;         // tile_across.h
   int32_t stages, row_registers;
   int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
   TileFunction fill_words, fill_double_words;  // dst[0 … n) = imm, for elements of 4 and 8 bytes

@@ -353,6 +353,60 @@ TEST(Tile, ShortRowsHaveTheSameBitsAloneAndTogether) {
         }
 }
 
+// Values that are read again after others were computed, two reductions in a stage, an operand that is one
+// number per row, a store before the end.
+TileProgram tangled() {
+  return {{DType::f32, DType::f32, DType::f32},
+          {DType::f32, DType::f32},
+          {kF, kF, kFRow, kF, kF},
+          std::vector<TileType>(5, TileType::f32),
+          {{load(0, 0), load(1, 1), op(TileOp::mul, 3, 0, 1), op(TileOp::reduce_max, scalar(0), 3),
+            op(TileOp::sub, 4, 0, 3), op(TileOp::add, 2, 4, 3), op(TileOp::mul, 4, 4, 4),
+            op(TileOp::reduce_sum, scalar(1), 4), op(TileOp::reduce_min, scalar(2), 2)},
+           {op(TileOp::sub, scalar(3), scalar(0), scalar(2)),
+            op(TileOp::add, scalar(4), scalar(3), scalar(1)), load(1, 2), op(TileOp::div, 0, 1, 2),
+            op(TileOp::sub, 3, scalar(4), 0), store(3, 3), op(TileOp::exp, 4, 2), op(TileOp::tanh, 3, 3),
+            op(TileOp::mul, 0, 4, 3), op(TileOp::max, 0, scalar(3), 0), store(4, 0)}}};
+}
+
+// Four rows at a time where they suffice: the bits are those of rows that are walked one by one.
+TEST(Tile, LongRowsHaveTheSameBitsAloneAndTogether) {
+  constexpr int64_t kAlone = 3;
+  for (IsaLevel isa : isa_levels())
+    for (bool norm : {true, false})
+      for (int64_t rows : {4, 9, 30})
+        for (int64_t n : {33, 48, 63, 384, 1000, 2048, 2049}) {
+          const TileProgram program = norm ? layer_norm(static_cast<double>(n)) : tangled();
+          const std::vector<int64_t> sizes = {rows, n};
+          TestTensor x(DType::f32, sizes), second(DType::f32, norm ? std::vector<int64_t>{1, n} : sizes),
+              third(DType::f32, norm ? std::vector<int64_t>{1, n} : std::vector<int64_t>{rows, 1});
+          x.randomize(static_cast<uint64_t>(n)), second.randomize(2), third.randomize(3);
+          const auto run = [&](int64_t step) {
+            std::vector<TestTensor> outputs;
+            for (size_t i = 0; i < program.outputs.size(); ++i) outputs.emplace_back(DType::f32, sizes);
+            for (TestTensor& output : outputs) output.poison();
+            for (int64_t first = 0; first < rows; first += step) {
+              const auto part = [&](const TensorArg& whole) {
+                TensorArg arg = broadcast(whole, sizes);
+                arg.data = static_cast<float*>(arg.data) + first * arg.strides[0];
+                arg.sizes[0] = std::min(step, rows - first);
+                return arg;
+              };
+              std::vector<TensorArg> to;
+              for (const TestTensor& output : outputs) to.push_back(part(output.arg()));
+              step_testing::run_step(
+                  {"tile", {part(x.arg()), part(second.arg()), part(third.arg())}, to, {1}, {}, &program},
+                  isa);
+            }
+            return outputs;
+          };
+          const std::vector<TestTensor> together = run(rows), alone = run(kAlone);
+          for (size_t o = 0; o < together.size(); ++o)
+            for (int64_t i = 0; i < x.count(); ++i)
+              ASSERT_EQ(together[o].bits(i), alone[o].bits(i)) << rows << "x" << n << " at " << i;
+        }
+}
+
 TEST(Tile, RowsOfARectangle) {
   const TileProgram program = chain();
   for (IsaLevel isa : isa_levels())
