@@ -45,7 +45,7 @@ bool side_by_side(const BoundCall& call, const TileState& state) {
 class Compiler {
  public:
   // `links` take the place of what a stage does per element, if there are any.
-  Compiler(const BoundCall& call, TileState& state, const std::optional<std::vector<TileLinkSteps>>& links)
+  Compiler(const BoundCall& call, TileState& state, const std::optional<std::vector<TileStageLinks>>& links)
       : program_(*call.program),
         isa_(call.isa),
         state_(state),
@@ -62,8 +62,9 @@ class Compiler {
       before_.clear(), chunk_.clear(), after_.clear();
       stores_ = std::any_of(stage.begin(), stage.end(),
                             [](const TileInstr& instr) { return instr.op == TileOp::store; });
-      for (const TileInstr& instr : stage) add(instr);
-      if (links_) chunk_ = (*links_)[stages.size()];
+      for (size_t i = 0; i < stage.size(); ++i)
+        add(stage[i], is_tile_scalar(stage[i].dst) || (links_ && (*links_)[stages.size()].per_row[i]));
+      if (links_) chunk_ = (*links_)[stages.size()].steps;
       if (state_.inner_count == 0) chunk_.clear();
       stages.push_back({before_, chunk_, after_});
     }
@@ -71,7 +72,8 @@ class Compiler {
   }
 
  private:
-  void add(const TileInstr& instr) {
+  // per_row: what it gives is one value for the whole row.
+  void add(const TileInstr& instr, bool per_row) {
     TileStep step = {nullptr,
                      TileStepKind::kCompute,
                      tile_slot(instr.dst),
@@ -81,7 +83,7 @@ class Compiler {
                      instr.operand,
                      tile_type_bytes(tile_result_type(instr)),
                      tile_immediate(instr)};
-    if (instr.op == TileOp::load) return add_load(instr, step);
+    if (instr.op == TileOp::load) return add_load(instr, step, per_row);
     if (instr.op == TileOp::store || instr.op == TileOp::store_scalar) return add_store(instr, step);
     if (is_tile_reduction(instr.op)) return add_reduction(instr, step);
     if (instr.op == TileOp::inner_index) {
@@ -91,7 +93,7 @@ class Compiler {
     }
     step.fn = tile_compute(isa_, instr);
     const bool once = instr.op == TileOp::constant && (is_tile_scalar(instr.dst) || hoistable(instr));
-    (once ? once_ : is_tile_scalar(instr.dst) ? before_ : chunk_).push_back(step);
+    (once ? once_ : per_row ? before_ : chunk_).push_back(step);
   }
 
   bool keeps_row(const TileInstr& instr) const {
@@ -101,10 +103,9 @@ class Compiler {
     return writers_[static_cast<size_t>(instr.dst)] == 1 && !keeps_row(instr);
   }
 
-  void add_load(const TileInstr& instr, TileStep step) {
+  void add_load(const TileInstr& instr, TileStep step, bool per_row) {
     const TileOperand& operand = state_.operands[instr.operand];
-    const bool per_row = operand.inner_strides[0] == 0;
-    if (is_tile_scalar(instr.dst) && !per_row)
+    if (per_row && operand.inner_strides[0] != 0)
       throw UserError(
           ErrorCode::kU_bad_artifact,
           "step of kernel 'tile': a row scalar is loaded from an operand that varies along the row")
@@ -121,7 +122,8 @@ class Compiler {
       step.kind =
           identical && !stores_ && !keeps_row(instr) ? TileStepKind::kLoadAlias : TileStepKind::kLoadConvert;
     if (step.kind == TileStepKind::kLoadStrided && identical) step.fn = nullptr;
-    (is_tile_scalar(instr.dst) || (per_row && hoistable(instr)) ? before_ : chunk_).push_back(step);
+    const bool early = per_row || (operand.inner_strides[0] == 0 && hoistable(instr));
+    (early ? before_ : chunk_).push_back(step);
   }
 
   void add_store(const TileInstr& instr, TileStep step) {
@@ -156,7 +158,7 @@ class Compiler {
   const TileProgram& program_;
   IsaLevel isa_;
   TileState& state_;
-  const std::optional<std::vector<TileLinkSteps>>& links_;
+  const std::optional<std::vector<TileStageLinks>>& links_;
   std::vector<int> writers_;  // per register: instructions that write it
   bool stores_ = false;
   std::vector<TileStep> once_, before_, chunk_, after_;
@@ -201,7 +203,7 @@ void split_rows(BoundCall& call, TileState& state, int64_t work, int64_t least, 
 }
 
 std::vector<TileStep> prepare(BoundCall& call, TileState& state,
-                              const std::optional<std::vector<TileLinkSteps>>& links) {
+                              const std::optional<std::vector<TileStageLinks>>& links) {
   state.linked = links.has_value();
   call.scratch_bytes = lay_out_scratch(*call.program, state);
   call.run = run_tile_across;

@@ -13,7 +13,7 @@ struct Rows {
   const TileState& state;
   IsaLevel isa;
   std::byte* scratch;
-  int64_t count;
+  int64_t count;                      // rows, now
   std::byte* base[kMaxTileOperands];  // operands at the first row
   const void* where[kTileSlots];
   std::byte* own[kTileSlots];
@@ -114,13 +114,16 @@ struct Rows {
     where[step.dst] = lane(step, first);
   }
 
-  std::byte* address(const TileStep& link, bool per_row, int64_t row) const {
-    if (link.operand >= 0) return base[link.operand] + row * tile_row_stride(state, link.operand);
+  // Rows that are missing repeat the last one: what is written twice is written alike.
+  const void* link_address(const TileStep& link, int64_t row) const {
+    const int64_t there = std::min(row, count - 1);
+    if (link.operand >= 0) return base[link.operand] + there * tile_row_stride(state, link.operand);
     if (link.dst >= kLinkSum && link.dst <= kLinkMinimum) return accumulators(link.c, row, sizeof(float));
-    return own[link.c] + row * (per_row ? 1 : tile_link_pitch(state)) * static_cast<int64_t>(sizeof(float));
+    if (link.dst == kLinkFill || link.dst == kLinkScalar)
+      return static_cast<const float*>(where[link.c]) + there;
+    return reinterpret_cast<float*>(own[link.c]) + row * tile_link_pitch(state);
   }
 
-  // Rows that are missing repeat the last one: what is written twice is written alike.
   void run_links(const TileStep* step, const TileStep* end) const {
     if (step == end) return;
     TileLinks links;
@@ -131,9 +134,7 @@ struct Rows {
       link->reversed = step->b;
       if (link->kind == kLinkSelf) continue;
       for (int64_t row = 0; row < kTileLinkRows; ++row)
-        link->at[row] = reinterpret_cast<float*>(
-            address(*step, link->kind == kLinkScalar,
-                    step->operand >= 0 || link->kind == kLinkScalar ? std::min(row, count - 1) : row));
+        link->at[row] = static_cast<float*>(const_cast<void*>(link_address(*step, row)));
     }
     AICF_PICK_ISA(isa, tile_links_function)()(links, state.inner_count);
   }
@@ -164,8 +165,19 @@ struct Rows {
     for (; step != end; ++step) run(*step, i);
   }
 
-  void run_stages(const TileStep* steps) {
+  // What all rows of a tile share: constants have their value in as many elements as any rows need.
+  void begin(const TileProgram& program, const TileStep* steps) {
+    const auto place = [this](size_t slot) {
+      own[slot] = scratch + state.slot_offset[slot];
+      where[slot] = own[slot];
+    };
+    for (size_t r = 0; r < std::max<size_t>(program.registers.size(), 1); ++r) place(r);
+    for (size_t s = 0; s < program.scalars.size(); ++s) place(kMaxTileRegisters + s);
+    count = state.linked ? kTileLinkRows : kTileAcross;
     run_all(steps + state.begin[0], steps + state.begin[1], 0);
+  }
+
+  void run_stages(const TileStep* steps) {
     for (int stage = 0; stage < state.stages; ++stage) {
       const int32_t* begin = state.begin + 1 + 3 * stage;
       run_all(steps + begin[0], steps + begin[1], 0);
@@ -187,18 +199,12 @@ void run_tile_across(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const TileState& state = tile_state(call);
   const int64_t first = tile * state.tile_rows, end = std::min(first + state.tile_rows, state.rows);
   const int64_t run = state.outer_sizes[state.outer_rank - 1];
-  for (int64_t row = first; row < end;) {
-    Rows rows = {state,   call.isa,
-                 scratch, std::min({state.linked ? kTileLinkRows : kTileAcross, end - row, run - row % run}),
-                 {},      {},
-                 {}};
-    for (int slot = 0; slot < kTileSlots; ++slot) {
-      rows.own[slot] = scratch + state.slot_offset[slot];
-      rows.where[slot] = rows.own[slot];
-    }
+  Rows rows = {state, call.isa, scratch, 0, {}, {}, {}};
+  rows.begin(*call.program, tile_steps(call));
+  for (int64_t row = first; row < end; row += rows.count) {
+    rows.count = std::min({state.linked ? kTileLinkRows : kTileAcross, end - row, run - row % run});
     set_tile_row(call, state, row, rows.base);
     rows.run_stages(tile_steps(call));
-    row += rows.count;
   }
 }
 

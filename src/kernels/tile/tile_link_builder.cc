@@ -11,17 +11,25 @@ namespace {
 class LinkBuilder {
  public:
   LinkBuilder(const TileProgram& program, const TileState& state)
-      : program_(program), state_(state), places_(program.registers.size()) {}
+      : program_(program),
+        state_(state),
+        places_(program.registers.size()),
+        writers_(program.registers.size()) {
+    for (const auto& stage : program.stages)
+      for (const TileInstr& instr : stage)
+        if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
+  }
 
-  std::optional<TileLinkSteps> build(const std::vector<TileInstr>& stage) {
+  std::optional<TileStageLinks> build(const std::vector<TileInstr>& stage) {
     stage_ = &stage;
     links_.clear();
+    per_row_.assign(stage.size(), false);
     running_ = -1, stored_ = false;
     for (size_t r = 0; r < places_.size(); ++r)
       if (!program_.registers[r].row) places_[r] = {};
     for (position_ = 0; position_ < stage.size(); ++position_)
       if (!add(stage[position_]) || links_.size() > kMaxTileLinks) return std::nullopt;
-    return links_;
+    return TileStageLinks{links_, per_row_};
   }
 
  private:
@@ -33,11 +41,25 @@ class LinkBuilder {
   };
 
   bool add(const TileInstr& instr) {
-    if (instr.op == TileOp::store_scalar) return true;
+    if (instr.op == TileOp::store_scalar || add_per_row(instr)) return true;
     if (instr.op == TileOp::load) return is_tile_scalar(instr.dst) || add_load(instr);
     if (is_tile_reduction(instr.op)) return add_reduction(instr);
     if (instr.op == TileOp::store) return add_store(instr);
     return is_tile_scalar(instr.dst) || add_compute(instr);
+  }
+
+  // A value of the whole row in a register of its own is computed before the elements, whatever its type.
+  bool add_per_row(const TileInstr& instr) {
+    if (instr.dst < 0 || is_tile_scalar(instr.dst) || writers_[static_cast<size_t>(instr.dst)] != 1 ||
+        is_tile_reduction(instr.op) || instr.op == TileOp::inner_index)
+      return false;
+    const int arity = tile_op_info(instr.op).arity;
+    const int16_t sources[] = {instr.a, instr.b, instr.c};
+    for (int i = 0; i < arity; ++i)
+      if (!place_of(sources[i]).per_row) return false;
+    if (instr.op == TileOp::load && state_.operands[instr.operand].inner_strides[0] != 0) return false;
+    places_[static_cast<size_t>(instr.dst)] = {Place::kSlot, true, instr.dst};
+    return per_row_[position_] = true;
   }
 
   bool add_load(const TileInstr& instr) {
@@ -119,7 +141,7 @@ class LinkBuilder {
     if (!is_tile_scalar(number) && number == running_) return true;
     const Place place = place_of(number);
     TileStep link = step(kLinkLoad);
-    if (place.per_row || !set_place(link, kLinkLoad, place)) return false;
+    if (!set_place(link, place.per_row ? kLinkFill : kLinkLoad, place)) return false;
     put_aside(position_);
     links_.push_back(link);
     running_ = number;
@@ -148,20 +170,22 @@ class LinkBuilder {
   const TileProgram& program_;
   const TileState& state_;
   std::vector<Place> places_;
+  std::vector<int> writers_;  // per register: instructions that write it
   const std::vector<TileInstr>* stage_ = nullptr;
   size_t position_ = 0;
   int16_t running_ = -1;
   bool stored_ = false;
-  TileLinkSteps links_;
+  std::vector<TileStep> links_;
+  std::vector<bool> per_row_;
 };
 
 }  // namespace
 
-std::optional<std::vector<TileLinkSteps>> build_links(const TileProgram& program, const TileState& state) {
+std::optional<std::vector<TileStageLinks>> build_links(const TileProgram& program, const TileState& state) {
   LinkBuilder builder(program, state);
-  std::vector<TileLinkSteps> stages;
+  std::vector<TileStageLinks> stages;
   for (const auto& stage : program.stages) {
-    std::optional<TileLinkSteps> links = builder.build(stage);
+    std::optional<TileStageLinks> links = builder.build(stage);
     if (!links) return std::nullopt;
     stages.push_back(std::move(*links));
   }

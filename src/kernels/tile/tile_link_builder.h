@@ -11,10 +11,13 @@ namespace aicf {
 
 // A link before its addresses are known, as a step: kind kLink, dst the TileLinkKind, a the TileChainOp, b
 // whether operands change places, c the slot of a register or row scalar where operand is -1.
-using TileLinkSteps = std::vector<TileStep>;
+struct TileStageLinks {
+  std::vector<TileStep> steps;
+  std::vector<bool> per_row;  // by instruction: what it gives is one value for the whole row
+};
 
-// One list for every stage; none if the program does what links cannot: other types than f32, operands that
-// stride along a row, masks, more links than fit.
-std::optional<std::vector<TileLinkSteps>> build_links(const TileProgram& program, const TileState& state);
+// For every stage; none if the program does what links cannot: other types than f32 and masks, but in values
+// of the whole row, operands that stride along a row, more links than fit.
+std::optional<std::vector<TileStageLinks>> build_links(const TileProgram& program, const TileState& state);
 
 }  // namespace aicf

@@ -19,6 +19,7 @@ static_assert(kTileLinkedRow <= kTileBlock);
 
 enum TileLinkKind : int32_t {
   kLinkLoad,   // value = memory
+  kLinkFill,   // value = one number of the row
   kLinkStore,  // memory = value
   kLinkSum,    // accumulators of the row take the value
   kLinkProduct,

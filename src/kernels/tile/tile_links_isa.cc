@@ -33,6 +33,10 @@ class Block {
         case kLinkLoad:
           each_index<kCount>([&](auto j) AICF_LAMBDA { v[j.value] = load(link, j); });
           break;
+        case kLinkFill:
+          each_index<kCount>([&](auto j)
+                                 AICF_LAMBDA { v[j.value] = hn::Set(d, *link.at[j.value / kPerRow]); });
+          break;
         case kLinkStore:
           each_index<kCount>([&](auto j) AICF_LAMBDA { store(link, j, v[j.value]); });
           break;

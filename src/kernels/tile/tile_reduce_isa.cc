@@ -57,6 +57,26 @@ void finish(const TileArgs& args) {
   memcpy(args.dst, total, sizeof(T));
 }
 
+// total[l] = total[l] op total[l + kHalf], and so on down to total[0].
+template <int kHalf, class T, class Operation>
+void combine_halves(T* total) {
+  const hn::CappedTag<T, kHalf> d;
+  for (int l = 0; l < kHalf; l += static_cast<int>(hn::MaxLanes(d)))
+    hn::StoreU(Operation::vector(hn::LoadU(d, total + l), hn::LoadU(d, total + kHalf + l)), d, total + l);
+  if constexpr (kHalf > 1) combine_halves<kHalf / 2, T, Operation>(total);
+}
+
+template <class T, class Operation>
+void float_finish(const TileArgs& args) {
+  const hn::CappedTag<T, kLanes> d;
+  const T* lanes = static_cast<const T*>(args.a);
+  T total[kLanes];
+  for (int l = 0; l < kLanes; l += static_cast<int>(hn::MaxLanes(d)))
+    hn::StoreU(Operation::vector(hn::LoadU(d, lanes + kLanes + l), hn::LoadU(d, lanes + l)), d, total + l);
+  combine_halves<kLanes / 2, T, Operation>(total);
+  memcpy(args.dst, total, sizeof(T));
+}
+
 template <class T, class Operation>
 void float_step(const TileArgs& args) {
   constexpr size_t kWidth =
@@ -119,8 +139,8 @@ int64_t neutral_bits() {
 
 template <class T, class Operation>
 TileReduction on_floats() {
-  return {begin<T, Operation>, float_step<T, Operation>, finish<T, Operation>, float_combine<T, Operation>,
-          neutral_bits<T, Operation>()};
+  return {begin<T, Operation>, float_step<T, Operation>, float_finish<T, Operation>,
+          float_combine<T, Operation>, neutral_bits<T, Operation>()};
 }
 template <class T, class Operation>
 TileReduction on_integers() {

@@ -369,17 +369,41 @@ TileProgram tangled() {
             op(TileOp::mul, 0, 4, 3), op(TileOp::max, 0, scalar(3), 0), store(4, 0)}}};
 }
 
+// A mask per row, spread over the row, and a number per row in a stage that stores nothing.
+TileProgram masked() {
+  return {{DType::f32, DType::i64, DType::f32},
+          {DType::f32, DType::f32},
+          {kF, {TileType::i64}, kFRow, kFRow},
+          std::vector<TileType>(2, TileType::f32),
+          {{load(scalar(0), 2), load(1, 1, TileType::i64), op(TileOp::to_f32, 2, 1, -1, -1, TileType::i64),
+            load(0, 0), op(TileOp::mul, 3, 0, scalar(0)), op(TileOp::reduce_sum, scalar(1), 3)},
+           {op(TileOp::sub, 0, 3, scalar(1)), op(TileOp::mul, 0, 2, 0), store(3, 0), store(4, 2)}}};
+}
+
 // Four rows at a time where they suffice: the bits are those of rows that are walked one by one.
 TEST(Tile, LongRowsHaveTheSameBitsAloneAndTogether) {
   constexpr int64_t kAlone = 3;
+  struct Case {
+    TileProgram (*program)();
+    DType second;
+    bool per_row_second, per_row_third, per_column;
+  };
+  const Case cases[] = {{[] { return layer_norm(384); }, DType::f32, false, false, true},
+                        {tangled, DType::f32, false, true, false},
+                        {masked, DType::i64, true, true, false}};
   for (IsaLevel isa : isa_levels())
-    for (bool norm : {true, false})
+    for (const Case& test : cases)
       for (int64_t rows : {4, 9, 30})
         for (int64_t n : {33, 48, 63, 384, 1000, 2048, 2049}) {
-          const TileProgram program = norm ? layer_norm(static_cast<double>(n)) : tangled();
-          const std::vector<int64_t> sizes = {rows, n};
-          TestTensor x(DType::f32, sizes), second(DType::f32, norm ? std::vector<int64_t>{1, n} : sizes),
-              third(DType::f32, norm ? std::vector<int64_t>{1, n} : std::vector<int64_t>{rows, 1});
+          const TileProgram program = test.program();
+          const std::vector<int64_t> sizes = {rows, n}, columns = {1, n}, per_row = {rows, 1};
+          TestTensor x(DType::f32, sizes),
+              second(test.second, test.per_column       ? columns
+                                  : test.per_row_second ? per_row
+                                                        : sizes),
+              third(DType::f32, test.per_column      ? columns
+                                : test.per_row_third ? per_row
+                                                     : sizes);
           x.randomize(static_cast<uint64_t>(n)), second.randomize(2), third.randomize(3);
           const auto run = [&](int64_t step) {
             std::vector<TestTensor> outputs;
@@ -388,7 +412,8 @@ TEST(Tile, LongRowsHaveTheSameBitsAloneAndTogether) {
             for (int64_t first = 0; first < rows; first += step) {
               const auto part = [&](const TensorArg& whole) {
                 TensorArg arg = broadcast(whole, sizes);
-                arg.data = static_cast<float*>(arg.data) + first * arg.strides[0];
+                arg.data =
+                    static_cast<std::byte*>(arg.data) + first * arg.strides[0] * dtype_bytes(arg.dtype);
                 arg.sizes[0] = std::min(step, rows - first);
                 return arg;
               };
