@@ -99,12 +99,15 @@ inline int64_t resolve_index(const BoundCall& call, int64_t value, int64_t bound
   return -1;
 }
 
-// Splits `count` units of work of `unit` elements each into tiles of about 32 Ki elements: sets call.tiles,
-// gives units per tile.
+// Splits `count` units of work of `unit` elements each into tiles of at most about 32 Ki elements, more than
+// one of them in equal shares for two workers: sets call.tiles, gives units per tile.
 inline int64_t split_work(BoundCall& call, int64_t count, int64_t unit) {
+  if (count == 0) return call.tiles = 0, 1;
   const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, unit));
-  call.tiles = count / grain + (count % grain != 0);
-  return grain;
+  const int64_t wanted = ceil_div(count, grain), shares = wanted + (wanted > 1 && wanted % 2 != 0);
+  const int64_t share = ceil_div(count, shares);
+  call.tiles = ceil_div(count, share);
+  return share;
 }
 
 // Picks f<T> for an unsigned T as wide as the elements: moves do not care about the type.
