@@ -161,6 +161,31 @@ TEST(Conv, AgreesWithF64) {
   }
 }
 
+// A sum begins at 0 and takes its taps in order, those in the padding left out, wherever its vector begins.
+TEST(Conv, DepthwiseSumsTakeTheirTapsInOrder) {
+  for (int64_t stride : {1, 2}) {
+    const Case c = {1, 40, 40, 40, {9, 21}, {3, 5}, {stride, stride}, {1, 2}, {1, 2}, {1, 1}, false};
+    Tensors t = make(c, DType::f32, false, Layout::kDense);
+    const std::vector<int64_t> out = out_sizes(c, false);
+    for (IsaLevel isa : isa_levels()) {
+      if (isa == IsaLevel::kPortable) continue;  // rounds product and sum apart
+      t.out.poison();
+      run_step(step_of(c, t, "conv_f32_depthwise"), isa, true);
+      for (int64_t i = 0; i < t.out.count(); ++i) {
+        const int64_t channel = i / (out[0] * out[1]), y = i / out[1] % out[0], x = i % out[1];
+        float sum = 0;
+        for (int64_t tap = 0; tap < 15; ++tap) {
+          const int64_t in_y = y * stride - 1 + tap / 5, in_x = x * stride - 2 + tap % 5;
+          if (in_y < 0 || in_y >= 9 || in_x < 0 || in_x >= 21) continue;
+          sum = std::fmaf(static_cast<float>(t.w.get(channel * 15 + tap)),
+                          static_cast<float>(t.x.get((channel * 9 + in_y) * 21 + in_x)), sum);
+        }
+        ASSERT_EQ(static_cast<float>(t.out.get(i)), sum) << "stride " << stride << " at " << i;
+      }
+    }
+  }
+}
+
 TEST(Conv, Depthwise) {
   const Case list[] = {
       {2, 5, 5, 5, {20}, {3}, {1}, {1}, {1}, {1}},
@@ -168,6 +193,10 @@ TEST(Conv, Depthwise) {
       {2, 3, 3, 3, {15, 33}, {5, 3}, {2, 2}, {2, 0}, {1, 3}, {1, 2}, false},
       {1, 2, 2, 2, {6, 40, 300}, {2, 3, 3}, {1, 1, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}},
       {1, 2, 2, 2, {2, 2}, {2, 2}, {1, 1}, {5, 5}, {5, 5}, {1, 1}},
+      {2, 50, 50, 50, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 36, 36, 36, {12, 35}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+      {1, 3, 3, 3, {9, 20}, {3, 5}, {1, 1}, {1, 9}, {1, 9}, {1, 2}},
+      {1, 3, 3, 3, {5, 60}, {3, 17}, {1, 1}, {1, 8}, {1, 8}, {1, 1}},
   };
   for (const Case& c : list) {
     for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed}) {
