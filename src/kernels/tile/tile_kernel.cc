@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kTileGrain = 32768;
 constexpr int64_t kTileRowGrain = 8192;  // elements with their reductions: about 10 µs of one core
 constexpr int64_t kTileShares = 8;
+constexpr int64_t kTilePart = 8 * kTileBlock;
+constexpr int64_t kMaxSharedWords = 1 << 22;
 
 [[noreturn]] void reject(const std::string& what, const std::string& value = "") {
   throw UserError(ErrorCode::kU_bad_artifact, "step of kernel 'tile': " + what)
@@ -429,12 +431,29 @@ void split_into_tiles(BoundCall& call, TileState& state, bool pointwise) {
   }
 }
 
+// A few long rows whose only work on elements comes before their reductions end: several tiles to a row.
+void split_rows_into_parts(BoundCall& call, TileState& state, const std::vector<TileStep>& steps) {
+  if (state.rows >= kTileShares || state.inner_count < 2 * kTilePart || state.row_registers > 0 ||
+      state.staged > 0)
+    return;
+  for (int stage = 1; stage < state.stages; ++stage)
+    if (state.begin[1 + 3 * stage + 1] != state.begin[1 + 3 * stage + 2]) return;
+  state.reductions = std::count_if(steps.begin() + state.begin[2], steps.begin() + state.begin[3],
+                                   [](const TileStep& step) { return step.kind == TileStepKind::kReduce; });
+  if (state.reductions == 0 || checked_mul(state.rows, tile_shared_words(state)) > kMaxSharedWords) return;
+  state.part_blocks = kTilePart / kTileBlock;
+  state.parts = ceil_div(tile_blocks(state), state.part_blocks);
+  call.tiles = state.rows * state.parts;
+  call.run = run_tile_part;
+}
+
 std::vector<TileStep> prepare_along(BoundCall& call, TileState& state, bool pointwise) {
   if (!pointwise) stage_columns(call, state);
   call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);
   const std::vector<TileStep> steps = Compiler(call, state, pointwise).compile();
-  split_into_tiles(call, state, pointwise);
   call.run = run_tile;
+  split_into_tiles(call, state, pointwise);
+  if (!pointwise) split_rows_into_parts(call, state, steps);
   return steps;
 }
 
@@ -467,7 +486,9 @@ void prepare_tile(BoundCall& call) {
   const auto across = pointwise ? std::nullopt : prepare_across(call, state);
   const std::vector<TileStep> steps = across ? *across : prepare_along(call, state, pointwise);
   const int64_t step_words = static_cast<int64_t>((steps.size() * sizeof(TileStep) + 7) / 8);
-  call.state.assign(static_cast<size_t>(kTileStateWords + step_words), 0);
+  state.shared_words = kTileStateWords + step_words;
+  const int64_t shared = state.parts > 0 ? state.rows * tile_shared_words(state) : 0;
+  call.state.assign(static_cast<size_t>(state.shared_words + shared), 0);
   std::memcpy(call.state.data(), &state, sizeof state);
   if (!steps.empty())
     std::memcpy(call.state.data() + kTileStateWords, steps.data(), steps.size() * sizeof(TileStep));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "kernels/tile/tile_compile.h"
@@ -211,7 +212,70 @@ void run_row(Machine& machine, const TileStep* steps, int64_t first, int64_t end
   }
 }
 
+Machine start_tile(const BoundCall& call, std::byte* scratch) {
+  const TileState& state = tile_state(call);
+  Machine machine = {state, scratch, {}, {}, {}};
+  for (int slot = 0; slot < kTileSlots; ++slot) {
+    machine.own[slot] = scratch + state.slot_offset[slot];
+    machine.where[slot] = machine.own[slot];
+  }
+  machine.run_all(tile_steps(call) + state.begin[0], tile_steps(call) + state.begin[1], 0, state.repeat);
+  return machine;
+}
+
+// Calls f(step, number) for the reductions of stage 0.
+template <class F>
+void each_reduction(const TileState& state, const TileStep* steps, F f) {
+  int64_t number = 0;
+  for (int32_t i = state.begin[2]; i < state.begin[3]; ++i)
+    if (steps[i].kind == TileStepKind::kReduce) f(steps[i], number++);
+}
+
+// The end of the row, from the lanes of all its blocks.
+void combine_blocks(Machine& machine, const TileStep* steps, int64_t* lanes) {
+  const TileState& state = machine.state;
+  machine.run_all(steps + state.begin[1], steps + state.begin[2], 0, state.repeat);
+  each_reduction(state, steps, [&](const TileStep& step, int64_t number) {
+    for (int64_t block = 0; block < tile_blocks(state); ++block)
+      step.fn({lanes + (block * state.reductions + number) * kTileLanes, nullptr, nullptr,
+               machine.accumulators(step.dst), kTileLanes, block > 0 ? kTileBlock : 0});
+  });
+  machine.run_all(steps + state.begin[3], steps + state.begin[4], 0, state.repeat);
+  for (int stage = 1; stage < state.stages; ++stage) {
+    const int32_t* begin = state.begin + 1 + 3 * stage;
+    machine.run_all(steps + begin[0], steps + begin[1], 0, state.repeat);
+    machine.run_all(steps + begin[2], steps + begin[3], 0, state.repeat);
+  }
+}
+
 }  // namespace
+
+void run_tile_part(const BoundCall& call, int64_t tile, std::byte* scratch) {
+  const TileState& state = tile_state(call);
+  const TileStep* steps = tile_steps(call);
+  const int64_t row = tile / state.parts, part = tile % state.parts;
+  // One run is in flight, and of its tiles only the last of a row reads what the others write here.
+  auto* counter =
+      const_cast<int64_t*>(call.state.data()) + state.shared_words + row * tile_shared_words(state);
+  int64_t* lanes = counter + 1;
+  Machine machine = start_tile(call, scratch);
+  set_tile_row(call, state, row, machine.base);
+  const int64_t end = std::min((part + 1) * state.part_blocks, tile_blocks(state));
+  for (int64_t block = part * state.part_blocks; block < end; ++block) {
+    machine.run_all(steps + state.begin[1], steps + state.begin[2], 0, state.repeat);
+    const int64_t last = std::min((block + 1) * kTileBlock, state.inner_count);
+    for (int64_t i = block * kTileBlock; i < last; i += kTileChunk)
+      machine.run_all(steps + state.begin[2], steps + state.begin[3], i, std::min(kTileChunk, last - i));
+    each_reduction(state, steps, [&](const TileStep& step, int64_t number) {
+      std::memcpy(lanes + (block * state.reductions + number) * kTileLanes, machine.accumulators(step.dst),
+                  static_cast<size_t>(kTileLanes * step.bytes));
+    });
+  }
+  std::atomic_ref<int64_t> done(*counter);
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < state.parts) return;
+  done.store(0, std::memory_order_relaxed);
+  combine_blocks(machine, steps, lanes);
+}
 
 std::vector<TileStep> join_tile_steps(const std::vector<TileStep>& once,
                                       const std::vector<TileStageSteps>& stages, TileState& state) {
@@ -248,12 +312,7 @@ void set_tile_row(const BoundCall& call, const TileState& state, int64_t row, st
 void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const TileState& state = tile_state(call);
   const TileStep* steps = tile_steps(call);
-  Machine machine = {state, scratch, {}, {}, {}};
-  for (int slot = 0; slot < kTileSlots; ++slot) {
-    machine.own[slot] = scratch + state.slot_offset[slot];
-    machine.where[slot] = machine.own[slot];
-  }
-  machine.run_all(steps + state.begin[0], steps + state.begin[1], 0, state.repeat);
+  Machine machine = start_tile(call, scratch);
   if (state.tile_rows == 0) {
     set_tile_row(call, state, 0, machine.base);
     const int64_t first = tile * state.tile_elements;

@@ -69,8 +69,13 @@ struct TileState {
   int64_t staged;     // number of staged operands
   int64_t tile_rows;  // rows per tile; 0 for pointwise programs: one row, cut into pieces of tile_elements
   int64_t tile_elements;  // multiple of kTileChunk
-  int64_t repeat;         // elements of a repeated value: min(inner_count, kTileChunk), at least 1
-  int32_t linked;         // tile_across.h
+  // Rows whose reductions several tiles share: tiles of a row, blocks of kTileBlock elements in each; 0: no.
+  int64_t parts, part_blocks;
+  int64_t reductions;  // of stage 0
+  int64_t
+      shared_words;  // where in BoundCall::state the lanes of all blocks of a row begin, after its counter
+  int64_t repeat;    // elements of a repeated value: min(inner_count, kTileChunk), at least 1
+  int32_t linked;    // tile_across.h
   int32_t stages, row_registers;
   int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
   TileFunction fill_words, fill_double_words;  // dst[0 … n) = imm, for elements of 4 and 8 bytes
@@ -109,5 +114,15 @@ std::vector<TileStep> join_tile_steps(const std::vector<TileStep>& once,
 void set_tile_row(const BoundCall& call, const TileState& state, int64_t row, std::byte** base);
 
 void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch);
+// A part of a row: the lanes of its blocks go to call.state, and who comes last combines them in the order of
+// the blocks, with the bits of a row that one tile walks.
+void run_tile_part(const BoundCall& call, int64_t tile, std::byte* scratch);
+inline int64_t tile_blocks(const TileState& state) {
+  return (state.inner_count + kTileBlock - 1) / kTileBlock;
+}
+// Words of a row in call.state: its counter, then 16 lanes for every block and reduction.
+inline int64_t tile_shared_words(const TileState& state) {
+  return 1 + tile_blocks(state) * state.reductions * kTileLanes;
+}
 
 }  // namespace aicf

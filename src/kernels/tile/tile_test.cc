@@ -369,6 +369,29 @@ TileProgram tangled() {
             op(TileOp::mul, 0, 4, 3), op(TileOp::max, 0, scalar(3), 0), store(4, 0)}}};
 }
 
+// Long rows are shared by several tiles; each block's lanes are combined in the order of the blocks, so the
+// bits are those of a row among so many that each is walked alone.
+TEST(Tile, PartsOfARowHaveTheBitsOfTheWholeRow) {
+  constexpr int64_t kMany = 12;
+  for (IsaLevel isa : isa_levels())
+    for (TileOp name : {TileOp::reduce_sum, TileOp::reduce_prod, TileOp::reduce_max, TileOp::reduce_min})
+      for (auto [type, dtype] : {std::pair(TileType::f32, DType::f32), std::pair(TileType::f64, DType::f64),
+                                 std::pair(TileType::i64, DType::i64), std::pair(TileType::f32, DType::bf16)})
+        for (int64_t n : {65536, 70001, 131072 + 4097}) {
+          const TileProgram program = reduce(name, type, dtype);
+          TestTensor x(dtype, {1, n}), one(dtype, {1, 1}), many(dtype, {kMany, 1});
+          x.randomize(static_cast<uint64_t>(n));
+          one.poison(), many.poison();
+          TensorArg repeated = x.arg();
+          repeated.sizes[0] = kMany, repeated.strides[0] = 0;
+          step_testing::run_step({"tile", {x.arg()}, {broadcast(one.arg(), {1, n})}, {1}, {}, &program}, isa,
+                                 true);
+          step_testing::run_step({"tile", {repeated}, {broadcast(many.arg(), {kMany, n})}, {1}, {}, &program},
+                                 isa);
+          ASSERT_EQ(one.bits(0), many.bits(3)) << tile_op_info(name).name << " of " << n;
+        }
+}
+
 // A mask per row, spread over the row, and a number per row in a stage that stores nothing.
 TileProgram masked() {
   return {{DType::f32, DType::i64, DType::f32},
