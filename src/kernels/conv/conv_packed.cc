@@ -19,7 +19,9 @@ constexpr const char* kName = "conv_f32_packed";
 constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of weights: a fifth of a 1 MiB L2 cache
 constexpr int64_t kRowTile = 128;
 constexpr int64_t kWantedTiles = 24;
-constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
+constexpr double kSmallestTile = 2e6;           // flops, about 20 µs of one core
+constexpr int64_t kFewestGroups = 2;            // of rows in a tile: they share the panels that it streams
+constexpr double kFull = 0.93, kFuller = 0.03;  // of groups of rows: full enough, worth more tiles
 
 struct Scratch {
   std::byte* rows;  // of ConvRows
@@ -57,23 +59,29 @@ struct Job {
   int64_t next_row;  // of the tile after this one
 };
 
-// Pixels are dealt out evenly to groups of at most mr, and groups to tiles.
-int64_t first_pixel(const ConvPlan& plan, int64_t mr, int64_t tile) {
-  const int64_t groups = ceil_div(plan.pixels, mr);
-  return tile * groups / plan.column_tiles * plan.pixels / groups;
+int64_t first_pixel(const ConvPlan& plan, int64_t tile) {
+  return tile * plan.pixel_units / plan.column_tiles * plan.pixels / plan.pixel_units;
 }
 
-ConvTile tile_at(const ConvPlan& plan, int64_t mr, int64_t index) {
+// Workers begin with neighbouring tiles. Each half of the pixels comes after the other, so that two workers
+// share weights but no pixels and each reads what it wrote; within a half tiles that share weights are
+// neighbours.
+ConvTile tile_at(const ConvPlan& plan, int64_t index) {
   ConvTile tile;
-  const int64_t pixel_tile = index % plan.column_tiles;
-  index /= plan.column_tiles;
-  tile.row = index % plan.row_tiles * plan.column_tile;
-  index /= plan.row_tiles;
-  tile.group = index % plan.groups;
-  tile.batch = index / plan.groups;
+  const auto take = [&](int64_t count) {
+    const int64_t at = index % count;
+    index /= count;
+    return at;
+  };
+  const int64_t halves = plan.column_tiles % 2 == 0 ? 2 : 1, per_half = plan.column_tiles / halves;
+  const int64_t in_half = take(per_half);
+  tile.row = take(plan.row_tiles) * plan.column_tile;
+  tile.group = take(plan.groups);
+  const int64_t pixel_tile = take(halves) * per_half + in_half;
+  tile.batch = index;
   tile.rows = std::min(plan.column_tile, plan.group_maps - tile.row);
-  tile.pixel = first_pixel(plan, mr, pixel_tile);
-  tile.pixels = first_pixel(plan, mr, pixel_tile + 1) - tile.pixel;
+  tile.pixel = first_pixel(plan, pixel_tile);
+  tile.pixels = first_pixel(plan, pixel_tile + 1) - tile.pixel;
   return tile;
 }
 
@@ -138,13 +146,12 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
   const GemmIsa& isa = gemm_isa(call.isa);
-  const int64_t mr = isa.mr;
   const Job job{call,
                 plan,
                 isa,
                 scratch_of(plan, scratch),
-                tile_at(plan, mr, index),
-                index + 1 < call.tiles ? tile_at(plan, mr, index + 1).row : -1};
+                tile_at(plan, index),
+                index + 1 < call.tiles ? tile_at(plan, index + 1).row : -1};
   const float* x = static_cast<const float*>(call.inputs[0].data) + job.tile.batch * plan.x_batch +
                    job.tile.group * plan.group_channels * plan.x_channel;
   ConvRows rows(plan, job.tile, x, job.scratch.rows);
@@ -159,28 +166,44 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   } while (k < plan.k);
 }
 
+// How full groups of at most mr rows are if `tiles` tiles have as many rows each.
+double fullness(int64_t pixels, int64_t tiles, int64_t mr) {
+  const int64_t rows = ceil_div(pixels, tiles);
+  return static_cast<double>(pixels) / static_cast<double>(tiles * ceil_div(rows, mr) * mr);
+}
+
+// At least `least` tiles of pixels, an even number so that two workers halve them.
+void choose_pixel_tiles(ConvPlan& plan, int64_t least, int64_t mr) {
+  const int64_t groups = ceil_div(plan.pixels, mr);
+  int64_t tiles = std::min(groups, round_up(least, 2));
+  for (int64_t more = tiles + 2; more <= std::min(groups, tiles + 4); more += 2)
+    if (fullness(plan.pixels, more, mr) > fullness(plan.pixels, tiles, mr) + kFuller) tiles = more;
+  plan.column_tiles = tiles;
+  // Few rows are dealt out as groups, lest all groups become smaller.
+  const bool by_pixels = fullness(plan.pixels, std::max<int64_t>(tiles, 1), mr) >= kFull;
+  plan.pixel_units = by_pixels ? plan.pixels : groups;
+  plan.row_tile = tiles == 0 ? 1 : by_pixels ? ceil_div(plan.pixels, tiles) : ceil_div(groups, tiles) * mr;
+}
+
+// Tiles for a few workers that halve evenly. Many rows share the panels they stream: rather fewer columns
+// than fewer rows.
 void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
-  int64_t pixel_tiles = std::max<int64_t>(1, ceil_div(plan.pixels, kRowTile));
+  choose_pixel_tiles(plan, ceil_div(plan.pixels, kRowTile), mr);
   int64_t map_tiles = std::max<int64_t>(1, ceil_div(plan.group_maps, std::max(nr, kColumnTile / nr * nr)));
   const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
   for (;;) {
-    plan.row_tile =
-        std::max<int64_t>(1, std::min(plan.pixels, round_up(ceil_div(plan.pixels, pixel_tiles), mr)));
     plan.column_tile = std::max(nr, round_up(ceil_div(plan.group_maps, map_tiles), nr));
-    plan.column_tiles = plan.pixels == 0 ? 0 : ceil_div(plan.pixels, plan.row_tile);
     plan.row_tiles = plan.group_maps == 0 ? 0 : ceil_div(plan.group_maps, plan.column_tile);
     const double cost = 2.0 * static_cast<double>(plan.row_tile) * static_cast<double>(plan.column_tile) *
                         static_cast<double>(plan.k);
     if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= kWantedTiles ||
         cost <= kSmallestTile)
       return;
-    // Many rows share the panels they stream: rather fewer columns than fewer rows.
-    if (plan.column_tile > nr && 2 * plan.column_tile > plan.row_tile)
+    const bool columns_left = plan.column_tile > nr, rows_left = plan.row_tile >= kFewestGroups * 2 * mr;
+    if (columns_left && (!rows_left || 2 * plan.column_tile > plan.row_tile))
       map_tiles = std::max(map_tiles * 2, plan.row_tiles + 1);
-    else if (plan.row_tile > mr)
-      pixel_tiles = std::max(pixel_tiles * 2, plan.column_tiles + 1);
-    else if (plan.column_tile > nr)
-      map_tiles = std::max(map_tiles * 2, plan.row_tiles + 1);
+    else if (rows_left)
+      choose_pixel_tiles(plan, plan.column_tiles * 2, mr);
     else
       return;
   }
