@@ -111,7 +111,6 @@ void set_next(const Job& job, int64_t k, GemmBlock<float>& block) {
   block.next = next;
   block.next_depth = std::min(kGemmDepth, job.plan.k - k);
   block.next_stride = block.panel_stride;
-  block.next_rows = job.tile.pixels;
 }
 
 // One block of k for all rows of the tile; after the last one rows are finished while they are in registers
@@ -124,6 +123,7 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
   block.panel_stride = job.plan.k * job.isa.nr_f32;
   block.ldc = job.plan.column_tile;
   block.n = job.tile.rows;
+  block.tile_rows = job.tile.pixels;
   block.depth = depth;
   block.first = k == 0;
   block.padded = true;
@@ -134,7 +134,7 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
     const int64_t first = g * job.tile.pixels / groups;
     block.m = (g + 1) * job.tile.pixels / groups - first;
     block.c = job.scratch.c + first * block.ldc;
-    block.next_row = block.finish_row = first;
+    block.tile_row = first;
     rows.find(first, block);
     const bool stores = last && block.finish == nullptr;
     if (stores) store.prefetch(first, block.m);

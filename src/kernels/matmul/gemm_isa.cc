@@ -24,7 +24,9 @@ constexpr int kRows = 8;
 constexpr int kRows = 4;
 #endif
 constexpr int kVectors = 3;
-constexpr int64_t kLine = 64;   // bytes of a cache line
+constexpr int64_t kLine = 64;  // bytes of a cache line
+constexpr int64_t kFewRows =
+    16;                         // these wait for the right operand anyhow: nothing is fetched ahead for them
 constexpr int64_t kAhead = 16;  // steps of a panel to fetch ahead into L1
 constexpr bool kRowsFirst = HWY_TARGET == HWY_AVX3;
 
@@ -56,6 +58,7 @@ class Sums {
     each([](int, int, V& v) HWY_ATTR { v = S::zero(); });
   }
 
+  template <bool kFetch>
   HWY_INLINE void multiply(const T* const* rows, const int64_t* lengths, int64_t segments,
                            const T* HWY_RESTRICT b, int64_t ldb, Fetch fetch) {
     for (; segments > 0; --segments, rows += kGemmRows, ++lengths) {
@@ -67,7 +70,7 @@ class Sums {
 #pragma GCC unroll 8
         for (int j = 0; j < kN; ++j) {
           right[j] = S::load(b + j * kLanes);
-          __builtin_prefetch(b + kAhead * panel<T>() + j * kLanes);
+          if constexpr (kFetch) __builtin_prefetch(b + kAhead * panel<T>() + j * kLanes);
         }
         b += ldb;
 #pragma GCC unroll 8
@@ -149,7 +152,7 @@ HWY_INLINE void fetch_finish(const GemmBlock<T>& block, int64_t row, int64_t col
   if constexpr (sizeof(T) == sizeof(float)) {
     if (block.finish == nullptr) return;
     const GemmFinish& finish = *block.finish;
-    row += block.finish_row;
+    row += block.tile_row;
     if (finish.residual != nullptr)
       fetch_rows<kM, kN>(finish.residual + row * finish.residual_stride + column, finish.residual_stride);
     fetch_rows<kM, kN>(finish.out + row * finish.out_stride + column, finish.out_stride);
@@ -165,7 +168,7 @@ HWY_INLINE void finish_sums(const GemmBlock<T>& block, int64_t row, int64_t colu
   if constexpr (sizeof(T) == sizeof(float)) {
     if (block.finish != nullptr) {
       const GemmFinish& finish = *block.finish;
-      row += block.finish_row;
+      row += block.tile_row;
       sums.finish(finish, row, column);
       return sums.store(finish.out + row * finish.out_stride + column, finish.out_stride);
     }
@@ -175,51 +178,60 @@ HWY_INLINE void finish_sums(const GemmBlock<T>& block, int64_t row, int64_t colu
 }
 
 // kM rows of C from `row` on, `panels` of them from panel `first` on; the left operand is `rows` in the
-// block's segments, or one segment if it has none.
-template <int kM, int kN, class T>
+// block's segments, or one segment if it has none. kFetch: panels are fetched into L1 ahead of their use.
+template <int kM, int kN, bool kFetch, class T>
 HWY_NOINLINE void micro(const GemmBlock<T>& block, const T* const* rows, int64_t row, int64_t first,
                         int64_t panels, Fetch fetch) {
   const bool one = block.rows == nullptr;
-  const int64_t* lengths = one ? &block.depth : block.lengths;
-  const int64_t segments = one ? 1 : block.segments;
-  // What is wanted after the multiply-adds waits in memory. Compilers would put it into vector registers,
-  // from where it comes back only after all multiply-adds before it.
-  const GemmBlock<T>* volatile block_after = &block;
-  volatile int64_t row_after = row, column_after = first * panel<T>();
+  // What is wanted again after the multiply-adds waits in memory. Compilers would put it into vector
+  // registers, from where it comes back only after all multiply-adds before it.
+  const GemmBlock<T>* volatile kept_block = &block;
+  const T* const* volatile kept_rows = rows;
+  const int64_t* volatile lengths = one ? &block.depth : block.lengths;
+  volatile int64_t segments = one ? 1 : block.segments, kept_row = row, column = first * panel<T>();
   for (const T* b = block.b + first * block.panel_stride; panels > 0; --panels) {
     Sums<kM, kN, T> sums;
-    fetch_finish<kM, kN>(*block_after, row_after, column_after);
-    sums.multiply(rows, lengths, segments, b, block_after->ldb, fetch);
-    finish_sums(*block_after, row_after, column_after, sums);
-    column_after = column_after + panel<T>();
-    b += block_after->panel_stride;
-    fetch.from += block_after->next_stride * static_cast<int64_t>(sizeof(T));
+    fetch_finish<kM, kN>(*kept_block, kept_row, column);
+    sums.template multiply<kFetch>(kept_rows, lengths, segments, b, kept_block->ldb, fetch);
+    finish_sums(*kept_block, kept_row, column, sums);
+    column = column + panel<T>();
+    b += kept_block->panel_stride;
+    fetch.from += kept_block->next_stride * static_cast<int64_t>(sizeof(T));
   }
 }
 
 template <class T>
 using MicroFunction = void (*)(const GemmBlock<T>&, const T* const*, int64_t, int64_t, int64_t, Fetch);
 
+// Few rows wait for the right operand anyhow, and rows of an unpacked one are far apart.
+template <int kM, int kN, class T>
+MicroFunction<T> pick_fetch(const GemmBlock<T>& block) {
+  if constexpr (kM > kRows / 2) {
+    if (block.tile_rows > kFewRows && block.ldb == panel<T>()) return micro<kM, kN, true, T>;
+  }
+  return micro<kM, kN, false, T>;
+}
+
 template <int kN, class T>
-MicroFunction<T> pick_rows(int64_t rows) {
+MicroFunction<T> pick_rows(const GemmBlock<T>& block, int64_t rows) {
   switch (rows) {
     case 1:
-      return micro<1, kN, T>;
+      return pick_fetch<1, kN, T>(block);
     case 2:
-      return micro<2, kN, T>;
+      return pick_fetch<2, kN, T>(block);
     case 3:
-      return micro<3, kN, T>;
+      return pick_fetch<3, kN, T>(block);
     case 4:
-      return micro<4, kN, T>;
+      return pick_fetch<4, kN, T>(block);
 #if HWY_TARGET == HWY_AVX3
     case 5:
-      return micro<5, kN, T>;
+      return pick_fetch<5, kN, T>(block);
     case 6:
-      return micro<6, kN, T>;
+      return pick_fetch<6, kN, T>(block);
     case 7:
-      return micro<7, kN, T>;
+      return pick_fetch<7, kN, T>(block);
     case 8:
-      return micro<8, kN, T>;
+      return pick_fetch<8, kN, T>(block);
 #endif
   }
   return nullptr;
@@ -227,9 +239,11 @@ MicroFunction<T> pick_rows(int64_t rows) {
 
 // For the last panel.
 template <class T>
-MicroFunction<T> pick(int64_t rows, int64_t columns) {
+MicroFunction<T> pick(const GemmBlock<T>& block, int64_t rows, int64_t columns) {
   const int64_t vectors = (columns + lanes<T>() - 1) / lanes<T>();
-  return vectors == 1 ? pick_rows<1, T>(rows) : vectors == 2 ? pick_rows<2, T>(rows) : pick_rows<3, T>(rows);
+  return vectors == 1   ? pick_rows<1, T>(block, rows)
+         : vectors == 2 ? pick_rows<2, T>(block, rows)
+                        : pick_rows<3, T>(block, rows);
 }
 
 // A panel narrower than its vectors goes through a copy, because the columns after it belong to someone else.
@@ -257,8 +271,8 @@ template <class T>
 Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows) {
   if (block.next == nullptr) return {};
   const int64_t lines = block.next_depth * panel<T>() * static_cast<int64_t>(sizeof(T)) / kLine;
-  row += block.next_row;
-  const int64_t begin = lines * row / block.next_rows, end = lines * (row + rows) / block.next_rows;
+  row += block.tile_row;
+  const int64_t begin = lines * row / block.tile_rows, end = lines * (row + rows) / block.tile_rows;
   return {reinterpret_cast<const char*>(block.next) + begin * kLine, end - begin};
 }
 
@@ -275,11 +289,11 @@ void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t fir
   Fetch fetch = fetch_of(block, row, count);
   fetch.from += first * block.next_stride * static_cast<int64_t>(sizeof(T));
   const int64_t whole = block.n / panel<T>(), full = (end < whole ? end : whole) - first;
-  if (full > 0) pick_rows<kVectors, T>(count)(block, rows, row, first, full, fetch);
+  if (full > 0) pick_rows<kVectors, T>(block, count)(block, rows, row, first, full, fetch);
   if (end <= whole) return;
   fetch.from += full * block.next_stride * static_cast<int64_t>(sizeof(T));
   const int64_t columns = block.n - whole * panel<T>();
-  const MicroFunction<T> function = pick<T>(count, columns);
+  const MicroFunction<T> function = pick<T>(block, count, columns);
   if (columns % lanes<T>() == 0 || block.padded)
     function(block, rows, row, whole, 1, fetch);
   else

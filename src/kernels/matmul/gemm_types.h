@@ -49,16 +49,16 @@ struct GemmBlock {
   int64_t m, n, depth;
   bool first;   // store the result instead of adding it to C
   bool padded;  // the last panel of C may be written in full
-  // The right operand of the caller's next block, fetched into the L2 cache on the way: next_depth steps of
-  // as many panels as this block has, without gaps inside a panel. Null: nothing. Rows [next_row, next_row +
-  // m) of next_rows fetch their share.
+  // The caller's tile has tile_rows rows, which share the right operand; those of this block begin at
+  // tile_row.
+  int64_t tile_row, tile_rows;
+  // The right operand of the caller's next block, fetched into the L2 cache on the way, by each row its
+  // share: next_depth steps of as many panels as this block has, without gaps inside a panel. Null: nothing.
   const T* next;
   int64_t next_depth, next_stride;  // between panels
-  int64_t next_row, next_rows;
-  // The sums go there and not to C, if GemmIsa::finishes; its rows begin finish_row before this block's, and
-  // n is a multiple of kFinishWidth. Null: they go to C.
+  // The sums go there and not to C, if GemmIsa::finishes; its rows are those of the tile, and n is a multiple
+  // of kFinishWidth. Null: they go to C.
   const GemmFinish* finish;
-  int64_t finish_row;
 };
 
 // Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one.

@@ -129,25 +129,28 @@ class Epilogue {
 // where they can; otherwise a few rows at a time are finished while they are in the L1 cache, where the
 // kernels go by rows at all.
 template <class T>
-void multiply(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
-  block.next_rows = block.m;
+void multiply(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
   if (epilogue != nullptr && epilogue->finish() != nullptr) {
     block.finish = epilogue->finish();
     return run_block(job.isa, block);
   }
   const bool by_rows = epilogue != nullptr && job.isa.rows_first && epilogue->by_rows();
-  const int64_t groups = by_rows ? ceil_div(block.m, job.isa.mr) : 1;
+  if (!by_rows) {
+    run_block(job.isa, block);
+    if (epilogue != nullptr) epilogue->run(0, block.m);
+    return;
+  }
+  const int64_t groups = ceil_div(block.m, job.isa.mr);
+  GemmBlock<T> rows = block;
   for (int64_t g = 0; g < groups; ++g) {
-    const auto part = [&](int64_t count, int64_t at) { return at * count / groups; };
-    GemmBlock<T> rows = block;
-    const int64_t first = part(block.m, g);
-    rows.m = part(block.m, g + 1) - first;
-    rows.a += first * block.lda;
-    rows.c += first * block.ldc;
-    rows.next_row = first;
-    if (by_rows) epilogue->prefetch(first, rows.m);
+    const int64_t first = g * block.m / groups;
+    rows.m = (g + 1) * block.m / groups - first;
+    rows.a = block.a + first * block.lda;
+    rows.c = block.c + first * block.ldc;
+    rows.tile_row = first;
+    epilogue->prefetch(first, rows.m);
     run_block(job.isa, rows);
-    if (epilogue != nullptr) epilogue->run(first, rows.m);
+    epilogue->run(first, rows.m);
   }
 }
 
@@ -214,7 +217,7 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
 }
 
 template <class T>
-void run_packed(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
+void run_packed(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
   const MatmulPlan& plan = job.plan;
   const T* y = static_cast<const T*>(job.call.inputs[1].data);
   block.b = y + job.tile.column * plan.k + job.k * job.nr;
@@ -249,7 +252,7 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 }
 
 template <class T>
-void run_right(const Job<T>& job, GemmBlock<T> block, Epilogue* epilogue) {
+void run_right(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
   if (job.plan.packed) {
     run_packed(job, block, epilogue);
   } else if (job.plan.direct_y) {
@@ -278,7 +281,7 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const GemmIsa& isa = gemm_isa(call.isa);
   Job<T> job{call, plan, isa, scratch, tile_at(plan, index), panel_columns<T>(isa)};
   GemmBlock<T> block = {};
-  block.m = job.tile.rows;
+  block.m = block.tile_rows = job.tile.rows;
   block.n = job.tile.columns;
   block.padded = plan.c_offset >= 0;
   if (block.padded) {
