@@ -20,7 +20,7 @@ constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of weights: a fif
 constexpr int64_t kRowTile = 128;
 constexpr int64_t kWantedTiles = 24;
 constexpr double kSmallestTile = 2e6;           // flops, about 20 µs of one core
-constexpr int64_t kFewestGroups = 2;            // of rows in a tile: they share the panels that it streams
+constexpr int64_t kFewestGroups = 3;            // of rows in a tile: they share the panels that it streams
 constexpr double kFull = 0.93, kFuller = 0.03;  // of groups of rows: full enough, worth more tiles
 
 struct Scratch {
