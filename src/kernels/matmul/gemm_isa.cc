@@ -136,26 +136,15 @@ class Sums {
   V sum_[kM][kN];
 };
 
-// Asks for kM rows of a panel.
-template <int kM, int kN>
-HWY_INLINE void fetch_rows(const float* from, int64_t stride) {
+// Asks for the residual that finish_sums will read.
+template <int kM, int kN, class T>
+HWY_INLINE void fetch_residual(const GemmFinish* finish, int64_t row, int64_t column) {
+  if (sizeof(T) != sizeof(float) || finish == nullptr || finish->residual == nullptr) return;
+  const float* from = finish->residual + row * finish->residual_stride + column;
 #pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i, from += stride) {
+  for (int i = 0; i < kM; ++i, from += finish->residual_stride) {
 #pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) __builtin_prefetch(from + j * lanes<float>());
-  }
-}
-
-// Asks for what finish_sums will touch besides C.
-template <int kM, int kN, class T>
-HWY_INLINE void fetch_finish(const GemmBlock<T>& block, int64_t row, int64_t column) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (block.finish == nullptr) return;
-    const GemmFinish& finish = *block.finish;
-    row += block.tile_row;
-    if (finish.residual != nullptr)
-      fetch_rows<kM, kN>(finish.residual + row * finish.residual_stride + column, finish.residual_stride);
-    fetch_rows<kM, kN>(finish.out + row * finish.out_stride + column, finish.out_stride);
   }
 }
 
@@ -191,7 +180,7 @@ HWY_NOINLINE void micro(const GemmBlock<T>& block, const T* const* rows, int64_t
   volatile int64_t segments = one ? 1 : block.segments, kept_row = row, column = first * panel<T>();
   for (const T* b = block.b + first * block.panel_stride; panels > 0; --panels) {
     Sums<kM, kN, T> sums;
-    fetch_finish<kM, kN>(*kept_block, kept_row, column);
+    fetch_residual<kM, kN, T>(kept_block->finish, kept_block->tile_row + kept_row, column);
     sums.template multiply<kFetch>(kept_rows, lengths, segments, b, kept_block->ldb, fetch);
     finish_sums(*kept_block, kept_row, column, sums);
     column = column + panel<T>();
