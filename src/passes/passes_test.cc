@@ -210,10 +210,9 @@ TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
 }
 
 // A step of t tokens over caches of 16 rows, as exporters write it.
-Program cached_step() {
+Program cached_step(const Dim& t = Dim::symbol("t")) {
   Program program;
   program.sizes["t"] = {1, 4};
-  const Dim t = Dim::symbol("t");
   Graph graph("main");
   const auto input = [&](const char* name, Shape shape) {
     return graph.add_input(name, {DType::f32, shape});
@@ -249,6 +248,14 @@ TEST(MatchRopeAppend, RotationsAndCacheWritesAreOneStep) {
   EXPECT_EQ(count_ops(matched, Op::rope_append), 1) << print(matched);
   EXPECT_EQ(count_ops(matched, Op::rope) + count_ops(matched, Op::scatter_elements), 0);
   expect_equal_meaning(program, matched, {{"t", 3}});
+}
+
+// The count of a single step, a constant by then.
+TEST(MatchRopeAppend, StepsMayHaveBeenFolded) {
+  Program program = cached_step(Dim(1));
+  program.entries[0] = run_pass(fold_constants, program);
+  EXPECT_EQ(count_ops(program.entries[0], Op::iota), 0);
+  EXPECT_EQ(count_ops(run_pass(match_rope_append, program), Op::rope_append), 1);
 }
 
 TEST(MatchRopeAppend, OtherAnglesForKeysStayAlone) {
@@ -366,6 +373,28 @@ TEST(FuseRegions, CastsOfSmallLeavesJoinTheirReaders) {
 })");
   const Graph fused = run_pass(fuse_regions, program);
   EXPECT_EQ(fused.nodes().size(), 2u) << print(fused);
+  expect_equal_meaning(program, fused, {});
+}
+
+// What a norm reads of a sum, wider or squared, it computes itself: the product gives the sum alone.
+TEST(FuseRegions, AnEpilogueGivesNoWiderCopiesOfWhatItGives) {
+  const Program program = parse(R"(program {
+  entry main(%x: f16[5, 8], %w: f16[8, 8], %r: f16[5, 8]) {
+    %0 = matmul(%x, %w) : f16[5, 8]
+    %1 = add(%0, %r) : f16[5, 8]
+    %2 = cast(%1) {dtype = f32} : f32[5, 8]
+    %3 = mul(%2, %2) : f32[5, 8]
+    %4 = reduce_sum(%3) {axes = [1], keepdims = true} : f32[5, 1]
+    %5 = rsqrt(%4) : f32[5, 1]
+    %6 = mul(%2, %5) : f32[5, 8]
+    return "y" = %6, "sum" = %1
+  }
+})");
+  const Graph fused = run_pass(fuse_regions, program);
+  ASSERT_EQ(fused.nodes().size(), 2u) << print(fused);
+  ASSERT_EQ(fused.nodes()[0].results.size(), 1u) << print(fused);
+  EXPECT_EQ(fused.dtype(fused.nodes()[0].results[0]), DType::f16);
+  EXPECT_EQ(fused.nodes()[1].operands.size(), 1u);
   expect_equal_meaning(program, fused, {});
 }
 

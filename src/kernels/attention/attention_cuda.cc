@@ -101,10 +101,7 @@ AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) 
   if (is_short || sizes.most_group * sizes.most_queries <= kFewRows)
     return split_tile(problem, sizes, most_keys);
   AttentionTile tile{AttentionUnit::kMma, 64, 64, 4};
-  if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) {
-    tile.keys = 128;
-    if (sizes.most_queries > 64) tile.rows = 128, tile.warps = 8;
-  }
+  if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
   if (sizes.most_queries <= 32)
     tile.rows = 32, tile.warps = 2;
   else if (tile.keys == 64 && sizes.most_keys > 256 && depth <= 128 &&

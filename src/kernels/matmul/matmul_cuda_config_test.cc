@@ -41,6 +41,20 @@ TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
   EXPECT_EQ(choose(32, 384, 64, MatmulFamily::wgmma).splits, 1);
 }
 
+TEST(MatmulCudaConfig, few_rows_leave_half_the_memory_to_the_next_launch) {
+  for (int64_t m : {1, 16, 64}) {
+    for (const MatmulConfig& c : matmul_configs({1, m, 4096, 4096, true}, MatmulFamily::wgmma, 90, 4)) {
+      if (c.block_n > 64 || 4096 / c.block_n * c.splits > 132) continue;
+      EXPECT_LE((m + c.block_n) * 128 * c.stages, 112 * 1024) << to_string(c);
+    }
+  }
+}
+
+TEST(MatmulCudaConfig, warpgroups_that_take_turns_have_whole_tiles) {
+  for (const MatmulConfig& c : matmul_configs({1, 128, 128, 8192, true}, MatmulFamily::wgmma, 90, 4))
+    EXPECT_FALSE(c.alternate && c.splits > 1) << to_string(c);
+}
+
 TEST(MatmulCudaConfig, rows_of_y_along_n_come_in_whole_panels) {
   for (int64_t n : {32, 96, 384, 768, 2304})
     EXPECT_EQ(choose(64, n, 512, MatmulFamily::wgmma, 90, false).block_n % 64, 0) << n;

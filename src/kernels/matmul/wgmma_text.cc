@@ -23,24 +23,6 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   return int64_t{4} * c.warpgroups * 16 * (columns * (tile.half_tile ? 2 : 4) + 16);
 }
 
-// The instruction for `columns` columns from `first` on, whose rows of y lie 128 bytes apart if first > 0.
-std::string multiply_text(DType dtype, int columns, int first, bool x_along_k, bool y_along_k) {
-  const int registers = columns / 2;
-  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
-  std::string names, operands;
-  for (int i = 0; i < registers; ++i) {
-    const std::string comma = i == 0 ? "" : ", ";
-    names += comma + "%" + std::to_string(i);
-    operands += comma + "\"+f\"(d[" + std::to_string(first / 2 + i) + "])";
-  }
-  return "    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
-         "        \"wgmma.mma_async.sync.aligned." +
-         size + ".f32." + type + "." + type + " {" + names + "}, %" + std::to_string(registers) + ", %" +
-         std::to_string(registers + 1) + ", add, 1, 1, " + (x_along_k ? "0" : "1") + ", " +
-         (y_along_k ? "0" : "1") + ";\\n}\"\n        : " + operands + "\n        : \"l\"(a), \"l\"(b + " +
-         std::to_string(first * kRowBytes / 16) + "));\n";
-}
-
 }  // namespace
 
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -51,7 +33,8 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
          number(c.warpgroups) + flag(has_loader_group(c)) + flag(c.alternate) + flag(ahead) +
          flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-         "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
+         number(tile.ahead) + "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") +
+         std::to_string(c.splits) + ">";
 }
 
 int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -73,12 +56,24 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   return launch;
 }
 
-std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k, int chains) {
-  std::string text = "struct Multiply {\n  static __device__ __forceinline__ void run(float (&d)[" +
-                     std::to_string(columns / 2) + "], uint64_t a, uint64_t b) {\n";
-  for (int i = 0; i < chains; ++i)
-    text += multiply_text(dtype, columns / chains, i * columns / chains, x_along_k, y_along_k);
-  return text + "  }\n};\n";
+std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
+  const int registers = columns / 2;
+  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
+  std::string names, operands;
+  for (int i = 0; i < registers; ++i) {
+    const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
+    names += comma + "%" + number;
+    operands += comma + "\"+f\"(d[" + number + "])";
+  }
+  return "struct Multiply {\n  static __device__ __forceinline__ void run(float (&d)[" +
+         std::to_string(registers) +
+         "], uint64_t a, uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, "
+         "0;\\n\"\n"
+         "        \"wgmma.mma_async.sync.aligned." +
+         size + ".f32." + type + "." + type + " {" + names + "}, %" + std::to_string(registers) + ", %" +
+         std::to_string(registers + 1) + ", add, 1, 1, " + (x_along_k ? "0" : "1") + ", " +
+         (y_along_k ? "0" : "1") + ";\\n}\"\n        : " + operands +
+         "\n        : \"l\"(a), \"l\"(b));\n  }\n};\n";
 }
 
 }  // namespace aicf

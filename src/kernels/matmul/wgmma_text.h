@@ -10,10 +10,8 @@
 namespace aicf {
 
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
-// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k. A warpgroup alone
-// waits for the sums of each product: two chains of half the columns, for y along k, hide that and double the
-// reads of x.
-std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k, int chains = 1);
+// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
+std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
 
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
 struct WgmmaTile {
@@ -21,6 +19,7 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   bool half_tile = true;  // the epilogue takes the results as halves
+  int ahead = 0;          // stages of a constant y that are fetched as far as the L2 cache early
 };
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);

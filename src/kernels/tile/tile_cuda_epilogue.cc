@@ -137,15 +137,6 @@ class EpilogueWriter {
     return std::to_string(view_alignment(space_.views[view], space_.outer));
   }
 
-  std::string load_text(size_t view, const std::string& to) {
-    const bool fresh = !problem_.inputs[own_inputs_ + view].constant;
-    if (contiguous(view))
-      return std::string(fresh ? "load_fresh<" : "load<") + alignment(view) + ">(" + to + ", " +
-             address(view) + ")";
-    return std::string(fresh ? "load_each_fresh(" : "load_each(") + to + ", " + address(view) + ", Index(" +
-           members_.number(stride(view)) + ")" + (fresh ? ")" : ", Index(V))");
-  }
-
   // The operands' elements of V columns, apart from what is done with them, so that they can be asked for
   // early; those that are the same for all rows by themselves, so that they are asked for once.
   std::string fetch_function() {
@@ -155,7 +146,11 @@ class EpilogueWriter {
       const std::string x = "x" + std::to_string(i + 1);
       members[part] +=
           "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x + ";\n";
-      loads[part] += "    aicf::tile::" + load_text(i, "to." + x) + ";\n";
+      loads[part] +=
+          "    " + (contiguous(i)
+                        ? "aicf::tile::load<" + alignment(i) + ">(to." + x + ", " + address(i) + ");\n"
+                        : "aicf::tile::load_each(to." + x + ", " + address(i) + ", Index(" +
+                              members_.number(stride(i)) + "), Index(V));\n");
     }
     const auto part = [&](const std::string& name, const std::string& row, size_t i) {
       return "  template <int V>\n  struct " + name + " {\n" + members[i] +

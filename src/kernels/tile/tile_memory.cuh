@@ -60,39 +60,6 @@ AICF_FN void store(T* p, const Vec<T, N>& x) {
     reinterpret_cast<W*>(p)[i] = reinterpret_cast<const W*>(&x)[i];
 }
 
-// From the L2 cache: what launches before this one write, read by a launch that may have begun before they ended, when
-// the L1 cache still had what was there before.
-AICF_FN void load_fresh(uint8_t& x, const uint8_t* p) {
-  uint32_t word;
-  asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(word) : "l"(p));
-  x = uint8_t(word);
-}
-AICF_FN void load_fresh(uint16_t& x, const uint16_t* p) { asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(x) : "l"(p)); }
-AICF_FN void load_fresh(uint32_t& x, const uint32_t* p) { asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(x) : "l"(p)); }
-AICF_FN void load_fresh(uint2& x, const uint2* p) {
-  asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(p));
-}
-AICF_FN void load_fresh(uint4& x, const uint4* p) {
-  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(p));
-}
-template <int kAlign, class T, int N>
-AICF_FN void load_fresh(Vec<T, N>& x, const T* p) {
-  constexpr int kBytes = access_bytes(sizeof(T) * N, kAlign);
-  using W = typename Word<kBytes>::type;
-#pragma unroll
-  for (int i = 0; i < int(sizeof(T)) * N / kBytes; ++i)
-    load_fresh(reinterpret_cast<W*>(&x)[i], reinterpret_cast<const W*>(p) + i);
-}
-template <class T, int N, class I>
-AICF_FN void load_each_fresh(Vec<T, N>& x, const T* p, I stride) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    Vec<T, 1> one;
-    load_fresh<sizeof(T)>(one, p + i * stride);
-    x.at[i] = one.at[0];
-  }
-}
-
 // Elements that lie `stride` apart (0 repeats one), of which the first `left` exist.
 template <class T, int N, class I>
 AICF_FN void load_each(Vec<T, N>& x, const T* p, I stride, I left) {

@@ -81,26 +81,18 @@ class CapturedGraph {
 
  private:
   void add_nodes(cuda::Launches& launches, bool programmatic) {
-    const cuda::Launches::Kernel* before = nullptr;
+    cuda::EdgeData early;
+    early.from_port = cuda::kProgrammaticPort;
+    early.type = cuda::kProgrammaticEdge;
+    const cuda::EdgeData full;
+    bool after_library = false;
     for (cuda::Launches::Kernel& kernel : launches.kernels()) {
-      const cuda::EdgeData edge =
-          programmatic && before != nullptr ? overlapping_edge(*before, kernel) : cuda::EdgeData();
-      nodes_.push_back(
-          add_node(graph_.handle, launches, kernel, nodes_.empty() ? nullptr : &nodes_.back(), &edge));
-      before = &kernel;
+      const bool overlaps = programmatic && !after_library;  // a library's kernels tell nobody that they end
+      nodes_.push_back(add_node(graph_.handle, launches, kernel, nodes_.empty() ? nullptr : &nodes_.back(),
+                                overlaps ? &early : &full));
+      after_library = kernel.library != nullptr;
       kernel.changed = false;
     }
-  }
-  // What begins with weights starts with the launch before, unless that is busy with weights of its own: it
-  // says when the last of them is on its way.
-  static cuda::EdgeData overlapping_edge(const cuda::Launches::Kernel& before,
-                                         const cuda::Launches::Kernel& kernel) {
-    cuda::EdgeData edge;
-    if (before.library != nullptr) return edge;  // a library's kernels tell nobody that they end
-    const bool ahead = kernel.begins_with_weights && !before.begins_with_weights;
-    edge.from_port = ahead ? cuda::kBegunPort : cuda::kProgrammaticPort;
-    edge.type = cuda::kProgrammaticEdge;
-    return edge;
   }
 
   OwnedGraph graph_;  // its nodes name those of `exec_` when arguments change, so it lives as long

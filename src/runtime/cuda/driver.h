@@ -49,9 +49,8 @@ struct EdgeData {  // CUgraphEdgeData
   unsigned char from_port = 0, to_port = 0, type = 0;
   unsigned char reserved[5] = {};
 };
-// The downstream kernel may start while the upstream one runs, and orders itself by griddepcontrol.wait: from
-// where all blocks of the upstream one have called griddepcontrol.launch_dependents on, or have begun.
-constexpr unsigned char kProgrammaticPort = 1, kBegunPort = 2, kProgrammaticEdge = 1;
+// The downstream kernel may start while the upstream one runs, and orders itself by griddepcontrol.wait.
+constexpr unsigned char kProgrammaticPort = 1, kProgrammaticEdge = 1;
 
 struct LaunchAttribute {  // CUlaunchAttribute
   int id = 0;

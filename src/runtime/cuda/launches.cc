@@ -109,7 +109,6 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
     kernel.node.grid[i] = static_cast<unsigned>(blocks);
   }
   if (empty) return;
-  kernel.begins_with_weights = !launch.early_inputs.empty();
   kernel.node.func = modules.function(step.module, launch.function);
   kernel.node.block[0] = static_cast<unsigned>(launch.block);
   kernel.node.shared_bytes = static_cast<unsigned>(launch.shared_bytes);

@@ -28,8 +28,6 @@ class Launches {
     int32_t step = 0;
     KernelNodeParams node;  // node.params points into `arguments`
     int cluster = 1;
-    // Begins with weights, and reads all else past the L1 cache: it may start two launches ahead.
-    bool begins_with_weights = false;
     bool changed = true;                      // since it was last given to the driver
     std::shared_ptr<CublasLtMatmul> library;  // runs in place of a kernel; then `node` means nothing
   };
