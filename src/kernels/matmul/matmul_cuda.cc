@@ -222,10 +222,8 @@ class Writer {
   }
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
   WgmmaTile wgmma_tile() const {
-    const bool constant_y = problem_.inputs[1].constant;
-    // Of few rows the weights are all that takes time: as much again as the stages hold.
-    const int ahead = constant_y && x_rows_ <= 64 ? config_.stages : 0;
-    return {x_.along_k, y_.along_k, x_rows_, constant_y, epilogue_tile(*problem_.program).has_value(), ahead};
+    return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
+            epilogue_tile(*problem_.program).has_value()};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -335,8 +333,7 @@ class Writer {
     text += std::string("  static constexpr bool kWholeGroups = ") +
             (divides(a_.n, kVector) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
-      text += copy_function("load_x", a_.x, x_.along_k) + copy_function("load_y", a_.y, y_.along_k) +
-              copy_function("prefetch_y", a_.y, y_.along_k);
+      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
     return text + "};\n";
   }
 
@@ -359,13 +356,11 @@ class Writer {
     return text + ";\n  }\n";
   }
 
-  // load_x, load_y: a box to shared memory; prefetch_y: to the L2 cache.
-  std::string copy_function(const std::string& name, const Operand& view, bool along_k) const {
-    const bool loads = name.starts_with("load");
-    std::string text = "  __device__ __forceinline__ void " + name + "(const CUtensorMap* map, " +
-                       (loads ? "uint32_t to, uint32_t barrier, " : "") +
-                       "int k, int other, uint32_t batch) const {\n" + batch_indices() +
-                       "    aicf::" + (loads ? "load_box(map, to, barrier, " : "prefetch_box(map, ") +
+  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
+    std::string text = "  __device__ __forceinline__ void load_" + name +
+                       "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
+                       "batch) const {\n" +
+                       batch_indices() + "    aicf::load_box(map, to, barrier, " +
                        (along_k ? "k, other" : "other, k");
     for (size_t axis = a_.batch.size(); axis-- > 0;)
       if (view.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";

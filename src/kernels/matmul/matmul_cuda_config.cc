@@ -19,7 +19,8 @@ constexpr double kLoadLatency = 2600;  // from a load's start until its stage is
 constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks only one small step ahead
 constexpr double kStepOverhead = 50;   // barriers between stages
 // Of a result in the epilogue; half where another block can multiply meanwhile.
-constexpr double kResultCycles = 0.17, kSmallResultCycles = 0.4;
+constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
+constexpr double kTurnCycles = 0.17;        // where the products of another warpgroup go on
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
@@ -45,9 +46,9 @@ double wgmma_step_cycles(const MatmulConfig& c) {
     case 256128:
       return 1180;
     case 128192:
-      return 990;
+      return 850;
     case 128128:
-      return c.alternate ? 740 : 700;
+      return c.alternate ? 620 : 700;
     case 128096:
       return 600;
     case 128064:
@@ -153,8 +154,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
-  const double stored = results * (large ? kResultCycles : kSmallResultCycles) * sharing /
-                        (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
+  const double result_cycles = c.alternate ? kTurnCycles : large ? kResultCycles : kSmallResultCycles;
+  const double stored =
+      results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
   // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
   double cycles = waves * steps * step + (c.alternate ? 2 : waves) * stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *

@@ -58,20 +58,6 @@ __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, ui
       : "memory");
 }
 
-// The same boxes, to the L2 cache only.
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(c0), "r"(c1) : "memory");
-}
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2)
-               : "memory");
-}
-__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int c0, int c1, int c2, int c3) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1),
-               "r"(c2), "r"(c3)
-               : "memory");
-}
-
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>
@@ -109,12 +95,11 @@ __device__ __forceinline__ uint4 load_shared(uint32_t from) {
 // take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
 // kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
 // kFetchAhead: there are registers for operands of the epilogue ahead of their use.
-// kAhead: so many stages more of y come as far as the L2 cache by then.
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts.
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
-          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, int kAhead, Split kSplit, int kParts>
+          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
 struct WgmmaMatmul {
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
@@ -217,11 +202,6 @@ struct WgmmaMatmul {
         o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
                  int(tile.column) * BN + panel * kYPanel, tile.batch);
     }
-    __device__ __forceinline__ void prefetch_y(int step, const MatmulTile& tile) const {
-#pragma unroll
-      for (int panel = 0; panel < BN / kYPanel; ++panel)
-        o.prefetch_y(y_map, k_of(step), int(tile.column) * BN + panel * kYPanel, tile.batch);
-    }
 
     // The first stages, of which y need not wait. Returns how many.
     __device__ int load_early() const {
@@ -235,8 +215,6 @@ struct WgmmaMatmul {
         expect(step);
         load_y(step, step, tile);
       }
-      if constexpr (kAhead > 0)
-        for (int step = count; step < min(work.steps, count + kAhead); ++step) prefetch_y(step, tile);
       wait_for_inputs();
       for (int step = 0; step < count; ++step) load_x(step, step, tile);
       return count;

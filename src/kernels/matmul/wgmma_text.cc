@@ -33,8 +33,7 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
          number(c.warpgroups) + flag(has_loader_group(c)) + flag(c.alternate) + flag(ahead) +
          flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-         number(tile.ahead) + "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") +
-         std::to_string(c.splits) + ">";
+         "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
 }
 
 int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {

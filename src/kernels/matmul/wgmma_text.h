@@ -19,7 +19,6 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   bool half_tile = true;  // the epilogue takes the results as halves
-  int ahead = 0;          // stages of a constant y that are fetched as far as the L2 cache early
 };
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
