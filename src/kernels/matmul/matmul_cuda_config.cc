@@ -20,7 +20,7 @@ constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks onl
 constexpr double kStepOverhead = 50;   // barriers between stages
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
-constexpr double kTurnCycles = 0.17;        // where the products of another warpgroup go on
+constexpr double kTurnCycles = 0.10;        // where the products of another warpgroup go on
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
