@@ -49,9 +49,10 @@ demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
 bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
 	@scripts/bench.sh $(BUILD)
 
-bench-gpu: build ## encoders on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
+bench-gpu: build ## models and single ops on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
 	@mkdir -p $(BUILD)/bench-results
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_inference.py --output $(BUILD)/bench-results/gpu_inference.json
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_ops.py --output $(BUILD)/bench-results/gpu_ops.json
 
 soak: build $(VENV)/.ready-fuzz $(VENV)/.ready-torch ## the long counts: tests with AICF_SOAK=1, fuzzers
 	@ninja -C $(BUILD)
