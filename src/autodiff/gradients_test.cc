@@ -162,5 +162,23 @@ TEST(GradientErrors, OpWithoutDerivative) {
   }
 }
 
+// The parts of a value that is taken apart come back side by side: no zeros are added.
+TEST(Gradients, OfSlicesThatTouchAreAConcat) {
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f64, {Dim(2), Dim(9)}});
+  const auto part = [&](int64_t from, int64_t to) {
+    return graph.add(
+        Op::slice, {x},
+        {{"starts", Shape{Dim(0), Dim(from)}}, {"limits", Shape{Dim(2), Dim(to)}}, {"steps", Ints{1, 1}}});
+  };
+  const ValueId a = part(0, 3), b = part(3, 6), c = part(6, 9);
+  const ValueId product = graph.add(Op::mul, {graph.add(Op::mul, {a, b}), c});
+  const ValueId loss = graph.add(Op::reduce_sum, {product}, {{"axes", Ints{0, 1}}});
+  const ValueId gradient = add_gradients(graph, loss, {x})[0];
+  ASSERT_NE(graph.producer(gradient), nullptr);
+  EXPECT_EQ(graph.producer(gradient)->op, Op::concat);
+  EXPECT_EQ(graph.producer(gradient)->operands.size(), 3u);
+}
+
 }  // namespace
 }  // namespace aicf

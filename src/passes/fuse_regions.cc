@@ -36,7 +36,7 @@ class Fuser {
 
   Graph run() {
     form_groups();
-    if (context_.target.is_cuda() && find_heavy_epilogues()) {
+    if (context_.target.is_cuda() && trains(graph_) && find_heavy_epilogues()) {
       groups_.clear();
       std::fill(group_of_.begin(), group_of_.end(), -1);
       form_groups();
@@ -51,8 +51,7 @@ class Fuser {
 
   void form_groups() {
     const auto count = static_cast<NodeId>(graph_.nodes().size());
-    // Large regions first: a region of a few scalars that joined a sum of their results would keep them
-    // apart.
+    // Scalars last: a region of scalars that joined a sum of large regions' results would keep those apart.
     for (NodeId id = 0; id < count; ++id) consider(id, true);
     for (NodeId id = 0; id < count; ++id)
       if (group_of_[static_cast<size_t>(id)] < 0) consider(id, false);
@@ -86,14 +85,14 @@ class Fuser {
     if (is_contraction(node)) return start_group(id, true);
     if (!is_fusible(node)) return;
     for (int candidate : producer_groups(node)) {
-      if (large_only && is_few(group(candidate).full)) continue;
+      if (large_only && group(candidate).full.empty()) continue;
       if (group_of_[static_cast<size_t>(id)] < 0) {
         if (accepts(group(candidate), node) && !depends_outside(node, candidate)) join(id, candidate);
       } else {
         merge(candidate, group_of_[static_cast<size_t>(id)]);
       }
     }
-    if (group_of_[static_cast<size_t>(id)] < 0 && !(large_only && is_few(domain_of(node))))
+    if (group_of_[static_cast<size_t>(id)] < 0 && !(large_only && domain_of(node).empty()))
       start_group(id, false);
   }
 

@@ -52,6 +52,9 @@ struct PipelineOptions {
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records);
 
+// Whether the entry writes params: a training step.
+bool trains(const Graph& graph);
+
 // --- the passes, one file each
 Graph inline_branches(const Graph& graph, const PassContext& context);
 Graph keep_reduced_axes(const Graph& graph, const PassContext& context);

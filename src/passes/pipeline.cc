@@ -62,6 +62,11 @@ const std::vector<PassInfo>& pass_table() {
   return table;
 }
 
+bool trains(const Graph& graph) {
+  return std::any_of(graph.updates().begin(), graph.updates().end(),
+                     [&](const Update& update) { return graph.value(update.variable).role == Role::kParam; });
+}
+
 namespace {
 
 void check_skips(const PipelineOptions& options) {

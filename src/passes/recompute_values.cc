@@ -435,9 +435,11 @@ class Recomputer {
 // from what is stored anyway and fewer bytes move: widened copies of half types, and the centred and
 // normalised activations of a norm, which its gradient wants, from the activations and the mean and deviation
 // of each row. On a GPU such arithmetic is free behind the memory; on the CPU it is not. Serves training
-// steps of every transformer, whose saved activations become a quarter.
+// steps of every transformer, whose saved activations become a quarter; only those, because what a reduction
+// reads beside its operand decides its order of additions, which for inference had better not depend on
+// sizes.
 Graph recompute_values(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() ? Recomputer(graph, context).run() : graph;
+  return context.target.is_cuda() && trains(graph) ? Recomputer(graph, context).run() : graph;
 }
 
 }  // namespace aicf

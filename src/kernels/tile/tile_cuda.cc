@@ -18,21 +18,26 @@ bool is_pointwise(const TileProgram& program) {
   return true;
 }
 
-// Moves the outer axis along which most input bytes are neighbours to the end of the outer ones, if rows lie
-// across memory: false if most are neighbours along the innermost axis, or nowhere.
-bool turn_to_columns(TileSpace& space, size_t inputs, const SymbolRanges& ranges) {
+// Moves the outer axis along which most bytes of the largest inputs are neighbours to the end of the outer
+// ones, if rows lie across memory: false if most are neighbours along the innermost axis, or nowhere. Which
+// inputs are largest follows from the axes along which they vary, not from sizes: those may be ranges.
+bool turn_to_columns(TileSpace& space, size_t inputs) {
   if (space.outer == 0 || space.outer == space.rank()) return false;
-  std::vector<double> neighbours(space.rank());
+  const auto varies = [&](const TileView& view, size_t axis) { return !is_number(view.strides[axis], 0); };
+  const auto varying_axes = [&](const TileView& view) {
+    size_t count = 0;
+    for (size_t axis = 0; axis < space.rank(); ++axis) count += varies(view, axis) ? 1 : 0;
+    return count;
+  };
+  size_t most = 0;
+  for (size_t i = 0; i < inputs; ++i) most = std::max(most, varying_axes(space.views[i]));
+  std::vector<int64_t> neighbours(space.rank());
   for (size_t i = 0; i < inputs; ++i) {
     const TileView& view = space.views[i];
-    const bool varies = std::any_of(view.strides.begin() + static_cast<std::ptrdiff_t>(space.outer),
-                                    view.strides.end(), [](const Dim& s) { return !is_number(s, 0); });
-    double bytes = static_cast<double>(dtype_bytes(view.dtype));
-    for (size_t axis = 0; axis < space.rank(); ++axis)
-      if (!is_number(view.strides[axis], 0))
-        bytes *= static_cast<double>(std::max<int64_t>(upper_bound(space.sizes[axis], ranges), 1));
-    for (size_t axis = 0; varies && axis < space.rank(); ++axis)
-      if (is_number(view.strides[axis], 1)) neighbours[axis] += bytes;
+    bool inside = false;
+    for (size_t axis = space.outer; axis < space.rank(); ++axis) inside = inside || varies(view, axis);
+    for (size_t axis = 0; inside && varying_axes(view) == most && axis < space.rank(); ++axis)
+      if (is_number(view.strides[axis], 1)) neighbours[axis] += dtype_bytes(view.dtype);
   }
   const auto best =
       static_cast<size_t>(std::max_element(neighbours.begin(), neighbours.end()) - neighbours.begin());
@@ -61,9 +66,8 @@ CudaCode generate_tile(const CudaProblem& problem) {
     return transposed ? *transposed : generate_tile_flat(problem, space);
   }
   TileSpace space = staged_space(problem);
-  return turn_to_columns(space, problem.inputs.size(), ranges_of(problem))
-             ? generate_tile_columns(problem, space)
-             : generate_tile_rows(problem, space);
+  return turn_to_columns(space, problem.inputs.size()) ? generate_tile_columns(problem, space)
+                                                       : generate_tile_rows(problem, space);
 }
 
 }  // namespace aicf

@@ -1,0 +1,119 @@
+// What regions compute again on a GPU, and which epilogues stay apart; the meaning stays.
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "passes/pass.h"
+
+namespace aicf {
+namespace {
+
+const Target kGpu{.name = "sm_90", .arch = 90};
+
+Graph optimised(const std::string& text, const Target& target) {
+  const Program program = parse(text);
+  return run_pipeline(program, target, {}, nullptr).entries[0];
+}
+
+// Elements of the largest f32 value that a node of the entry gives.
+int64_t largest_stored_f32(const Graph& graph) {
+  int64_t most = 0;
+  for (const Node& node : graph.nodes())
+    for (ValueId id : node.results)
+      if (graph.dtype(id) == DType::f32 && !op_info(node.op).has(kView))
+        most = std::max(most, *element_count(graph.shape(id)).constant());
+  return most;
+}
+
+// A norm's forward and backward part around a product that keeps them apart, and a param that is trained.
+const char* const kNorm = R"(program {
+  param "s" : f32[256]
+  entry step(%x: bf16[64, 256], %w: bf16[256, 256]) {
+    %s = param "s" : f32[256]
+    %n = constant f32[] = [256]
+    %0 = cast(%x) {dtype = f32} : f32[64, 256]
+    %1 = reduce_sum(%0) {axes = [1], keepdims = true} : f32[64, 1]
+    %2 = div(%1, %n) : f32[64, 1]
+    %3 = sub(%0, %2) : f32[64, 256]
+    %4 = mul(%3, %s) : f32[64, 256]
+    %5 = cast(%4) {dtype = bf16} : bf16[64, 256]
+    %6 = matmul(%5, %w) : bf16[64, 256]
+    %7 = cast(%6) {dtype = f32} : f32[64, 256]
+    %8 = mul(%7, %3) : f32[64, 256]
+    %9 = reduce_sum(%8) {axes = [0], keepdims = true} : f32[1, 256]
+    %10 = reshape(%9) {shape = [256]} : f32[256]
+    update "s" = %10
+    return "y" = %6
+  }
+}
+)";
+
+TEST(Recompute, CentredActivationsOfATrainingStepAreNotStored) {
+  EXPECT_LE(largest_stored_f32(optimised(kNorm, kGpu)), 256);
+  EXPECT_EQ(largest_stored_f32(optimised(kNorm, Target())), 64 * 256);  // the CPU keeps them
+}
+
+TEST(Recompute, InferenceStaysAsItIs) {
+  std::string text = kNorm;
+  text.replace(text.find("update \"s\" = %10\n    return \"y\" = %6"), 37, "return \"y\" = %6, \"z\" = %10");
+  const Program program = parse(text);
+  const Graph& graph = program.entries[0];
+  EXPECT_EQ(print(recompute_values(graph, {program, kGpu})), print(graph));
+}
+
+// y = x w, and w is replaced by a step that reads two moments.
+const char* const kStep = R"(program {
+  param "w" : bf16[1024, 1024]
+  state "m" : bf16[1024, 1024]
+  state "v" : bf16[1024, 1024]
+  entry step(%x: bf16[1024, 512], %y: bf16[512, 1024]) {
+    %w = param "w" : bf16[1024, 1024]
+    %m = state "m" : bf16[1024, 1024]
+    %v = state "v" : bf16[1024, 1024]
+    %0 = matmul(%x, %y) : bf16[1024, 1024]
+    %1 = add(%m, %0) : bf16[1024, 1024]
+    %2 = mul(%0, %0) : bf16[1024, 1024]
+    %3 = add(%v, %2) : bf16[1024, 1024]
+    %4 = div(%1, %3) : bf16[1024, 1024]
+    %5 = sub(%w, %4) : bf16[1024, 1024]
+    update "w" = %5
+    update "m" = %1
+    update "v" = %3
+    return "d" = %4
+  }
+}
+)";
+
+int count_of_kind(const Graph& graph, const std::string& kind) {
+  int count = 0;
+  for (const Node& node : graph.nodes())
+    count += node.op == Op::fused && node.attrs.get_str("kind") == kind ? 1 : 0;
+  return count;
+}
+
+TEST(FuseRegions, AnOptimizersStepIsNoEpilogueOnAGpu) {
+  const Graph gpu = optimised(kStep, kGpu), cpu = optimised(kStep, Target());
+  EXPECT_EQ(count_of_kind(gpu, "matmul"), 0);
+  EXPECT_EQ(count_of_kind(gpu, "tile"), 1);
+  EXPECT_EQ(count_of_kind(cpu, "matmul"), 1);
+}
+
+// Numbering classes takes no operand: a row's own index is known.
+TEST(FuseRegions, ARowCountsItsElements) {
+  const Graph graph = optimised(R"(program {
+  entry main(%x: f32[64, 5000], %i: i64[64, 1]) {
+    %0 = iota() {axis = 1, dtype = i64, shape = [1, 5000]} : i64[1, 5000]
+    %1 = eq(%0, %i) : bool[64, 5000]
+    %2 = constant f32[] = [0]
+    %3 = select(%1, %x, %2) : f32[64, 5000]
+    %4 = reduce_sum(%3) {axes = [1], keepdims = true} : f32[64, 1]
+    return "y" = %4
+  }
+}
+)",
+                                kGpu);
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  EXPECT_EQ(graph.nodes()[0].operands.size(), 2u);
+}
+
+}  // namespace
+}  // namespace aicf
