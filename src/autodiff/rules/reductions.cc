@@ -99,9 +99,10 @@ Values vjp_cross_entropy(const Vjp& v) {
   const ValueId share = e.select(kept, e.div(v.wide(v.dy()), divisor), e.scalar(dtype, 0));
 
   const ValueId chances = e.op(Op::softmax, {logits}, {{"axis", int64_t{1}}});
+  // In i32, which holds every class; a label that does not fit has failed before this is read.
   const ValueId index =
-      e.op(Op::iota, {}, {{"shape", Shape{1, classes}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
-  const ValueId own = e.op(Op::eq, {index, e.reshape(labels, {rows, 1})});
+      e.op(Op::iota, {}, {{"shape", Shape{1, classes}}, {"axis", int64_t{1}}, {"dtype", DType::i32}});
+  const ValueId own = e.op(Op::eq, {index, e.reshape(e.cast(labels, DType::i32), {rows, 1})});
   const ValueId slope = e.select(own, e.sub(chances, e.scalar(dtype, 1)), chances);
   return {e.mul(slope, e.reshape(share, {rows, 1})), kNoValue};
 }

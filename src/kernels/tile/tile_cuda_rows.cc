@@ -1,7 +1,7 @@
 // Regions with values per row: a group of threads per row, vectors along the row. Rows that fit stay in
-// registers from their one read to the last stage; longer ones are read again in every stage. Few long rows
-// are split over blocks: every stage is a launch, which leaves partial results that the next one combines in
-// order.
+// registers from their one read to the last stage; longer ones stay in shared memory where there are many,
+// else they are read again in every stage. Few long rows are split over blocks: every stage is a launch,
+// which leaves partial results that the next one combines in order.
 #include <algorithm>
 
 #include "base/error.h"
@@ -13,7 +13,8 @@ namespace {
 constexpr int kMaxKept = 32;             // elements of a row in one thread's registers
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
-constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
+constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
+constexpr int64_t kMachineBlocks = 528;          // four of a hundred and thirty-two multiprocessors' worth
 
 class RowsWriter : public StagedWriter {
  public:
@@ -57,7 +58,9 @@ class RowsWriter : public StagedWriter {
     const int64_t rows = std::max<int64_t>(bound(rows_), 1);
     const bool clusters =
         problem_.arch >= 90 && length > kMaxBlockRow && length <= kMaxClusterRow && rows >= 16;
-    if (clusters) {
+    if (problem_.arch >= 90 && length > kMaxBlockRow && rows >= kMachineBlocks && choose_staged(length)) {
+      group_ = threads_ = 512, items_ = 1, kept_ = false;
+    } else if (clusters) {
       choose_cluster(vectors);
     } else if (reduces && rows < kMachineBlocks / 4 && vectors >= 4096 && vectors * rows >= 4 * 4096) {
       group_ = threads_ = 512, items_ = 1, kept_ = false;
@@ -91,6 +94,23 @@ class RowsWriter : public StagedWriter {
     whole_ = kept_ && length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
   }
 
+  // Which operands of a row are held in shared memory: all that several stages read. False: they do not fit.
+  bool choose_staged(int64_t length) {
+    if (tail_ || !one_inner_axis()) return false;
+    plan_stages(false, false);
+    std::vector<int> readers(space_.views.size());
+    for (const Stage& stage : stages_)
+      for (size_t view : loaded_views(stage.elements)) ++readers[view];
+    stages_.clear();
+    for (size_t view = 0; view < readers.size(); ++view)
+      if (readers[view] > 1 && lanes(view, axis(), vector_) == vector_) {
+        staged_.push_back(view);
+        staged_bytes_ += length * dtype_bytes(space_.views[view].dtype);
+      }
+    if (staged_.empty() || staged_bytes_ > kMaxStagedBytes) staged_.clear(), staged_bytes_ = 0;
+    return !staged_.empty();
+  }
+
   // A row in the registers of several blocks, which exchange sums through shared memory.
   void choose_cluster(int64_t vectors) {
     threads_ = 512;
@@ -107,6 +127,7 @@ class RowsWriter : public StagedWriter {
         "tile_rows" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
     launch.block = threads_;
     launch.cluster = cluster_;
+    launch.shared_bytes = staged_bytes_;
     launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
     if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
     return launch;
@@ -140,6 +161,13 @@ class RowsWriter : public StagedWriter {
                                ";\nconst int lane = blockIdx.x % kCluster * " + std::to_string(threads_) +
                                " + threadIdx.x;\naicf::tile::cluster_arrive();\n"
                          : "const int lane = threadIdx.x % kGroup;\n";
+    int64_t from = 0;
+    if (!staged_.empty()) text += "extern __shared__ __align__(16) char staged[];\n";
+    for (size_t view : staged_) {
+      text += memory_type(view) + "* const row" + std::to_string(view) + " = reinterpret_cast<" +
+              memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
+      from += bound(length_) * dtype_bytes(space_.views[view].dtype);
+    }
     text += row_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
@@ -276,8 +304,7 @@ class RowsWriter : public StagedWriter {
     }
     if (!kept_)
       for (size_t view : loaded_views(stage.elements))
-        inside += array_text(view) + ";\n" +
-                  load_text(view, axis(), "x" + std::to_string(view), offset_text(view), left());
+        inside += array_text(view) + ";\n" + loaded_text(number, view);
     for (int id : stage.elements) body += element_text(number, id);
     for (int id : stage.reductions) {
       const std::string r = "r" + std::to_string(id) + "[v]";
@@ -294,6 +321,18 @@ class RowsWriter : public StagedWriter {
     const std::string unroll = !kept_ && stage.stores.empty() ? "#pragma unroll 4\n" : "";
     return before + unroll + walk_text() + inside + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" +
            body + "}\n" + after + walk_end();
+  }
+
+  // The vector of a stage from memory, or from where the first stage that read it put it: every thread reads
+  // only what it put there itself.
+  std::string loaded_text(int stage, size_t view) {
+    const std::string x = "x" + std::to_string(view), row = "row" + std::to_string(view) + " + c";
+    const std::string load = load_text(view, axis(), x, offset_text(view), left());
+    if (std::find(staged_.begin(), staged_.end(), view) == staged_.end()) return load;
+    const std::vector<size_t> first = first_reads(static_cast<size_t>(stage));
+    if (std::find(first.begin(), first.end(), view) == first.end())
+      return "aicf::tile::load<16>(" + x + ", " + row + ");\n";
+    return load + "aicf::tile::store<16>(" + row + ", " + x + ");\n";
   }
 
   std::string element_text(int number, int id) {
@@ -346,6 +385,8 @@ class RowsWriter : public StagedWriter {
 
   Dim rows_, length_;
   int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
+  std::vector<size_t> staged_;  // operands whose rows are held in shared memory
+  int64_t staged_bytes_ = 0;
   bool tail_ = false;   // the length is no multiple of the vector
   bool kept_ = true;    // elements stay in registers
   bool whole_ = false;  // every thread has all its vectors in every row
