@@ -70,5 +70,6 @@ Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
 Graph fuse_regions(const Graph& graph, const PassContext& context);
 Graph recompute_values(const Graph& graph, const PassContext& context);
+Graph merge_reductions(const Graph& graph, const PassContext& context);
 
 }  // namespace aicf

@@ -58,6 +58,8 @@ const std::vector<PassInfo>& pass_table() {
       // What regions store for each other is known only now.
       {"recompute_values", recompute_values, false, 2,
        "computes again in a region what is cheaper to compute than to store and read"},
+      // Reads the same values only after what stood between was computed again.
+      {"merge_reductions", merge_reductions, false, 2, "runs reductions together that read the same value"},
   };
   return table;
 }

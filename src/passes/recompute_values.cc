@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "passes/pass.h"
+#include "passes/region_body.h"
 
 namespace aicf {
 namespace {
@@ -14,13 +14,10 @@ constexpr int kMaxChain = 24;             // nodes that compute a value again
 constexpr int64_t kLeastElements = 4096;  // of a value worth the change
 constexpr int64_t kRowShare = 16;         // a value that much smaller is stored instead of computed again
 
-// A region, or a lone op that could be one. Its body's inputs are `operands`, its outputs `results`, both by
-// the ids of the graph.
-struct Unit {
-  const Node* node;
-  Graph body;
-  bool contraction = false;  // the body's first node reads its operands from memory
-  std::vector<ValueId> operands, results;
+// A region with its results by the ids of the graph.
+struct Unit : RegionBody {
+  const Node* node = nullptr;
+  std::vector<ValueId> results;
   std::set<ValueId> needs;  // operands after the changes
   bool changed = false;
 };
@@ -72,15 +69,9 @@ class Recomputer {
 
   void add_unit(size_t index) {
     const Node& node = graph_.nodes()[index];
-    Unit unit{&node, Graph("body"), false, node.operands, node.results, {}};
-    if (node.op == Op::fused) {
-      unit.body = node.bodies[0];
-      unit.contraction = node.attrs.get_str("kind") != "tile";
-    } else if (is_lone_region(node)) {
-      make_body(node, unit);
-    } else {
-      return;
-    }
+    std::optional<RegionBody> region = region_body(graph_, node, context_.target);
+    if (!region) return;
+    Unit unit{std::move(*region), &node, node.results, {}};
     unit.needs = {unit.operands.begin(), unit.operands.end()};
     unit_of_[index] = static_cast<int>(units_.size());
     for (size_t i = 0; i < unit.results.size(); ++i)
@@ -88,28 +79,8 @@ class Recomputer {
     units_.push_back(std::move(unit));
   }
 
-  bool is_lone_region(const Node& node) const {
-    const OpInfo& info = op_info(node.op);
-    return context_.target.fuses(graph_, node) && node.results.size() == 1 &&
-           (info.has(kPointwise) || (info.has(kReduction) && node.attrs.get_bool("keepdims")));
-  }
-
   bool is_immediate(ValueId id) const {
     return graph_.value(id).role == Role::kConstant && graph_.value(id).constant.count() == 1;
-  }
-
-  void make_body(const Node& node, Unit& unit) const {
-    std::vector<ValueId> inner;
-    unit.operands.clear();
-    for (ValueId id : node.operands) {
-      if (is_immediate(id)) {
-        inner.push_back(unit.body.add_constant(graph_.value(id).constant));
-        continue;
-      }
-      inner.push_back(unit.body.add_input("x" + std::to_string(unit.operands.size()), graph_.type(id)));
-      unit.operands.push_back(id);
-    }
-    unit.body.add_output(unit.body.add(node.op, inner, node.attrs, node.origin), "y0");
   }
 
   // Who reads each value, and which values must stay as they are.
@@ -130,18 +101,6 @@ class Recomputer {
           if (const int input = input_index(unit.body, inner); input >= 0)
             fixed_.insert(unit.operands[static_cast<size_t>(input)]);
     }
-  }
-
-  static int input_index(const Graph& body, ValueId inner) {
-    const auto at = std::find(body.inputs().begin(), body.inputs().end(), inner);
-    return at == body.inputs().end() ? -1 : static_cast<int>(at - body.inputs().begin());
-  }
-
-  static const Shape& domain_of(const Unit& unit) {
-    if (unit.contraction) return unit.body.shape(unit.body.nodes()[0].results[0]);
-    for (const Node& node : unit.body.nodes())
-      if (op_info(node.op).has(kReduction)) return unit.body.shape(node.operands[0]);
-    return unit.body.shape(unit.body.outputs()[0]);
   }
 
   int64_t most_elements(const TensorType& type) const {
@@ -244,7 +203,7 @@ class Recomputer {
     double saved = bytes_of(id) - gained;
     for (size_t index : readers_.at(id)) {
       const Unit& reader = units_[index];
-      if (!(domain_of(reader) == graph_.shape(id))) return false;
+      if (!(region_domain(reader) == graph_.shape(id))) return false;
       saved += bytes_of(id) - gained;
       size_t added = chain.gains.size();
       for (ValueId leaf : chain.leaves) {

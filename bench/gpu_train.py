@@ -1,0 +1,303 @@
+"""Whole training steps on one GPU beside torch.compile captured into a CUDA Graph, in one run: multilayer
+perceptrons and GPT-2, forward, loss, backward and Adam.
+
+Ours: a step compiled with `aicf.compile_train_step`, saved, and replayed by `aicf bench --device cuda`. The
+peer: the same model, loss and fused Adam through torch.compile, captured, so that no Python stands in its
+timed path. Samples are microseconds a step, each the mean of a batch of replays. bf16 rows have params and
+moments in bf16 on both sides. Needs torch with CUDA in the Python that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aicf
+import numpy as np
+import torch
+import torch.nn.functional as F
+from aicf import nn, ops, optim
+from gpu_inference import captured, describe_gpu, tool
+
+RATE = 1e-3
+
+
+@dataclass(frozen=True)
+class Gpt:
+    """GPT-2's shape, with the output layer tied to the embedding."""
+
+    vocabulary: int = 50304
+    context: int = 1024
+    width: int = 768
+    heads: int = 12
+    layers: int = 12
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    batch: int
+    dtype: str
+    shape: tuple[int, ...] | Gpt
+
+
+ROWS = [
+    Row("mlp-tiny", 64, "f32", (8, 16, 8)),
+    Row("mlp-mnist", 128, "f32", (784, 512, 512, 10)),
+    Row("mlp-wide", 4096, "bf16", (1024, 4096, 4096, 1024)),
+    Row("gpt2-124m", 16, "bf16", Gpt()),
+]
+
+
+def torch_dtype(row: Row) -> torch.dtype:
+    return torch.bfloat16 if row.dtype == "bf16" else torch.float32
+
+
+# ---- ours: the modules take their weights from torch's, so that both train the same model
+
+
+class Weights(nn.Module):
+    """Params by name, from a torch module."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        for name, value in module.state_dict().items():
+            setattr(self, name.replace(".", "_"), nn.Parameter(value.detach().cpu().contiguous()))
+
+    def of(self, name: str) -> Any:
+        return getattr(self, name.replace(".", "_")).sym()
+
+    def linear(self, x: Any, name: str) -> Any:
+        return ops.linear(x, self.of(f"{name}.weight"), self.of(f"{name}.bias"), transpose_w=True)
+
+
+class Mlp(Weights):
+    def __init__(self, module: torch.nn.Module, layers: int) -> None:
+        super().__init__(module)
+        self.layers = layers
+
+    def forward(self, x: Any) -> Any:
+        for i in range(self.layers):
+            x = self.linear(x, str(2 * i))
+            if i + 1 < self.layers:
+                x = ops.relu(x)
+        return x
+
+
+class Gpt2(Weights):
+    def __init__(self, module: torch.nn.Module, shape: Gpt) -> None:
+        super().__init__(module)
+        self.shape = shape
+
+    def norm(self, x: Any, name: str) -> Any:
+        return ops.layer_norm(x, self.of(f"{name}.weight"), self.of(f"{name}.bias"))
+
+    def block(self, x: Any, name: str) -> Any:
+        batch, length, width = x.shape
+        heads, size = self.shape.heads, self.shape.width // self.shape.heads
+        qkv = self.linear(self.norm(x, f"{name}.norm1"), f"{name}.qkv")
+        q, k, v = (
+            qkv[:, :, i * width : (i + 1) * width].reshape(batch, length, heads, size).transpose(0, 2, 1, 3)
+            for i in range(3)
+        )
+        y = ops.attention(q, k, v, scale=size**-0.5, causal=True)
+        x = x + self.linear(y.transpose(0, 2, 1, 3).reshape(batch, length, width), f"{name}.out")
+        y = ops.gelu(self.linear(self.norm(x, f"{name}.norm2"), f"{name}.wide"), approximate="tanh")
+        return x + self.linear(y, f"{name}.narrow")
+
+    def forward(self, ids: Any) -> Any:
+        x = ops.gather(self.of("tokens.weight"), ids, axis=0) + self.of("places.weight")
+        for i in range(self.shape.layers):
+            x = self.block(x, f"blocks.{i}")
+        return ops.matmul(self.norm(x, "norm"), self.of("tokens.weight").transpose(1, 0))
+
+
+def class_loss(scores: Any, targets: Any) -> Any:
+    batch, length, classes = scores.shape
+    return nn.CrossEntropyLoss()(scores.reshape(batch * length, classes), targets.reshape(batch * length))
+
+
+def compile_ours(row: Row, module: torch.nn.Module, device: str) -> aicf.TrainStep:
+    precision = "bf16-pure" if row.dtype == "bf16" else "f32"
+    common = {"precision": precision, "skip_bad_steps": False, "device": device}
+    if isinstance(row.shape, Gpt):
+        ids = aicf.TensorSpec((row.batch, row.shape.context), "i64")
+        return aicf.compile_train_step(
+            Gpt2(module, row.shape), class_loss, optim.AdamW(RATE, weight_decay=0.01), [ids, ids], **common
+        )
+    specs = [aicf.TensorSpec((row.batch, row.shape[i]), row.dtype) for i in (0, -1)]
+    model = Mlp(module, len(row.shape) - 1)
+    return aicf.compile_train_step(model, nn.MSELoss(), optim.Adam(RATE), specs, **common)
+
+
+def measure_ours(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    module = peer_module(row, "cpu")
+    start = time.perf_counter()
+    step = compile_ours(row, module, options.device)
+    seconds = time.perf_counter() - start
+    path = folder / f"{row.name}.aicf"
+    step.save(path)
+    del step
+    classes = row.shape.vocabulary if isinstance(row.shape, Gpt) else 2
+    command = [options.aicf, "bench", str(path), "--device", options.device, "--repeat", str(options.rounds)]
+    names = ("ids", "target") if isinstance(row.shape, Gpt) else ()
+    ranges = [text for name in names for text in ("--range", f"{name}=0..{classes - 1}")]
+    result = tool([*command, *ranges, "--kernels", "--json"])
+    return {
+        "compile_seconds": seconds,
+        "us": [1e3 * sample for sample in result["samples"]],
+        "coverage": result.get("coverage", ""),
+        "kernels": result["kernels"],
+    }
+
+
+# ---- the peer
+
+
+class Block(torch.nn.Module):
+    def __init__(self, shape: Gpt) -> None:
+        super().__init__()
+        width, self.heads = shape.width, shape.heads
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = (
+            part.view(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(self.norm1(x)).split(width, -1)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.narrow(F.gelu(self.wide(self.norm2(x)), approximate="tanh"))
+
+
+class TorchGpt2(torch.nn.Module):
+    def __init__(self, shape: Gpt) -> None:
+        super().__init__()
+        self.tokens = torch.nn.Embedding(shape.vocabulary, shape.width)
+        self.places = torch.nn.Embedding(shape.context, shape.width)
+        self.blocks = torch.nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = torch.nn.LayerNorm(shape.width)
+        for weight in (self.tokens.weight, self.places.weight):
+            torch.nn.init.normal_(weight, std=0.02)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(ids) + self.places.weight
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.norm(x), self.tokens.weight)
+
+
+def peer_module(row: Row, device: str) -> torch.nn.Module:
+    torch.manual_seed(0)
+    if isinstance(row.shape, Gpt):
+        return TorchGpt2(row.shape).to(device, torch_dtype(row))
+    layers: list[torch.nn.Module] = []
+    for i in range(len(row.shape) - 1):
+        layers.append(torch.nn.Linear(row.shape[i], row.shape[i + 1]))
+        layers.append(torch.nn.ReLU())
+    return torch.nn.Sequential(*layers[:-1]).to(device, torch_dtype(row))
+
+
+def peer_step(row: Row) -> Callable[[], object]:
+    module = peer_module(row, "cuda")
+    if isinstance(row.shape, Gpt):
+        size = (row.batch, row.shape.context)
+        x, y = (torch.randint(0, row.shape.vocabulary, size, device="cuda") for _ in range(2))
+        optimizer = torch.optim.AdamW(module.parameters(), lr=RATE, capturable=True, fused=True)
+        compiled = torch.compile(lambda: F.cross_entropy(module(x).flatten(0, 1).float(), y.flatten()))
+    else:
+        x, y = (torch.randn(row.batch, row.shape[i], device="cuda", dtype=torch_dtype(row)) for i in (0, -1))
+        optimizer = torch.optim.Adam(module.parameters(), lr=RATE, capturable=True, fused=True)
+        compiled = torch.compile(lambda: F.mse_loss(module(x), y))
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        compiled().backward()
+        optimizer.step()
+
+    return step
+
+
+def measure_peer(row: Row, rounds: int) -> dict[str, Any]:
+    torch._dynamo.reset()
+    step = peer_step(row)
+    start = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    replay = captured(step)
+    samples, queued = [], 10
+    for index in range(rounds + 5):
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first.record()
+        for _ in range(queued):
+            replay()
+        last.record()
+        torch.cuda.synchronize()
+        if index >= 5:
+            samples.append(1e3 * first.elapsed_time(last) / queued)
+    return {
+        "compile_seconds": seconds,
+        "us": samples,
+        "peak_gib": torch.cuda.max_memory_reserved() / 2**30,
+    }
+
+
+def measure_row(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    record: dict[str, Any] = {"model": row.name, "batch": row.batch, "dtype": row.dtype}
+    record["aicf"] = measure_ours(row, options, folder)
+    ours = float(np.median(record["aicf"]["us"]))
+    text = f"{row.name:<12}{ours:>10.1f} µs, compiled in {record['aicf']['compile_seconds']:.2f} s"
+    if not options.no_peer:
+        record["torch.compile, CUDA Graph"] = theirs = measure_peer(row, options.rounds)
+        peer = float(np.median(theirs["us"]))
+        text += f"   torch.compile, CUDA Graph: {peer:.1f} µs ({peer / ours:.2f}x ours)"
+    print(text, flush=True)
+    return record
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [row.name for row in ROWS]
+    parser.add_argument("models", nargs="*", help=f"any of {', '.join(names)}; default: all")
+    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
+    parser.add_argument("--device", default="cuda", help="of ours: cuda, or cpu to try the bench")
+    parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--output", type=Path, help="raw samples as JSON")
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(names):
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if not options.no_peer and not torch.cuda.is_available():
+        print("bench: torch sees no CUDA device", file=sys.stderr)
+        return 3
+    rows = []
+    for row in ROWS:
+        if not options.models or row.name in options.models:
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append(measure_row(row, options, Path(folder)))
+    if options.output is not None:
+        record = {
+            "schema": 1,
+            "command": " ".join(["python", *sys.argv]),
+            "gpu": describe_gpu() if not options.no_peer else "",
+            "versions": {"torch": torch.__version__},
+            "rows": rows,
+        }
+        options.output.write_text(json.dumps(record, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "passes/region_body.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kMaxOperands = 20;  // of a region, results too
+
+class Merger {
+ public:
+  Merger(const Graph& graph, const PassContext& context) : graph_(graph) {
+    for (const Node& node : graph.nodes()) {
+      regions_.push_back(region_body(graph, node, context.target));
+      if (regions_.back() && axes_of(*regions_.back()).empty()) regions_.back().reset();
+    }
+    merged_.resize(graph.nodes().size(), false);
+  }
+
+  Graph run() {
+    GraphRewriter rewriter(graph_);
+    for (size_t i = 0; i < regions_.size(); ++i) {
+      if (merged_[i]) continue;
+      std::vector<size_t> group{i};
+      if (regions_[i])
+        for (size_t j = i + 1; j < regions_.size(); ++j)
+          if (joins(group, j)) group.push_back(j);
+      if (group.size() == 1)
+        rewriter.copy(graph_.nodes()[i]);
+      else
+        emit(group, rewriter);
+    }
+    return rewriter.finish();
+  }
+
+ private:
+  static Ints axes_of(const RegionBody& region) {
+    if (region.contraction) return {};
+    for (const Node& node : region.body.nodes())
+      if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
+    return {};
+  }
+
+  // Whether region j can run where the group's first does: same rows, what it reads is there, and it reads
+  // something large that the group reads too.
+  bool joins(const std::vector<size_t>& group, size_t j) const {
+    const size_t first = group[0];
+    if (merged_[j] || !regions_[j]) return false;
+    const RegionBody &a = *regions_[first], &b = *regions_[j];
+    if (axes_of(a) != axes_of(b) || !(region_domain(a) == region_domain(b))) return false;
+    std::vector<ValueId> operands;
+    size_t results = graph_.nodes()[j].results.size();
+    for (size_t member : group) {
+      results += graph_.nodes()[member].results.size();
+      for (ValueId id : regions_[member]->operands) add_once(operands, id);
+    }
+    bool shares = false;
+    for (ValueId id : b.operands) {
+      const Value& value = graph_.value(id);
+      if (value.role == Role::kTemp && value.producer >= static_cast<NodeId>(first)) return false;
+      const bool known = std::find(operands.begin(), operands.end(), id) != operands.end();
+      shares = shares || (known && value.type.shape == region_domain(b));
+      add_once(operands, id);
+    }
+    return shares && operands.size() + results <= kMaxOperands;
+  }
+  static void add_once(std::vector<ValueId>& list, ValueId id) {
+    if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+  }
+
+  void emit(const std::vector<size_t>& group, GraphRewriter& rewriter) {
+    Graph body("body");
+    std::vector<ValueId> operands;
+    std::map<ValueId, ValueId> inputs;
+    for (size_t member : group) {
+      const RegionBody& region = *regions_[member];
+      std::vector<ValueId> inner;
+      for (ValueId id : region.operands) {
+        if (!inputs.contains(id)) {
+          inputs[id] = body.add_input("x" + std::to_string(operands.size()), graph_.type(id));
+          operands.push_back(id);
+        }
+        inner.push_back(inputs.at(id));
+      }
+      for (ValueId result : inline_body(body, region.body, inner))
+        body.add_output(result, "y" + std::to_string(body.outputs().size()));
+      merged_[member] = true;
+    }
+    std::vector<Graph> bodies;
+    bodies.push_back(std::move(body));
+    const NodeId fused =
+        rewriter.graph().add_node(Op::fused, rewriter.values(operands), {{"kind", std::string("tile")}},
+                                  std::move(bodies), graph_.nodes()[group[0]].origin);
+    size_t next = 0;
+    for (size_t member : group)
+      for (ValueId id : graph_.nodes()[member].results)
+        rewriter.map(id, rewriter.graph().node(fused).results[next++]);
+  }
+
+  const Graph& graph_;
+  std::vector<std::optional<RegionBody>> regions_;  // by node: those with reductions
+  std::vector<char> merged_;
+};
+
+}  // namespace
+
+// Reductions over the same rows that read a large value in common run together and read it once: the
+// gradients of a norm's scale and bias. Only in training steps, as recompute_values.
+Graph merge_reductions(const Graph& graph, const PassContext& context) {
+  return context.target.is_cuda() && trains(graph) ? Merger(graph, context).run() : graph;
+}
+
+}  // namespace aicf
