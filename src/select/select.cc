@@ -26,6 +26,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
 
 KernelCalls Selector::run() {
   for (const Node& node : graph_.nodes()) lower(node);
+  share_attention_sums();
   place_outputs();
   write_updates();
   copy_joined_weights();

@@ -105,6 +105,10 @@ class Selector {
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
 
+  // --- attention_sums.cc
+  // Attention whose gradients are computed by a kernel that can use them leaves the sums of its rows.
+  void share_attention_sums();
+
   // --- lower_custom.cc
   // The user's code sees dense windows only: others go through copies.
   void lower_custom(const Node& node);

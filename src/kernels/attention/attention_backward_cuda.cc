@@ -8,7 +8,7 @@
 namespace aicf {
 namespace {
 
-enum Input : size_t { kQ, kK, kV, kOut, kDout, kMask };
+enum Input : size_t { kQ, kK, kV, kOut, kDout, kMask };  // and last the sums, if the forward pass leaves them
 enum Output : size_t { kDq, kDk, kDv };
 
 constexpr int64_t kPaddedRows = 128;         // of the numbers of each head's rows
@@ -16,6 +16,10 @@ constexpr int64_t kLeastShared = 99 * 1024;  // of all architectures: the order 
 
 int64_t accumulator_bytes(const CudaProblem& problem) {
   return problem.inputs[kQ].dtype == DType::f64 ? 8 : 4;
+}
+
+bool has_sums(const CudaProblem& problem, const AttentionSizes& sizes) {
+  return problem.inputs.size() > (sizes.has_mask ? kMask + 1 : size_t{kMask});
 }
 
 // As backward_simt.cuh lays it out, with tiles of `size` rows and keys.
@@ -59,10 +63,10 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, Back
   text += cuda_type(problem.inputs[kQ].dtype);
   text += ";\n  using Mask = ";
   text += sizes.has_mask ? cuda_type(problem.inputs[kMask].dtype) : "bool";
-  text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kCausal", sizes.causal) +
-          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
-          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
-          constant("kRows", rows) + constant("kKeys", rows) +
+  text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kHasSums", has_sums(problem, sizes)) +
+          constant("kCausal", sizes.causal) + constant("kDepth", sizes.depth) +
+          constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
+          constant("kSoftcap", problem.fparams[1]) + constant("kRows", rows) + constant("kKeys", rows) +
           constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[kQ], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[kK], sizes.depth)) +
@@ -84,8 +88,9 @@ std::string call(const CudaProblem& problem, const AttentionSizes& sizes, CudaPa
          std::string(sizes.has_mask ? "in5" : "nullptr") + ", nullptr, nullptr,\n      " + in(kQ) + ", " +
          in(kK) + ", " + in(kV) + ", " + view(params, mask) + ", " + in(kOut) + ",\n      " +
          size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " + size(sizes.keys) +
-         "},\n      in3, in4, out0, out1, out2, " + in(kDout) + ", " + out(kDq) + ", " + out(kDk) + ", " +
-         out(kDv) + "};\n";
+         "},\n      in3, in4, " +
+         (has_sums(problem, sizes) ? "in" + std::to_string(problem.inputs.size() - 1) : "nullptr") +
+         ", out0, out1, out2, " + in(kDout) + ", " + out(kDq) + ", " + out(kDk) + ", " + out(kDv) + "};\n";
 }
 
 void add_maps(CudaLaunch& launch, int32_t rows, int32_t keys) {

@@ -152,7 +152,7 @@ std::string call(const CudaProblem& problem, const AttentionSizes& sizes, CudaPa
   const auto size = [&](const Dim& dim) { return "int32_t(" + params.expr(dim) + ")"; };
   std::string text = "  const aicf::attention::Call<Traits> call{in0, in1, in2, ";
   text += sizes.has_mask ? "in3" : "nullptr";
-  text += ", out0, nullptr,\n      ";
+  text += problem.outputs.size() > 1 ? ", out0, out1,\n      " : ", out0, nullptr,\n      ";
   for (size_t i = 0; i < 3; ++i) text += view(params, problem.inputs[i].strides) + ", ";
   text += view(params, sizes.has_mask ? mask_strides(problem.inputs[3]) : std::vector<Dim>(4, Dim(0))) + ", ";
   text += view(params, problem.outputs[0].strides) + ",\n      ";

@@ -4,6 +4,7 @@
 // again: weight = 2^(kMultiplier s - level) with level = log2 of the row's sum of 2^(kMultiplier s). The second gives dk and
 // dv. Scores are computed again by each; none is stored. `Traits` as in call.cuh, and
 //   kVectorDout, kVectorDq, kVectorDk, kVectorDv   rows may be accessed by 16 bytes
+//   kHasSums                                       the forward pass left the logarithms of the rows' sums
 #pragma once
 
 #include "attention/call.cuh"
@@ -14,6 +15,7 @@ template <class Traits>
 struct BackwardCall : Call<Traits> {
   using T = typename Traits::Element;
   const T *result, *dout;  // result: out of the forward pass, whose strides are out_view
+  const float* sums;       // as the forward pass's Call::lse, or null
   T *dq, *dk, *dv;
   View dout_view, dq_view, dk_view, dv_view;
 };

@@ -156,7 +156,7 @@ struct BackwardMaps {
   const CUtensorMap &q, &k, &v, &dout;
 };
 
-// Keys twice: for the rows' levels, then with the values for the slopes.
+// Keys twice: for the rows' levels, unless they are known, then with the values for the slopes.
 template <class Traits>
 __device__ __forceinline__ void load_for_dq(const DqShared<Traits>& shared, const BackwardMaps& maps, const Job& job,
                                             int32_t group) {
@@ -166,7 +166,7 @@ __device__ __forceinline__ void load_for_dq(const DqShared<Traits>& shared, cons
   load_halves<128, Shared::kDepthHalves>(shared.q(), maps.q, shared.rows_full(), job.first, job.place.head, batch);
   load_halves<128, Shared::kValueHalves>(shared.dout(), maps.dout, shared.rows_full(), job.first, job.place.head, batch);
   Ring<Shared::kStages> key_turn, value_turn;
-  for (int pass = 0; pass < 2; ++pass)
+  for (int pass = Traits::kHasSums ? 1 : 0; pass < 2; ++pass)
     for (int32_t block = job.blocks - 1; block >= 0; --block) {
       wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
       expect_bytes(shared.k_full(key_turn.stage), Shared::kDepthHalves * Shared::kHalf);
@@ -268,7 +268,14 @@ struct DqConsumer {
   __device__ __forceinline__ void keep_numbers(const RowNumbers<float>& numbers, int64_t head) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      level[half] = rows.sum[half] == 0 ? -minus_infinity() : kMultiplier * rows.maximum[half] + log2f(rows.sum[half]);
+      if constexpr (Traits::kHasSums) {
+        const bool inside = row + 8 * half < call.queries;
+        const float sum = inside ? call.sums[head * call.queries + row + 8 * half] : minus_infinity();
+        level[half] = sum == minus_infinity() ? -minus_infinity() : float(kLog2E) * sum;
+      } else {
+        level[half] =
+            rows.sum[half] == 0 ? -minus_infinity() : kMultiplier * rows.maximum[half] + log2f(rows.sum[half]);
+      }
       const int64_t at = head * numbers.padded + row + 8 * half;
       if (lane % 4 == 0) {
         numbers.level[at] = level[half];
@@ -299,11 +306,13 @@ __device__ __forceinline__ void consume_for_dq(DqConsumer<Traits>& consumer, con
   const int32_t seen = group_row + 64 <= call.queries ? visible_keys(call, group_row) : 0;
   const int32_t all_visible = (seen > 0 ? seen : 0) / Shared::kKeys;
   int32_t block = job.blocks - 1;
+  if constexpr (!Traits::kHasSums) {
 #pragma unroll 1
-  for (; block >= all_visible; --block) consumer.template measure<true>(block);
+    for (; block >= all_visible; --block) consumer.template measure<true>(block);
 #pragma unroll 1
-  for (; block >= 0; --block) consumer.template measure<false>(block);
-  total_sums(consumer.rows);
+    for (; block >= 0; --block) consumer.template measure<false>(block);
+    total_sums(consumer.rows);
+  }
   consumer.keep_numbers(numbers, b * call.heads + h);
   block = job.blocks - 1;
 #pragma unroll 1
