@@ -104,6 +104,12 @@ MODELS: dict[str, tuple[Callable[[], hf.PreTrainedModel], Inputs]] = {
     "qwen2": (lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**_DECODER)), tokens),
     "qwen3": (lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**_DECODER, head_dim=8)), tokens),
     "mistral": (lambda: hf.MistralForCausalLM(hf.MistralConfig(**_DECODER, sliding_window=8)), tokens),
+    "mixtral": (
+        lambda: hf.MixtralForCausalLM(
+            hf.MixtralConfig(**_DECODER, num_local_experts=4, num_experts_per_tok=2)
+        ),
+        tokens,
+    ),
     "t5": (_t5, pair),
     "vit": (lambda: hf.ViTModel(hf.ViTConfig(**_IMAGE)), images),
     "clip": (_clip, lambda b, n: text(b, n) | images(b, n)),

@@ -98,3 +98,31 @@ def _bilinear(c: Call, x: Any, y: Any, w: Any, bias: Any = None) -> SymTensor:
     column = ops.reshape(y, shape=[flat.shape[0], js, 1])
     result = ops.reshape(ops.matmul(first, column), shape=c.shape)
     return result if bias is None else ops.add(result, bias)
+
+
+# --- mixtures of experts
+
+
+@rule("transformers.grouped_mm_fallback.default", "_grouped_mm")
+def _grouped(c: Call, x: Any, w: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> SymTensor:
+    """Rows of x [S, K], sorted by expert, times their experts' w [E, K, N]; offs [E] holds where each ends.
+
+    How many rows an expert has depends on data: each of a few rows gathers its matrix; of many rows all are
+    multiplied with every matrix, and each keeps its own product.
+    """
+    if x.ndim != 2 or w.ndim != 3 or offs is None or bias is not None or not isinstance(w.shape[0], int):
+        raise Decompose("grouped products other than of rows and one matrix for each expert")
+    rows, experts = x.shape[0], w.shape[0]
+    row = ops.iota(shape=[rows, 1], axis=0, dtype=offs.dtype)
+    ended = ops.cast(ops.le(ops.reshape(offs, shape=[1, experts]), row), dtype="i64")
+    expert = ops.min(ops.reduce_sum(ended, axes=[1]), c.number(experts - 1, "i64"))
+    if isinstance(rows, int) and 3 * rows <= experts:
+        return ops.reshape(ops.matmul(x.expand_dims(1), ops.gather(w, expert, axis=0)), shape=c.shape)
+    result = c.full(c.shape, 0, x.dtype)
+    mine = ops.reshape(expert, shape=[rows, 1])
+    for e in range(experts):
+        sizes = list(w.shape)
+        matrix = ops.slice(w, starts=[e, 0, 0], limits=[e + 1, *sizes[1:]], steps=[1, 1, 1])
+        product = ops.matmul(x, ops.reshape(matrix, shape=sizes[1:]))
+        result = ops.select(ops.eq(mine, c.number(e, "i64")), product, result)
+    return result

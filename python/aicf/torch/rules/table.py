@@ -15,7 +15,7 @@ RULES: dict[str, Rule] = {}
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Adds a rule for these ops; a name without a namespace is an ATen op, one without an overload its
-    default.
+    default. One of three parts is whole.
 
     A rule takes a Call and the node's arguments, tensors as SymTensors and sizes as ints or Dims, and gives
     the
@@ -32,6 +32,6 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def full_name(name: str) -> str:
     parts = name.split(".")
-    if parts[0] not in ("aten", "prims", "aicf"):
+    if len(parts) < 3 and parts[0] not in ("aten", "prims", "aicf"):
         parts.insert(0, "aten")
     return ".".join(parts if len(parts) == 3 else [*parts, "default"])

@@ -1,0 +1,170 @@
+"""Layers that torch has no decomposition for or that take another way in torch.export than in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import aicf
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+Function = Callable[..., Any]
+
+
+class Of(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
+
+
+def check(model: nn.Module, *args: torch.Tensor, tolerance: float = 1e-4) -> None:
+    model.eval()
+    with torch.no_grad():
+        expected = torch.utils._pytree.tree_leaves(model(*args))
+    actual = torch.utils._pytree.tree_leaves(aicf.compile(model, args)(*args))
+    assert len(actual) == len(expected)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(kind: Any) -> None:
+    check(kind(5, 7, num_layers=2, bidirectional=True, batch_first=True), torch.randn(3, 4, 5))
+    check(kind(5, 7, bias=False), torch.randn(4, 3, 5))
+
+
+def test_a_projected_lstm() -> None:
+    check(nn.LSTM(5, 7, proj_size=3), torch.randn(4, 3, 5))
+
+
+def test_a_recurrent_layer_over_a_range_of_batches() -> None:
+    model = nn.LSTM(5, 7, batch_first=True).eval()
+    exe = aicf.compile(model, (torch.randn(2, 4, 5),), dims={"input": {0: "batch=1..8"}})
+    for batch in (1, 5):
+        x = torch.randn(batch, 4, 5)
+        assert torch.allclose(exe(x)[0], model(x)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bags(mode: str) -> None:
+    ids, offsets = torch.randint(0, 10, (9,)), torch.tensor([0, 3, 3, 7])
+    check(nn.EmbeddingBag(10, 4, mode=mode, padding_idx=1), ids, offsets)
+    check(nn.EmbeddingBag(10, 4, mode=mode), torch.randint(0, 10, (3, 7)))
+
+
+def test_embedding_bags_learn() -> None:
+    torch._dynamo.reset()
+    layer = nn.EmbeddingBag(10, 4, mode="mean")
+    ids = torch.randint(0, 10, (3, 7))
+    torch.compile(layer, backend="aicf")(ids).square().sum().backward()
+    ours, layer.weight.grad = layer.weight.grad, None
+    layer(ids).square().sum().backward()
+    assert torch.allclose(ours, layer.weight.grad, atol=1e-6)
+
+
+def test_images_and_volumes() -> None:
+    x = torch.randn(2, 3, 9, 8)
+    for mode in ("bilinear", "bicubic"):
+        check(Of(lambda x, mode=mode: F.interpolate(x, size=(4, 11), mode=mode, antialias=True)), x)
+    grid = torch.rand(2, 3, 4, 4, 3) * 2.4 - 1.2
+    for padding in ("zeros", "border", "reflection"):
+        check(
+            Of(lambda x, g, p=padding: F.grid_sample(x, g, padding_mode=p, align_corners=False)),
+            torch.randn(2, 3, 4, 5, 6),
+            grid,
+        )
+
+
+def test_rounding_as_if_quantised() -> None:
+    check(Of(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127)), torch.randn(50) * 20)
+    scale, zero = torch.rand(4) + 0.1, torch.tensor([0, 1, -2, 5], dtype=torch.int32)
+    check(
+        Of(lambda x, s, z: torch.fake_quantize_per_channel_affine(x, s, z, 0, -128, 127)),
+        torch.randn(4, 5) * 9,
+        scale,
+        zero,
+    )
+
+
+def positive(n: int) -> torch.Tensor:
+    a = torch.randn(2, n, n)
+    return a @ a.mT + n * torch.eye(n)
+
+
+FACTORISATIONS: dict[str, Function] = {
+    "cholesky": torch.linalg.cholesky,
+    "qr": torch.linalg.qr,
+    "complete qr": lambda a: torch.linalg.qr(a[..., :2], mode="complete"),
+    "lu": torch.linalg.lu,
+    "solve": lambda a: torch.linalg.solve(a, a[..., :1] + 1),
+    "inverse": torch.linalg.inv,
+    "determinant": torch.linalg.det,
+    "log determinant": torch.linalg.slogdet,
+    "triangular system": lambda a: torch.linalg.solve_triangular(a, a + 1, upper=True),
+}
+
+
+@pytest.mark.parametrize("name", FACTORISATIONS)
+def test_factorisations(name: str) -> None:
+    torch.manual_seed(0)
+    check(Of(FACTORISATIONS[name]), positive(5))
+
+
+def test_gradients_of_a_solution() -> None:
+    torch._dynamo.reset()
+    a, b = positive(4).requires_grad_(), torch.randn(2, 4, 1, requires_grad=True)
+    grads = [
+        torch.autograd.grad(f(a, b).square().sum(), (a, b))
+        for f in (torch.compile(torch.linalg.solve, backend="aicf"), torch.linalg.solve)
+    ]
+    for ours, theirs in zip(*grads, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_large_factorisations_are_refused() -> None:
+    with pytest.raises(aicf.UserError, match="this large"):
+        aicf.compile(Of(torch.linalg.inv), (torch.eye(65),))
+
+
+def test_a_region_of_autocast() -> None:
+    layer = nn.Linear(8, 8)
+
+    def forward(x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(x)
+            z = y.softmax(-1) + x
+        return y, z, layer(x)
+
+    model = Of(forward)
+    model.layer = layer
+    check(model, torch.randn(4, 8), tolerance=2e-2)
+
+
+def test_arguments_by_name_or_in_order() -> None:
+    class Difference(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor, *, scale: torch.Tensor) -> torch.Tensor:
+            return (x - y) * scale
+
+    x, y, scale = torch.randn(3, 3)
+    exe = aicf.compile(Difference(), {"x": x, "y": y, "scale": scale})
+    for result in (exe(x, y, scale=scale), exe(scale=scale, y=y, x=x), exe(x, scale=scale, y=y)):
+        assert torch.equal(result, (x - y) * scale)
+
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x - y
+
+    exe = aicf.compile(Two(), (x, y))
+    for result in (exe(x, y), exe(x, y=y), exe(y=y, x=x)):
+        assert torch.equal(result, x - y)
+    with pytest.raises(aicf.UserError, match="structured otherwise"):
+        exe(x, x=y)
+    many = aicf.compile(Of(lambda *xs: xs[0] + xs[1]), (x, y), dims={"x0": {0: "n=1..8"}, "x1": {0: "n"}})
+    assert torch.equal(many(x[:2], y[:2]), x[:2] + y[:2])
