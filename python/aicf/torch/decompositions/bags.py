@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from ...errors import make_error
 from .table import decomposes
 
-__all__ = ["embedding_bag"]
+__all__ = ["embedding_bag", "embedding_bag_backward"]
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -56,3 +57,39 @@ def embedding_bag(
     if mode == _MEAN:
         total = total / sizes.clamp(min=1)[:, None].to(weight.dtype)
     return total, bag, sizes, sizes
+
+
+@decomposes(aten._embedding_bag_backward.default)
+def embedding_bag_backward(
+    grad: torch.Tensor,
+    indices: torch.Tensor,
+    _offsets: torch.Tensor,
+    bag: torch.Tensor,
+    sizes: torch.Tensor,
+    chosen: torch.Tensor,
+    rows: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: torch.Tensor | None,
+    padding_idx: int = -1,
+) -> torch.Tensor:
+    """The gradient of the weight, of `rows` rows."""
+    if sparse or scale_grad_by_freq:
+        raise make_error(
+            "unsupported_op",
+            "sparse gradients and gradients scaled by frequency are not supported",
+            op="embedding_bag",
+            remedy="make the EmbeddingBag with sparse=False and scale_grad_by_freq=False",
+        )
+    start = grad.new_zeros(rows, grad.shape[1])
+    if mode == _MAX:
+        filled = torch.where(chosen >= 0, grad, 0)
+        return start.scatter_add(0, chosen.clamp(min=0), filled)
+    part = grad[bag]
+    if mode == _MEAN:
+        part = part / sizes[bag].clamp(min=1)[:, None]
+    if per_sample_weights is not None:
+        part = part * per_sample_weights[:, None]
+    part = torch.where((indices != padding_idx)[:, None], part, 0)
+    return start.index_add(0, indices, part.to(grad.dtype))
