@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._functorch import config as functorch_config
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -49,10 +51,12 @@ def aicf_backend(
         return make_boxed_func(_compile(graph, chosen))
 
     trace = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())
-    if not any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
-        return trace(module, inputs)
-    # torch's fused attention kernels of a GPU keep what only they understand for the backward graph.
-    with sdpa_kernel(SDPBackend.MATH):
+    with ExitStack() as stack:
+        # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
+        stack.enter_context(functorch_config.patch(unlift_effect_tokens=True))
+        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
+            # torch's fused attention kernels of a GPU keep what only they understand for the backward graph.
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         return trace(module, inputs)
 
 

@@ -31,6 +31,8 @@ __all__ = ["MISSING", "Lowering", "unsupported"]
 _CHECKS = frozenset(
     {
         "aten._linalg_check_errors.default",
+        "prims._make_token.default",
+        "prims._sink_tokens.default",
         "aten._assert_scalar.default",
         "aten._assert_async.msg",
         "aten._assert_async.default",

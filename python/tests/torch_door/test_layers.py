@@ -117,6 +117,17 @@ def test_factorisations(name: str) -> None:
     check(Of(FACTORISATIONS[name]), positive(5))
 
 
+def test_gradients_of_a_solution() -> None:
+    torch._dynamo.reset()
+    a, b = positive(4).requires_grad_(), torch.randn(2, 4, 1, requires_grad=True)
+    grads = [
+        torch.autograd.grad(f(a, b).square().sum(), (a, b))
+        for f in (torch.compile(torch.linalg.solve, backend="aicf"), torch.linalg.solve)
+    ]
+    for ours, theirs in zip(*grads, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_large_factorisations_are_refused() -> None:
     with pytest.raises(aicf.UserError, match="this large"):
         aicf.compile(Of(torch.linalg.inv), (torch.eye(65),))
