@@ -14,7 +14,7 @@ from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from .decompositions import DECOMPOSITIONS
+from .decompositions import DECOMPOSITIONS, foreach
 from .rules import RULES
 
 __all__ = ["decompose", "is_mutable", "table", "without_mkldnn"]
@@ -62,6 +62,9 @@ def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, li
     decompositions = dict(table())
     if op in decomposition_table:
         decompositions[op] = decomposition_table[op]
+    function = foreach(op)
+    if function is not None:
+        decompositions[op] = function
     with ExitStack() as stack:
         mode = detect_fake_mode([leaves[i] for i in inputs]) or torch._subclasses.FakeTensorMode()
         stack.enter_context(mode)

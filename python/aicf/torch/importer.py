@@ -83,18 +83,32 @@ class ImportedModel:
 
 
 def functional(exported: ExportedProgram) -> ExportedProgram:
-    """The program without writes to its tensors; torch rewrites it where there are any."""
+    """The program without writes to its tensors and torch.func; torch rewrites it where there are any."""
     nodes = [
         n
         for m in exported.graph_module.modules()
         if isinstance(m, torch.fx.GraphModule)
         for n in m.graph.nodes
     ]
-    if not any(_writes(node) for node in nodes):
+    if not any(_writes(node) or _is_transform(node) for node in nodes):
         return exported
     keep = dict(table())
     decompositions = {op: f for op, f in torch.export.default_decompositions().items() if op in keep}
-    return exported.run_decompositions(decompositions)
+    try:
+        return exported.run_decompositions(decompositions)
+    except Exception as error:  # torch has dozens of types for what it cannot do
+        raise make_error(
+            "unsupported_op",
+            f"torch could not make the model functional: {str(error).strip().splitlines()[0]}"[:300],
+            op=type(error).__name__,
+            value=next((line_of_node(n) for n in nodes if _is_transform(n)), ""),
+            remedy="write the model without torch.func transforms and without writes to tensors",
+        ) from error
+
+
+def _is_transform(node: torch.fx.Node) -> bool:
+    """A step of torch.func (vmap, jacrev), which torch carries out while it makes a graph functional."""
+    return getattr(node.target, "__module__", "") == "torch._functorch.predispatch"
 
 
 def _writes(node: torch.fx.Node) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
+from .. import ops
 from ..errors import Error, make_error
 from ..nn.module import State
 from ..symtensor import SymTensor
@@ -116,7 +118,8 @@ class Lowering:
             if isinstance(leaf, torch.SymFloat):
                 return self.symbols.real(leaf)
             if isinstance(leaf, torch.Tensor):
-                return self.graph.constant(leaf.detach().cpu().contiguous())
+                with unset_fake_temporarily():  # a backend compiles inside of torch's fake mode
+                    return self.graph.constant(leaf.detach().cpu().contiguous())
             return self.symbols.size(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
         return torch.fx.node.map_aggregate(argument, convert)
@@ -188,13 +191,16 @@ class Lowering:
         name = node.target.name()
         if name == "with_effects" and str(node.args[1]) in _CHECKS:
             return values[node.args[0]], None
+        if name == "cond" and isinstance(values[node.args[0]], SymTensor):
+            return self._chosen(node, values)
         if name not in _INLINED:
             raise make_error(
                 "unsupported_op",
                 f"the control flow of torch.{name} is not supported",
                 op=name,
                 value=line_of_node(node),
-                remedy="compute both sides and choose with torch.where, or leave the choice to the caller",
+                remedy="write a Python loop with a fixed number of steps; choose between two results with "
+                "torch.cond or torch.where",
             )
         at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
         module = values[node.args[at]]
@@ -205,6 +211,17 @@ class Lowering:
             return self._run(module, [self._values(a, values) for a in node.args[at + 1 :]])
         finally:
             self._autocast = outer
+
+    def _chosen(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[Any]:
+        """torch.cond: both branches are computed, as graphs are pure, and each result is chosen."""
+        predicate, *branches = (values[node.args[i]] for i in range(3))
+        operands = self._values(node.args[3], values)
+        whole, other = (self._run(branch, list(operands)) for branch in branches)
+        condition = ops.reshape(predicate, shape=[])
+        return [
+            ops.select(condition, a, b) if isinstance(a, SymTensor) else a
+            for a, b in zip(whole, other, strict=True)
+        ]
 
     def _checked(self, node: torch.fx.Node, out: Any, result: Any) -> Any:
         """Our result has the dtype and the shape that torch promised."""

@@ -21,7 +21,7 @@ _OURS = str(Path(__file__).parent)
 def line_of_node(node: torch.fx.Node) -> str:
     """`file.py:12 in forward: y = x.relu()`, or "" if the exporter kept none."""
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    own = [f for f in frames if not f["file"].startswith((_TORCH, _OURS))]
+    own = [f for f in frames if not f["file"].startswith((_TORCH, _OURS, "<"))]
     return _text(*(own or frames)[-1].group("file", "line", "function", "code")) if frames else ""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
@@ -121,7 +122,7 @@ def symbols_in(fakes: Any) -> frozenset[Any]:
 
 def fixed_fakes(values: Any, symbols: Symbols) -> Any:
     """The same operands at the sizes that `symbols` gives to torch's, so that torch sees nothing symbolic."""
-    mode = FakeTensorMode()
+    mode = detect_fake_mode(pytree.tree_leaves(values)) or FakeTensorMode()
 
     def fix(leaf: Any) -> Any:
         if isinstance(leaf, FakeTensor):

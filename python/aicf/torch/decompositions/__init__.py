@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import bags, linalg, quantize, sampling, triangular
-from .table import DECOMPOSITIONS
+from . import bags, linalg, pools, products, quantize, sampling, triangular
+from .table import DECOMPOSITIONS, foreach
 
-__all__ = ["DECOMPOSITIONS", "bags", "linalg", "quantize", "sampling", "triangular"]
+__all__ = [
+    "DECOMPOSITIONS",
+    "bags",
+    "foreach",
+    "linalg",
+    "pools",
+    "products",
+    "quantize",
+    "sampling",
+    "triangular",
+]

@@ -101,17 +101,22 @@ def _solve(lu: torch.Tensor, order: torch.Tensor, b: torch.Tensor) -> torch.Tens
     return solve_triangular(lu, forward_substitution(lu, _taken(b, order), True), True)
 
 
-@decomposes(aten.linalg_lu_solve.default)
-def linalg_lu_solve(
-    lu: torch.Tensor, pivots: torch.Tensor, b: torch.Tensor, *, left: bool = True, adjoint: bool = False
+def _solved(
+    lu: torch.Tensor, order: torch.Tensor, b: torch.Tensor, left: bool, adjoint: bool
 ) -> torch.Tensor:
-    order = _order(pivots, lu.shape[-2])
     if not left:  # X A = B is A^T X^T = B^T
-        return linalg_lu_solve(lu, pivots, b.mT, adjoint=not adjoint).mT
+        return _solved(lu, order, b.mT, True, not adjoint).mT
     if not adjoint:
         return _solve(lu, order, b)
     x = solve_triangular(lu.mT, forward_substitution(lu.mT, b), True, True)
     return _taken(x, order.argsort(-1))
+
+
+@decomposes(aten.linalg_lu_solve.default)
+def linalg_lu_solve(
+    lu: torch.Tensor, pivots: torch.Tensor, b: torch.Tensor, *, left: bool = True, adjoint: bool = False
+) -> torch.Tensor:
+    return _solved(lu, _order(pivots, lu.shape[-2]), b, left, adjoint)
 
 
 @decomposes(aten.lu_solve.default)
@@ -124,12 +129,9 @@ def linalg_solve_ex(
     a: torch.Tensor, b: torch.Tensor, *, left: bool = True, check_errors: bool = False
 ) -> Any:
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
-    columns = b[..., None] if vector else b
-    source = a if left or vector else a.mT
-    lu, pivots, order, info = lu_factor(source)
-    x = _solve(lu, order, columns if left or vector else columns.mT)
-    x = x[..., 0] if vector else x if left else x.mT
-    return x, lu, pivots, info
+    lu, pivots, order, info = lu_factor(a)
+    x = _solved(lu, order, b[..., None] if vector else b, left or vector, False)
+    return (x[..., 0] if vector else x), lu, pivots, info
 
 
 @decomposes(aten.linalg_inv_ex.default)
@@ -144,15 +146,20 @@ def _sign(pivots: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (1 - 2 * ((pivots != own).sum(-1) % 2)).to(dtype)
 
 
+def _transposed(a: torch.Tensor) -> bool:
+    """Whether torch factorises A^T for a determinant, which its gradient relies on."""
+    return a.is_contiguous()
+
+
 @decomposes(aten._linalg_det.default)
 def linalg_det(a: torch.Tensor) -> Any:
-    lu, pivots, _, _ = lu_factor(a)
+    lu, pivots, _, _ = lu_factor(a.mT if _transposed(a) else a)
     return lu.diagonal(dim1=-2, dim2=-1).prod(-1) * _sign(pivots, a.dtype), lu, pivots
 
 
 @decomposes(aten._linalg_slogdet.default)
 def linalg_slogdet(a: torch.Tensor) -> Any:
-    lu, pivots, _, _ = lu_factor(a)
+    lu, pivots, _, _ = lu_factor(a.mT if _transposed(a) else a)
     diagonal = lu.diagonal(dim1=-2, dim2=-1)
     sign = diagonal.sign().prod(-1) * _sign(pivots, a.dtype)
     return sign, diagonal.abs().log().sum(-1), lu, pivots

@@ -94,7 +94,11 @@ def _matrix(
     return (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
 
 
-def _resized(support: int, filter_: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+def _resized(
+    support: int, filter_: Callable[..., Any]
+) -> tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]:
+    """Resizing, and its gradient."""
+
     def resize(
         x: torch.Tensor, size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
     ) -> torch.Tensor:
@@ -103,10 +107,27 @@ def _resized(support: int, filter_: Callable[..., Any]) -> Callable[..., torch.T
         columns = _matrix(width, size[1], align_corners, scales_w, support, filter_, x)
         return rows @ (x @ columns.t())
 
-    return resize
+    def backward(
+        grad: torch.Tensor,
+        size: Any,
+        source: Any,
+        align_corners: bool,
+        scales_h: Any = None,
+        scales_w: Any = None,
+    ) -> torch.Tensor:
+        rows = _matrix(source[2], size[0], align_corners, scales_h, support, filter_, grad)
+        columns = _matrix(source[3], size[1], align_corners, scales_w, support, filter_, grad)
+        return rows.t() @ (grad @ columns)
+
+    return resize, backward
 
 
-decomposes(aten._upsample_bilinear2d_aa.default)(_resized(1, _triangle))
-decomposes(aten._upsample_bicubic2d_aa.default)(_resized(2, _cubic))
-if hasattr(aten, "_upsample_lanczos2d_aa"):
-    decomposes(aten._upsample_lanczos2d_aa.default)(_resized(3, _lanczos))
+for _name, _support, _filter in (
+    ("bilinear", 1, _triangle),
+    ("bicubic", 2, _cubic),
+    ("lanczos", 3, _lanczos),
+):
+    _resize, _backward = _resized(_support, _filter)
+    if hasattr(aten, f"_upsample_{_name}2d_aa"):
+        decomposes(getattr(aten, f"_upsample_{_name}2d_aa").default)(_resize)
+        decomposes(getattr(aten, f"_upsample_{_name}2d_aa_backward").default)(_backward)

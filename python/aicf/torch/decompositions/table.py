@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...errors import make_error
 
-__all__ = ["DECOMPOSITIONS", "LONGEST_UNROLLED", "decomposes", "unrolled"]
+__all__ = ["DECOMPOSITIONS", "LONGEST_UNROLLED", "decomposes", "foreach", "unrolled"]
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 
@@ -36,3 +38,30 @@ def unrolled(size: Any, op: str) -> range:
             remedy="factorise large matrices outside the model",
         )
     return range(size)
+
+
+def foreach(op: Any) -> Callable[..., Any] | None:
+    """torch._foreach_add and its like: the op of one tensor for each of a list."""
+    name = getattr(op, "_opname", "")
+    single = getattr(torch.ops.aten, name.removeprefix("_foreach_"), None)
+    if not name.startswith("_foreach_") or name.endswith("_"):
+        return None
+    if name == "_foreach_norm":
+        single = torch.linalg.vector_norm
+    if single is None:
+        return None
+
+    def run(*args: Any, **more: Any) -> list[Any]:
+        if name in ("_foreach_addcmul", "_foreach_addcdiv") and len(args) == 4:
+            *args, more["value"] = args
+        count = next(len(a) for a in args if isinstance(a, (list, tuple)))
+
+        def of(argument: Any, i: int) -> Any:
+            return argument[i] if isinstance(argument, (list, tuple)) else argument
+
+        return [
+            single(*(of(a, i) for a in args), **{key: of(a, i) for key, a in more.items()})
+            for i in range(count)
+        ]
+
+    return run

@@ -90,9 +90,15 @@ def _convolution_backward(
     the channels, stride and dilation exchanged."""
     rank = w.ndim - 2
     stride, padding = _per_axis(stride, rank), _per_axis(padding, rank)
-    dilation, output_padding = _per_axis(dilation, rank), _per_axis(output_padding, rank)
-    if transposed:
-        raise Decompose("the gradient of a transposed convolution")
+    dilation = _per_axis(dilation, rank)
+    if (
+        transposed
+    ):  # x and grad change places: y = conv_transpose(x, w) is the input gradient of a convolution
+        plain = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "groups": groups}
+        dx = ops.conv(grad, w, **plain) if mask[0] else None
+        dw = _weight_gradient(x, grad, w, stride, padding, dilation, groups) if mask[1] else None
+        db = ops.reduce_sum(grad, axes=[a for a in range(grad.ndim) if a != 1]) if mask[2] else None
+        return dx, dw, db
     sizes = [*x.shape[2:], *w.shape[2:], *grad.shape[2:]]
     if not all(isinstance(s, int) for s in (*sizes, *list(x.shape)[:2])):
         raise Decompose("the gradient of a convolution with symbolic sizes")
@@ -184,7 +190,7 @@ def _embedding_backward(
     return ops.scatter_nd(c.full(c.shape, 0), c.cast(rows, "i64"), grad, reduction="add")
 
 
-@rule("max_pool2d_with_indices_backward")
+@rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def _max_pool_backward(
     c: Call,
     grad: Any,
@@ -196,8 +202,9 @@ def _max_pool_backward(
     ceil_mode: bool,
     indices: Any,
 ) -> SymTensor:
-    lead = list(x.shape)[:-2]
-    plane, window = x.shape[-1] * x.shape[-2], grad.shape[-1] * grad.shape[-2]
+    rank = len(kernel)
+    lead = list(x.shape)[:-rank]
+    plane, window = math.prod(x.shape[-rank:]), math.prod(grad.shape[-rank:])
     zero = c.full([*lead, plane], 0)
     flat = ops.scatter_elements(
         zero,

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-import torch
 
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
-from ..types import TORCH_DTYPES
 from .shape import padded
 from .table import rule
 
@@ -424,11 +422,11 @@ def _window_means(c: Call, x: SymTensor, axis: int, in_size: Any, out: Any) -> S
 
 
 def _fixed_windows(c: Call, dtype: str, in_size: int, out: int) -> SymTensor:
-    weights = torch.zeros(in_size, out, dtype=torch.float64)
+    weights = numpy.zeros((in_size, out))
     for o in range(out):
         start, end = o * in_size // out, -(-(o + 1) * in_size // out)
         weights[start:end, o] = 1 / (end - start)
-    return c.graph.constant(weights.to(TORCH_DTYPES[dtype]))
+    return c.cast(c.graph.constant(weights), dtype)
 
 
 def _windows(c: Call, dtype: str, in_size: Any, out: Any) -> SymTensor:

@@ -1,0 +1,80 @@
+"""Gradients of pools and of padding by the edge, axis by axis with a matrix of which element fed which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .table import decomposes
+
+__all__ = ["adaptive_avg_pool_backward", "avg_pool_backward", "replication_pad_backward"]
+
+aten = torch.ops.aten
+
+
+def _spread(grad: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Each of the last axes times its matrix [out, size]."""
+    for axis, matrix in zip(range(-len(matrices), 0), matrices, strict=True):
+        grad = (grad.movedim(axis, -1) @ matrix.to(grad.dtype)).movedim(-1, axis)
+    return grad.contiguous()
+
+
+def _adaptive(size: int, out: int, device: torch.device) -> torch.Tensor:
+    window = torch.arange(out, device=device)[:, None]
+    place = torch.arange(size, device=device)
+    start, end = window * size // out, -(-(window + 1) * size // out)
+    return torch.where((place >= start) & (place < end), 1.0 / (end - start), 0.0)
+
+
+@decomposes(aten._adaptive_avg_pool2d_backward.default, aten._adaptive_avg_pool3d_backward.default)
+def adaptive_avg_pool_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    axes = range(-3 if x.ndim == 5 else -2, 0)
+    return _spread(grad, [_adaptive(x.shape[a], grad.shape[a], grad.device) for a in axes])
+
+
+@decomposes(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
+def avg_pool_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> torch.Tensor:
+    rank = len(kernel)
+    stride = stride or kernel
+    inside, count = [], torch.ones((), device=grad.device)
+    for i in range(rank):
+        size, out = x.shape[i - rank], grad.shape[i - rank]
+        start = torch.arange(out, device=grad.device) * stride[i] - padding[i]
+        end = (start + kernel[i]).clamp(max=size + padding[i])
+        place = torch.arange(size, device=grad.device)
+        inside.append((place >= start[:, None]) & (place < end[:, None]))
+        length = end - start if count_include_pad else end.clamp(max=size) - start.clamp(min=0)
+        count = count[..., None] * length
+    return _spread(grad / (count.to(grad.dtype) if divisor is None else divisor), inside)
+
+
+@decomposes(aten.adaptive_max_pool2d_backward.default, aten.adaptive_max_pool3d_backward.default)
+def adaptive_max_pool_backward(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    rank = 3 if x.ndim == 5 else 2
+    flat = grad.new_zeros(*x.shape[:-rank], x.shape[-rank:].numel())
+    return flat.scatter_add(-1, indices.flatten(-rank), grad.flatten(-rank)).view(x.shape)
+
+
+@decomposes(
+    aten.replication_pad1d_backward.default,
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+)
+def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
+    matrices = []
+    for axis in range(-(len(padding) // 2), 0):
+        size, low = x.shape[axis], padding[2 * (-1 - axis)]
+        source = (torch.arange(grad.shape[axis], device=grad.device) - low).clamp(0, size - 1)
+        matrices.append(source[:, None] == torch.arange(size, device=grad.device))
+    return _spread(grad, matrices)
