@@ -66,14 +66,31 @@ def train(make: Callable[[], nn.Module], batch: Batch, compiled: bool, steps: in
     return losses
 
 
+class Gpt(nn.Module):
+    """Its loss and its empty cache are inside of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        hf = pytest.importorskip("transformers")
+        config = hf.GPT2Config(
+            vocab_size=5, n_embd=32, n_layer=2, n_head=2, n_positions=16, resid_pdrop=0, embd_pdrop=0,
+            attn_pdrop=0, bos_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        self.gpt = hf.GPT2LMHeadModel(config)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.gpt(ids).logits[:, -1]
+
+
 @pytest.mark.parametrize(
     ("make", "batch"),
     [
         (mlp, lambda g: (torch.randn(7, 16, generator=g), labels(7, g))),
         (convolutions, lambda g: (torch.randn(4, 3, 17, 17, generator=g), labels(4, g))),
         (Bert, lambda g: (torch.randint(0, 50, (3, 11), generator=g), labels(3, g))),
+        (Gpt, lambda g: (torch.randint(0, 5, (3, 11), generator=g), labels(3, g))),
     ],
-    ids=["mlp", "convolutions", "bert"],
+    ids=["mlp", "convolutions", "bert", "gpt"],
 )
 def test_training_loses_as_in_eager(make: Callable[[], nn.Module], batch: Batch) -> None:
     torch._dynamo.reset()
@@ -89,6 +106,46 @@ def test_sizes_that_change() -> None:
         for count in (3, 5, 40, 1, 200):
             x = torch.randn(count, 16)
             assert torch.allclose(call(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_marked_sizes_share_a_graph() -> None:
+    torch._dynamo.reset()
+    model = mlp().eval()
+    call = torch.compile(model, backend="aicf")
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        for count in (3, 5, 40, 200):
+            x = torch.randn(count, 16)
+            torch._dynamo.mark_dynamic(x, 0)
+            assert torch.allclose(call(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_of_several_graphs() -> None:
+    torch._dynamo.reset()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(x) * 2
+        if y.sum() > 4:  # two graphs, and one for each side
+            y = y + 1
+        return y.sin()
+
+    call = torch.compile(function, backend="aicf")
+    for x in (torch.ones(5), -torch.ones(5), torch.ones(5)):
+        assert torch.allclose(call(x), function(x))
+
+
+def test_a_compiled_optimizer() -> None:
+    torch._dynamo.reset()
+    models = [mlp() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    for model, compiled in zip(models, (True, False), strict=True):
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2, foreach=True)
+        step = torch.compile(optimizer.step, backend="aicf") if compiled else optimizer.step
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.linspace(-1, 1, 32).view(2, 16)).square().sum().backward()
+            step()
+    for ours, theirs in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 class PartlySupported(nn.Module):

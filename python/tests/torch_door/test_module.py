@@ -12,6 +12,7 @@ import pytest
 import torch
 from aicf.torch import precision_report
 from torch import nn
+from torch._higher_order_ops import while_loop
 
 
 def mlp() -> nn.Module:
@@ -124,6 +125,17 @@ class Branch(nn.Module):
         return x - 1
 
 
+class Loop(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = (torch.tensor(0), x)
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), state)[1]
+
+
+class Item(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[: int(x[0, 0].item())]
+
+
 class InPlace(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x += 1
@@ -149,6 +161,8 @@ class Svd(nn.Module):
     ("model", "said", "line"),
     [
         (Branch(), "torch.where", "if x.sum() > 0"),
+        (Loop(), "Python loop", "while_loop("),
+        (Item(), "torch.where", "int(x[0, 0].item())"),
         (InPlace(), "writes to an input", "x += 1"),
         (Complex(), "complex", "torch.fft.fft"),
         (Nonzero(), "torch.where", "x[x > 0]"),
@@ -216,3 +230,29 @@ def test_bf16_mixed_and_its_error_report() -> None:
     assert precision_report(mlp(), (x,), "f32")[0].absolute == 0
     with pytest.raises(aicf.UserError, match="no such precision here"):
         aicf.compile(mlp(), (x,), precision="f8")
+
+
+class Either(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.high(x), lambda x: self.low(x) * 2, (x,))
+
+
+def test_a_branch_on_data_by_torch_cond() -> None:
+    model = Either().eval()
+    exe = aicf.compile(model, (torch.ones(2, 4),))
+    for x in (torch.ones(2, 4), -torch.ones(2, 4)):
+        assert close(exe(x), model(x).detach())
+
+
+class OverRows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda row: row * row.sum() + row @ row)(x)
+
+
+def test_functions_over_rows_by_vmap() -> None:
+    x = torch.randn(3, 4)
+    assert close(aicf.compile(OverRows(), (x,))(x), OverRows()(x))
