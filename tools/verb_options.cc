@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace aicf::cli {
@@ -30,6 +31,7 @@ template void VerbOptions::add_option(const std::string&, int&, const std::strin
 template void VerbOptions::add_option(const std::string&, int64_t&, const std::string&);
 template void VerbOptions::add_option(const std::string&, uint64_t&, const std::string&);
 template void VerbOptions::add_option(const std::string&, double&, const std::string&);
+template void VerbOptions::add_option(const std::string&, std::optional<double>&, const std::string&);
 template void VerbOptions::add_list(const std::string&, std::vector<std::string>&, const std::string&);
 template void VerbOptions::add_list(const std::string&, std::vector<int>&, const std::string&);
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from test_kill import find_cli
 
@@ -62,6 +63,8 @@ FIXED = ("--dim", "batch=3")
         (["run", "m.onnx", *FIXED, "--input", "x"], 2, "AICF-U0001"),
         (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--rtol", "-1"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--atol", "nan"], 2, "AICF-U0001"),
     ],
 )
 def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int, error: str) -> None:
@@ -260,3 +263,13 @@ def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None
 def test_errors_of_the_command_line_are_json_too(cli: Cli) -> None:
     for words in ((), ("nonsense",), ("compile",), ("run", "a", "b"), ("bench", "--repeat", "x", "m.aicf")):
         assert cli.json(*words, code=2)["error"]["code"] == "AICF-U0001"
+
+
+def test_the_default_tolerance_fits_the_dtype(cli: Cli) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float16[64, 64] x, float16[64, 64] w) => (float16[64, 64] y) { y = MatMul (x, w) }"
+    )
+    (cli.folder / "half.onnx").write_bytes(model.SerializeToString())
+    assert cli.json("validate", "half.onnx")["passed"]
+    assert not cli.json("validate", "half.onnx", "--rtol", "1e-6", "--atol", "0", code=1)["passed"]

@@ -249,6 +249,21 @@ TEST(Compile, ABranchOnDataSelectsBetweenBothResults) {
   }
 }
 
+TEST(Compile, MoreAxesThanKernelsTakeAreACodedError) {
+  try {
+    compile(parse(R"(program {
+      entry main(%x: f32[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3]) {
+        %0 = neg(%x) : f32[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3]
+        return "y" = %0
+      }
+    })"));
+    FAIL() << "compiled";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code, ErrorCode::kU_no_kernel);
+    EXPECT_EQ(error.op, "x");
+  }
+}
+
 TEST(Compile, RecompilingGivesTheSameBytes) {
   const std::string a = ::testing::TempDir() + "/a.aicf", b = ::testing::TempDir() + "/b.aicf";
   write_artifact(a, compile(mlp_program()));

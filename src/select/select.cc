@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
 #include "select/op_problem.h"
@@ -25,6 +26,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
 }
 
 KernelCalls Selector::run() {
+  check_ranks();
   for (const Node& node : graph_.nodes()) lower(node);
   share_attention_sums();
   place_outputs();
@@ -32,6 +34,17 @@ KernelCalls Selector::run() {
   copy_joined_weights();
   find_constants();
   return std::move(result_);
+}
+
+void Selector::check_ranks() const {
+  for (ValueId id = 0; id < graph_.value_count(); ++id) {
+    const Value& value = graph_.value(id);
+    if (value.type.shape.size() <= kMaxRank) continue;
+    throw UserError(ErrorCode::kU_no_kernel, "a tensor has more axes than kernels take")
+        .with_op(value.role == Role::kTemp ? origin_of(graph_.node(value.producer)) : value.name)
+        .with_expected("at most " + std::to_string(kMaxRank) + " axes")
+        .with_actual(to_string(value.type));
+  }
 }
 
 const Window& Selector::place(ValueId id) {

@@ -37,6 +37,8 @@ class Selector {
     std::string origin;
   };
 
+  void check_ranks() const;
+
   // --- select.cc: where values live
   const Window& window(ValueId id) const { return result_.placement[static_cast<size_t>(id)]; }
   // A new value's own storage, in the order decided for it, or that of the variable it updates, or its part
