@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -170,7 +170,7 @@ class Forger {
   void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
 
   void expect_our_errors_only(const std::string& what) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // the process's own time: the machine may be busy
     try {
       use();
       ++accepted_;
@@ -182,8 +182,7 @@ class Forger {
     } catch (const std::exception& error) {
       ADD_FAILURE() << what << ": " << error.what();
     }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(seconds.count(), 20) << what;
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20) << what;
   }
 
   void use() {
