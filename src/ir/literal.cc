@@ -52,8 +52,8 @@ void append_real(std::string& out, T value, uint64_t bits, int bytes) {
 template <typename T>
 std::optional<T> read_number(std::string_view token) {
   T value{};
-  const char* end = token.data() + token.size();
-  const auto [at, error] = std::from_chars(token.data(), end, value);
+  const char *begin = token.data(), *end = begin + token.size();
+  const auto [at, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || at != end) return std::nullopt;
   return value;
 }

@@ -58,7 +58,8 @@ Values vjp_batch_norm_train(const Vjp& v) {
   const Ints axes = axes_except(1, rank);
   const Standardized s = standardize(v, x, axes, true);
   const Shape shape = e.shape(x);
-  const Dim elements = element_count(shape), channels = shape[1];
+  const Dim elements = element_count(shape);
+  const Dim& channels = shape[1];
   const ValueId count = e.div(e.size(elements, e.dtype(x)), e.size(channels, e.dtype(x)));
   Values gradients(3, kNoValue);
   const auto add = [&](ValueId term) {

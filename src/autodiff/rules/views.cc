@@ -20,9 +20,10 @@ Values vjp_broadcast_to(const Vjp& v) { return {v.dy()}; }
 // x as a column, padded and flattened.
 ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step) {
   const Shape shape = e.shape(x);
-  Shape column = shape, flat = shape, zeros(shape.size() + 1, Dim(0));
+  Shape column = shape, flat = shape;
+  const Shape starts(shape.size() + 1, Dim(0));
   column.insert(column.begin() + static_cast<int64_t>(axis) + 1, Dim(1));
-  Shape starts = zeros, wide = column;
+  Shape wide = column;
   wide[axis + 1] = Dim(step);
   flat[axis] = shape[axis] * Dim(step);
   const ValueId spaced = e.reshape(place(e, e.reshape(x, column), starts, wide), flat);

@@ -277,7 +277,7 @@ class Generator {
     const ValueId x = ranked("any");
     const Shape shape = graph_.shape(x);
     const int64_t axis = axis_of(x);
-    const Dim size = shape[static_cast<size_t>(axis)];
+    const Dim& size = shape[static_cast<size_t>(axis)];
     switch (pick(4)) {
       case 0: {
         std::vector<ValueId> parts = {x, x};

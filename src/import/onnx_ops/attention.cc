@@ -103,7 +103,8 @@ void attention(NodeContext& n) {
   if (n.wants(1)) n.out(1, p.k);
   if (n.wants(2)) n.out(2, p.v);
   const Shape q = n.shape_of(p.q);
-  const Dim queries = q[2], keys = n.shape_of(p.k)[2];
+  const Dim& queries = q[2];
+  const Dim keys = n.shape_of(p.k)[2];
   if (n.has_attr("scale")) {
     p.scale = n.attr_float("scale", 0);
   } else {
@@ -112,7 +113,7 @@ void attention(NodeContext& n) {
   p.softcap = n.attr_float("softcap", 0);
   p.mask = given_mask(n, keys, dtype);
   if (n.has(6)) {
-    const Dim batch = q[0];
+    const Dim& batch = q[0];
     const ValueId lengths = n.reshape(n.cast(n.in(6), DType::i64), {batch, Dim(1), Dim(1), Dim(1)});
     p.mask = combine(n, p.mask, n.add(Op::lt, {iota(n, {Dim(1), Dim(1), Dim(1), keys}, 3), lengths}), dtype);
   }

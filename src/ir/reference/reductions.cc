@@ -63,10 +63,8 @@ bool beats(double b, double a, int sense) {
 }
 bool beats(int64_t b, int64_t a, int sense) { return sense > 0 ? b > a : b < a; }
 
-template <typename T>
-bool ties(T a, T b) {
-  return a == b || (a != a && b != b);
-}
+bool ties(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool ties(int64_t a, int64_t b) { return a == b; }
 
 RefResults arg_extreme(const RefContext& c, int sense) {
   const RefTensor& x = c.x(0);
