@@ -39,9 +39,17 @@ constexpr Verb kVerbs[] = {
     {"doctor", "show this machine and what is missing on it", "aicf doctor", aicf::cli::setup_doctor},
 };
 
-int usage_error(const CLI::ParseError& error, const aicf::cli::Console& console) {
-  return console.report(std::make_exception_ptr(aicf::UserError(aicf::ErrorCode::kU_bad_option, error.what())
-                                                    .with_remedy("see 'aicf --help' or 'aicf VERB --help'")));
+aicf::UserError usage_error(const std::string& what, int argc, char** argv) {
+  aicf::UserError error(aicf::ErrorCode::kU_bad_option, what);
+  error.with_remedy("see 'aicf --help' or 'aicf VERB --help'");
+  if (argc < 2 || argv[1][0] == '-') return error;
+  std::string names;
+  for (const Verb& verb : kVerbs) {
+    if (std::string_view(argv[1]) == verb.name) return error;
+    names += (names.empty() ? "" : ", ") + std::string(verb.name);
+  }
+  error.message = "there is no verb of this name";
+  return error.with_value(argv[1]).with_expected(names);
 }
 
 // A file that is opened later must not become the standard output; writes to one that is closed fail.
@@ -71,7 +79,7 @@ int run_verb(CLI::App& app, const std::vector<std::pair<CLI::App*, aicf::cli::Ve
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     console.json = wants_json(argc, argv);
-    return usage_error(error, console);
+    return console.report(std::make_exception_ptr(usage_error(error.what(), argc, argv)));
   }
   try {
     for (const auto& [sub, run] : verbs)

@@ -263,6 +263,8 @@ def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None
 def test_errors_of_the_command_line_are_json_too(cli: Cli) -> None:
     for words in ((), ("nonsense",), ("compile",), ("run", "a", "b"), ("bench", "--repeat", "x", "m.aicf")):
         assert cli.json(*words, code=2)["error"]["code"] == "AICF-U0001"
+    error = cli.json("nonsense", code=2)["error"]
+    assert error["value"] == "nonsense" and "compile, run" in error["expected"]
 
 
 def test_the_default_tolerance_fits_the_dtype(cli: Cli) -> None:
