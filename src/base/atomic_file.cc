@@ -40,7 +40,7 @@ int open_nameless(const std::string& folder) {
 void require_replaceable(const std::string& path) {
   struct stat found;
   if (::stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode)) return;
-  throw UserError(ErrorCode::kU_bad_option, "the output is no regular file")
+  throw EnvironmentError(ErrorCode::kE_io_failed, "what is at the path of the output is no regular file")
       .with_value(path)
       .with_remedy("name a file; it is put there when it is complete");
 }

@@ -13,7 +13,7 @@ namespace aicf {
 
 class AtomicFile {
  public:
-  // io_failed if the folder cannot be written; bad_option if the target is there and no regular file.
+  // io_failed if the folder cannot be written, or the target is there and no regular file.
   explicit AtomicFile(std::string path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
