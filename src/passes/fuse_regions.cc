@@ -308,12 +308,18 @@ class Fuser {
   }
 
   // Small regions over one domain cost a launch each and next to nothing more: counters, scales and flags of
-  // a train step, rows of labels.
+  // a train step, rows of labels. Only the latest few are tried: all pairs of an unrolled network take
+  // minutes.
   void merge_siblings() {
-    for (size_t to = 0; to < groups_.size(); ++to)
-      for (size_t from = to + 1; from < groups_.size(); ++from)
-        if (is_small(groups_[to]) && is_small(groups_[from]))
-          merge(static_cast<int>(from), static_cast<int>(to));
+    constexpr size_t kTried = 8;
+    std::map<std::string, std::vector<int>> known;  // by domain
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+      if (!is_small(group(g))) continue;
+      std::vector<int>& others = known[to_string(group(g).full)];
+      for (size_t i = others.size(); i-- > 0 && others.size() - i <= kTried && !group(g).nodes.empty();)
+        merge(g, others[i]);
+      if (!group(g).nodes.empty()) others.push_back(g);
+    }
   }
   bool is_small(const Group& g) const {
     if (g.nodes.empty() || g.contraction || (g.nodes.size() == 1 && is_absorbed(g.nodes[0]))) return false;
