@@ -2,9 +2,9 @@
 // of k; columns are vector lanes and k is never split over lanes, so every element is one chain of
 // multiply-adds.
 #include <stdint.h>
-#include <string.h>
 
 #include "hwy/highway.h"
+#include "kernels/matmul/gemm_pack.h"
 #include "kernels/matmul/gemm_simd.h"
 #include "kernels/matmul/gemm_types.h"
 #if HWY_TARGET != HWY_SCALAR
@@ -17,30 +17,13 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows × vectors of C in registers: 24 of 32 for AVX-512, 12 of 16 below.
-#if HWY_TARGET == HWY_AVX3
-constexpr int kRows = 8;
-#else
-constexpr int kRows = 4;
-#endif
-constexpr int kVectors = 3;
 constexpr int64_t kLine = 64;  // bytes of a cache line
-constexpr int64_t kFewRows =
-    16;                         // these wait for the right operand anyhow: nothing is fetched ahead for them
+constexpr int64_t kFewRows = 16;
 constexpr int64_t kAhead = 16;  // steps of a panel to fetch ahead into L1
 constexpr bool kRowsFirst = HWY_TARGET == HWY_AVX3;
 
-template <class T>
-constexpr int64_t lanes() {
-  return Simd<T>::kLanes;
-}
-template <class T>
-constexpr int64_t panel() {
-  return kVectors * lanes<T>();
-}
-
-// Memory to fetch while computing a panel, a line for each step of k; what the next panel fetches lies
-// next_stride elements after it.
+// Memory to fetch while computing a panel, a line for each step of k. What the next panel fetches lies
+// GemmBlock::next_stride elements after it.
 struct Fetch {
   const char* from;
   int64_t lines;
@@ -192,10 +175,11 @@ HWY_NOINLINE void micro(const GemmBlock<T>& block, const T* const* rows, int64_t
 template <class T>
 using MicroFunction = void (*)(const GemmBlock<T>&, const T* const*, int64_t, int64_t, int64_t, Fetch);
 
-// Few rows wait for the right operand anyhow, and rows of an unpacked one are far apart.
+// Not where panels stay in L1, nor for few rows, which wait for the right operand anyhow, nor for an unpacked
+// one, whose rows are far apart.
 template <int kM, int kN, class T>
 MicroFunction<T> pick_fetch(const GemmBlock<T>& block) {
-  if constexpr (kM > kRows / 2) {
+  if constexpr (kRowsFirst && kM > kRows / 2) {
     if (block.tile_rows > kFewRows && block.ldb == panel<T>()) return micro<kM, kN, true, T>;
   }
   return micro<kM, kN, false, T>;
@@ -299,78 +283,6 @@ void run_block(const GemmBlock<T>& block) {
       const int64_t row = g * block.m / groups;
       run_rows(block, row, (g + 1) * block.m / groups - row, first, first + together);
     }
-  }
-}
-
-// Whole vectors of a row, which are cheaper here than a call of memcpy; gives how many elements it copied.
-template <class T>
-HWY_INLINE int64_t copy_vectors(const T* from, int64_t count, T* to) {
-  int64_t j = 0;
-  for (; j + lanes<T>() <= count; j += lanes<T>()) Simd<T>::store(Simd<T>::load(from + j), to + j);
-  return j;
-}
-
-// Steps [k0, k1) of the columns from j0 on, zeros after the last.
-template <class T>
-void pack_steps(const GemmPack<T>& pack, int64_t column, int64_t columns, int64_t k0, int64_t k1, int64_t j0,
-                T* to) {
-  for (int64_t k = k0; k < k1; ++k) {
-    const T* from = pack.from + k * pack.k_stride + column * pack.n_stride;
-    T* out = to + k * panel<T>();
-    int64_t j = j0;
-    if (pack.n_stride == 1) j += copy_vectors(from + j, columns - j, out + j);
-    for (; j < columns; ++j) out[j] = from[j * pack.n_stride];
-    for (j = columns; j < panel<T>(); ++j) out[j] = 0;
-  }
-}
-
-#if HWY_TARGET != HWY_SCALAR
-// Steps of k contiguous: 4 × 4 blocks of `steps` steps and `columns` columns turned in registers.
-void turn_blocks(const GemmPack<float>& pack, int64_t column, int64_t columns, int64_t steps, float* to) {
-  const hn::Full128<float> d;
-  const hn::Repartition<double, decltype(d)> wide;
-  for (int64_t j = 0; j < columns; j += 4) {
-    const float* from = pack.from + (column + j) * pack.n_stride;
-    for (int64_t k = 0; k < steps; k += 4) {
-      const auto r0 = hn::LoadU(d, from + k), r1 = hn::LoadU(d, from + k + pack.n_stride);
-      const auto r2 = hn::LoadU(d, from + k + 2 * pack.n_stride),
-                 r3 = hn::LoadU(d, from + k + 3 * pack.n_stride);
-      const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
-      const auto b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
-      const auto f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-      float* out = to + k * panel<float>() + j;
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, out);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, out + panel<float>());
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, out + 2 * panel<float>());
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, out + 3 * panel<float>());
-    }
-  }
-}
-#endif
-
-template <class T>
-void pack_panel(const GemmPack<T>& pack, int64_t column, int64_t columns, T* to) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (pack.k_stride == 1 && pack.n_stride != 1) {
-      const int64_t steps = pack.depth / 4 * 4, turned = columns / 4 * 4;
-      turn_blocks(pack, column, turned, steps, to);
-      if (turned < panel<T>()) pack_steps(pack, column, columns, 0, steps, turned, to);
-      pack_steps(pack, column, columns, steps, pack.depth, 0, to);
-      return;
-    }
-  }
-#endif
-  pack_steps(pack, column, columns, 0, pack.depth, 0, to);
-}
-
-template <class T>
-void run_pack(const GemmPack<T>& pack) {
-  for (int64_t column = 0; column < pack.n; column += panel<T>()) {
-    const int64_t left = pack.n - column;
-    pack_panel(pack, column, left < panel<T>() ? left : panel<T>(),
-               pack.to + column / panel<T>() * pack.panel_stride);
   }
 }
 

@@ -1,5 +1,5 @@
-// Vectors of the micro-kernels of contractions: the widest of this ISA level. Only for *_isa.cc files:
-// everything is inside the namespace of the level and of the file.
+// Vectors and tile shapes of the micro-kernels of contractions: the widest of this ISA level. Only for
+// *_isa.cc files: everything is inside the namespace of the level and of the file.
 #pragma once
 
 #include <stdint.h>
@@ -43,6 +43,19 @@ struct Simd {
   static HWY_INLINE Vec mul_add(Vec a, Vec b, Vec c) { return hn::MulAdd(a, b, c); }
 };
 #endif
+
+// Rows × vectors of C in registers: 24 of 32 for AVX-512, 12 of 16 below.
+constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
+constexpr int kVectors = 3;
+
+template <class T>
+constexpr int64_t lanes() {
+  return Simd<T>::kLanes;
+}
+template <class T>
+constexpr int64_t panel() {
+  return kVectors * lanes<T>();
+}
 
 }  // namespace
 }  // namespace aicf::AICF_ISA_NAMESPACE
