@@ -44,11 +44,11 @@ int64_t capacity(const MatmulConfig& c) {
 double wgmma_step_cycles(const MatmulConfig& c) {
   switch (c.block_m * 1000 + c.block_n) {
     case 256128:
-      return 1180;
+      return 1110;
     case 128192:
       return 850;
     case 128128:
-      return c.alternate ? 620 : 700;
+      return c.alternate ? 615 : 700;
     case 128096:
       return 600;
     case 128064:

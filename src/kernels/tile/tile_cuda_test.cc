@@ -168,5 +168,33 @@ TEST(TileCuda, EpiloguesCompile) {
   }
 }
 
+// acc + x, with the accumulator rounded first or not, stored as f16.
+TileProgram sum_with(TileOp first, DType accumulator) {
+  TileProgram program;
+  program.inputs = {accumulator, DType::f16};
+  program.outputs = {DType::f16};
+  program.registers.assign(4, {TileType::f32});
+  program.stages = {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                     {.op = first, .type = TileType::f32, .dst = 1, .a = 0},
+                     {.op = TileOp::load, .type = TileType::f32, .dst = 2, .operand = 1},
+                     {.op = TileOp::add, .type = TileType::f32, .dst = 3, .a = 1, .b = 2},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 3, .operand = 2}}};
+  return program;
+}
+
+TEST(TileCuda, EpilogueTilesHaveTheHalfTypeThatTheyAreRoundedToFirst) {
+  EXPECT_EQ(epilogue_tile(sum_with(TileOp::round_f16, DType::f32)), DType::f16);
+  EXPECT_EQ(epilogue_tile(sum_with(TileOp::round_bf16, DType::f32)), DType::bf16);
+  EXPECT_EQ(epilogue_tile(sum_with(TileOp::neg, DType::bf16)), DType::bf16);
+  EXPECT_EQ(epilogue_tile(sum_with(TileOp::neg, DType::f32)), std::nullopt);
+  TileProgram both = sum_with(TileOp::round_f16, DType::f32);
+  both.stages[0][3].b = 0;  // the sum itself, too
+  EXPECT_EQ(epilogue_tile(both), std::nullopt);
+  TileProgram stored = sum_with(TileOp::neg, DType::f32);
+  stored.stages[0] = {stored.stages[0][0],
+                      {.op = TileOp::store, .type = TileType::f32, .a = 0, .operand = 2}};
+  EXPECT_EQ(epilogue_tile(stored), DType::f16);
+}
+
 }  // namespace
 }  // namespace aicf
