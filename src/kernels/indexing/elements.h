@@ -2,6 +2,7 @@
 // combines and writes elements of every dtype.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -85,14 +86,21 @@ T wrapping_mul(T a, T b) {
   else
     return a * b;
 }
+template <class T>
+bool is_nan(T a) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::isnan(a);
+  else
+    return false;
+}
 // NaN wins.
 template <class T>
 T larger(T a, T b) {
-  return a > b || a != a ? a : b;
+  return a > b || is_nan(a) ? a : b;
 }
 template <class T>
 T smaller(T a, T b) {
-  return a < b || a != a ? a : b;
+  return a < b || is_nan(a) ? a : b;
 }
 
 }  // namespace aicf
