@@ -1,7 +1,7 @@
 // The walk over an entry graph that select_kernels() is, with what it knows on the way. One class over
 // several files: select.cc walks, places values and lowers views and table ops; lower_region.cc,
-// lower_contraction.cc and lower_custom.cc lower their kinds of nodes; weights.cc decides what is computed,
-// packed or joined at load. Private to select/; select.h is the way in.
+// lower_contraction.cc, lower_control.cc and lower_custom.cc lower their kinds of nodes; weights.cc decides
+// what is computed, packed or joined at load. Private to select/; select.h is the way in.
 #pragma once
 
 #include <map>

@@ -1,0 +1,274 @@
+// Whether a plan that was read from a file is consistent: indices, lifetimes, areas, bodies. What depends on
+// sizes is checked when they are bound.
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/abi.h"
+#include "plan/control_layout.h"
+
+namespace aicf {
+namespace {
+
+UserError violation(const std::string& what, const std::string& where) {
+  return UserError(ErrorCode::kU_bad_artifact, "the plan is not consistent: " + what)
+      .with_op(where)
+      .with_remedy("compile the model again");
+}
+
+void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& where) {
+  if (ref.buffer < 0 || ref.buffer >= static_cast<int32_t>(entry.buffers.size()))
+    throw violation("a buffer index is out of range", where);
+  if (ref.sizes.size() != ref.strides.size() || ref.sizes.size() > kMaxRank)
+    throw violation("a window has a bad rank", where);
+}
+
+// What a launch asks of a device is within what any device can be asked; the code itself is trusted or not as
+// a whole.
+void check_launches(const Step& step, const Plan& plan, const std::string& where) {
+  constexpr int kMaxBlock = 1024, kMaxCluster = 16, kMaxMapRank = 5;
+  constexpr int64_t kMaxShared = 256 * 1024;
+  if (step.module < -1 || step.module >= plan.modules || (step.module < 0 && !step.launches.empty()))
+    throw violation("a module index is out of range", where);
+  const auto operands = static_cast<int64_t>(step.inputs.size() + step.outputs.size());
+  for (const CudaLaunch& launch : step.launches) {
+    if (launch.block < 1 || launch.block > kMaxBlock || launch.cluster < 1 || launch.cluster > kMaxCluster ||
+        launch.shared_bytes < 0 || launch.shared_bytes > kMaxShared)
+      throw violation("a launch asks for more than devices have", where);
+    for (const TensorMapSpec& map : launch.tensor_maps) {
+      if (map.operand < 0 || map.operand >= operands || map.axes.empty() || map.axes.size() > kMaxMapRank ||
+          map.axes.size() != map.box.size() || (!map.steps.empty() && map.steps.size() != map.axes.size()))
+        throw violation("a tensor map is malformed", where);
+      const auto inputs = static_cast<int32_t>(step.inputs.size());
+      const TensorRef& ref = map.operand < inputs ? step.inputs[static_cast<size_t>(map.operand)]
+                                                  : step.outputs[static_cast<size_t>(map.operand - inputs)];
+      for (int32_t axis : map.axes)
+        if (axis < 0 || axis >= static_cast<int32_t>(ref.sizes.size()))
+          throw violation("a tensor map names an axis that its operand does not have", where);
+    }
+  }
+}
+
+void check_step(const Step& step, size_t index, const EntryPlan& entry, const Plan& plan) {
+  const std::string where = "step " + std::to_string(index) + " of entry " + entry.name;
+  for (const auto* refs : {&step.inputs, &step.outputs})
+    for (const TensorRef& ref : *refs) {
+      check_ref(ref, entry, where);
+      const Buffer& buffer = entry.buffers[static_cast<size_t>(ref.buffer)];
+      const auto at = static_cast<int32_t>(index);
+      if (buffer.kind == BufferKind::kArena && (at < buffer.first_step || at > buffer.last_step))
+        throw violation("a buffer is used outside its lifetime", where);
+    }
+  for (const TensorRef& ref : step.outputs) {
+    const BufferKind kind = entry.buffers[static_cast<size_t>(ref.buffer)].kind;
+    const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput ||
+                          kind == BufferKind::kVariable ||
+                          (kind == BufferKind::kPacked && entry.name == kInitEntry);
+    if (!writable) throw violation("a step writes to a buffer that is read-only", where);
+  }
+  if (step.library.workspace < -1 || step.library.workspace >= static_cast<int32_t>(entry.buffers.size()))
+    throw violation("a library's workspace is no buffer", where);
+  if (step.library.workspace >= 0) {
+    const Buffer& buffer = entry.buffers[static_cast<size_t>(step.library.workspace)];
+    const auto at = static_cast<int32_t>(index);
+    if (buffer.kind != BufferKind::kArena || at < buffer.first_step || at > buffer.last_step)
+      throw violation("a library's workspace is not in the arena at its step", where);
+  }
+  if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
+    throw violation("a program index is out of range", where);
+  check_launches(step, plan, where);
+  if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0 || step.outputs.empty()))
+    throw violation("a step of control flow has other code or no workspace", where);
+}
+
+void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {
+  const std::string where = "buffer '" + buffer.name + "' of entry " + entry.name;
+  const int64_t area = buffer.kind == BufferKind::kArena    ? entry.arena_bytes
+                       : buffer.kind == BufferKind::kPacked ? plan.packed_bytes
+                                                            : INT64_MAX;
+  if (buffer.max_bytes < 0 || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0)
+    throw violation("a bad size or offset", where);
+  if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
+}
+
+// What a kernel reads before the launches before it have finished: weights and constants that no step of the
+// entry writes.
+void check_early_inputs(const EntryPlan& entry) {
+  std::set<int32_t> written;
+  std::set<std::string> written_variables;
+  for (const Step& step : entry.steps)
+    for (const TensorRef& ref : step.outputs) {
+      written.insert(ref.buffer);
+      written_variables.insert(entry.buffers[static_cast<size_t>(ref.buffer)].name);
+    }
+  for (const Step& step : entry.steps)
+    for (const CudaLaunch& launch : step.launches)
+      for (const int32_t input : launch.early_inputs) {
+        if (input < 0 || input >= static_cast<int32_t>(step.inputs.size()))
+          throw violation("a launch names an early input that it does not have", step.kernel);
+        const int32_t index = step.inputs[static_cast<size_t>(input)].buffer;
+        const Buffer& buffer = entry.buffers[static_cast<size_t>(index)];
+        const bool stored =
+            buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kPacked ||
+            (buffer.kind == BufferKind::kVariable && !written_variables.contains(buffer.name));
+        if (!stored || written.contains(index))
+          throw violation("a launch reads early what the entry writes", "buffer '" + buffer.name + "'");
+      }
+}
+
+// Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live
+// buffers in the order of their offsets: each newcomer is compared with its two neighbours only, because the
+// others are apart already.
+void check_arena(const EntryPlan& entry) {
+  std::vector<const Buffer*> order;
+  for (const Buffer& buffer : entry.buffers)
+    if (buffer.kind == BufferKind::kArena && buffer.max_bytes > 0 && buffer.first_step <= buffer.last_step)
+      order.push_back(&buffer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->first_step < b->first_step; });
+  const auto ends_later = [](const Buffer* a, const Buffer* b) { return a->last_step > b->last_step; };
+  std::priority_queue<const Buffer*, std::vector<const Buffer*>, decltype(ends_later)> ending(ends_later);
+  std::map<int64_t, const Buffer*> live;
+  for (const Buffer* buffer : order) {
+    for (; !ending.empty() && ending.top()->last_step < buffer->first_step; ending.pop())
+      live.erase(ending.top()->offset);
+    const auto next = live.lower_bound(buffer->offset);
+    const bool meets_next = next != live.end() && next->first < buffer->offset + buffer->max_bytes;
+    const bool meets_last =
+        next != live.begin() && std::prev(next)->first + std::prev(next)->second->max_bytes > buffer->offset;
+    if (meets_next || meets_last)
+      throw violation("two buffers share bytes of the arena at the same step",
+                      "buffer '" + buffer->name + "' of entry " + entry.name);
+    live.emplace(buffer->offset, buffer);
+    ending.push(buffer);
+  }
+}
+
+// Runs of init have no caller and no arena: it reads weights, constants and what earlier steps packed, and
+// writes packed weights.
+void check_init(const EntryPlan& entry) {
+  if (!entry.inputs.empty() || !entry.outputs.empty())
+    throw violation("init has inputs or outputs", entry.name);
+  for (const Buffer& buffer : entry.buffers)
+    if (buffer.kind != BufferKind::kVariable && buffer.kind != BufferKind::kConstant &&
+        buffer.kind != BufferKind::kPacked)
+      throw violation("init uses a buffer that exists only in a run", buffer.name);
+  const auto buffer_of = [&](const TensorRef& ref) -> const Buffer& {
+    return entry.buffers[static_cast<size_t>(ref.buffer)];
+  };
+  std::set<int32_t> written;
+  for (const Step& step : entry.steps) {
+    for (const TensorRef& input : step.inputs) {
+      const Buffer& from = buffer_of(input);
+      if (from.kind != BufferKind::kPacked) continue;
+      if (!written.contains(input.buffer))
+        throw violation("init reads what it has not packed yet", step.kernel);
+      for (const TensorRef& output : step.outputs) {
+        const Buffer& to = buffer_of(output);
+        if (from.offset < to.offset + to.max_bytes && to.offset < from.offset + from.max_bytes)
+          throw violation("init reads what the same step writes", step.kernel);
+      }
+    }
+    for (const TensorRef& output : step.outputs) {
+      if (buffer_of(output).kind != BufferKind::kPacked)
+        throw violation("init writes to a weight", step.kernel);
+      written.insert(output.buffer);
+    }
+  }
+}
+
+// Every buffer of the caller belongs to exactly one input or output, which gives it its address and its size.
+void check_callers_buffers(const EntryPlan& entry) {
+  std::set<int32_t> claimed;
+  for (const auto* list : {&entry.inputs, &entry.outputs})
+    for (const IoTensor& io : *list)
+      if (!claimed.insert(io.buffer).second)
+        throw violation("two inputs or outputs have one buffer", "'" + io.name + "' of entry " + entry.name);
+  for (size_t i = 0; i < entry.buffers.size(); ++i) {
+    const BufferKind kind = entry.buffers[i].kind;
+    if ((kind == BufferKind::kInput || kind == BufferKind::kOutput) &&
+        !claimed.contains(static_cast<int32_t>(i)))
+      throw violation("a buffer belongs to no input or output",
+                      "buffer '" + entry.buffers[i].name + "' of entry " + entry.name);
+  }
+}
+
+void check_names(const Plan& plan) {
+  std::set<std::string> entries, variables;
+  for (const EntryPlan& entry : plan.entries)
+    if (!entries.insert(entry.name).second) throw violation("two entries have one name", entry.name);
+  for (const PlanVariable& variable : plan.variables)
+    if (!variables.insert(variable.name).second)
+      throw violation("two variables have one name", variable.name);
+  for (const EntryPlan& entry : plan.entries)
+    for (const Buffer& buffer : entry.buffers)
+      if (buffer.kind == BufferKind::kVariable && !variables.contains(buffer.name))
+        throw violation("a buffer of a variable that the plan does not list", buffer.name);
+}
+
+void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
+  for (const IoTensor& io : list) {
+    const std::string where = "'" + io.name + "' of entry " + entry.name;
+    if (io.buffer < 0 || io.buffer >= static_cast<int32_t>(entry.buffers.size()))
+      throw violation("a buffer index is out of range", where);
+    if (entry.buffers[static_cast<size_t>(io.buffer)].kind != kind)
+      throw violation("a buffer of the wrong kind", where);
+    if (io.sizes.size() > kMaxRank) throw violation("a tensor has a bad rank", where);
+  }
+}
+
+// Every body belongs to one step, and what it holds itself comes before it: bodies nest, and none runs
+// itself.
+void check_bodies(const Plan& plan) {
+  constexpr int kMaxNesting = 64;
+  std::vector<int> depth(plan.bodies.size(), 0);  // of nesting; -1: claimed
+  const auto check = [&](const EntryPlan& entry, size_t known) {
+    int below = 0;
+    for (const Step& step : entry.steps) {
+      for (int32_t body : step.bodies) {
+        if (body < 0 || body >= static_cast<int32_t>(known) || depth[static_cast<size_t>(body)] < 0)
+          throw violation("a body is out of range or runs in two steps", step.kernel + " of " + entry.name);
+        below = std::max(below, std::exchange(depth[static_cast<size_t>(body)], -1));
+      }
+      if (!step.bodies.empty()) control_layout(step, plan.bodies);
+    }
+    return below + 1;
+  };
+  for (size_t i = 0; i < plan.bodies.size(); ++i)
+    if (depth[i] = check(plan.bodies[i], i); depth[i] > kMaxNesting)
+      throw violation("bodies are nested too deeply", plan.bodies[i].name);
+  for (const EntryPlan& entry : plan.entries) check(entry, entry.name == kInitEntry ? 0 : plan.bodies.size());
+  for (const EntryPlan& body : plan.bodies)
+    for (const Buffer& buffer : body.buffers)
+      if (buffer.kind == BufferKind::kVariable) throw violation("a body uses a variable", buffer.name);
+}
+
+void check_entry(const EntryPlan& entry, const Plan& plan) {
+  if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
+  for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
+  check_io(entry.inputs, BufferKind::kInput, entry);
+  check_io(entry.outputs, BufferKind::kOutput, entry);
+  for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
+  check_arena(entry);
+  check_early_inputs(entry);
+  check_callers_buffers(entry);
+}
+
+}  // namespace
+
+void check_plan(const Plan& plan) {
+  for (const auto& [name, range] : plan.sizes)
+    if (range.lo < 0 || range.lo > range.hi) throw violation("a size has a bad range", name);
+  if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
+  for (const TileProgram& program : plan.programs) check_tile_program(program);
+  check_names(plan);
+  for (const auto* list : {&plan.entries, &plan.bodies})
+    for (const EntryPlan& entry : *list) check_entry(entry, plan);
+  if (const EntryPlan* init = plan.entry(kInitEntry)) check_init(*init);
+  check_bodies(plan);
+}
+
+}  // namespace aicf
