@@ -105,10 +105,14 @@ class RowsWriter : public StagedWriter {
     for (size_t view = 0; view < readers.size(); ++view)
       if (readers[view] > 1 && lanes(view, axis(), vector_) == vector_) {
         staged_.push_back(view);
-        staged_bytes_ += length * dtype_bytes(space_.views[view].dtype);
+        staged_bytes_ += staged_row_bytes(view, length);
       }
     if (staged_.empty() || staged_bytes_ > kMaxStagedBytes) staged_.clear(), staged_bytes_ = 0;
     return !staged_.empty();
+  }
+
+  int64_t staged_row_bytes(size_t view, int64_t length) const {
+    return (length * dtype_bytes(space_.views[view].dtype) + 15) / 16 * 16;
   }
 
   // A row in the registers of several blocks, which exchange sums through shared memory.
@@ -166,7 +170,7 @@ class RowsWriter : public StagedWriter {
     for (size_t view : staged_) {
       text += memory_type(view) + "* const row" + std::to_string(view) + " = reinterpret_cast<" +
               memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
-      from += bound(length_) * dtype_bytes(space_.views[view].dtype);
+      from += staged_row_bytes(view, bound(length_));
     }
     text += row_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {

@@ -1,0 +1,106 @@
+// Regions that only training steps and long rows have, on the device of testing/test_device.h beside the
+// reference in f64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "compile/compile.h"
+#include "compile/testing/test_device.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+namespace {
+
+using Arrays = std::map<std::string, Array>;
+
+Arrays normal_inputs(const Program& program) {
+  std::mt19937 engine(5);
+  std::normal_distribution<double> normal;
+  Arrays inputs;
+  const Graph& graph = program.entries[0];
+  for (ValueId id : graph.inputs()) {
+    Array array(graph.dtype(id), evaluate(graph.shape(id), {}));
+    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+    inputs.emplace(graph.value(id).name, std::move(array));
+  }
+  return inputs;
+}
+
+std::unique_ptr<Executable> compiled(const Program& program) {
+  CompileOptions options;
+  options.target = TestDevice::get().target;
+  Artifact artifact = compile(program, options);
+  if (!TestDevice::get().runs) return nullptr;
+  const std::shared_ptr<Device> device = open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""});
+  return std::make_unique<Executable>(Model::load(std::move(artifact), device));
+}
+
+void expect_near(const Array& got, const Array& want, double tolerance, const std::string& name) {
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const double difference = got.get_f64(i) - want.get_f64(i);
+    error += difference * difference;
+    size += want.get_f64(i) * want.get_f64(i);
+  }
+  EXPECT_LT(std::sqrt(error / size), tolerance) << name;
+}
+
+// The gradients of a norm's scale and bias become its params: two sums over the rows that read dy together,
+// of activations that are normalised again.
+TEST(TrainingRegions, GradientsOfANormAreThoseOfTheReference) {
+  const Program program = parse(R"(program {
+  param "bias" : f32[192]
+  param "scale" : f32[192]
+  entry step(%x: bf16[640, 192], %w: bf16[192, 192], %dy: bf16[640, 192]) {
+    %n = constant f32[] = [192]
+    %e = constant f32[] = [1e-05]
+    %scale = param "scale" : f32[192]
+    %bias = param "bias" : f32[192]
+    %0 = cast(%x) {dtype = f32} : f32[640, 192]
+    %1 = reduce_sum(%0) {axes = [1], keepdims = true} : f32[640, 1]
+    %2 = div(%1, %n) : f32[640, 1]
+    %3 = sub(%0, %2) : f32[640, 192]
+    %4 = mul(%3, %3) : f32[640, 192]
+    %5 = reduce_sum(%4) {axes = [1], keepdims = true} : f32[640, 1]
+    %6 = div(%5, %n) : f32[640, 1]
+    %7 = add(%6, %e) : f32[640, 1]
+    %8 = rsqrt(%7) : f32[640, 1]
+    %9 = mul(%3, %8) : f32[640, 192]
+    %10 = cast(%9) {dtype = bf16} : bf16[640, 192]
+    %11 = matmul(%10, %w) : bf16[640, 192]
+    %12 = cast(%dy) {dtype = f32} : f32[640, 192]
+    %13 = mul(%12, %9) : f32[640, 192]
+    %14 = reduce_sum(%13) {axes = [0], keepdims = false} : f32[192]
+    %15 = reduce_sum(%12) {axes = [0], keepdims = false} : f32[192]
+    update "scale" = %14
+    update "bias" = %15
+    return "y" = %11
+  }
+}
+)");
+  const Arrays inputs = normal_inputs(program);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  exe->run("", inputs);
+  const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}}, {false});
+  for (const auto& [name, want] : expected.updated) expect_near(exe->state(name), want, 1e-5, name);
+}
+
+// On sm_90 so many rows of such length stay in shared memory.
+TEST(TrainingRegions, LongRowsAreThoseOfTheReference) {
+  const std::string rows = TestDevice::get().cuda ? "600" : "3", shape = "[" + rows + ", 33280]";
+  const Program program =
+      parse("program {\n  entry main(%x: bf16" + shape + ") {\n    %0 = softmax(%x) {axis = 1} : bf16" +
+            shape + "\n    return \"y\" = %0\n  }\n}\n");
+  const Arrays inputs = normal_inputs(program);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  const Arrays expected = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
+  expect_near(exe->run("", inputs).at("y"), expected.at("y"), 4e-3, "y");
+}
+
+}  // namespace
+}  // namespace aicf::testing
