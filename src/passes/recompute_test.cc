@@ -60,6 +60,32 @@ TEST(Recompute, InferenceStaysAsItIs) {
   EXPECT_EQ(print(recompute_values(graph, {program, kGpu})), print(graph));
 }
 
+// The sums of dy and of dy x over the rows read dy once, on a GPU.
+TEST(MergeReductions, SumsThatReadOneValueAreOneRegion) {
+  const char* const text = R"(program {
+  param "b" : f32[256]
+  param "s" : f32[256]
+  entry step(%x: f32[64, 256], %dy: f32[64, 256]) {
+    %b = param "b" : f32[256]
+    %s = param "s" : f32[256]
+    %0 = mul(%dy, %x) : f32[64, 256]
+    %1 = reduce_sum(%0) {axes = [0], keepdims = false} : f32[256]
+    %2 = reduce_sum(%dy) {axes = [0], keepdims = false} : f32[256]
+    update "s" = %1
+    update "b" = %2
+    return "y" = %dy
+  }
+}
+)";
+  const auto sums = [](const Graph& graph) {
+    int count = 0;
+    for (const Node& node : graph.nodes()) count += node.op == Op::fused || node.op == Op::reduce_sum ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(sums(optimised(text, kGpu)), 1);
+  EXPECT_EQ(sums(optimised(text, Target())), 2);
+}
+
 // y = x w, and w is replaced by a step that reads two moments.
 const char* const kStep = R"(program {
   param "w" : bf16[1024, 1024]
