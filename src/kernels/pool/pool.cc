@@ -1,5 +1,6 @@
 // Pooling over windows of each [N, C] plane.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -66,8 +67,8 @@ Compared<T, kNarrow> load(const TensorArg& tensor, int64_t at) {
 template <class V>
 bool wins(V candidate, V best) {
   if constexpr (std::is_floating_point_v<V>) {
-    if (best != best) return false;
-    if (candidate != candidate) return true;
+    if (std::isnan(best)) return false;
+    if (std::isnan(candidate)) return true;
   }
   return candidate > best;
 }
