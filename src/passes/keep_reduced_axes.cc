@@ -26,7 +26,7 @@ Graph keep_reduced_axes(const Graph& graph, const PassContext&) {
     Attrs attrs = node.attrs;
     attrs.set("keepdims", true);
     const ValueId kept = rewriter.graph().add(node.op, rewriter.values(node.operands), attrs, node.origin);
-    const Shape shape = graph.shape(node.results[0]);
+    const Shape& shape = graph.shape(node.results[0]);
     rewriter.map(node.results[0], rewriter.graph().add(Op::reshape, {kept}, {{"shape", shape}}, node.origin));
   }
   return rewriter.finish();
