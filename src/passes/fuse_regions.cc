@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -32,7 +33,10 @@ class Fuser {
       : graph_(graph),
         context_(context),
         group_of_(graph.nodes().size(), -1),
-        stamp_(graph.nodes().size(), 0) {}
+        stamp_(graph.nodes().size(), 0),
+        first_across_(graph.nodes().size()) {
+    std::iota(first_across_.begin(), first_across_.end(), 0);
+  }
 
   Graph run() {
     form_groups();
@@ -155,6 +159,7 @@ class Fuser {
     std::vector<NodeId>& nodes = group(g).nodes;
     nodes.insert(std::upper_bound(nodes.begin() + (group(g).contraction ? 1 : 0), nodes.end(), id), id);
     group_of_[static_cast<size_t>(id)] = g;
+    note_span(group(g));
   }
 
   static Shape row_shape(const Group& g) {
@@ -236,11 +241,12 @@ class Fuser {
   // Whether `start` or anything it depends on (through whole groups, for they run as one) is in group g.
   bool reaches(NodeId start, int g) {
     ++visit_;
+    const NodeId floor = floor_of(group(g));
     std::vector<NodeId> stack{start};
     while (!stack.empty()) {
       const NodeId id = stack.back();
       stack.pop_back();
-      if (stamp_[static_cast<size_t>(id)] == visit_) continue;
+      if (id < floor || stamp_[static_cast<size_t>(id)] == visit_) continue;
       stamp_[static_cast<size_t>(id)] = visit_;
       const int own = group_of_[static_cast<size_t>(id)];
       if (own == g) return true;
@@ -251,6 +257,23 @@ class Fuser {
           stack.push_back(graph_.value(operand).producer);
     }
     return false;
+  }
+
+  // No group has nodes on both sides of the floor below group g, and operands come before what reads them:
+  // from nodes under it nothing leads to g. Without it every search would walk the whole graph.
+  NodeId floor_of(const Group& g) const {
+    NodeId floor = *std::min_element(g.nodes.begin(), g.nodes.end());
+    while (first_across_[static_cast<size_t>(floor)] < floor)
+      floor = first_across_[static_cast<size_t>(floor)];
+    return floor;
+  }
+  // Called when a group grows; that one shrank only makes searches longer.
+  void note_span(const Group& g) {
+    const auto [first, last] = std::minmax_element(g.nodes.begin(), g.nodes.end());
+    for (NodeId id = *first + 1; id <= *last; ++id) {
+      NodeId& across = first_across_[static_cast<size_t>(id)];
+      across = std::min(across, *first);
+    }
   }
 
   // What an epilogue computes from values that it gives anyway, only for one other region or wider than they
@@ -295,6 +318,7 @@ class Fuser {
     std::vector<NodeId>& nodes = group(to).nodes;
     nodes.insert(std::lower_bound(nodes.begin(), nodes.end(), id), id);
     group_of_[static_cast<size_t>(id)] = to;
+    note_span(group(to));
   }
   bool is_widened(NodeId id, const Group& g) const {
     const Node& node = graph_.node(id);
@@ -350,6 +374,7 @@ class Fuser {
     target = merged;
     for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
     group(from).nodes.clear();
+    note_span(target);
   }
 
   // Whether an operand of the node is in group g or depends on it.
@@ -508,6 +533,8 @@ class Fuser {
   std::vector<int> group_of_;
   std::set<NodeId> plain_;  // contractions that are left without an epilogue
   std::vector<int> stamp_;
+  std::vector<NodeId>
+      first_across_;  // by node: the first node of the groups with nodes before it and from it on
   int visit_ = 0;
   mutable std::vector<std::vector<NodeId>> readers_;
 };
