@@ -35,7 +35,7 @@ struct PlanBuilder::EntryState {
 };
 
 PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& constants)
-    : program_(program), constants_(constants) {
+    : constants_(constants) {
   plan_.sizes = program.sizes;
   for (const auto& [name, variable] : program.variables)
     plan_.variables.push_back(

@@ -54,7 +54,6 @@ class PlanBuilder {
   std::string packed_key(const EntryState& state, const std::vector<TileProgram>& programs, ValueId root);
   Buffer variable_or_constant(const Value& value);
 
-  const Program& program_;
   Plan plan_;
   EntryPlan init_;
   std::vector<TileProgram> init_programs_;  // seen in steps of init, for packed_key
