@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the C++ benchmarks, bench/cpu_*.py and python/bench/*.py; raw samples as JSON under <build folder>/bench-results.
+# Runs the C++ benchmarks and bench/cpu_*.py; raw samples as JSON under <build folder>/bench-results.
 #   scripts/bench.sh <build folder>
 set -euo pipefail
 build=$1
@@ -14,7 +14,7 @@ if grep -q '^build benches:' "$build/build.ninja"; then
   done
 fi
 shopt -s nullglob
-for script in bench/cpu_*.py python/bench/*.py; do
-  .venv/bin/python "$script" --output "$results/$(basename "$script" .py).json"
+for script in bench/cpu_*.py; do
+  .venv/bin/python "$script" --build "$build" --output "$results/$(basename "$script" .py).json"
 done
 echo "bench: raw samples in $results"

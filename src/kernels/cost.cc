@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/work.h"
+
 namespace aicf {
 namespace {
 
@@ -37,16 +39,14 @@ double instructions(const BoundCall& call) {
 
 // Multiply-adds of contractions, positions of windows: what the sizes of the windows do not show by
 // themselves.
-double inner_steps(std::string_view family, const BoundCall& call) {
+double inner_steps(const Kernel& kernel, const BoundCall& call) {
   if (call.inputs.empty() || call.outputs.empty()) return 0;
+  const std::string_view family = kernel.family;
   const TensorArg &x = call.inputs[0], &out = call.outputs[0];
-  if (family == "matmul") return elements(out) * size(x, x.rank - 1) * kMulAdd;
-  if (family == "attention" && call.inputs.size() > 1)
-    return 2 * elements(x) * size(call.inputs[1], 2) * kMulAdd;
-  if ((family == "conv" || family == "conv_transpose") && call.inputs.size() > 1) {
-    const double filter = elements(call.inputs[1]) / std::max(1.0, size(call.inputs[1], 0));
-    return (family == "conv" ? elements(out) * kMulAdd : elements(x) * kElement) * filter;
-  }
+  if (family == "conv_transpose" && call.inputs.size() > 1)
+    return elements(x) * elements(call.inputs[1]) / std::max(1.0, size(call.inputs[1], 0)) * kElement;
+  if (const double flops = work_of(kernel.name, call.inputs, call.outputs, call.params).flops; flops > 0)
+    return flops / 2 * kMulAdd;
   if (family.find("pool") != std::string_view::npos && !call.params.empty()) {
     double window = 1;
     for (int64_t i = 0; i < call.params[0] && 3 + i < static_cast<int64_t>(call.params.size()); ++i)
@@ -60,7 +60,7 @@ double inner_steps(std::string_view family, const BoundCall& call) {
 }  // namespace
 
 double estimate_seconds(const Kernel& kernel, const BoundCall& call) {
-  return largest_window(call) * instructions(call) * kElement + inner_steps(kernel.family, call) +
+  return largest_window(call) * instructions(call) * kElement + inner_steps(kernel, call) +
          static_cast<double>(call.tiles) * kTile;
 }
 

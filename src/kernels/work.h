@@ -15,8 +15,8 @@ struct Work {
   double flops = 0;  // multiplications and additions of contractions and attention; 0 for other calls
 };
 
-// `kernel` is a row's name; addresses are not looked at.
+// `kernel` is a row's name, `params` are those of its list; addresses are not looked at.
 Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
-             const std::vector<TensorArg>& outputs);
+             const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params);
 
 }  // namespace aicf

@@ -21,7 +21,9 @@ std::vector<TensorArg> args_of(const std::vector<TensorRef>& refs, const SymbolV
 }  // namespace
 
 StepCost step_cost(const Step& step, const SymbolValues& sizes) {
-  return {work_of(step.kernel, args_of(step.inputs, sizes), args_of(step.outputs, sizes)), 0};
+  return {work_of(step.kernel, args_of(step.inputs, sizes), args_of(step.outputs, sizes),
+                  evaluate(step.params, sizes)),
+          0};
 }
 
 }  // namespace aicf

@@ -26,7 +26,7 @@ std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolR
 
 double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
                              const SymbolRanges& ranges) {
-  const Work work = work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges));
+  const Work work = work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});
   const TargetFacts& facts = target.facts();
   const bool half = !call.inputs.empty() && dtype_bytes(call.inputs[0].dtype) == 2;
   const double bytes = work.bytes / facts.bytes_per_microsecond;

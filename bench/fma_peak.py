@@ -1,0 +1,42 @@
+"""What the cores reach in multiply-adds alone, and how much of it a model's contractions would need.
+
+Both come from programs of the build: bench_kernels (peak_fma) and `aicf bench --kernels`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["contraction_flops", "fma_peak"]
+
+
+def fma_peak(build: Path, threads: int) -> float:
+    """FLOP/s of the widest multiply-adds on so many threads (1 or 2), the best of three repetitions."""
+    command = [
+        str(build / "bench" / "bench_kernels"),
+        f"--benchmark_filter=^peak_fma/.*/threads:{threads}/",
+        "--benchmark_repetitions=3",
+        "--benchmark_format=json",
+    ]
+    rows = json.loads(_output(command))["benchmarks"]
+    rates = [row["GF/s"] for row in rows if row["run_type"] == "iteration"]
+    if not rates:
+        raise SystemExit(f"bench_kernels knows no peak for {threads} threads")
+    return 1e9 * max(rates)
+
+
+def contraction_flops(build: Path, artifact: Path, dims: Mapping[str, int]) -> float:
+    """Multiplications and additions of contractions, convolutions and attention in a run at these sizes."""
+    command = [str(build / "bin" / "aicf"), "bench", str(artifact), "--kernels", "--repeat", "1", "--json"]
+    for name, size in dims.items():
+        command += ["--dim", f"{name}={size}"]
+    return sum(kernel["flops"] for kernel in json.loads(_output(command))["kernels"])
+
+
+def _output(command: list[str]) -> str:
+    if not Path(command[0]).exists():
+        raise SystemExit(f"{command[0]} is not built: run `make bench`, or ninja -C build benches products")
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
