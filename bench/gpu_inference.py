@@ -31,6 +31,7 @@ from gpu_models import (
     write_encoder,
     write_resnet50,
 )
+from gpu_replay import captured, replay_microseconds
 
 DECODE_POSITION = 600
 
@@ -173,20 +174,6 @@ def measure_ours(options: argparse.Namespace, row: Row, folder: Path) -> dict[st
     }
 
 
-def captured(program: Callable[[], object]) -> Callable[[], object]:
-    import torch
-
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            program()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        program()
-    return graph.replay
-
-
 def measure_torch(row: Row, mode: str, rounds: int) -> dict[str, Any]:
     import torch
 
@@ -198,17 +185,7 @@ def measure_torch(row: Row, mode: str, rounds: int) -> dict[str, Any]:
         compiled(**arguments)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
-        replay = captured(lambda: compiled(**arguments))
-        samples, queued = [], 20
-        for index in range(rounds + 5):
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
-            for _ in range(queued):
-                replay()
-            last.record()
-            torch.cuda.synchronize()
-            if index >= 5:
-                samples.append(1e3 * first.elapsed_time(last) / queued)
+        samples = replay_microseconds(captured(lambda: compiled(**arguments)), rounds, queued=20)
     return {"compile_seconds": seconds, "us": samples}
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from gpu_inference import captured, describe_gpu, tool
+from gpu_inference import describe_gpu, tool
+from gpu_replay import captured, replay_microseconds
 from onnx import TensorProto, helper
 
 ROWS, COLUMNS = 16384, 4096
@@ -236,17 +237,8 @@ def measure_peer(op: Op, peer: Callable[..., Any], rounds: int) -> list[float]:
     ]
     with torch.no_grad():
         replay = captured(lambda: [peer(*each) for each in operands])
-        samples, queued = [], 20 if op.flops < 1e11 else 4
-        for index in range(rounds + 3):
-            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            first.record()
-            for _ in range(queued):
-                replay()
-            last.record()
-            torch.cuda.synchronize()
-            if index >= 3:
-                samples.append(1e3 * first.elapsed_time(last) / queued / op.copies)
-    return samples
+        samples = replay_microseconds(replay, rounds, queued=20 if op.flops < 1e11 else 4)
+    return [sample / op.copies for sample in samples]
 
 
 def measure(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:

@@ -24,7 +24,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from aicf import nn, ops, optim
-from gpu_inference import captured, describe_gpu, tool
+from gpu_inference import describe_gpu, tool
+from gpu_replay import captured, replay_microseconds
 
 RATE = 1e-3
 
@@ -234,17 +235,7 @@ def measure_peer(row: Row, rounds: int) -> dict[str, Any]:
     step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    replay = captured(step)
-    samples, queued = [], 10
-    for index in range(rounds + 5):
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        first.record()
-        for _ in range(queued):
-            replay()
-        last.record()
-        torch.cuda.synchronize()
-        if index >= 5:
-            samples.append(1e3 * first.elapsed_time(last) / queued)
+    samples = replay_microseconds(captured(step), rounds, queued=10)
     return {
         "compile_seconds": seconds,
         "us": samples,

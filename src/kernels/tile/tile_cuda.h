@@ -21,7 +21,8 @@ namespace aicf {
 //     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where windows allow.
 //     // A: Acc or Tile.
 //     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V]) const;
-//     // The same in two steps, so that the other operands' elements can be asked for early: those that are the
+//     // The same in two steps, so that the other operands' elements can be asked for early: those that are
+//     the
 //     // same for all rows, and the row's own.
 //     template <int V> struct Shared;
 //     template <int V> struct Own;
