@@ -23,6 +23,8 @@ from torch.utils import _pytree as pytree
 
 # |ours - f64| may be this large, or 4 times torch's own distance from it.
 ATOL, RTOL = 1e-5, 1e-4
+# Results that hold whatever their memory held before: only their dtypes and shapes can be compared.
+UNINITIALISED = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided".split())
 
 
 @dataclass
@@ -85,7 +87,7 @@ def run_op(op: Any, limit: int | None = None) -> Outcome:
     torch.manual_seed(0)
     for sample in samples_of(op, limit):
         outcome.samples += 1
-        failure = run_sample(sample)
+        failure = run_sample(sample, op.name not in UNINITIALISED)
         if not failure:
             outcome.passed += 1
         elif not outcome.failure:
@@ -93,12 +95,15 @@ def run_op(op: Any, limit: int | None = None) -> Outcome:
     return outcome
 
 
-def run_sample(sample: Sample) -> str:
+def run_sample(sample: Sample, values: bool = True) -> str:
     """ "" if it passed, else why not."""
     try:
         expected = sample(*(t.clone() for t in sample.tensors))
         exe = aicf.compile(sample, sample.tensors)
-        return compare(exe(*sample.tensors), expected, sample.in_f64())
+        results = exe(*sample.tensors)
+        if not values:
+            results, expected = pytree.tree_map(torch.zeros_like, (results, expected))
+        return compare(results, expected, None if not values else sample.in_f64())
     except aicf.Error as error:
         return " | ".join(str(error).split("\n"))[:400]
     except Exception as error:  # whatever it is, it is this op's failure
