@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "passes/region_body.h"
 
 namespace aicf {
 namespace {
-
-constexpr size_t kMaxOperands = 20;  // of a region, results too
 
 class Merger {
  public:
@@ -64,7 +63,7 @@ class Merger {
       shares = shares || (known && value.type.shape == region_domain(b));
       add_once(operands, id);
     }
-    return shares && operands.size() + results <= kMaxOperands;
+    return shares && operands.size() + results <= kMaxRegionOperands;
   }
   static void add_once(std::vector<ValueId>& list, ValueId id) {
     if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
@@ -79,24 +78,20 @@ class Merger {
       std::vector<ValueId> inner;
       for (ValueId id : region.operands) {
         if (!inputs.contains(id)) {
-          inputs[id] = body.add_input("x" + std::to_string(operands.size()), graph_.type(id));
+          inputs[id] = add_body_input(body, graph_.type(id));
           operands.push_back(id);
         }
         inner.push_back(inputs.at(id));
       }
-      for (ValueId result : inline_body(body, region.body, inner))
-        body.add_output(result, "y" + std::to_string(body.outputs().size()));
+      for (ValueId result : inline_body(body, region.body, inner)) add_body_output(body, result);
       merged_[member] = true;
     }
-    std::vector<Graph> bodies;
-    bodies.push_back(std::move(body));
-    const NodeId fused =
-        rewriter.graph().add_node(Op::fused, rewriter.values(operands), {{"kind", std::string("tile")}},
-                                  std::move(bodies), graph_.nodes()[group[0]].origin);
+    const std::vector<ValueId> results =
+        add_region(rewriter.graph(), std::move(body), rewriter.values(operands), "tile",
+                   graph_.nodes()[group[0]].origin);
     size_t next = 0;
     for (size_t member : group)
-      for (ValueId id : graph_.nodes()[member].results)
-        rewriter.map(id, rewriter.graph().node(fused).results[next++]);
+      for (ValueId id : graph_.nodes()[member].results) rewriter.map(id, results[next++]);
   }
 
   const Graph& graph_;

@@ -4,15 +4,14 @@
 #include <set>
 #include <utility>
 
+#include "passes/recompute_cost.h"
 #include "passes/region_body.h"
 
 namespace aicf {
 namespace {
 
-constexpr size_t kMaxOperands = 20;       // of a region, results too
 constexpr int kMaxChain = 24;             // nodes that compute a value again
 constexpr int64_t kLeastElements = 4096;  // of a value worth the change
-constexpr int64_t kRowShare = 16;         // a value that much smaller is stored instead of computed again
 
 // A region with its results by the ids of the graph.
 struct Unit : RegionBody {
@@ -24,31 +23,6 @@ struct Unit : RegionBody {
 
 // A value of a unit's body.
 using Inner = std::pair<size_t, ValueId>;
-
-bool is_cheap(const Node& node) {
-  switch (node.op) {
-    case Op::cast:
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::neg:
-    case Op::abs:
-    case Op::max:
-    case Op::min:
-    case Op::select:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::bit_and:
-    case Op::bit_or:
-      return true;
-    default:
-      return false;
-  }
-}
 
 class Recomputer {
  public:
@@ -79,10 +53,6 @@ class Recomputer {
     units_.push_back(std::move(unit));
   }
 
-  bool is_immediate(ValueId id) const {
-    return graph_.value(id).role == Role::kConstant && graph_.value(id).constant.count() == 1;
-  }
-
   // Who reads each value, and which values must stay as they are.
   void find_readers() {
     for (ValueId id : graph_.outputs()) fixed_.insert(id);
@@ -103,19 +73,13 @@ class Recomputer {
     }
   }
 
-  int64_t most_elements(const TensorType& type) const {
-    return bounds(element_count(type.shape), context_.program.sizes).hi;
-  }
   // Results that units gain have ids beyond those of the graph.
   const TensorType& type_of(ValueId id) const {
     if (id < graph_.value_count()) return graph_.type(id);
     const Inner& inner = gained_[static_cast<size_t>(id - graph_.value_count())];
     return units_[inner.first].body.type(inner.second);
   }
-  double bytes_of(ValueId id) const {
-    const TensorType& type = type_of(id);
-    return static_cast<double>(most_elements(type)) * static_cast<double>(dtype_bytes(type.dtype));
-  }
+  double bytes_of(ValueId id) const { return most_bytes(type_of(id), context_.program.sizes); }
 
   // --- what a value can be computed from
 
@@ -124,12 +88,12 @@ class Recomputer {
     std::set<Inner> gains;  // to be stored from now on
     int nodes = 0;
     int64_t elements = 0;  // of the value
-    bool moves = false;    // one reader: what is dear to compute is computed once all the same
+    Readers readers = Readers::kMany;
   };
 
   bool expand(ValueId id, Chain& chain) const {
     if (const auto at = removed_.find(id); at != removed_.end()) return expand(at->second, chain);
-    if (id >= graph_.value_count() || !is_immediate(id)) chain.leaves.insert(id);
+    if (id >= graph_.value_count() || !is_immediate(graph_.value(id))) chain.leaves.insert(id);
     return true;
   }
 
@@ -143,26 +107,26 @@ class Recomputer {
       chain.leaves.insert(stored);
       return true;
     }
-    if (most_elements(inner.type) * kRowShare <= chain.elements) {
+    if (is_cheap_to_store(most_elements(inner.type.shape, context_.program.sizes), chain.elements)) {
       chain.gains.insert(value);
       return true;
     }
     const Node& node = unit.body.node(inner.producer);
-    if (++chain.nodes > kMaxChain || !(is_cheap(node) || (chain.moves && op_info(node.op).has(kPointwise))))
-      return false;
-    if (node.op == Op::cast) return expand_cast({value.first, node.operands[0]}, inner.type.dtype, chain);
+    if (++chain.nodes > kMaxChain || !readers_may_compute(node, chain.readers)) return false;
+    if (node.op == Op::cast) return expand_cast(value.first, node, chain);
     return std::all_of(node.operands.begin(), node.operands.end(),
                        [&](ValueId operand) { return expand(Inner{value.first, operand}, chain); });
   }
 
   // What is widened can be stored as it was before.
-  bool expand_cast(const Inner& from, DType to, Chain& chain) const {
+  bool expand_cast(size_t unit, const Node& cast, Chain& chain) const {
+    const Inner from{unit, cast.operands[0]};
     Chain deeper = chain;
     if (expand(from, deeper)) {
       chain = std::move(deeper);
       return true;
     }
-    if (dtype_bytes(units_[from.first].body.type(from.second).dtype) >= dtype_bytes(to)) return false;
+    if (!widens(units_[unit].body, cast)) return false;
     chain.gains.insert(from);
     return true;
   }
@@ -182,8 +146,8 @@ class Recomputer {
   void consider(ValueId id) {
     if (fixed_.contains(id) || !readers_.contains(id)) return;
     Chain chain;
-    chain.elements = most_elements(graph_.type(id));
-    chain.moves = readers_.at(id).size() == 1;
+    chain.elements = most_elements(graph_.shape(id), context_.program.sizes);
+    chain.readers = readers_.at(id).size() == 1 ? Readers::kOne : Readers::kMany;
     if (chain.elements < kLeastElements) return;
     removed_.emplace(id, made_.at(id));
     if (!expand(made_.at(id), chain) || !pays(id, chain)) {
@@ -196,10 +160,8 @@ class Recomputer {
   // Whether fewer bytes move, and every reader can take the leaves in.
   bool pays(ValueId id, const Chain& chain) const {
     double gained = 0;
-    for (const Inner& gain : chain.gains) {
-      const TensorType& type = units_[gain.first].body.type(gain.second);
-      gained += static_cast<double>(most_elements(type)) * static_cast<double>(dtype_bytes(type.dtype));
-    }
+    for (const auto& [unit, inner] : chain.gains)
+      gained += most_bytes(units_[unit].body.type(inner), context_.program.sizes);
     double saved = bytes_of(id) - gained;
     for (size_t index : readers_.at(id)) {
       const Unit& reader = units_[index];
@@ -211,7 +173,7 @@ class Recomputer {
         saved -= bytes_of(leaf);
         ++added;
       }
-      if (reader.needs.size() + reader.results.size() + added > kMaxOperands) return false;
+      if (reader.needs.size() + reader.results.size() + added > kMaxRegionOperands) return false;
     }
     return saved > 0;
   }
@@ -252,7 +214,7 @@ class Recomputer {
     if (const auto removed = removed_.find(id); removed != removed_.end()) {
       value = inner_value(to, removed->second);
     } else {
-      value = to.graph.add_input("x" + std::to_string(to.operands.size()), type_of(id));
+      value = add_body_input(to.graph, type_of(id));
       to.operands.push_back(id);
     }
     return to.outer[id] = value;
@@ -341,15 +303,9 @@ class Recomputer {
     if (body.graph.nodes().size() == 1) {
       results = emit_lone(body, operands, rewriter);
     } else {
-      for (const auto& [inner, id] : outputs)
-        body.graph.add_output(body.inner.at({index, inner}),
-                              "y" + std::to_string(body.graph.outputs().size()));
+      for (const auto& [inner, id] : outputs) add_body_output(body.graph, body.inner.at({index, inner}));
       const std::string kind = unit.node->op == Op::fused ? unit.node->attrs.get_str("kind") : "tile";
-      std::vector<Graph> bodies;
-      bodies.push_back(std::move(body.graph));
-      const NodeId fused = rewriter.graph().add_node(Op::fused, operands, {{"kind", kind}}, std::move(bodies),
-                                                     unit.node->origin);
-      results = rewriter.graph().node(fused).results;
+      results = add_region(rewriter.graph(), std::move(body.graph), operands, kind, unit.node->origin);
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const ValueId id = outputs[i].second;

@@ -1,6 +1,7 @@
 #include "passes/region_body.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace aicf {
 namespace {
@@ -10,26 +11,31 @@ RegionBody lone_region(const Graph& graph, const Node& node) {
   std::vector<ValueId> inner;
   for (ValueId id : node.operands) {
     const Value& value = graph.value(id);
-    if (value.role == Role::kConstant && value.constant.count() == 1) {
+    if (is_immediate(value)) {
       inner.push_back(region.body.add_constant(value.constant));
       continue;
     }
-    inner.push_back(region.body.add_input("x" + std::to_string(region.operands.size()), value.type));
+    inner.push_back(add_body_input(region.body, value.type));
     region.operands.push_back(id);
   }
-  region.body.add_output(region.body.add(node.op, inner, node.attrs, node.origin), "y0");
+  add_body_output(region.body, region.body.add(node.op, inner, node.attrs, node.origin));
   return region;
 }
 
 }  // namespace
 
+bool is_region_op(const Graph& graph, const Node& node, const Target& target) {
+  const OpInfo& info = op_info(node.op);
+  const bool reduces = info.has(kReduction) && node.attrs.get_bool("keepdims");
+  return (info.has(kPointwise) || reduces) && target.fuses(graph, node);
+}
+
+bool is_immediate(const Value& value) { return value.role == Role::kConstant && value.constant.count() == 1; }
+
 std::optional<RegionBody> region_body(const Graph& graph, const Node& node, const Target& target) {
   if (node.op == Op::fused)
     return RegionBody{node.bodies[0], node.attrs.get_str("kind") != "tile", node.operands};
-  const OpInfo& info = op_info(node.op);
-  const bool reduces = info.has(kReduction) && node.attrs.get_bool("keepdims");
-  if (!target.fuses(graph, node) || node.results.size() != 1 || !(info.has(kPointwise) || reduces))
-    return std::nullopt;
+  if (node.results.size() != 1 || !is_region_op(graph, node, target)) return std::nullopt;
   return lone_region(graph, node);
 }
 
@@ -44,6 +50,23 @@ const Shape& region_domain(const RegionBody& region) {
 int input_index(const Graph& body, ValueId inner) {
   const auto at = std::find(body.inputs().begin(), body.inputs().end(), inner);
   return at == body.inputs().end() ? -1 : static_cast<int>(at - body.inputs().begin());
+}
+
+ValueId add_body_input(Graph& body, const TensorType& type) {
+  return body.add_input("x" + std::to_string(body.inputs().size()), type);
+}
+
+void add_body_output(Graph& body, ValueId inner) {
+  body.add_output(inner, "y" + std::to_string(body.outputs().size()));
+}
+
+std::vector<ValueId> add_region(Graph& graph, Graph body, std::vector<ValueId> operands,
+                                const std::string& kind, const std::string& origin) {
+  std::vector<Graph> bodies;
+  bodies.push_back(std::move(body));
+  const NodeId region =
+      graph.add_node(Op::fused, std::move(operands), {{"kind", kind}}, std::move(bodies), origin);
+  return graph.node(region).results;
 }
 
 }  // namespace aicf

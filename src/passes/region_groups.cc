@@ -1,0 +1,242 @@
+#include "passes/region_groups.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "passes/recompute_cost.h"
+#include "passes/region_body.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kMaxRegionNodes = 40;
+constexpr int64_t kMaxKeptRow =
+    1 << 16;  // elements: a row that later stages read again stays in the L2 cache
+
+Shape row_shape(const Group& group) {
+  Shape shape = group.full;
+  for (int64_t axis : group.axes) shape[static_cast<size_t>(axis)] = Dim(1);
+  return shape;
+}
+
+std::vector<std::vector<NodeId>> find_readers(const Graph& graph) {
+  std::vector<std::vector<NodeId>> readers(static_cast<size_t>(graph.value_count()));
+  for (size_t n = 0; n < graph.nodes().size(); ++n)
+    for (ValueId operand : graph.nodes()[n].operands)
+      if (operand != kNoValue) readers[static_cast<size_t>(operand)].push_back(static_cast<NodeId>(n));
+  return readers;
+}
+
+// The node that gives the value; -1: it is a leaf or absent.
+NodeId producer_of(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
+
+}  // namespace
+
+bool inside(const Group& group, NodeId id) {
+  return std::find(group.nodes.begin(), group.nodes.end(), id) != group.nodes.end();
+}
+
+const Shape& domain_of(const Graph& graph, const Node& node) {
+  return graph.shape(op_info(node.op).has(kReduction) ? node.operands[0] : node.results[0]);
+}
+
+RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
+    : graph_(graph),
+      context_(context),
+      readers_(find_readers(graph)),
+      group_of_(graph.nodes().size(), -1),
+      stamp_(graph.nodes().size(), 0),
+      first_across_(graph.nodes().size()) {
+  std::iota(first_across_.begin(), first_across_.end(), 0);
+}
+
+// ---- changes
+
+void RegionGroups::start(NodeId id, bool contraction) {
+  const Node& node = graph_.node(id);
+  Group created;
+  created.nodes = {id};
+  created.contraction = contraction;
+  created.full = domain_of(graph_, node);
+  if (op_info(node.op).has(kReduction)) created.axes = node.attrs.get_ints("axes");
+  group_of_[static_cast<size_t>(id)] = count();
+  groups_.push_back(std::move(created));
+}
+
+void RegionGroups::join(NodeId id, int g) {
+  const Node& node = graph_.node(id);
+  if (op_info(node.op).has(kReduction)) group(g).axes = node.attrs.get_ints("axes");
+  std::vector<NodeId>& nodes = group(g).nodes;
+  nodes.insert(std::upper_bound(nodes.begin() + (group(g).contraction ? 1 : 0), nodes.end(), id), id);
+  group_of_[static_cast<size_t>(id)] = g;
+  note_span(group(g));
+}
+
+void RegionGroups::move(NodeId id, int to) {
+  std::erase(group(of(id)).nodes, id);
+  if (to < 0)
+    start(id, false);
+  else
+    join(id, to);
+}
+
+void RegionGroups::merge(int from, int to) {
+  if (from == to || group(from).contraction) return;
+  Group& target = group(to);
+  const Group source = group(from);
+  if (!(source.full == target.full) || source.nodes.size() + target.nodes.size() > kMaxRegionNodes) return;
+  if (target.contraction && !source.axes.empty()) return;
+  if (!source.axes.empty() && !target.axes.empty() && source.axes != target.axes) return;
+  const std::vector<int64_t> axes = source.axes.empty() ? target.axes : source.axes;
+  if (!axes.empty() && !row_fits(source.full, axes)) return;
+  if (path_through_third(from, to) || path_through_third(to, from)) return;
+  if (target.contraction && depends_on(graph_.node(target.nodes[0]), from)) return;
+  Group merged = target;
+  merged.axes = axes;
+  merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
+  std::sort(merged.nodes.begin() + (target.contraction ? 1 : 0), merged.nodes.end());
+  if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
+  target = merged;
+  for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
+  group(from).nodes.clear();
+  note_span(target);
+}
+
+void RegionGroups::clear() {
+  groups_.clear();
+  std::fill(group_of_.begin(), group_of_.end(), -1);
+}
+
+// ---- what a group may hold
+
+bool RegionGroups::accepts(const Group& group, const Node& node) const {
+  if (group.nodes.size() >= kMaxRegionNodes || operand_count(group, node) > kMaxRegionOperands) return false;
+  if (op_info(node.op).has(kReduction)) {
+    const std::vector<int64_t>& axes = node.attrs.get_ints("axes");
+    if (group.contraction || axes.empty() || !(graph_.shape(node.operands[0]) == group.full)) return false;
+    return (group.axes.empty() || group.axes == axes) && row_fits(group.full, axes);
+  }
+  const Shape& shape = graph_.shape(node.results[0]);
+  if (group.axes.empty()) return shape == group.full;
+  return shape == row_shape(group) || (shape == group.full && row_fits(group.full, group.axes));
+}
+
+bool RegionGroups::row_fits(const Shape& full, const std::vector<int64_t>& axes) const {
+  Dim length(1);
+  for (int64_t axis : axes) length = length * full[static_cast<size_t>(axis)];
+  return bounds(length, context_.program.sizes).hi <= kMaxKeptRow;
+}
+
+size_t RegionGroups::operand_count(const Group& group, const Node& extra) const {
+  std::vector<ValueId> touched;
+  const auto add = [&](const Node& node) {
+    for (ValueId id : node.operands)
+      if (id != kNoValue && std::find(touched.begin(), touched.end(), id) == touched.end())
+        touched.push_back(id);
+    for (ValueId id : node.results) touched.push_back(id);
+  };
+  for (NodeId id : group.nodes) add(graph_.node(id));
+  add(extra);
+  return static_cast<size_t>(std::count_if(touched.begin(), touched.end(), [&](ValueId id) {
+    return !is_immediate(graph_.value(id)) &&
+           (!inside(group, producer_of(graph_, id)) || used_outside(group, id));
+  }));
+}
+
+// ---- who reads what
+
+bool RegionGroups::leaves_graph(ValueId id) const {
+  const auto& outputs = graph_.outputs();
+  const auto& updates = graph_.updates();
+  return std::find(outputs.begin(), outputs.end(), id) != outputs.end() ||
+         std::any_of(updates.begin(), updates.end(),
+                     [&](const Update& update) { return update.value == id; });
+}
+
+bool RegionGroups::used_outside(const Group& group, ValueId id) const {
+  const auto& readers = readers_of(id);
+  return leaves_graph(id) ||
+         std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return !inside(group, reader); });
+}
+
+bool RegionGroups::used_outside_regions(ValueId id) const {
+  const auto& readers = readers_of(id);
+  return leaves_graph(id) || std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+           if (of(reader) < 0) return true;
+           const Group& region = (*this)[of(reader)];
+           return region.nodes.size() == 1 || (region.contraction && region.nodes[0] == reader);
+         });
+}
+
+bool RegionGroups::is_absorbed(NodeId id) const {
+  const Node& node = graph_.node(id);
+  if (node.op != Op::cast || of(id) < 0) return false;
+  const NodeId source = producer_of(graph_, node.operands[0]);
+  if (source >= 0 && (of(source) < 0 || !widens(graph_, node))) return false;
+  return (*this)[of(id)].nodes.size() == 1 && !used_outside_regions(node.results[0]);
+}
+
+// ---- dependence
+
+bool RegionGroups::depends_outside(const Node& node, int g) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
+    const NodeId producer = producer_of(graph_, id);
+    return producer >= 0 && of(producer) != g && reaches(producer, g);
+  });
+}
+
+// Whether an operand of the node is in group g or depends on it.
+bool RegionGroups::depends_on(const Node& node, int g) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
+    const NodeId producer = producer_of(graph_, id);
+    return producer >= 0 && reaches(producer, g);
+  });
+}
+
+// Whether a node of `later` has an operand outside both groups that depends on `earlier`.
+bool RegionGroups::path_through_third(int earlier, int later) {
+  for (NodeId id : group(later).nodes)
+    for (ValueId operand : graph_.node(id).operands) {
+      const NodeId producer = producer_of(graph_, operand);
+      if (producer >= 0 && of(producer) != earlier && of(producer) != later && reaches(producer, earlier))
+        return true;
+    }
+  return false;
+}
+
+// Whether `start` or anything it depends on (through whole groups, for they run as one) is in group g.
+bool RegionGroups::reaches(NodeId start, int g) {
+  ++search_;
+  const NodeId floor = floor_of(group(g));
+  std::vector<NodeId> stack{start};
+  while (!stack.empty()) {
+    const NodeId id = stack.back();
+    stack.pop_back();
+    if (id < floor || stamp_[static_cast<size_t>(id)] == search_) continue;
+    stamp_[static_cast<size_t>(id)] = search_;
+    if (of(id) == g) return true;
+    if (of(id) >= 0)
+      for (NodeId member : group(of(id)).nodes) stack.push_back(member);
+    for (ValueId operand : graph_.node(id).operands) stack.push_back(producer_of(graph_, operand));
+  }
+  return false;
+}
+
+// No group has nodes on both sides of the floor below the group, and operands come before what reads them:
+// from nodes under it nothing leads to the group. Without it every search would walk the whole graph.
+NodeId RegionGroups::floor_of(const Group& group) const {
+  NodeId floor = *std::min_element(group.nodes.begin(), group.nodes.end());
+  while (first_across_[static_cast<size_t>(floor)] < floor) floor = first_across_[static_cast<size_t>(floor)];
+  return floor;
+}
+
+// Called when a group grows; that one shrank only makes searches longer.
+void RegionGroups::note_span(const Group& group) {
+  const auto [first, last] = std::minmax_element(group.nodes.begin(), group.nodes.end());
+  for (NodeId id = *first + 1; id <= *last; ++id) {
+    NodeId& across = first_across_[static_cast<size_t>(id)];
+    across = std::min(across, *first);
+  }
+}
+
+}  // namespace aicf

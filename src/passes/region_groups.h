@@ -1,0 +1,82 @@
+// The nodes of a graph in groups, each to become one region: fuse_regions forms them, release_epilogues takes
+// nodes out again, emit_regions writes the graph. Whoever lets a node into a group has asked whether the
+// group accepts it, and that nothing outside the group stands between the two: a region runs as a whole, so
+// it must not depend on itself. Graph and context outlive the groups.
+#pragma once
+
+#include "passes/pass.h"
+
+namespace aicf {
+
+// All values have the full shape, or the row shape (reduced axes of size 1); casts of smaller leaves (a
+// norm's scale, a bias) are computed along with what reads them.
+struct Group {
+  std::vector<NodeId> nodes;  // in topological order; none: the group was merged into another
+  bool contraction = false;   // nodes[0] is a matmul or a conv, the others its epilogue
+  Shape full;
+  std::vector<int64_t> axes;  // reduced; empty: no reductions
+};
+
+bool inside(const Group& group, NodeId id);
+// What a region that begins with the node runs over.
+const Shape& domain_of(const Graph& graph, const Node& node);
+
+class RegionGroups {
+ public:
+  RegionGroups(const Graph& graph, const PassContext& context);
+
+  const Graph& graph() const { return graph_; }
+  const PassContext& context() const { return context_; }
+  int count() const { return static_cast<int>(groups_.size()); }
+  const Group& operator[](int g) const { return groups_[static_cast<size_t>(g)]; }
+  // The group that the node is in; -1: none.
+  int of(NodeId id) const { return group_of_[static_cast<size_t>(id)]; }
+
+  // --- changes
+  void start(NodeId id, bool contraction);
+  void join(NodeId id, int g);
+  // Out of its group, into another or (-1) one of its own.
+  void move(NodeId id, int to);
+  // Joins all of group `from` to `to`, if the two may be one region.
+  void merge(int from, int to);
+  void clear();
+
+  // --- what a group may hold
+  // Whether the node's shape, axes and operands fit the group.
+  bool accepts(const Group& group, const Node& node) const;
+
+  // --- who reads what
+  const std::vector<NodeId>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }
+  bool used_outside(const Group& group, ValueId id) const;
+  // Whether anything but a region reads the value, or the contraction that a region begins with.
+  bool used_outside_regions(ValueId id) const;
+  // A cast of a leaf, or of what another region gives, that only regions read: each computes it again, which
+  // costs less than a kernel of its own.
+  bool is_absorbed(NodeId id) const;
+
+  // --- dependence; each walks the graph, back from what it is given
+  // Whether some operand of `node` that lies outside group g depends on g: joining would make a cycle.
+  bool depends_outside(const Node& node, int g);
+
+ private:
+  bool row_fits(const Shape& full, const std::vector<int64_t>& axes) const;
+  size_t operand_count(const Group& group, const Node& extra) const;
+  bool leaves_graph(ValueId id) const;
+  bool depends_on(const Node& node, int g);
+  bool path_through_third(int earlier, int later);
+  bool reaches(NodeId start, int g);
+  NodeId floor_of(const Group& group) const;
+  void note_span(const Group& group);
+  Group& group(int g) { return groups_[static_cast<size_t>(g)]; }
+
+  const Graph& graph_;
+  const PassContext& context_;
+  std::vector<std::vector<NodeId>> readers_;  // by value
+  std::vector<Group> groups_;
+  std::vector<int> group_of_;  // by node
+  std::vector<int> stamp_;     // by node: the last search that came by
+  int search_ = 0;
+  std::vector<NodeId> first_across_;  // by node: first node of the groups with nodes before it and from it on
+};
+
+}  // namespace aicf
