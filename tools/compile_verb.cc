@@ -41,10 +41,6 @@ int run(const Options& options, const Console& console) {
       std::printf("// after %s\n%s\n", after.c_str(), text.c_str());
   };
   compile_options.on_dump = dump;
-  if (options.source.is_artifact())
-    throw UserError(ErrorCode::kU_bad_option, "the model is already compiled")
-        .with_value(options.source.path)
-        .with_expected("an .onnx file");
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
     if (options.source.print) dump("import", print(program));
@@ -80,7 +76,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_compile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
+  options->source.add_to(verb);
   options->source.add_stages_to(verb);
   verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return run(*options, console); };

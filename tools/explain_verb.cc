@@ -73,7 +73,7 @@ Json choice_json(const ChoiceReport& report) {
 
 VerbRun setup_explain(VerbOptions& verb) {
   auto source = std::make_shared<ModelSource>();
-  source->add_to(verb, true);
+  source->add_to(verb);
   auto most = std::make_shared<int>(5);
   verb.add_option("--candidates", *most, "how many candidates of a step to show");
   return [source, most](const Console& console) {

@@ -38,28 +38,28 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-void ModelSource::add_to(VerbOptions& verb, bool compiles) {
-  verb.add_positional("model", path,
-                      compiles ? "an .onnx model or a compiled .aicf file" : "a compiled .aicf file");
-  verb.add_option("--dim", dims,
-                  "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
-  if (!compiles) return;
-  verb.add_option("--state", states,
-                  "PAST=PRESENT: an input that becomes state and the output that updates it");
-  verb.add_option(
-      "--target", target,
+void ModelSource::add_to(VerbOptions& verb, bool binds) {
+  verb_ = verb;
+  const auto add = [&](const char* name, auto& target, const char* help) {
+    verb.add_option(name, target, help);
+    compile_only_.emplace_back(name);
+  };
+  verb.add_positional("model", path, "an .onnx model or a compiled .aicf file");
+  add("--dim", dims, "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
+  if (binds) compile_only_.clear();
+  add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
+  add("--target", target,
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
       "machine, with PTX and the CPU beside it");
-  verb.add_option("--precision", precision,
-                  "f32; bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
-  verb.add_option("--opt", opt, "optimisation level 0, 1 or 2");
-  verb.add_option("--skip", skip, "leave out an optional pass, by name");
-  verb.add_option(
-      "--records", records,
+  add("--precision", precision,
+      "f32; bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
+  add("--opt", opt, "optimisation level 0, 1 or 2");
+  add("--skip", skip, "leave out an optional pass, by name");
+  add("--records", records,
       "a file of tuning records, over the shipped ones and those of AICF_CACHE_DIR; none: no records");
-  verb.add_option("--choose", choices,
-                  "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
-                  "'aicf explain' lists them");
+  add("--choose", choices,
+      "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
+      "'aicf explain' lists them");
 }
 
 void ModelSource::add_stages_to(VerbOptions& verb) {
@@ -104,10 +104,28 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   return options;
 }
 
-Program ModelSource::import() const { return import_onnx(path, import_options()); }
+Program ModelSource::import() const {
+  if (is_artifact())
+    throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
+        .with_value(path)
+        .with_expected("an .onnx file");
+  return import_onnx(path, import_options());
+}
+
+void ModelSource::refuse_compile_options() const {
+  for (const std::string& name : compile_only_)
+    if (verb_->given(name))
+      throw UserError(ErrorCode::kU_bad_option, "an option of compiling is given with a compiled model")
+          .with_value(name)
+          .with_actual(path)
+          .with_remedy("compile the model with it: aicf compile MODEL.onnx " + name + " …");
+}
 
 Artifact ModelSource::artifact(const std::string& device, CompileReport* report) const {
-  if (is_artifact()) return read_artifact(path);
+  if (is_artifact()) {
+    refuse_compile_options();
+    return read_artifact(path);
+  }
   return compile(import(), compile_options(device), report);
 }
 
@@ -176,7 +194,7 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
 }
 
 void ReplayOptions::add_to(VerbOptions& verb) {
-  source.add_to(verb, true);
+  source.add_to(verb, /*binds=*/true);
   run.add_to(verb);
   inputs.add_to(verb);
 }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,17 +24,24 @@ struct ModelSource {
   int opt = 2;
   bool print = false;
 
-  // The positional argument; compile options too if the verb takes models that are not compiled yet.
-  void add_to(VerbOptions& verb, bool compiles);
+  // The positional argument and the options of compiling. They are refused where the model is compiled
+  // already, but --dim if there it `binds` the sizes of random inputs.
+  void add_to(VerbOptions& verb, bool binds = false);
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.
   CompileOptions compile_options(const std::string& device = "cpu") const;
+  // bad_option for an artifact.
   Program import() const;
   // Reads or compiles.
   Artifact artifact(const std::string& device = "cpu", CompileReport* report = nullptr) const;
+
+ private:
+  void refuse_compile_options() const;
+  std::vector<std::string> compile_only_;  // names of options
+  std::optional<VerbOptions> verb_;
 };
 
 struct RunOptions {

@@ -102,10 +102,6 @@ int reduce(const Options& options, const std::map<std::string, Array>& inputs, c
 int run(const Options& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
-  if (options.source.is_artifact())
-    throw UserError(ErrorCode::kU_bad_option, "validation needs the model, not its artifact")
-        .with_value(options.source.path)
-        .with_expected("an .onnx file");
   const Program program = options.source.import();
   const std::unique_ptr<Executable> exe =
       options.run.load(compile(program, options.source.compile_options(options.run.device)));

@@ -1,6 +1,7 @@
 #include "verb_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -8,21 +9,42 @@
 namespace aicf::cli {
 
 void VerbOptions::add_positional(const std::string& name, std::string& target, const std::string& help) {
-  app_.add_option(name, target, help)->required();
+  app_->add_option(name, target, help)->required();
 }
 
+// One value for each time that the option stands there: what follows belongs to the verb.
 template <typename T>
 void VerbOptions::add_option(const std::string& name, T& target, const std::string& help) {
-  app_.add_option(name, target, help);
+  app_->add_option(name, target, help)->allow_extra_args(false);
 }
 
 template <typename T>
 void VerbOptions::add_list(const std::string& name, T& target, const std::string& help) {
-  app_.add_option(name, target, help)->delimiter(',');
+  app_->add_option(name, target, help)->delimiter(',')->allow_extra_args(false);
 }
 
 void VerbOptions::add_flag(const std::string& name, bool& target, const std::string& help) {
-  app_.add_flag(name, target, help);
+  app_->add_flag(name, target, help);
+}
+
+bool VerbOptions::given(const std::string& name) const { return app_->count(name) > 0; }
+
+std::vector<std::string> VerbOptions::words(std::initializer_list<const char*> without) const {
+  std::vector<std::string> named, positional = {"--"};
+  for (const CLI::Option* option : app_->get_options()) {
+    const bool left_out = std::any_of(without.begin(), without.end(),
+                                      [&](const char* name) { return option->check_name(name); });
+    for (const std::string& value : option->results()) {
+      if (left_out) continue;
+      if (option->get_positional())
+        positional.push_back(value);
+      else
+        named.push_back(option->get_expected_max() == 0 ? option->get_name()
+                                                        : option->get_name() + "=" + value);
+    }
+  }
+  named.insert(named.end(), positional.begin(), positional.end());
+  return named;
 }
 
 template void VerbOptions::add_option(const std::string&, std::string&, const std::string&);

@@ -2,7 +2,9 @@
 // every verb says here what it takes, and the references given are written when the command line is parsed.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -12,7 +14,7 @@ namespace aicf::cli {
 
 class VerbOptions {
  public:
-  explicit VerbOptions(CLI::App& app) : app_(app) {}
+  explicit VerbOptions(CLI::App& app) : app_(&app) {}
 
   // What stands without a name, and must be there.
   void add_positional(const std::string& name, std::string& target, const std::string& help);
@@ -24,8 +26,13 @@ class VerbOptions {
   void add_list(const std::string& name, T& target, const std::string& help);
   void add_flag(const std::string& name, bool& target, const std::string& help);
 
+  // Once the command line is parsed: whether an option stands on it, and what stands on it but the options
+  // named, as words for another process.
+  bool given(const std::string& name) const;
+  std::vector<std::string> words(std::initializer_list<const char*> without) const;
+
  private:
-  CLI::App& app_;
+  CLI::App* app_;
 };
 
 }  // namespace aicf::cli

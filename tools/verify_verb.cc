@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ struct Options : ReplayOptions {
   int processes = 1;
   std::vector<int> threads;
   bool busy = false;
+  std::optional<VerbOptions> verb;  // for the command lines of further processes
 };
 
 // Replays of the same model on a stream of their own for as long as it lives, so that whatever shares the
@@ -81,21 +83,10 @@ std::string quote(const std::string& text) {
 
 // The same verification in a process of its own: address layout, thread start-up and load differ.
 std::map<std::string, int64_t> replay_in_process(const Options& options, int threads) {
-  std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json -n " +
-                        std::to_string(options.replays) + " --threads " + std::to_string(threads) +
-                        " --seed " + std::to_string(options.inputs.seed) + " --device " + options.run.device;
-  const auto append = [&](const char* name, const std::vector<std::string>& values) {
-    for (const std::string& value : values) command += std::string(" ") + name + " " + quote(value);
-  };
-  append("--dim", options.source.dims);
-  append("--state", options.source.states);
-  append("--skip", options.source.skip);
-  append("--input", options.inputs.inputs);
-  append("--range", options.inputs.ranges);
-  if (options.busy) command += " --busy";
-  if (!options.source.target.empty()) command += " --target " + quote(options.source.target);
-  if (!options.run.isa.empty()) command += " --isa " + quote(options.run.isa);
-  command += " --opt " + std::to_string(options.source.opt) + " " + quote(options.source.path);
+  std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json --threads " +
+                        std::to_string(threads);
+  for (const std::string& word : options.verb->words({"--json", "--threads", "--processes"}))
+    command += " " + quote(word);
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr)
     throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification");
@@ -142,7 +133,8 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_verify(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, true);
+  options->verb = verb;
+  options->source.add_to(verb, /*binds=*/true);
   verb.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
   verb.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
   options->inputs.add_to(verb);

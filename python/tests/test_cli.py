@@ -83,6 +83,38 @@ def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--opt", "2"),
+        ("--target", "cpu"),
+        ("--precision", "f32"),
+        ("--skip", "fuse_regions"),
+        ("--state", "x=y"),
+        ("--records", "none"),
+        ("--choose", "*=matmul"),
+    ],
+)
+def test_options_of_compiling_are_refused_with_a_compiled_model(cli: Cli, option: tuple[str, str]) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    for verb in ("run", "bench", "verify", "profile", "explain"):
+        error = cli.json(verb, "m.aicf", *option, code=2)["error"]
+        assert (error["code"], error["value"]) == ("AICF-U0001", option[0])
+        assert option[0] in error["remedy"]
+
+
+def test_sizes_of_a_compiled_model_bind_but_do_not_compile(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    assert cli.json("run", "m.aicf", *FIXED)["outputs"][0]["shape"] == [3, 8]
+    assert cli.json("explain", "m.aicf", *FIXED, code=2)["error"]["value"] == "--dim"
+    assert cli.json("tune", "m.aicf", code=2)["error"]["code"] == "AICF-U0001"
+
+
+def test_an_option_takes_one_value_and_leaves_the_model(cli: Cli) -> None:
+    assert cli.json("run", "--dim", "batch=3", "m.onnx")["outputs"][0]["shape"] == [3, 8]
+    cli.run("compile", "--dim", "batch=1..8", "--skip", "fuse_regions", "m.onnx", "-o", "m.aicf")
+
+
 def test_every_verb_shows_an_example(cli: Cli) -> None:
     verbs = [
         "compile",
@@ -152,6 +184,11 @@ def test_verify_ends_with_one_hash(cli: Cli) -> None:
     assert answer["passed"] and list(answer["hashes"]) == [last.split()[-1]]
     assert list(cli.json("verify", "m.aicf", "-n", "1", "--seed", "5")["hashes"]) != [last.split()[-1]]
     assert list(cli.json(*words, "--busy")["hashes"]) == [last.split()[-1]]
+
+
+def test_a_second_process_verifies_the_same_program(cli: Cli) -> None:
+    words = ("verify", "m.onnx", *FIXED, "--precision", "f16-mixed", "-n", "2", "--processes", "2")
+    assert cli.json(*words)["replays"] == 4
 
 
 def test_profile_writes_a_trace_of_every_step(cli: Cli) -> None:
