@@ -136,7 +136,7 @@ ValueId add_param(Program& program, Graph& graph, const std::string& name, std::
 }
 
 // A graph over x [batch, 3, 4, 4].
-Artifact build(Build body, int opt_level) {
+Artifact build(Build body, int opt_level, Precision precision) {
   Program program;
   program.sizes["batch"] = {1, 8};
   Graph graph("main");
@@ -145,6 +145,7 @@ Artifact build(Build body, int opt_level) {
   program.entries.push_back(std::move(graph));
   CompileOptions options;
   options.opt_level = opt_level;
+  options.precision = precision;
   return compile(program, options);
 }
 
@@ -220,7 +221,8 @@ void add_models(Seeds& list) {
         ImportOptions options;
         for (const OnnxDim& dim : dynamic_dims_onnx(file.path()))
           options.dims[dim.name].range = Interval{1, 4};
-        write_artifact(path, compile(import_onnx(file.path(), options)));
+        write_artifact(
+            path, compile(import_onnx(file.path(), options), drawn_options(file.path().stem().string())));
         if (std::filesystem::file_size(path) > kMaxSeedBytes) std::filesystem::remove(path);
       });
     });
@@ -231,9 +233,11 @@ Seeds seeds() {
   const std::pair<const char*, Build> models[] = {{"mlp", mlp}, {"state", state}, {"control", control}};
   for (const auto& [name, body] : models)
     for (const int level : {0, 2})
-      list.emplace_back(
-          std::string(name) + std::to_string(level) + ".aicf",
-          [body = body, level](const std::string& path) { write_artifact(path, build(body, level)); });
+      for (const Precision precision : {Precision::kF32, Precision::kF16Mixed})
+        list.emplace_back(std::string(name) + std::to_string(level) + precision_name(precision) + ".aicf",
+                          [body = body, level, precision](const std::string& path) {
+                            write_artifact(path, build(body, level, precision));
+                          });
   add_models(list);
   return list;
 }

@@ -1,6 +1,5 @@
 // A stranger's .onnx: importing, compiling, loading and running it ends in success or in a coded error.
 // Mutations keep the protobuf framing: they change, copy, drop and exchange whole fields at any depth.
-#include "compile/compile.h"
 #include "harness.h"
 #include "import/onnx.h"
 #include "import/onnx_test_model.h"
@@ -185,10 +184,10 @@ Seeds seeds() {
   return {{"mlp.onnx", save(mlp)}, {"shapes.onnx", save(shapes)}};
 }
 
-void use(const std::string& path) {
+void use(const std::string& path, std::string_view bytes) {
   ImportOptions options;
   for (const OnnxDim& dim : dynamic_dims_onnx(path)) options.dims[dim.name].range = Interval{1, 4};
-  run_everything(compile(import_onnx(path, options)));
+  run_everything(compile(import_onnx(path, options), drawn_options(bytes)));
 }
 
 }  // namespace
@@ -207,7 +206,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace aicf;
   static fuzz::MemoryFile file;
-  file.write({reinterpret_cast<const char*>(data), size});
-  fuzz::allow_coded_errors([&] { fuzz::use(file.path()); });
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  file.write(bytes);
+  fuzz::allow_coded_errors([&] { fuzz::use(file.path(), bytes); });
   return 0;
 }

@@ -21,6 +21,7 @@
 
 #include "artifact/artifact.h"
 #include "base/error.h"
+#include "compile/compile.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
@@ -97,6 +98,22 @@ inline bool small_enough(const EntryPlan& entry, const SymbolValues& sizes) {
   return bytes <= kMaxCallerBytes;
 }
 
+template <typename T>
+const T& pick(Random& random, const std::vector<T>& list) {
+  return list[random() % list.size()];
+}
+
+// A level of optimisation and a precision, drawn from the input, so that all of them take part and an input
+// always meets the same.
+inline CompileOptions drawn_options(std::string_view input) {
+  Random random(std::hash<std::string_view>()(input));
+  CompileOptions options;
+  options.opt_level = random() % 4 == 0 ? static_cast<int>(random() % 2) : 2;
+  options.precision = pick(random, std::vector<Precision>{Precision::kF32, Precision::kF32,
+                                                          Precision::kBf16Mixed, Precision::kF16Mixed});
+  return options;
+}
+
 // Loads the artifact and runs every entry at the low and at a higher end of its sizes, each on its own: an
 // error of one does not keep the others from running.
 inline void run_everything(Artifact artifact) {
@@ -114,11 +131,6 @@ inline void run_everything(Artifact artifact) {
     }
     if (plan.sizes.empty()) break;
   }
-}
-
-template <typename T>
-const T& pick(Random& random, const std::vector<T>& list) {
-  return list[random() % list.size()];
 }
 
 inline int64_t pick_number(Random& random, int64_t old) {

@@ -9,10 +9,7 @@ runs=${AICF_FUZZ_RUNS:-100000}
 failed=0
 export AICF_SOAK=1
 
-ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 14400 -j "$jobs" || failed=1
-if compgen -G 'python/tests/test_*.py' >/dev/null; then
-  .venv/bin/python -m pytest python/tests -q -n "$jobs" -o timeout=14400 || failed=1
-fi
+scripts/test.sh "$build" "$jobs" || failed=1
 
 scripts/test_install.sh "$build" || failed=1
 

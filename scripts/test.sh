@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # The C++ and the Python tests of a finished build; all of them run even if one fails. Exit 1 if any failed.
+# With AICF_SOAK=1 the tests take their long counts, and the time that those need.
 #   scripts/test.sh <build folder> <jobs>
 set -uo pipefail
 build=$1 jobs=$2
 failed=0
+ctest_time=() pytest_time=()
+if [[ -n ${AICF_SOAK:-} ]]; then ctest_time=(--timeout 14400) pytest_time=(-o timeout=14400); fi
 
 .venv/bin/python scripts/check_binaries.py "$build" || failed=1
 
@@ -13,9 +16,9 @@ export AICF_ONNX_TESTS
 # NVRTC comes from the environment's packages where there is no toolkit.
 export VIRTUAL_ENV=$PWD/.venv
 
-ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" || failed=1
+ctest --test-dir "$build" --output-on-failure --no-tests=error "${ctest_time[@]}" -j "$jobs" || failed=1
 
 test_folders=(examples)
 if compgen -G 'python/tests/test_*.py' >/dev/null; then test_folders+=(python/tests); fi
-.venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" || failed=1
+.venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" "${pytest_time[@]}" || failed=1
 exit $failed
