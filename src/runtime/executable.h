@@ -8,29 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/array.h"
-#include "runtime/device_tensor.h"
-#include "runtime/model.h"
+#include "runtime/bound_entry.h"
+#include "runtime/states.h"
 #include "runtime/step_cost.h"
 
 namespace aicf {
-
-// Memory of the caller. Strides in elements; empty: row-major.
-struct TensorView {
-  DType dtype = DType::f32;
-  std::vector<int64_t> sizes, strides;
-  void* data = nullptr;    // of inputs never written
-  bool on_device = false;  // in the memory of the executable's device; host memory otherwise
-  bool row_major() const;
-};
-TensorView view_of(const Array& array);
-TensorView view_of(const DeviceTensor& tensor);
-
-// How an input or output of the last bind meets the caller's memory.
-enum class Binding : uint8_t {
-  kRebound,  // the kernels use the caller's address
-  kCopied,   // strided, misaligned or on another device: copied to or from a buffer of ours
-};
 
 struct RunOptions {
   Stream stream;  // of a device that has queues: where the run is ordered
@@ -87,30 +69,25 @@ class Executable {
   std::unique_ptr<Executable> clone() const;
 
  private:
-  struct Bound;
-  struct State {
-    DType dtype;
-    std::vector<int64_t> sizes;
-    int64_t bytes = 0, offset = 0;  // offset in state_memory_
-  };
+  using Bound = std::vector<std::unique_ptr<BoundEntry>>;
+  const BoundEntry* last_bound(const EntryPlan& entry) const;  // null: none
+  Bound::iterator find_bound(const EntryPlan& entry, const std::vector<TensorView>& inputs);
+  BoundEntry& bind(const EntryPlan& entry, const SymbolValues& sizes);
+  std::vector<std::byte*> buffer_addresses(const EntryPlan& entry) const;
   void prepare_arena(const EntryPlan& entry, const SymbolValues& sizes);
-  Bound& bind(const EntryPlan& entry, const SymbolValues& sizes);
   void run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                  const std::vector<TensorView>& outputs, const RunOptions& options);
   void continue_on(Stream stream);
   void wait_for_runs() const;
-  void warm_up(Bound& bound, Stream stream);
-  void place_states();
-  const State& find_state(const std::string& name) const;
-  std::byte* address_of(const State& state) const { return state_memory_->data() + state.offset; }
+  void warm_up(BoundEntry& bound, Stream stream);
 
   std::shared_ptr<const Model> model_;
-  std::unique_ptr<DeviceMemory> arena_, state_memory_;
-  std::map<std::string, State> states_;
+  std::unique_ptr<DeviceMemory> arena_;
+  States states_;
   std::shared_ptr<DevicePool> pool_ = std::make_shared<DevicePool>();
-  Stream last_stream_;                         // of the last run: what reads or writes states waits for it
-  bool under_way_ = false;                     // the last run may not be done
-  std::vector<std::unique_ptr<Bound>> bound_;  // most recently used first
+  Stream last_stream_;      // of the last run: what reads or writes states waits for it
+  bool under_way_ = false;  // the last run may not be done
+  Bound bound_;             // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
 };
 

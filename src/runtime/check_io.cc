@@ -1,0 +1,115 @@
+#include "runtime/check_io.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+std::string input_name(const IoTensor& io) { return "input '" + io.name + "'"; }
+
+void check_count(ErrorCode code, const char* what, size_t expected, size_t actual) {
+  if (expected == actual) return;
+  throw UserError(code, std::string("wrong number of ") + what)
+      .with_expected(std::to_string(expected))
+      .with_actual(std::to_string(actual));
+}
+
+void check_type(const IoTensor& io, const TensorView& input) {
+  if (input.dtype != io.dtype)
+    throw UserError(ErrorCode::kU_input_dtype, input_name(io) + " has the wrong dtype")
+        .with_expected(std::string(dtype_name(io.dtype)))
+        .with_actual(std::string(dtype_name(input.dtype)))
+        .with_remedy("convert it before the call");
+  if (input.sizes.size() != io.sizes.size())
+    throw UserError(ErrorCode::kU_input_shape, input_name(io) + " has the wrong rank")
+        .with_expected(to_string(io.sizes))
+        .with_actual(to_string(input.sizes));
+}
+
+// Axes that are a symbol and nothing more give it its value.
+void take_symbols(const IoTensor& io, const TensorView& input, SymbolValues& values) {
+  for (size_t axis = 0; axis < io.sizes.size(); ++axis) {
+    const auto symbol = io.sizes[axis].as_symbol();
+    if (!symbol) continue;
+    const auto [at, fresh] = values.emplace(*symbol, input.sizes[axis]);
+    if (!fresh && at->second != input.sizes[axis])
+      throw UserError(ErrorCode::kU_size_conflict,
+                      "two inputs give different values to size '" + *symbol + "'")
+          .with_op(input_name(io))
+          .with_expected(std::to_string(at->second))
+          .with_actual(std::to_string(input.sizes[axis]));
+  }
+}
+
+// A symbol that no input gives has its value if its range holds just one.
+void apply_ranges(const SymbolRanges& ranges, SymbolValues& values) {
+  for (const auto& [name, range] : ranges) {
+    auto at = values.find(name);
+    if (at == values.end()) {
+      if (range.lo == range.hi) values[name] = range.lo;
+      continue;
+    }
+    if (at->second < range.lo || at->second > range.hi)
+      throw UserError(ErrorCode::kU_size_out_of_range,
+                      "size '" + name + "' is outside the range the model was compiled for")
+          .with_expected(std::to_string(range.lo) + ".." + std::to_string(range.hi))
+          .with_actual(std::to_string(at->second))
+          .with_remedy("compile with --dim " + name + "=LO..HI that includes it");
+  }
+}
+
+void check_shape(const IoTensor& io, const TensorView& input, const SymbolValues& values) {
+  const std::vector<int64_t> expected = evaluate(io.sizes, values);
+  if (expected == input.sizes) return;
+  const std::string declared = to_string(io.sizes), wanted = to_string(expected);
+  throw UserError(ErrorCode::kU_input_shape, input_name(io) + " has the wrong shape")
+      .with_expected(declared == wanted ? wanted : declared + " = " + wanted)
+      .with_actual(to_string(input.sizes));
+}
+
+}  // namespace
+
+SymbolValues sizes_of_inputs(const Plan& plan, const EntryPlan& entry,
+                             const std::vector<TensorView>& inputs) {
+  check_count(ErrorCode::kU_missing_input, "inputs", entry.inputs.size(), inputs.size());
+  SymbolValues values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_type(entry.inputs[i], inputs[i]);
+    take_symbols(entry.inputs[i], inputs[i], values);
+  }
+  apply_ranges(plan.sizes, values);
+  for (size_t i = 0; i < inputs.size(); ++i) check_shape(entry.inputs[i], inputs[i], values);
+  return values;
+}
+
+void check_outputs(const EntryPlan& entry, const std::vector<std::vector<int64_t>>& sizes,
+                   const std::vector<TensorView>& outputs) {
+  check_count(ErrorCode::kU_input_shape, "outputs", entry.outputs.size(), outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const IoTensor& io = entry.outputs[i];
+    const bool same_type = outputs[i].dtype == io.dtype;
+    if (same_type && outputs[i].sizes == sizes[i]) continue;
+    throw UserError(same_type ? ErrorCode::kU_input_shape : ErrorCode::kU_input_dtype,
+                    "output '" + io.name + "' does not fit")
+        .with_expected(std::string(dtype_name(io.dtype)) + to_string(sizes[i]))
+        .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
+  }
+}
+
+void require_row_major(const TensorView& view) {
+  if (view.row_major()) return;
+  throw UserError(ErrorCode::kU_input_shape, "a strided tensor in device memory cannot be bound")
+      .with_actual("sizes " + to_string(view.sizes) + ", strides " + to_string(view.strides))
+      .with_remedy("make it contiguous before the call");
+}
+
+void check_only_value(const IoTensor& input, const std::byte* given) {
+  if (std::memcmp(input.only_value.data(), given, static_cast<size_t>(input.only_value.bytes())) == 0) return;
+  throw UserError(ErrorCode::kU_input_value,
+                  input_name(input) + " accepts only the value it had when compiling")
+      .with_remedy("compile again with the new value");
+}
+
+}  // namespace aicf
