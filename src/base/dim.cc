@@ -1,62 +1,16 @@
 #include "base/dim.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "base/dim_function.h"
 #include "base/error.h"
 
 namespace aicf {
 namespace {
 
-constexpr int64_t kUnboundedSize = int64_t{1} << 31;
 // Multiplying sums multiplies their term counts; far beyond any real model, it bounds what hostile text can
 // cost.
 constexpr size_t kMaxProductTerms = 4096, kMaxFactors = 64;
-
-int64_t floor_div(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
-void require_positive_divisor(int64_t b) {
-  if (b <= 0)
-    throw UserError(ErrorCode::kU_bad_shape, "a size expression divides by a number that is not positive")
-        .with_actual(std::to_string(b));
-}
-
-int64_t apply(Dim::AtomKind kind, int64_t a, int64_t b) {
-  switch (kind) {
-    case Dim::AtomKind::kFloorDiv:
-      require_positive_divisor(b);
-      return floor_div(a, b);
-    case Dim::AtomKind::kMod:
-      require_positive_divisor(b);
-      return a - b * floor_div(a, b);
-    case Dim::AtomKind::kMax:
-      return std::max(a, b);
-    case Dim::AtomKind::kMin:
-      return std::min(a, b);
-    case Dim::AtomKind::kSymbol:
-      break;
-  }
-  AICF_CHECK(false, "a symbol has no function");
-}
-
-const char* function_name(Dim::AtomKind kind) {
-  switch (kind) {
-    case Dim::AtomKind::kFloorDiv:
-      return "floordiv";
-    case Dim::AtomKind::kMod:
-      return "mod";
-    case Dim::AtomKind::kMax:
-      return "max";
-    case Dim::AtomKind::kMin:
-      return "min";
-    case Dim::AtomKind::kSymbol:
-      break;
-  }
-  return "";
-}
 
 bool same_factors(const std::vector<Dim::Atom>& a, const std::vector<Dim::Atom>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -173,7 +127,7 @@ Dim operator*(const Dim& a, const Dim& b) {
 }
 
 Dim make_function(Dim::AtomKind kind, const Dim& a, const Dim& b) {
-  if (a.is_constant() && b.is_constant()) return Dim(apply(kind, a.constant_, b.constant_));
+  if (a.is_constant() && b.is_constant()) return Dim(apply_function(kind, a.constant_, b.constant_));
   std::string text = std::string(function_name(kind)) + "(" + a.to_string() + ", " + b.to_string() + ")";
   Dim dim;
   dim.terms_.push_back({1, {{std::move(text), kind, std::make_shared<const std::pair<Dim, Dim>>(a, b)}}});
@@ -268,196 +222,6 @@ void Dim::collect_symbols(std::map<std::string, int>& names) const {
         factor.args->second.collect_symbols(names);
       }
     }
-}
-
-namespace {
-
-// Recursive descent over sum := product (('+'|'-') product)*, product := unary ('*' unary)*. Depth is bounded
-// because the text may come from a stranger.
-class DimParser {
- public:
-  explicit DimParser(std::string_view text) : text_(text) {}
-
-  Dim parse_all() {
-    Dim dim = sum(0);
-    skip();
-    if (at_ != text_.size()) fail("unexpected text after the expression");
-    return dim;
-  }
-
- private:
-  static constexpr int kMaxDepth = 32;
-  static constexpr size_t kMaxSumTerms = 512;  // a sum of n terms takes n^2 copies of a term
-
-  [[noreturn]] void fail(const char* why) const {
-    throw UserError(ErrorCode::kU_bad_text, std::string("cannot read a size expression: ") + why)
-        .with_value(std::string(text_.substr(0, 200)));
-  }
-  void skip() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-  }
-  bool take(char c) {
-    skip();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  Dim sum(int depth) {
-    if (depth > kMaxDepth) fail("nested too deeply");
-    Dim result = take('-') ? Dim(-1) * product(depth) : product(depth);
-    for (;;) {
-      if (result.terms().size() > kMaxSumTerms) fail("too many terms");
-      if (take('+')) {
-        result = result + product(depth);
-      } else if (take('-')) {
-        result = result - product(depth);
-      } else {
-        return result;
-      }
-    }
-  }
-  Dim product(int depth) {
-    Dim result = unary(depth);
-    while (take('*')) result = result * unary(depth);
-    return result;
-  }
-  Dim unary(int depth) {
-    skip();
-    if (take('(')) {
-      Dim inner = sum(depth + 1);
-      if (!take(')')) fail("expected ')'");
-      return inner;
-    }
-    if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) return number();
-    return name_or_function(depth);
-  }
-  Dim number() {
-    int64_t value = 0;
-    while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])))
-      value = checked_add(checked_mul(value, 10), text_[at_++] - '0');
-    return Dim(value);
-  }
-  Dim name_or_function(int depth) {
-    const size_t begin = at_;
-    while (at_ < text_.size() && is_symbol_char(text_[at_])) ++at_;
-    const std::string_view name = text_.substr(begin, at_ - begin);
-    if (name.empty()) fail("expected a number, a name or '('");
-    if (!take('(')) return Dim::symbol(std::string(name));
-    Dim a = sum(depth + 1);
-    if (!take(',')) fail("expected ','");
-    Dim b = sum(depth + 1);
-    if (!take(')')) fail("expected ')'");
-    if (name == "floordiv") return floordiv(a, b);
-    if (name == "mod") return mod(a, b);
-    if (name == "max") return max(a, b);
-    if (name == "min") return min(a, b);
-    fail("unknown function");
-  }
-  static bool is_symbol_char(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '$' || c == ':' ||
-           c == '/';
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-};
-
-}  // namespace
-
-Dim Dim::parse(std::string_view text) { return DimParser(text).parse_all(); }
-
-int64_t evaluate(const Dim& dim, const SymbolValues& values) {
-  int64_t total = dim.constant_part();
-  for (const Dim::Term& term : dim.terms()) {
-    int64_t product = term.coefficient;
-    for (const Dim::Atom& factor : term.factors) {
-      if (factor.args) {
-        product = checked_mul(product, apply(factor.kind, evaluate(factor.args->first, values),
-                                             evaluate(factor.args->second, values)));
-        continue;
-      }
-      auto at = values.find(factor.text);
-      if (at == values.end())
-        throw UserError(ErrorCode::kU_unset_size, "size '" + factor.text + "' has no value")
-            .with_value(dim.to_string())
-            .with_remedy("set it with --dim " + factor.text + "=VALUE or " + factor.text + "=LO..HI");
-      product = checked_mul(product, at->second);
-    }
-    total = checked_add(total, product);
-  }
-  return total;
-}
-
-Dim substitute(const Dim& dim, const std::map<std::string, Dim, std::less<>>& values) {
-  Dim total(dim.constant_part());
-  for (const Dim::Term& term : dim.terms()) {
-    Dim product(term.coefficient);
-    for (const Dim::Atom& factor : term.factors) {
-      if (factor.args) {
-        const Dim a = substitute(factor.args->first, values), b = substitute(factor.args->second, values);
-        switch (factor.kind) {
-          case Dim::AtomKind::kFloorDiv:
-            product = product * floordiv(a, b);
-            break;
-          case Dim::AtomKind::kMod:
-            product = product * mod(a, b);
-            break;
-          case Dim::AtomKind::kMax:
-            product = product * max(a, b);
-            break;
-          default:
-            product = product * min(a, b);
-            break;
-        }
-      } else {
-        auto at = values.find(factor.text);
-        product = product * (at == values.end() ? Dim::symbol(factor.text) : at->second);
-      }
-    }
-    total = total + product;
-  }
-  return total;
-}
-
-Interval bounds(const Dim& dim, const SymbolRanges& ranges) {
-  auto mul = [](Interval a, Interval b) {
-    const int64_t p[] = {checked_mul(a.lo, b.lo), checked_mul(a.lo, b.hi), checked_mul(a.hi, b.lo),
-                         checked_mul(a.hi, b.hi)};
-    return Interval{*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
-  };
-  Interval total{dim.constant_part(), dim.constant_part()};
-  for (const Dim::Term& term : dim.terms()) {
-    Interval product{term.coefficient, term.coefficient};
-    for (const Dim::Atom& factor : term.factors) {
-      Interval range{0, kUnboundedSize};
-      if (factor.args) {
-        const Interval a = bounds(factor.args->first, ranges), b = bounds(factor.args->second, ranges);
-        switch (factor.kind) {
-          case Dim::AtomKind::kFloorDiv: {
-            const int64_t lo = std::max<int64_t>(b.lo, 1), hi = std::max(b.hi, lo);
-            const int64_t q[] = {floor_div(a.lo, lo), floor_div(a.lo, hi), floor_div(a.hi, lo),
-                                 floor_div(a.hi, hi)};
-            range = {*std::min_element(q, q + 4), *std::max_element(q, q + 4)};
-            break;
-          }
-          case Dim::AtomKind::kMod:
-            range = {0, std::max<int64_t>(b.hi, 1) - 1};
-            break;
-          case Dim::AtomKind::kMax:
-            range = {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
-            break;
-          default:
-            range = {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-            break;
-        }
-      } else if (auto at = ranges.find(factor.text); at != ranges.end()) {
-        range = at->second;
-      }
-      product = mul(product, range);
-    }
-    total = {checked_add(total.lo, product.lo), checked_add(total.hi, product.hi)};
-  }
-  return total;
 }
 
 Dim element_count(const Shape& shape) {
