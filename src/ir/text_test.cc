@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -340,22 +339,17 @@ TEST(Text, DamagedTextOnlyThrows) {
   }
 }
 
-// Ten times the text takes about ten times as long: a loose bound that quadratic work would break by far.
-TEST(Text, ParsesInLinearTime) {
-  const auto seconds = [](int count) {
-    std::string text = "program { entry main(%x: f32[4]) {\n%0 = neg(%x) : f32[4]\n";
-    for (int i = 1; i < count; ++i)
-      text += "%" + std::to_string(i) + " = neg(%" + std::to_string(i - 1) + ") : f32[4]\n";
-    text += "return";
-    for (int i = 0; i < count; ++i)
-      text += (i ? ", \"" : " \"") + std::to_string(i) + "\" = %" + std::to_string(i);
-    text += " } }";
-    const auto begin = std::chrono::steady_clock::now();
-    EXPECT_EQ(parse(text).entries[0].nodes().size(), static_cast<size_t>(count));
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  seconds(100);
-  EXPECT_LT(seconds(40000), 60 * seconds(4000));
+// Work that grows with the square of the text would outlast the time that a test program has.
+TEST(Text, ReadsHundredsOfThousandsOfNodes) {
+  constexpr int kNodes = 200000;
+  std::string text = "program { entry main(%x: f32[4]) {\n%0 = neg(%x) : f32[4]\n";
+  for (int i = 1; i < kNodes; ++i)
+    text += "%" + std::to_string(i) + " = neg(%" + std::to_string(i - 1) + ") : f32[4]\n";
+  text += "return";
+  for (int i = 0; i < kNodes; ++i)
+    text += (i ? ", \"" : " \"") + std::to_string(i) + "\" = %" + std::to_string(i);
+  text += " } }";
+  EXPECT_EQ(parse(text).entries[0].nodes().size(), static_cast<size_t>(kNodes));
 }
 
 }  // namespace
