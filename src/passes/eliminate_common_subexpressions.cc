@@ -1,5 +1,7 @@
 #include <map>
 #include <string>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 #include "passes/pass.h"
@@ -13,6 +15,33 @@ struct NodeKey {
   std::vector<ValueId> operands;
   std::map<std::string, Attr, std::less<>> attrs;
   bool operator==(const NodeKey&) const = default;
+};
+
+// Equal for equal keys. Nodes that differ in attributes alone must not share one value: an unrolled loop
+// takes thousands of slices from one tensor.
+struct KeyHash {
+  size_t operator()(const NodeKey& key) const {
+    size_t hash = static_cast<size_t>(key.op);
+    const auto add = [&](const auto& value) {
+      using T = std::decay_t<decltype(value)>;
+      if constexpr (std::is_same_v<T, Dim>)
+        hash = hash * 31 + std::hash<int64_t>()(value.constant_part());
+      else
+        hash = hash * 31 + std::hash<T>()(value);
+    };
+    for (ValueId id : key.operands) add(id);
+    for (const auto& [name, attr] : key.attrs)
+      std::visit(
+          [&](const auto& value) {
+            using T = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<T, Ints> || std::is_same_v<T, Floats> || std::is_same_v<T, Shape>)
+              for (const auto& item : value) add(item);
+            else
+              add(value);
+          },
+          attr);
+    return hash;
+  }
 };
 
 // Equal constants that may stand in a node's body or text are one.
@@ -35,24 +64,20 @@ void merge_constants(const Graph& graph, GraphRewriter& rewriter) {
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext&) {
   GraphRewriter rewriter(graph);
   merge_constants(graph, rewriter);
-  std::multimap<std::pair<Op, ValueId>, std::pair<NodeKey, const Node*>> seen;
+  std::unordered_map<NodeKey, const Node*, KeyHash> seen;
   for (const Node& node : graph.nodes()) {
     if (!node.bodies.empty()) {
       rewriter.copy(node);
       continue;
     }
-    const NodeKey key{node.op, rewriter.values(node.operands), node.attrs.items()};
-    const std::pair<Op, ValueId> bucket{node.op, key.operands.empty() ? kNoValue : key.operands[0]};
-    const Node* twin = nullptr;
-    for (auto [at, end] = seen.equal_range(bucket); at != end; ++at)
-      if (at->second.first == key) twin = at->second.second;
-    if (twin == nullptr) {
+    const auto [twin, is_first] =
+        seen.emplace(NodeKey{node.op, rewriter.values(node.operands), node.attrs.items()}, &node);
+    if (is_first) {
       rewriter.copy(node);
-      seen.emplace(bucket, std::pair(key, &node));
       continue;
     }
     for (size_t i = 0; i < node.results.size(); ++i)
-      rewriter.map(node.results[i], rewriter.value(twin->results[i]));
+      rewriter.map(node.results[i], rewriter.value(twin->second->results[i]));
   }
   return rewriter.finish();
 }
