@@ -94,7 +94,9 @@ int run_verb(CLI::App& app, const std::vector<std::pair<CLI::App*, aicf::cli::Ve
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of a write, not the end
+  // A reader that is gone, and a limit on the size of files, are errors of a write, not the end.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("AICF turns a model into a static, deterministic program and replays it.", "aicf");
   app.set_version_flag("--version", "aicf " AICF_VERSION);
   app.require_subcommand(1);

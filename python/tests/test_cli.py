@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -295,6 +296,27 @@ def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None
     many = f"set -o pipefail; '{cli.path}' doctor --json | exec 0<&-"
     code = subprocess.run(["bash", "-c", many], capture_output=True, check=False).returncode
     assert code in (0, 3), code
+
+
+def test_a_limit_on_file_sizes_is_an_error_and_leaves_nothing(cli: Cli) -> None:
+    limited = subprocess.run(
+        [cli.path, "compile", "m.onnx", *DIM],
+        cwd=cli.folder,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+    )
+    assert limited.returncode == 3
+    assert "error[AICF-E0001]" in limited.stderr
+    assert os.listdir(cli.folder) == ["m.onnx"]
+
+
+def test_a_name_as_long_as_names_can_be(cli: Cli) -> None:
+    name = "m" * 250 + ".aicf"
+    cli.run("compile", "m.onnx", *DIM, "-o", name)
+    cli.run("inspect", name, "--check")
+    cli.run("compile", "m.onnx", *DIM, "-o", "m" + name, code=3)
+    assert sorted(os.listdir(cli.folder)) == ["m.onnx", name]
 
 
 def test_errors_of_the_command_line_are_json_too(cli: Cli) -> None:

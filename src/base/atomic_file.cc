@@ -19,6 +19,10 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// What a name for the time until the rename begins with; short, because the path's own may be as long as
+// names can be.
+std::string temporary_prefix(const std::string& path) { return folder_of(path) + "/.aicf.tmp."; }
+
 // mkstemp gives 0600; a file that appears by rename has the mode that open() would have given.
 mode_t default_mode() {
   const mode_t mask = ::umask(0);
@@ -51,7 +55,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   require_replaceable(path_);
   fd_ = open_nameless(folder_of(path_));
   if (fd_ >= 0) return;
-  temporary_ = path_ + ".tmp.XXXXXX";
+  temporary_ = temporary_prefix(path_) + "XXXXXX";
   fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd_ < 0) {
     temporary_.clear();
@@ -81,7 +85,8 @@ void AtomicFile::write(const void* data, int64_t bytes) {
 // A link cannot replace the target, so the file gets a name beside it first.
 void AtomicFile::give_name() {
   for (int attempt = 0;; ++attempt) {
-    const std::string name = path_ + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(attempt);
+    const std::string name =
+        temporary_prefix(path_) + std::to_string(::getpid()) + "." + std::to_string(attempt);
     if (::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
       temporary_ = name;
       return;
