@@ -79,8 +79,6 @@ void Importer::report(const NodeProto& node, const std::string& reason) {
 // ------------------------------------------------------------------------------------------------------------
 
 void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
-  for (const std::string& name : graph.sparse_initializers)
-    report("sparse_initializer", name, "sparse tensors are not supported");
   for (const auto& tensor : graph.initializers) {
     auto value = std::make_shared<OnnxValue>();
     value->name = tensor->name;

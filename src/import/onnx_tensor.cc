@@ -100,6 +100,44 @@ Array from_values(const TensorProto& tensor, DType dtype, const std::vector<T>& 
   return Array::from<T>(dtype, tensor.dims, values);
 }
 
+// Where each value stands in the dense tensor; every place once and in order, as the format asks.
+std::vector<int64_t> sparse_places(const TensorProto& tensor, const Array& indices) {
+  const std::vector<int64_t>& shape = indices.sizes();
+  const bool by_axis = shape.size() == 2;
+  const auto rank = static_cast<int64_t>(tensor.dims.size());
+  if (indices.dtype() != DType::i64 || shape.empty() || shape.size() > 2 || (by_axis && shape[1] != rank))
+    fail(tensor, "has indices of a shape or type that the format does not have");
+  const int64_t count = element_count(tensor.dims);
+  std::vector<int64_t> places(static_cast<size_t>(shape[0]));
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    int64_t place = by_axis ? 0 : indices.get_i64(i);
+    bool inside = place >= 0 && place < count;
+    for (int64_t axis = 0; by_axis && axis < rank; ++axis) {
+      const int64_t size = tensor.dims[static_cast<size_t>(axis)], at = indices.get_i64(i * rank + axis);
+      inside = inside && at >= 0 && at < size;
+      if (inside) place = place * size + at;
+    }
+    if (!inside || (i > 0 && places[static_cast<size_t>(i - 1)] >= place))
+      fail(tensor, "has sparse indices outside its shape, or not in order");
+    places[static_cast<size_t>(i)] = place;
+  }
+  return places;
+}
+
+Array from_sparse(const TensorProto& tensor, DType dtype, const std::shared_ptr<const void>& owner,
+                  const std::string& folder) {
+  const Array values = to_array(*tensor.sparse_values, owner, folder);
+  const std::vector<int64_t> places = sparse_places(tensor, to_array(*tensor.sparse_indices, owner, folder));
+  if (values.sizes().size() != 1 || values.count() != static_cast<int64_t>(places.size()))
+    fail(tensor, "has another number of values than of indices");
+  Array dense(dtype, tensor.dims);
+  const auto width = static_cast<size_t>(dtype_bytes(dtype));
+  for (size_t i = 0; i < places.size(); ++i)
+    std::memcpy(static_cast<std::byte*>(dense.mutable_data()) + static_cast<size_t>(places[i]) * width,
+                static_cast<const std::byte*>(values.data()) + i * width, width);
+  return dense;
+}
+
 }  // namespace
 
 std::string data_type_name(int data_type) {
@@ -117,6 +155,7 @@ Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& own
         .with_actual(data_type_name(tensor.data_type));
   for (int64_t dim : tensor.dims)
     if (dim < 0) fail(tensor, "has a negative size");
+  if (tensor.sparse_values != nullptr) return from_sparse(tensor, *dtype, owner, folder);
   if (tensor.external) return from_external(tensor, *dtype, folder);
   if (tensor.has_raw) return from_bytes(tensor, *dtype, tensor.raw, owner);
   switch (*dtype) {

@@ -249,6 +249,28 @@ TEST(OnnxImport, ExternalDataStaysInsideTheFolder) {
   }
 }
 
+TEST(OnnxImport, SparseInitialisersBecomeDense) {
+  const Array values = floats({3}, {1, 2, 3});
+  const auto with = [&](const Array& indices, const std::vector<int64_t>& sizes = {2, 2}) {
+    Model m = mlp();
+    m.initializers.erase(m.initializers.begin());
+    m.sparse_initializers = {sparse_tensor("w", values, indices, sizes)};
+    return m;
+  };
+  const Array pairs = Array::from<int64_t>(DType::i64, {3, 2}, {0, 0, 0, 1, 1, 1});
+  for (const Array& indices : {ints({0, 1, 3}), pairs})
+    EXPECT_EQ(import_model(with(indices), with_dims({{"batch", "1"}})).variables.at("w").data,
+              floats({2, 2}, {1, 2, 0, 3}));
+  for (const Array& indices : {ints({0, 1, 4}), ints({-1, 0, 1}), ints({1, 0, 2}), ints({0, 0, 1}),
+                               ints({0, 1}), Array::from<int64_t>(DType::i64, {3, 2}, {0, 0, 0, 2, 1, 1}),
+                               Array::from<int64_t>(DType::i64, {3, 1}, {0, 1, 2})})
+    EXPECT_EQ(error_of(with(indices), with_dims({{"batch", "1"}})).code, ErrorCode::kU_bad_model_file);
+  EXPECT_EQ(error_of(with(ints({0, 1, 3}), {2, -2}), with_dims({{"batch", "1"}})).code,
+            ErrorCode::kU_bad_model_file);
+  EXPECT_EQ(error_of(with(ints({0, 1, 3}), {int64_t{1} << 40, 2}), with_dims({{"batch", "1"}})).code,
+            ErrorCode::kU_over_limit);
+}
+
 TEST(OnnxImport, TruncatedAndForeignFilesAreCodedErrors) {
   const std::string bytes = mlp().bytes();
   const ImportOptions options = with_dims({{"batch", "1"}});

@@ -22,6 +22,16 @@ inline std::string tensor(const std::string& name, const Array& array) {
   return out;
 }
 
+inline std::string sparse_tensor(const std::string& name, const Array& values, const Array& indices,
+                                 const std::vector<int64_t>& sizes) {
+  std::string out;
+  Writer w(out);
+  w.add_message(1, tensor(name, values));
+  w.add_message(2, tensor("", indices));
+  for (int64_t size : sizes) w.add_int64(3, size);
+  return out;
+}
+
 // A size: a number, or a name if it does not start with a digit; "" is unnamed.
 inline std::string value_info(const std::string& name, DType dtype, const std::vector<std::string>& sizes) {
   std::string shape, type, tensor_type, out;
@@ -92,7 +102,7 @@ inline std::string node(const std::string& op, const std::vector<std::string>& i
 }
 
 struct Model {
-  std::vector<std::string> nodes, initializers, inputs, outputs, functions;
+  std::vector<std::string> nodes, initializers, sparse_initializers, inputs, outputs, functions;
   int64_t opset = 21;
 
   std::string graph() const {
@@ -101,6 +111,7 @@ struct Model {
     for (const std::string& n : nodes) w.add_message(1, n);
     w.add_string(2, "test");
     for (const std::string& t : initializers) w.add_message(5, t);
+    for (const std::string& t : sparse_initializers) w.add_message(15, t);
     for (const std::string& i : inputs) w.add_message(11, i);
     for (const std::string& o : outputs) w.add_message(12, o);
     return out;

@@ -136,6 +136,22 @@ TensorProto parse_tensor_message(pbf_reader reader) {
   return tensor;
 }
 
+TensorProto parse_sparse_tensor(pbf_reader reader) {
+  TensorProto tensor;
+  auto values = std::make_shared<TensorProto>(), indices = std::make_shared<TensorProto>();
+  for_each_field(reader, [&](pbf_reader& r) {
+    if (r.tag() == 3 && (is_bytes(r) || is_varint(r))) return append_int64s(r, tensor.dims), true;
+    if ((r.tag() != 1 && r.tag() != 2) || !is_bytes(r)) return false;
+    *(r.tag() == 1 ? values : indices) = parse_tensor_message(r.get_message());
+    return true;
+  });
+  tensor.name = values->name;
+  tensor.data_type = values->data_type;
+  tensor.sparse_values = std::move(values);
+  tensor.sparse_indices = std::move(indices);
+  return tensor;
+}
+
 void parse_shape(pbf_reader reader, ValueInfo& info) {
   info.has_shape = true;
   for_each_field(reader, [&](pbf_reader& r) {
@@ -245,6 +261,10 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
         return varint ? (a.type = static_cast<AttributeType>(r.get_int32()), true) : false;
       case 21:
         return take_string(r, a.ref);
+      case 22:
+        if (!bytes) return false;
+        a.t = std::make_shared<TensorProto>(parse_sparse_tensor(r.get_message()));
+        return true;
       default:
         return false;
     }
@@ -283,16 +303,6 @@ NodeProto parse_node(pbf_reader reader, int depth) {
   return node;
 }
 
-std::string sparse_name(pbf_reader reader) {
-  std::string name;
-  for_each_field(reader, [&](pbf_reader& r) {
-    if (r.tag() != 1 || !is_bytes(r)) return false;
-    name = parse_tensor_message(r.get_message()).name;
-    return true;
-  });
-  return name;
-}
-
 GraphProto parse_graph(pbf_reader reader, int depth) {
   if (depth > kMaxGraphDepth) fail("graphs nest too deeply");
   GraphProto graph;
@@ -311,7 +321,8 @@ GraphProto parse_graph(pbf_reader reader, int depth) {
       case 12:
         return graph.outputs.push_back(parse_value_info(r.get_message())), true;
       case 15:
-        return graph.sparse_initializers.push_back(sparse_name(r.get_message())), true;
+        graph.initializers.push_back(std::make_shared<TensorProto>(parse_sparse_tensor(r.get_message())));
+        return true;
       default:
         return false;
     }

@@ -29,6 +29,9 @@ struct TensorProto {
   std::vector<uint64_t> uint64s;
   std::vector<std::string> strings;
   std::map<std::string, std::string> external_data;  // location, offset, length
+  // Of a sparse tensor: the values that are not zero and where in `dims` they stand, by one index each or by
+  // one per axis.
+  std::shared_ptr<const TensorProto> sparse_values, sparse_indices;
 };
 
 struct Dimension {
@@ -87,9 +90,8 @@ struct NodeProto {
 struct GraphProto {
   std::string name;
   std::vector<NodeProto> nodes;
-  std::vector<std::shared_ptr<const TensorProto>> initializers;
+  std::vector<std::shared_ptr<const TensorProto>> initializers;  // dense and sparse
   std::vector<ValueInfo> inputs, outputs;
-  std::vector<std::string> sparse_initializers;  // names, for the message that refuses them
 };
 
 using OpsetImports = std::map<std::string, int64_t>;  // domain ("" is ai.onnx) to version

@@ -311,8 +311,9 @@ void constant_of_shape(NodeContext& n) {
 }
 
 void constant(NodeContext& n) {
-  if (const AttributeProto* a = n.attr("value"); a && a->t)
-    return n.out_array(0, to_array(*a->t, nullptr, ""));
+  for (const char* name : {"value", "sparse_value"})
+    if (const AttributeProto* a = n.attr(name); a && a->t)
+      return n.out_array(0, to_array(*a->t, nullptr, ""));
   if (const AttributeProto* a = n.attr("value_float"))
     return n.out_array(0, Array::scalar_f64(DType::f32, a->f));
   if (const AttributeProto* a = n.attr("value_int"))
@@ -322,7 +323,7 @@ void constant(NodeContext& n) {
                        Array::from<float>(DType::f32, {static_cast<int64_t>(a->floats.size())}, a->floats));
   if (const AttributeProto* a = n.attr("value_ints"))
     return n.out_array(0, Array::from<int64_t>(DType::i64, {static_cast<int64_t>(a->ints.size())}, a->ints));
-  n.unsupported("a value that is text or sparse");
+  n.unsupported("a value that is text");
 }
 
 // start + delta * iota(count) with count = max(ceil((limit - start) / delta), 0).
