@@ -44,10 +44,13 @@ RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
     : graph_(graph),
       context_(context),
       readers_(find_readers(graph)),
+      leaves_graph_(static_cast<size_t>(graph.value_count()), false),
       group_of_(graph.nodes().size(), -1),
       stamp_(graph.nodes().size(), 0),
       first_across_(graph.nodes().size()) {
   std::iota(first_across_.begin(), first_across_.end(), 0);
+  for (ValueId id : graph.outputs()) leaves_graph_[static_cast<size_t>(id)] = true;
+  for (const Update& update : graph.updates()) leaves_graph_[static_cast<size_t>(update.value)] = true;
 }
 
 // ---- changes
@@ -144,14 +147,6 @@ size_t RegionGroups::operand_count(const Group& group, const Node& extra) const 
 }
 
 // ---- who reads what
-
-bool RegionGroups::leaves_graph(ValueId id) const {
-  const auto& outputs = graph_.outputs();
-  const auto& updates = graph_.updates();
-  return std::find(outputs.begin(), outputs.end(), id) != outputs.end() ||
-         std::any_of(updates.begin(), updates.end(),
-                     [&](const Update& update) { return update.value == id; });
-}
 
 bool RegionGroups::used_outside(const Group& group, ValueId id) const {
   const auto& readers = readers_of(id);

@@ -61,7 +61,7 @@ class RegionGroups {
  private:
   bool row_fits(const Shape& full, const std::vector<int64_t>& axes) const;
   size_t operand_count(const Group& group, const Node& extra) const;
-  bool leaves_graph(ValueId id) const;
+  bool leaves_graph(ValueId id) const { return leaves_graph_[static_cast<size_t>(id)]; }
   bool depends_on(const Node& node, int g);
   bool path_through_third(int earlier, int later);
   bool reaches(NodeId start, int g);
@@ -72,6 +72,7 @@ class RegionGroups {
   const Graph& graph_;
   const PassContext& context_;
   std::vector<std::vector<NodeId>> readers_;  // by value
+  std::vector<bool> leaves_graph_;            // by value: an output, or what an update writes
   std::vector<Group> groups_;
   std::vector<int> group_of_;  // by node
   std::vector<int> stamp_;     // by node: the last search that came by
