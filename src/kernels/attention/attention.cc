@@ -17,9 +17,10 @@ AICF_DECLARE_PER_ISA(extern const AttentionIsa kAttentionIsa)
 namespace {
 
 constexpr const char* kName = "attention_f32";
-constexpr int64_t kKeyBlock = kGemmDepth;  // the sum over a key block is one chain of the contraction
-constexpr int64_t kRowBlock = 128;         // query rows that share a packed key block
-constexpr int64_t kRowGroup = 32;          // their scores, 32 × 256 × 4 bytes, stay in the L1 or L2 cache
+constexpr int64_t kKeyBlock = 256;
+static_assert(kKeyBlock <= kGemmDepth);  // the sum over a key block is one chain of the contraction
+constexpr int64_t kRowBlock = 128;       // query rows that share a packed key block
+constexpr int64_t kRowGroup = 32;        // their scores, 32 × 256 × 4 bytes, stay in the L1 or L2 cache
 constexpr int64_t kWantedTiles = 8;
 constexpr int64_t kLanes = 16;
 

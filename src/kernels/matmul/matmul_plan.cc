@@ -8,7 +8,8 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of y: a fifth of a 1 MiB L2 cache
+constexpr int64_t kColumnTile =
+    192;  // with kGemmDepth steps of k: the part of y that waits in an L2 cache of 1 MiB
 constexpr int64_t kRowTile = 64;
 constexpr int64_t kRowTilePacking = 128;  // every tile packs its y: more rows share it
 constexpr int64_t kWantedTiles = 16;
