@@ -11,6 +11,17 @@
 namespace aicf::AICF_ISA_NAMESPACE {
 namespace {
 
+// Columns side by side that fill kFull vectors: zeros in the others of the panel.
+template <int kFull, class T>
+void pack_vectors(const GemmPack<T>& pack, int64_t column, T* to) {
+  const T* from = pack.from + column;
+  for (int64_t k = 0; k < pack.depth; ++k, from += pack.k_stride, to += panel<T>()) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j)
+      Simd<T>::store(j < kFull ? Simd<T>::load(from + j * lanes<T>()) : Simd<T>::zero(), to + j * lanes<T>());
+  }
+}
+
 // Whole vectors of a row, which are cheaper here than a call of memcpy; gives how many elements it copied.
 template <class T>
 HWY_INLINE int64_t copy_vectors(const T* from, int64_t count, T* to) {
@@ -71,6 +82,13 @@ void pack_panel(const GemmPack<T>& pack, int64_t column, int64_t columns, T* to)
     }
   }
 #endif
+  if (pack.n_stride == 1 && columns % lanes<T>() == 0) {
+    static_assert(kVectors == 3);
+    const int64_t full = columns / lanes<T>();
+    return full == 1   ? pack_vectors<1>(pack, column, to)
+           : full == 2 ? pack_vectors<2>(pack, column, to)
+                       : pack_vectors<3>(pack, column, to);
+  }
   pack_steps(pack, column, columns, 0, pack.depth, 0, to);
 }
 

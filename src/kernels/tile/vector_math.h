@@ -10,6 +10,8 @@
 
 #include <hwy/highway.h>
 
+#include "kernels/tile/gelu_table.h"
+
 namespace aicf {
 namespace AICF_ISA_NAMESPACE {
 
@@ -42,6 +44,7 @@ static HWY_INLINE V product_error(D d, V a, V b, V product) {
 }
 
 // x limited to >= low or <= high; NaN stays NaN.
+#if HWY_TARGET == HWY_SCALAR
 template <class D, class V>
 static HWY_INLINE V at_least(D d, V x, float low) {
   const V limit = hn::Set(d, low);
@@ -52,6 +55,16 @@ static HWY_INLINE V at_most(D d, V x, float high) {
   const V limit = hn::Set(d, high);
   return hn::IfThenElse(hn::Gt(x, limit), limit, x);
 }
+#else  // x86: maxps and minps give the second operand if either is NaN
+template <class D, class V>
+static HWY_INLINE V at_least(D d, V x, float low) {
+  return hn::Max(hn::Set(d, low), x);
+}
+template <class D, class V>
+static HWY_INLINE V at_most(D d, V x, float high) {
+  return hn::Min(hn::Set(d, high), x);
+}
+#endif
 
 // x = n ln 2 + r with |r| <= ln 2 / 2: r, and n both as float and in the low bits of `shifted`.
 template <class V>
@@ -82,24 +95,37 @@ static HWY_INLINE V expm1_reduced(D d, V r) {
 
 // v * 2^n for -190 <= n <= 63, rounding once more if the result is denormal.
 template <class D, class V>
-static HWY_INLINE V scale_down(D d, V v, V shifted) {
+static HWY_INLINE V scale_down(D d, V v, const ExpReduction<V>& red) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return V{_mm512_scalef_ps(v.raw, red.n.raw)};
+#else
   const hn::RebindToSigned<D> di;
-  const auto bits = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, (127 + 64) << 23));
+  const auto bits = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, red.shifted)), hn::Set(di, (127 + 64) << 23));
   return hn::Mul(hn::Mul(v, hn::BitCast(d, bits)), hn::Set(d, 5.42101086e-20f));  // 2^-64
+#endif
+}
+
+// e^r on the reduced range.
+template <class D, class V>
+static HWY_INLINE V exp_reduced(D d, V r) {
+  const V one = hn::Set(d, 1.0f);
+  return horner(r, one, one, hn::Set(d, 0.499999934f), hn::Set(d, 0.166665204f), hn::Set(d, 0.0416683913f),
+                hn::Set(d, 0.00836875049f), hn::Set(d, 0.0013814529f));
 }
 
 // e^x for x <= 0 (or NaN).
 template <class D, class V>
 static HWY_INLINE V exp_negative(D d, V x) {
   const auto red = reduce_exp(d, at_least(d, x, -104.0f));
-  return scale_down(d, hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, red.r)), red.shifted);
+  return scale_down(d, exp_reduced(d, red.r), red);
 }
 
 template <class D, class V>
 static HWY_INLINE V vector_exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   const auto red = reduce_exp(d, at_most(d, at_least(d, x, -104.0f), 89.0f));
-  const V p = hn::Add(hn::Set(d, 1.0f), expm1_reduced(d, red.r));
+  const V p = exp_reduced(d, red.r);
   // 2^n in two factors: n reaches from -150 to 128.
   const auto n = hn::Sub(hn::BitCast(di, red.shifted), hn::Set(di, 0x4b400000));
   const auto half = hn::ShiftRight<1>(n);
@@ -223,7 +249,7 @@ static HWY_INLINE V vector_sigmoid(D d, V x) {
 // kept with its rounding error, and t P (1 + p) is formed before the power of two, so the far tail keeps its
 // relative accuracy.
 template <class D, class V>
-static HWY_INLINE V vector_gelu(D d, V x) {
+static HWY_INLINE V gelu_by_exp(D d, V x) {
   const V t = at_most(d, hn::Abs(x), 15.0f);
   const V u = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(t, hn::Set(d, 0.25f), hn::Set(d, 1.0f)));
   const V p =
@@ -236,10 +262,44 @@ static HWY_INLINE V vector_gelu(D d, V x) {
   auto red = reduce_exp(d, h);
   red.r = hn::Add(red.r, product_error(d, t, half, h));
   const V tp = hn::Mul(t, p);
-  const V tail = scale_down(d, hn::MulAdd(tp, expm1_reduced(d, red.r), tp), red.shifted);
+  const V tail = scale_down(d, hn::MulAdd(tp, expm1_reduced(d, red.r), tp), red);
   // x * 0 is NaN for x = -inf, as in x Phi(x).
   const V zero = hn::Zero(d);
   return hn::Sub(hn::IfThenElse(hn::Gt(x, zero), x, hn::Mul(x, zero)), tail);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// table[i] for the indices 0 <= i < 32.
+template <class VI>
+static HWY_INLINE hn::Vec512<float> look_up(const float* table, VI i) {
+  return hn::Vec512<float>{_mm512_permutex2var_ps(_mm512_load_ps(table), i.raw, _mm512_load_ps(table + 16))};
+}
+
+// t Q(t) for 0 <= t < kGeluTableEnd.
+template <class D, class V>
+static HWY_INLINE V gelu_tail(D d, V t) {
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, kExpMagic);
+  const V shifted = hn::MulAdd(t, hn::Set(d, kGeluPerSpacing), magic);
+  const V r = hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, kGeluSpacing), t);  // exact
+  const auto node = hn::And(hn::BitCast(di, shifted), hn::Set(di, kGeluNodes - 1));
+  V q = look_up(kGeluTail[kGeluCoefficients - 1], node);
+  for (int p = kGeluCoefficients - 2; p >= 0; --p) q = hn::MulAdd(q, r, look_up(kGeluTail[p], node));
+  return hn::Mul(t, q);
+}
+#endif
+
+// Elements near 0, which most are, cost a third of the others where a table fits in two registers.
+template <class D, class V>
+static HWY_INLINE V vector_gelu(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  const V t = hn::Abs(x);
+  const auto far = hn::Not(hn::Lt(t, hn::Set(d, kGeluTableEnd)));  // NaN too
+  const V near = hn::Sub(hn::Max(hn::Zero(d), x), gelu_tail(d, t));
+  return HWY_LIKELY(hn::AllFalse(d, far)) ? near : hn::IfThenElse(far, gelu_by_exp(d, x), near);
+#else
+  return gelu_by_exp(d, x);
+#endif
 }
 
 // x / (1 + e^(-2v)), v = sqrt(2/pi) (x + 0.044715 x^3); 2v is kept in two parts for the negative tail.
@@ -263,8 +323,8 @@ static HWY_INLINE V vector_gelu_tanh(D d, V x) {
   auto red = reduce_exp(d, at_least(d, hn::Neg(y), -125.0f));
   red.r = hn::Sub(red.r, y_low);
   const V p = expm1_reduced(d, red.r);
-  const V e = scale_down(d, hn::Add(one, p), red.shifted);
-  const V te = scale_down(d, hn::MulAdd(t, p, t), red.shifted);
+  const V e = scale_down(d, hn::Add(one, p), red);
+  const V te = scale_down(d, hn::MulAdd(t, p, t), red);
   const V numerator = hn::IfThenElse(hn::Gt(x, zero), x, hn::Sub(hn::Mul(x, zero), te));
   return hn::Div(numerator, hn::Add(one, e));
 }
