@@ -62,10 +62,13 @@ ValueId gelu_tanh_slope(const Vjp& v, ValueId x) {
 
 }  // namespace
 
+// The slope is what a forward pass keeps for the backward pass, so it is rounded to the operand's type, as
+// the operand itself would be.
 Values vjp_gelu(const Vjp& v) {
   const ValueId x = v.wide(v.x());
   const bool tanh = v.attrs().get_str("approximate") == "tanh";
-  return {v.e.mul(v.wide(v.dy()), tanh ? gelu_tanh_slope(v, x) : gelu_slope(v, x))};
+  const ValueId slope = tanh ? gelu_tanh_slope(v, x) : gelu_slope(v, x);
+  return {v.e.mul(v.wide(v.dy()), v.wide(v.e.cast(slope, v.e.dtype(v.x()))))};
 }
 
 Values vjp_softplus(const Vjp& v) { return {v.e.mul(v.wide(v.dy()), v.e.op(Op::sigmoid, {v.wide(v.x())}))}; }

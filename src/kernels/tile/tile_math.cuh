@@ -134,9 +134,14 @@ AICF_FN float divide_small(float n, float d) {
   return fabsf(q) < __uint_as_float(0x7f800000) ? corrected : q;
 }
 
+// As divide_small: n and n / d are finite, or NaN.
 AICF_FN float sigmoid(float x) {
-  const float e = expf(-fabsf(x));
-  return divide_small(x < 0 ? e : 1.0f, 1.0f + e);
+  const float e = expf(-fabsf(x)), n = x < 0 ? e : 1.0f, d = 1.0f + e;
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
+  const float q = n * r;
+  return __fmaf_rn(__fmaf_rn(-q, d, n), r, q);
 }
 AICF_FN double sigmoid(double x) {
   const double e = ::exp(-fabs(x));
@@ -204,6 +209,11 @@ AICF_FN float gelu_tanh_half(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(fabsf(v) * -1.44269504f));
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
   return (x < 0 ? x * e : x) * r;
+}
+// For half results too, where the program also computes gelu's slope: written operation by operation as
+// autodiff writes the slope, so that the compiler computes what both share once.
+AICF_FN float gelu_tanh_beside_slope(float x) {
+  return x * sigmoid(x * 1.59576917f * (1.0f + x * x * 0.044715f));
 }
 AICF_FN double gelu_tanh(double x) {
   return x / (1.0 + ::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));

@@ -87,11 +87,23 @@ std::string tile_loaded(DType dtype, const std::string& element) {
   return dtype == DType::boolean ? element + " != 0" : "aicf::tile::value(" + element + ")";
 }
 
+namespace {
+
+// Of a function that need not be exact, since its result is rounded to a half type.
+std::string variant_of(const TileValues& program, const TileValue& v) {
+  if (!v.half || (v.op != TileOp::gelu && v.op != TileOp::gelu_tanh)) return "";
+  const bool slope =
+      v.op == TileOp::gelu_tanh && std::any_of(program.values.begin(), program.values.end(),
+                                               [](const auto& other) { return other.op == TileOp::sigmoid; });
+  return slope ? "_beside_slope" : "_half";
+}
+
+}  // namespace
+
 std::string tile_expression(const TileValues& program, int value) {
   const TileValue& v = program.values[static_cast<size_t>(value)];
-  const bool half = v.half && (v.op == TileOp::gelu || v.op == TileOp::gelu_tanh);
   std::string text =
-      "aicf::tile::" + std::string(tile_op_info(v.op).name) + (half ? "_half" : "") + immediate(v) + "(";
+      "aicf::tile::" + std::string(tile_op_info(v.op).name) + variant_of(program, v) + immediate(v) + "(";
   for (int i = 0; i < tile_op_info(v.op).arity; ++i) {
     const int arg = v.args[static_cast<size_t>(i)];
     const TileValue& from = program.values[static_cast<size_t>(arg)];
