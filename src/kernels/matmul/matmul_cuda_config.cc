@@ -31,13 +31,13 @@ constexpr double kWorkspaceSum = 6000;      // a second launch
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Blocks that run at a time. Clusters of four and eight leave multiprocessors of a processing cluster idle.
+// Blocks that run at a time. Clusters of three and more leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
   const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
                            : c.family == MatmulFamily::mma ? 2
                                                            : 256 / c.block_m;
-  if (!c.cluster || c.splits < 4) return kMultiprocessors * resident;
-  return (c.splits == 4 ? 120 : 112) * resident;
+  if (!c.cluster || c.splits < 3) return kMultiprocessors * resident;
+  return (c.splits == 3 ? 126 : c.splits == 4 ? 120 : 112) * resident;
 }
 
 // Measured in long products and in short ones with few blocks.
@@ -76,7 +76,8 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   if (c.alternate || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
-  for (int s = 2; s <= most && ceil_div(k, kDepth) >= steps * s; s *= 2) splits.push_back(s);
+  for (const int s : {2, 3, 4, 8, 16, 32})
+    if (s <= most && ceil_div(k, kDepth) >= steps * s) splits.push_back(s);
   return splits;
 }
 
@@ -165,8 +166,11 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   // Behind the memory's time the rest does not hide entirely.
   cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
   const double result = c.family == MatmulFamily::simt ? kSimtClusterResult : kClusterResult;
+  // The blocks of a cluster have one tile: in each wave they start, load and add anew.
   if (c.splits > 1 && c.cluster)
-    cycles += (kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) + result * results;
+    cycles += waves * ((kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) +
+                       result * results) +
+              std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   else if (c.splits > 1)
     cycles += kWorkspaceSum;
   return cycles;
