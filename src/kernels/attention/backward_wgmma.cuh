@@ -154,6 +154,12 @@ struct DqShared {
 
 struct BackwardMaps {
   const CUtensorMap &q, &k, &v, &dout;
+  __device__ __forceinline__ void prefetch() const {
+    prefetch_map(q);
+    prefetch_map(k);
+    prefetch_map(v);
+    prefetch_map(dout);
+  }
 };
 
 // Keys twice: for the rows' levels, unless they are known, then with the values for the slopes.
@@ -338,7 +344,10 @@ __device__ __forceinline__ void attention_dq_hopper(const BackwardCall<Traits>& 
   const int32_t left = call.queries - job.first;
   const int32_t end = visible_keys(call, job.first + (left < Shared::kRows ? left : Shared::kRows) - 1);
   job.blocks = end > 0 ? (end + Shared::kKeys - 1) / Shared::kKeys : 0;
-  if (threadIdx.x == 0) shared.set_up();
+  if (threadIdx.x == 0) {
+    maps.prefetch();
+    shared.set_up();
+  }
   __syncthreads();
   wait_for_inputs();
   launch_dependents();
@@ -540,7 +549,10 @@ __device__ __forceinline__ void attention_dkv_hopper(const BackwardCall<Traits>&
   const Shared shared{(address_of(memory) + 1023) & ~1023u};
   const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
   const KeyJob job = key_job_of_block(call, uint32_t(kv_heads));
-  if (threadIdx.x == 0) shared.set_up();
+  if (threadIdx.x == 0) {
+    maps.prefetch();
+    shared.set_up();
+  }
   __syncthreads();
   wait_for_inputs();
   launch_dependents();

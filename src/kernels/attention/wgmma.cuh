@@ -396,6 +396,9 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, const CU
   const Job job = job_of_block(call);
 
   if (threadIdx.x == 0) {
+    prefetch_map(q_map);
+    prefetch_map(k_map);
+    prefetch_map(v_map);
     constexpr int kWarps = 4 * Shared::kGroups;  // that consume
     init_barrier(shared.q_full(), 1);
     for (int stage = 0; stage < Shared::kStages; ++stage) {

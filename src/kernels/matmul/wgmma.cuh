@@ -504,6 +504,10 @@ struct WgmmaMatmul {
                              const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
+    if (threadIdx.x == kConsumers) {
+      prefetch_map(*y_map);
+      prefetch_map(*x_map);
+    }
     const Work work = work_of(o, part_depth);
     // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);

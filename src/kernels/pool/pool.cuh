@@ -76,22 +76,67 @@ __device__ __forceinline__ T lowest_of() {
     return T(T(-1) > T(0) ? 0 : int64_t(-1) << (8 * sizeof(T) - 1));
 }
 
+__device__ __forceinline__ uint32_t larger_pair(f16, uint32_t a, uint32_t b) {
+  asm("max.NaN.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ __forceinline__ uint32_t larger_pair(bf16, uint32_t a, uint32_t b) {
+  asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+
+template <class T>
+constexpr bool is_half = false;
+template <>
+constexpr bool is_half<f16> = true;
+template <>
+constexpr bool is_half<bf16> = true;
+
+// Two halves at a time where there are two.
+template <class T, int V>
+__device__ __forceinline__ void keep_larger(Pack<T, V>& best, const Pack<T, V>& value) {
+  using E = Element<T>;
+  if constexpr (is_half<T> && V % 2 == 0) {
+    auto* kept = reinterpret_cast<uint32_t*>(&best);
+    const auto* pairs = reinterpret_cast<const uint32_t*>(&value);
+#pragma unroll
+    for (int v = 0; v < V / 2; ++v) kept[v] = larger_pair(T{}, kept[v], pairs[v]);
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v)
+      if (wins(E::load(value.at[v]), E::load(best.at[v]))) best.at[v] = value.at[v];
+  }
+}
+
+// Taps outside of the input are moved to the nearest inside: an element that comes twice changes no maximum, and loops of
+// a known length unroll into loads that are all under way at once.
 template <int V, class T, class I, int R>
 __device__ __forceinline__ void max_pool(const Pool<I, R>& p, const T* x, T* out) {
-  using E = Element<T>;
   PoolPlace<I> place;
   if (!pool_place<V>(p, place)) return;
   Pack<T, V> best;
 #pragma unroll
   for (int v = 0; v < V; ++v) best.at[v] = lowest_of<T>();
-  bool first = true;
-  for_each_tap(p, place, [&](I from, I, I, I) {
-    const Pack<T, V> value = *reinterpret_cast<const Pack<T, V>*>(x + from);
+  I begin[3], end[3];
+  bool any = true;
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      if (first || wins(E::load(value.at[v]), E::load(best.at[v]))) best.at[v] = value.at[v];
-    first = false;
-  });
+  for (int a = 0; a < 3; ++a) {
+    begin[a] = p.axis[a].begin(place.at[a]), end[a] = p.axis[a].end(place.at[a]);
+    any = any && begin[a] < end[a];
+  }
+  const auto inside = [&](int a, I tap) {
+    return p.axis[a].position(place.at[a], max(begin[a], min(tap, end[a] - 1))) * p.axis[a].in_stride;
+  };
+  if (any)
+    for (I kz = 0; kz < p.axis[0].kernel; ++kz) {
+#pragma unroll 4
+      for (I ky = 0; ky < p.axis[1].kernel; ++ky) {
+        const T* row = x + place.x + inside(0, kz) + inside(1, ky);
+#pragma unroll 4
+        for (I kx = 0; kx < p.axis[2].kernel; ++kx)
+          keep_larger(best, *reinterpret_cast<const Pack<T, V>*>(row + inside(2, kx)));
+      }
+    }
   *reinterpret_cast<Pack<T, V>*>(out + place.out) = best;
 }
 
