@@ -166,10 +166,16 @@ class Graph:
         )
 
     def node(
-        self, op: str, operands: Sequence[SymTensor | None], attrs: Mapping[str, Any]
+        self,
+        op: str,
+        operands: Sequence[SymTensor | None],
+        attrs: Mapping[str, Any],
+        bodies: Sequence[Graph] = (),
     ) -> tuple[SymTensor, ...]:
+        """Results of a new node. `bodies` are graphs with inputs and outputs only, as the op wants them."""
         ids = [-1 if operand is None else operand.id for operand in operands]
-        results = self.raw.add_node(op, ids, dict(attrs), "/".join(self._scope))
+        raw_bodies = [body.raw for body in bodies]
+        results = self.raw.add_node(op, ids, dict(attrs), "/".join(self._scope), raw_bodies)
         return tuple(SymTensor(self, result) for result in results)
 
     @contextmanager

@@ -112,10 +112,14 @@ Attrs to_attrs(const OpInfo& info, nb::dict given) {
 namespace {
 
 std::vector<ValueId> add_node(Graph& graph, const std::string& name, const std::vector<ValueId>& operands,
-                              nb::dict attrs, const std::string& origin) {
+                              nb::dict attrs, const std::string& origin, nb::list bodies) {
   const auto op = op_from_name(name);
   if (!op) throw UserError(ErrorCode::kU_unknown_op, "no op of this name").with_value(name);
-  return graph.node(graph.add_node(*op, operands, to_attrs(op_info(*op), attrs), {}, origin)).results;
+  std::vector<Graph> graphs;
+  for (nb::handle body : bodies) graphs.push_back(eliminate_dead_code(nb::cast<const Graph&>(body)));
+  const NodeId node =
+      graph.add_node(*op, operands, to_attrs(op_info(*op), attrs), std::move(graphs), origin);
+  return graph.node(node).results;
 }
 
 nb::object default_of(const AttrInfo& info) {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -19,11 +18,10 @@ from torch._dynamo.backends.registry import list_backends, register_backend
 from torch._functorch import config as functorch_config
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import make_error
 from .compiled_graph import CompiledGraph
-from .decompose import table
+from .decompose import plain_attention, table
 from .survey import count_ops, survey
 
 __all__ = ["aicf_backend", "partitions"]
@@ -51,12 +49,8 @@ def aicf_backend(
         return make_boxed_func(_compile(graph, chosen))
 
     trace = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())
-    with ExitStack() as stack:
-        # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
-        stack.enter_context(functorch_config.patch(unlift_effect_tokens=True))
-        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs):
-            # torch's fused attention kernels of a GPU keep what only they understand for the backward graph.
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+    # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
+    with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):
         return trace(module, inputs)
 
 

@@ -21,6 +21,7 @@ from ..compiler import build
 from ..errors import UserError
 from ..symtensor import SymTensor
 from ..tracing import Graph
+from .control_flow import unrolled_steps
 from .executable import dense
 from .lower import Lowering
 from .types import Symbols, dtype_name
@@ -145,7 +146,8 @@ class CompiledGraph:
         """For the ranges of the sizes, or for these values of them."""
         symbols = Symbols(values=values)
         graph = Graph("main")
-        lowering = Lowering(graph, symbols)
+        unrolled = unrolled_steps(self._device, self._options.get("target"))
+        lowering = Lowering(graph, symbols, unrolled=unrolled)
         inputs: list[Any] = []
         self._kept = []
         alone = {name: i for name, (i, axis) in self._symbols.items() if axis is None}

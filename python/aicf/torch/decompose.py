@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
@@ -12,12 +12,13 @@ from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from .decompositions import DECOMPOSITIONS, foreach
 from .rules import RULES
 
-__all__ = ["decompose", "is_mutable", "table", "without_mkldnn"]
+__all__ = ["decompose", "is_mutable", "plain_attention", "table", "without_mkldnn"]
 
 
 @cache
@@ -38,6 +39,17 @@ def without_mkldnn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+@contextmanager
+def plain_attention(tensors: Iterable[Any]) -> Iterator[None]:
+    """torch's fused attention kernels of a GPU keep what only they understand for the backward graph, and pad
+    masks to sizes that fit their alignment, which fixes those sizes.
+    """
+    with ExitStack() as stack:
+        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        yield
 
 
 def is_mutable(op: Any) -> bool:

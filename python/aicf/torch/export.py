@@ -10,8 +10,9 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
-from .decompose import without_mkldnn
+from .decompose import plain_attention, without_mkldnn
 from .dims import DynamicDims, parse_dims, positional_names
+from .recurrent import whole_recurrent_layers
 from .source import line_of_error
 
 __all__ = ["export", "split_inputs"]
@@ -43,7 +44,7 @@ def export(
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
     try:
-        with without_mkldnn():
+        with without_mkldnn(), whole_recurrent_layers(), plain_attention([*model.parameters(), *leaves]):
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Error:
         raise

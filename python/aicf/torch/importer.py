@@ -24,6 +24,7 @@ from ..errors import make_error
 from ..nn.module import Parameter, State
 from ..symtensor import SymTensor
 from ..tracing import Graph, Variable, program_of
+from .control_flow import UNROLLED_STEPS
 from .decompose import is_mutable, table
 from .lower import Lowering
 from .source import line_of_node
@@ -128,11 +129,12 @@ def import_entries(
     ranges: Mapping[str, tuple[int, int]],
     finish: Callable[[Graph, Sequence[Any]], None] | None = None,
     prefix: str = "",
+    unrolled: int = UNROLLED_STEPS,
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once.
 
     `finish` writes the outputs of the first entry from its results. `prefix` is taken off the names of what a
-    program holds.
+    program holds. Scans of at most `unrolled` steps are unrolled.
     """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
@@ -140,7 +142,7 @@ def import_entries(
     written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None)
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, unrolled)
         graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)

@@ -12,13 +12,13 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
-from .. import ops
 from ..errors import Error, make_error
 from ..nn.module import State
 from ..symtensor import SymTensor
 from ..tracing import Graph, tracing
 from .autocast import autocast
 from .call import Call, Decompose
+from .control_flow import CONTROL_FLOW, MISSING, UNROLLED_STEPS, Incomplete
 from .decompose import decompose, is_mutable
 from .rules import RULES
 from .rules.custom import custom_rule
@@ -45,9 +45,7 @@ _CHECKS = frozenset(
 )
 # The element of a tensor of one: it stays a tensor, so that it can be computed with.
 _SCALARS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
-# The result of a node that a survey could not stand in for; what depends on it is not looked at.
-MISSING = object()
-_INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+_INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "hints_wrapper")
 
 
 def unsupported(node: torch.fx.Node, reason: str) -> Error:
@@ -69,7 +67,9 @@ class Lowering:
         graph: Graph,
         symbols: Symbols,
         on_unsupported: Callable[[torch.fx.Node, Error], Any] | None = None,
+        unrolled: int = UNROLLED_STEPS,
     ) -> None:
+        self.unrolled_steps = unrolled  # of a scan, at most
         self.graph = graph
         self.symbols = symbols
         self.streams = 0  # of random numbers, one per node that draws some
@@ -79,6 +79,7 @@ class Lowering:
         self._sizes: Any = None  # torch's knowledge of the sizes
         self._symbols: frozenset[Any] = frozenset()  # those of the inputs
         self._autocast = False
+        self._is_body = False
 
     def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Values of the graph's output for the values of its placeholders."""
@@ -91,6 +92,12 @@ class Lowering:
 
     def random_state(self) -> tuple[SymTensor, SymTensor]:
         """Seed and step of this run; the step's update is added once."""
+        if self._is_body:
+            raise make_error(
+                "unsupported_op",
+                "random numbers are drawn inside of control flow",
+                remedy="draw them before the loop or the branch, and give them to it",
+            )
         if self._rng is None:
             seed, step = State(dtype="i64"), State(dtype="i64")
             self._rng = self.graph.declare("rng.seed", seed), self.graph.declare("rng.step", step)
@@ -191,37 +198,52 @@ class Lowering:
         name = node.target.name()
         if name == "with_effects" and str(node.args[1]) in _CHECKS:
             return values[node.args[0]], None
-        if name == "cond" and isinstance(values[node.args[0]], SymTensor):
-            return self._chosen(node, values)
+        args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
+        if name in CONTROL_FLOW:
+            try:
+                return CONTROL_FLOW[name](self, *args, **kwargs)
+            except Incomplete:
+                return MISSING
         if name not in _INLINED:
             raise make_error(
                 "unsupported_op",
-                f"the control flow of torch.{name} is not supported",
+                f"torch's {name} is not supported",
                 op=name,
                 value=line_of_node(node),
-                remedy="write a Python loop with a fixed number of steps; choose between two results with "
-                "torch.cond or torch.where",
+                remedy="write it with plain functions of tensors, torch.cond, while_loop, scan or map",
             )
-        at = next(i for i, a in enumerate(node.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr")
-        module = values[node.args[at]]
+        at = next(i for i, arg in enumerate(args) if isinstance(arg, torch.fx.GraphModule))
         outer = self._autocast
         if name == "wrap_with_autocast":
-            self._autocast = bool(node.args[2])
+            self._autocast = bool(args[2])
         try:
-            return self._run(module, [self._values(a, values) for a in node.args[at + 1 :]])
+            return self._run(args[at], [arg for arg in args[at + 1 :] if not isinstance(arg, str)])
         finally:
             self._autocast = outer
 
-    def _chosen(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> list[Any]:
-        """torch.cond: both branches are computed, as graphs are pure, and each result is chosen."""
-        predicate, *branches = (values[node.args[i]] for i in range(3))
-        operands = self._values(node.args[3], values)
-        whole, other = (self._run(branch, list(operands)) for branch in branches)
-        condition = ops.reshape(predicate, shape=[])
-        return [
-            ops.select(condition, a, b) if isinstance(a, SymTensor) else a
-            for a, b in zip(whole, other, strict=True)
-        ]
+    def inside(self, graph: Graph) -> Lowering:
+        """A lowering into a body of a node of this graph, whose sizes are watched already."""
+        inner = Lowering(graph, self.symbols, unrolled=self.unrolled_steps)
+        inner._autocast = self._autocast
+        inner._is_body = True
+        note = self._on_unsupported
+        if note is not None:
+
+            def missing(node: torch.fx.Node, error: Error) -> Any:
+                note(node, error)
+                return MISSING
+
+            inner._on_unsupported = missing
+        return inner
+
+    def run_inner(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        """Results of a body's torch graph."""
+        with tracing(self.graph):
+            results = self._run(module, inputs)
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        if any(result is MISSING for result in results):
+            raise Incomplete
+        return results
 
     def _checked(self, node: torch.fx.Node, out: Any, result: Any) -> Any:
         """Our result has the dtype and the shape that torch promised."""

@@ -69,3 +69,33 @@ def test_exported_and_compiled(device: str) -> None:
         assert torch.allclose(exe(x), expected, rtol=1e-5, atol=1e-6)
         assert torch.allclose(torch.compile(model, backend="aicf")(x), expected, rtol=1e-5, atol=1e-6)
     assert "custom:torchtest::scaled" in str(exe.plan)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_of_triton(device: str) -> None:
+    pytest.importorskip("triton")
+    import triton_ops
+
+    assert triton_ops.row_softmax.name == "tritontest::row_softmax"
+
+    @torch.library.custom_op("tritontest::row_softmax", mutates_args=())
+    def row_softmax(x: torch.Tensor) -> torch.Tensor:
+        return x.softmax(-1)
+
+    @row_softmax.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    class Softmax(Model):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return row_softmax(self.linear(x)) * 2
+
+    torch._dynamo.reset()
+    model = Softmax().eval().to(device)
+    x = torch.randn(4, 6, device=device)
+    with torch.no_grad():
+        expected = model(x)
+        exe = aicf.compile(model, (x,), dims={"x": {0: "batch=1..9"}}, device=device)
+        assert torch.allclose(exe(x), expected, rtol=1e-5, atol=1e-6)
+        assert torch.allclose(torch.compile(model, backend="aicf")(x), expected, rtol=1e-5, atol=1e-6)
+    assert "custom:tritontest::row_softmax" in str(exe.plan)

@@ -8,6 +8,7 @@ from typing import Any
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
+from ..types import is_float
 from .create import flat_mask
 from .shape import axis_of, moved, squeezed
 from .table import rule
@@ -164,11 +165,16 @@ def _histc(c: Call, x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> SymT
     if min == max:
         low, high = ops.reduce_min(flat, axes=[0]), ops.reduce_max(flat, axes=[0])
         flatness = ops.eq(low, high)
-        low, high = ops.select(flatness, low - 1.0, low), ops.select(flatness, high + 1.0, high)
+        one = c.number(1, x.dtype)
+        low, high = ops.select(flatness, low - one, low), ops.select(flatness, high + one, high)
     else:
         low, high = c.number(min, x.dtype), c.number(max, x.dtype)
     inside = ops.bit_and(ops.ge(flat, low), ops.le(flat, high))
-    place = ops.cast(ops.floor((flat - low) / (high - low) * float(bins)), dtype="i64")
+    if is_float(x.dtype):
+        place = ops.cast(ops.floor((flat - low) / (high - low) * float(bins)), dtype="i64")
+    else:  # on a GPU torch counts integers too
+        flat, low, high = (c.cast(value, "i64") for value in (flat, low, high))
+        place = (flat - low) * bins // (high - low)
     place = ops.clamp(place, c.number(0, "i64"), c.number(bins - 1, "i64"))
     ones = ops.cast(inside, dtype=c.dtype)
     return ops.scatter_elements(c.full([bins], 0), place, ones, axis=0, reduction="add")

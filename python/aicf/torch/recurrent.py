@@ -1,0 +1,87 @@
+"""Recurrent layers of torch as one op each while a module is exported.
+
+torch decomposes them step by step, which fixes the length of the sequences. Layers in training mode stay
+torch's: they have gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import _VF
+
+__all__ = ["whole_recurrent_layers"]
+
+_NAME = "aicf::recurrent"
+_MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+torch.library.define(
+    _NAME,
+    "(str mode, Tensor x, Tensor[] state, Tensor[] weights, bool biases, int layers, bool bidirectional, "
+    "bool batch_first) -> Tensor[]",
+)
+
+
+def _plain(mode: str) -> Callable[..., Any]:
+    return getattr(torch._C._VariableFunctions, mode)
+
+
+@torch.library.impl(_NAME, "CompositeExplicitAutograd")
+def _computed(
+    mode: str,
+    x: torch.Tensor,
+    state: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    biases: bool,
+    layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[torch.Tensor]:
+    start = list(state) if mode == "lstm" else state[0]
+    return list(_plain(mode)(x, start, list(weights), biases, layers, 0.0, False, bidirectional, batch_first))
+
+
+@torch.library.register_fake(_NAME)
+def _described(
+    mode: str,
+    x: torch.Tensor,
+    state: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    biases: bool,
+    layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[torch.Tensor]:
+    width = state[0].shape[-1] * (2 if bidirectional else 1)
+    return [x.new_empty(*x.shape[:-1], width), *(s.new_empty(s.shape) for s in state)]
+
+
+@contextmanager
+def whole_recurrent_layers() -> Iterator[None]:
+    """torch.nn's recurrent layers call the op `aicf::recurrent` instead of torch's functions."""
+
+    def whole(mode: str) -> Callable[..., Any]:
+        def call(x: torch.Tensor, *args: Any) -> Any:
+            # A packed sequence has its sizes, a tensor, in front of the state.
+            packed = isinstance(args[0] if mode == "lstm" else args[1], torch.Tensor)
+            if packed or args[5]:
+                return _plain(mode)(x, *args)
+            state, weights, biases, layers, _dropout, _training, bidirectional, batch_first = args
+            start = list(state) if mode == "lstm" else [state]
+            made = torch.ops.aicf.recurrent(
+                mode, x, start, list(weights), biases, layers, bidirectional, batch_first
+            )
+            return tuple(made)
+
+        return call
+
+    for mode in _MODES:
+        setattr(_VF, mode, whole(mode))
+    try:
+        yield
+    finally:
+        for mode in _MODES:
+            delattr(_VF, mode)

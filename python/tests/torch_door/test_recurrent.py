@@ -1,0 +1,66 @@
+"""torch.nn's recurrent layers at lengths known when compiling, long ones, and over a range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aicf
+import pytest
+import torch
+from torch import nn
+
+LAYERS: dict[str, Any] = {
+    "lstm": lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True),
+    "lstm with a projection": lambda: nn.LSTM(3, 6, proj_size=4, batch_first=True, bias=False),
+    "gru": lambda: nn.GRU(3, 4, num_layers=2, bidirectional=True, dropout=0.5, batch_first=True),
+    "tanh": lambda: nn.RNN(3, 4, batch_first=True),
+    "relu": lambda: nn.RNN(3, 4, nonlinearity="relu", bias=False, batch_first=True),
+}
+
+
+def state(layer: nn.Module, batch: int) -> Any:
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    h = torch.randn(count, batch, layer.proj_size or layer.hidden_size)
+    return (h, torch.randn(count, batch, layer.hidden_size)) if isinstance(layer, nn.LSTM) else h
+
+
+def close(exe: Any, layer: nn.Module, *args: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(exe(*args), layer(*args), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+@pytest.mark.parametrize("name", LAYERS)
+def test_any_length(name: str) -> None:
+    layer = LAYERS[name]().eval()
+    exe = aicf.compile(layer, (torch.randn(2, 7, 3),), dims={"input": {0: "batch=1..3", 1: "length=1..150"}})
+    assert "scan" in str(exe.plan)
+    for batch, length in ((1, 1), (3, 150), (2, 7)):
+        close(exe, layer, torch.randn(batch, length, 3))
+    x, start = torch.randn(2, 6, 3), state(layer, 2)
+    exe = aicf.compile(layer, (x, start))
+    assert "scan" not in str(exe.plan)
+    close(exe, layer, x, start)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_one_sequence_without_a_batch_and_weights_swapped() -> None:
+    layer, other = nn.LSTM(3, 4).eval(), nn.LSTM(3, 4).eval()
+    x = torch.randn(140, 3)
+    exe = aicf.compile(layer, (x,))
+    close(exe, layer, x)
+    exe.load_state_dict(other.state_dict())
+    close(exe, other, x)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_a_layer_in_training_mode_keeps_its_gradients() -> None:
+    torch._dynamo.reset()
+    layer = nn.GRU(3, 4, batch_first=True)
+    x = torch.randn(2, 5, 3)
+    torch.compile(layer, backend="aicf")(x)[0].sum().backward()
+    ours = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    layer(x)[0].sum().backward()
+    for a, p in zip(ours, layer.parameters(), strict=True):
+        torch.testing.assert_close(a, p.grad, rtol=1e-4, atol=1e-5)
