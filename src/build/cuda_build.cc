@@ -4,13 +4,13 @@
 #include <cstring>
 #include <iterator>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
+#include "build/bundle_code.h"
 #include "build/code_cache.h"
 #include "build/nvrtc.h"
+#include "build/unit_writer.h"
 #include "kernels/custom_kernel.h"
-#include "select/cuda_problem.h"
 
 namespace aicf {
 namespace {
@@ -23,28 +23,6 @@ int compile_cost(const std::string& source) {
              ? kModuleCost
              : 1;
 }
-
-// Sources as one translation unit: includes first, then each source in a namespace of its own.
-class UnitWriter {
- public:
-  void add(const std::string& source, size_t index) {
-    std::istringstream in(source);
-    std::string line, body;
-    while (std::getline(in, line)) {
-      if (!line.starts_with("#include")) {
-        body += line + "\n";
-      } else if (included_.insert(line).second) {
-        includes_ += line + "\n";
-      }
-    }
-    bodies_ += "\nnamespace source_" + std::to_string(index) + " {\n" + body + "}\n";
-  }
-  std::string text() const { return includes_ + bodies_; }
-
- private:
-  std::set<std::string> included_;
-  std::string includes_, bodies_;
-};
 
 // Functions of different sources may have one name, and an extern "C" name belongs to the whole module. A
 // kernel's name stands at the start of a line, as cuda_kernel_head writes it, and nowhere else.
@@ -68,17 +46,8 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
   return at->second;
 }
 
-StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* program,
-                                   const std::vector<bool>& constant) {
-  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-  AICF_CHECK(call.custom != nullptr || kernel != nullptr,
-             "a selected kernel is not in the table: " + call.kernel);
-  CudaProblem problem = cuda_problem(call, target_.arch, ranges_);
-  for (size_t i = 0; i < call.inputs.size() && !constant.empty(); ++i)
-    problem.inputs[i].constant = constant[static_cast<size_t>(call.inputs[i].root)];
-  problem.program = program;
-  CudaCode code =
-      call.custom != nullptr ? custom_cuda_code(*call.custom, target_.arch) : kernel->generate(problem);
+StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& context) {
+  CudaCode code = call.members.empty() ? call_code(call, context, false) : bundle_code(call, context);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};
@@ -87,10 +56,9 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const TileProgram* pr
 std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
                                                 const std::vector<TileProgram>& programs,
                                                 const std::vector<bool>& constant) {
+  const CodeContext context{programs, constant, target_, ranges_};
   std::vector<StepLaunches> result;
-  for (const KernelCall& call : calls)
-    result.push_back(
-        add_call(call, call.region >= 0 ? &programs[static_cast<size_t>(call.region)] : nullptr, constant));
+  for (const KernelCall& call : calls) result.push_back(add_call(call, context));
   return result;
 }
 
@@ -120,7 +88,7 @@ std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& 
     const int added = compile_cost(sources_[i]);
     if (cost + added > kModuleCost) units.emplace_back(), cost = 0;
     cost += added;
-    units.back().add(sources_[i], i);
+    units.back().add(sources_[i], "source_" + std::to_string(i));
     unit_of[i] = static_cast<int32_t>(units.size()) - 1;
   }
   for (int32_t& unit : unit_of)

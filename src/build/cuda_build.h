@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/dim.h"
+#include "build/call_code.h"
 #include "kernels/cuda_kernel.h"
 #include "kernels/tile_program.h"
 #include "select/kernel_call.h"
@@ -43,8 +44,7 @@ class CudaBuilder {
   std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls,
                                      const std::vector<TileProgram>& programs,
                                      const std::vector<bool>& constant);
-  StepLaunches add_call(const KernelCall& call, const TileProgram* program,
-                        const std::vector<bool>& constant);
+  StepLaunches add_call(const KernelCall& call, const CodeContext& context);
   int32_t intern_source(const CudaCode& code);
   Target target_;
   SymbolRanges ranges_;

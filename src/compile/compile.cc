@@ -7,6 +7,7 @@
 #include "base/dynamic_library.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "build/bundle_calls.h"
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "ir/text.h"
@@ -156,7 +157,12 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
     return std::nullopt;
 
   // Build: code for every region, and for a GPU the text of every kernel, compiled.
-  for (Unit& unit : units) unit.programs = build_programs(unit.calls);
+  // Small kernels share launches.
+  for (Unit& unit : units) {
+    unit.programs = build_programs(unit.calls);
+    if (target.is_cuda() && options.opt_level > 0 && !options.skip_passes.contains(kBundleCalls))
+      bundle_calls(unit.calls, unit.programs, target, program.sizes);
+  }
   CudaBuilder cuda(target, program.sizes);
   std::vector<std::vector<StepLaunches>> launches(units.size()), init_launches(units.size());
   if (target.is_cuda())
@@ -202,6 +208,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.opt_level = options.opt_level;
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
+  pipeline.skip.erase(kBundleCalls);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

@@ -39,6 +39,9 @@ struct CudaProblem {
   std::string variant;  // one of cuda_variants() by name; "": the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
+  // The text's functions are to be members of a bundle, as cuda_kernel_head writes them. A row that can say
+  // its work so answers with CudaCode::member; the text of any other is of no use then.
+  bool member = false;
   bool replaces(size_t input) const {
     return std::find(replaced.begin(), replaced.end(), static_cast<int32_t>(input)) != replaced.end();
   }
@@ -55,6 +58,10 @@ struct CudaCode {
   std::string source;                // begins with the includes it needs: "prelude.cuh", "matmul/mma.cuh"
   std::vector<CudaLaunch> launches;  // run in order, each after the one before
   Dim workspace_bytes;               // 0: no workspace argument
+  // The functions are members of a bundle: their blocks count along `block_index` alone, meet only in
+  // aicf::sync_threads, and may follow one another in one block after such a meeting.
+  bool member = false;
+  int64_t static_shared_bytes = 0;  // of a member, at most
   bool operator==(const CudaCode&) const = default;
 };
 

@@ -95,4 +95,10 @@ __device__ __forceinline__ void launch_dependents() {
 #endif
 }
 
+// All kThreads threads of a kernel's block, or of a member of a bundle, whose block may have more.
+template <int kThreads>
+__device__ __forceinline__ void sync_threads() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
 }  // namespace aicf

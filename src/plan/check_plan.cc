@@ -52,6 +52,33 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
   }
 }
 
+// Members name operands of the step and leave none out; their stages ascend from 0. That no member of a stage
+// touches what another one writes is checked with the sizes (bind_step.h).
+void check_members(const Step& step, const std::string& where) {
+  if (step.members.empty()) return;
+  if (step.launches.size() != 1 || step.program >= 0 || !step.library.call.empty() || !step.bodies.empty())
+    throw violation("a bundle is not one launch", where);
+  std::vector<bool> inputs(step.inputs.size()), outputs(step.outputs.size());
+  const auto mark = [&](const std::vector<int32_t>& numbers, std::vector<bool>& named) {
+    for (const int32_t number : numbers) {
+      if (number < 0 || number >= static_cast<int32_t>(named.size()))
+        throw violation("a member of a bundle names an operand that the step does not have", where);
+      named[static_cast<size_t>(number)] = true;
+    }
+  };
+  int32_t stage = 0;
+  for (const StepMember& member : step.members) {
+    if (member.stage != stage && (member.stage != stage + 1 || &member == &step.members.front()))
+      throw violation("the stages of a bundle do not ascend one by one from 0", where);
+    stage = member.stage;
+    mark(member.inputs, inputs);
+    mark(member.outputs, outputs);
+  }
+  for (const auto* named : {&inputs, &outputs})
+    if (std::find(named->begin(), named->end(), false) != named->end())
+      throw violation("an operand of a bundle belongs to no member", where);
+}
+
 void check_step(const Step& step, size_t index, const EntryPlan& entry, const Plan& plan) {
   const std::string where = "step " + std::to_string(index) + " of entry " + entry.name;
   for (const auto* refs : {&step.inputs, &step.outputs})
@@ -80,6 +107,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
+  check_members(step, where);
   if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0 || step.outputs.empty()))
     throw violation("a step of control flow has other code or no workspace", where);
 }

@@ -40,7 +40,11 @@ std::string to_string(const Step& step) {
     text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
   text += ")  ";
   for (int32_t body : step.bodies) text += "body " + std::to_string(body) + "  ";
-  return text + step.origin + "; " + step.reason;
+  text += step.origin + "; " + step.reason;
+  for (const StepMember& member : step.members)
+    text += "\n       stage " + std::to_string(member.stage) + "  " + member.kernel +
+            (member.variant.empty() ? "" : "/" + member.variant) + "  " + member.origin;
+  return text;
 }
 
 std::string to_string(const Buffer& b) {

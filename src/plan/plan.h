@@ -52,6 +52,15 @@ struct LibraryStep {
   bool operator==(const LibraryStep&) const = default;
 };
 
+// One of several calls that a step runs in one launch: those of a stage side by side, the stages one after
+// the other. Operands are numbers of the step's.
+struct StepMember {
+  std::string kernel, variant, origin;
+  int32_t stage = 0;
+  std::vector<int32_t> inputs, outputs;
+  bool operator==(const StepMember&) const = default;
+};
+
 struct Step {
   std::string kernel;        // a row of the target's kernel table
   std::string variant = {};  // of the row, as it was chosen; for people where `launches` say what runs
@@ -67,6 +76,8 @@ struct Step {
   // Control flow (if_else, while_loop, scan): indices into Plan::bodies of the entries that the step runs.
   // Its last output is their workspace (control_layout.h).
   std::vector<int32_t> bodies = {};
+  // CUDA: empty, or what the launch consists of, in the order of the stages; every operand is some member's.
+  std::vector<StepMember> members = {};
   std::string origin;  // node or region it came from
   std::string reason;  // why this kernel
   bool operator==(const Step&) const = default;

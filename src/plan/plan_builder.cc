@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "plan/arena.h"
 #include "plan/control_layout.h"
+#include "select/layout.h"
 
 namespace aicf {
 namespace {
@@ -306,6 +307,10 @@ EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
     } else if (call.region >= 0) {
       step.program = intern_program(programs[static_cast<size_t>(call.region)]);
     }
+    for (const KernelCall& member : call.members)
+      step.members.push_back({member.kernel, member.variant, member.origin, member.stage,
+                              operand_numbers(member.inputs, call.inputs),
+                              operand_numbers(member.outputs, call.outputs)});
     step.origin = call.origin;
     step.reason = call.reason;
     const auto index = static_cast<int32_t>(state.plan.steps.size());

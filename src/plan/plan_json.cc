@@ -283,6 +283,13 @@ Json step_json(const Step& s) {
   if (!s.library.call.empty())
     json["library"] = {{"call", s.library.call}, {"workspace", s.library.workspace}};
   if (!s.bodies.empty()) json["bodies"] = s.bodies;
+  for (const StepMember& member : s.members)
+    json["members"].push_back({{"kernel", member.kernel},
+                               {"variant", member.variant},
+                               {"origin", member.origin},
+                               {"stage", member.stage},
+                               {"inputs", member.inputs},
+                               {"outputs", member.outputs}});
   if (s.module < 0) return json;
   json["module"] = s.module;
   json["launches"] = Json::array();
@@ -306,6 +313,11 @@ Step step_from(const Parsed& json) {
   }
   if (json.contains("variant")) s.variant = json.at("variant").get<std::string>();
   if (json.contains("bodies")) s.bodies = numbers_from(json.at("bodies"));
+  if (json.contains("members"))
+    for (const Parsed& item : json.at("members"))
+      s.members.push_back({item.at("kernel").get<std::string>(), item.at("variant").get<std::string>(),
+                           item.at("origin").get<std::string>(), number_from<int32_t>(item.at("stage")),
+                           numbers_from(item.at("inputs")), numbers_from(item.at("outputs"))});
   if (!json.contains("module")) return s;
   s.module = number_from<int32_t>(json.at("module"));
   for (const Parsed& item : json.at("launches")) s.launches.push_back(launch_from(item));

@@ -1,6 +1,7 @@
 #include "runtime/bind_step.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "kernels/in_place.h"
@@ -155,25 +156,74 @@ bool same_window(const TensorArg& a, int64_t a_offset, const TensorArg& b, int64
          std::equal(a.strides, a.strides + a.rank, b.strides);
 }
 
-// `patches` ends with those of this step: its inputs, then its outputs.
-void check_aliases(const EntryPlan& entry, int32_t step, const BoundCall& call,
-                   const std::vector<AddressPatch>& patches) {
-  const size_t count = call.inputs.size() + call.outputs.size(), first = patches.size() - count;
-  const auto arg = [&](size_t i) -> const TensorArg& {
-    return i < call.inputs.size() ? call.inputs[i] : call.outputs[i - call.inputs.size()];
-  };
-  for (size_t out = call.inputs.size(); out < count; ++out)
-    for (size_t i = 0; i < out; ++i) {
-      const AddressPatch &a = patches[first + i], &b = patches[first + out];
-      const bool in_place = i < call.inputs.size() &&
-                            same_window(arg(i), a.byte_offset, arg(out), b.byte_offset) &&
-                            may_replace(entry.steps[static_cast<size_t>(step)], call, i);
-      if (!in_place && same_memory(entry, a.buffer, b.buffer) &&
-          may_overlap(arg(i), a.byte_offset, arg(out), b.byte_offset))
-        fail(entry, step, "an output shares elements with another operand",
-             "operand " + std::to_string(i) + " and " + std::to_string(out) + " of buffer " +
-                 std::to_string(b.buffer));
+// Operands of a step by number, inputs first; `patches` ends with theirs.
+class Operands {
+ public:
+  Operands(const EntryPlan& entry, int32_t step, const BoundCall& call,
+           const std::vector<AddressPatch>& patches)
+      : entry_(entry), step_(step), call_(call), patches_(&patches[patches.size() - count()]) {}
+
+  size_t count() const { return call_.inputs.size() + call_.outputs.size(); }
+  const Step& step() const { return entry_.steps[static_cast<size_t>(step_)]; }
+  size_t output(size_t number) const { return call_.inputs.size() + number; }
+
+  // The output `b` may share elements with `a` only where it replaces this input of its call.
+  void check_apart(size_t a, size_t b, bool same_call) const {
+    const bool in_place = same_call && a < call_.inputs.size() &&
+                          same_window(arg(a), patches_[a].byte_offset, arg(b), patches_[b].byte_offset) &&
+                          may_replace(step(), call_, a);
+    if (!in_place && same_memory(entry_, patches_[a].buffer, patches_[b].buffer) &&
+        may_overlap(arg(a), patches_[a].byte_offset, arg(b), patches_[b].byte_offset))
+      fail(entry_, step_, "an output shares elements with another operand",
+           "operand " + std::to_string(a) + " and " + std::to_string(b) + " of buffer " +
+               std::to_string(patches_[b].buffer));
+  }
+
+ private:
+  const TensorArg& arg(size_t i) const {
+    return i < call_.inputs.size() ? call_.inputs[i] : call_.outputs[i - call_.inputs.size()];
+  }
+  const EntryPlan& entry_;
+  int32_t step_;
+  const BoundCall& call_;
+  const AddressPatch* patches_;
+};
+
+// One call: its outputs against all its operands.
+void check_call(const Operands& operands, const std::vector<size_t>& inputs,
+                const std::vector<size_t>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const size_t input : inputs) operands.check_apart(input, outputs[i], true);
+    for (size_t j = 0; j < i; ++j) operands.check_apart(outputs[j], outputs[i], true);
+  }
+}
+
+// Calls of one stage of a bundle run at the same time; those of different stages do not.
+void check_bundle(const Operands& operands) {
+  std::vector<std::vector<size_t>> inputs, outputs;
+  for (const StepMember& member : operands.step().members) {
+    inputs.emplace_back(member.inputs.begin(), member.inputs.end());
+    outputs.emplace_back();
+    for (const int32_t number : member.outputs)
+      outputs.back().push_back(operands.output(static_cast<size_t>(number)));
+    check_call(operands, inputs.back(), outputs.back());
+  }
+  const std::vector<StepMember>& members = operands.step().members;
+  for (size_t a = 0; a < members.size(); ++a)
+    for (size_t b = 0; b < members.size(); ++b) {
+      if (a == b || members[a].stage != members[b].stage) continue;
+      for (const size_t output : outputs[b])
+        for (const auto* others : {&inputs[a], &outputs[a]})
+          for (const size_t other : *others) operands.check_apart(other, output, false);
     }
+}
+
+void check_aliases(const Operands& operands, const BoundCall& call) {
+  if (!operands.step().members.empty()) return check_bundle(operands);
+  std::vector<size_t> inputs(call.inputs.size()), outputs(call.outputs.size());
+  std::iota(inputs.begin(), inputs.end(), size_t{0});
+  std::iota(outputs.begin(), outputs.end(), inputs.size());
+  check_call(operands, inputs, outputs);
 }
 
 }  // namespace
@@ -229,7 +279,7 @@ void bind_step(const Plan& plan, const EntryPlan& entry, int32_t step_index, con
   for (const Dim& param : step.params) call.params.push_back(evaluate(param, sizes));
   call.fparams = step.fparams;
   if (step.program >= 0) call.program = &plan.programs[static_cast<size_t>(step.program)];
-  check_aliases(entry, step_index, call, patches);
+  check_aliases({entry, step_index, call, patches}, call);
 }
 
 }  // namespace aicf

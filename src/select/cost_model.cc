@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/work.h"
-
 namespace aicf {
 namespace {
 
@@ -24,9 +22,13 @@ std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolR
 
 }  // namespace
 
+Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolRanges& ranges) {
+  return work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});
+}
+
 double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
                              const SymbolRanges& ranges) {
-  const Work work = work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});
+  const Work work = largest_work(call, kernel, ranges);
   const TargetFacts& facts = target.facts();
   const bool half = !call.inputs.empty() && dtype_bytes(call.inputs[0].dtype) == 2;
   const double bytes = work.bytes / facts.bytes_per_microsecond;

@@ -16,6 +16,13 @@ bool same_elements(const Window& a, const Window& b) {
   return true;
 }
 
+std::vector<int32_t> operand_numbers(const std::vector<Window>& own, const std::vector<Window>& all) {
+  std::vector<int32_t> numbers;
+  for (const Window& w : own)
+    numbers.push_back(static_cast<int32_t>(std::find(all.begin(), all.end(), w) - all.begin()));
+  return numbers;
+}
+
 bool is_row_major(const Window& window) {
   Dim expected(1);
   for (size_t i = window.sizes.size(); i-- > 0;) {

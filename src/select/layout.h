@@ -13,6 +13,9 @@ bool is_row_major(const Window& window);
 // Whether both have the same elements in the same places: strides of axes of size 1 do not count.
 bool same_elements(const Window& a, const Window& b);
 
+// Where the windows of a member stand in the list of its bundle.
+std::vector<int32_t> operand_numbers(const std::vector<Window>& own, const std::vector<Window>& all);
+
 // Windows of the view ops (trait kView) over an operand's window.
 std::optional<Window> view_window(const Node& node, const TensorType& result, const Window& operand);
 std::optional<Window> reshape_window(const Window& window, const Shape& shape);

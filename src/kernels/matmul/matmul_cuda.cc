@@ -176,6 +176,7 @@ class Writer {
     const std::string operands = operands_struct();
     const bool workspace = config_.splits > 1 && !config_.cluster;
     CudaCode code;
+    code.member = problem_.member && config_.family == MatmulFamily::simt;
     code.source = "#include \"matmul/" + family_name() + ".cuh\"\n" + epilogue.text + operands;
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
@@ -195,7 +196,7 @@ class Writer {
               (config_.family == MatmulFamily::wgmma ? ""
                : workspace                           ? ", workspace"
                                                      : ", nullptr") +
-              ");\n}\n";
+              (config_.family == MatmulFamily::simt ? ", block_index" : "") + ");\n}\n";
       launch.params = params_.dims();
       code.launches.push_back(launch);
       bodies_.push_back(call);

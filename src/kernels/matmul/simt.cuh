@@ -117,26 +117,26 @@ struct SimtMatmul {
     if (k_first >= k_end) return;
     fetch_both(k_first);
     put_both(0);
-    __syncthreads();
+    sync_threads<kThreads>();
     int buffer = 0;
     for (I k = k_first; k < k_end; k += kDepth, buffer ^= 1) {
       const bool more = k_end - k > kDepth;
       if (more) fetch_both(k + kDepth);
       step(buffers, buffer, thread, acc);
       if (more) put_both(buffer ^ 1);
-      __syncthreads();
+      sync_threads<kThreads>();
     }
   }
 
-  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  // Part `block % kParts` of tile `block / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
-                             void* workspace) {
+                             void* workspace, uint32_t block) {
     using I = typename Operands::Index;
     extern __shared__ __align__(16) char shared[];
     const int thread = int(threadIdx.x);
     constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
-    const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
+    const uint32_t tile_index = block / tile_parts, part = block - tile_index * tile_parts;
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
     const int64_t outer = int64_t(tile.batch) * o.m;

@@ -23,6 +23,7 @@ class ColumnsWriter : public StagedWriter {
     for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
     CudaCode code;
     code.source = kTileIncludes;
+    code.member = problem_.member;
     if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
     std::vector<std::string> bodies;
     for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {
@@ -73,8 +74,17 @@ class ColumnsWriter : public StagedWriter {
     launch.function =
         "tile_columns" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
     launch.block = kThreads;
+    launch.shared_bytes = scratch_bytes();
     launch.grid[0] = groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
     return launch;
+  }
+
+  // A value of the widest reduction for each lane of each thread.
+  int64_t scratch_bytes() const {
+    int bytes = 0;
+    for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
+      if (reduction(id)) bytes = std::max(bytes, tile_type_bytes(value(id).result));
+    return int64_t{kThreads} * vector_ * bytes;
   }
 
   std::string row_offset(size_t view) {
@@ -102,12 +112,7 @@ class ColumnsWriter : public StagedWriter {
     std::string text = tile_index_types(space_) + "constexpr int kVector = " + std::to_string(vector_) +
                        ", kAcross = " + std::to_string(across(stage)) +
                        ", kDeep = " + std::to_string(kThreads / across(stage)) + ";\n";
-    int bytes = 0;
-    for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
-      if (reduction(id)) bytes = std::max(bytes, tile_type_bytes(value(id).result));
-    if (bytes > 0)
-      text +=
-          "__shared__ alignas(16) char scratch[kDeep * kAcross * kVector * " + std::to_string(bytes) + "];\n";
+    if (scratch_bytes() > 0) text += "extern __shared__ __align__(16) char scratch[];\n";
     text += place_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
@@ -121,7 +126,7 @@ class ColumnsWriter : public StagedWriter {
   std::string place_text(size_t stage) {
     const Dim chunk = ceildiv(length_, Dim(splits(stage)));
     std::string text = "constexpr Size kSplits = " + std::to_string(splits_) +
-                       ";\nSize place = blockIdx.x;\nconst Size group = place % Size(" +
+                       ";\nSize place = block_index;\nconst Size group = place % Size(" +
                        offsets_.number(groups(stage)) + ");\nplace /= Size(" +
                        offsets_.number(groups(stage)) + ");\n";
     text += splits(stage) > 1 ? "const Size split = place % kSplits;\nplace /= kSplits;\n"

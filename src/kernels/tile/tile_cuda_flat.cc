@@ -25,6 +25,7 @@ class FlatWriter : public TileWriter {
     CudaCode code;
     code.source = kTileIncludes + cuda_kernel_head(problem_, launch, false) + body + "}\n";
     code.launches = {launch};
+    code.member = problem_.member;
     return code;
   }
 
@@ -68,7 +69,7 @@ class FlatWriter : public TileWriter {
     const std::string step = std::to_string(threads_);
     std::string text = tile_index_types(space_) + "constexpr int kVector = " + std::to_string(vector_) +
                        ", kItems = " + std::to_string(items_) + ";\n";
-    text += "const Size count = " + offsets_.number(count_) + ";\nconst Size first = Size(blockIdx.x) * (" +
+    text += "const Size count = " + offsets_.number(count_) + ";\nconst Size first = Size(block_index) * (" +
             step + " * kItems) + threadIdx.x;\n";
     if (tail_) text += "const Index length = " + offsets_.number(space_.sizes[axis_]) + ";\n";
     text += "aicf::wait_for_inputs();\naicf::launch_dependents();\n" + declarations();

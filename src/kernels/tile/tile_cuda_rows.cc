@@ -10,7 +10,8 @@
 namespace aicf {
 namespace {
 
-constexpr int kMaxKept = 32;             // elements of a row in one thread's registers
+constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per warp
+constexpr int kMaxKept = 32;                 // elements of a row in one thread's registers
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
@@ -26,6 +27,8 @@ class RowsWriter : public StagedWriter {
     for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
     CudaCode code;
     code.source = kTileIncludes;
+    code.member = problem_.member;
+    code.static_shared_bytes = kReductionBytes * reduction_count();
     if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
     std::vector<std::string> bodies;
     for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {
@@ -162,7 +165,7 @@ class RowsWriter : public StagedWriter {
                        ", kItems = " + std::to_string(items_) + ", kGroup = " + std::to_string(group_) +
                        ";\n";
     text += cluster_ > 1 ? "constexpr int kCluster = " + std::to_string(cluster_) +
-                               ";\nconst int lane = blockIdx.x % kCluster * " + std::to_string(threads_) +
+                               ";\nconst int lane = block_index % kCluster * " + std::to_string(threads_) +
                                " + threadIdx.x;\naicf::tile::cluster_arrive();\n"
                          : "const int lane = threadIdx.x % kGroup;\n";
     int64_t from = 0;
@@ -192,22 +195,22 @@ class RowsWriter : public StagedWriter {
     const std::string length = offsets_.number(length_);
     std::string text;
     if (guarded()) {
-      text += "const Size place = Size(blockIdx.x) * " + std::to_string(threads_ / group_) +
+      text += "const Size place = Size(block_index) * " + std::to_string(threads_ / group_) +
               " + threadIdx.x / kGroup;\nconst bool live = place < Size(" + offsets_.number(rows_) +
               ");\nSize row = live ? place : 0;\nconst Index length = live ? " + length + " : 0;\n";
     } else if (splits_ > 1 && stages_[stage].walks()) {
       const Dim chunk = ceildiv(length_, Dim(int64_t{splits_} * vector_)) * Dim(vector_);
-      text +=
-          "constexpr Size kSplits = " + std::to_string(splits_) +
-          ";\nSize row = blockIdx.x / kSplits;\nconst Size split = blockIdx.x % kSplits, row_number = row;\n";
+      text += "constexpr Size kSplits = " + std::to_string(splits_) +
+              ";\nSize row = block_index / kSplits;\nconst Size split = block_index % kSplits, row_number = "
+              "row;\n";
       text += "const Index begin = Index(split) * " + offsets_.number(chunk) + ", chunk_end = begin + " +
               offsets_.number(chunk) + ";\nconst Index length = chunk_end < " + length +
               " ? chunk_end : " + length + ";\n";
     } else {
-      text += group_ < threads_ ? "Size row = Size(blockIdx.x) * " + std::to_string(threads_ / group_) +
+      text += group_ < threads_ ? "Size row = Size(block_index) * " + std::to_string(threads_ / group_) +
                                       " + threadIdx.x / kGroup;\n"
-              : cluster_ > 1 ? "Size row = blockIdx.x / kCluster;\n"
-                             : "Size row = blockIdx.x;\n";
+              : cluster_ > 1 ? "Size row = block_index / kCluster;\n"
+                             : "Size row = block_index;\n";
       text += "const Index length = " + length + ";\n";
       if (splits_ > 1)
         text += "constexpr Size kSplits = " + std::to_string(splits_) +

@@ -99,7 +99,7 @@ AICF_FN T reduce_block(T x, T* shared) {
   if (kWarps == 1) return x;
   const int lane = threadIdx.x % 32;
   if (lane == 0) shared[threadIdx.x / 32] = x;
-  __syncthreads();
+  sync_threads<kThreads>();
   constexpr int kGroup = kWarps <= 2 ? 2 : kWarps <= 4 ? 4 : kWarps <= 8 ? 8 : kWarps <= 16 ? 16 : 32;
   const int warp = lane % kGroup;
   return reduce_lanes<Op, kGroup>(warp < kWarps ? shared[warp] : Op::neutral());
@@ -152,12 +152,12 @@ template <class Op, int kAcross, int kDeep, class T, int N>
 AICF_FN void reduce_deep(T (&x)[N], T* shared) {
   const int at = threadIdx.x % kAcross, depth = threadIdx.x / kAcross;
   if (kDeep == 1) return;
-  __syncthreads();
+  sync_threads<kAcross * kDeep>();
 #pragma unroll
   for (int v = 0; v < N; ++v) shared[(depth * N + v) * kAcross + at] = x[v];
 #pragma unroll
   for (int half = kDeep / 2; half > 0; half /= 2) {
-    __syncthreads();
+    sync_threads<kAcross * kDeep>();
     if (depth < half) {
 #pragma unroll
       for (int v = 0; v < N; ++v) {
@@ -166,7 +166,7 @@ AICF_FN void reduce_deep(T (&x)[N], T* shared) {
       }
     }
   }
-  __syncthreads();
+  sync_threads<kAcross * kDeep>();
 #pragma unroll
   for (int v = 0; v < N; ++v) x[v] = shared[v * kAcross + at];
 }

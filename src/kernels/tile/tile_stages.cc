@@ -134,10 +134,14 @@ std::string StagedWriter::partial_text(int id, const Dim& rows, int splits) {
          params_.expr(rows * Dim(int64_t{before} * splits * 16)) + "))";
 }
 
-Dim StagedWriter::partial_bytes(const Dim& rows, int splits) const {
+int64_t StagedWriter::reduction_count() const {
   int64_t count = 0;
   for (int id = 0; id < static_cast<int>(values_.values.size()); ++id) count += reduction(id);
-  return rows * Dim(count * splits * 16);
+  return count;
+}
+
+Dim StagedWriter::partial_bytes(const Dim& rows, int splits) const {
+  return rows * Dim(reduction_count() * splits * 16);
 }
 
 }  // namespace aicf

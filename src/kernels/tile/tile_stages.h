@@ -33,6 +33,7 @@ class StagedWriter : public TileWriter {
   bool keeps(int id) const { return keeps_[static_cast<size_t>(id)]; }
 
   bool reduction(int id) const;
+  int64_t reduction_count() const;
   // "aicf::tile::reduce_sum<float>"
   std::string operation(int id) const;
   std::vector<size_t> loaded_views(const std::vector<int>& ids) const;

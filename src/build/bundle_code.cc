@@ -1,0 +1,141 @@
+#include "build/bundle_code.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "build/unit_writer.h"
+#include "kernels/cuda_text.h"
+#include "select/cuda_problem.h"
+#include "select/layout.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kMaxBlock = 512;             // threads: more would leave other members too few registers
+constexpr int64_t kMaxShared = 48 * 1024;  // bytes, dynamic
+constexpr int kMaxCluster = 8;             // blocks that every device with clusters takes
+constexpr char kMemberPrefix[] = "member_";
+
+class BundleWriter {
+ public:
+  BundleWriter(const KernelCall& bundle, const CodeContext& context) : bundle_(bundle), context_(context) {}
+
+  CudaCode write() {
+    add_members();
+    const int stages = bundle_.members.back().stage + 1;
+    blocks_ = stages == 1 ? 0 : bundle_blocks(widest(), context_.target);
+    launch_.function = kBundleKernel;
+    launch_.cluster = std::max(blocks_, 1);
+    launch_.grid[0] = stages == 1 ? total(0) : Dim(blocks_);
+    std::string body = "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    for (int stage = 0; stage < stages; ++stage)
+      body += (stage == 0 ? "" : "aicf::meet<" + std::to_string(blocks_) + ">();\n") + stage_text(stage);
+    launch_.params = params_.dims();
+    CudaProblem problem = cuda_problem(bundle_, context_.target.arch, context_.ranges);
+    // What one member writes the next one reads, so no pointer is alone.
+    problem.replaced.resize(problem.inputs.size());
+    std::iota(problem.replaced.begin(), problem.replaced.end(), 0);
+    CudaCode code;
+    code.source = "#include \"bundle.cuh\"\n" + unit_.text() + "\n" +
+                  cuda_kernel_head(problem, launch_, false) + body + "}\n";
+    code.launches = {launch_};
+    return code;
+  }
+
+ private:
+  void add_members() {
+    std::map<std::string, std::string> names;  // of namespaces, by text: equal texts stand there once
+    for (const KernelCall& member : bundle_.members) {
+      CudaCode code = call_code(member, context_, true);
+      AICF_CHECK(joins_bundle(code), "a member of a bundle cannot be one: " + member.origin);
+      const auto [at, fresh] = names.emplace(code.source, kMemberPrefix + std::to_string(names.size()));
+      if (fresh) unit_.add(code.source, at->second);
+      functions_.push_back(at->second + "::" + code.launches[0].function);
+      launches_.push_back(code.launches[0]);
+      launch_.block =
+          functions_.size() == 1 ? code.launches[0].block : std::max(launch_.block, code.launches[0].block);
+      launch_.shared_bytes = std::max(launch_.shared_bytes, code.launches[0].shared_bytes);
+    }
+  }
+
+  Dim total(int stage) const {
+    Dim blocks(0);
+    for (size_t i = 0; i < launches_.size(); ++i)
+      if (bundle_.members[i].stage == stage) blocks = blocks + launches_[i].grid[0];
+    return blocks;
+  }
+  int64_t widest() const {
+    int64_t blocks = 1;
+    for (int stage = 0; stage <= bundle_.members.back().stage; ++stage)
+      blocks = std::max(blocks, bounds(total(stage), context_.ranges).hi);
+    return blocks;
+  }
+
+  // Block `at` of the stage belongs to the member whose range it lies in.
+  std::string stage_text(int stage) {
+    std::string text, else_text;
+    Dim begin(0);
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      if (bundle_.members[i].stage != stage) continue;
+      const Dim end = begin + launches_[i].grid[0];
+      text += else_text + "if (at < uint32_t(" + params_.expr(end) + ")) {\n" + call_text(i, begin) + "}";
+      else_text = " else ";
+      begin = end;
+    }
+    if (blocks_ == 0) return "const uint32_t at = blockIdx.x;\n" + text + "\n";
+    // A member's shared memory is free for the next block when all threads have left it.
+    return "for (uint32_t at = blockIdx.x; at < uint32_t(" + params_.expr(begin) +
+           "); at += " + std::to_string(blocks_) + ") {\n" + text + "\n__syncthreads();\n}\n";
+  }
+
+  std::string call_text(size_t index, const Dim& begin) {
+    const KernelCall& member = bundle_.members[index];
+    const CudaLaunch& launch = launches_[index];
+    std::string text =
+        launch.block < launch_.block ? "if (threadIdx.x < " + std::to_string(launch.block) + ") " : "";
+    text += functions_[index] + "(at - uint32_t(" + params_.expr(begin) + ")";
+    for (const int32_t number : operand_numbers(member.inputs, bundle_.inputs))
+      text += ", in" + std::to_string(number);
+    for (const int32_t number : operand_numbers(member.outputs, bundle_.outputs))
+      text += ", out" + std::to_string(number);
+    for (const Dim& param : launch.params) text += ", " + params_.expr(param);
+    for (const double param : launch.fparams) {
+      text += ", f" + std::to_string(launch_.fparams.size());
+      launch_.fparams.push_back(param);
+    }
+    return text + ");\n";
+  }
+
+  const KernelCall& bundle_;
+  const CodeContext& context_;
+  UnitWriter unit_;
+  CudaParams params_;
+  CudaLaunch launch_;
+  int blocks_ = 0;                      // that all stages are dealt to; 0: one stage
+  std::vector<std::string> functions_;  // of the members
+  std::vector<CudaLaunch> launches_;
+};
+
+}  // namespace
+
+int bundle_blocks(int64_t widest_stage, const Target& target) {
+  int blocks = 1;
+  while (target.arch >= 90 && blocks < kMaxCluster && blocks < widest_stage) blocks *= 2;
+  return blocks;
+}
+
+bool joins_bundle(const CudaCode& code) {
+  if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
+  const CudaLaunch& launch = code.launches[0];
+  return launch.cluster == 1 && launch.block <= kMaxBlock && launch.shared_bytes <= kMaxShared &&
+         launch.tensor_maps.empty() && !launch.reports_errors && launch.grid[1] == Dim(1) &&
+         launch.grid[2] == Dim(1);
+}
+
+CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context) {
+  return BundleWriter(bundle, context).write();
+}
+
+}  // namespace aicf

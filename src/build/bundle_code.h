@@ -1,0 +1,20 @@
+// The one kernel of a bundle: its members' functions, called stage by stage for the blocks they would have as
+// kernels of their own.
+#pragma once
+
+#include "build/call_code.h"
+
+namespace aicf {
+
+// Blocks of one cluster, or 1, that a bundle of several stages runs in, if its widest stage has so many.
+int bundle_blocks(int64_t widest_stage, const Target& target);
+
+// Of one stage, the grid holds a block for each of the members' blocks. Of several, it is one cluster or one
+// block, to whose blocks those of every stage are dealt in turn; what a stage wrote is visible to the next
+// when all have met. Members must be such that joins_bundle() of their code.
+CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context);
+
+// Whether a call with this code can be a member.
+bool joins_bundle(const CudaCode& code);
+
+}  // namespace aicf

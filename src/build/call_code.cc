@@ -1,0 +1,21 @@
+#include "build/call_code.h"
+
+#include "base/error.h"
+#include "kernels/custom_kernel.h"
+#include "select/cuda_problem.h"
+
+namespace aicf {
+
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member) {
+  if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
+  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
+  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
+  for (size_t i = 0; i < call.inputs.size() && !context.constant.empty(); ++i)
+    problem.inputs[i].constant = context.constant[static_cast<size_t>(call.inputs[i].root)];
+  if (call.region >= 0) problem.program = &context.programs[static_cast<size_t>(call.region)];
+  problem.member = member;
+  return kernel->generate(problem);
+}
+
+}  // namespace aicf

@@ -1,0 +1,23 @@
+// The CUDA text of one kernel call, asked from its row of the kernel table.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda_kernel.h"
+#include "select/kernel_call.h"
+#include "select/target.h"
+
+namespace aicf {
+
+// What the text of a call depends on beside the call.
+struct CodeContext {
+  const std::vector<TileProgram>& programs;  // of KernelCalls::regions
+  const std::vector<bool>& constant;         // see KernelCalls; empty: nothing is
+  const Target& target;
+  const SymbolRanges& ranges;
+};
+
+// `member`: for a bundle; see CudaProblem.
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member);
+
+}  // namespace aicf

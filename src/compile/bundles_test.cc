@@ -1,0 +1,192 @@
+// Bundles of random programs, for architectures with and without clusters and without compiling any text: the
+// order of calls stays legal, and plans with bundles pass the checks that keep members of a stage apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "build/bundle_calls.h"
+#include "build/cuda_build.h"
+#include "build/region_codegen.h"
+#include "compile/testing/random_graph.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "plan/plan_builder.h"
+#include "plan/plan_json.h"
+#include "runtime/bind_step.h"
+#include "select/select.h"
+#include "select/update_targets.h"
+
+namespace aicf::testing {
+namespace {
+
+// An entry from passes to its plan. Calls are told apart by their origin: their number before bundling.
+class Flow {
+ public:
+  Flow(const Program& program, const char* target_name)
+      : target_(Target::from_name(target_name)),
+        optimised_(run_pipeline(program, target_, {}, nullptr)),
+        calls_(select_kernels(graph(), target_,
+                              {optimised_.sizes, nullptr, {}, false, updated_variables(optimised_)})) {
+    programs_.resize(calls_.regions.size());
+    for (auto* list : {&calls_.init_calls, &calls_.calls})
+      for (KernelCall& call : *list)
+        if (call.region >= 0)
+          programs_[static_cast<size_t>(call.region)] =
+              generate_tile_program(calls_.regions[static_cast<size_t>(call.region)], call.schedule);
+    for (size_t i = 0; i < calls_.calls.size(); ++i) calls_.calls[i].origin = std::to_string(i);
+    before_ = calls_.calls;
+    bundle_calls(calls_, programs_, target_, optimised_.sizes);
+  }
+
+  const Graph& graph() const { return optimised_.entries[0]; }
+  const SymbolRanges& sizes() const { return optimised_.sizes; }
+  const std::vector<KernelCall>& before() const { return before_; }
+  const std::vector<KernelCall>& after() const { return calls_.calls; }
+
+  Plan plan() const {
+    CudaBuilder cuda(target_, optimised_.sizes);
+    const auto launches = cuda.add(calls_, programs_), init = cuda.add_init(calls_, programs_);
+    std::map<std::string, Array> constants;
+    PlanBuilder builder(optimised_, constants);
+    builder.add_entry(graph(), calls_, programs_, launches, init);
+    return builder.finish();
+  }
+
+ private:
+  Target target_;
+  Program optimised_;
+  KernelCalls calls_;
+  std::vector<TileProgram> programs_;
+  std::vector<KernelCall> before_;
+};
+
+bool share(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Window& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Window& y) { return x.root == y.root; });
+  });
+}
+
+bool ordered(const KernelCall& a, const KernelCall& b) {
+  return share(a.outputs, b.inputs) || share(a.outputs, b.outputs) || share(a.inputs, b.outputs);
+}
+
+struct Place {
+  size_t launch = 0;
+  int stage = 0;
+};
+
+// By call: where it runs. Every call must run once.
+std::vector<Place> places(const Flow& flow) {
+  std::vector<Place> found(flow.before().size());
+  std::vector<int> runs(flow.before().size());
+  const auto note = [&](const KernelCall& call, size_t launch, int stage) {
+    const auto number = static_cast<size_t>(std::stoi(call.origin));
+    found[number] = {launch, stage};
+    ++runs[number];
+  };
+  for (size_t i = 0; i < flow.after().size(); ++i) {
+    const KernelCall& call = flow.after()[i];
+    if (call.members.empty()) note(call, i, 0);
+    for (const KernelCall& member : call.members) note(member, i, member.stage);
+  }
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), static_cast<std::ptrdiff_t>(runs.size()));
+  return found;
+}
+
+void bind_all(const Plan& plan, int64_t batch) {
+  SymbolValues sizes;
+  for (const auto& [name, range] : plan.sizes) sizes[name] = std::clamp(batch, range.lo, range.hi);
+  for (const EntryPlan& entry : plan.entries)
+    for (size_t i = 0; i < entry.steps.size(); ++i) {
+      BoundCall call;
+      std::vector<AddressPatch> patches;
+      bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
+    }
+}
+
+constexpr const char* kTargets[] = {"sm_80", "sm_90"};
+constexpr uint64_t kPrograms = 300;
+
+TEST(Bundles, KeepCallsThatShareMemoryInOrder) {
+  size_t members = 0, staged = 0;
+  for (const char* target : kTargets)
+    for (uint64_t seed = 1; seed <= kPrograms; ++seed) {
+      const Flow flow(random_program(seed), target);
+      const std::vector<Place> at = places(flow);
+      for (size_t a = 0; a < at.size(); ++a)
+        for (size_t b = a + 1; b < at.size(); ++b) {
+          if (!ordered(flow.before()[a], flow.before()[b])) continue;
+          EXPECT_TRUE(at[a].launch < at[b].launch ||
+                      (at[a].launch == at[b].launch && at[a].stage < at[b].stage))
+              << target << ", seed " << seed << ", calls " << a << " and " << b;
+        }
+      for (const KernelCall& call : flow.after()) {
+        members += call.members.size();
+        staged += !call.members.empty() && call.members.back().stage > 0;
+      }
+    }
+  EXPECT_GT(members, 500u);  // the programs have something to bundle, side by side and in stages
+  EXPECT_GT(staged, 50u);
+}
+
+TEST(Bundles, MakePlansThatPassTheChecks) {
+  for (const char* target : kTargets)
+    for (uint64_t seed = 1; seed <= kPrograms / 3; ++seed) {
+      const Plan plan = Flow(random_program(seed), target).plan();
+      check_plan(plan);
+      EXPECT_EQ(plan_from_json(plan_to_json(plan)), plan) << target << ", seed " << seed;
+      for (const int64_t batch : {int64_t{1}, kMaxBatch}) bind_all(plan, batch);
+    }
+}
+
+// Two regions that do not see each other, then one that reads both.
+constexpr char kDiamond[] = R"(program {
+  entry main(%x: f32[8, 8], %y: f32[8, 8]) {
+    %0 = reduce_sum(%x) {axes = [1], keepdims = true} : f32[8, 1]
+    %1 = reduce_max(%y) {axes = [0], keepdims = true} : f32[1, 8]
+    %2 = matmul(%0, %1) : f32[8, 8]
+    return "z" = %2
+  }
+})";
+
+TEST(Bundles, RunIndependentCallsSideBySide) {
+  const Flow flow(parse(kDiamond), "sm_90");
+  ASSERT_EQ(flow.after().size(), 1u);
+  const std::vector<KernelCall>& members = flow.after()[0].members;
+  ASSERT_EQ(members.size(), 3u);
+  EXPECT_EQ(members[0].stage, 0);
+  EXPECT_EQ(members[1].stage, 0);
+  EXPECT_EQ(members[2].stage, 1);
+}
+
+// The plan's only step.
+Step& step_of(Plan& plan) { return plan.entries[0].steps[0]; }
+
+TEST(Bundles, WhatReadsAnotherMembersResultMayNotRunBesideIt) {
+  Plan plan = Flow(parse(kDiamond), "sm_90").plan();
+  bind_all(plan, 1);
+  step_of(plan).members[2].stage = 0;
+  check_plan(plan);
+  EXPECT_THROW(bind_all(plan, 1), UserError);
+}
+
+TEST(Bundles, ForeignPlansAreChecked) {
+  const Plan plan = Flow(parse(kDiamond), "sm_90").plan();
+  check_plan(plan);
+  const auto refused = [&](const auto& change) {
+    Plan changed = plan;
+    change(step_of(changed));
+    EXPECT_THROW(check_plan(changed), UserError);
+  };
+  refused([](Step& s) { s.members[2].stage = 2; });
+  refused([](Step& s) { s.members[0].stage = 1; });
+  refused([](Step& s) { s.members[1].stage = -1; });
+  refused([](Step& s) { s.members[0].inputs[0] = static_cast<int32_t>(s.inputs.size()); });
+  refused([](Step& s) { s.members[0].outputs[0] = -1; });
+  refused([](Step& s) { s.members.erase(s.members.begin()); });
+  refused([](Step& s) { s.launches.push_back(s.launches[0]); });
+}
+
+}  // namespace
+}  // namespace aicf::testing
