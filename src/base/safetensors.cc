@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/dim.h"
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace aicf {
 namespace {
@@ -125,10 +126,6 @@ struct Placed {
   int64_t begin, end;
 };
 
-int64_t align_up(int64_t value, int64_t alignment) {
-  return checked_add(value, alignment - 1) / alignment * alignment;
-}
-
 std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
   std::set<std::string_view> names;
   std::vector<Placed> placed;
@@ -143,7 +140,7 @@ std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
       throw UserError(ErrorCode::kU_misuse, "a tensor name is reserved or appears twice")
           .with_value(tensor.name);
     const int64_t aligned =
-        align_up(at, std::max<int64_t>(tensor.alignment, dtype_bytes(tensor.array.dtype())));
+        checked_round_up(at, std::max<int64_t>(tensor.alignment, dtype_bytes(tensor.array.dtype())));
     if (aligned > at) {
       placed.push_back({nullptr, std::string(kSafetensorsFiller) + std::to_string(fillers++), at, aligned});
       at = aligned;
@@ -174,7 +171,7 @@ std::string header_text(const std::vector<Placed>& placed, const SafetensorsMeta
         .with_actual(error.what());
   }
   const int64_t size = static_cast<int64_t>(text.size());
-  text.resize(static_cast<size_t>(align_up(size + kPrefixBytes, alignment) - kPrefixBytes), ' ');
+  text.resize(static_cast<size_t>(checked_round_up(size + kPrefixBytes, alignment) - kPrefixBytes), ' ');
   return text;
 }
 

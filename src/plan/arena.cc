@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/rounding.h"
+
 namespace aicf {
 
-int64_t align_up(int64_t bytes) {
-  return checked_add(bytes, kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
+int64_t align_up(int64_t bytes) { return checked_round_up(bytes, kBufferAlignment); }
 
 int64_t assign_arena_offsets(std::vector<Buffer>& buffers) {
   std::vector<size_t> order;

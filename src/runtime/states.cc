@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "plan/arena.h"
 
 namespace aicf {
 namespace {
@@ -32,7 +33,7 @@ States::States(const Model& model) : model_(model) {
     if (std::any_of(state.sizes.begin(), state.sizes.end(), [](int64_t size) { return size < 0; }))
       throw UserError(ErrorCode::kU_bad_artifact, "a state has a negative size").with_op(v.name);
     state.bytes = checked_mul(element_count(state.sizes), dtype_bytes(v.dtype));
-    bytes = checked_add(bytes, (state.bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment);
+    bytes = checked_add(bytes, align_up(state.bytes));
     states_.emplace(v.name, std::move(state));
   }
   if (model.device().uses_host_memory()) require_memory(bytes, "states");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "build/region_codegen.h"
+#include "plan/arena.h"
 #include "plan/plan.h"
 
 namespace aicf {
@@ -11,10 +12,6 @@ namespace {
 constexpr int64_t kSampledRows = 256;
 // Of the steps; one for all copies, which run one after the other.
 constexpr ValueId kWorkspaceRoot = -2, kLibraryRoot = -3;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
-}
 
 std::map<ValueId, int64_t> root_bytes(const Trial& trial, const SymbolValues& sizes) {
   std::map<ValueId, int64_t> bytes;
@@ -91,7 +88,7 @@ void TrialRun::add_buffers(const Trial& trial, const TrialCode& code) {
     bytes_[kLibraryRoot] = std::max(bytes_[kLibraryRoot], call.library.workspace_bytes);
   for (const auto& [root, bytes] : bytes_) {
     offset_[root] = copy_bytes_;
-    copy_bytes_ += aligned(bytes);
+    copy_bytes_ += align_up(bytes);
   }
   for (int64_t copy = 0; copy < copies_; ++copy)
     for (const auto& [root, bytes] : bytes_) {

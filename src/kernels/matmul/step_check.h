@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/rounding.h"
 #include "kernels/abi.h"
 
 namespace aicf {
@@ -45,8 +46,5 @@ template <class Plan>
 const Plan& stored_plan(const BoundCall& call) {
   return *reinterpret_cast<const Plan*>(call.state.data());
 }
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 }  // namespace aicf
