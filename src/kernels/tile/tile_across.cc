@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/dim.h"
 #include "base/error.h"
 #include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_link_builder.h"
+#include "kernels/tile/tile_prepare.h"
 
 namespace aicf {
 namespace {
@@ -15,8 +15,6 @@ constexpr int64_t kFewestRows = 8;  // in one run of the last outer axis
 constexpr int64_t kMaxScratch = 1 << 20;
 constexpr int64_t kTileWork = 16384, kTileRows = 64;  // elements, or rows, that are worth a tile
 constexpr int64_t kTileLinkWork = 8192;
-
-int64_t round_up(int64_t value, int64_t unit) { return checked_add(value, unit - 1) / unit * unit; }
 
 // Bytes for the lanes of the reductions and for registers that keep their rows.
 int64_t kept_bytes(const TileProgram& program, const TileState& state) {
@@ -106,10 +104,7 @@ class Compiler {
   void add_load(const TileInstr& instr, TileStep step, bool per_row) {
     const TileOperand& operand = state_.operands[instr.operand];
     if (per_row && operand.inner_strides[0] != 0)
-      throw UserError(
-          ErrorCode::kU_bad_artifact,
-          "step of kernel 'tile': a row scalar is loaded from an operand that varies along the row")
-          .with_op("tile");
+      reject_tile("a row scalar is loaded from an operand that varies along the row");
     bool identical = false;
     step.fn = tile_loader(isa_, program_.inputs[static_cast<size_t>(instr.operand)], instr.type, &identical);
     const int64_t stride = tile_row_stride(state_, instr.operand);
@@ -130,9 +125,7 @@ class Compiler {
     const TileOperand& operand = state_.operands[instr.operand];
     const bool per_row = instr.op == TileOp::store_scalar;
     if (per_row && operand.inner_strides[0] != 0)
-      throw UserError(ErrorCode::kU_bad_artifact,
-                      "step of kernel 'tile': a row scalar is stored to an operand that varies along the row")
-          .with_op("tile");
+      reject_tile("a row scalar is stored to an operand that varies along the row");
     const size_t output = static_cast<size_t>(instr.operand) - program_.inputs.size();
     step.fn = tile_storer(isa_, instr.type, program_.outputs[output], nullptr);
     step.kind = tile_row_stride(state_, instr.operand) == operand.bytes ? TileStepKind::kStore
@@ -166,40 +159,31 @@ class Compiler {
 
 // Registers and lanes: arrays over the rows, or with links rows and their accumulators one after another.
 int64_t lay_out_scratch(const TileProgram& program, TileState& state) {
-  int64_t bytes = 0;
-  const auto take = [&bytes](int64_t elements, int64_t element_bytes) {
-    const int64_t offset = bytes;
-    bytes = checked_add(bytes, round_up(checked_mul(elements, element_bytes), 64));
-    return offset;
-  };
-  state.exchange_offset = take(kTileAcross, 8);
+  TileScratch scratch;
+  state.exchange_offset = scratch.take(kTileAcross, 8);
   for (size_t r = 0; r < program.registers.size(); ++r) {
-    const int element = tile_type_bytes(program.registers[r].type);
     const bool row = program.registers[r].row && !state.linked;
-    const int64_t kept = state.linked ? kTileLinkRows * tile_link_pitch(state)
-                                      : kTileAcross * (row ? std::max<int64_t>(state.inner_count, 1) : 1);
-    state.slot_offset[r] = take(kept, element);
-    if (!row) continue;
-    state.row_register[state.row_registers] = static_cast<int32_t>(r);
-    state.row_register_bytes[state.row_registers++] = element;
+    const int64_t elements = state.linked ? kTileLinkRows * tile_link_pitch(state)
+                                          : kTileAcross * (row ? std::max<int64_t>(state.inner_count, 1) : 1);
+    take_register(scratch, program, r, row, elements, state);
   }
   for (size_t s = 0; s < program.scalars.size(); ++s) {
     const int element = tile_type_bytes(program.scalars[s]);
-    state.slot_offset[kMaxTileRegisters + s] = take(kTileAcross, element);
-    state.accumulator_offset[s] =
-        take(state.linked ? kTileLinkRows * 2 * kTileLanes : kTileAcross * tile_lanes(state), element);
+    state.slot_offset[kMaxTileRegisters + s] = scratch.take(kTileAcross, element);
+    const int64_t lanes = state.linked ? kTileLinkRows * 2 * kTileLanes : kTileAcross * tile_lanes(state);
+    state.accumulator_offset[s] = scratch.take(lanes, element);
   }
-  return bytes;
+  return scratch.bytes();
 }
 
 // Rows of a tile of at least `least` of them and about kTileWork elements: a number that suits two workers,
 // and so that no line of an output belongs to both.
 void split_rows(BoundCall& call, TileState& state, int64_t work, int64_t least, int64_t unit) {
   const int64_t most = std::max(least, work / std::max<int64_t>(1, state.inner_count));
-  const int64_t wanted = (state.rows + most - 1) / most;
-  const int64_t shares = wanted > 1 ? round_up(wanted, 2) : 1;
-  state.tile_rows = round_up((state.rows + shares - 1) / shares, unit);
-  call.tiles = (state.rows + state.tile_rows - 1) / state.tile_rows;
+  const int64_t wanted = ceil_div(state.rows, most);
+  const int64_t shares = wanted > 1 ? checked_round_up(wanted, 2) : 1;
+  state.tile_rows = checked_round_up(ceil_div(state.rows, shares), unit);
+  call.tiles = ceil_div(state.rows, state.tile_rows);
 }
 
 std::vector<TileStep> prepare(BoundCall& call, TileState& state,
