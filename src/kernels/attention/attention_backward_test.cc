@@ -1,44 +1,24 @@
-#include <limits>
-
-#include "kernels/matmul/step_testing.h"
+#include "kernels/attention/attention_testing.h"
 
 namespace aicf {
 namespace {
 
 using namespace step_testing;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kScale = 0.3f;
-
-struct Case {
-  int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
-  bool causal = false;
-  int mask = 0;  // 1 added [B, 1, 1, Tk], 2 bool [Tq, Tk]
-  double softcap = 0;
-};
+using Case = AttentionCase;
 
 struct Tensors {
   TestTensor q, k, v, out, dout, mask, dq, dk, dv;
 };
 
 Tensors make(const Case& c, Layout layout = Layout::kDense) {
-  const std::vector<int64_t> q = {c.batch, c.heads, c.queries, c.depth},
-                             k = {c.batch, c.kv_heads, c.keys, c.depth};
-  const std::vector<int64_t> v = {c.batch, c.kv_heads, c.keys, c.value_depth};
-  const std::vector<int64_t> out = {c.batch, c.heads, c.queries, c.value_depth};
-  const std::vector<int64_t> mask =
-      c.mask == 2 ? std::vector<int64_t>{c.queries, c.keys} : std::vector<int64_t>{c.batch, 1, 1, c.keys};
-  Tensors t{TestTensor(DType::f32, q, layout),   TestTensor(DType::f32, k, layout),
-            TestTensor(DType::f32, v, layout),   TestTensor(DType::f32, out, layout),
-            TestTensor(DType::f32, out, layout), TestTensor(c.mask == 2 ? DType::boolean : DType::f32, mask),
-            TestTensor(DType::f32, q, layout),   TestTensor(DType::f32, k, layout),
-            TestTensor(DType::f32, v, layout)};
+  const auto tensor = [&](const std::vector<int64_t>& sizes) {
+    return TestTensor(DType::f32, sizes, layout);
+  };
+  Tensors t{tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes()),
+            tensor(c.out_sizes()), tensor(c.out_sizes()), make_mask(c),
+            tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes())};
   uint64_t seed = 1;
-  for (TestTensor* tensor : {&t.q, &t.k, &t.v, &t.out, &t.dout}) tensor->randomize(seed++);
-  if (c.mask == 2)
-    t.mask.fill([](int64_t i) { return i % 3 != 0; });
-  else
-    t.mask.fill([](int64_t i) { return i % 5 == 0 ? -kInf : 0.1 * static_cast<double>(i % 7); });
+  for (TestTensor* each : {&t.q, &t.k, &t.v, &t.out, &t.dout}) each->randomize(seed++);
   return t;
 }
 
@@ -61,40 +41,24 @@ Gradients expected_gradients(const Case& c, const Tensors& t) {
   Gradients g{std::vector<double>(static_cast<size_t>(t.q.count())),
               std::vector<double>(static_cast<size_t>(t.k.count())),
               std::vector<double>(static_cast<size_t>(t.v.count()))};
-  std::vector<double> p(static_cast<size_t>(c.keys)), bend(p.size());
-  for (int64_t row = 0; row < c.batch * c.heads * c.queries; ++row) {
-    const int64_t b = row / (c.heads * c.queries), h = row / c.queries % c.heads, i = row % c.queries;
-    const int64_t first_key = (b * c.kv_heads + h / (c.heads / c.kv_heads)) * c.keys;
-    double top = -kInf, sum = 0;
+  const auto add = [](std::vector<double>& to, int64_t at, double x) { to[static_cast<size_t>(at)] += x; };
+  for (int64_t i = 0; i < c.batch * c.heads * c.queries; ++i) {
+    const AttentionRow row(c, i);
+    const std::vector<double> p = probabilities(c, t.q, t.k, t.mask, row);
     for (int64_t j = 0; j < c.keys; ++j) {
-      double s = 0;
-      for (int64_t d = 0; d < c.depth; ++d)
-        s += t.q.get(row * c.depth + d) * t.k.get((first_key + j) * c.depth + d);
-      s *= kScale;
-      bend[static_cast<size_t>(j)] = 1;
-      if (c.softcap > 0) {
-        const double bent = std::tanh(s / c.softcap);
-        bend[static_cast<size_t>(j)] = 1 - bent * bent;
-        s = c.softcap * bent;
-      }
-      if (c.mask == 1) s += t.mask.get(b * c.keys + j);
-      if ((c.mask == 2 && t.mask.get(i * c.keys + j) == 0) || (c.causal && j > i + c.keys - c.queries))
-        s = -kInf;
-      top = std::max(top, p[static_cast<size_t>(j)] = s);
-    }
-    for (double& x : p) sum += x = top == -kInf ? 0 : std::exp(x - top);
-    for (int64_t j = 0; j < c.keys && sum > 0; ++j) {
-      const double weight = p[static_cast<size_t>(j)] / sum;
+      const int64_t key = row.first_key + j;
+      const double weight = p[static_cast<size_t>(j)];
       double slope = 0;
       for (int64_t e = 0; e < c.value_depth; ++e) {
-        const double dout = t.dout.get(row * c.value_depth + e);
-        slope += dout * (t.v.get((first_key + j) * c.value_depth + e) - t.out.get(row * c.value_depth + e));
-        g.v[static_cast<size_t>((first_key + j) * c.value_depth + e)] += weight * dout;
+        const double dout = t.dout.get(i * c.value_depth + e);
+        slope += dout * (t.v.get(key * c.value_depth + e) - t.out.get(i * c.value_depth + e));
+        add(g.v, key * c.value_depth + e, weight * dout);
       }
-      slope *= weight * bend[static_cast<size_t>(j)] * kScale;
+      const double bent = c.softcap > 0 ? score(c, t.q, t.k, row, j) / c.softcap : 0;
+      slope *= weight * (1 - bent * bent) * kScale;
       for (int64_t d = 0; d < c.depth; ++d) {
-        g.q[static_cast<size_t>(row * c.depth + d)] += slope * t.k.get((first_key + j) * c.depth + d);
-        g.k[static_cast<size_t>((first_key + j) * c.depth + d)] += slope * t.q.get(row * c.depth + d);
+        add(g.q, i * c.depth + d, slope * t.k.get(key * c.depth + d));
+        add(g.k, key * c.depth + d, slope * t.q.get(i * c.depth + d));
       }
     }
   }

@@ -1,44 +1,22 @@
-#include <limits>
-
-#include "kernels/matmul/step_testing.h"
+#include "kernels/attention/attention_testing.h"
 
 namespace aicf {
 namespace {
 
 using namespace step_testing;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-struct Case {
-  int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
-  bool causal = false;
-  int mask = 0;  // 1 added [B, 1, 1, Tk], 2 bool [Tq, Tk], 3 added [B, H, Tq, Tk]
-  double softcap = 0;
-};
+using Case = AttentionCase;
 
 struct Tensors {
   TestTensor q, k, v, mask, out;
 };
 
-std::vector<int64_t> mask_sizes(const Case& c) {
-  if (c.mask == 1) return {c.batch, 1, 1, c.keys};
-  if (c.mask == 2) return {c.queries, c.keys};
-  return {c.batch, c.heads, c.queries, c.keys};
-}
-
 Tensors make(const Case& c, Layout layout = Layout::kDense) {
-  Tensors t{TestTensor(DType::f32, {c.batch, c.heads, c.queries, c.depth}, layout),
-            TestTensor(DType::f32, {c.batch, c.kv_heads, c.keys, c.depth}, layout),
-            TestTensor(DType::f32, {c.batch, c.kv_heads, c.keys, c.value_depth}, layout),
-            TestTensor(c.mask == 2 ? DType::boolean : DType::f32, mask_sizes(c)),
-            TestTensor(DType::f32, {c.batch, c.heads, c.queries, c.value_depth}, layout)};
+  Tensors t{TestTensor(DType::f32, c.q_sizes(), layout), TestTensor(DType::f32, c.k_sizes(), layout),
+            TestTensor(DType::f32, c.v_sizes(), layout), make_mask(c),
+            TestTensor(DType::f32, c.out_sizes(), layout)};
   t.q.randomize(1);
   t.k.randomize(2);
   t.v.randomize(3);
-  if (c.mask == 2)
-    t.mask.fill([](int64_t i) { return i % 3 != 0; });
-  else
-    t.mask.fill([](int64_t i) { return i % 5 == 0 ? -kInf : 0.1 * static_cast<double>(i % 7); });
   return t;
 }
 
@@ -47,42 +25,22 @@ Step step_of(const Case& c, const Tensors& t) {
             {t.q.arg(), t.k.arg(), t.v.arg()},
             {t.out.arg()},
             {c.causal, c.mask != 0},
-            {0.3, c.softcap}};
+            {kScale, c.softcap}};
   if (c.mask) step.inputs.push_back(t.mask.arg());
   return step;
 }
 
-double masked_score(const Case& c, const Tensors& t, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
-  double score = 0;
-  for (int64_t d = 0; d < c.depth; ++d)
-    score +=
-        t.q.get(((b * c.heads + h) * c.queries + i) * c.depth + d) * t.k.get((kv * c.keys + j) * c.depth + d);
-  score *= 0.3f;
-  if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
-  if (c.mask == 1) score += t.mask.get(b * c.keys + j);
-  if (c.mask == 2 && t.mask.get(i * c.keys + j) == 0) return -kInf;
-  if (c.mask == 3) score += t.mask.get(((b * c.heads + h) * c.queries + i) * c.keys + j);
-  return c.causal && j > i + c.keys - c.queries ? -kInf : score;
-}
-
 void expect_attention(const Case& c, const Tensors& t, const std::string& what) {
-  std::vector<double> p(static_cast<size_t>(c.keys));
-  for (int64_t row = 0; row < c.batch * c.heads * c.queries; ++row) {
-    const int64_t b = row / (c.heads * c.queries), h = row / c.queries % c.heads, i = row % c.queries;
-    const int64_t kv = b * c.kv_heads + h / (c.heads / c.kv_heads);
-    double top = -kInf, sum = 0;
-    for (int64_t j = 0; j < c.keys; ++j)
-      top = std::max(top, p[static_cast<size_t>(j)] = masked_score(c, t, b, h, i, j));
-    for (double& x : p) sum += x = top == -kInf ? 0 : std::exp(x - top);
+  for (int64_t i = 0; i < c.batch * c.heads * c.queries; ++i) {
+    const AttentionRow row(c, i);
+    const std::vector<double> p = probabilities(c, t.q, t.k, t.mask, row);
     for (int64_t e = 0; e < c.value_depth; ++e) {
       double expected = 0;
       for (int64_t j = 0; j < c.keys; ++j)
-        expected += p[static_cast<size_t>(j)] * t.v.get((kv * c.keys + j) * c.value_depth + e);
-      if (sum > 0) expected /= sum;
-      ASSERT_TRUE(agrees(t.out.get(row * c.value_depth + e), expected, 5e-6 + 1e-5 * std::abs(expected)))
-          << what << " row " << row << " column " << e << ": " << t.out.get(row * c.value_depth + e)
-          << " for " << expected;
+        expected += p[static_cast<size_t>(j)] * t.v.get((row.first_key + j) * c.value_depth + e);
+      const double got = t.out.get(i * c.value_depth + e);
+      ASSERT_TRUE(agrees(got, expected, 5e-6 + 1e-5 * std::abs(expected)))
+          << what << " row " << i << " column " << e << ": " << got << " for " << expected;
     }
   }
 }
