@@ -10,8 +10,6 @@ keeps the queue full. Needs torch with CUDA, transformers and torchvision in the
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from gpu_models import (
     BERT_BASE,
     LLAMA_1B,
@@ -32,6 +29,7 @@ from gpu_models import (
     write_resnet50,
 )
 from gpu_replay import captured, replay_microseconds
+from gpu_report import bench_ours, beside, make_parser, median, require_cuda, select, tool, write_report
 
 DECODE_POSITION = 600
 
@@ -116,33 +114,15 @@ ROWS = [
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = sorted({row.model for row in ROWS})
-    parser.add_argument("models", nargs="*", help=f"any of {', '.join(names)}; default: all")
-    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
+    parser = make_parser(__doc__)
     parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
     parser.add_argument(
         "--modes", nargs="*", default=["default"], help="modes of torch.compile; none: no peer"
     )
     parser.add_argument(
         "--folder", type=Path, help="for models and artifacts, which stay; default: a temporary one"
     )
-    parser.add_argument("--output", type=Path, help="raw samples as JSON")
-    options = parser.parse_args()
-    if unknown := set(options.models) - set(names):
-        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    return options
-
-
-def tool(arguments: list[str]) -> dict[str, Any]:
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(f"{' '.join(arguments)}\n{done.stderr}", file=sys.stderr)
-        sys.exit(done.returncode)
-    return json.loads(done.stdout)
+    return select(parser, [row.model for row in ROWS])
 
 
 def measure_ours(options: argparse.Namespace, row: Row, folder: Path) -> dict[str, Any]:
@@ -150,28 +130,10 @@ def measure_ours(options: argparse.Namespace, row: Row, folder: Path) -> dict[st
     artifact = model.with_suffix(".aicf")
     sizes = row.write(model)
     start = time.perf_counter()
-    tool(
-        [
-            options.aicf,
-            "compile",
-            str(model),
-            *sizes,
-            "--target",
-            options.target,
-            "-o",
-            str(artifact),
-            "--json",
-        ]
-    )
+    command = [options.aicf, "compile", str(model), *sizes, "--target", options.target]
+    tool([*command, "-o", str(artifact), "--json"])
     seconds = time.perf_counter() - start
-    command = [options.aicf, "bench", str(artifact), "--device", "cuda", "--repeat", str(options.rounds)]
-    result = tool([*command, *row.values, "--kernels", "--json"])
-    return {
-        "compile_seconds": seconds,
-        "us": [1e3 * sample for sample in result["samples"]],
-        "coverage": result["coverage"],
-        "kernels": result["kernels"],
-    }
+    return {"compile_seconds": seconds, **bench_ours(options, artifact, row.values)}
 
 
 def measure_torch(row: Row, mode: str, rounds: int) -> dict[str, Any]:
@@ -190,35 +152,23 @@ def measure_torch(row: Row, mode: str, rounds: int) -> dict[str, Any]:
 
 
 def require_peer() -> None:
-    """Ends with the code of an environment error, 3, before anything is measured without its peer."""
+    require_cuda()
     try:
-        import torch
         import torchvision  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
         print(f"bench: {error}; GPU_PYTHON names a Python with it", file=sys.stderr)
         sys.exit(3)
-    if not torch.cuda.is_available():
-        print("bench: torch sees no CUDA device", file=sys.stderr)
-        sys.exit(3)
-
-
-def describe_gpu() -> str:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def measure_row(options: argparse.Namespace, row: Row, folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"model": row.model, **row.size, "dtype": row.dtype}
-    record["aicf"] = measure_ours(options, row, folder)
-    ours = float(np.median(record["aicf"]["us"]))
-    text = f"{row.model:<16}{row.label:>9}{ours:>10.1f}{record['aicf']['compile_seconds']:>11.2f}"
+    record["aicf"] = ours = measure_ours(options, row, folder)
+    text = f"{row.model:<16}{row.label:>9}{median(ours):>10.1f}{ours['compile_seconds']:>11.2f}"
     for mode in options.modes:
         key = f"torch.compile {mode}, CUDA Graph"
-        record[key] = measure_torch(row, mode, options.rounds)
-        peer = float(np.median(record[key]["us"]))
-        text += f"   {key}: {peer:.1f} µs ({peer / ours:.2f}x ours)"
-        text += f", compiled in {record[key]['compile_seconds']:.1f} s"
+        record[key] = peer = measure_torch(row, mode, options.rounds)
+        text += f"{beside(key, peer, ours)}, compiled in {peer['compile_seconds']:.1f} s"
     print(text, flush=True)
     return record
 
@@ -230,25 +180,10 @@ def main() -> int:
     print(f"{'model':<16}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")
     rows = []
     for row in ROWS:
-        if options.models and row.model not in options.models:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure_row(options, row, options.folder or Path(folder)))
-    versions = {}
-    if options.modes:
-        import torch
-        import transformers
-
-        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    if options.output is not None:
-        record = {
-            "schema": 1,
-            "command": " ".join(["python", *sys.argv]),
-            "gpu": describe_gpu(),
-            "versions": versions,
-            "rows": rows,
-        }
-        options.output.write_text(json.dumps(record, indent=1))
+        if row.model in options.models:
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append(measure_row(options, row, options.folder or Path(folder)))
+    write_report(options, rows, ["torch", "transformers"] if options.modes else [])
     return 0
 
 

@@ -9,7 +9,6 @@ runs this.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from gpu_inference import describe_gpu, tool
 from gpu_replay import captured, replay_microseconds
+from gpu_report import bench_ours, beside, make_parser, median, write_report
 from onnx import TensorProto, helper
 
 ROWS, COLUMNS = 16384, 4096
@@ -221,14 +219,11 @@ def write_model(op: Op, path: Path) -> None:
 def measure_ours(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:
     model = folder / "op.onnx"
     write_model(op, model)
-    command = [options.aicf, "bench", str(model), "--device", "cuda", "--target", options.target]
-    command += ["--repeat", str(options.rounds), "--kernels", "--json"]
-    result = tool(command)
-    kernels = result["kernels"]
-    return {"us": [1e3 * sample / op.copies for sample in result["samples"]], "kernels": kernels}
+    ours = bench_ours(options, model, ["--target", options.target])
+    return {**ours, "us": [sample / op.copies for sample in ours["us"]]}
 
 
-def measure_peer(op: Op, peer: Callable[..., Any], rounds: int) -> list[float]:
+def measure_peer(op: Op, peer: Callable[..., Any], rounds: int) -> dict[str, Any]:
     import torch
 
     operands = [
@@ -238,53 +233,34 @@ def measure_peer(op: Op, peer: Callable[..., Any], rounds: int) -> list[float]:
     with torch.no_grad():
         replay = captured(lambda: [peer(*each) for each in operands])
         samples = replay_microseconds(replay, rounds, queued=20 if op.flops < 1e11 else 4)
-    return [sample / op.copies for sample in samples]
+    return {"us": [sample / op.copies for sample in samples]}
 
 
 def measure(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"op": op.name, "copies": op.copies, "bytes": op.bytes, "flops": op.flops}
-    record["aicf"] = measure_ours(options, op, folder)
-    ours = float(np.median(record["aicf"]["us"]))
-    text = f"{op.name:<42}{ours:>9.1f} µs"
-    text += (
-        f"{op.flops / ours / 1e6:>8.0f} TF/s" if op.flops > 1e11 else f"{op.bytes / ours / 1e3:>8.0f} GB/s"
-    )
+    record["aicf"] = ours = measure_ours(options, op, folder)
+    us = median(ours)
+    text = f"{op.name:<42}{us:>9.1f} µs"
+    text += f"{op.flops / us / 1e6:>8.0f} TF/s" if op.flops > 1e11 else f"{op.bytes / us / 1e3:>8.0f} GB/s"
     for name, peer in op.peers.items() if options.peers else []:
-        record[name] = {"us": measure_peer(op, peer, options.rounds)}
-        median = float(np.median(record[name]["us"]))
-        text += f"   {name} {median:.1f} ({median / ours:.2f}x)"
+        record[name] = measure_peer(op, peer, options.rounds)
+        text += beside(name, record[name], ours)
     print(text, flush=True)
     return record
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("ops", nargs="*", help="parts of the names of ops; default: all")
-    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
     parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
-    parser.add_argument("--output", type=Path, help="raw samples as JSON")
     options = parser.parse_args()
-    import torch
-
     records = []
     for op in torch_ops():
-        if options.ops and not any(part in op.name for part in options.ops):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            records.append(measure(options, op, Path(folder)))
-    if options.output is not None:
-        record = {
-            "schema": 1,
-            "command": " ".join(["python", *sys.argv]),
-            "gpu": describe_gpu(),
-            "versions": {"torch": torch.__version__, "onnx": onnx.__version__},
-            "rows": records,
-        }
-        options.output.write_text(json.dumps(record, indent=1))
+        if not options.ops or any(part in op.name for part in options.ops):
+            with tempfile.TemporaryDirectory() as folder:
+                records.append(measure(options, op, Path(folder)))
+    write_report(options, records, ["torch", "onnx"])
     return 0
 
 

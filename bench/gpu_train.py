@@ -10,7 +10,6 @@ moments in bf16 on both sides. Needs torch with CUDA in the Python that runs thi
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -20,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import aicf
-import numpy as np
 import torch
 import torch.nn.functional as F
 from aicf import nn, ops, optim
-from gpu_inference import describe_gpu, tool
 from gpu_replay import captured, replay_microseconds
+from gpu_report import bench_ours, beside, make_parser, median, require_cuda, select, write_report
 
 RATE = 1e-3
 
@@ -146,16 +144,9 @@ def measure_ours(row: Row, options: argparse.Namespace, folder: Path) -> dict[st
     step.save(path)
     del step
     classes = row.shape.vocabulary if isinstance(row.shape, Gpt) else 2
-    command = [options.aicf, "bench", str(path), "--device", options.device, "--repeat", str(options.rounds)]
     names = ("ids", "target") if isinstance(row.shape, Gpt) else ()
     ranges = [text for name in names for text in ("--range", f"{name}=0..{classes - 1}")]
-    result = tool([*command, *ranges, "--kernels", "--json"])
-    return {
-        "compile_seconds": seconds,
-        "us": [1e3 * sample for sample in result["samples"]],
-        "coverage": result.get("coverage", ""),
-        "kernels": result["kernels"],
-    }
+    return {"compile_seconds": seconds, **bench_ours(options, path, ranges, options.device)}
 
 
 # ---- the peer
@@ -245,48 +236,29 @@ def measure_peer(row: Row, rounds: int) -> dict[str, Any]:
 
 def measure_row(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     record: dict[str, Any] = {"model": row.name, "batch": row.batch, "dtype": row.dtype}
-    record["aicf"] = measure_ours(row, options, folder)
-    ours = float(np.median(record["aicf"]["us"]))
-    text = f"{row.name:<12}{ours:>10.1f} µs, compiled in {record['aicf']['compile_seconds']:.2f} s"
+    record["aicf"] = ours = measure_ours(row, options, folder)
+    text = f"{row.name:<12}{median(ours):>10.1f} µs, compiled in {ours['compile_seconds']:.2f} s"
     if not options.no_peer:
-        record["torch.compile, CUDA Graph"] = theirs = measure_peer(row, options.rounds)
-        peer = float(np.median(theirs["us"]))
-        text += f"   torch.compile, CUDA Graph: {peer:.1f} µs ({peer / ours:.2f}x ours)"
+        key = "torch.compile, CUDA Graph"
+        record[key] = measure_peer(row, options.rounds)
+        text += beside(key, record[key], ours)
     print(text, flush=True)
     return record
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = [row.name for row in ROWS]
-    parser.add_argument("models", nargs="*", help=f"any of {', '.join(names)}; default: all")
-    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
+    parser = make_parser(__doc__)
     parser.add_argument("--device", default="cuda", help="of ours: cuda, or cpu to try the bench")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--output", type=Path, help="raw samples as JSON")
-    options = parser.parse_args()
-    if unknown := set(options.models) - set(names):
-        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    if not options.no_peer and not torch.cuda.is_available():
-        print("bench: torch sees no CUDA device", file=sys.stderr)
-        return 3
+    options = select(parser, [row.name for row in ROWS])
+    if not options.no_peer:
+        require_cuda()
     rows = []
     for row in ROWS:
-        if not options.models or row.name in options.models:
+        if row.name in options.models:
             with tempfile.TemporaryDirectory() as folder:
                 rows.append(measure_row(row, options, Path(folder)))
-    if options.output is not None:
-        record = {
-            "schema": 1,
-            "command": " ".join(["python", *sys.argv]),
-            "gpu": describe_gpu() if not options.no_peer else "",
-            "versions": {"torch": torch.__version__},
-            "rows": rows,
-        }
-        options.output.write_text(json.dumps(record, indent=1))
+    write_report(options, rows, ["torch"])
     return 0
 
 

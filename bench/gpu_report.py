@@ -1,0 +1,103 @@
+"""What the GPU benches share: their options, our command line tool, peers beside us, the report."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["bench_ours", "beside", "make_parser", "median", "require_cuda", "select", "tool", "write_report"]
+
+Record = dict[str, Any]
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
+    parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
+    parser.add_argument("--output", type=Path, help="raw samples as JSON")
+    return parser
+
+
+def select(parser: argparse.ArgumentParser, names: Sequence[str]) -> argparse.Namespace:
+    """The options, with `models` out of these names; none given: all."""
+    names = list(dict.fromkeys(names))
+    parser.add_argument("models", nargs="*", help=f"any of {', '.join(names)}; default: all")
+    options = parser.parse_args()
+    if unknown := set(options.models) - set(names):
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    options.models = options.models or names
+    return options
+
+
+def require_cuda() -> None:
+    """Ends with the code of an environment error, 3, before anything is measured without its peer."""
+    try:
+        import torch
+    except ImportError as error:
+        print(f"bench: {error}; GPU_PYTHON names a Python with it", file=sys.stderr)
+        sys.exit(3)
+    if not torch.cuda.is_available():
+        print("bench: torch sees no CUDA device", file=sys.stderr)
+        sys.exit(3)
+
+
+def tool(arguments: Sequence[str]) -> Record:
+    """What a command prints with --json; ends with its exit code if it fails."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"{' '.join(arguments)}\n{done.stderr}", file=sys.stderr)
+        sys.exit(done.returncode)
+    return json.loads(done.stdout)
+
+
+def bench_ours(
+    options: argparse.Namespace, model: Path, arguments: Iterable[str] = (), device: str = "cuda"
+) -> Record:
+    """`aicf bench` of a model or an artifact: microseconds of every sample, and what runs."""
+    command = [options.aicf, "bench", str(model), "--device", device, "--repeat", str(options.rounds)]
+    result = tool([*command, *arguments, "--kernels", "--json"])
+    return {
+        "us": [1e3 * sample for sample in result["samples"]],
+        "coverage": result.get("coverage", ""),
+        "kernels": result["kernels"],
+    }
+
+
+def median(record: Record) -> float:
+    return float(np.median(record["us"]))
+
+
+def beside(name: str, peer: Record, ours: Record) -> str:
+    return f"   {name}: {median(peer):.1f} µs ({median(peer) / median(ours):.2f}x ours)"
+
+
+def describe_gpu() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def write_report(options: argparse.Namespace, rows: list[Record], packages: Iterable[str]) -> None:
+    """To `--output`, if it is given; `packages` are those that were measured."""
+    if options.output is None:
+        return
+    report = {
+        "schema": 1,
+        "command": " ".join(["python", *sys.argv]),
+        "gpu": describe_gpu(),
+        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "rows": rows,
+    }
+    options.output.write_text(json.dumps(report, indent=1))
