@@ -118,6 +118,67 @@ def test_killed_saves_from_python_leave_no_part_of_a_file(model: Path, tmp_path:
     assert out.read_bytes() == whole
 
 
+class CudaCompile:
+    """Compiles for a GPU, which this machine need not have, with a folder of compiled kernels."""
+
+    def __init__(self, cli: str, model: Path, folder: Path) -> None:
+        self.cache = folder / "cache"
+        self.out = folder / "out.aicf"
+        self.words = [cli, "compile", str(model), "--target", "sm_90", "-o", str(self.out)]
+        self.environment = {**os.environ, "AICF_CACHE_DIR": str(self.cache)}
+        if sys.prefix != sys.base_prefix:
+            self.environment.setdefault("VIRTUAL_ENV", sys.prefix)
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.words, env=self.environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def bytes(self) -> bytes:
+        process = self.start()
+        _, errors = process.communicate(timeout=120)
+        if "AICF-E0003" in errors:
+            pytest.skip("NVRTC is not installed")
+        assert process.returncode == 0, errors
+        return self.out.read_bytes()
+
+    def entries(self) -> list[Path]:
+        return sorted(path for path in (self.cache / "cuda").iterdir() if not path.name.startswith("."))
+
+
+def test_killed_compiles_leave_a_sound_cache(cli: str, model: Path, tmp_path: Path) -> None:
+    compiler = CudaCompile(cli, model, tmp_path)
+    start = time.monotonic()
+    whole = compiler.bytes()
+    seconds = time.monotonic() - start
+    sound = {path.name: path.read_bytes() for path in compiler.entries()}
+    random_number = random.Random(11)
+    for i in range(KILLS):
+        if i % 2 == 0:
+            shutil.rmtree(compiler.cache, ignore_errors=True)
+        process = compiler.start()
+        time.sleep(random_number.uniform(0, 1.2 * seconds))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if (compiler.cache / "cuda").exists():
+            for path in compiler.entries():
+                assert path.read_bytes() == sound[path.name]
+    assert compiler.bytes() == whole
+
+
+def test_a_damaged_cache_costs_only_time(cli: str, model: Path, tmp_path: Path) -> None:
+    compiler = CudaCompile(cli, model, tmp_path)
+    whole = compiler.bytes()
+    for number, path in enumerate(compiler.entries()):
+        text = path.read_bytes()
+        path.write_bytes((b"", text[:40], text[:-1], text[:-1] + bytes([text[-1] ^ 1]))[number % 4])
+    assert compiler.bytes() == whole
+    first = compiler.entries()[0]
+    first.unlink()
+    os.mkfifo(first)
+    assert compiler.bytes() == whole
+
+
 def files_but(folder: Path, *expected: str) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.name not in expected)
 
