@@ -1,7 +1,7 @@
 """Fits the polynomials of src/kernels/tile/gelu_table.h and prints that file.
 
-Q(t) = erfc(t / sqrt 2) / 2 around each node, in powers of the distance from it, with the least relative error:
-weighted least squares whose weights grow where the error is largest. Needs numpy.
+Q(t) = erfc(t / sqrt 2) / 2 around each node, in powers of the distance from it, with the least relative
+error: weighted least squares whose weights grow where the error is largest. Needs numpy.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ NODES, SPACING, DEGREE = 32, 0.1875, 6
 ROUNDS, POINTS = 60, 400
 
 HEADER = """\
-// Written by scripts/fit_gelu.py. The upper tail Q(t) = erfc(t / sqrt 2) / 2 of the normal distribution around
-// the nodes t = i * kGeluSpacing: sum over p of kGeluTail[p][i] r^p, r = t - node, is within 2.7e-8 of it
-// (relative) for |r| <= kGeluSpacing / 2.
+// Written by scripts/fit_gelu.py. The upper tail Q(t) = erfc(t / sqrt 2) / 2 of the normal distribution
+// around the nodes t = i * kGeluSpacing: sum over p of kGeluTail[p][i] r^p, r = t - node, is within 2.7e-8 of
+// it (relative) for |r| <= kGeluSpacing / 2.
 #pragma once
 
 namespace aicf {
