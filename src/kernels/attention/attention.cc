@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kName = "attention_f32";
 constexpr int64_t kKeyBlock = 256;
 static_assert(kKeyBlock <= kGemmDepth);  // the sum over a key block is one chain of the contraction
-constexpr int64_t kRowBlock = 128;       // query rows that share a packed key block
+constexpr int64_t kRowBlock = 256;       // query rows that share a packed key block
 constexpr int64_t kRowGroup = 32;        // their scores, 32 × 256 × 4 bytes, stay in the L1 or L2 cache
 constexpr int64_t kWantedTiles = 8;
 constexpr int64_t kLanes = 16;
@@ -187,9 +187,11 @@ void run_keys(const Job& job, int64_t first) {
   pack_values(job, first, count);
   for (int64_t row = begin; row < job.rows; row += kRowGroup) {
     const int64_t rows = std::min(kRowGroup, job.rows - row);
-    compute_scores(job, row, rows, count);
-    weigh_scores(job, row, rows, first, count, plan.causal ? limit + row : count);
-    add_values(job, row, rows, count);
+    // No row of the group sees more.
+    const int64_t seen = plan.causal ? std::min(count, limit + row + rows - 1) : count;
+    compute_scores(job, row, rows, seen);
+    weigh_scores(job, row, rows, first, seen, plan.causal ? limit + row : count);
+    add_values(job, row, rows, seen);
   }
 }
 
