@@ -26,6 +26,7 @@ PARTIAL = {
         "kernels/cuda_kernel.h",
         "kernels/custom_kernel.h",
         "kernels/in_place.h",
+        "kernels/kernel_revision.h",
         "kernels/tile_ops.def",
         "kernels/work.h",
         "kernels/custom/custom_call.h",

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/kernel_revision.h"
+
 namespace aicf {
 
 #define AICF_CUDA_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
@@ -10,7 +12,8 @@ namespace aicf {
   CudaCode generate(const CudaProblem& problem);
 #include "kernels/cuda_kernels.def"
 #undef AICF_CUDA_KERNEL
-#define AICF_CUDA_VARIANTS(kernel, variants) std::vector<KernelVariant> variants(const CudaProblem& problem);
+#define AICF_CUDA_VARIANTS(kernel, variants, revision) \
+  std::vector<KernelVariant> variants(const CudaProblem& problem);
 #include "kernels/cuda_variants.def"
 #undef AICF_CUDA_VARIANTS
 
@@ -46,11 +49,19 @@ std::vector<const CudaKernel*> cuda_candidates(const Problem& problem, int arch)
 }
 
 std::vector<KernelVariant> cuda_variants(const CudaKernel& kernel, const CudaProblem& problem) {
-#define AICF_CUDA_VARIANTS(row, variants) \
+#define AICF_CUDA_VARIANTS(row, variants, revision) \
   if (kernel.name == #row) return variants(problem);
 #include "kernels/cuda_variants.def"
 #undef AICF_CUDA_VARIANTS
   return {};
+}
+
+int kernel_revision(std::string_view kernel) {
+#define AICF_CUDA_VARIANTS(row, variants, revision) \
+  if (kernel == #row) return revision;
+#include "kernels/cuda_variants.def"
+#undef AICF_CUDA_VARIANTS
+  return 0;
 }
 
 }  // namespace aicf

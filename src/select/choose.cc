@@ -168,9 +168,12 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
   const bool has_options = choice.candidates.size() > 1;
   if (has_options) choice.key = problem_key(call, op, region, target, options.ranges);
   if (has_options && options.records != nullptr) {
+    bool stale = false;
     const auto usable = [&](const Record& record, Records::Match match) {
-      return index_of(record.choice) < choice.candidates.size() ||
-             (match == Records::Match::kExact && add_library(record.choice, record.microseconds));
+      if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
+      if (index_of(record.choice) < choice.candidates.size() && !is_stale(record)) return true;
+      stale = stale || (match == Records::Match::kExact && !cublaslt_candidate(record.choice));
+      return false;
     };
     if (const auto found = options.records->find(*choice.key, usable)) {
       choice.chosen = index_of(found->record->choice);
@@ -178,6 +181,8 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
       call.reason = "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
                     "): " + microseconds(found->record->microseconds) + " measured, " +
                     std::to_string(choice.candidates.size()) + " candidates";
+    } else if (stale) {
+      call.reason += "; its record is of a kernel that has changed and is passed over";
     }
   }
   for (const ForcedChoice& forced : options.forced) {

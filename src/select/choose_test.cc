@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "kernels/kernel_revision.h"
 #include "select/layout.h"
 #include "select/library_call.h"
 #include "select/select.h"
@@ -70,7 +71,28 @@ TEST(Choose, a_record_of_a_choice_that_is_gone_is_passed_over) {
   records.add_layer("user", {{*plain.choice.key, "matmul_tensor_core/of another version", 5, 6, ""}});
   SelectOptions options;
   options.records = &records;
-  EXPECT_EQ(choose_for(graph, "sm_90", options).choice.source, ChoiceSource::kRank);
+  const KernelCall call = choose_for(graph, "sm_90", options);
+  EXPECT_EQ(call.choice.source, ChoiceSource::kRank);
+  EXPECT_NE(call.reason.find("passed over"), std::string::npos) << call.reason;
+}
+
+TEST(Choose, a_record_of_another_revision_of_the_kernel_is_passed_over) {
+  const Graph graph = product(256, 1024, 1024, DType::bf16);
+  const KernelCall plain = choose_for(graph, "sm_90");
+  const std::string name = to_string(plain.choice.candidates[3]);
+  const std::string now = record_versions("nvrtc 13.0", name);
+  EXPECT_EQ(now, "nvrtc 13.0 kernel " + std::to_string(kernel_revision("matmul_tensor_core")));
+  for (const auto& [versions, source] :
+       {std::pair(now, ChoiceSource::kRecord), {"nvrtc 13.0 kernel 999", ChoiceSource::kRank}}) {
+    Records records;
+    records.add_layer("user", {{*plain.choice.key, name, 5, 6, versions}});
+    SelectOptions options;
+    options.records = &records;
+    const KernelCall call = choose_for(graph, "sm_90", options);
+    EXPECT_EQ(call.choice.source, source) << versions;
+    EXPECT_EQ(call.reason.find("passed over") != std::string::npos, source == ChoiceSource::kRank)
+        << call.reason;
+  }
 }
 
 TEST(Choose, a_library_is_a_candidate_by_an_exact_record_only) {

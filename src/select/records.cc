@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "kernels/kernel_revision.h"
 #include "select/shipped_records.h"
 
 namespace aicf {
@@ -16,6 +17,9 @@ namespace {
 
 constexpr std::string_view kHeader = "target,units,op,region,params,operands,choice,us,heuristic_us,versions";
 constexpr size_t kFields = kKeyFields + 4;
+constexpr std::string_view kRevision = " kernel ";
+
+std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
 
 std::string number(double value) {
   char text[32];
@@ -44,6 +48,17 @@ bool parse_record(std::string_view line, Record& record) {
 }
 
 }  // namespace
+
+std::string record_versions(const std::string& tools, const std::string& choice) {
+  const int revision = kernel_revision(kernel_of(choice));
+  return revision == 0 ? tools : tools + std::string(kRevision) + std::to_string(revision);
+}
+
+bool is_stale(const Record& record) {
+  const size_t at = record.versions.rfind(kRevision);
+  return at != std::string::npos && record.versions.substr(at + kRevision.size()) !=
+                                        std::to_string(kernel_revision(kernel_of(record.choice)));
+}
 
 std::string to_string(const std::vector<Record>& records) {
   std::string text = std::string(kHeader) + "\n";

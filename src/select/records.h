@@ -19,9 +19,14 @@ struct Record {
   std::string choice;                 // a candidate's name
   double microseconds = 0;            // measured
   double heuristic_microseconds = 0;  // measured, of what would run without records
-  std::string versions;               // of what was measured; for people, or checked by a library candidate
+  std::string versions;               // of what was measured: "nvrtc 13.0 kernel 1"
   bool operator==(const Record&) const = default;
 };
+
+// `tools` and the revision of the chosen candidate's kernel, if it has one.
+std::string record_versions(const std::string& tools, const std::string& choice);
+// Whether the kernel has changed since (kernels/kernel_revision.h).
+bool is_stale(const Record& record);
 
 std::string to_string(const std::vector<Record>& records);  // a whole file
 // bad_option with the line if the text is no record file; `source` is its name in messages.

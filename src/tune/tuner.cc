@@ -82,7 +82,8 @@ TuneResult tune_problem(const TuneTask& task, const Record* known, Bench& bench,
   const Measured* present = known != nullptr ? find_measured(result.measured, known->choice) : heuristic;
   if (present != nullptr && best->microseconds > (1 - options.margin) * present->microseconds) best = present;
   result.record = {task.problem->key, to_string(best->candidate), best->microseconds,
-                   heuristic != nullptr ? heuristic->microseconds : 0, bench.versions()};
+                   heuristic != nullptr ? heuristic->microseconds : 0,
+                   record_versions(bench.versions(), to_string(best->candidate))};
   result.changed = best != present;
   return result;
 }

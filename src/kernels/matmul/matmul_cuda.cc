@@ -443,7 +443,8 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
     const int64_t most = bounds(dim, ranges_of(problem)).hi;
     return most < (int64_t{1} << 31) ? most : kUnknownSize;
   };
-  MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k), y_layout(problem, a).along_k};
+  MatmulSizes sizes{
+      1, size(a.m), size(a.n), size(a.k), y_layout(problem, a).along_k, x_layout(problem, a).along_k};
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   return sizes;
 }

@@ -81,6 +81,11 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   return splits;
 }
 
+// Rows of x that wgmma loads: along m only whole panels.
+int64_t loaded_rows(const MatmulSizes& sizes, const MatmulConfig& c) {
+  return sizes.x_along_k ? std::min<int64_t>(ceil_div(sizes.m, 8) * 8, c.block_m) : c.block_m;
+}
+
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
@@ -89,13 +94,33 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   // with its own weights meanwhile.
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 20, kStepBytes = kDepth * 2;
   if (sizes.m <= 64) {
-    const int64_t stage = (ceil_div(sizes.m, 8) * 8 + c.block_n) * kStepBytes;
+    const int64_t stage = (loaded_rows(sizes, c) + c.block_n) * kStepBytes;
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
     c.stages = static_cast<int>(std::clamp<int64_t>(kHalfMemory / blocks / stage, 2, kMostStages));
   }
   // A block with one tile has no use for more stages than steps.
   c.stages =
       static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kDepth), c.splits), 2, c.stages));
+}
+
+// The best of them with half and with twice the stages: how far a launch should load ahead depends on what
+// runs before and after it, of which the estimate knows nothing.
+void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& configs) {
+  constexpr size_t kBest = 6;
+  constexpr int64_t kPipelineBytes = 200 * 1024;
+  std::vector<MatmulConfig> others;
+  for (size_t i = 0; i < std::min(kBest, configs.size()); ++i) {
+    const int64_t stage = (loaded_rows(sizes, configs[i]) + configs[i].block_n) * kDepth * 2;
+    const int64_t most = kPipelineBytes / configs[i].resident / stage;
+    const int64_t steps = ceil_div(ceil_div(sizes.k, kDepth), configs[i].splits);
+    for (const int64_t stages :
+         {configs[i].stages / int64_t{2}, std::min(configs[i].stages * int64_t{2}, most)}) {
+      if (stages < 2 || stages == configs[i].stages || stages > std::max<int64_t>(steps, 2)) continue;
+      others.push_back(configs[i]);
+      others.back().stages = static_cast<int>(stages);
+    }
+  }
+  configs.insert(configs.end(), others.begin(), others.end());
 }
 
 }  // namespace
@@ -196,6 +221,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     if (family == MatmulFamily::wgmma) set_stages(sizes, config);
     configs.push_back(config);
   }
+  if (family == MatmulFamily::wgmma) add_other_stages(sizes, configs);
   return configs;
 }
 

@@ -12,6 +12,7 @@ namespace aicf {
 struct MatmulSizes {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool y_along_k = true;  // neighbours in y's memory differ in k, else in n
+  bool x_along_k = true;  // in x's, else in m
 };
 
 enum class MatmulFamily : uint8_t {
@@ -38,7 +39,7 @@ std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 spli
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
 // Estimated cycles of one multiprocessor, launch excluded.
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
-// Every tile and split for these sizes, cheapest first.
+// Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
 std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                          int element_bytes);
 // The first of them.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <set>
+#include <string>
+
 namespace aicf {
 namespace {
 
@@ -42,11 +46,31 @@ TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
 }
 
 TEST(MatmulCudaConfig, few_rows_leave_half_the_memory_to_the_next_launch) {
-  for (int64_t m : {1, 16, 64}) {
-    for (const MatmulConfig& c : matmul_configs({1, m, 4096, 4096, true}, MatmulFamily::wgmma, 90, 4)) {
-      if (c.block_n > 64 || 4096 / c.block_n * c.splits > 132) continue;
+  for (int64_t m : {1, 16, 64})
+    for (int64_t n : {1024, 2048, 4096}) {
+      const MatmulConfig c = choose(m, n, 4096, MatmulFamily::wgmma);
       EXPECT_LE((m + c.block_n) * 128 * c.stages, 112 * 1024) << to_string(c);
     }
+}
+
+TEST(MatmulCudaConfig, other_numbers_of_stages_come_last_and_fit_shared_memory) {
+  for (int64_t m : {1, 16, 64, 128, 4096, -16}) {
+    const bool x_along_k = m > 0;  // else whole blocks of x are loaded
+    m = std::abs(m);
+    const auto configs = matmul_configs({1, m, 3072, 4096, true, x_along_k}, MatmulFamily::wgmma, 90, 4);
+    std::set<std::string> names, tiles;
+    bool others = false;
+    for (const MatmulConfig& c : configs) {
+      EXPECT_TRUE(names.insert(to_string(c)).second) << to_string(c);
+      MatmulConfig tile = c;
+      tile.stages = 0;
+      const bool known = !tiles.insert(to_string(tile)).second;
+      EXPECT_TRUE(known || !others) << to_string(c);
+      others = others || known;
+      const int64_t rows = x_along_k ? std::min<int64_t>((m + 7) / 8 * 8, c.block_m) : c.block_m;
+      EXPECT_LE((rows + c.block_n) * 128 * c.stages * c.resident, 200 * 1024) << to_string(c);
+    }
+    EXPECT_TRUE(others) << m;
   }
 }
 
