@@ -320,5 +320,31 @@ TEST(Compile, WarmUpLeavesStatesAsTheyWere) {
   EXPECT_EQ(exe.state("count").get_f64(0), 2);
 }
 
+// The joined query, key and value of BERT-base at 1 x 128.
+TEST(Records, ShippedOnesDecideWhereNoneAreForbidden) {
+  Program program;
+  const auto add_param = [&](const std::string& name, std::vector<int64_t> sizes) {
+    program.variables[name] = {name, Role::kParam, {DType::f16, to_shape(sizes)}, Array(DType::f16, sizes)};
+  };
+  add_param("w", {768, 2304});
+  add_param("b", {2304});
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f16, {Dim(1), Dim(128), Dim(768)}});
+  const ValueId product = graph.add(Op::matmul, {x, graph.add_param("w", program.variables.at("w").type)});
+  graph.add_output(graph.add(Op::add, {product, graph.add_param("b", program.variables.at("b").type)}), "y");
+  program.entries.push_back(std::move(graph));
+  for (const bool allowed : {true, false}) {
+    CompileOptions options;
+    options.target = "sm_90";
+    options.stop_after = "select";
+    options.print_stage = true;
+    if (!allowed) options.records = {"none"};
+    std::string text;
+    options.on_dump = [&](const std::string&, const std::string& dump) { text += dump; };
+    compile(program, options);
+    EXPECT_EQ(text.find("recorded (shipped, exact)") != std::string::npos, allowed) << text;
+  }
+}
+
 }  // namespace
 }  // namespace aicf

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t kMultiprocessors = 132;  // H100; smaller chips run more waves of the same tiles
 constexpr int kClusterArch = 90;
-constexpr int kDepth = 64;  // of K in a step
+constexpr int kDepth = 64;                      // of K in a step
+constexpr int64_t kPipelineBytes = 200 * 1024;  // of a multiprocessor, for stages of wgmma
 
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
 constexpr double kStart = 3400;        // launch, first loads, last stores
@@ -90,13 +91,15 @@ int64_t loaded_rows(const MatmulSizes& sizes, const MatmulConfig& c) {
 void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
   if (tiles > capacity(c)) return;
-  // Few rows: the time is that of the weights. What a launch does not need of the memory the next one fills
-  // with its own weights meanwhile.
+  // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
+  // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 20, kStepBytes = kDepth * 2;
   if (sizes.m <= 64) {
-    const int64_t stage = (loaded_rows(sizes, c) + c.block_n) * kStepBytes;
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
-    c.stages = static_cast<int>(std::clamp<int64_t>(kHalfMemory / blocks / stage, 2, kMostStages));
+    const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
+    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
+                         ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
+    c.stages = static_cast<int>(std::clamp<int64_t>(std::min(wanted, room), 2, kMostStages));
   }
   // A block with one tile has no use for more stages than steps.
   c.stages =
@@ -107,7 +110,6 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
 // runs before and after it, of which the estimate knows nothing.
 void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& configs) {
   constexpr size_t kBest = 6;
-  constexpr int64_t kPipelineBytes = 200 * 1024;
   std::vector<MatmulConfig> others;
   for (size_t i = 0; i < std::min(kBest, configs.size()); ++i) {
     const int64_t stage = (loaded_rows(sizes, configs[i]) + configs[i].block_n) * kDepth * 2;

@@ -230,5 +230,23 @@ TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
   EXPECT_EQ(source(4096), source(8192));
 }
 
+// Text only: a pipeline has many stages where there are few rows, whichever way x lies.
+TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
+  constexpr int64_t kMost = 227 * 1024;  // of a block on sm_90
+  for (const bool transposed : {false, true})
+    for (const int64_t m : {8, 16, 64, 128})
+      for (const int64_t n : {384, 4096}) {
+        Case c;
+        set_windows(c, DType::bf16, {}, Dim(m), Dim(n), Dim(4096), {.x_transposed = transposed});
+        link(c, 90);
+        for (const MatmulConfig& config :
+             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          const CudaCode code = matmul_code(c.problem, config);
+          EXPECT_LE(code.launches.at(0).shared_bytes, kMost)
+              << m << " rows, transposed " << transposed << ": " << to_string(config);
+        }
+      }
+}
+
 }  // namespace
 }  // namespace aicf

@@ -92,7 +92,7 @@ constexpr bool is_half<f16> = true;
 template <>
 constexpr bool is_half<bf16> = true;
 
-// Two halves at a time where there are two.
+// Two halves at a time where there are two; of two zeros the positive one is kept then.
 template <class T, int V>
 __device__ __forceinline__ void keep_larger(Pack<T, V>& best, const Pack<T, V>& value) {
   using E = Element<T>;
