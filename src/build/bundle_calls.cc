@@ -1,9 +1,9 @@
 #include "build/bundle_calls.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "build/bundle_code.h"
 #include "select/cost_model.h"
@@ -32,11 +32,39 @@ struct Small {
   double time() const { return std::max(block_time, bytes_time); }
 };
 
+// First and last byte that a window touches; nullopt if sizes decide.
+std::optional<std::pair<int64_t, int64_t>> bytes_of(const Window& window) {
+  int64_t first = 0, last = 0;
+  for (size_t i = 0; i < window.sizes.size(); ++i) {
+    const auto size = window.sizes[i].constant(), stride = window.strides[i].constant();
+    if (!size || !stride) return std::nullopt;
+    const int64_t span = (std::max<int64_t>(*size, 1) - 1) * *stride;
+    (span < 0 ? first : last) += span;
+  }
+  const auto offset = window.offset.constant();
+  const int64_t bytes = dtype_bytes(window.dtype);
+  if (!offset) return std::nullopt;
+  return std::pair((*offset + first) * bytes, (*offset + last + 1) * bytes - 1);
+}
+
+bool are_apart(const Window& a, const Window& b) {
+  if (a.root != b.root) return true;
+  const auto x = bytes_of(a), y = bytes_of(b);
+  return x && y && (x->second < y->first || y->second < x->first);
+}
+
+// What a member of the open bundle does with a window.
+struct Use {
+  Window window;
+  int stage;
+  bool written;
+};
+
 // The bundle that grows at the end of the list.
 struct Open {
   std::vector<KernelCall> calls;  // with their stages
   std::vector<Small> smalls;
-  std::map<ValueId, int> written, read;  // by root: the last stage that does
+  std::vector<Use> uses;
 };
 
 class Bundler {
@@ -63,28 +91,21 @@ class Bundler {
       close();
       call.stage = 0;
     }
-    for (const Window& w : call.inputs) note(open_.read, w.root, call.stage);
-    for (const Window& w : call.outputs) note(open_.written, w.root, call.stage);
+    for (const Window& w : call.inputs) open_.uses.push_back({w, call.stage, false});
+    for (const Window& w : call.outputs) open_.uses.push_back({w, call.stage, true});
     open_.calls.push_back(std::move(call));
     open_.smalls.push_back(*small);
-  }
-
-  static void note(std::map<ValueId, int>& stages, ValueId root, int stage) {
-    int& last = stages.emplace(root, stage).first->second;
-    last = std::max(last, stage);
   }
 
   // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
   // shares nothing with the open bundle that anybody writes.
   int first_stage(const KernelCall& call) const {
     int stage = 0;
-    const auto after = [&](const std::map<ValueId, int>& stages, ValueId root) {
-      if (const auto at = stages.find(root); at != stages.end()) stage = std::max(stage, at->second + 1);
-    };
-    for (const Window& w : call.inputs) after(open_.written, w.root);
-    for (const Window& w : call.outputs) {
-      after(open_.written, w.root);
-      after(open_.read, w.root);
+    for (const Use& use : open_.uses) {
+      const auto meets = [&](const Window& w) { return !are_apart(use.window, w); };
+      if (std::any_of(call.outputs.begin(), call.outputs.end(), meets) ||
+          (use.written && std::any_of(call.inputs.begin(), call.inputs.end(), meets)))
+        stage = std::max(stage, use.stage + 1);
     }
     return stage;
   }

@@ -177,7 +177,8 @@ class Writer {
     const bool workspace = config_.splits > 1 && !config_.cluster;
     CudaCode code;
     code.member = problem_.member && config_.family == MatmulFamily::simt;
-    code.source = "#include \"matmul/" + family_name() + ".cuh\"\n" + epilogue.text + operands;
+    code.source = "#include \"matmul/" + (is_single(config_) ? "single" : family_name()) + ".cuh\"\n" +
+                  epilogue.text + operands;
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
     std::vector<Role> roles{Role::kWhole};
@@ -190,13 +191,7 @@ class Writer {
       if (config_.family == MatmulFamily::wgmma)
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
       call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
-      call += "  " + kernel_type(role) + "::run(operands, " +
-              (config_.family == MatmulFamily::wgmma ? "&map0, &map1, " : "") + "epilogue, Operands::Index(" +
-              params_.param(part_depth_) + ")" +
-              (config_.family == MatmulFamily::wgmma ? ""
-               : workspace                           ? ", workspace"
-                                                     : ", nullptr") +
-              (config_.family == MatmulFamily::simt ? ", block_index" : "") + ");\n}\n";
+      call += "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
       launch.params = params_.dims();
       code.launches.push_back(launch);
       bodies_.push_back(call);
@@ -216,11 +211,14 @@ class Writer {
                                                  : "wgmma";
   }
   int threads() const {
+    if (is_single(config_)) return kSingleSide * kSingleSide;
     return config_.family == MatmulFamily::simt
                ? config_.block_m / (config_.block_m >= 128 ? 8 : 4) *
                      (config_.block_n / (config_.block_n >= 128 ? 8 : 4))
                : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
   }
+  // Its threads load 4 or 2 elements of each operand.
+  int single_depth() const { return 256 / accumulator_bytes(dtype_); }
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
   WgmmaTile wgmma_tile() const {
     return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
@@ -229,6 +227,10 @@ class Writer {
 
   int64_t shared_bytes(Role role) const {
     if (role == Role::kSum) return 0;
+    if (is_single(config_)) {
+      const int64_t bytes = accumulator_bytes(dtype_), depth = single_depth();
+      return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
+    }
     const int64_t results = int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
     const int64_t pipeline = config_.family == MatmulFamily::simt
                                  ? int64_t{2} * (config_.block_m >= 64 ? 8 : 16) *
@@ -286,6 +288,14 @@ class Writer {
     return axes;
   }
 
+  std::string run_arguments(bool workspace) {
+    if (is_single(config_)) return "operands, epilogue, block_index";
+    const std::string depth = "Operands::Index(" + params_.param(part_depth_) + ")";
+    if (config_.family == MatmulFamily::wgmma) return "operands, &map0, &map1, epilogue, " + depth;
+    return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
+           (config_.family == MatmulFamily::simt ? ", block_index" : "");
+  }
+
   std::string kernel_type(Role role) const {
     const auto number = [](int v) { return std::to_string(v); };
     const auto flag = [](bool v) { return std::string(v ? "true" : "false"); };
@@ -298,6 +308,9 @@ class Writer {
     const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
     switch (config_.family) {
       case MatmulFamily::simt:
+        if (is_single(config_))
+          return "aicf::SingleMatmul<" + std::string(accumulator(dtype_)) + ", " + number(single_depth()) +
+                 ", " + flag(x_.along_k) + ", " + flag(y_.along_k) + ">";
         return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + layouts + last;
       case MatmulFamily::mma:
         return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(config_.warp_m) +

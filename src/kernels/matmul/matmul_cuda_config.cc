@@ -12,13 +12,14 @@ constexpr int kDepth = 64;                      // of K in a step
 constexpr int64_t kPipelineBytes = 200 * 1024;  // of a multiprocessor, for stages of wgmma
 
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
-constexpr double kStart = 3400;        // launch, first loads, last stores
-constexpr double kMemoryBytes = 1750;  // device memory, whole chip
-constexpr double kL2Bytes = 7000;      // L2 cache, whole chip
-constexpr double kSharedBytes = 128;   // shared memory, one multiprocessor
-constexpr double kLoadLatency = 2600;  // from a load's start until its stage is full, while memory is busy
-constexpr double kSimtLatency = 7500;  // of a step of simt.cuh, which looks only one small step ahead
-constexpr double kStepOverhead = 50;   // barriers between stages
+constexpr double kStart = 3400;          // launch, first loads, last stores
+constexpr double kMemoryBytes = 1750;    // device memory, whole chip
+constexpr double kL2Bytes = 7000;        // L2 cache, whole chip
+constexpr double kSharedBytes = 128;     // shared memory, one multiprocessor
+constexpr double kLoadLatency = 2600;    // from a load's start until its stage is full, while memory is busy
+constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
+constexpr double kSingleLatency = 2000;  // and of single.cuh
+constexpr double kStepOverhead = 50;     // barriers between stages
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;        // where the products of another warpgroup go on
@@ -36,6 +37,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t capacity(const MatmulConfig& c) {
   const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
                            : c.family == MatmulFamily::mma ? 2
+                           : is_single(c)                  ? 8
                                                            : 256 / c.block_m;
   if (!c.cluster || c.splits < 3) return kMultiprocessors * resident;
   return (c.splits == 3 ? 126 : c.splits == 4 ? 120 : 112) * resident;
@@ -65,6 +67,8 @@ double wgmma_step_cycles(const MatmulConfig& c) {
 double step_cycles(const MatmulConfig& c) {
   if (c.family == MatmulFamily::wgmma) return wgmma_step_cycles(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
+  // Each of eight warps reads one and a half lines of shared memory for an element of K.
+  if (is_single(c)) return 8 * kDepth * 1.5;
   if (c.family == MatmulFamily::simt) return results * kDepth / 55;
   // Each warp reads its rows and columns from shared memory.
   const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
@@ -74,7 +78,7 @@ double step_cycles(const MatmulConfig& c) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (c.alternate || (c.warpgroups > 1 && c.resident > 1)) return splits;
+  if (is_single(c) || c.alternate || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (const int s : {2, 3, 4, 8, 16, 32})
@@ -154,8 +158,8 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
   };
   switch (family) {
     case MatmulFamily::simt:
-      if (element_bytes == 8) return {simt(64, 64), simt(32, 32)};
-      return {simt(128, 128), simt(64, 64), simt(32, 32)};
+      if (element_bytes == 8) return {simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
+      return {simt(128, 128), simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
     case MatmulFamily::mma:
       // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
       return {mma(128, 128, 64, 32, 3), mma(128, 64, 32, 32, 4), mma(64, 64, 32, 32, 4),
@@ -178,7 +182,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double sharing = waves > 1 ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kDepth), c.splits));
   const double loaded = (c.block_m + c.block_n) * kDepth * 2;
-  const double latency = c.family == MatmulFamily::simt ? kSimtLatency : kLoadLatency / c.stages;
+  const double latency = is_single(c)                     ? kSingleLatency
+                         : c.family == MatmulFamily::simt ? kSimtLatency
+                                                          : kLoadLatency / c.stages;
   const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;

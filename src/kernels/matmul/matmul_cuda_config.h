@@ -33,6 +33,11 @@ struct MatmulConfig {
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
   bool operator==(const MatmulConfig&) const = default;
 };
+// The tile of single.cuh, whose threads have one result each.
+inline constexpr int kSingleSide = 16;
+inline bool is_single(const MatmulConfig& config) {
+  return config.family == MatmulFamily::simt && config.block_m == kSingleSide;
+}
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"
 
 // Every tile that a family has, unsplit. element_bytes: of the accumulator.
