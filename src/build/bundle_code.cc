@@ -126,6 +126,13 @@ int bundle_blocks(int64_t widest_stage, const Target& target) {
   return blocks;
 }
 
+int member_texts(const std::string& source) {
+  const std::string head = std::string("\nnamespace ") + kMemberPrefix;
+  int count = 0;
+  for (size_t at = source.find(head); at != std::string::npos; at = source.find(head, at + 1)) ++count;
+  return count;
+}
+
 bool joins_bundle(const CudaCode& code) {
   if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
   const CudaLaunch& launch = code.launches[0];

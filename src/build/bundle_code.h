@@ -14,6 +14,9 @@ int bundle_blocks(int64_t widest_stage, const Target& target);
 // when all have met. Members must be such that joins_bundle() of their code.
 CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context);
 
+// How many members' texts the source of a bundle holds; 0: it is none.
+int member_texts(const std::string& source);
+
 // Whether a call with this code can be a member.
 bool joins_bundle(const CudaCode& code);
 

@@ -17,11 +17,12 @@ namespace {
 
 constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
 
-// Matrix units unroll into long code: such a kernel takes as long to compile as many small ones.
+// Matrix units unroll into long code: such a kernel takes as long to compile as many small ones. A bundle
+// counts for its members.
 int compile_cost(const std::string& source) {
-  return source.find("wgmma") != std::string::npos || source.find("mma.cuh") != std::string::npos
-             ? kModuleCost
-             : 1;
+  if (source.find("wgmma") != std::string::npos || source.find("mma.cuh") != std::string::npos)
+    return kModuleCost;
+  return std::clamp(member_texts(source), 1, kModuleCost);
 }
 
 // Functions of different sources may have one name, and an extern "C" name belongs to the whole module. A

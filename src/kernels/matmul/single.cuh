@@ -71,7 +71,17 @@ struct SingleMatmul {
       fetch<kXAlongK>(x + k * o.x_column, o.x_row, o.x_column, o.m - first_row, o.k - k, thread, next_x);
       fetch<kYAlongK>(y + k * o.y_row, o.y_column, o.y_row, o.n - first_column, o.k - k, thread, next_y);
     };
+    const I r = first_row + row, c = first_column + column;
+    const bool inside = r < o.m && c < o.n;
+    const auto result = epilogue.row(int64_t(tile.batch) * o.m + r);
+    // What the epilogue reads is on its way while K is walked.
+    typename Epilogue::template Shared<1> shared_operands;
+    typename Epilogue::template Own<1> own_operands;
     fetch_both(0);
+    if (inside) {
+      epilogue.fetch(shared_operands, c);
+      epilogue.fetch(own_operands, result, c);
+    }
     for (I k = 0; k < o.k; k += kDepth) {
       put(next_x, next_y, thread, buffers);
       sync_threads<kThreads>();
@@ -79,9 +89,7 @@ struct SingleMatmul {
       acc[0] = multiply(buffers, row, column, int(min(I(kDepth), o.k - k)), acc[0]);
       sync_threads<kThreads>();
     }
-    const I r = first_row + row, c = first_column + column;
-    if (r < o.m && c < o.n)
-      epilogue.template apply<1>(epilogue.row(int64_t(tile.batch) * o.m + r), c, acc);
+    if (inside) epilogue.apply(result, c, acc, shared_operands, own_operands);
   }
 };
 
