@@ -117,8 +117,7 @@ std::vector<ValueId> add_node(Graph& graph, const std::string& name, const std::
   if (!op) throw UserError(ErrorCode::kU_unknown_op, "no op of this name").with_value(name);
   std::vector<Graph> graphs;
   for (nb::handle body : bodies) graphs.push_back(eliminate_dead_code(nb::cast<const Graph&>(body)));
-  const NodeId node =
-      graph.add_node(*op, operands, to_attrs(op_info(*op), attrs), std::move(graphs), origin);
+  const NodeId node = graph.add_node(*op, operands, to_attrs(op_info(*op), attrs), std::move(graphs), origin);
   return graph.node(node).results;
 }
 

@@ -21,7 +21,7 @@ from ..compiler import build
 from ..errors import UserError
 from ..symtensor import SymTensor
 from ..tracing import Graph
-from .control_flow import unrolled_steps
+from .control_flow import runs_loops
 from .executable import dense
 from .lower import Lowering
 from .types import Symbols, dtype_name
@@ -146,8 +146,7 @@ class CompiledGraph:
         """For the ranges of the sizes, or for these values of them."""
         symbols = Symbols(values=values)
         graph = Graph("main")
-        unrolled = unrolled_steps(self._device, self._options.get("target"))
-        lowering = Lowering(graph, symbols, unrolled=unrolled)
+        lowering = Lowering(graph, symbols, loops=runs_loops(self._device, self._options))
         inputs: list[Any] = []
         self._kept = []
         alone = {name: i for name, (i, axis) in self._symbols.items() if axis is None}

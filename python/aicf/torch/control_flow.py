@@ -7,21 +7,23 @@ loop, which runs on the CPU only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import ops
 from ..errors import make_error
 from ..symtensor import SymTensor
-from ..tracing import Graph
+from ..tracing import Graph, tracing
 
 if TYPE_CHECKING:
     from .lower import Lowering
 
-__all__ = ["CONTROL_FLOW", "MISSING", "UNROLLED_STEPS", "Incomplete", "Step", "scan", "unrolled_steps"]
+__all__ = ["CONTROL_FLOW", "MISSING", "Incomplete", "Step", "runs_loops", "scan"]
 
 # Steps of a scan, at most, that become nodes of the graph around it: they are fused, their weights packed.
-UNROLLED_STEPS = 128
+_UNROLLED = 128
+# The same where no loops run: as many as one may want.
+_UNROLLED_WITHOUT_LOOPS = 512
 # The result of a node that a survey could not stand in for; what depends on it is not looked at.
 MISSING = object()
 
@@ -34,9 +36,9 @@ class Incomplete(Exception):  # noqa: N818
 Step = Callable[["Lowering", list[Any], list[Any]], tuple[Sequence[Any], Sequence[Any]]]
 
 
-def unrolled_steps(device: str, target: str | None) -> int:
-    """Where no loops run, as many as one may want."""
-    return UNROLLED_STEPS if device == "cpu" and target in (None, "", "cpu") else 512
+def runs_loops(device: str, options: Mapping[str, Any]) -> bool:
+    """Whether what is compiled for runs loops."""
+    return device == "cpu" and options.get("target") in (None, "", "cpu")
 
 
 class _Body:
@@ -108,21 +110,29 @@ def while_loop(
 
 
 def scan(
-    lowering: Lowering, step: Step, carried: Sequence[Any], rows: Sequence[SymTensor], kept: Sequence[Any]
+    lowering: Lowering,
+    step: Step,
+    carried: Sequence[Any],
+    rows: Sequence[SymTensor],
+    kept: Sequence[Any],
+    unroll: bool = True,
 ) -> Any:
-    """Carried values at the end, and the rows of results stacked.
+    """Carried values at the end, and the rows of results stacked. `unroll` says whether few steps are better
+    unrolled.
 
     `step` takes the carried values with the kept ones behind them, and one row of each of `rows`.
     """
     length = rows[0].shape[0]
     if length == 0:
         raise make_error("unsupported_op", "a scan over no steps", remedy="leave the call out")
-    if isinstance(length, int) and length <= lowering.unrolled_steps:
+    most = (_UNROLLED if unroll else 0) if lowering.loops else _UNROLLED_WITHOUT_LOOPS
+    if isinstance(length, int) and length <= most:
         return _unrolled(lowering, step, carried, rows, kept)
     body = _Body(lowering)
     initial = [*carried, *kept]
     state = body.stand_ins(initial)
-    following, stacked = step(body.lowering, state, body.stand_ins(rows, rows=True))
+    with tracing(body.graph):
+        following, stacked = step(body.lowering, state, body.stand_ins(rows, rows=True))
     own = _tensors(state[len(carried) :])
     graph = body.finish([*following, *own, *stacked])
     attrs = {"carried": len(carried) + len(own), "reverse": False}

@@ -24,7 +24,6 @@ from ..errors import make_error
 from ..nn.module import Parameter, State
 from ..symtensor import SymTensor
 from ..tracing import Graph, Variable, program_of
-from .control_flow import UNROLLED_STEPS
 from .decompose import is_mutable, table
 from .lower import Lowering
 from .source import line_of_node
@@ -83,6 +82,10 @@ class ImportedModel:
     positional: list[str] = field(default_factory=list)  # names of forward's arguments in order
 
 
+# Ops that bring running statistics up to date without saying so; their sixth argument is whether they do.
+_STATISTICS = frozenset({"batch_norm", "instance_norm", "native_batch_norm"})
+
+
 def functional(exported: ExportedProgram) -> ExportedProgram:
     """The program without writes to its tensors and torch.func; torch rewrites it where there are any."""
     nodes = [
@@ -94,7 +97,11 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     if not any(_writes(node) or _is_transform(node) for node in nodes):
         return exported
     keep = dict(table())
-    decompositions = {op: f for op, f in torch.export.default_decompositions().items() if op in keep}
+    decompositions = {
+        op: f
+        for op, f in torch.export.default_decompositions().items()
+        if op in keep or str(op).split(".")[1] in _STATISTICS
+    }
     try:
         return exported.run_decompositions(decompositions)
     except Exception as error:  # torch has dozens of types for what it cannot do
@@ -117,10 +124,8 @@ def _writes(node: torch.fx.Node) -> bool:
         return False
     if is_mutable(node.target):
         return True
-    name = str(node.target)
-    if name == "aten.batch_norm.default":
-        return bool(node.args[5]) and node.args[3] is not None
-    return name == "aten.instance_norm.default" and bool(node.args[5]) and node.args[3] is not None
+    parts = str(node.target).split(".")
+    return parts[0] == "aten" and parts[1] in _STATISTICS and bool(node.args[5]) and node.args[3] is not None
 
 
 def import_entries(
@@ -129,12 +134,12 @@ def import_entries(
     ranges: Mapping[str, tuple[int, int]],
     finish: Callable[[Graph, Sequence[Any]], None] | None = None,
     prefix: str = "",
-    unrolled: int = UNROLLED_STEPS,
+    loops: bool = True,
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once.
 
     `finish` writes the outputs of the first entry from its results. `prefix` is taken off the names of what a
-    program holds. Scans of at most `unrolled` steps are unrolled.
+    program holds. `loops` says whether the device runs loops.
     """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
@@ -142,7 +147,7 @@ def import_entries(
     written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, unrolled)
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops)
         graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)

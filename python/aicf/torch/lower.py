@@ -18,7 +18,7 @@ from ..symtensor import SymTensor
 from ..tracing import Graph, tracing
 from .autocast import autocast
 from .call import Call, Decompose
-from .control_flow import CONTROL_FLOW, MISSING, UNROLLED_STEPS, Incomplete
+from .control_flow import CONTROL_FLOW, MISSING, Incomplete
 from .decompose import decompose, is_mutable
 from .rules import RULES
 from .rules.custom import custom_rule
@@ -67,9 +67,9 @@ class Lowering:
         graph: Graph,
         symbols: Symbols,
         on_unsupported: Callable[[torch.fx.Node, Error], Any] | None = None,
-        unrolled: int = UNROLLED_STEPS,
+        loops: bool = True,
     ) -> None:
-        self.unrolled_steps = unrolled  # of a scan, at most
+        self.loops = loops  # whether the device runs them
         self.graph = graph
         self.symbols = symbols
         self.streams = 0  # of random numbers, one per node that draws some
@@ -223,7 +223,7 @@ class Lowering:
 
     def inside(self, graph: Graph) -> Lowering:
         """A lowering into a body of a node of this graph, whose sizes are watched already."""
-        inner = Lowering(graph, self.symbols, unrolled=self.unrolled_steps)
+        inner = Lowering(graph, self.symbols, loops=self.loops)
         inner._autocast = self._autocast
         inner._is_body = True
         note = self._on_unsupported

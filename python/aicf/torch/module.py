@@ -9,7 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from ..compiler import build
-from .control_flow import UNROLLED_STEPS, unrolled_steps
+from .control_flow import runs_loops
 from .dims import positional_names
 from .executable import TorchExecutable
 from .export import export
@@ -19,14 +19,14 @@ __all__ = ["compile_model", "import_module"]
 
 
 def import_module(
-    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, unrolled: int = UNROLLED_STEPS
+    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, loops: bool = True
 ) -> ImportedModel:
     """A module with example arguments, or a torch.export program, as a Program of ours."""
     if isinstance(model, ExportedProgram):
-        return import_entries({"main": model}, [{}], symbol_ranges(model, dims), unrolled=unrolled)
+        return import_entries({"main": model}, [{}], symbol_ranges(model, dims), loops=loops)
     with torch.no_grad():
         program, names, ranges = export(model, inputs, dims)
-        imported = import_entries({"main": program}, [names], ranges, unrolled=unrolled)
+        imported = import_entries({"main": program}, [names], ranges, loops=loops)
         imported.positional = positional_names(model)
         return imported
 
@@ -40,5 +40,5 @@ def compile_model(
     options: Mapping[str, Any],
     precision: str = "f32",
 ) -> TorchExecutable:
-    imported = import_module(model, inputs, dims, unrolled_steps(device, options.get("target")))
+    imported = import_module(model, inputs, dims, runs_loops(device, options))
     return TorchExecutable(build(imported.program, device, threads, options, precision), imported)

@@ -197,3 +197,23 @@ def test_arguments_by_name_or_in_order() -> None:
         exe(x, x=y)
     many = aicf.compile(Of(lambda *xs: xs[0] + xs[1]), (x, y), dims={"x0": {0: "n=1..8"}, "x1": {0: "n"}})
     assert torch.equal(many(x[:2], y[:2]), x[:2] + y[:2])
+
+
+def test_rows_that_are_looked_up_are_renormed() -> None:
+    layer = nn.Embedding(6, 4, max_norm=1.0).eval()
+    x = torch.tensor([[0, 3], [3, 5]])
+    exe = aicf.compile(layer, (x,))
+    for given in (x, x + 1 - x // 5 * 2):
+        with torch.no_grad():
+            torch.testing.assert_close(exe(given), layer(given))
+    torch.testing.assert_close(torch.from_dlpack(exe.state_dict()["weight"]), layer.weight.detach())
+
+
+def test_running_statistics_of_instances() -> None:
+    layer = nn.InstanceNorm2d(3, affine=True, track_running_stats=True)
+    x = torch.randn(2, 3, 5, 4)
+    exe = aicf.compile(layer, (x,))
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(exe(x), layer(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.from_dlpack(exe.state_dict()["running_var"]), layer.running_var)

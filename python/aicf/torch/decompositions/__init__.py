@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bags, linalg, pools, products, quantize, sampling, triangular
+from . import bags, linalg, pools, products, quantize, sampling, spectra, triangular
 from .table import DECOMPOSITIONS, foreach
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "products",
     "quantize",
     "sampling",
+    "spectra",
     "triangular",
 ]

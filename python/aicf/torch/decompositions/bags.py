@@ -9,7 +9,7 @@ import torch
 from ...errors import make_error
 from .table import decomposes
 
-__all__ = ["embedding_bag", "embedding_bag_backward"]
+__all__ = ["embedding_bag", "embedding_bag_backward", "embedding_renorm"]
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -93,3 +93,14 @@ def embedding_bag_backward(
         part = part * per_sample_weights[:, None]
     part = torch.where((indices != padding_idx)[:, None], part, 0)
     return start.index_add(0, indices, part.to(grad.dtype))
+
+
+@decomposes(aten.embedding_renorm.default)
+def embedding_renorm(
+    weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
+) -> torch.Tensor:
+    """The weight with each row that is looked up scaled to at most a norm."""
+    rows = torch.arange(weight.shape[0], device=weight.device)
+    used = (rows[:, None] == indices.reshape(1, -1)).any(-1, keepdim=True)
+    norm = torch.linalg.vector_norm(weight, norm_type, dim=-1, keepdim=True)
+    return torch.where(used & (norm > max_norm), weight * (max_norm / (norm + 1e-7)), weight)

@@ -17,6 +17,7 @@ from . import (
     search,
     shape,
     special,
+    spectra,
 )
 from .table import RULES, Rule, rule
 
@@ -38,4 +39,5 @@ __all__ = [
     "search",
     "shape",
     "special",
+    "spectra",
 ]
