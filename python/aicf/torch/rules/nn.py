@@ -81,6 +81,8 @@ def _channels(x: SymTensor, v: SymTensor) -> SymTensor:
 
 
 def _inference_norm(c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> SymTensor:
+    if x.ndim < 2:
+        raise Decompose("batch_norm without an axis of channels")
     channels = [x.shape[1]]
     weight = c.full(channels, 1, x.dtype) if weight is None else c.cast(weight, x.dtype)
     bias = c.full(channels, 0, x.dtype) if bias is None else c.cast(bias, x.dtype)
