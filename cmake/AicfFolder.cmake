@@ -3,6 +3,7 @@
 # Makes from src/<name>/**:
 #   aicf_<name>   static library of all .cc files but tests, benches and ISA sources; an interface library while
 #                 there is no such file
+#   aicf_<name>_testing  what tests share, the .cc files of folders testing/; other folders' tests name it in TEST_DEPS
 #   test_<name>   one GoogleTest executable of all *_test.cc, registered with ctest under the same name
 #   bench_<name>  one Google Benchmark executable of all *_bench.cc, built by the target `benches` only
 # New files are found by the next build without editing CMake.
@@ -14,7 +15,9 @@ function(aicf_folder name)
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   set(benches ${all})
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
-  list(FILTER all EXCLUDE REGEX "_(test|bench|isa)\\.cc$")
+  set(testing ${all})
+  list(FILTER testing INCLUDE REGEX "/testing/")
+  list(FILTER all EXCLUDE REGEX "/testing/|_(test|bench|isa)\\.cc$")
 
   list(TRANSFORM arg_DEPS PREPEND aicf_)
   list(TRANSFORM arg_TEST_DEPS PREPEND aicf_)
@@ -28,12 +31,20 @@ function(aicf_folder name)
   endif()
   set_property(GLOBAL APPEND PROPERTY AICF_FOLDER_LIBS aicf_${name})
 
+  # Test code itself need not be fast, and compiles a fifth faster this way.
+  set(test_options $<$<CONFIG:Release>:-O1>)
+  if(AICF_TESTS AND testing)
+    add_library(aicf_${name}_testing STATIC EXCLUDE_FROM_ALL ${testing})
+    target_link_libraries(aicf_${name}_testing PUBLIC aicf_${name})
+    target_compile_options(aicf_${name}_testing PRIVATE ${test_options})
+    list(APPEND arg_TEST_DEPS aicf_${name}_testing)
+  endif()
+
   if(AICF_TESTS AND tests)
     add_executable(test_${name} ${tests})
     target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} aicf_test_main)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    # Test code itself need not be fast, and compiles a fifth faster this way.
-    target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(test_${name} PRIVATE ${test_options})
     set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
     add_test(NAME test_${name} COMMAND test_${name} --gtest_brief=1)
     set_tests_properties(test_${name} PROPERTIES TIMEOUT 600)

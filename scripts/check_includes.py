@@ -86,7 +86,7 @@ def check_folder_arrows(arrows):
             yield f"{where}: folder src/{folder} has no aicf_folder() in CMakeLists.txt"
             continue
         allowed, test_extra = arrows[folder]
-        is_test = path.stem.endswith(("_test", "_bench"))
+        is_test = "testing" in relative.parts or path.stem.endswith(("_test", "_bench"))
         for line, kind, target in includes_of(path):
             seen = target.split("/")[0]
             if (SRC / seen).is_dir() and "/" in target:
