@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "build/tile_registers.h"
 #include "select/tile_mapping.h"
 
 namespace aicf {
@@ -23,7 +24,7 @@ TileOp convert_op(TileType to) {
   return kOps[static_cast<int>(to)];
 }
 
-// Emits instructions over virtual registers, one per value; Allocator below maps them to real ones.
+// Emits instructions over virtual registers, one per value.
 class RegionCompiler {
  public:
   RegionCompiler(const Region& region, const Schedule& schedule)
@@ -38,7 +39,7 @@ class RegionCompiler {
     number_operands();
     for (const Node& node : body_.nodes()) emit_node(node);
     for (size_t i = 0; i < body_.outputs().size(); ++i) emit_store(body_.outputs()[i], i);
-    allocate_registers();
+    assign_registers(virtual_types_, program_);
     return std::move(program_);
   }
 
@@ -85,29 +86,21 @@ class RegionCompiler {
     const Value& value = body_.value(id);
     if (value.role == Role::kConstant) return use_constant(at, value);
     if (at.operand >= 0 && is_row_input(value.type.shape)) return use_row_input(at, value.type.dtype);
-    if (at.operand >= 0) {
-      for (const auto& [key, index] : loads_)
-        if (key == std::pair(id, s)) return static_cast<int16_t>(index);
-      const int index = new_register(tile_register_type(value.type.dtype));
-      TileInstr load{TileOp::load, tile_register_type(value.type.dtype), static_cast<int16_t>(index)};
-      load.operand = static_cast<int16_t>(at.operand);
-      stage(s).push_back(load);
-      loads_.push_back({{id, s}, index});
-      return static_cast<int16_t>(index);
-    }
-    if (const Node* node = body_.producer(id); node->op == Op::iota)
-      return use_index(id, value.type.dtype, s);
+    if (at.operand >= 0) return use_once(id, s, TileOp::load, at.operand);
+    if (body_.producer(id)->op == Op::iota) return use_once(id, s, TileOp::inner_index);
     AICF_CHECK(at.emitted, "a region value is used before it is computed");
     return encode(at);
   }
 
-  // An iota along the inner axis, counted anew in each stage that reads it.
-  int16_t use_index(ValueId id, DType dtype, int s) {
+  // Loads, and indices along the inner axis, are made anew in each stage that reads them.
+  int16_t use_once(ValueId id, int s, TileOp op, int operand = -1) {
     for (const auto& [key, index] : loads_)
       if (key == std::pair(id, s)) return static_cast<int16_t>(index);
-    const TileType type = tile_register_type(dtype);
+    const TileType type = tile_register_type(body_.dtype(id));
     const int index = new_register(type);
-    stage(s).push_back({TileOp::inner_index, type, static_cast<int16_t>(index)});
+    TileInstr instr{op, type, static_cast<int16_t>(index)};
+    if (operand >= 0) instr.operand = static_cast<int16_t>(operand);
+    stage(s).push_back(instr);
     loads_.push_back({{id, s}, index});
     return static_cast<int16_t>(index);
   }
@@ -171,14 +164,13 @@ class RegionCompiler {
 
   void emit_node(const Node& node) {
     if (op_info(node.op).has(kReduction)) return emit_reduction(node);
-    if (node.op == Op::iota) return;  // see use_index
+    if (node.op == Op::iota) return;  // see use
     int s = 0;
     bool scalar = true;
     for (ValueId id : node.operands) {
       s = std::max(s, ready_stage(id));
       scalar = scalar && scalar_operand(id);
     }
-    const DType dtype = body_.dtype(node.results[0]);
     if (node.op == Op::reshape || node.op == Op::broadcast_to) {
       // Inside a region these only add or drop axes of size 1: the same element for every domain index.
       const ValueId source = node.operands[0];
@@ -191,7 +183,8 @@ class RegionCompiler {
     std::vector<int16_t> operands;
     for (ValueId id : node.operands) operands.push_back(use(id, s));
     const int16_t result = emit_pointwise(node, operands, s, scalar);
-    finish(node.results[0], dtype, result, s, scalar);
+    const int index = scalar ? result - kTileScalarBase : result;
+    location_[static_cast<size_t>(node.results[0])] = {true, scalar, index, s, -1};
   }
 
   int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar,
@@ -285,11 +278,6 @@ class RegionCompiler {
     return static_cast<int16_t>(index);
   }
 
-  void finish(ValueId id, DType, int16_t reference, int s, bool scalar) {
-    const int index = scalar ? reference - kTileScalarBase : reference;
-    location_[static_cast<size_t>(id)] = {true, scalar, index, s, -1};
-  }
-
   void emit_store(ValueId id, size_t output) {
     const DType dtype = body_.dtype(id);
     const int s = std::max(ready_stage(id), 0);
@@ -310,55 +298,6 @@ class RegionCompiler {
   // Whether a value has one element per row although the row is longer.
   bool is_row_shape(const Shape& shape) const {
     return schedule_.inner_rank > 0 && !(element_count(shape) == element_count(full_));
-  }
-
-  // Linear scan: a register that lives within one stage is reused after its last read; one read in a later
-  // stage keeps the row.
-  void allocate_registers() {
-    struct Life {
-      int first_stage = -1, last_stage = -1, first = -1, last = -1;
-    };
-    std::vector<Life> lives(virtual_types_.size());
-    int position = 0;
-    for (size_t s = 0; s < program_.stages.size(); ++s)
-      for (const TileInstr& instr : program_.stages[s]) {
-        auto touch = [&](int16_t r) {
-          if (r < 0 || r >= kTileScalarBase) return;
-          Life& life = lives[static_cast<size_t>(r)];
-          if (life.first < 0) life.first = position, life.first_stage = static_cast<int>(s);
-          life.last = position;
-          life.last_stage = static_cast<int>(s);
-        };
-        touch(instr.a), touch(instr.b), touch(instr.c), touch(instr.dst);
-        ++position;
-      }
-    std::vector<int> real(virtual_types_.size(), -1), free_at;
-    position = 0;
-    for (auto& instructions : program_.stages)
-      for (TileInstr& instr : instructions) {
-        auto rename = [&](int16_t& r) {
-          if (r < 0 || r >= kTileScalarBase) return;
-          const auto v = static_cast<size_t>(r);
-          if (real[v] < 0) {
-            const bool row = lives[v].first_stage != lives[v].last_stage;
-            real[v] = take_register(virtual_types_[v], row, position, free_at);
-            free_at[static_cast<size_t>(real[v])] = row ? INT32_MAX : lives[v].last;
-          }
-          r = static_cast<int16_t>(real[v]);
-        };
-        rename(instr.a), rename(instr.b), rename(instr.c), rename(instr.dst);
-        ++position;
-      }
-  }
-
-  int take_register(TileType type, bool row, int position, std::vector<int>& free_at) {
-    if (!row)
-      for (size_t i = 0; i < free_at.size(); ++i)
-        if (!program_.registers[i].row && program_.registers[i].type == type && free_at[i] < position)
-          return static_cast<int>(i);
-    program_.registers.push_back({type, row});
-    free_at.push_back(-1);
-    return static_cast<int>(free_at.size()) - 1;
   }
 
   const Graph& body_;
