@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "passes/recompute_cost.h"
-#include "passes/region_body.h"
+#include "passes/recompute_plan.h"
 
 namespace aicf {
 namespace {
@@ -13,29 +13,18 @@ namespace {
 constexpr int kMaxChain = 24;             // nodes that compute a value again
 constexpr int64_t kLeastElements = 4096;  // of a value worth the change
 
-// A region with its results by the ids of the graph.
-struct Unit : RegionBody {
-  const Node* node = nullptr;
-  std::vector<ValueId> results;
-  std::set<ValueId> needs;  // operands after the changes
-  bool changed = false;
-};
-
-// A value of a unit's body.
-using Inner = std::pair<size_t, ValueId>;
-
 class Recomputer {
  public:
   Recomputer(const Graph& graph, const PassContext& context) : graph_(graph), context_(context) {
-    unit_of_.resize(graph.nodes().size(), -1);
+    plan_.unit_of.resize(graph.nodes().size(), -1);
     for (size_t i = 0; i < graph.nodes().size(); ++i) add_unit(i);
     find_readers();
   }
 
   Graph run() {
-    for (size_t unit = 0; unit < units_.size(); ++unit)
-      for (size_t i = units_[unit].results.size(); i-- > 0;) consider(units_[unit].results[i]);
-    return emit();
+    for (size_t unit = 0; unit < plan_.units.size(); ++unit)
+      for (size_t i = plan_.units[unit].results.size(); i-- > 0;) consider(plan_.units[unit].results[i]);
+    return emit_recomputed(plan_);
   }
 
  private:
@@ -47,10 +36,10 @@ class Recomputer {
     if (!region) return;
     Unit unit{std::move(*region), &node, node.results, {}};
     unit.needs = {unit.operands.begin(), unit.operands.end()};
-    unit_of_[index] = static_cast<int>(units_.size());
+    plan_.unit_of[index] = static_cast<int>(plan_.units.size());
     for (size_t i = 0; i < unit.results.size(); ++i)
-      made_[unit.results[i]] = {units_.size(), unit.body.outputs()[i]};
-    units_.push_back(std::move(unit));
+      made_[unit.results[i]] = {plan_.units.size(), unit.body.outputs()[i]};
+    plan_.units.push_back(std::move(unit));
   }
 
   // Who reads each value, and which values must stay as they are.
@@ -59,12 +48,12 @@ class Recomputer {
     for (const Update& update : graph_.updates()) fixed_.insert(update.value);
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (unit_of_[i] < 0) {
+      if (plan_.unit_of[i] < 0) {
         fixed_.insert(node.operands.begin(), node.operands.end());
         continue;
       }
-      const auto index = static_cast<size_t>(unit_of_[i]);
-      const Unit& unit = units_[index];
+      const auto index = static_cast<size_t>(plan_.unit_of[i]);
+      const Unit& unit = plan_.units[index];
       for (ValueId id : unit.operands) readers_[id].insert(index);
       if (unit.contraction)
         for (ValueId inner : unit.body.nodes()[0].operands)
@@ -73,13 +62,7 @@ class Recomputer {
     }
   }
 
-  // Results that units gain have ids beyond those of the graph.
-  const TensorType& type_of(ValueId id) const {
-    if (id < graph_.value_count()) return graph_.type(id);
-    const Inner& inner = gained_[static_cast<size_t>(id - graph_.value_count())];
-    return units_[inner.first].body.type(inner.second);
-  }
-  double bytes_of(ValueId id) const { return most_bytes(type_of(id), context_.program.sizes); }
+  double bytes_of(ValueId id) const { return most_bytes(plan_.type_of(id), context_.program.sizes); }
 
   // --- what a value can be computed from
 
@@ -92,18 +75,18 @@ class Recomputer {
   };
 
   bool expand(ValueId id, Chain& chain) const {
-    if (const auto at = removed_.find(id); at != removed_.end()) return expand(at->second, chain);
+    if (const auto at = plan_.removed.find(id); at != plan_.removed.end()) return expand(at->second, chain);
     if (id >= graph_.value_count() || !is_immediate(graph_.value(id))) chain.leaves.insert(id);
     return true;
   }
 
   bool expand(const Inner& value, Chain& chain) const {
-    const Unit& unit = units_[value.first];
+    const Unit& unit = plan_.units[value.first];
     const Value& inner = unit.body.value(value.second);
     if (inner.role == Role::kConstant) return true;
     if (inner.role == Role::kInput)
       return expand(unit.operands[static_cast<size_t>(input_index(unit.body, value.second))], chain);
-    if (const ValueId stored = stored_as(value); stored != kNoValue) {
+    if (const ValueId stored = plan_.stored_as(value); stored != kNoValue) {
       chain.leaves.insert(stored);
       return true;
     }
@@ -126,19 +109,9 @@ class Recomputer {
       chain = std::move(deeper);
       return true;
     }
-    if (!widens(units_[unit].body, cast)) return false;
+    if (!widens(plan_.units[unit].body, cast)) return false;
     chain.gains.insert(from);
     return true;
-  }
-
-  // The id of a body's value that is a result of its unit, and still is one.
-  ValueId stored_as(const Inner& value) const {
-    if (const auto at = gained_ids_.find(value); at != gained_ids_.end()) return at->second;
-    const Unit& unit = units_[value.first];
-    for (size_t i = 0; i < unit.results.size(); ++i)
-      if (unit.body.outputs()[i] == value.second && !removed_.contains(unit.results[i]))
-        return unit.results[i];
-    return kNoValue;
   }
 
   // --- the decision
@@ -149,9 +122,9 @@ class Recomputer {
     chain.elements = most_elements(graph_.shape(id), context_.program.sizes);
     chain.readers = readers_.at(id).size() == 1 ? Readers::kOne : Readers::kMany;
     if (chain.elements < kLeastElements) return;
-    removed_.emplace(id, made_.at(id));
+    plan_.removed.emplace(id, made_.at(id));
     if (!expand(made_.at(id), chain) || !pays(id, chain)) {
-      removed_.erase(id);
+      plan_.removed.erase(id);
       return;
     }
     remove(id, chain);
@@ -161,10 +134,10 @@ class Recomputer {
   bool pays(ValueId id, const Chain& chain) const {
     double gained = 0;
     for (const auto& [unit, inner] : chain.gains)
-      gained += most_bytes(units_[unit].body.type(inner), context_.program.sizes);
+      gained += most_bytes(plan_.units[unit].body.type(inner), context_.program.sizes);
     double saved = bytes_of(id) - gained;
     for (size_t index : readers_.at(id)) {
-      const Unit& reader = units_[index];
+      const Unit& reader = plan_.units[index];
       if (!(region_domain(reader) == graph_.shape(id))) return false;
       saved += bytes_of(id) - gained;
       size_t added = chain.gains.size();
@@ -180,15 +153,15 @@ class Recomputer {
 
   void remove(ValueId id, Chain& chain) {
     for (const Inner& gain : chain.gains) {
-      const auto gained = static_cast<ValueId>(graph_.value_count() + static_cast<int>(gained_.size()));
-      gained_.push_back(gain);
-      gained_ids_[gain] = gained;
-      units_[gain.first].changed = true;
+      const auto gained = static_cast<ValueId>(graph_.value_count() + static_cast<int>(plan_.gained.size()));
+      plan_.gained.push_back(gain);
+      plan_.gained_ids[gain] = gained;
+      plan_.units[gain.first].changed = true;
       chain.leaves.insert(gained);
     }
-    units_[made_.at(id).first].changed = true;
+    plan_.units[made_.at(id).first].changed = true;
     for (size_t index : readers_.at(id)) {
-      Unit& reader = units_[index];
+      Unit& reader = plan_.units[index];
       reader.changed = true;
       reader.needs.erase(id);
       for (ValueId leaf : chain.leaves) {
@@ -198,150 +171,12 @@ class Recomputer {
     }
   }
 
-  // --- the new graph
-
-  // A unit's body under construction.
-  struct Body {
-    Graph graph{"body"};
-    std::vector<ValueId> operands;
-    std::map<ValueId, ValueId> outer;
-    std::map<Inner, ValueId> inner;
-  };
-
-  ValueId outer_value(Body& to, ValueId id) const {
-    if (const auto at = to.outer.find(id); at != to.outer.end()) return at->second;
-    ValueId value;
-    if (const auto removed = removed_.find(id); removed != removed_.end()) {
-      value = inner_value(to, removed->second);
-    } else {
-      value = add_body_input(to.graph, type_of(id));
-      to.operands.push_back(id);
-    }
-    return to.outer[id] = value;
-  }
-
-  ValueId inner_value(Body& to, const Inner& value) const {
-    if (const auto at = to.inner.find(value); at != to.inner.end()) return at->second;
-    const Graph& body = units_[value.first].body;
-    const Value& inner = body.value(value.second);
-    ValueId result;
-    if (inner.role == Role::kConstant) {
-      result = to.graph.add_constant(inner.constant);
-    } else if (inner.role == Role::kInput) {
-      result =
-          outer_value(to, units_[value.first].operands[static_cast<size_t>(input_index(body, value.second))]);
-    } else if (const ValueId stored = stored_as(value); stored != kNoValue) {
-      result = outer_value(to, stored);
-    } else {
-      result = copy(to, value.first, body.node(inner.producer));
-    }
-    return to.inner[value] = result;
-  }
-
-  ValueId copy(Body& to, size_t unit, const Node& node) const {
-    std::vector<ValueId> operands;
-    for (ValueId operand : node.operands)
-      operands.push_back(operand == kNoValue ? kNoValue : inner_value(to, {unit, operand}));
-    const NodeId id = to.graph.add_node(node.op, operands, node.attrs, {}, node.origin);
-    for (size_t i = 0; i < node.results.size(); ++i)
-      to.inner[{unit, node.results[i]}] = to.graph.node(id).results[i];
-    return to.graph.node(id).results[0];
-  }
-
-  // The outputs that the unit has from now on: inner values and the ids they are known by.
-  std::vector<std::pair<ValueId, ValueId>> outputs_of(size_t index) const {
-    const Unit& unit = units_[index];
-    std::vector<std::pair<ValueId, ValueId>> outputs;
-    for (size_t i = 0; i < unit.results.size(); ++i)
-      if (!removed_.contains(unit.results[i])) outputs.emplace_back(unit.body.outputs()[i], unit.results[i]);
-    for (const auto& [inner, id] : gained_ids_)
-      if (inner.first == index) outputs.emplace_back(inner.second, id);
-    return outputs;
-  }
-
-  // Which nodes of a body its outputs depend on.
-  static std::vector<bool> needed_nodes(const Graph& body,
-                                        const std::vector<std::pair<ValueId, ValueId>>& outputs) {
-    std::vector<bool> live(static_cast<size_t>(body.value_count()), false),
-        needed(body.nodes().size(), false);
-    for (const auto& [inner, id] : outputs) live[static_cast<size_t>(inner)] = true;
-    for (size_t i = body.nodes().size(); i-- > 0;) {
-      const Node& node = body.nodes()[i];
-      needed[i] = std::any_of(node.results.begin(), node.results.end(),
-                              [&](ValueId id) { return live[static_cast<size_t>(id)]; });
-      if (!needed[i]) continue;
-      for (ValueId id : node.operands)
-        if (id != kNoValue) live[static_cast<size_t>(id)] = true;
-    }
-    return needed;
-  }
-
-  Graph emit() {
-    GraphRewriter rewriter(graph_);
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const int unit = unit_of_[i];
-      if (unit < 0 || !units_[static_cast<size_t>(unit)].changed)
-        rewriter.copy(graph_.nodes()[i]);
-      else
-        emit_unit(static_cast<size_t>(unit), rewriter);
-    }
-    return rewriter.finish();
-  }
-
-  void emit_unit(size_t index, GraphRewriter& rewriter) {
-    const Unit& unit = units_[index];
-    const auto outputs = outputs_of(index);
-    if (outputs.empty()) return;
-    Body body;
-    const std::vector<bool> needed = needed_nodes(unit.body, outputs);
-    for (size_t i = 0; i < needed.size(); ++i)
-      if (needed[i]) copy(body, index, unit.body.nodes()[i]);
-    std::vector<ValueId> operands;
-    for (ValueId id : body.operands)
-      operands.push_back(id < graph_.value_count() ? rewriter.value(id) : gained_values_.at(id));
-    std::vector<ValueId> results;
-    if (body.graph.nodes().size() == 1) {
-      results = emit_lone(body, operands, rewriter);
-    } else {
-      for (const auto& [inner, id] : outputs) add_body_output(body.graph, body.inner.at({index, inner}));
-      const std::string kind = unit.node->op == Op::fused ? unit.node->attrs.get_str("kind") : "tile";
-      results = add_region(rewriter.graph(), std::move(body.graph), operands, kind, unit.node->origin);
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const ValueId id = outputs[i].second;
-      if (id < graph_.value_count())
-        rewriter.map(id, results[i]);
-      else
-        gained_values_[id] = results[i];
-    }
-  }
-
-  // A body of one node is that node.
-  static std::vector<ValueId> emit_lone(const Body& body, const std::vector<ValueId>& operands,
-                                        GraphRewriter& rewriter) {
-    const Node& node = body.graph.nodes()[0];
-    std::vector<ValueId> mapped;
-    for (ValueId inner : node.operands) {
-      const int input = inner == kNoValue ? -1 : input_index(body.graph, inner);
-      mapped.push_back(inner == kNoValue ? kNoValue
-                       : input >= 0      ? operands[static_cast<size_t>(input)]
-                                         : rewriter.graph().add_constant(body.graph.value(inner).constant));
-    }
-    const NodeId id = rewriter.graph().add_node(node.op, mapped, node.attrs, {}, node.origin);
-    return rewriter.graph().node(id).results;
-  }
-
   const Graph& graph_;
   const PassContext& context_;
-  std::vector<Unit> units_;
-  std::vector<int> unit_of_;          // by node
-  std::map<ValueId, Inner> made_;     // results of units
-  std::map<ValueId, Inner> removed_;  // those that readers compute again
-  std::set<ValueId> fixed_;           // read by others than units, or as they are
+  RecomputePlan plan_{graph_};
+  std::map<ValueId, Inner> made_;  // results of units
+  std::set<ValueId> fixed_;        // read by others than units, or as they are
   std::map<ValueId, std::set<size_t>> readers_;
-  std::vector<Inner> gained_;  // values that units store from now on
-  std::map<Inner, ValueId> gained_ids_;
-  std::map<ValueId, ValueId> gained_values_;  // in the new graph
 };
 
 }  // namespace
