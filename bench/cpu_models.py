@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import aicf
 
-from bench.fma_peak import contraction_flops, fma_peak
+from bench.fma_peak import beside_fma_peak, contraction_flops, peak_line
 from bench.machine import describe_machine, physical_cores, versions
 from bench.onnxruntime_peer import OnnxRuntimePeer
 from bench.peak_memory import PROGRAMS, peak_growth
@@ -93,8 +94,7 @@ def print_row(row: dict[str, Any]) -> None:
         ratio = row["peer_over_aicf"].get(name)
         beside = f"   {ratio['median']:.3f}× aicf ({ratio['q1']:.3f}–{ratio['q3']:.3f})" if ratio else ""
         print(f"  {name:<24} {q['median']:8.2f} ms ({q['q1']:.2f}–{q['q3']:.2f}){beside}")
-    peak = max(row["fma_peak_flops_per_second"].values())
-    print(f"  {row['share_of_fma_peak']:.1%} of the run's peak of multiply-adds, {peak / 1e9:.0f} GF/s")
+    print(f"  {peak_line(row)}")
     for name, growth in row["peak_memory_growth_bytes"].items():
         print(f"  {name:<24} {growth / 1e6:8.1f} MB peak memory growth")
 
@@ -113,15 +113,10 @@ def measure_model(name: str, arguments: argparse.Namespace) -> list[dict[str, An
     for size in sizes:
         label, inputs = "×".join(map(str, size)), work.inputs(size)
         row: dict[str, Any] = {"model": name, "size": list(size)}
-        with steps.step(f"time {name} {label}"):
-            peaks = [fma_peak(arguments.build, arguments.threads)]
-            row |= measure_time(programs, inputs, arguments.rounds)
-            peaks.append(fma_peak(arguments.build, arguments.threads))
         flops = contraction_flops(arguments.build, files["aicf"], dict(zip(work.dims, size, strict=False)))
-        seconds = row["milliseconds"]["aicf"]["median"] / 1e3
-        row["contraction_flops"] = flops
-        row["fma_peak_flops_per_second"] = {"before": peaks[0], "after": peaks[1]}
-        row["share_of_fma_peak"] = flops / seconds / max(peaks)
+        with steps.step(f"time {name} {label}"):
+            timed = partial(measure_time, programs, inputs, arguments.rounds)
+            row |= beside_fma_peak(timed, flops, arguments.build, arguments.threads)
         with steps.step(f"memory {name} {label}"):
             row["peak_memory_growth_bytes"] = measure_memory(files, inputs, arguments.threads)
         print_row(row)

@@ -1,4 +1,4 @@
-"""What the cores reach in multiply-adds alone, and how much of it a model's contractions would need.
+"""What the cores reach in multiply-adds alone, and how much of it a model's contractions need.
 
 Both come from programs of the build: bench_kernels (peak_fma) and `aicf bench --kernels`.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["contraction_flops", "fma_peak"]
+__all__ = ["beside_fma_peak", "contraction_flops", "fma_peak", "peak_line"]
 
 
 def fma_peak(build: Path, threads: int) -> float:
@@ -34,6 +35,27 @@ def contraction_flops(build: Path, artifact: Path, dims: Mapping[str, int]) -> f
     for name, size in dims.items():
         command += ["--dim", f"{name}={size}"]
     return sum(kernel["flops"] for kernel in json.loads(_output(command))["kernels"])
+
+
+def beside_fma_peak(
+    measure: Callable[[], dict[str, Any]], flops: float, build: Path, threads: int
+) -> dict[str, Any]:
+    """What `measure` gives, with the peak before and after it, and the share of the higher one that `flops`
+    take in the median time of "aicf"."""
+    before = fma_peak(build, threads)
+    row = measure()
+    after = fma_peak(build, threads)
+    seconds = row["milliseconds"]["aicf"]["median"] / 1e3
+    return row | {
+        "contraction_flops": flops,
+        "fma_peak_flops_per_second": {"before": before, "after": after},
+        "share_of_fma_peak": flops / seconds / max(before, after),
+    }
+
+
+def peak_line(row: Mapping[str, Any]) -> str:
+    peak = max(row["fma_peak_flops_per_second"].values())
+    return f"{row['share_of_fma_peak']:.1%} of the run's peak of multiply-adds, {peak / 1e9:.0f} GF/s"
 
 
 def _output(command: list[str]) -> str:

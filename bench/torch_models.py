@@ -1,5 +1,7 @@
 """BERT-base 1x128, ViT-B/16 batch 1 and GPT-2 prefill 1x128 on the CPU, interleaved with eager torch,
-torch.compile and onnxruntime; random weights. Needs torch and transformers (requirements-torch.txt).
+torch.compile and onnxruntime; random weights; and the share that our contractions take of the machine's peak
+of multiply-adds in the same run. Needs torch and transformers (requirements-torch.txt) and a build with
+benches.
 
 Writes the raw samples with machine, versions and command as JSON; prints medians, quartiles and ratios.
 """
@@ -10,10 +12,12 @@ import argparse
 import json
 import shlex
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,7 @@ from aicf.torch.executable import TorchExecutable
 from aicf.torch.export import export
 from aicf.torch.importer import import_entries
 
+from bench.fma_peak import beside_fma_peak, contraction_flops, peak_line
 from bench.machine import describe_machine, physical_cores, versions
 from bench.stats import interleave, quartiles, ratios
 
@@ -99,9 +104,17 @@ class Prepared:
     programs: dict[str, Program]
     compile_seconds: dict[str, float]
     relative_error: float
+    contraction_flops: float
 
 
-def prepare(name: str, threads: int) -> Prepared:
+def flops_of(exe: TorchExecutable, build_folder: Path) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = Path(folder) / "model.aicf"
+        exe.save(artifact)
+        return contraction_flops(build_folder, artifact, {})
+
+
+def prepare(name: str, threads: int, build_folder: Path) -> Prepared:
     make, example = MODELS[name]
     torch.manual_seed(0)
     inputs = example()
@@ -124,7 +137,7 @@ def prepare(name: str, threads: int) -> Prepared:
         error = ((exe(*args) - expected).abs().max() / expected.abs().max()).item()
         for program in programs.values():
             program()
-    return Prepared(name, programs, seconds, error)
+    return Prepared(name, programs, seconds, error, flops_of(exe, build_folder))
 
 
 def measure(prepared: Prepared, rounds: int) -> dict[str, Any]:
@@ -165,6 +178,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=physical_cores())
+    parser.add_argument("--build", type=Path, default=ROOT / "build", help="folder of bin/aicf and benches")
     parser.add_argument("--output", type=Path, required=True, help="JSON file")
     parser.add_argument("--start", type=Path, help="measure once this file exists, all models being compiled")
     options = parser.parse_args()
@@ -179,18 +193,20 @@ def main() -> None:
         "threads": options.threads,
         "models": [],
     }
-    models = [prepare(name, options.threads) for name in options.models]
+    models = [prepare(name, options.threads, options.build) for name in options.models]
     print("READY", flush=True)
     while options.start is not None and not options.start.exists():
         time.sleep(0.1)
     report["call_microseconds"] = call_overhead()
     print("microseconds of a call", report["call_microseconds"])
     for model in models:
-        row = measure(model, options.rounds)
+        timed = partial(measure, model, options.rounds)
+        row = beside_fma_peak(timed, model.contraction_flops, options.build, options.threads)
         report["models"].append(row)
         medians = {key: round(value["median"], 2) for key, value in row["milliseconds"].items()}
         print(model.name, medians, {k: round(v["median"], 3) for k, v in row["peer_over_aicf"].items()})
         print("  seconds", {k: round(v, 2) for k, v in row["compile_seconds"].items()}, row["relative_error"])
+        print(f"  {peak_line(row)}")
         options.output.write_text(json.dumps(report, indent=1))
 
 
