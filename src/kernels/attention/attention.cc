@@ -2,7 +2,6 @@
 // block.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/attention/attention_call.h"
 #include "kernels/attention/attention_rows.h"
@@ -197,17 +196,15 @@ void run_keys(const Job& job, int64_t first) {
 
 void store_rows(const Job& job) {
   const AttentionPlan& plan = job.plan;
-  job.softmax.end(
-      {job.at(plan.out_offset), plan.out_stride, plan.out_stride, job.rows, job.at(plan.sum_offset)});
-  for (int64_t i = 0; i < job.rows; ++i) {
-    const float* from = job.at(plan.out_offset) + i * plan.out_stride;
-    float* to = static_cast<float*>(job.call.outputs[0].data) + job.batch * plan.out.batch +
-                job.head * plan.out.head + (job.first_row + i) * plan.out.row;
-    if (plan.out.column == 1)
-      std::memcpy(to, from, static_cast<size_t>(plan.value_depth) * sizeof(float));
-    else
-      for (int64_t j = 0; j < plan.value_depth; ++j) to[j * plan.out.column] = from[j];
-  }
+  float* out = job.at(plan.out_offset);
+  float* to = static_cast<float*>(job.call.outputs[0].data) + job.batch * plan.out.batch +
+              job.head * plan.out.head + job.first_row * plan.out.row;
+  const float* sum = job.at(plan.sum_offset);
+  if (plan.out.column == 1 && plan.value_depth % kLanes == 0)
+    return job.softmax.end({out, plan.out_stride, to, plan.out.row, plan.value_depth, job.rows, sum});
+  job.softmax.end({out, plan.out_stride, out, plan.out_stride, plan.out_stride, job.rows, sum});
+  for (int64_t i = 0; i < job.rows; ++i, out += plan.out_stride, to += plan.out.row)
+    for (int64_t j = 0; j < plan.value_depth; ++j) to[j * plan.out.column] = out[j];
 }
 
 void run_attention(const BoundCall& call, int64_t tile, std::byte* scratch) {

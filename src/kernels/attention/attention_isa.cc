@@ -192,11 +192,12 @@ void softmax_rows(const AttentionRows& r) {
 void end_rows(const AttentionEnd& e) {
   const Tag d;
   for (int64_t i = 0; i < e.rows; ++i) {
-    float* out = e.out + i * e.out_stride;
+    const float* out = e.out + i * e.out_stride;
+    float* to = e.to + i * e.to_stride;
     const bool empty = e.sum[i] == 0;
     const Vec sum = hn::Set(d, e.sum[i]);
-    for (int64_t j = 0; j < e.out_columns; j += kLanes)
-      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::LoadU(d, out + j), sum), d, out + j);
+    for (int64_t j = 0; j < e.columns; j += kLanes)
+      hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::LoadU(d, out + j), sum), d, to + j);
   }
 }
 

@@ -21,10 +21,12 @@ struct AttentionRows {
   int64_t out_stride, out_columns;  // columns are a multiple of 16
 };
 
-// out[i] /= sum[i]; a row without any key gives 0.
+// to[i] = out[i] / sum[i]; a row without any key gives 0. `columns` are a multiple of 16; `to` may be `out`.
 struct AttentionEnd {
-  float* out;
-  int64_t out_stride, out_columns, rows;
+  const float* out;
+  int64_t out_stride;
+  float* to;
+  int64_t to_stride, columns, rows;
   const float* sum;
 };
 

@@ -116,12 +116,14 @@ class Block {
   int64_t i_, left_;
 };
 
-// Two units of a row at once where registers are many: 8 vectors, and a choice of the operation for all.
-constexpr int kWide = kUnit == 1 ? 2 : kUnit;
+// Where registers are many, up to four units of a row at once: 16 vectors, and a choice of the operation for
+// all.
+constexpr int kWide = kUnit == 1 ? 4 : kUnit, kHalf = kUnit == 1 ? 2 : kUnit;
 
 void run_links(const TileLinks& links, int64_t n) {
   int64_t i = 0;
   for (; i + kWide * kWidth <= n; i += kWide * kWidth) Block<kWide, false>(i, n - i).run(links);
+  for (; i + kHalf * kWidth <= n; i += kHalf * kWidth) Block<kHalf, false>(i, n - i).run(links);
   for (; i < n; i += kUnit * kWidth) Block<kUnit, true>(i, n - i).run(links);
 }
 
