@@ -180,6 +180,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
       choice.source = ChoiceSource::kRecord;
       call.reason = "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
                     "): " + microseconds(found->record->microseconds) + " measured, " +
+                    microseconds(found->record->heuristic_microseconds) + " by the heuristic, of " +
                     std::to_string(choice.candidates.size()) + " candidates";
     } else if (stale) {
       call.reason += "; its record is of a kernel that has changed and is passed over";
