@@ -72,10 +72,26 @@ void check_same_device(const DeviceId& array, const DeviceId& executable, const 
       .with_remedy("copy it before the call, or load the model onto that device");
 }
 
+namespace {
+
+// What the producer says of a tensor whose memory it does not show: it is sparse, quantised or without
+// memory.
+UserError refused(const Label& label) {
+  const nb::python_error error;
+  std::string text = nb::str(error.value()).c_str();
+  text = text.substr(0, text.find('\n'));
+  return UserError(ErrorCode::kU_input_dtype, label.text() + " is not an array that can be used in place")
+      .with_expected("a dense tensor with memory")
+      .with_actual(text)
+      .with_remedy("pass a dense tensor: .to_dense(), .dequantize(), or one that is not on the meta device");
+}
+
+}  // namespace
+
 TensorView exchange_view(const ExchangeApi& api, nb::handle object, const DeviceId& device,
                          const Label& label) {
   dltensor tensor;
-  if (api.view_from_object(object.ptr(), &tensor) != 0) nb::raise_python_error();
+  if (api.view_from_object(object.ptr(), &tensor) != 0) throw refused(label);
   const bool on_device = tensor.device.device_type == nb::device::cuda::value;
   if (on_device) {
     check_same_device({true, tensor.device.device_id}, device, label.text());

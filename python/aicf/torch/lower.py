@@ -134,10 +134,10 @@ class Lowering:
     def _node_value(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
         if str(node.target) in _CHECKS or node.target is torch._check:
             return None
-        if any(values.get(operand) is MISSING for operand in node.all_input_nodes):
-            return MISSING
-        if node.target is operator.getitem:
+        if node.target is operator.getitem and values[node.args[0]] is not MISSING:
             return values[node.args[0]][node.args[1]]
+        if any(values.get(operand) is MISSING for operand in node.all_input_nodes):
+            return self._without_operand(node)
         out = node.meta.get("val")
         if str(node.target) in _SCALARS:
             return self._values(node.args[0], values)
@@ -161,6 +161,15 @@ class Lowering:
         finally:
             if outer:
                 self._node = None
+
+    def _without_operand(self, node: torch.fx.Node) -> Any:
+        """In a survey, the result of a node that takes what there is no stand-in for: a complex tensor, or one
+        whose shape depends on data.
+        """
+        if node.target is operator.getitem or self._on_unsupported is None:
+            return MISSING
+        error = make_error("unsupported_op", f"{node.target} takes a value of an unsupported type or shape")
+        return self._on_unsupported(node, _located(error, node))
 
     def _lower(self, node: torch.fx.Node, out: Any, values: dict[torch.fx.Node, Any]) -> Any:
         if isinstance(node.target, torch._ops.HigherOrderOperator):

@@ -204,3 +204,51 @@ def test_support_lists_every_line() -> None:
     assert "a = torch.linalg.svdvals(x)" in found.unsupported[0].source
     assert "eigvalsh" in str(found)
     assert aicf.support(mlp(), (torch.randn(2, 16),))
+
+
+def test_autocast_mixes_types_as_torch_does() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(16, 32), nn.LayerNorm(32), nn.GELU(), nn.Unflatten(1, (8, 4)), nn.BatchNorm1d(8)
+    )
+    compiled = torch.compile(model, backend="aicf")
+    x, gradients = torch.randn(6, 16), []
+    for call in (model, compiled):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = call(x)
+        y.float().square().mean().backward()
+        gradients.append([y.detach().float(), *(p.grad.clone() for p in model.parameters())])
+    for theirs, ours in zip(*gradients, strict=True):
+        assert (theirs - ours).norm() <= 0.03 * theirs.norm() + 1e-3
+
+
+def test_a_compiled_optimizer_steps_as_eager() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    steps = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = mlp()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        step = torch.compile(optimizer.step, backend="aicf") if compiled else optimizer.step
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(4, 16)).square().sum().backward()
+            step()
+        steps.append([p.detach().clone() for p in model.parameters()])
+    for theirs, ours in zip(*steps, strict=True):
+        assert torch.allclose(theirs, ours, rtol=1e-4, atol=1e-5)
+
+
+def test_complex_values_stay_in_eager() -> None:
+    torch._dynamo.reset()
+
+    def spectrum(x: torch.Tensor) -> torch.Tensor:
+        return (torch.fft.rfft(x * 2).abs() + 1).relu()
+
+    x = torch.randn(8)
+    compiled = torch.compile(spectrum, backend="aicf", options={"fallback": "eager"})
+    assert torch.allclose(compiled(x), spectrum(x), rtol=1e-5, atol=1e-5)
+    assert "in eager" in backend.partitions[-1]

@@ -217,3 +217,18 @@ def test_running_statistics_of_instances() -> None:
         for _ in range(2):
             torch.testing.assert_close(exe(x), layer(x), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(torch.from_dlpack(exe.state_dict()["running_var"]), layer.running_var)
+
+
+def test_rows_are_assigned_through_a_mask() -> None:
+    def assign(x: torch.Tensor, rows: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[rows] = value
+        y[y > 1] = 0.5
+        return y
+
+    check(
+        Of(lambda x, r, v: assign(x, r, v)[:, :3]),
+        torch.randn(4, 5),
+        torch.tensor([True, False, True, True]),
+        torch.randn(5),
+    )

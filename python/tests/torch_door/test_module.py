@@ -256,3 +256,13 @@ class OverRows(nn.Module):
 def test_functions_over_rows_by_vmap() -> None:
     x = torch.randn(3, 4)
     assert close(aicf.compile(OverRows(), (x,))(x), OverRows()(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_without_dense_memory_are_refused() -> None:
+    exe = aicf.compile(nn.Linear(3, 2), (torch.zeros(4, 3),))
+    quantised = torch.quantize_per_tensor(torch.zeros(4, 3), 0.1, 0, torch.qint8)
+    for given in (torch.zeros(4, 3, device="meta"), torch.zeros(4, 3).to_sparse(), quantised):
+        with pytest.raises(aicf.UserError, match="AICF-U0402") as error:
+            exe(given)
+        assert "dense" in error.value.remedy

@@ -255,16 +255,19 @@ def _index_put(
 
 
 def _masked_put(c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> SymTensor:
-    """x[mask] = value: a choice, as long as there is one value."""
+    """x[mask] = value: a choice, as long as every chosen place gets the same value, or the same row of them."""
     masks = [(axis, m) for axis, m in enumerate(indices) if m is not None]
     values = c.cast(values, x.dtype)
-    if len(masks) != 1 or not (values.ndim == 0 or values.size == 1):
-        raise Decompose("assigning a tensor through a mask has a shape that depends on data; use torch.where")
+    if len(masks) != 1:
+        raise Decompose("assigning a tensor through several masks; use torch.where")
     axis, mask = masks[0]
-    sizes = [1] * axis + list(mask.shape) + [1] * (x.ndim - axis - mask.ndim)
-    mask = ops.reshape(mask, shape=sizes)
-    value = ops.reshape(values, shape=[])
-    return ops.select(mask, ops.add(x, value) if accumulate else value, x)
+    rest = x.ndim - axis - mask.ndim  # axes behind those of the mask
+    leading = list(values.shape[: max(values.ndim - rest, 0)])
+    if any(size != 1 for size in leading):
+        raise Decompose("assigning a tensor through a mask has a shape that depends on data; use torch.where")
+    value = ops.reshape(values, shape=list(values.shape[len(leading) :]))
+    mask = ops.reshape(mask, shape=[1] * axis + list(mask.shape) + [1] * rest)
+    return ops.select(mask, ops.add(x, value) if accumulate else ops.broadcast_to(value, shape=x.shape), x)
 
 
 @rule("put")

@@ -20,12 +20,24 @@ __all__: list[str] = []
 # --- norms
 
 
+def _mixed(x: SymTensor, *weights: Any) -> bool:
+    """Whether weights are wider than what they scale, as under autocast; torch then computes in f32."""
+    return any(weight is not None and weight.dtype != x.dtype for weight in weights)
+
+
+def _wide(c: Call, *values: Any) -> list[Any]:
+    return [None if value is None else c.cast(value, "f32") for value in values]
+
+
 @rule("layer_norm")
 def _layer_norm(
     c: Call, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
 ) -> SymTensor:
     if eps < 0:
         raise Decompose("a negative epsilon")
+    if _mixed(x, weight, bias):
+        x, weight, bias = _wide(c, x, weight, bias)
+        return c.cast(_layer_norm(c, x, shape, weight, bias, eps))
     if weight is None and bias is not None:
         return ops.add(ops.layer_norm(x, axis=x.ndim - len(shape), epsilon=eps), bias)
     return ops.layer_norm(x, weight, bias, axis=x.ndim - len(shape), epsilon=eps)
@@ -34,12 +46,13 @@ def _layer_norm(
 @rule("native_layer_norm")
 def _native_layer_norm(c: Call, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """Also mean and 1 / standard deviation, which the backward pass reads."""
+    x = c.cast(x, c.dtype_of(1))
     axes = list(range(x.ndim - len(shape), x.ndim))
     mean = ops.reduce_mean(x, axes=axes, keepdims=True)
     centred = ops.sub(x, mean)
     variance = ops.reduce_mean(ops.mul(centred, centred), axes=axes, keepdims=True)
     inverse = ops.rsqrt(ops.add(variance, c.number(eps, x.dtype)))
-    return _layer_norm(c, x, shape, weight, bias, eps), mean, inverse
+    return c.cast(_layer_norm(c, x, shape, weight, bias, eps)), mean, inverse
 
 
 def _rms_epsilon(x: SymTensor, eps: Any) -> float:
@@ -71,6 +84,9 @@ def _group_norm(
 ) -> SymTensor:
     if eps < 0:
         raise Decompose("a negative epsilon")
+    if _mixed(x, weight, bias):
+        x, weight, bias = _wide(c, x, weight, bias)
+        return c.cast(_group_norm(c, x, groups, weight, bias, eps))
     if weight is None and bias is not None:
         weight = c.full(list(bias.shape), 1, x.dtype)
     return ops.group_norm(x, weight, bias, groups=groups, epsilon=eps)
@@ -81,6 +97,8 @@ def _channels(x: SymTensor, v: SymTensor) -> SymTensor:
 
 
 def _inference_norm(c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> SymTensor:
+    if _mixed(x, weight, bias, mean, var):
+        return c.cast(_inference_norm(c, *_wide(c, x, weight, bias, mean, var), eps))
     if x.ndim < 2:
         raise Decompose("batch_norm without an axis of channels")
     channels = [x.shape[1]]
@@ -120,7 +138,9 @@ def _batch_norm(
     if training or mean is None:
         if mean is not None:
             raise Decompose("running statistics change")
-        return _training_norm(c, x, w, b, eps)[0]
+        if _mixed(x, w, b):
+            x, w, b = _wide(c, x, w, b)
+        return c.cast(_training_norm(c, x, w, b, eps)[0])
     return _inference_norm(c, x, w, b, mean, var, eps)
 
 
@@ -160,6 +180,8 @@ def _legit_functional(
     if not training:
         empty = c.full([0], 0, x.dtype)
         return _inference_norm(c, x, w, b, mean, var, eps), empty, empty, mean, var
+    if _mixed(x, w, b, mean, var):
+        x, w, b, mean, var = _wide(c, x, w, b, mean, var)
     result, batch_mean, variance, inverse = _training_norm(c, x, w, b, eps)
     count = c.count(s for a, s in enumerate(x.shape) if a != 1)
     if isinstance(count, float):
@@ -167,7 +189,7 @@ def _legit_functional(
     else:
         unbiased = ops.mul(variance, ops.div(count, ops.sub(count, c.number(1, x.dtype))))
     return (
-        result,
+        c.cast(result),
         batch_mean,
         inverse,
         _moved_average(c, mean, batch_mean, momentum),

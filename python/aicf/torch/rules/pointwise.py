@@ -218,6 +218,12 @@ def _number_extremum(c: Call, x: Any, y: Any, largest: bool) -> SymTensor:
     return ops.select(ops.is_nan(x), y, ops.select(ops.is_nan(y), x, result))
 
 
+@rule("prims.fma")
+def _fma(c: Call, x: Any, y: Any, z: Any) -> SymTensor:
+    """x y + z; whether it is rounded once or twice is left open."""
+    return ops.add(ops.mul(c.cast(x), c.cast(y)), c.cast(z))
+
+
 @rule("fmax", "prims.fmax")
 def _fmax(c: Call, x: Any, y: Any) -> SymTensor:
     return _number_extremum(c, x, y, True)
