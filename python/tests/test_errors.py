@@ -74,6 +74,10 @@ def test_files(tmp_path: Path, mlp: bytes) -> None:
     assert fail(lambda: aicf.compile(12)).name == "bad_option"
     (tmp_path / "junk.aicf").write_bytes(b"junk" * 10)
     assert fail(lambda: aicf.load(tmp_path / "junk.aicf")).kind == "user"
+    for use in (aicf.load, aicf.compile(mlp, dims={"batch": 1}).save):
+        error = fail(lambda use=use: use(f"{tmp_path}/junk.aicf\0more"))
+        assert error.kind == "user" and "NUL" in str(error)
+    assert [path.name for path in tmp_path.iterdir()] == ["junk.aicf"]
 
 
 def test_a_bf16_result_is_no_numpy_array() -> None:

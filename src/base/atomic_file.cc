@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/path.h"
 
 namespace aicf {
 namespace {
@@ -52,6 +53,7 @@ void require_replaceable(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  require_path(path_);
   require_replaceable(path_);
   fd_ = open_nameless(folder_of(path_));
   if (fd_ >= 0) return;

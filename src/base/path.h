@@ -1,0 +1,11 @@
+// Names of files that callers give.
+#pragma once
+
+#include <string>
+
+namespace aicf {
+
+// A NUL inside, where the system would take the name to end: bad_option.
+void require_path(const std::string& path);
+
+}  // namespace aicf
