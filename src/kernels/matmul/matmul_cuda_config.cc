@@ -91,6 +91,14 @@ int64_t loaded_rows(const MatmulSizes& sizes, const MatmulConfig& c) {
   return sizes.x_along_k ? std::min<int64_t>(ceil_div(sizes.m, 8) * 8, c.block_m) : c.block_m;
 }
 
+// Where the tile of single.cuh is worth a look: long products and many results want larger tiles, which read
+// less per result.
+bool wants_single(const MatmulSizes& sizes) {
+  const double tiles = static_cast<double>(ceil_div(sizes.m, kSingleSide)) *
+                       static_cast<double>(ceil_div(sizes.n, kSingleSide));
+  return sizes.k <= 2 * kDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
+}
+
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
@@ -215,6 +223,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
   for (const MatmulConfig& tile : matmul_tiles(family, element_bytes)) {
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
+    if (is_single(tile) && !wants_single(sizes)) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
       MatmulConfig config = tile;
       config.splits = splits;

@@ -38,6 +38,13 @@ TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {
   EXPECT_GE(c.stages, 10);
 }
 
+TEST(MatmulCudaConfig, threads_of_little_products_have_one_result_each) {
+  EXPECT_TRUE(is_single(choose(64, 16, 8, MatmulFamily::simt)));
+  EXPECT_TRUE(is_single(choose(16, 8, 64, MatmulFamily::simt, 80)));
+  EXPECT_FALSE(is_single(choose(128, 512, 784, MatmulFamily::simt)));
+  EXPECT_FALSE(is_single(choose(4096, 4096, 64, MatmulFamily::simt)));
+}
+
 TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
   EXPECT_GT(choose(32, 384, 8192, MatmulFamily::wgmma).splits, 1);
   EXPECT_TRUE(choose(32, 384, 8192, MatmulFamily::wgmma).cluster);
