@@ -11,8 +11,6 @@
 namespace aicf {
 namespace {
 
-using testing::values_of;
-
 Array random_values(std::vector<int64_t> sizes, uint32_t seed, bool probabilities = false) {
   std::mt19937 engine(seed);
   Array array(DType::f64, std::move(sizes));
