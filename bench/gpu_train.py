@@ -1,17 +1,23 @@
 """Whole training steps on one GPU beside torch.compile captured into a CUDA Graph, in one run: multilayer
-perceptrons and GPT-2, forward, loss, backward and Adam.
+perceptrons and GPT-2, forward, loss, backward and Adam; and a large linear layer with its cross entropy and
+their gradients.
 
 Ours: a step compiled with `aicf.compile_train_step`, saved, and replayed by `aicf bench --device cuda`. The
 peer: the same model, loss and fused Adam through torch.compile, captured, so that no Python stands in its
 timed path. Samples are microseconds a step, each the mean of a batch of replays. bf16 rows have params and
-moments in bf16 on both sides. Needs torch with CUDA in the Python that runs this.
+moments in bf16 on both sides. Each runs in a process of its own, whose memory on the device is asked of the
+driver twice a second; a peak is what came on top of what was in use before. Needs torch with CUDA in the
+Python that runs this.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,11 +46,19 @@ class Gpt:
 
 
 @dataclass(frozen=True)
+class LinearLoss:
+    """The cross entropy of x [batch, width] @ w^T and its gradients; w is [classes, width]."""
+
+    width: int
+    classes: int
+
+
+@dataclass(frozen=True)
 class Row:
     name: str
     batch: int
     dtype: str
-    shape: tuple[int, ...] | Gpt
+    shape: tuple[int, ...] | Gpt | LinearLoss
 
 
 ROWS = [
@@ -52,6 +66,7 @@ ROWS = [
     Row("mlp-mnist", 128, "f32", (784, 512, 512, 10)),
     Row("mlp-wide", 4096, "bf16", (1024, 4096, 4096, 1024)),
     Row("gpt2-124m", 16, "bf16", Gpt()),
+    Row("linear-loss", 16384, "bf16", LinearLoss(4096, 131072)),
 ]
 
 
@@ -135,18 +150,80 @@ def compile_ours(row: Row, module: torch.nn.Module, device: str) -> aicf.TrainSt
     return aicf.compile_train_step(model, nn.MSELoss(), optim.Adam(RATE), specs, **common)
 
 
-def measure_ours(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    module = peer_module(row, "cpu")
+def compile_linear_loss(row: Row, shape: LinearLoss, device: str) -> aicf.Executable:
+    def gradients(x: Any, w: Any, labels: Any, dloss: Any) -> Any:
+        attributes = {"dtype": "f32", "transpose_w": True}
+        return ops.linear_cross_entropy_backward(x, w, labels, dloss, **attributes)
+
+    specs = [
+        aicf.TensorSpec((row.batch, shape.width), row.dtype, "x"),
+        aicf.TensorSpec((shape.classes, shape.width), row.dtype, "w"),
+        aicf.TensorSpec((row.batch,), "i64", "labels"),
+        aicf.TensorSpec((), "f32", "dloss"),
+    ]
+    return aicf.compile(aicf.trace(gradients, specs), device=device)
+
+
+# Integer inputs by name, and how many values they have.
+def classes_of(row: Row) -> dict[str, int]:
+    if isinstance(row.shape, Gpt):
+        return dict.fromkeys(("ids", "target"), row.shape.vocabulary)
+    return {"labels": row.shape.classes} if isinstance(row.shape, LinearLoss) else {}
+
+
+def save_ours(row: Row, device: str, path: Path) -> float:
+    """Returns the seconds that compiling took."""
+    module = None if isinstance(row.shape, LinearLoss) else peer_module(row, "cpu")
     start = time.perf_counter()
-    step = compile_ours(row, module, options.device)
+    program = (
+        compile_linear_loss(row, row.shape, device) if module is None else compile_ours(row, module, device)
+    )
     seconds = time.perf_counter() - start
+    program.save(path)
+    return seconds
+
+
+def measure_ours(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     path = folder / f"{row.name}.aicf"
-    step.save(path)
-    del step
-    classes = row.shape.vocabulary if isinstance(row.shape, Gpt) else 2
-    names = ("ids", "target") if isinstance(row.shape, Gpt) else ()
-    ranges = [text for name in names for text in ("--range", f"{name}=0..{classes - 1}")]
-    return {"compile_seconds": seconds, **bench_ours(options, path, ranges, options.device)}
+    seconds = save_ours(row, options.device, path)
+    ranges = [
+        text for name, count in classes_of(row).items() for text in ("--range", f"{name}=0..{count - 1}")
+    ]
+    with DeviceMemory() as memory:
+        record = bench_ours(options, path, ranges, options.device)
+    return {"compile_seconds": seconds, "peak_mib": memory.peak, **record}
+
+
+# ---- memory
+
+
+class DeviceMemory:
+    """The most of the device's memory in use meanwhile above what was before, in MiB; 0 without a GPU."""
+
+    SECONDS = 0.5
+
+    def __enter__(self) -> DeviceMemory:
+        self.peak, self.first = 0, self.used()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+    @staticmethod
+    def used() -> int:
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        try:
+            return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0])
+        except (OSError, subprocess.CalledProcessError):
+            return 0
+
+    def watch(self) -> None:
+        while not self.done.wait(self.SECONDS):
+            self.peak = max(self.peak, self.used() - self.first)
 
 
 # ---- the peer
@@ -199,7 +276,24 @@ def peer_module(row: Row, device: str) -> torch.nn.Module:
     return torch.nn.Sequential(*layers[:-1]).to(device, torch_dtype(row))
 
 
+def peer_linear_loss(row: Row, shape: LinearLoss) -> Callable[[], object]:
+    x = torch.randn(row.batch, shape.width, device="cuda", dtype=torch_dtype(row), requires_grad=True)
+    w = (
+        torch.randn(shape.classes, shape.width, device="cuda", dtype=torch_dtype(row)) * 0.02
+    ).requires_grad_()
+    labels = torch.randint(0, shape.classes, (row.batch,), device="cuda")
+    compiled = torch.compile(lambda: F.cross_entropy((x @ w.t()).float(), labels))
+
+    def step() -> None:
+        x.grad = w.grad = None
+        compiled().backward()
+
+    return step
+
+
 def peer_step(row: Row) -> Callable[[], object]:
+    if isinstance(row.shape, LinearLoss):
+        return peer_linear_loss(row, row.shape)
     module = peer_module(row, "cuda")
     if isinstance(row.shape, Gpt):
         size = (row.batch, row.shape.context)
@@ -219,19 +313,20 @@ def peer_step(row: Row) -> Callable[[], object]:
     return step
 
 
-def measure_peer(row: Row, rounds: int) -> dict[str, Any]:
-    torch._dynamo.reset()
+def run_peer(row: Row, rounds: int) -> dict[str, Any]:
     step = peer_step(row)
     start = time.perf_counter()
     step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    samples = replay_microseconds(captured(step), rounds, queued=10)
-    return {
-        "compile_seconds": seconds,
-        "us": samples,
-        "peak_gib": torch.cuda.max_memory_reserved() / 2**30,
-    }
+    return {"compile_seconds": seconds, "us": replay_microseconds(captured(step), rounds, queued=10)}
+
+
+def measure_peer(row: Row, rounds: int) -> dict[str, Any]:
+    command = [sys.executable, __file__, row.name, "--only-peer", "--rounds", str(rounds)]
+    with DeviceMemory() as memory:
+        result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return {**json.loads(result.stdout.splitlines()[-1]), "peak_mib": memory.peak}
 
 
 def measure_row(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -240,8 +335,8 @@ def measure_row(row: Row, options: argparse.Namespace, folder: Path) -> dict[str
     text = f"{row.name:<12}{median(ours):>10.1f} µs, compiled in {ours['compile_seconds']:.2f} s"
     if not options.no_peer:
         key = "torch.compile, CUDA Graph"
-        record[key] = measure_peer(row, options.rounds)
-        text += beside(key, record[key], ours)
+        record[key] = peer = measure_peer(row, options.rounds)
+        text += beside(key, peer, ours) + f"   peak {ours['peak_mib']} and {peer['peak_mib']} MiB"
     print(text, flush=True)
     return record
 
@@ -250,9 +345,14 @@ def main() -> int:
     parser = make_parser(__doc__)
     parser.add_argument("--device", default="cuda", help="of ours: cuda, or cpu to try the bench")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--only-peer", action="store_true", help=argparse.SUPPRESS)
     options = select(parser, [row.name for row in ROWS])
     if not options.no_peer:
         require_cuda()
+    if options.only_peer:
+        (row,) = (row for row in ROWS if row.name in options.models)
+        print(json.dumps(run_peer(row, options.rounds)))
+        return 0
     rows = []
     for row in ROWS:
         if row.name in options.models:

@@ -71,6 +71,8 @@ __all__ = [
     "le",
     "leaky_relu",
     "linear",
+    "linear_cross_entropy",
+    "linear_cross_entropy_backward",
     "log",
     "log1p",
     "log_softmax",
@@ -1395,6 +1397,63 @@ def cross_entropy(logits: TensorLike, labels: TensorLike, *, ignore_index: int =
     Shape: rule cross_entropy.
     """
     return apply("cross_entropy", [logits, labels], {"ignore_index": ignore_index})[0]
+
+
+def linear_cross_entropy(
+    x: TensorLike,
+    w: TensorLike,
+    labels: TensorLike,
+    *,
+    dtype: str,
+    transpose_w: bool = False,
+    ignore_index: int = -100,
+    chunk: int = 0,
+) -> SymTensor:
+    """cross_entropy(logits, labels) in a float dtype, logits = x [N, K] @ w [K, C] of type T; transpose_w: w
+    is stored [C, K]; `chunk` rows of logits are stored at a time, 0: as many as are cheap.
+
+    Dtypes: x: T, w: T, labels: index → the attribute dtype; T: float.
+    Shape: rule linear_cross_entropy.
+    """
+    return apply(
+        "linear_cross_entropy",
+        [x, w, labels],
+        {
+            "dtype": dtype,
+            "transpose_w": transpose_w,
+            "ignore_index": ignore_index,
+            "chunk": chunk,
+        },
+    )[0]
+
+
+def linear_cross_entropy_backward(
+    x: TensorLike,
+    w: TensorLike,
+    labels: TensorLike,
+    dloss: TensorLike,
+    *,
+    dtype: str,
+    transpose_w: bool = False,
+    ignore_index: int = -100,
+    chunk: int = 0,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """linear_cross_entropy over the same operands and attributes, and the gradients of x and w from dloss, a
+    scalar of its dtype; the gradient of the logits is of type T.
+
+    Dtypes: x: T, w: T, labels: index, dloss: any → the attribute dtype, T, T; T: float.
+    Shape: rule linear_cross_entropy_backward.
+    """
+    return apply(
+        "linear_cross_entropy_backward",
+        [x, w, labels, dloss],
+        {
+            "dtype": dtype,
+            "transpose_w": transpose_w,
+            "ignore_index": ignore_index,
+            "chunk": chunk,
+        },
+    )
 
 
 def adamw_step(

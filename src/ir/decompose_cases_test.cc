@@ -97,6 +97,40 @@ void add_reductions(std::vector<DecomposeCase>& cases) {
       {"cross_entropy_empty", Op::cross_entropy, {tensor({0, 3}), of(kIndex, {0}, 0, 1)}, {}, {{0, "n"}}});
 }
 
+void add_linear_cross_entropies(std::vector<DecomposeCase>& cases) {
+  const auto attrs = [](bool transpose_w, int64_t chunk, int64_t ignored = -100) {
+    return Attrs{
+        {"dtype", DType::f32}, {"transpose_w", transpose_w}, {"ignore_index", ignored}, {"chunk", chunk}};
+  };
+  const CaseOperand x = tensor({7, 4}), w = tame({4, 5}), turned = tame({5, 4});
+  const CaseOperand labels = of(kIndex, {7}, 0, 4), some = of(kIndex, {7}, -1, 4);
+  for (int64_t chunk : {0, 3, 7}) {
+    const std::string name = "_chunk_" + std::to_string(chunk);
+    cases.push_back(
+        {"linear_cross_entropy" + name, Op::linear_cross_entropy, {x, w, labels}, attrs(false, chunk), {}});
+    cases.push_back({"linear_cross_entropy_backward" + name,
+                     Op::linear_cross_entropy_backward,
+                     {x, w, labels, tame({})},
+                     attrs(false, chunk),
+                     {}});
+    cases.push_back({"linear_cross_entropy_backward_turned" + name,
+                     Op::linear_cross_entropy_backward,
+                     {x, turned, some, tame({})},
+                     attrs(true, chunk, -1),
+                     {}});
+  }
+  cases.push_back({"linear_cross_entropy_turned",
+                   Op::linear_cross_entropy,
+                   {x, turned, some},
+                   attrs(true, 2, -1),
+                   {{7, "n"}}});
+  cases.push_back({"linear_cross_entropy_empty",
+                   Op::linear_cross_entropy,
+                   {tensor({0, 4}), w, of(kIndex, {0}, 0, 1)},
+                   attrs(false, 0),
+                   {{0, "n"}}});
+}
+
 void add_norms(std::vector<DecomposeCase>& cases) {
   const CaseOperand scale = tame({16}), bias = tame({16});
   cases.push_back(
@@ -298,6 +332,7 @@ const std::vector<DecomposeCase>& decompose_cases() {
     std::vector<DecomposeCase> list;
     add_pointwise(list);
     add_reductions(list);
+    add_linear_cross_entropies(list);
     add_norms(list);
     add_attention(list);
     add_layers(list);

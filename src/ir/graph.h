@@ -146,6 +146,7 @@ class GraphRewriter {
   const Graph& old() const { return old_; }
   Graph& graph() { return new_; }
   ValueId value(ValueId old_id) const;
+  bool has(ValueId old_id) const { return map_[static_cast<size_t>(old_id)] != kNoValue; }
   std::vector<ValueId> values(const std::vector<ValueId>& old_ids) const;
   void map(ValueId old_id, ValueId new_id) { map_[static_cast<size_t>(old_id)] = new_id; }
   // Emits the node unchanged over mapped operands and maps its results.

@@ -16,6 +16,8 @@ bool can_fail(const Graph& graph) {
       case Op::scatter_elements:
       case Op::scatter_nd:
       case Op::cross_entropy:
+      case Op::linear_cross_entropy:
+      case Op::linear_cross_entropy_backward:
       case Op::while_loop:
         return true;
       default:

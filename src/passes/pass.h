@@ -65,6 +65,7 @@ Graph match_gelu(const Graph& graph, const PassContext& context);
 Graph match_attention(const Graph& graph, const PassContext& context);
 Graph match_rope_append(const Graph& graph, const PassContext& context);
 Graph narrow_contractions(const Graph& graph, const PassContext& context);
+Graph fuse_linear_cross_entropy(const Graph& graph, const PassContext& context);
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 Graph remove_dead_code(const Graph& graph, const PassContext& context);

@@ -69,6 +69,72 @@ TEST(NarrowContractions, WholeAttentionAndProductsTakeHalfOperands) {
   EXPECT_EQ(print(narrow_contractions(program.entries[0], context)), print(program.entries[0]));
 }
 
+constexpr char kLargeLoss[] = R"(program {
+  entry main(%x: bf16[8, 4096, 16], %w: bf16[16384, 16], %labels: i64[32768]) {
+    %0 = transpose(%w) {perm = [1, 0]} : bf16[16, 16384]
+    %1 = matmul(%x, %0) : bf16[8, 4096, 16384]
+    %2 = reshape(%1) {shape = [32768, 16384]} : bf16[32768, 16384]
+    %3 = cross_entropy(%2, %labels) : bf16[]
+    return "loss" = %3 MORE
+  }
+}
+)";
+
+Program large_loss(const std::string& more) {
+  std::string text = kLargeLoss;
+  return parse(text.replace(text.find("MORE"), 4, more));
+}
+
+TEST(FuseLinearCrossEntropy, LogitsThatNobodyElseReadsAreNeverStoredWhole) {
+  const Program program = large_loss("");
+  const Graph fused = run_pass(fuse_linear_cross_entropy, program);
+  ASSERT_EQ(count_ops(fused, Op::linear_cross_entropy), 1);
+  EXPECT_EQ(fused.nodes().size(), 2u) << print(fused);  // and a reshape of x
+  EXPECT_TRUE(fused.nodes().back().attrs.get_bool("transpose_w"));
+  const Graph chunks = decompose_composites(fused, {program, kTarget});
+  EXPECT_EQ(count_ops(chunks, Op::matmul), 2);
+  for (const Node& node : chunks.nodes())
+    for (ValueId id : node.results)
+      EXPECT_LE(*element_count(chunks.shape(id)).constant(), int64_t{16384} * 16384) << op_info(node.op).name;
+}
+
+TEST(FuseLinearCrossEntropy, LogitsThatSomeoneElseReadsStay) {
+  EXPECT_EQ(count_ops(run_pass(fuse_linear_cross_entropy, large_loss(", \"y\" = %2")), Op::matmul), 1);
+}
+
+// `seed` is the value that the gradients start from.
+Program loss_and_gradients(const std::string& seed) {
+  return parse(R"(program {
+  entry main(%x: f64[5, 3], %w: f64[3, 4], %s: f64[]) {
+    %labels = constant i64[5] = [3, 0, 1, 1, 2]
+    %0 = linear_cross_entropy(%x, %w, %labels) {dtype = f64, chunk = 2} : f64[]
+    %1 = mul(%)" +
+               seed +
+               R"(, %s) : f64[]
+    %2, %3, %4 = linear_cross_entropy_backward(%x, %w, %labels, %1) {dtype = f64, chunk = 2} : f64[], f64[5, 3], f64[3, 4]
+    return "loss" = %0, "dx" = %3, "dw" = %4
+  }
+}
+)");
+}
+
+TEST(FuseLinearCrossEntropy, ALossComesFromTheOpThatComputesItsGradients) {
+  const Program program = loss_and_gradients("s");
+  const Graph joined = run_pass(fuse_linear_cross_entropy, program);
+  EXPECT_EQ(count_ops(joined, Op::linear_cross_entropy), 0);
+  EXPECT_EQ(count_ops(joined, Op::linear_cross_entropy_backward), 1);
+  expect_equal_meaning(program, joined, {});
+  // Each chunk has one product for its logits and two for gradients.
+  EXPECT_EQ(count_ops(decompose_composites(joined, {program, kTarget}), Op::matmul), 9);
+}
+
+TEST(FuseLinearCrossEntropy, GradientsThatStartFromTheLossComeAfterIt) {
+  const Program program = loss_and_gradients("0");
+  const Graph joined = run_pass(fuse_linear_cross_entropy, program);
+  EXPECT_EQ(count_ops(joined, Op::linear_cross_entropy), 1);
+  expect_equal_meaning(program, joined, {});
+}
+
 TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
   const Program program = parse(R"(program {
   entry main(%x: f16[4, 6], %y: f32[4, 6]) {

@@ -36,6 +36,9 @@ const std::vector<PassInfo>& pass_table() {
       // Casts around the parts of an attention would hide it.
       {"narrow_contractions", narrow_contractions, true, 0,
        "rounds operands of contractions to the type that the precision names"},
+      // Needs cross entropy whole, and operands of its gradients that are known to be those of the loss.
+      {"fuse_linear_cross_entropy", fuse_linear_cross_entropy, false, 2,
+       "computes a large cross entropy with its product, and a loss with its gradients, some rows at a time"},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0,
        "expands composites that no kernel of the target claims"},

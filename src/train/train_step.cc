@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "ir/append.h"
 #include "ir/decompose/emitter.h"
+#include "ir/linear_cross_entropy.h"
 #include "ir/verify.h"
 #include "train/schedules.h"
 
@@ -359,7 +360,8 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   check_forward(forward);
   const std::vector<Trained> params = trained_params(forward, options);
   const std::optional<DType> narrow = contraction_dtype(options.precision);
-  const Graph entry = narrow ? narrow_contractions(forward.entries[0], *narrow) : forward.entries[0];
+  const Graph entry = fuse_linear_cross_entropy(narrow ? narrow_contractions(forward.entries[0], *narrow)
+                                                       : forward.entries[0]);
   Program program{forward.variables, {}, forward.sizes, forward.metadata};
   const auto build = [&](const char* name) { return EntryBuilder(name, entry, options, params, program); };
   program.entries.push_back(build(kStepEntry).step());

@@ -107,4 +107,10 @@ Values vjp_cross_entropy(const Vjp& v) {
   return {e.mul(slope, e.reshape(share, {rows, 1})), kNoValue};
 }
 
+Values vjp_linear_cross_entropy(const Vjp& v) {
+  const Values results =
+      v.e.ops(Op::linear_cross_entropy_backward, {v.x(0), v.x(1), v.x(2), v.dy()}, v.attrs());
+  return {results[1], results[2], kNoValue};
+}
+
 }  // namespace aicf

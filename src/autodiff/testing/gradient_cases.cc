@@ -213,6 +213,16 @@ void add_reductions(Cases& cases) {
                    {x({2, 3}), indices({2}, {1, 1})},
                    {{"ignore_index", int64_t{1}}}});
   cases.push_back({"cross_entropy_empty", Op::cross_entropy, {x({0, 3}), index({0}, 0, 1)}, {}, {{0, "n"}}});
+  for (int64_t chunk : {0, 2}) {
+    const Attrs attrs = {{"dtype", DType::f64}, {"ignore_index", int64_t{-1}}, {"chunk", chunk}};
+    const std::string name = "linear_cross_entropy_" + std::to_string(chunk);
+    cases.push_back(
+        {name, Op::linear_cross_entropy, {x({5, 3}), x({3, 4}), indices({5}, {2, -1, 0, 3, 1})}, attrs});
+    cases.push_back({name + "_backward",
+                     Op::linear_cross_entropy_backward,
+                     {x({5, 3}), x({3, 4}), indices({5}, {2, -1, 0, 3, 1}), x({})},
+                     attrs});
+  }
 }
 
 void add_norms(Cases& cases) {

@@ -52,27 +52,4 @@ Values decompose_log_softmax(Emitter& e, const Node& node, const Values& x) {
   return {e.cast(e.sub(shifted, log), e.dtype(x[0]))};
 }
 
-// A label that is neither ignored nor a class must fail when running, so a negative one is sent past the end
-// instead of counting from it.
-Values decompose_cross_entropy(Emitter& e, const Node& node, const Values& x) {
-  const ValueId logits = e.widen(x[0]);
-  const ValueId labels = e.cast(x[1], DType::i64);
-  const DType dtype = e.dtype(logits);
-  const Dim rows = e.shape(logits)[0], classes = e.shape(logits)[1];
-  const ValueId zero = e.scalar_int(DType::i64, 0);
-  const ValueId kept = e.op(Op::ne, {labels, e.scalar_int(DType::i64, node.attrs.get_int("ignore_index"))});
-  const ValueId checked = e.select(e.op(Op::lt, {labels, zero}), e.size(classes, DType::i64), labels);
-  const ValueId index = e.reshape(e.select(kept, checked, zero), {rows, 1});
-
-  const ValueId top = e.reduce(Op::reduce_max, logits, {1}, true);
-  const ValueId log = e.op(Op::log, {e.reduce(Op::reduce_sum, e.exp(e.sub(logits, top)), {1}, true)});
-  // From the logits as they are stored, so that nothing else of their size is.
-  const ValueId picked = e.widen(e.op(Op::gather_elements, {x[0], index}, {{"axis", int64_t{1}}}));
-  const ValueId losses = e.reshape(e.sub(log, e.sub(picked, top)), {rows});
-  const ValueId total = e.reduce(Op::reduce_sum, e.select(kept, losses, e.scalar(dtype, 0)), {0}, false);
-  const ValueId count = e.reduce(Op::reduce_sum, e.cast(kept, DType::i64), {0}, false);
-  const ValueId divisor = e.cast(e.op(Op::max, {count, e.scalar_int(DType::i64, 1)}), dtype);
-  return {e.cast(e.div(total, divisor), e.dtype(x[0]))};
-}
-
 }  // namespace aicf

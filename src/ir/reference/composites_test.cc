@@ -177,6 +177,20 @@ void add_losses(std::vector<OpCase>& rows) {
     rows.push_back(
         {Op::cross_entropy, {logits, of(index, {2}, {1, 1})}, {{"ignore_index", int64_t{1}}}, {t(0)}});
     rows.push_back({Op::cross_entropy, {t({0, 2}, {}), of(index, {0}, {})}, {}, {t(0)}});
+    // x w = the logits above; the gradient of a row's logits is its softmax less one at the label, halved.
+    const CaseTensor x = t({2, 1}, {0, kLn3}), w = t({1, 2}, {0, 1}), labels = of(index, {2}, {0, 1});
+    const Attrs attrs = {{"dtype", DType::f64}};
+    rows.push_back({Op::linear_cross_entropy,
+                    {x, w, labels},
+                    attrs,
+                    {of(DType::f64, {}, {(half + quarter) / 2})},
+                    {DType::f64}});
+    rows.push_back({Op::linear_cross_entropy_backward,
+                    {x, w, labels, of(DType::f64, {}, {2})},
+                    attrs,
+                    {of(DType::f64, {}, {(half + quarter) / 2}), t({2, 1}, {0.5, -0.25}),
+                     t({1, 2}, {0.25 * kLn3, -0.25 * kLn3})},
+                    {DType::f64}});
   }
   rows.push_back({Op::one_hot, {i64({0}, {}), t(1), t(0)}, depth, {t({0, 3}, {})}});
 }

@@ -89,6 +89,26 @@ void shape_cross_entropy(ShapeQuery& query) {
   query.results[0].shape = {};
 }
 
+// x [N, K], w and labels [N]; the loss is a scalar.
+void shape_linear_cross_entropy(ShapeQuery& query) {
+  require_rank(query, 0, 2);
+  require_rank(query, 1, 2);
+  const Dim width = query.shape(1)[query.attrs.get_bool("transpose_w") ? 1 : 0];
+  require_shape(query, 0, {query.shape(0)[0], width});
+  require_shape(query, 2, {query.shape(0)[0]});
+  if (!is_float(query.attrs.get_dtype("dtype")))
+    fail_attribute(query, "dtype", "a float type", "another type");
+  if (query.attrs.get_int("chunk") < 0) fail_attribute(query, "chunk", "0 or more", "a negative number");
+  query.results[0].shape = {};
+}
+
+void shape_linear_cross_entropy_backward(ShapeQuery& query) {
+  shape_linear_cross_entropy(query);
+  require_rank(query, 3, 0);
+  query.results[1].shape = query.shape(0);
+  query.results[2].shape = query.shape(1);
+}
+
 void shape_adamw_step(ShapeQuery& query) {
   for (size_t i = 1; i < 4; ++i) require_shape(query, i, query.shape(0));
   require_rank(query, 4, 0);
