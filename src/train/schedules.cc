@@ -89,7 +89,7 @@ void check_schedule(const Graph& schedule) {
   if (schedule.inputs().size() != 1 || schedule.outputs().size() != 1 || !schedule.updates().empty())
     throw fail(std::to_string(schedule.inputs().size()) + " inputs, " +
                std::to_string(schedule.outputs().size()) + " outputs");
-  const TensorType step = schedule.type(schedule.inputs()[0]), rate = schedule.type(schedule.outputs()[0]);
+  const TensorType &step = schedule.type(schedule.inputs()[0]), &rate = schedule.type(schedule.outputs()[0]);
   if (step != TensorType{DType::i64, {}} || !is_float(rate.dtype) || rate.rank() != 0)
     throw fail(to_string(step) + " to " + to_string(rate));
   for (ValueId leaf : schedule.leaves())
