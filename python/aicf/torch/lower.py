@@ -163,8 +163,8 @@ class Lowering:
                 self._node = None
 
     def _without_operand(self, node: torch.fx.Node) -> Any:
-        """In a survey, the result of a node that takes what there is no stand-in for: a complex tensor, or one
-        whose shape depends on data.
+        """In a survey, the result of a node that takes what has no stand-in: a complex tensor, or one whose
+        shape depends on data.
         """
         if node.target is operator.getitem or self._on_unsupported is None:
             return MISSING

@@ -255,7 +255,7 @@ def _index_put(
 
 
 def _masked_put(c: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> SymTensor:
-    """x[mask] = value: a choice, as long as every chosen place gets the same value, or the same row of them."""
+    """x[mask] = value: a choice, as long as every chosen place gets the same value or the same row."""
     masks = [(axis, m) for axis, m in enumerate(indices) if m is not None]
     values = c.cast(values, x.dtype)
     if len(masks) != 1:

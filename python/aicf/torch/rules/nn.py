@@ -188,13 +188,14 @@ def _legit_functional(
         unbiased = ops.mul(variance, c.number(count / max(count - 1, 1e-30), x.dtype))
     else:
         unbiased = ops.mul(variance, ops.div(count, ops.sub(count, c.number(1, x.dtype))))
-    return (
-        c.cast(result),
+    made = (
+        result,
         batch_mean,
         inverse,
         _moved_average(c, mean, batch_mean, momentum),
         _moved_average(c, var, unbiased, momentum),
     )
+    return tuple(c.cast(value, c.dtype_of(i)) for i, value in enumerate(made))
 
 
 def _moved_average(c: Call, old: Any, new: Any, momentum: float) -> SymTensor:
