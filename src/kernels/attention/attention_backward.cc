@@ -9,7 +9,7 @@
 #include "kernels/attention/attention_rows.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 

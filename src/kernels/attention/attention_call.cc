@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 

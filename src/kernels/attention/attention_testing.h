@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf::step_testing {
 

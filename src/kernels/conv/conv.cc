@@ -6,7 +6,7 @@
 #include "kernels/conv/conv_store.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

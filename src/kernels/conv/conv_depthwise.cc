@@ -6,7 +6,7 @@
 #include "kernels/conv/depthwise_row.h"
 #include "kernels/isa.h"
 #include "kernels/kernel.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

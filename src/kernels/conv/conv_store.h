@@ -6,7 +6,7 @@
 #include "kernels/conv/conv_plan.h"
 #include "kernels/element.h"
 #include "kernels/matmul/gemm_finish.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

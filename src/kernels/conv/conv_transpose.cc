@@ -5,7 +5,7 @@
 #include "kernels/conv/conv_plan.h"
 #include "kernels/conv/conv_store.h"
 #include "kernels/kernel.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/conv/windows.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

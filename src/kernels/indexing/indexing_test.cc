@@ -1,5 +1,5 @@
 // Gathers, scatters, pad and iota against loops over index tuples, in every layout and on wild indices.
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

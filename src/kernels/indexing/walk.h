@@ -10,7 +10,7 @@
 #include "base/dim.h"
 #include "kernels/abi.h"
 #include "kernels/kernel.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/conv/pack_conv_w.h"
 #include "kernels/matmul/pack.h"
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/matmul/gemm_finish.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

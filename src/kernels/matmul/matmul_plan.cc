@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/matmul/gemm_types.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "kernels/matmul/pack.h"
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

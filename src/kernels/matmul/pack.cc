@@ -5,7 +5,7 @@
 #include "base/dim.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

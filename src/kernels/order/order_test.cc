@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

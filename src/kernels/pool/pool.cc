@@ -6,8 +6,8 @@
 
 #include "kernels/element.h"
 #include "kernels/kernel.h"
-#include "kernels/matmul/step_check.h"
 #include "kernels/pool/pool_plan.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

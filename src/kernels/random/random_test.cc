@@ -1,4 +1,4 @@
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 
 namespace aicf {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "kernels/matmul/step_testing.h"
+#include "kernels/step_testing.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

@@ -1,4 +1,4 @@
-#include "kernels/matmul/step_check.h"
+#include "kernels/step_check.h"
 
 #include <algorithm>
 
