@@ -218,10 +218,10 @@ def test_autocast_mixes_types_as_torch_does() -> None:
         model.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = call(x)
-        y.float().square().mean().backward()
+        (y.float() * torch.linspace(-1, 2, y.numel()).view(y.shape).sin()).sum().backward()
         gradients.append([y.detach().float(), *(p.grad.clone() for p in model.parameters())])
     for theirs, ours in zip(*gradients, strict=True):
-        assert (theirs - ours).norm() <= 0.03 * theirs.norm() + 1e-3
+        assert (theirs - ours).norm() <= 0.05 * theirs.norm() + 1e-2
 
 
 def test_a_compiled_optimizer_steps_as_eager() -> None:
