@@ -32,7 +32,8 @@ PARTIAL = {
         "kernels/custom/custom_call.h",
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/matmul/cublaslt_call.h"},
-    ("build", "kernels"): LAUNCH | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h"},
+    ("build", "kernels"): LAUNCH
+    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h"},
     ("build", "select"): {
         "select/cost_model.h",
         "select/cuda_problem.h",
