@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_inference import ROWS, Row, describe_gpu, tool
+from gpu_inference import ROWS, Row
+from gpu_report import describe_gpu, tool
 
 HEADER = "target,units,op,region,params,operands,choice,us,heuristic_us,versions"
 
