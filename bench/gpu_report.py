@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bench_ours", "beside", "make_parser", "median", "require_cuda", "select", "tool", "write_report"]
+__all__ = [
+    "bench_ours",
+    "beside",
+    "describe_gpu",
+    "make_parser",
+    "median",
+    "require_cuda",
+    "select",
+    "tool",
+    "write_report",
+]
 
 Record = dict[str, Any]
 
