@@ -60,13 +60,13 @@ def unsupported(node: torch.fx.Node, reason: str) -> Error:
 
 class Lowering:
     """Appends to `graph`. `on_unsupported(node, error)` may give a stand-in for the node's result; it raises
-    by default."""
+    by default. `error` is None where an op inside the node was told of already."""
 
     def __init__(
         self,
         graph: Graph,
         symbols: Symbols,
-        on_unsupported: Callable[[torch.fx.Node, Error], Any] | None = None,
+        on_unsupported: Callable[[torch.fx.Node, Error | None], Any] | None = None,
         loops: bool = True,
     ) -> None:
         self.loops = loops  # whether the device runs them
@@ -166,14 +166,18 @@ class Lowering:
         """In a survey, the result of a node that takes what has no stand-in: a complex tensor, or one whose
         shape depends on data.
         """
-        if node.target is operator.getitem or self._on_unsupported is None:
+        if node.target is operator.getitem or self._on_unsupported is None or self._is_body:
             return MISSING
         error = make_error("unsupported_op", f"{node.target} takes a value of an unsupported type or shape")
         return self._on_unsupported(node, _located(error, node))
 
     def _lower(self, node: torch.fx.Node, out: Any, values: dict[torch.fx.Node, Any]) -> Any:
         if isinstance(node.target, torch._ops.HigherOrderOperator):
-            return self._higher_order(node, values)
+            try:
+                return self._higher_order(node, values)
+            except Incomplete:
+                assert self._on_unsupported is not None
+                return self._on_unsupported(node, None)
         args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
         fakes, fake_kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
         if self._autocast:
@@ -209,10 +213,7 @@ class Lowering:
             return values[node.args[0]], None
         args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
         if name in CONTROL_FLOW:
-            try:
-                return CONTROL_FLOW[name](self, *args, **kwargs)
-            except Incomplete:
-                return MISSING
+            return CONTROL_FLOW[name](self, *args, **kwargs)
         if name not in _INLINED:
             raise make_error(
                 "unsupported_op",
@@ -238,8 +239,9 @@ class Lowering:
         note = self._on_unsupported
         if note is not None:
 
-            def missing(node: torch.fx.Node, error: Error) -> Any:
-                note(node, error)
+            def missing(node: torch.fx.Node, error: Error | None) -> Any:
+                if error is not None:
+                    note(node, error)
                 return MISSING
 
             inner._on_unsupported = missing

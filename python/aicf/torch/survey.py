@@ -72,9 +72,10 @@ def _placeholders(module: torch.fx.GraphModule) -> Sequence[torch.fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
-def _note(lowering: Lowering, found: dict[Any, Unsupported], node: torch.fx.Node, error: Error) -> Any:
-    text = str(error).splitlines()[0].split("] ", 1)[-1]
-    found[node] = Unsupported(str(node.target), error.value, text, error.remedy)
+def _note(lowering: Lowering, found: dict[Any, Unsupported], node: torch.fx.Node, error: Error | None) -> Any:
+    if error is not None:
+        text = str(error).splitlines()[0].split("] ", 1)[-1]
+        found[node] = Unsupported(str(node.target), error.value, text, error.remedy)
     value = node.meta.get("val")
     if any(not isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
         return MISSING

@@ -149,5 +149,7 @@ def test_what_is_unsupported_inside_a_body_is_named() -> None:
         aicf.compile(model, (x,))
     report = aicf.support(model, (x,))
     assert len(report.unsupported) == 1 and "airy_ai" in str(report)
+    inside = aicf.support(unsupported_in(lambda row: torch.special.airy_ai(row) + row), (x,))
+    assert [row.op for row in inside.unsupported] == ["aten.special_airy_ai.default"]
     with pytest.raises(aicf.UserError, match="random numbers"):
         aicf.compile(unsupported_in(lambda row: row + torch.rand_like(row)), (x,))
