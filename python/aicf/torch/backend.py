@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -64,7 +64,21 @@ def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callabl
     names = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in counts.items())
     partitions.append(f"{len(missing)} of {count_ops(graph)} ops in eager: {names}")
     _log.warning(partitions[-1])
-    return _partitioned(graph, set(missing), options)
+    return _partitioned(graph, _left_out(graph, missing), options)
+
+
+def _left_out(graph: torch.fx.GraphModule, missing: Container[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Nodes of the graph itself that are missing, or have a body with a missing node."""
+
+    def is_left_out(node: torch.fx.Node) -> bool:
+        bodies = [
+            getattr(graph, str(arg.target), None) for arg in node.all_input_nodes if arg.op == "get_attr"
+        ]
+        return node in missing or any(
+            _left_out(body, missing) for body in bodies if isinstance(body, torch.fx.GraphModule)
+        )
+
+    return {node for node in graph.graph.nodes if is_left_out(node)}
 
 
 class _Supported(OperatorSupportBase):
@@ -85,9 +99,9 @@ def _partitioned(
     """Runs of supported nodes become compiled graphs, the rest stays as it is."""
     partitioner = CapabilityBasedPartitioner(graph, _Supported(eager), allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
-    for name, part in list(fused.named_children()):
-        if isinstance(part, torch.fx.GraphModule):
-            setattr(fused, name, _Part(CompiledGraph(part, options), part))
+    for name in [str(node.target) for node in fused.graph.nodes if node.op == "call_module"]:
+        part = getattr(fused, name)
+        setattr(fused, name, _Part(CompiledGraph(part, options), part))
     fused.recompile()
     return fused
 

@@ -153,3 +153,11 @@ def test_what_is_unsupported_inside_a_body_is_named() -> None:
     assert [row.op for row in inside.unsupported] == ["aten.special_airy_ai.default"]
     with pytest.raises(aicf.UserError, match="random numbers"):
         aicf.compile(unsupported_in(lambda row: row + torch.rand_like(row)), (x,))
+
+
+def test_a_body_with_an_unsupported_op_stays_in_eager() -> None:
+    torch._dynamo.reset()
+    model, x = unsupported_in(lambda row: torch.special.airy_ai(row) + row), torch.randn(130, 3)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend="aicf", options={"fallback": "eager"})
+        torch.testing.assert_close(compiled(x), model(x))
