@@ -23,41 +23,8 @@ std::string_view view_of(pbf_reader& reader) {
   return {view.data(), view.size()};
 }
 
-// Repeated numbers may come packed or one by one, even mixed.
-void append_int64s(pbf_reader& reader, std::vector<int64_t>& to) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited)
-    for (int64_t value : reader.get_packed_int64()) to.push_back(value);
-  else
-    to.push_back(reader.get_int64());
-}
-void append_int32s(pbf_reader& reader, std::vector<int32_t>& to) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited)
-    for (int32_t value : reader.get_packed_int32()) to.push_back(value);
-  else
-    to.push_back(reader.get_int32());
-}
-void append_uint64s(pbf_reader& reader, std::vector<uint64_t>& to) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited)
-    for (uint64_t value : reader.get_packed_uint64()) to.push_back(value);
-  else
-    to.push_back(reader.get_uint64());
-}
-void append_floats(pbf_reader& reader, std::vector<float>& to) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited)
-    for (float value : reader.get_packed_float()) to.push_back(value);
-  else
-    to.push_back(reader.get_float());
-}
-void append_doubles(pbf_reader& reader, std::vector<double>& to) {
-  if (reader.wire_type() == pbf_wire_type::length_delimited)
-    for (double value : reader.get_packed_double()) to.push_back(value);
-  else
-    to.push_back(reader.get_double());
-}
-
-// Calls `field` for every field; one that it does not take is skipped. protozero throws assertion-free
-// exceptions derived from protozero::exception on malformed input; a known field of a foreign wire type is
-// caught here because protozero only asserts on it.
+// Calls `field` for every field; one that it does not take is skipped. protozero throws on malformed input
+// but only asserts that a field has the wire type it is read as: `field` takes none of another wire type.
 template <typename Field>
 void for_each_field(pbf_reader reader, Field field) {
   while (reader.next())
@@ -66,8 +33,6 @@ void for_each_field(pbf_reader reader, Field field) {
 
 bool is_bytes(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::length_delimited; }
 bool is_varint(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::varint; }
-bool is_fixed32(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::fixed32; }
-bool is_fixed64(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::fixed64; }
 
 bool take_string(pbf_reader& reader, std::string& to) {
   if (!is_bytes(reader)) return false;
@@ -78,6 +43,37 @@ bool take_int(pbf_reader& reader, int64_t& to) {
   if (!is_varint(reader)) return false;
   to = reader.get_int64();
   return true;
+}
+
+template <typename T>
+bool take_enum(pbf_reader& reader, T& to) {
+  if (!is_varint(reader)) return false;
+  to = static_cast<T>(reader.get_int32());
+  return true;
+}
+bool append_string(pbf_reader& reader, std::vector<std::string>& to) {
+  return is_bytes(reader) && take_string(reader, to.emplace_back());
+}
+
+// Repeated numbers may come packed or one by one, even mixed.
+template <typename T, typename Range>
+bool append_numbers(pbf_reader& reader, pbf_wire_type single, T (pbf_reader::*get)(),
+                    Range (pbf_reader::*get_packed)(), std::vector<T>& to) {
+  if (is_bytes(reader))
+    for (T value : (reader.*get_packed)()) to.push_back(value);
+  else if (reader.wire_type() == single)
+    to.push_back((reader.*get)());
+  else
+    return false;
+  return true;
+}
+bool append_ints(pbf_reader& reader, std::vector<int64_t>& to) {
+  return append_numbers(reader, pbf_wire_type::varint, &pbf_reader::get_int64, &pbf_reader::get_packed_int64,
+                        to);
+}
+bool append_floats(pbf_reader& reader, std::vector<float>& to) {
+  return append_numbers(reader, pbf_wire_type::fixed32, &pbf_reader::get_float, &pbf_reader::get_packed_float,
+                        to);
 }
 
 std::pair<std::string, std::string> parse_entry(pbf_reader reader) {
@@ -98,37 +94,39 @@ std::pair<std::string, std::string> parse_entry(pbf_reader reader) {
 TensorProto parse_tensor_message(pbf_reader reader) {
   TensorProto tensor;
   for_each_field(reader, [&](pbf_reader& r) {
-    const bool bytes = is_bytes(r), varint = is_varint(r);
     switch (r.tag()) {
       case 1:
-        return bytes || varint ? (append_int64s(r, tensor.dims), true) : false;
+        return append_ints(r, tensor.dims);
       case 2:
-        return varint ? (tensor.data_type = r.get_int32(), true) : false;
+        return take_enum(r, tensor.data_type);
       case 3:
         fail("a tensor comes in segments");
       case 4:
-        return bytes || is_fixed32(r) ? (append_floats(r, tensor.floats), true) : false;
+        return append_floats(r, tensor.floats);
       case 5:
-        return bytes || varint ? (append_int32s(r, tensor.int32s), true) : false;
+        return append_numbers(r, pbf_wire_type::varint, &pbf_reader::get_int32, &pbf_reader::get_packed_int32,
+                              tensor.int32s);
       case 6:
-        return bytes ? (tensor.strings.push_back(std::string(view_of(r))), true) : false;
+        return append_string(r, tensor.strings);
       case 7:
-        return bytes || varint ? (append_int64s(r, tensor.int64s), true) : false;
+        return append_ints(r, tensor.int64s);
       case 8:
         return take_string(r, tensor.name);
       case 9:
-        if (!bytes) return false;
+        if (!is_bytes(r)) return false;
         tensor.raw = view_of(r);
         tensor.has_raw = true;
         return true;
       case 10:
-        return bytes || is_fixed64(r) ? (append_doubles(r, tensor.doubles), true) : false;
+        return append_numbers(r, pbf_wire_type::fixed64, &pbf_reader::get_double,
+                              &pbf_reader::get_packed_double, tensor.doubles);
       case 11:
-        return bytes || varint ? (append_uint64s(r, tensor.uint64s), true) : false;
+        return append_numbers(r, pbf_wire_type::varint, &pbf_reader::get_uint64,
+                              &pbf_reader::get_packed_uint64, tensor.uint64s);
       case 13:
-        return bytes ? (tensor.external_data.insert(parse_entry(r.get_message())), true) : false;
+        return is_bytes(r) ? (tensor.external_data.insert(parse_entry(r.get_message())), true) : false;
       case 14:
-        return varint ? (tensor.external = r.get_int32() == 1, true) : false;
+        return is_varint(r) ? (tensor.external = r.get_int32() == 1, true) : false;
       default:
         return false;
     }
@@ -140,7 +138,7 @@ TensorProto parse_sparse_tensor(pbf_reader reader) {
   TensorProto tensor;
   auto values = std::make_shared<TensorProto>(), indices = std::make_shared<TensorProto>();
   for_each_field(reader, [&](pbf_reader& r) {
-    if (r.tag() == 3 && (is_bytes(r) || is_varint(r))) return append_int64s(r, tensor.dims), true;
+    if (r.tag() == 3) return append_ints(r, tensor.dims);
     if ((r.tag() != 1 && r.tag() != 2) || !is_bytes(r)) return false;
     *(r.tag() == 1 ? values : indices) = parse_tensor_message(r.get_message());
     return true;
@@ -178,7 +176,7 @@ void parse_type(pbf_reader reader, ValueInfo& info) {
       case 1:
         info.kind = "tensor";
         for_each_field(r.get_message(), [&](pbf_reader& t) {
-          if (t.tag() == 1 && is_varint(t)) return info.elem_type = t.get_int32(), true;
+          if (t.tag() == 1) return take_enum(t, info.elem_type);
           if (t.tag() == 2 && is_bytes(t)) return parse_shape(t.get_message(), info), true;
           return false;
         });
@@ -233,36 +231,37 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
   AttributeProto a;
   bool has_f = false, has_i = false, has_s = false;
   for_each_field(reader, [&](pbf_reader& r) {
-    const bool bytes = is_bytes(r), varint = is_varint(r);
     switch (r.tag()) {
       case 1:
         return take_string(r, a.name);
       case 2:
-        return is_fixed32(r) ? (a.f = r.get_float(), has_f = true) : false;
+        if (r.wire_type() != pbf_wire_type::fixed32) return false;
+        a.f = r.get_float();
+        return has_f = true;
       case 3:
         return take_int(r, a.i) && (has_i = true);
       case 4:
         return take_string(r, a.s) && (has_s = true);
       case 5:
-        if (!bytes) return false;
+        if (!is_bytes(r)) return false;
         a.t = std::make_shared<TensorProto>(parse_tensor_message(r.get_message()));
         return true;
       case 6:
-        if (!bytes) return false;
+        if (!is_bytes(r)) return false;
         a.g = std::make_shared<GraphProto>(parse_graph(r.get_message(), depth + 1));
         return true;
       case 7:
-        return bytes || is_fixed32(r) ? (append_floats(r, a.floats), true) : false;
+        return append_floats(r, a.floats);
       case 8:
-        return bytes || varint ? (append_int64s(r, a.ints), true) : false;
+        return append_ints(r, a.ints);
       case 9:
-        return bytes ? (a.strings.push_back(std::string(view_of(r))), true) : false;
+        return append_string(r, a.strings);
       case 20:
-        return varint ? (a.type = static_cast<AttributeType>(r.get_int32()), true) : false;
+        return take_enum(r, a.type);
       case 21:
         return take_string(r, a.ref);
       case 22:
-        if (!bytes) return false;
+        if (!is_bytes(r)) return false;
         a.t = std::make_shared<TensorProto>(parse_sparse_tensor(r.get_message()));
         return true;
       default:
@@ -282,9 +281,9 @@ NodeProto parse_node(pbf_reader reader, int depth) {
     if (!is_bytes(r)) return false;
     switch (r.tag()) {
       case 1:
-        return node.inputs.push_back(std::string(view_of(r))), true;
+        return append_string(r, node.inputs);
       case 2:
-        return node.outputs.push_back(std::string(view_of(r))), true;
+        return append_string(r, node.outputs);
       case 3:
         return take_string(r, node.name);
       case 4:
@@ -354,11 +353,11 @@ FunctionProto parse_function(pbf_reader reader) {
       case 1:
         return take_string(r, function.name);
       case 4:
-        return function.inputs.push_back(std::string(view_of(r))), true;
+        return append_string(r, function.inputs);
       case 5:
-        return function.outputs.push_back(std::string(view_of(r))), true;
+        return append_string(r, function.outputs);
       case 6:
-        return function.attributes.push_back(std::string(view_of(r))), true;
+        return append_string(r, function.attributes);
       case 7:
         return function.nodes.push_back(parse_node(r.get_message(), 0)), true;
       case 9:
