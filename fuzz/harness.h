@@ -109,7 +109,7 @@ inline CompileOptions drawn_options(std::string_view input) {
   Random random(std::hash<std::string_view>()(input));
   CompileOptions options;
   options.opt_level = random() % 4 == 0 ? static_cast<int>(random() % 2) : 2;
-  options.precision = pick(random, std::vector<Precision>{Precision::kF32, Precision::kF32,
+  options.precision = pick(random, std::vector<Precision>{Precision::kF32, Precision::kTf32,
                                                           Precision::kBf16Mixed, Precision::kF16Mixed});
   return options;
 }

@@ -52,7 +52,7 @@ void ModelSource::add_to(VerbOptions& verb, bool binds) {
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
       "machine, with PTX and the CPU beside it");
   add("--precision", precision,
-      "f32; bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
+      "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
   add("--opt", opt, "optimisation level 0, 1 or 2");
   add("--skip", skip, "leave out an optional pass, by name");
   add("--records", records,

@@ -18,7 +18,7 @@ struct CompileOptions {
   int opt_level = 2;                     // 0: no optimisation, 2: all
   std::vector<std::string> skip_passes;  // optimisations to leave out, by name
   // "f32": as the model states it; "bf16-mixed", "f16-mixed": f32 contractions take operands of that type and
-  // accumulate in f32.
+  // accumulate in f32; "tf32": f32 products of matrices do.
   std::string precision = "f32";
 };
 

@@ -82,7 +82,7 @@ struct TrainOptions {
   int64_t accumulate = 1;          // batches averaged into one optimizer step
   bool skip_bad_steps = true;      // a step that is not finite changes nothing
   LossScale loss_scale;
-  std::string precision = "f32";  // or "bf16-mixed", "f16-mixed", "bf16-pure"
+  std::string precision = "f32";  // or "tf32", "bf16-mixed", "f16-mixed", "bf16-pure"
   bool gradients_entry = false;   // an entry "gradients" with outputs `d_<param>`
 };
 

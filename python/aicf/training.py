@@ -175,8 +175,9 @@ def compile_train_step(
     clip_norm       of all gradients together; 0: not clipped.
     accumulate      calls whose gradients are averaged into one optimizer step.
     precision       "f32"; "bf16-mixed" or "f16-mixed": contractions of such operands, accumulated in f32;
-                    params, moments and everything else stay f32; "bf16-pure": params and moments keep the
-                    params' own type, without the f32 master copy that half types have otherwise.
+                    "tf32": products of f32 matrices of such operands; params, moments and everything else
+                    stay f32; "bf16-pure": params and moments keep the params' own type, without the f32
+                    master copy that half types have otherwise.
     skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and
                     `skipped`.
     gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.

@@ -36,7 +36,7 @@ void narrow(GraphRewriter& rewriter, const Node& node, DType dtype) {
   rewriter.map(node.results[0], bias ? add_bias(e, node, product, bias_value) : product);
 }
 
-constexpr std::array<const char*, 4> kNames = {"f32", "bf16-mixed", "f16-mixed", "bf16-pure"};
+constexpr std::array<const char*, 5> kNames = {"f32", "tf32", "bf16-mixed", "f16-mixed", "bf16-pure"};
 
 Precision precision_among(const std::string& name, size_t count) {
   std::string known;
@@ -59,6 +59,17 @@ std::optional<DType> contraction_dtype(Precision precision) {
   if (precision == Precision::kBf16Mixed) return DType::bf16;
   if (precision == Precision::kF16Mixed) return DType::f16;
   return std::nullopt;
+}
+
+Graph multiply_in_tf32(const Graph& graph) {
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    Node copy = node;
+    if ((node.op == Op::matmul || node.op == Op::linear) && graph.dtype(node.operands[0]) == DType::f32)
+      copy.attrs.set("tf32", true);
+    rewriter.copy(copy);
+  }
+  return rewriter.finish();
 }
 
 Graph narrow_contractions(const Graph& graph, DType dtype) {

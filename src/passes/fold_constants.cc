@@ -26,6 +26,7 @@ bool has_one_rounding(const Graph& graph, const Node& node) {
     case Op::ceil:
     case Op::trunc:
     case Op::round:
+    case Op::round_tf32:
     case Op::cast:
     case Op::add:
     case Op::sub:

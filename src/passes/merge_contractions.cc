@@ -20,7 +20,7 @@ struct Product {
 };
 
 // Products with one key can be computed together: what they read, how both operands lie, what follows.
-using Key = std::tuple<ValueId, bool, bool, std::vector<std::pair<Op, DType>>>;
+using Key = std::tuple<ValueId, bool, bool, bool, std::vector<std::pair<Op, DType>>>;
 
 class Merger {
  public:
@@ -108,7 +108,7 @@ class Merger {
     std::vector<std::pair<Op, DType>> tail;
     for (const Node* node : product.tail) tail.emplace_back(node->op, graph_.dtype(node->results[0]));
     return {matmul.operands[0], matmul.attrs.get_bool("transpose_x"), matmul.attrs.get_bool("transpose_y"),
-            tail};
+            matmul.attrs.get_bool("tf32"), tail};
   }
 
   // The group in which a node is the contraction, or null if it is computed alone.

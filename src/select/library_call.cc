@@ -104,7 +104,9 @@ std::optional<PlainOperands> plain_operands(const KernelCall& call) {
 }
 
 std::optional<CublasLtCall> cublaslt_form(const KernelCall& call, const Region* region) {
-  if (region == nullptr || call.inputs.size() < kOwnInputs || call.outputs.size() != 1) return std::nullopt;
+  if (region == nullptr || call.inputs.size() < kOwnInputs || call.outputs.size() != 1 ||
+      !call.params.empty())
+    return std::nullopt;
   const auto operands = plain_operands(call);
   if (!operands) return std::nullopt;
   const auto form = EpilogueReader(region->body, operands->inputs).read();

@@ -121,6 +121,7 @@ void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inpu
   Problem problem;
   problem.family = "matmul";
   problem.has_program = epilogue != nullptr;
+  if (node.attrs.get_bool("tf32")) problem.params = {Dim(1)};
   for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
   for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
   const Shape packed_shape = inputs[1].sizes;
@@ -133,6 +134,7 @@ void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inpu
   call.inputs = std::move(inputs);
   call.outputs = std::move(outputs);
   call.origin = origin_of(node);
+  call.params = problem.params;
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     call.params = {packed_shape[0], packed_shape[1]};
     call.reason += ", weights packed at load";

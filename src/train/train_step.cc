@@ -367,6 +367,8 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   program.entries.push_back(build(kStepEntry).step());
   if (options.accumulate > 1) program.entries.push_back(build(kAccumulateEntry).accumulate());
   if (options.gradients_entry) program.entries.push_back(build(kGradientsEntry).gradients());
+  if (options.precision == Precision::kTf32)
+    for (Graph& built : program.entries) built = multiply_in_tf32(built);
   program.entries.insert(program.entries.end(), forward.entries.begin() + 1, forward.entries.end());
   program.metadata[kAccumulateKey] = std::to_string(options.accumulate);
   if (options.skip_bad_steps) program.metadata[kCheckedKey] = checked_names(params);

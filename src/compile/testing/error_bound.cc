@@ -204,7 +204,8 @@ class BoundRun {
     }
   }
   static bool steps(Op op) {
-    return op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::sign;
+    return op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::round_tf32 ||
+           op == Op::sign;
   }
   static bool chooses(Op op) {
     return op == Op::max || op == Op::min || op == Op::neg || op == Op::abs || op == Op::relu;

@@ -180,11 +180,12 @@ class Generator {
     const DType t = graph_.dtype(x);
     if (t == DType::boolean) return void(emit(Op::logical_not, {x}));
     if (is_integer(t)) return void(emit(one_of({Op::neg, Op::abs, Op::sign, Op::bit_not, Op::relu}), {x}));
-    emit(one_of({Op::neg,  Op::abs,        Op::sign, Op::exp,     Op::expm1, Op::log,    Op::log1p,
-                 Op::sqrt, Op::rsqrt,      Op::sin,  Op::cos,     Op::tan,   Op::asin,   Op::acos,
-                 Op::atan, Op::sinh,       Op::cosh, Op::tanh,    Op::asinh, Op::acosh,  Op::atanh,
-                 Op::erf,  Op::floor,      Op::ceil, Op::trunc,   Op::round, Op::is_nan, Op::is_inf,
-                 Op::relu, Op::leaky_relu, Op::elu,  Op::sigmoid, Op::silu,  Op::gelu,   Op::softplus}),
+    emit(one_of({Op::neg,        Op::abs,   Op::sign,       Op::exp,    Op::expm1,  Op::log,
+                 Op::log1p,      Op::sqrt,  Op::rsqrt,      Op::sin,    Op::cos,    Op::tan,
+                 Op::asin,       Op::acos,  Op::atan,       Op::sinh,   Op::cosh,   Op::tanh,
+                 Op::asinh,      Op::acosh, Op::atanh,      Op::erf,    Op::floor,  Op::ceil,
+                 Op::trunc,      Op::round, Op::round_tf32, Op::is_nan, Op::is_inf, Op::relu,
+                 Op::leaky_relu, Op::elu,   Op::sigmoid,    Op::silu,   Op::gelu,   Op::softplus}),
          {x});
   }
   void binary() {

@@ -6,14 +6,15 @@
 namespace aicf {
 
 Values decompose_linear(Emitter& e, const Node& node, const Values& x) {
-  const Attrs transposed = {{"transpose_y", node.attrs.get_bool("transpose_w")}};
+  const Attrs attrs = {{"transpose_y", node.attrs.get_bool("transpose_w")},
+                       {"tf32", node.attrs.get_bool("tf32")}};
   const bool is_vector = e.rank(x[0]) == 1;
   ValueId rows = x[0];
   if (is_vector) {
     const Dim depth = e.shape(x[0])[0];
     rows = e.reshape(x[0], {1, depth});
   }
-  ValueId y = e.op(Op::matmul, {rows, x[1]}, transposed);
+  ValueId y = e.op(Op::matmul, {rows, x[1]}, attrs);
   if (is_vector) {
     const Dim columns = e.shape(y)[1];
     y = e.reshape(y, {columns});

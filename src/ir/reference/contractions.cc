@@ -1,6 +1,9 @@
 // matmul and linear: plain i-k-j loops over contiguous f64 (or wrapping i64) matrices.
 #include "ir/reference/contractions.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "ir/reference/ref_op.h"
 
 namespace aicf::reference {
@@ -18,6 +21,14 @@ void multiply(const int64_t* x, const int64_t* y, int64_t* out, int64_t m, int64
     for (int64_t l = 0; l < k; ++l)
       for (int64_t j = 0; j < n; ++j)
         out[i * n + j] = wrap_add(out[i * n + j], wrap_mul(x[i * k + l], y[l * n + j]));
+}
+
+double round_tf32(double x, DType dtype) {
+  if (!std::isfinite(x) || x == 0) return x;
+  // The dtype's smallest normal number has its leading one there; below it the spacing stays.
+  const int lowest = dtype == DType::f64 ? -1022 : -126;
+  const double spacing = std::ldexp(1.0, std::max(std::ilogb(x), lowest) - 10);
+  return std::round(x / spacing) * spacing;
 }
 
 RefTensor swap_last_axes(const RefTensor& x) {
@@ -41,12 +52,20 @@ RefTensor expand_batch(const RefTensor& x, const Index& result_sizes) {
   return expand(x, sizes);
 }
 
+// Operand `k` of a product as it is multiplied, rows of x times columns of y.
+RefTensor factor(const RefContext& c, size_t k, const char* transposed) {
+  RefTensor matrix =
+      transposed != nullptr && c.attrs().get_bool(transposed) ? swap_last_axes(c.x(k)) : c.x(k);
+  if (c.attrs().get_bool("tf32"))
+    for (double& element : matrix.f) element = round_tf32(element, matrix.dtype);
+  return matrix;
+}
+
 }  // namespace
 
 RefResults ref_matmul(const RefContext& c) {
   RefTensor out = c.result();
-  RefTensor x = c.attrs().get_bool("transpose_x") ? swap_last_axes(c.x(0)) : c.x(0);
-  RefTensor y = c.attrs().get_bool("transpose_y") ? swap_last_axes(c.x(1)) : c.x(1);
+  RefTensor x = factor(c, 0, "transpose_x"), y = factor(c, 1, "transpose_y");
   const int64_t m = x.sizes.end()[-2], k = x.sizes.end()[-1], n = y.sizes.end()[-1];
   if (y.sizes.end()[-2] != k)
     fail_sizes(c, "equal contracted sizes", to_string(x.sizes) + " and " + to_string(y.sizes));
@@ -64,8 +83,7 @@ RefResults ref_matmul(const RefContext& c) {
 
 RefResults ref_linear(const RefContext& c) {
   RefTensor out = c.result();
-  const RefTensor& x = c.x(0);
-  const RefTensor w = c.attrs().get_bool("transpose_w") ? swap_last_axes(c.x(1)) : c.x(1);
+  const RefTensor x = factor(c, 0, nullptr), w = factor(c, 1, "transpose_w");
   const int64_t k = w.sizes[0], n = w.sizes[1];
   if (x.sizes.back() != k)
     fail_sizes(c, "equal contracted sizes", to_string(x.sizes) + " and " + to_string(w.sizes));

@@ -1,4 +1,5 @@
-// Matrix pieces of the reference evaluator that more than one op means: matmul, linear, attention.
+// Pieces of matrix products of the reference evaluator that more than one op means: matmul, linear,
+// attention.
 #pragma once
 
 #include "ir/reference/tensor.h"
@@ -8,6 +9,9 @@ namespace aicf::reference {
 // out[m, n] += x[m, k] y[k, n], all row-major and contiguous; each element sums in the order of k.
 void multiply(const double* x, const double* y, double* out, int64_t m, int64_t k, int64_t n);
 void multiply(const int64_t* x, const int64_t* y, int64_t* out, int64_t m, int64_t k, int64_t n);
+
+// What op round_tf32 makes of an element of the dtype.
+double round_tf32(double x, DType dtype);
 
 RefTensor swap_last_axes(const RefTensor& x);
 

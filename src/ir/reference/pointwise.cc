@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/reference/contractions.h"
 #include "ir/reference/ref_op.h"
 
 namespace aicf::reference {
@@ -161,6 +162,10 @@ AICF_REF_FLOAT(round, std::nearbyint(x))  // the default rounding mode is to eve
 AICF_REF_FLOAT(sigmoid, 1 / (1 + std::exp(-x)))
 AICF_REF_FLOAT(silu, x / (1 + std::exp(-x)))
 AICF_REF_FLOAT(softplus, std::isnan(x) ? x : std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))))
+
+RefResults ref_round_tf32(const RefContext& c) {
+  return map_float(c, [&](double x) { return round_tf32(x, c.x(0).dtype); });
+}
 
 RefResults ref_neg(const RefContext& c) {
   return map1(c, [](double x) { return -x; }, int_neg);

@@ -62,6 +62,13 @@ void add_unary(std::vector<OpCase>& rows) {
   rows.push_back({Op::ceil, {halves}, {}, {t({8}, {1, 2, 3, 0, -1, 3, kInf, kNan})}});
   rows.push_back({Op::trunc, {halves}, {}, {t({8}, {0, 1, 2, 0, -1, 2, kInf, kNan})}});
   rows.push_back({Op::round, {halves}, {}, {t({8}, {0, 2, 2, 0, -2, 2, kInf, kNan})}});
+  constexpr double kStep = 0x1p-10;  // of tf32 from 1 on
+  rows.push_back({Op::round_tf32,
+                  {t({9}, {1 + kStep / 4, 1 + kStep / 2, -1 - kStep / 2, 1 + kStep * 0.75, 2 - kStep / 2, 1.5,
+                           0, -kInf, kNan})},
+                  {},
+                  {t({9}, {1, 1 + kStep, -1 - kStep, 1 + kStep, 2, 1.5, 0, -kInf, kNan})},
+                  {DType::f64, DType::f32}});
   const CaseTensor odd = t({4}, {kNan, kInf, -kInf, 1});
   rows.push_back({Op::is_nan, {odd}, {}, {boolean({4}, {1, 0, 0, 0})}});
   rows.push_back({Op::is_inf, {odd}, {}, {boolean({4}, {0, 1, 1, 0})}});

@@ -12,9 +12,10 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kUnknownSize = 4096;  // stands for a size without a useful upper bound
-constexpr int kDepth = 64;              // K of a stage in mma.cuh and wgmma.cuh
-constexpr int64_t kVector = 8;          // half elements in 16 bytes
-constexpr int kMaxMapAxes = 4;          // of the copies in wgmma.cuh
+constexpr int64_t kStepBytes = 128;     // of K in a stage of mma.cuh and wgmma.cuh
+constexpr int64_t kVectorBytes = 16;
+constexpr int64_t kGroup = 8;   // columns that an epilogue takes at a time
+constexpr int kMaxMapAxes = 4;  // of the copies in wgmma.cuh
 
 const SymbolRanges& ranges_of(const CudaProblem& problem) {
   static const SymbolRanges kNone;
@@ -84,19 +85,22 @@ bool fits_int32(const Matrices& a, const SymbolRanges& ranges) {
          span(a.k, a.y.row) + span(a.n, a.y.column) < kLimit;
 }
 
+int64_t per(int64_t bytes, DType dtype) { return bytes / dtype_bytes(dtype); }
+
 bool divides(const Dim& dim, int64_t divisor) { return divide_exactly(dim, Dim(divisor)).has_value(); }
 
 // Rows along `inner` can be read 16 bytes at a time.
 bool vector_rows(const CudaWindow& window, const Operand& operand, const Dim& inner, const Dim& outer) {
-  return is_one(inner) && divides(window.offset, kVector) && divides(outer, kVector) &&
+  const int64_t vector = per(kVectorBytes, window.dtype);
+  return is_one(inner) && divides(window.offset, vector) && divides(outer, vector) &&
          std::all_of(operand.batch.begin(), operand.batch.end(),
-                     [](const Dim& s) { return divides(s, kVector); });
+                     [&](const Dim& s) { return divides(s, vector); });
 }
 
-// An axis that a tensor map can have: a stride of whole 16 bytes, more than 0.
+// An axis of halves that a tensor map can have: a stride of whole 16 bytes, more than 0.
 bool map_stride(const Dim& stride, const SymbolRanges& ranges) {
   const Interval range = bounds(stride, ranges);
-  return divides(stride, kVector) && range.lo > 0 && range.hi < (int64_t{1} << 38);
+  return divides(stride, per(kVectorBytes, DType::f16)) && range.lo > 0 && range.hi < (int64_t{1} << 38);
 }
 
 // How a family reads an operand: which axis its rows run along, and whether 16 bytes at a time.
@@ -128,6 +132,12 @@ bool map_fits(const CudaWindow& window, const Operand& operand, const Dim& along
          std::all_of(window.sizes.begin(), window.sizes.end(), [&](const Dim& size) {
            return bounds(size, ranges).hi <= std::numeric_limits<int32_t>::max() / 2;
          });
+}
+
+// Whether the problem's params ask for products in tf32.
+template <class AnyProblem>
+bool in_tf32(const AnyProblem& problem) {
+  return problem.params == std::vector<Dim>{Dim(1)} && problem.inputs[0].dtype == DType::f32;
 }
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -168,7 +178,8 @@ class Writer {
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
     tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
-    part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), Dim(kDepth)) * Dim(kDepth);
+    const Dim step(per(kStepBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
+    part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), step) * step;
   }
 
   CudaCode write() {
@@ -235,7 +246,7 @@ class Writer {
     const int64_t pipeline = config_.family == MatmulFamily::simt
                                  ? int64_t{2} * (config_.block_m >= 64 ? 8 : 16) *
                                        (config_.block_m + config_.block_n + 8) * accumulator_bytes(dtype_)
-                                 : int64_t{config_.stages} * (config_.block_m + config_.block_n) * kDepth * 2;
+                                 : int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStepBytes;
     return std::max(pipeline, config_.cluster ? results : 0);
   }
 
@@ -261,10 +272,11 @@ class Writer {
     const CudaWindow& window = problem_.inputs[static_cast<size_t>(operand)];
     const auto rank = static_cast<int32_t>(window.sizes.size());
     const int32_t k_axis = operand == 0 ? rank - 1 : rank - 2, other = operand == 0 ? rank - 2 : rank - 1;
-    TensorMapSpec map{operand, {k_axis, other}, {kDepth, block}, 128};
+    const auto depth = static_cast<int32_t>(per(kStepBytes, dtype_));
+    TensorMapSpec map{operand, {k_axis, other}, {depth, block}, 128};
     if (!along_k) {
       map.axes = {other, k_axis};
-      map.box = {64, kDepth};
+      map.box = {64, depth};
     }
     for (const int32_t axis : map_batch_axes(window, view)) {
       map.axes.push_back(axis);
@@ -345,7 +357,7 @@ class Writer {
     text += matrix_function("x") + matrix_function("y");
     // Whether the epilogue's groups of eight columns never reach beyond the last column.
     text += std::string("  static constexpr bool kWholeGroups = ") +
-            (divides(a_.n, kVector) ? "true;\n" : "false;\n");
+            (divides(a_.n, kGroup) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
       text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
     return text + "};\n";
@@ -427,10 +439,10 @@ const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily
                                 kSimt = {MatmulFamily::simt};
 
 bool has_matrices(const Problem& problem) {
-  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
-         problem.has_program && problem.inputs[0].dtype == problem.inputs[1].dtype &&
-         problem.inputs[0].sizes.size() >= 2 && problem.inputs[1].sizes.size() >= 2 &&
-         problem.outputs[0].sizes.size() >= 2 &&
+  return problem.inputs.size() >= 2 && !problem.outputs.empty() &&
+         (problem.params.empty() || in_tf32(problem)) && problem.has_program &&
+         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
+         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
          problem.inputs[0].sizes.size() <= problem.outputs[0].sizes.size() &&
          problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
 }
@@ -438,9 +450,10 @@ bool has_matrices(const Problem& problem) {
 }  // namespace
 
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
-  if (family == MatmulFamily::simt) return true;
-  if (!is_half(problem.inputs[0].dtype)) return false;
-  if (family == MatmulFamily::mma) return true;
+  const bool half = is_half(problem.inputs[0].dtype), tf32 = in_tf32(problem);
+  if (family == MatmulFamily::simt) return !tf32;
+  if (family == MatmulFamily::mma) return half || tf32;
+  if (!half) return false;
   const Matrices a = matrices_of(problem);
   const SymbolRanges& ranges = ranges_of(problem);
   // A tensor map has no empty axes; without rows or columns nothing is launched.
@@ -458,6 +471,7 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   };
   MatmulSizes sizes{
       1, size(a.m), size(a.n), size(a.k), y_layout(problem, a).along_k, x_layout(problem, a).along_k};
+  if (in_tf32(problem)) sizes.k *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   return sizes;
 }
@@ -469,10 +483,10 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
 }
 
 bool can_run_matmul_tensor_core(const Problem& problem) {
-  return has_matrices(problem) && is_half(problem.inputs[0].dtype);
+  return has_matrices(problem) && (is_half(problem.inputs[0].dtype) || in_tf32(problem));
 }
 bool can_run_matmul_simt(const Problem& problem) {
-  return has_matrices(problem) && problem.inputs[0].dtype != DType::boolean;
+  return has_matrices(problem) && !in_tf32(problem) && problem.inputs[0].dtype != DType::boolean;
 }
 
 CudaCode generate_matmul_tensor_core(const CudaProblem& problem) { return generate(problem, kTensorCore); }

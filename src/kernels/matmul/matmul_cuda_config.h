@@ -10,14 +10,14 @@
 namespace aicf {
 
 struct MatmulSizes {
-  int64_t batch = 1, m = 0, n = 0, k = 0;
-  bool y_along_k = true;  // neighbours in y's memory differ in k, else in n
-  bool x_along_k = true;  // in x's, else in m
+  int64_t batch = 1, m = 0, n = 0, k = 0;  // k in tf32 counts twice: the bytes and the time of halves
+  bool y_along_k = true;                   // neighbours in y's memory differ in k, else in n
+  bool x_along_k = true;                   // in x's, else in m
 };
 
 enum class MatmulFamily : uint8_t {
   simt,   // any type and strides
-  mma,    // f16, bf16, any strides
+  mma,    // f16, bf16, f32 in tf32, any strides
   wgmma,  // f16, bf16 on sm_90, operands that the copy engine can read
 };
 

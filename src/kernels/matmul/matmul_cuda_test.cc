@@ -119,8 +119,11 @@ const CudaKernel& row_for(const Case& c) {
   problem.has_program = true;
   for (const CudaWindow& w : c.problem.inputs) problem.inputs.push_back({w.dtype, w.sizes});
   for (const CudaWindow& w : c.problem.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = c.problem.params;
   return *cuda_candidates(problem, c.problem.arch).at(0);
 }
+
+const std::vector<Dim> kTf32 = {Dim(1)};
 
 TEST(MatmulCuda, random_problems_compile) {
   if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
@@ -130,12 +133,15 @@ TEST(MatmulCuda, random_problems_compile) {
        {std::pair<const char*, int>{"sm_80", 80}, {"sm_86", 86}, {"sm_89", 89}, {"sm_90a", 90}}) {
     Engine engine(static_cast<uint32_t>(arch));
     std::vector<std::string> sources;
-    for (const DType dtype : dtypes) {
+    const auto add = [&](DType dtype, const std::vector<Dim>& params) {
       Case c;
       randomise(engine, dtype, c);
+      c.problem.params = params;
       link(c, arch);
       sources.push_back(row_for(c).generate(c.problem).source);
-    }
+    };
+    for (const DType dtype : dtypes) add(dtype, {});
+    for (int i = 0; i < 3; ++i) add(DType::f32, kTf32);
     EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
   }
 }
@@ -158,6 +164,22 @@ TEST(MatmulCuda, every_tile_compiles) {
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
+TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
+    for (const bool turned : {false, true}) {
+      Case c;
+      set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(40),
+                  {.x_transposed = turned, .y_transposed = !turned, .padding = turned ? 4 : 3});
+      c.problem.params = kTf32;
+      link(c, 80);
+      EXPECT_FALSE(matmul_family_fits(c.problem, MatmulFamily::simt));
+      sources.push_back(matmul_code(c.problem, config).source);
+    }
+  EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
+}
+
 TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
   const auto fits = [](DType dtype, int arch, const Layout& layout) {
     Case c;
@@ -171,7 +193,7 @@ TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
   EXPECT_EQ(fits(DType::bf16, 90, {true, true, 8, true, true}), 2);
   EXPECT_EQ(fits(DType::bf16, 90, {.padding = 3}), 1);  // rows that do not start at 16 bytes
   EXPECT_EQ(fits(DType::f16, 89, {}), 1);
-  EXPECT_EQ(fits(DType::f32, 90, {}), 0);
+  EXPECT_EQ(fits(DType::f32, 90, {}), 0);  // tf32 is asked for
 }
 
 TEST(MatmulCuda, launches_of_a_split_without_clusters) {

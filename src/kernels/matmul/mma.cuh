@@ -1,15 +1,13 @@
-// Contraction of f16 and bf16 on the matrix units of sm_80 and later: mma.sync m16n8k16 with f32 sums. Tiles of x and y
-// come to shared memory through a pipeline of kStages asynchronous copies; 16-byte chunks are placed by an exclusive or
-// with the row, so that neither the copies nor ldmatrix meet bank conflicts. A result is the sum of its products of 16
-// steps of k each in ascending order; a split K adds the parts in order. Instruction layouts: PTX ISA, "Matrix multiply-
-// accumulate operation using mma instruction".
+// Contraction of f16, bf16 and, in tf32, f32 on the matrix units of sm_80 and later: mma.sync m16n8k16 (tf32: m16n8k8)
+// with f32 sums. Tiles of x and y come to shared memory through a pipeline of kStages asynchronous copies; 16-byte chunks
+// are placed by an exclusive or with the row, so that neither the copies nor the loads of fragments meet bank conflicts. A
+// result is the sum of its products of 16 (tf32: 8) steps of k each in ascending order; a split K adds the parts in order.
+// Instruction layouts: PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
 #pragma once
 
 #include "matmul/matmul_common.cuh"
 
 namespace aicf {
-
-constexpr int kMmaDepth = 64;  // K of one stage
 
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -49,22 +47,66 @@ __device__ __forceinline__ void mma_16x8x16(bf16, float (&c)[4], const uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// kRows × kInner elements of 2 bytes in shared memory, in panels of at most 64 elements (128 bytes) of a row.
-template <int kRows, int kInner>
-struct HalfTile {
-  static constexpr int kPanel = kInner < 64 ? kInner : 64;
-  static constexpr int kChunks = kInner / 8, kPanelChunks = kPanel / 8;
-  static constexpr int kBytes = kRows * kInner * 2;
+__device__ __forceinline__ void mma_16x8x8_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ uint32_t to_tf32(uint32_t bits) {
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+  return rounded;
+}
 
-  // Byte offset of 8 elements from column 8 · chunk on.
+// What the pipeline needs to know of a type. A fragment of x is 16 rows, one of y 16 columns, each of kStep of k; four
+// words, as ldmatrix leaves them of rows that run along k.
+template <class T>
+struct MmaType {
+  using Word = uint16_t;
+  static constexpr int kStep = 16;
+  static __device__ __forceinline__ Word word(T x) { return x.bits; }
+  static __device__ __forceinline__ void prepare(uint32_t (&)[4]) {}
+  static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma_16x8x16(T{}, c, a, b0, b1);
+  }
+};
+template <>
+struct MmaType<float> {
+  using Word = uint32_t;
+  static constexpr int kStep = 8;
+  static __device__ __forceinline__ Word word(float x) { return __float_as_uint(x); }
+  static __device__ __forceinline__ void prepare(uint32_t (&fragment)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = to_tf32(fragment[i]);
+  }
+  static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma_16x8x8_tf32(c, a, b0, b1);
+  }
+};
+
+// kRows × kInner elements in shared memory, in panels of at most 128 bytes of a row. kWords: read by words, 4 rows of 8
+// columns at a time, else by ldmatrix, 8 rows of a chunk of 16 bytes.
+template <class T, int kRows, int kInner, bool kWords>
+struct StageTile {
+  static constexpr int kSize = int(sizeof(T)), kVector = 16 / kSize;
+  static constexpr int kPanel = kInner < 128 / kSize ? kInner : 128 / kSize;
+  static constexpr int kChunks = kInner / kVector, kPanelChunks = kPanel / kVector;
+  static constexpr int kBytes = kRows * kInner * kSize;
+
+  // Byte offset of the elements from column kVector · chunk on.
   static __device__ __forceinline__ uint32_t offset(int row, int chunk) {
-    const int swizzle = kPanelChunks == 8 ? row & 7 : kPanelChunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
+    const int place = kPanelChunks == 8 ? row & 7 : kPanelChunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
+    const int swizzle = kWords ? place * 2 & (kPanelChunks - 1) : place;
     const int panel = chunk / kPanelChunks, in_panel = chunk % kPanelChunks;
-    return uint32_t(panel * kRows * kPanel * 2 + row * kPanel * 2 + ((in_panel ^ swizzle) << 4));
+    return uint32_t((panel * kRows + row) * kPanel * kSize + ((in_panel ^ swizzle) << 4));
+  }
+  static __device__ __forceinline__ uint32_t word_offset(int row, int column) {
+    return offset(row, column / kVector) + uint32_t(column % kVector * kSize);
   }
 
-  // Elements beyond rows_left or inner_left are zero. kVector: rows start at multiples of 16 bytes and inner_stride is 1.
-  template <int kThreads, bool kVector, class T, class I>
+  // Elements beyond rows_left or inner_left are zero. kWhole: rows start at multiples of 16 bytes and inner_stride is 1.
+  template <int kThreads, bool kWhole, class I>
   static __device__ __forceinline__ void load(uint32_t shared, char* generic, const T* from, I row_stride, I inner_stride,
                                               I rows_left, I inner_left) {
     static_assert(kRows * kChunks % kThreads == 0, "every thread copies as many chunks");
@@ -72,18 +114,19 @@ struct HalfTile {
     for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
       const int index = int(threadIdx.x) + i * kThreads;
       const int row = index / kChunks, chunk = index % kChunks;
-      const I left = row < rows_left ? inner_left - chunk * 8 : I(0);
-      if constexpr (kVector) {
-        const int count = int(left <= 0 ? I(0) : left >= 8 ? I(8) : left);
-        copy_async(shared + offset(row, chunk), count > 0 ? from + row * row_stride + chunk * 8 : from, count * 2);
+      const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
+      if constexpr (kWhole) {
+        const int count = int(left <= 0 ? I(0) : left >= kVector ? I(kVector) : left);
+        copy_async(shared + offset(row, chunk), count > 0 ? from + row * row_stride + chunk * kVector : from,
+                   count * kSize);
       } else {
         union {
-          uint16_t elements[8];
+          typename MmaType<T>::Word elements[kVector];
           uint4 all;
         } v;
 #pragma unroll
-        for (int e = 0; e < 8; ++e)
-          v.elements[e] = e < left ? from[row * row_stride + (chunk * 8 + e) * inner_stride].bits : uint16_t(0);
+        for (int e = 0; e < kVector; ++e)
+          v.elements[e] = e < left ? MmaType<T>::word(from[row * row_stride + (chunk * kVector + e) * inner_stride]) : 0;
         *reinterpret_cast<uint4*>(generic + offset(row, chunk)) = v.all;
       }
     }
@@ -91,17 +134,20 @@ struct HalfTile {
 };
 
 // BM × BN results by warps of WM × WN. kXAlongK: rows of the tile of x run along k (else along m); kYAlongK: rows of the
-// tile of y run along k (else along n). kXVector, kYVector: see HalfTile::load.
-template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXVector, bool kYVector,
+// tile of y run along k (else along n). kXWhole, kYWhole: see StageTile::load.
+template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole,
           Split kSplit, int kParts>
 struct MmaMatmul {
   static constexpr int kWarpRows = BM / WM, kWarpColumns = BN / WN;
   static constexpr int kThreads = kWarpRows * kWarpColumns * 32;
   static constexpr int kRowBlocks = WM / 16, kQuadBlocks = WN / 32;  // of 16 rows, of 32 columns
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;       // of 8 columns, for the epilogue
-  static constexpr int kDepth = kMmaDepth;
-  using XTile = HalfTile<kXAlongK ? BM : kDepth, kXAlongK ? kDepth : BM>;
-  using YTile = HalfTile<kYAlongK ? BN : kDepth, kYAlongK ? kDepth : BN>;
+  using Type = MmaType<T>;
+  static constexpr bool kHalf = sizeof(T) == 2;        // ldmatrix can turn matrices of halves only
+  static constexpr int kDepth = 128 / int(sizeof(T));  // K of one stage
+  static constexpr int kVector = 16 / int(sizeof(T));
+  using XTile = StageTile<T, kXAlongK ? BM : kDepth, kXAlongK ? kDepth : BM, !kXAlongK && !kHalf>;
+  using YTile = StageTile<T, kYAlongK ? BN : kDepth, kYAlongK ? kDepth : BN, !kYAlongK && !kHalf>;
   static constexpr int kStageBytes = XTile::kBytes + YTile::kBytes;
   static_assert(WN % 32 == 0 && WM % 16 == 0, "the epilogue takes 32 columns of a warp at a time");
 
@@ -121,14 +167,14 @@ struct MmaMatmul {
     const T* x_at = x + k * o.x_column;
     const T* y_at = y + k * o.y_row;
     if constexpr (kXAlongK)
-      XTile::template load<kThreads, kXVector>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k);
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k);
     else
-      XTile::template load<kThreads, kXVector>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left);
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left);
     if constexpr (kYAlongK)
-      YTile::template load<kThreads, kYVector>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_column, o.y_row,
+      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_column, o.y_row,
                                                n_left, k_end - k);
     else
-      YTile::template load<kThreads, kYVector>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_row, o.y_column,
+      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_row, o.y_column,
                                                k_end - k, n_left);
   }
 
@@ -136,30 +182,50 @@ struct MmaMatmul {
                                                        float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
     const int in_matrix = warp.lane & 7, matrix = warp.lane >> 3;
 #pragma unroll
-    for (int k = 0; k < kDepth; k += 16) {
+    for (int k = 0; k < kDepth; k += Type::kStep) {
       uint32_t a[kRowBlocks][4], b[kQuadBlocks * 2][4];
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i) {
         const int row = warp.row + i * 16;
         if constexpr (kXAlongK)
-          load_matrices<false>(a[i], stage + XTile::offset(row + in_matrix + (matrix & 1) * 8, k / 8 + (matrix >> 1)));
-        else
+          load_matrices<false>(a[i],
+                               stage + XTile::offset(row + in_matrix + (matrix & 1) * 8, k / kVector + (matrix >> 1)));
+        else if constexpr (kHalf)
           load_matrices<true>(a[i], stage + XTile::offset(k + in_matrix + (matrix >> 1) * 8, row / 8 + (matrix & 1)));
+        else
+          load_words<XTile, true>(a[i], stage, k + warp.lane % 4, row + warp.lane / 4);
+        Type::prepare(a[i]);
       }
 #pragma unroll
       for (int j = 0; j < kQuadBlocks * 2; ++j) {
         const int column = warp.column + j * 16;
         const uint32_t y = stage + XTile::kBytes;
         if constexpr (kYAlongK)
-          load_matrices<false>(b[j], y + YTile::offset(column + in_matrix + (matrix >> 1) * 8, k / 8 + (matrix & 1)));
-        else
+          load_matrices<false>(b[j],
+                               y + YTile::offset(column + in_matrix + (matrix >> 1) * 8, k / kVector + (matrix & 1)));
+        else if constexpr (kHalf)
           load_matrices<true>(b[j], y + YTile::offset(k + in_matrix + (matrix & 1) * 8, column / 8 + (matrix >> 1)));
+        else
+          load_words<YTile, false>(b[j], y, k + warp.lane % 4, column + warp.lane / 4);
+        Type::prepare(b[j]);
       }
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
         for (int j = 0; j < kQuadBlocks * 4; ++j)
-          mma_16x8x16(T{}, acc[i][j / 4][j % 4], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          Type::multiply(acc[i][j / 4][j % 4], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    }
+  }
+
+  // A fragment of 32-bit elements from rows that run along m or n. Its words move on in the result (8 rows or columns) and
+  // in k (4), those of x first in the result, those of y first in k.
+  template <class Tile, bool kResultFirst>
+  static __device__ __forceinline__ void load_words(uint32_t (&to)[4], uint32_t tile, int k, int other) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int in_result = kResultFirst ? r & 1 : r >> 1, in_k = kResultFirst ? r >> 1 : r & 1;
+      const uint32_t address = tile + Tile::word_offset(k + in_k * 4, other + in_result * 8);
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(to[r]) : "r"(address) : "memory");
     }
   }
 

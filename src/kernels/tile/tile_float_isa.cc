@@ -143,6 +143,18 @@ static void constant_function(const TileArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) dst[i] = value;
 }
 
+// The magnitude's bits rounded to ten after the leading one: a carry goes on into the exponent, as it should.
+template <class D, class V>
+static HWY_INLINE V round_tf32(D d, V x) {
+  constexpr int kCut = sizeof(hn::TFromD<D>) == 8 ? 42 : 13;
+  const hn::RebindToUnsigned<D> bits;
+  using Word = hn::TFromD<decltype(bits)>;
+  constexpr Word kHalf = Word{1} << (kCut - 1);
+  const auto rounded = hn::And(hn::Add(hn::BitCast(bits, x), hn::Set(bits, kHalf)),
+                               hn::Set(bits, static_cast<Word>(~(2 * kHalf - 1))));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::BitCast(d, rounded));
+}
+
 // Operations that are the same text for f32 and f64. Rare functions go through the C library in f64 for both.
 template <class T, class Word>
 static TileFunction common_function(int op) {
@@ -167,6 +179,8 @@ static TileFunction common_function(int op) {
       AICF_EACH1(T, trunc(x));
     case kOp_round:
       AICF_EACH1(T, nearbyint(x));
+    case kOp_round_tf32:
+      AICF_MAP1(round_tf32(d, x));
     case kOp_is_nan:
       AICF_EACH1(int32_t, x != x);
     case kOp_add:

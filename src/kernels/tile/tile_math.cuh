@@ -51,6 +51,15 @@ AICF_FN double round(double x) { return rint(x); }
 AICF_FN float rsqrt(float x) { return __fdiv_rn(1.0f, __fsqrt_rn(x)); }
 AICF_FN double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 
+// Ten bits after the leading one, halves away from zero (cvt.rna.tf32.f32 gives a NaN of its own).
+AICF_FN float round_tf32(float x) {
+  return x != x ? x : __uint_as_float((__float_as_uint(x) + 0x1000u) & ~0x1fffu);
+}
+AICF_FN double round_tf32(double x) {
+  const uint64_t half = 1ull << 41;
+  return x != x ? x : constant_f64((uint64_t(__double_as_longlong(x)) + half) & ~(2 * half - 1));
+}
+
 AICF_FN bool is_nan(float x) { return x != x; }
 AICF_FN bool is_nan(double x) { return x != x; }
 // kSigns: bit 0 positive infinity counts, bit 1 negative.

@@ -1,0 +1,114 @@
+// Products in tf32: their operands are rounded, whatever their layout, and nothing else is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "compile/compile.h"
+#include "compile/testing/test_device.h"
+#include "ir/reference/compare.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
+#include "runtime/executable.h"
+
+namespace aicf {
+namespace {
+
+using testing::TestDevice;
+using Sizes = std::vector<int64_t>;
+
+struct ProductCase {
+  const char* name;
+  Sizes x, y;
+  bool transpose_x, transpose_y;
+};
+
+// Sizes around those of tiles and steps, rows that start at 16 bytes and not, few and many rows, split sums.
+const ProductCase kCases[] = {
+    {"Plain", {64, 64}, {64, 64}, false, false},
+    {"YTransposed", {64, 96}, {72, 96}, false, true},
+    {"XTransposed", {100, 40}, {100, 56}, true, false},
+    {"BothTransposed", {36, 68}, {20, 36}, true, true},
+    {"OddSizes", {67, 33}, {33, 29}, false, false},
+    {"OddTransposed", {33, 67}, {29, 33}, true, true},
+    {"OneRow", {1, 512}, {512, 256}, false, false},
+    {"LongSum", {16, 4096}, {4096, 24}, false, false},
+    {"Batches", {3, 2, 20, 48}, {2, 48, 130}, false, false},
+    {"Large", {300, 260}, {260, 520}, false, false},
+    {"NoDepth", {5, 0}, {0, 7}, false, false},
+};
+
+Array random_array(DType dtype, const Sizes& sizes, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<double> normal;
+  Array array(dtype, sizes);
+  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+  return array;
+}
+
+Program product_of(const ProductCase& test) {
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f32, to_shape(test.x)}),
+                y = graph.add_input("y", {DType::f32, to_shape(test.y)});
+  const ValueId product =
+      graph.add(Op::matmul, {x, y}, {{"transpose_x", test.transpose_x}, {"transpose_y", test.transpose_y}});
+  graph.add_output(graph.add(Op::relu, {product}), "z");
+  Program program;
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+class Tf32 : public ::testing::TestWithParam<ProductCase> {};
+
+TEST_P(Tf32, RoundsTheOperandsOfProducts) {
+  const ProductCase& test = GetParam();
+  const Program plain = product_of(test);
+  Program rounded = plain;
+  rounded.entries[0] = multiply_in_tf32(plain.entries[0]);
+  const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, test.x, 1)},
+                                            {"y", random_array(DType::f32, test.y, 2)}};
+  const Array expected = evaluate(rounded, rounded.entries[0], {inputs, {}}).outputs.at("z");
+  const Array in_f32 = evaluate(plain, plain.entries[0], {inputs, {}}).outputs.at("z");
+  // Far below what rounding the operands does (2^-11), above what orders of sums do.
+  const double depth = static_cast<double>(test.x[test.x.size() - (test.transpose_x ? 2 : 1)]);
+  const double tolerance = 1e-6 * std::sqrt(depth + 1);
+  if (depth > 0) EXPECT_FALSE(compare(in_f32, expected, tolerance, tolerance).ok());
+
+  CompileOptions options;
+  options.target = TestDevice::get().target;
+  options.precision = Precision::kTf32;
+  const Artifact artifact = compile(plain, options);
+  if (!TestDevice::get().runs) return;
+  Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
+  const CompareReport report = compare(exe.run("", inputs).at("z"), expected, tolerance, tolerance);
+  EXPECT_TRUE(report.ok()) << to_string(report);
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, Tf32, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Tf32Text, IsOfF32Only) {
+  const auto program = [](const std::string& dtype) {
+    return "program {\n  entry main(%x: " + dtype +
+           "[4, 4]) {\n    %0 = matmul(%x, %x) {tf32 = true} : " + dtype +
+           "[4, 4]\n    return \"y\" = %0\n  }\n}\n";
+  };
+  EXPECT_NO_THROW(compile(parse(program("f32"))));
+  EXPECT_THROW(parse(program("f64")), UserError);
+}
+
+TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {
+  CompileOptions options;
+  options.target = "sm_80";
+  options.precision = Precision::kTf32;
+  options.stop_after = "select";
+  options.print_stage = true;
+  std::string text;
+  options.on_dump = [&](const std::string&, const std::string& dumped) { text = dumped; };
+  compile(product_of(kCases[0]), options);
+  EXPECT_NE(text.find("matmul_tensor_core"), std::string::npos) << text;
+  EXPECT_EQ(text.find("round_tf32"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace aicf
