@@ -41,7 +41,17 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
                        {"inputs", io_json(entry.inputs)},
                        {"outputs", io_json(entry.outputs)}});
   }
-  json["targets"].push_back({{"target", variant.target}, {"entries", entries}});
+  Json buckets = Json::array();
+  for (const EntryPlan& bucket : variant.plan.buckets) {
+    text += " bucket of " + bucket.name + " for " + to_string(bucket.bucket) + ": " +
+            std::to_string(bucket.steps.size()) + " kernels, arena " + format_bytes(bucket.arena_bytes) +
+            "\n";
+    buckets.push_back({{"entry", bucket.name},
+                       {"sizes", to_string(bucket.bucket)},
+                       {"kernels", bucket.steps.size()},
+                       {"arena_bytes", bucket.arena_bytes}});
+  }
+  json["targets"].push_back({{"target", variant.target}, {"entries", entries}, {"buckets", buckets}});
 }
 
 // The program in the file, sent through the passes again: what they cost does not depend on the weights.

@@ -45,7 +45,9 @@ void ModelSource::add_to(VerbOptions& verb, bool binds) {
     compile_only_.emplace_back(name);
   };
   verb.add_positional("model", path, "an .onnx model or a compiled .aicf file");
-  add("--dim", dims, "a dynamic size: NAME=8, NAME=1,8, NAME=16..512, or INPUT:AXIS=… for an unnamed axis");
+  add("--dim", dims,
+      "a dynamic size: NAME=8, NAME=16..512, NAME=1,8 (1 to 8 with a plan for 1 and one for more), or "
+      "INPUT:AXIS=… for an unnamed axis");
   if (binds) compile_only_.clear();
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
   add("--target", target,

@@ -47,8 +47,8 @@ double StepTime::teraflops() const {
 
 std::vector<StepTime> time_steps(Executable& exe, const EntryPlan& entry, int repeats) {
   std::vector<StepTime> steps;
-  for (const StepCost& cost : exe.profile(entry, repeats))
-    steps.push_back({&entry.steps[steps.size()], cost});
+  const EntryPlan& plan = exe.bound_plan(entry);
+  for (const StepCost& cost : exe.profile(entry, repeats)) steps.push_back({&plan.steps[steps.size()], cost});
   return steps;
 }
 

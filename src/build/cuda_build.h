@@ -26,6 +26,8 @@ struct StepLaunches {
 class CudaBuilder {
  public:
   CudaBuilder(const Target& target, const SymbolRanges& ranges) : target_(target), ranges_(ranges) {}
+  // The ranges of the sizes of what is added from here on.
+  void set_ranges(const SymbolRanges& ranges) { ranges_ = ranges; }
 
   // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; their
   // modules are the sources until compile() puts the modules' numbers.

@@ -10,6 +10,7 @@
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
+#include "compile/buckets.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "plan/plan_builder.h"
@@ -101,8 +102,27 @@ std::vector<Target> targets_of(const CompileOptions& options) {
   return targets;
 }
 
+// What is compiled for some of the sizes: all of them, or a bucket.
+struct Part {
+  SymbolRanges bucket;  // empty: all
+  Program optimised;
+  std::string heading() const { return bucket.empty() ? "" : " for " + to_string(bucket); }
+};
+
+std::vector<Part> run_passes(const Program& program, const Target& target, const CompileOptions& options,
+                             CompileReport* report) {
+  const PipelineOptions pipeline = pipeline_options(options);
+  std::vector<Part> parts;
+  parts.push_back(
+      {{}, run_pipeline(program, target, pipeline, report != nullptr ? &report->passes : nullptr)});
+  for (BucketProgram& bucket : bucket_programs(program))
+    parts.push_back({std::move(bucket.bucket), run_pipeline(bucket.program, target, pipeline, nullptr)});
+  return parts;
+}
+
 // A graph with its kernels: an entry, or a body that control flow runs.
 struct Unit {
+  const Part* part;
   Graph graph;
   KernelCalls calls;
   std::vector<size_t> bodies;  // units of calls.bodies
@@ -112,11 +132,11 @@ struct Unit {
 };
 
 // The bodies of a graph come before it.
-size_t add_units(const Graph& graph, bool is_body, const Target& target, const SelectOptions& options,
-                 std::vector<Unit>& units) {
-  Unit unit{graph, select_kernels(graph, target, options), {}, is_body};
+size_t add_units(const Part& part, const Graph& graph, bool is_body, const Target& target,
+                 const SelectOptions& options, std::vector<Unit>& units) {
+  Unit unit{&part, graph, select_kernels(graph, target, options), {}, is_body};
   for (const Graph& body : unit.calls.bodies)
-    unit.bodies.push_back(add_units(body, true, target, options, units));
+    unit.bodies.push_back(add_units(part, body, true, target, options, units));
   units.push_back(std::move(unit));
   return units.size() - 1;
 }
@@ -135,19 +155,27 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   };
 
   // Passes: the same meaning, canonical, grouped into regions.
-  const Program optimised =
-      run_pipeline(program, target, pipeline_options(options), report != nullptr ? &report->passes : nullptr);
+  const std::vector<Part> parts = run_passes(program, target, options, report);
   clock.lap("passes");
-  if (stop("passes", [&] { return print(optimised); })) return std::nullopt;
+  if (stop("passes", [&] {
+        std::string text;
+        for (const Part& part : parts) text += print(part.optimised);
+        return text;
+      }))
+    return std::nullopt;
 
   // Select: a kernel for every node, a window for every value.
-  const SelectOptions select_options{program.sizes, &records, options.forced, vendor_libraries_allowed(),
-                                     updated_variables(optimised)};
   std::vector<Unit> units;
-  for (const Graph& entry : optimised.entries) add_units(entry, false, target, select_options, units);
+  for (const Part& part : parts) {
+    const SelectOptions select_options{part.optimised.sizes, &records, options.forced,
+                                       vendor_libraries_allowed(), updated_variables(part.optimised)};
+    for (const Graph& entry : part.optimised.entries)
+      add_units(part, entry, false, target, select_options, units);
+  }
   for (const Unit& unit : units)
     for (const KernelCall& call : unit.calls.calls)
-      choices.push_back({target.name, unit.graph.name(), call.origin, call.reason, call.choice});
+      choices.push_back(
+          {target.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
   clock.lap("select");
   if (stop("select", [&] {
         std::string text;
@@ -167,6 +195,7 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   std::vector<std::vector<StepLaunches>> launches(units.size()), init_launches(units.size());
   if (target.is_cuda())
     for (size_t i = 0; i < units.size(); ++i) {
+      cuda.set_ranges(units[i].part->optimised.sizes);
       launches[i] = cuda.add(units[i].calls, units[i].programs);
       init_launches[i] = cuda.add_init(units[i].calls, units[i].programs);
     }
@@ -182,9 +211,10 @@ std::optional<Variant> compile_variant(const Program& program, const Target& tar
   clock.lap("build");
 
   // Plan: every byte and step.
-  PlanBuilder builder(optimised, constants);
+  PlanBuilder builder(parts[0].optimised, constants);
   for (size_t i = 0; i < units.size(); ++i) {
     Unit& unit = units[i];
+    builder.narrow(unit.part->bucket);
     std::vector<int32_t> bodies;
     for (size_t body : unit.bodies) bodies.push_back(units[body].number);
     if (unit.is_body) {

@@ -62,8 +62,9 @@ Dim Importer::resolve_dim(const std::string& name, int depth) {
     } else if (option.range) {
       dim = declare_symbol(name, *option.range);
     } else {
-      const auto [low, high] = std::minmax_element(option.values.begin(), option.values.end());
-      dim = option.values.size() == 1 ? Dim(*low) : declare_symbol(name, {*low, *high});
+      const std::set<int64_t> ends(option.values.begin(), option.values.end());
+      dim = ends.size() == 1 ? Dim(*ends.begin()) : declare_symbol(name, {*ends.begin(), *ends.rbegin()});
+      if (ends.size() > 1) program_.buckets[*dim.as_symbol()].assign(ends.begin(), ends.end());
     }
   } else if (auto expression = parse_expression(name)) {
     std::map<std::string, int> symbols;

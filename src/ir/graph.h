@@ -132,6 +132,8 @@ struct Program {
   std::map<std::string, Variable, std::less<>> variables;
   std::vector<Graph> entries;  // the first is the default
   SymbolRanges sizes;
+  // Where the range of a size is compiled in parts: the last size of each, ascending up to the range's end.
+  std::map<std::string, std::vector<int64_t>, std::less<>> buckets;
   std::map<std::string, std::string>
       metadata;  // free text that travels with the model (vocabulary, producer)
 

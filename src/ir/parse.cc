@@ -60,6 +60,7 @@ class Parser {
     in_.expect('.');
     in_.expect('.');
     range.hi = integer();
+    if (in_.take_word("buckets")) program.buckets[name] = list<int64_t>([&] { return integer(); });
     if (!program.sizes.emplace(std::move(name), range).second) in_.fail_at(at, "this size is declared twice");
   }
 

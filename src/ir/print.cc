@@ -34,10 +34,16 @@ class Printer {
  public:
   explicit Printer(const PrintOptions& options) : options_(options) {}
 
+  static std::string buckets(const Program& program, const std::string& size) {
+    const auto at = program.buckets.find(size);
+    return at == program.buckets.end() ? "" : " buckets " + to_string(at->second);
+  }
+
   void program(const Program& program) {
     out_ += "program {\n";
     for (const auto& [name, range] : program.sizes)
-      out_ += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+      out_ += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) +
+              buckets(program, name) + "\n";
     for (const auto& [key, value] : program.metadata) {
       out_ += "  meta ";
       append_quoted(out_, key);

@@ -16,6 +16,7 @@ namespace {
 Program sample_program() {
   Program program;
   program.sizes = {{"batch", {1, 8}}, {"input.1:0", {0, 3}}};
+  program.buckets = {{"batch", {1, 4, 8}}};
   program.metadata = {{"vocabulary", "a\nb\t\"c\\\"\x01\xff é 漢"}, {"", ""}};
   program.variables.emplace("0.W", Variable{"0.W", Role::kParam, {DType::f32, {4, 3}}, {}});
   program.variables.emplace("kv \"k\"",
@@ -90,7 +91,7 @@ std::string in_entry(const std::string& statements) {
 
 TEST(Text, PrintsAsDocumented) {
   EXPECT_EQ(print(sample_program()), R"(program {
-  size batch in 1..8
+  size batch in 1..8 buckets [1, 4, 8]
   size input.1:0 in 0..3
   meta "" = ""
   meta "vocabulary" = "a\nb\x09\"c\\\"\x01\xff é 漢"
@@ -243,6 +244,8 @@ TEST(Text, ErrorsNameThePlace) {
       {"program { param \"w\" : f32[floordiv(1, 0)] }", ErrorCode::kU_bad_shape, "column 27"},
       {"program { param \"w\" : f32[m] }", ErrorCode::kU_bad_graph, "no declared range"},
       {"program { size n in 3..2 }", ErrorCode::kU_bad_graph, "range"},
+      {"program { size n in 1..2 buckets [1] }", ErrorCode::kU_bad_graph, "buckets"},
+      {"program { size n in 1..2 buckets 1 }", bad_text, "column"},
       {"program { } x", bad_text, "after the end"},
       {in_entry("%0 = nonsense(%x) : f32[2, n]"), ErrorCode::kU_unknown_op, "line 4, column 6"},
       {in_entry("%0 = neg(%y) : f32[2, n]"), bad_text, "%y"},

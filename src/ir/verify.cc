@@ -231,6 +231,21 @@ void check_size(const std::string& name, const Interval& range, Fault fault) {
          std::to_string(range.lo) + ".." + std::to_string(range.hi));
 }
 
+void check_buckets(const std::string& name, const std::vector<int64_t>& ends, const Program& program,
+                   Fault fault) {
+  const auto range = program.sizes.find(name);
+  if (range == program.sizes.end())
+    fail(fault, "size '" + name + "'", "a size with buckets has no declared range",
+         "'" + name + "' in sizes");
+  bool legal = !ends.empty() && ends.front() >= range->second.lo && ends.back() == range->second.hi;
+  for (size_t i = 1; i < ends.size(); ++i) legal = legal && ends[i - 1] < ends[i];
+  if (!legal)
+    fail(
+        fault, "size '" + name + "'", "the buckets of a size are not legal",
+        "ascending ends from " + std::to_string(range->second.lo) + " to " + std::to_string(range->second.hi),
+        to_string(ends));
+}
+
 void check_variable(const std::string& key, const Variable& variable, const Program& program, Fault fault) {
   const std::string where = "variable '" + key + "'";
   if (variable.name != key || key.empty())
@@ -257,6 +272,7 @@ void verify(const Graph& entry, const Program& program, Fault fault) {
 
 void verify(const Program& program, Fault fault) {
   for (const auto& [name, range] : program.sizes) check_size(name, range, fault);
+  for (const auto& [name, ends] : program.buckets) check_buckets(name, ends, program, fault);
   for (const auto& [name, variable] : program.variables) check_variable(name, variable, program, fault);
   std::set<std::string> names;
   for (const Graph& entry : program.entries) {

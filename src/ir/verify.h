@@ -18,7 +18,8 @@ enum class Fault { kUser, kInternal };
 //   bodies     closed: constants and inputs are their only leaves, no updates; nested kMaxBodyDepth deep at
 //   most variables  named as they are filed; contents, if given, fit the type names      entries, an entry's
 //   inputs, an entry's outputs: unique; inputs and outputs not empty sizes      every symbol in a type or
-//   attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads
+//   attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads; the ends of its buckets ascend
+//   within the range, up to its own
 void verify(const Program& program, Fault fault);
 // One entry of `program`.
 void verify(const Graph& entry, const Program& program, Fault fault);

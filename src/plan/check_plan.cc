@@ -231,10 +231,14 @@ void check_names(const Plan& plan) {
   for (const PlanVariable& variable : plan.variables)
     if (!variables.insert(variable.name).second)
       throw violation("two variables have one name", variable.name);
-  for (const EntryPlan& entry : plan.entries)
-    for (const Buffer& buffer : entry.buffers)
-      if (buffer.kind == BufferKind::kVariable && !variables.contains(buffer.name))
-        throw violation("a buffer of a variable that the plan does not list", buffer.name);
+  for (const EntryPlan& bucket : plan.buckets)
+    if (!entries.contains(bucket.name) || bucket.name == kInitEntry)
+      throw violation("a bucket belongs to no entry", bucket.name);
+  for (const auto* list : {&plan.entries, &plan.buckets})
+    for (const EntryPlan& entry : *list)
+      for (const Buffer& buffer : entry.buffers)
+        if (buffer.kind == BufferKind::kVariable && !variables.contains(buffer.name))
+          throw violation("a buffer of a variable that the plan does not list", buffer.name);
 }
 
 void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
@@ -268,7 +272,8 @@ void check_bodies(const Plan& plan) {
   for (size_t i = 0; i < plan.bodies.size(); ++i)
     if (depth[i] = check(plan.bodies[i], i); depth[i] > kMaxNesting)
       throw violation("bodies are nested too deeply", plan.bodies[i].name);
-  for (const EntryPlan& entry : plan.entries) check(entry, entry.name == kInitEntry ? 0 : plan.bodies.size());
+  for (const auto* list : {&plan.entries, &plan.buckets})
+    for (const EntryPlan& entry : *list) check(entry, entry.name == kInitEntry ? 0 : plan.bodies.size());
   for (const EntryPlan& body : plan.bodies)
     for (const Buffer& buffer : body.buffers)
       if (buffer.kind == BufferKind::kVariable) throw violation("a body uses a variable", buffer.name);
@@ -293,7 +298,7 @@ void check_plan(const Plan& plan) {
   if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
   for (const TileProgram& program : plan.programs) check_tile_program(program);
   check_names(plan);
-  for (const auto* list : {&plan.entries, &plan.bodies})
+  for (const auto* list : {&plan.entries, &plan.buckets, &plan.bodies})
     for (const EntryPlan& entry : *list) check_entry(entry, plan);
   if (const EntryPlan* init = plan.entry(kInitEntry)) check_init(*init);
   check_bodies(plan);

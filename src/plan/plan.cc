@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -14,6 +15,26 @@ const EntryPlan* Plan::entry(std::string_view name) const {
   for (const EntryPlan& entry : entries)
     if (entry.name == name) return &entry;
   return nullptr;
+}
+
+const EntryPlan& Plan::at_sizes(const EntryPlan& entry, const SymbolValues& sizes) const {
+  const auto holds = [&](const EntryPlan& bucket) {
+    return bucket.name == entry.name &&
+           std::all_of(bucket.bucket.begin(), bucket.bucket.end(), [&](const auto& part) {
+             const auto at = sizes.find(part.first);
+             return at != sizes.end() && at->second >= part.second.lo && at->second <= part.second.hi;
+           });
+  };
+  const auto at = std::find_if(buckets.begin(), buckets.end(), holds);
+  return at == buckets.end() ? entry : *at;
+}
+
+std::string to_string(const SymbolRanges& ranges) {
+  std::string text;
+  for (const auto& [name, range] : ranges)
+    text += (text.empty() ? "" : ", ") + name + " in " + std::to_string(range.lo) + ".." +
+            std::to_string(range.hi);
+  return text;
 }
 
 namespace {
@@ -73,7 +94,10 @@ std::string to_string(const EntryPlan& entry, const std::string& heading) {
 
 std::string to_string(const Plan& plan) {
   std::string text;
-  for (const EntryPlan& entry : plan.entries) text += to_string(entry, "entry " + entry.name);
+  for (const auto* list : {&plan.entries, &plan.buckets})
+    for (const EntryPlan& entry : *list)
+      text += to_string(
+          entry, "entry " + entry.name + (entry.bucket.empty() ? "" : " for " + to_string(entry.bucket)));
   for (size_t i = 0; i < plan.bodies.size(); ++i)
     text += to_string(plan.bodies[i], "body " + std::to_string(i));
   return text;

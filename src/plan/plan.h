@@ -93,7 +93,8 @@ struct IoTensor {
 };
 
 struct EntryPlan {
-  std::string name;  // "main"; "init" runs once at load and after a param change
+  std::string name;     // "main"; "init" runs once at load and after a param change
+  SymbolRanges bucket;  // of Plan::buckets: the sizes that this plan runs
   std::vector<IoTensor> inputs, outputs;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
@@ -114,6 +115,8 @@ struct Plan {
   std::vector<PlanVariable> variables;
   std::vector<TileProgram> programs;
   std::vector<EntryPlan> entries;
+  // Plans of entries, by the entry's name, for a part of their sizes; the entry runs those of no bucket.
+  std::vector<EntryPlan> buckets;
   // What steps of control flow run. Each belongs to one step, of an entry or of a body after it; its arena
   // lies in that step's workspace.
   std::vector<EntryPlan> bodies;
@@ -122,10 +125,13 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 
   const EntryPlan* entry(std::string_view name) const;
+  // The plan that runs the entry at these sizes: that of a bucket, or the entry's own.
+  const EntryPlan& at_sizes(const EntryPlan& entry, const SymbolValues& sizes) const;
 };
 
 std::string to_string(
     const Plan& plan);  // tables for people: steps, buffers with offsets, lifetimes and notes
+std::string to_string(const SymbolRanges& ranges);  // "batch in 1..8, sequence in 16..512"
 // Throws UserError bad_artifact naming the first violation.
 void check_plan(const Plan& plan);
 

@@ -42,6 +42,13 @@ PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& c
     plan_.variables.push_back(
         {name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
   init_.name = kInitEntry;
+  narrow({});
+}
+
+void PlanBuilder::narrow(SymbolRanges bucket) {
+  bucket_ = std::move(bucket);
+  ranges_ = bucket_;
+  ranges_.insert(plan_.sizes.begin(), plan_.sizes.end());
 }
 
 int32_t PlanBuilder::intern_program(const TileProgram& program) { return intern(program, plan_.programs); }
@@ -88,7 +95,7 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
     buffer.kind = BufferKind::kOutput;
     buffer.name = state.graph.output_names()[static_cast<size_t>(at - roots.begin())];
   }
-  buffer.max_bytes = bounds(buffer.bytes, plan_.sizes).hi;
+  buffer.max_bytes = bounds(buffer.bytes, ranges_).hi;
   buffer.first_step = INT32_MAX;
   buffer.last_step = -1;
   const auto index = static_cast<int32_t>(state.plan.buffers.size());
@@ -177,7 +184,7 @@ int32_t PlanBuilder::init_source(const EntryState& state, ValueId root) {
   if (const auto made = state.packed_offset.find(root); made != state.packed_offset.end())
     return init_packed_.at(made->second);
   Buffer from = variable_or_constant(state.graph.value(root));
-  from.max_bytes = bounds(from.bytes, plan_.sizes).hi;
+  from.max_bytes = bounds(from.bytes, ranges_).hi;
   init_.buffers.push_back(std::move(from));
   return static_cast<int32_t>(init_.buffers.size()) - 1;
 }
@@ -225,7 +232,7 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
   Buffer buffer;
   buffer.name = "workspace";
   buffer.bytes = launches.workspace_bytes;
-  buffer.max_bytes = bounds(buffer.bytes, plan_.sizes).hi;
+  buffer.max_bytes = bounds(buffer.bytes, ranges_).hi;
   buffer.first_step = INT32_MAX;
   buffer.last_step = -1;
   step.outputs.push_back(
@@ -266,7 +273,9 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
                             const std::vector<int32_t>& bodies) {
   if (graph.name() == kInitEntry)
     throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
-  plan_.entries.push_back(plan_graph(graph, calls, programs, launches, init_launches, bodies));
+  EntryPlan entry = plan_graph(graph, calls, programs, launches, init_launches, bodies);
+  entry.bucket = bucket_;
+  (bucket_.empty() ? plan_.entries : plan_.buckets).push_back(std::move(entry));
 }
 
 int32_t PlanBuilder::add_body(const Graph& graph, const KernelCalls& calls,

@@ -29,6 +29,9 @@ class PlanBuilder {
   // calls.bodies, whose numbers are `bodies`.
   int32_t add_body(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
                    const std::vector<int32_t>& bodies);
+  // What is added from here on is for these sizes only, an entry a bucket of the one of its name; none: for
+  // all sizes.
+  void narrow(SymbolRanges bucket);
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
 
@@ -55,6 +58,7 @@ class PlanBuilder {
   Buffer variable_or_constant(const Value& value);
 
   Plan plan_;
+  SymbolRanges bucket_, ranges_;  // of what is added now; ranges_: of all sizes
   EntryPlan init_;
   std::vector<TileProgram> init_programs_;  // seen in steps of init, for packed_key
   std::map<std::string, Array>& constants_;

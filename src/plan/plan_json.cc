@@ -370,16 +370,31 @@ std::vector<IoTensor> io_from(const Parsed& json) {
   return list;
 }
 
+Json ranges_json(const SymbolRanges& ranges) {
+  Json json = Json::object();
+  for (const auto& [name, range] : ranges) json[name] = {range.lo, range.hi};
+  return json;
+}
+
+SymbolRanges ranges_from(const Parsed& json) {
+  SymbolRanges ranges;
+  for (const auto& [name, range] : json.items())
+    ranges[name] = {integer_from(range.at(0)), integer_from(range.at(1))};
+  return ranges;
+}
+
 Json entry_json(const EntryPlan& entry) {
   Json buffers = Json::array(), steps = Json::array();
   for (const Buffer& buffer : entry.buffers) buffers.push_back(buffer_json(buffer));
   for (const Step& step : entry.steps) steps.push_back(step_json(step));
-  return {{"name", entry.name},
-          {"inputs", io_json(entry.inputs)},
-          {"outputs", io_json(entry.outputs)},
-          {"buffers", buffers},
-          {"steps", steps},
-          {"arena_bytes", entry.arena_bytes}};
+  Json json = {{"name", entry.name},
+               {"inputs", io_json(entry.inputs)},
+               {"outputs", io_json(entry.outputs)},
+               {"buffers", buffers},
+               {"steps", steps},
+               {"arena_bytes", entry.arena_bytes}};
+  if (!entry.bucket.empty()) json["bucket"] = ranges_json(entry.bucket);
+  return json;
 }
 
 EntryPlan entry_from(const Parsed& json) {
@@ -390,20 +405,21 @@ EntryPlan entry_from(const Parsed& json) {
   for (const Parsed& item : json.at("buffers")) entry.buffers.push_back(buffer_from(item));
   for (const Parsed& item : json.at("steps")) entry.steps.push_back(step_from(item));
   entry.arena_bytes = integer_from(json.at("arena_bytes"));
+  if (json.contains("bucket")) entry.bucket = ranges_from(json.at("bucket"));
   return entry;
 }
 
 Plan plan_from(const Parsed& json) {
   Plan plan;
-  for (const auto& [name, range] : json.at("sizes").items())
-    plan.sizes[name] = {integer_from(range.at(0)), integer_from(range.at(1))};
+  plan.sizes = ranges_from(json.at("sizes"));
   for (const Parsed& item : json.at("variables"))
     plan.variables.push_back({item.at("name").get<std::string>(), dtype_from(item.at("dtype")),
                               dims_from(item.at("sizes")), item.at("is_state").get<bool>()});
   for (const Parsed& item : json.at("programs")) plan.programs.push_back(program_from(item));
   for (const Parsed& item : json.at("entries")) plan.entries.push_back(entry_from(item));
-  if (json.contains("bodies"))
-    for (const Parsed& item : json.at("bodies")) plan.bodies.push_back(entry_from(item));
+  for (const auto& [member, list] : {std::pair("buckets", &plan.buckets), std::pair("bodies", &plan.bodies)})
+    if (json.contains(member))
+      for (const Parsed& item : json.at(member)) list->push_back(entry_from(item));
   plan.packed_bytes = integer_from(json.at("packed_bytes"));
   if (json.contains("modules")) plan.modules = number_from<int32_t>(json.at("modules"));
   return plan;
@@ -412,8 +428,7 @@ Plan plan_from(const Parsed& json) {
 }  // namespace
 
 std::string plan_to_json(const Plan& plan) {
-  Json sizes = Json::object(), variables = Json::array(), programs = Json::array(), entries = Json::array();
-  for (const auto& [name, range] : plan.sizes) sizes[name] = {range.lo, range.hi};
+  Json variables = Json::array(), programs = Json::array(), entries = Json::array();
   for (const PlanVariable& v : plan.variables)
     variables.push_back({{"name", v.name},
                          {"dtype", std::string(dtype_name(v.dtype))},
@@ -421,15 +436,13 @@ std::string plan_to_json(const Plan& plan) {
                          {"is_state", v.is_state}});
   for (const TileProgram& program : plan.programs) programs.push_back(program_json(program));
   for (const EntryPlan& entry : plan.entries) entries.push_back(entry_json(entry));
-  Json json = {{"sizes", sizes},
+  Json json = {{"sizes", ranges_json(plan.sizes)},
                {"variables", variables},
                {"programs", programs},
                {"entries", entries},
                {"packed_bytes", plan.packed_bytes}};
-  if (!plan.bodies.empty()) {
-    json["bodies"] = Json::array();
-    for (const EntryPlan& body : plan.bodies) json["bodies"].push_back(entry_json(body));
-  }
+  for (const auto& [member, list] : {std::pair("buckets", &plan.buckets), std::pair("bodies", &plan.bodies)})
+    for (const EntryPlan& entry : *list) json[member].push_back(entry_json(entry));
   if (plan.modules > 0) json["modules"] = plan.modules;
   return json.dump();
 }

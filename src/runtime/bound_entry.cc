@@ -6,10 +6,11 @@
 
 namespace aicf {
 
-BoundEntry::BoundEntry(Device& device, const EntryPlan& entry, const SymbolValues& sizes,
-                       std::unique_ptr<Sequence> sequence)
+BoundEntry::BoundEntry(Device& device, const EntryPlan& entry, const EntryPlan& plan,
+                       const SymbolValues& sizes, std::unique_ptr<Sequence> sequence)
     : device_(device),
       entry_(entry),
+      plan_(plan),
       sizes_(sizes),
       sequence_(std::move(sequence)),
       input_bindings_(entry.inputs.size()),
@@ -35,12 +36,12 @@ void BoundEntry::bind_input(size_t i, const TensorView& view, Stream stream) {
     address = input_copies_[i].address(device_, view);
     copy_in(address, view, input_copies_[i], stream);
   }
-  sequence_->set_address(entry_.inputs[i].buffer, address);
+  sequence_->set_address(plan_.inputs[i].buffer, address);
 }
 
 void BoundEntry::bind_output(size_t i, const TensorView& view) {
   output_bindings_[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
-  sequence_->set_address(entry_.outputs[i].buffer, output_bindings_[i] == Binding::kRebound
+  sequence_->set_address(plan_.outputs[i].buffer, output_bindings_[i] == Binding::kRebound
                                                        ? static_cast<std::byte*>(view.data)
                                                        : output_copies_[i].address(device_, view));
 }

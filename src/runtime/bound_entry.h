@@ -16,11 +16,13 @@ enum class Binding : uint8_t { kRebound, kCopied };
 
 class BoundEntry {
  public:
-  // The sequence is of this entry at these sizes. Device and entry outlive this.
-  BoundEntry(Device& device, const EntryPlan& entry, const SymbolValues& sizes,
+  // The sequence is of `plan`, which runs the entry at these sizes: a bucket, or the entry itself. Device and
+  // plans outlive this.
+  BoundEntry(Device& device, const EntryPlan& entry, const EntryPlan& plan, const SymbolValues& sizes,
              std::unique_ptr<Sequence> sequence);
 
   const EntryPlan& entry() const { return entry_; }
+  const EntryPlan& plan() const { return plan_; }
   const SymbolValues& sizes() const { return sizes_; }
   const std::vector<std::vector<int64_t>>& output_sizes() const { return output_sizes_; }
   Sequence& sequence() const { return *sequence_; }
@@ -50,7 +52,7 @@ class BoundEntry {
   void check_input_value(size_t i, const TensorView& view, Stream stream);
 
   Device& device_;
-  const EntryPlan& entry_;
+  const EntryPlan &entry_, &plan_;
   SymbolValues sizes_;
   std::unique_ptr<Sequence> sequence_;
   std::vector<std::vector<int64_t>> input_sizes_, output_sizes_;

@@ -98,6 +98,19 @@ void check_outputs(const EntryPlan& entry, const std::vector<std::vector<int64_t
   }
 }
 
+void check_bucket(const EntryPlan& entry, const EntryPlan& bucket, const SymbolValues& sizes) {
+  const auto same = [&](const std::vector<IoTensor>& a, const std::vector<IoTensor>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const IoTensor& x, const IoTensor& y) {
+      return x.dtype == y.dtype && evaluate(x.sizes, sizes) == evaluate(y.sizes, sizes);
+    });
+  };
+  if (same(entry.inputs, bucket.inputs) && same(entry.outputs, bucket.outputs)) return;
+  throw UserError(ErrorCode::kU_bad_artifact,
+                  "the plan is not consistent: a bucket has other inputs or outputs")
+      .with_op("entry " + entry.name + " for " + to_string(bucket.bucket))
+      .with_remedy("compile the model again");
+}
+
 void require_row_major(const TensorView& view) {
   if (view.row_major()) return;
   throw UserError(ErrorCode::kU_input_shape, "a strided tensor in device memory cannot be bound")

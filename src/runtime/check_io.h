@@ -18,6 +18,9 @@ SymbolValues sizes_of_inputs(const Plan& plan, const EntryPlan& entry, const std
 void check_outputs(const EntryPlan& entry, const std::vector<std::vector<int64_t>>& sizes,
                    const std::vector<TensorView>& outputs);
 
+// A bucket takes and gives what its entry does, against which the caller's memory was checked: bad_artifact.
+void check_bucket(const EntryPlan& entry, const EntryPlan& bucket, const SymbolValues& sizes);
+
 // Kernels and device copies take row-major memory: input_shape.
 void require_row_major(const TensorView& view);
 

@@ -33,7 +33,8 @@ class RunGuard {
 
 Executable::Executable(std::shared_ptr<const Model> model) : model_(std::move(model)), states_(*model_) {
   int64_t arena = 0;
-  for (const EntryPlan& entry : model_->plan().entries) arena = std::max(arena, entry.arena_bytes);
+  for (const auto* list : {&model_->plan().entries, &model_->plan().buckets})
+    for (const EntryPlan& entry : *list) arena = std::max(arena, entry.arena_bytes);
   arena_ = model_->device().allocate(arena);
 }
 
@@ -102,18 +103,20 @@ std::vector<std::byte*> Executable::buffer_addresses(const EntryPlan& entry) con
 
 BoundEntry& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) {
   const ProfilerRange range("bind");
-  check_io_bytes(entry, sizes);
-  prepare_arena(entry, sizes);
+  const EntryPlan& plan = model_->plan().at_sizes(entry, sizes);
+  check_bucket(entry, plan, sizes);
+  check_io_bytes(plan, sizes);
+  prepare_arena(plan, sizes);
   std::unique_ptr<Sequence> sequence = model_->device().bind(
-      model_->plan(), entry, model_->code(), sizes, {buffer_addresses(entry), model_->body_addresses()});
-  auto bound = std::make_unique<BoundEntry>(model_->device(), entry, sizes, std::move(sequence));
+      model_->plan(), plan, model_->code(), sizes, {buffer_addresses(plan), model_->body_addresses()});
+  auto bound = std::make_unique<BoundEntry>(model_->device(), entry, plan, sizes, std::move(sequence));
   if (bound_.size() >= kMaxBoundShapes) {
     wait_for_runs();
     bound_.pop_back();
   }
   bound_.insert(bound_.begin(), std::move(bound));
   log_at(LogLevel::kInfo, [&] {
-    std::string text = "bound entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " steps";
+    std::string text = "bound entry " + entry.name + ": " + std::to_string(plan.steps.size()) + " steps";
     for (const auto& [name, value] : sizes) text += ", " + name + "=" + std::to_string(value);
     return text;
   });
@@ -249,6 +252,11 @@ std::vector<Binding> Executable::input_bindings(const EntryPlan& entry) const {
   return bound != nullptr ? bound->input_bindings() : std::vector<Binding>{};
 }
 
+const EntryPlan& Executable::bound_plan(const EntryPlan& entry) const {
+  const BoundEntry* bound = last_bound(entry);
+  return bound != nullptr ? bound->plan() : entry;
+}
+
 std::string Executable::coverage(const EntryPlan& entry) const {
   const BoundEntry* bound = last_bound(entry);
   return bound != nullptr ? bound->sequence().coverage() : "";
@@ -261,7 +269,7 @@ std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   const std::vector<double> times = bound->sequence().profile(repeats);
   std::vector<StepCost> costs;
   for (size_t i = 0; i < times.size(); ++i) {
-    costs.push_back(step_cost(entry.steps[i], bound->sizes()));
+    costs.push_back(step_cost(bound->plan().steps[i], bound->sizes()));
     costs.back().microseconds = times[i];
   }
   return costs;

@@ -52,10 +52,12 @@ class Executable {
   std::map<std::string, Array> run(const std::string& entry, const std::map<std::string, Array>& inputs);
 
   std::vector<Binding> input_bindings(const EntryPlan& entry) const;
+  // The plan of the last bind of the entry: of a bucket, or the entry itself.
+  const EntryPlan& bound_plan(const EntryPlan& entry) const;
   // How the last bind of the entry runs, for people: "63/63 kernels in 1 graph"; empty before a run and on
   // devices without graphs.
   std::string coverage(const EntryPlan& entry) const;
-  // What each step of the last bind of the entry takes and moves; empty before a run and on devices that
+  // What each step of bound_plan(entry) takes and moves; empty before a run and on devices that
   // cannot tell. Replays the entry over the memory of that run, which must still be there; states advance.
   std::vector<StepCost> profile(const EntryPlan& entry, int repeats);
 

@@ -14,11 +14,13 @@ std::set<std::string> owned_names(const Plan& plan) {
   std::set<std::string> owned;
   for (const PlanVariable& v : plan.variables)
     if (v.is_state) owned.insert(v.name);
-  for (const EntryPlan& entry : plan.entries)
-    for (const Step& step : entry.steps)
-      for (const TensorRef& ref : step.outputs)
-        if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)]; b.kind == BufferKind::kVariable)
-          owned.insert(b.name);
+  for (const auto* list : {&plan.entries, &plan.buckets})
+    for (const EntryPlan& entry : *list)
+      for (const Step& step : entry.steps)
+        for (const TensorRef& ref : step.outputs)
+          if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)];
+              b.kind == BufferKind::kVariable)
+            owned.insert(b.name);
   return owned;
 }
 

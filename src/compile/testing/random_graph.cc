@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/specialise.h"
 
 namespace aicf::testing {
 namespace {
@@ -433,42 +434,6 @@ class Generator {
   std::vector<ValueId> pool_;
 };
 
-Shape fixed(const Shape& shape, int64_t batch) {
-  Shape out;
-  for (const Dim& dim : shape) out.push_back(substitute(dim, {{"batch", Dim(batch)}}));
-  return out;
-}
-
-Graph with_batch(const Graph& old, int64_t batch) {
-  Graph graph(old.name());
-  std::map<ValueId, ValueId> map;
-  for (ValueId id : old.leaves()) {
-    const Value& value = old.value(id);
-    const TensorType type{value.type.dtype, fixed(value.type.shape, batch)};
-    if (value.role == Role::kInput) map[id] = graph.add_input(value.name, type);
-    if (value.role == Role::kParam) map[id] = graph.add_param(value.name, type);
-    if (value.role == Role::kState) map[id] = graph.add_state(value.name, type);
-    if (value.role == Role::kConstant) map[id] = graph.add_constant(value.constant, value.name);
-  }
-  for (const Node& node : old.nodes()) {
-    std::vector<ValueId> operands;
-    for (ValueId id : node.operands) operands.push_back(id == kNoValue ? kNoValue : map.at(id));
-    Attrs attrs;
-    for (const auto& [name, attr] : node.attrs.items()) {
-      const Shape* dims = std::get_if<Shape>(&attr);
-      attrs.set(name, dims != nullptr ? Attr(fixed(*dims, batch)) : attr);
-    }
-    std::vector<Graph> bodies;
-    for (const Graph& body : node.bodies) bodies.push_back(with_batch(body, batch));
-    const NodeId copy = graph.add_node(node.op, operands, attrs, std::move(bodies));
-    for (size_t i = 0; i < node.results.size(); ++i) map[node.results[i]] = graph.node(copy).results[i];
-  }
-  for (size_t i = 0; i < old.outputs().size(); ++i)
-    graph.add_output(map.at(old.outputs()[i]), old.output_names()[i]);
-  for (const Update& update : old.updates()) graph.add_update(map.at(update.variable), map.at(update.value));
-  return graph;
-}
-
 }  // namespace
 
 Program random_program(uint64_t seed) { return Generator(seed).run(); }
@@ -489,7 +454,7 @@ std::map<std::string, Array> random_inputs(const Program& program, int64_t batch
 Program with_batch(const Program& program, int64_t batch) {
   Program out;
   out.variables = program.variables;
-  out.entries.push_back(with_batch(program.entries[0], batch));
+  out.entries.push_back(specialise(program.entries[0], {{"batch", batch}}));
   return out;
 }
 

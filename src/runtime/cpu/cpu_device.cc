@@ -188,7 +188,7 @@ class CpuDevice final : public HostDevice {
   }
   // The CPU's code is in this build, but for ops of the model's author.
   std::shared_ptr<const Code> load_code(const Variant& variant) override {
-    for (const auto* list : {&variant.plan.entries, &variant.plan.bodies})
+    for (const auto* list : {&variant.plan.entries, &variant.plan.buckets, &variant.plan.bodies})
       for (const EntryPlan& entry : *list)
         for (const Step& step : entry.steps)
           if (is_custom_kernel(step.kernel)) require_custom_op(custom_op_of(step.kernel));
