@@ -139,6 +139,7 @@ ValueId add_param(Program& program, Graph& graph, const std::string& name, std::
 Artifact build(Build body, int opt_level, Precision precision) {
   Program program;
   program.sizes["batch"] = {1, 8};
+  if (opt_level > 0) program.buckets["batch"] = {1, 4, 8};
   Graph graph("main");
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(3), Dim(4), Dim(4)}});
   body(program, graph, x);
