@@ -362,7 +362,7 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   const std::optional<DType> narrow = contraction_dtype(options.precision);
   const Graph entry = fuse_linear_cross_entropy(narrow ? narrow_contractions(forward.entries[0], *narrow)
                                                        : forward.entries[0]);
-  Program program{forward.variables, {}, forward.sizes, forward.metadata};
+  Program program{forward.variables, {}, forward.sizes, forward.buckets, forward.metadata};
   const auto build = [&](const char* name) { return EntryBuilder(name, entry, options, params, program); };
   program.entries.push_back(build(kStepEntry).step());
   if (options.accumulate > 1) program.entries.push_back(build(kAccumulateEntry).accumulate());
