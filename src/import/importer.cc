@@ -17,7 +17,22 @@ std::string op_label(const NodeProto& node) {
 }
 
 std::string node_label(const NodeProto& node) {
-  return !node.name.empty() ? node.name : node.outputs.empty() ? node.op_type : node.outputs[0];
+  if (!node.name.empty()) return node.name;
+  const auto named = std::find_if(node.outputs.begin(), node.outputs.end(),
+                                  [](const std::string& name) { return !name.empty(); });
+  return named == node.outputs.end() ? node.op_type : *named;
+}
+
+// The names that anything in the model reads, scopes apart or not.
+std::set<std::string> names_read(const ModelProto& model) {
+  std::set<std::string> names;
+  for (const ValueInfo& output : model.graph.outputs) names.insert(output.name);
+  for (const NodeProto& node : model.graph.nodes) collect_reads(node, names);
+  for (const FunctionProto& function : model.functions) {
+    names.insert(function.outputs.begin(), function.outputs.end());
+    for (const NodeProto& node : function.nodes) collect_reads(node, names);
+  }
+  return names;
 }
 
 }  // namespace
@@ -28,6 +43,7 @@ Importer::Importer(const ModelProto& model, const ImportOptions& options, std::s
       options_(options),
       folder_(std::move(folder)),
       lenient_sizes_(lenient_sizes),
+      names_read_(names_read(model)),
       main_(program_, "main") {}
 
 void Importer::run() {
@@ -86,7 +102,8 @@ void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
       value->array = to_array(*tensor, model_.owner, folder_);
     } catch (const UserError& error) {
       if (error.code != ErrorCode::kU_unsupported_dtype) throw;
-      report("initializer", tensor->name, "data type " + data_type_name(tensor->data_type));
+      if (names_read_.contains(tensor->name))
+        report("initializer", tensor->name, "data type " + data_type_name(tensor->data_type));
       value->unsupported = true;
       define(tensor->name, value, scope);
       continue;
@@ -118,8 +135,21 @@ ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& c
 // --- nodes
 // -------------------------------------------------------------------------------------------------------------
 
+// An output that nothing reads is as if the node had not been asked for it: it may be one that we cannot
+// give.
 void Importer::convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, GraphContext& context) {
-  for (const NodeProto& node : nodes) convert_node(node, scope, context);
+  for (const NodeProto& node : nodes) {
+    const auto is_read = [&](const std::string& name) { return names_read_.contains(name); };
+    const auto read = std::count_if(node.outputs.begin(), node.outputs.end(), is_read);
+    if (read == 0 || read == static_cast<std::ptrdiff_t>(node.outputs.size())) {
+      convert_node(node, scope, context);
+      continue;
+    }
+    NodeProto asked = node;
+    for (std::string& name : asked.outputs)
+      if (!is_read(name)) name.clear();
+    convert_node(asked, scope, context);
+  }
 }
 
 void Importer::mark_unsupported(const NodeProto& node, Scope& scope) {

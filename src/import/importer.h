@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ class Importer {
   const ImportOptions& options_;
   std::string folder_;
   bool lenient_sizes_;
+  std::set<std::string> names_read_;
   Program program_;
   GraphContext main_;
   std::map<std::string, Dim, std::less<>> dims_;  // resolved dynamic sizes

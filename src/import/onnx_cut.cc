@@ -47,15 +47,6 @@ std::string value_message(const std::string& name, const Array* array) {
   return text;
 }
 
-void collect_reads(const onnx::NodeProto& node, std::set<std::string>& names) {
-  names.insert(node.inputs.begin(), node.inputs.end());
-  for (const onnx::AttributeProto& attribute : node.attributes) {
-    if (!attribute.g) continue;
-    for (const onnx::NodeProto& inner : attribute.g->nodes) collect_reads(inner, names);
-    for (const onnx::ValueInfo& output : attribute.g->outputs) names.insert(output.name);
-  }
-}
-
 }  // namespace
 
 struct OnnxCut::Parts {

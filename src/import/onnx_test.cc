@@ -213,6 +213,52 @@ TEST(OnnxImport, IfOnDataBecomesIfElseWithCaptures) {
               floats({1}, {c ? 11.0 : -1.0}));
 }
 
+TEST(OnnxImport, OldDropoutIsOffWhereItSaysSo) {
+  Model m;
+  m.opset = 6;
+  m.inputs = {value_info("x", DType::f32, {"2"})};
+  m.nodes = {node("Dropout", {"x"}, {"y"}, {attr("is_test", int64_t{1})})};
+  m.outputs = {out("y")};
+  EXPECT_EQ(run(import_model(m), {{"x", floats({2}, {1, 2})}}).at("y"), floats({2}, {1, 2}));
+  m.nodes = {node("Dropout", {"x"}, {"y"}, {attr("is_test", int64_t{0})})};
+  EXPECT_EQ(error_of(m).code, ErrorCode::kU_unsupported_op);
+}
+
+TEST(OnnxImport, UnreadInitialisersMayHaveAnyType) {
+  Model m;
+  std::string text;  // of strings
+  Writer w(text);
+  w.add_int64(1, 0);
+  w.add_int32(2, 8);
+  w.add_string(8, "names");
+  m.initializers = {text};
+  m.inputs = {value_info("x", DType::f32, {"2"})};
+  m.nodes = {node("Neg", {"x"}, {"y"})};
+  m.outputs = {out("y")};
+  EXPECT_EQ(run(import_model(m), {{"x", floats({2}, {1, 2})}}).at("y"), floats({2}, {-1, -2}));
+  m.nodes.push_back(node("Identity", {"names"}, {"z"}));
+  EXPECT_EQ(error_of(m).code, ErrorCode::kU_unsupported_op);
+}
+
+// The stack of what each step gives has no place to be, but nobody reads it.
+TEST(OnnxImport, UnreadOutputsAreNotAskedFor) {
+  Model body, m;
+  body.inputs = {value_info("i", DType::i64, {}), value_info("go", DType::boolean, {}),
+                 value_info("a", DType::f32, {"1"})};
+  body.nodes = {node("Identity", {"go"}, {"go_on"}), node("Neg", {"a"}, {"b"})};
+  body.outputs = {out("go_on"), out("b"), out("b")};
+  m.inputs = {value_info("n", DType::i64, {}), value_info("x", DType::f32, {"1"})};
+  m.nodes = {node("Loop", {"n", "", "x"}, {"y", "steps"}, {graph_attr("body", body.graph())})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m);
+  EXPECT_TRUE(has_op(program, Op::while_loop));
+  for (int64_t count : {0, 1, 5})
+    EXPECT_EQ(run(program, {{"n", Array::scalar_i64(DType::i64, count)}, {"x", floats({1}, {2})}}).at("y"),
+              floats({1}, {count % 2 ? -2.0 : 2.0}));
+  m.outputs.push_back(out("steps"));
+  EXPECT_EQ(error_of(m).code, ErrorCode::kU_size_not_static);
+}
+
 TEST(OnnxImport, ConstantSubgraphsThatDecideShapesAreFolded) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"1", "1", "2", "2"})};

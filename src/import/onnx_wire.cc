@@ -422,6 +422,15 @@ ModelProto parse_model(std::string_view bytes, std::shared_ptr<const void> owner
   });
 }
 
+void collect_reads(const NodeProto& node, std::set<std::string>& names) {
+  names.insert(node.inputs.begin(), node.inputs.end());
+  for (const AttributeProto& attribute : node.attributes) {
+    if (!attribute.g) continue;
+    for (const NodeProto& inner : attribute.g->nodes) collect_reads(inner, names);
+    for (const ValueInfo& output : attribute.g->outputs) names.insert(output.name);
+  }
+}
+
 TensorProto parse_tensor(std::string_view bytes, const std::string& source) {
   return guarded(source, [&] { return parse_tensor_message(pbf_reader(bytes.data(), bytes.size())); });
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -116,6 +117,8 @@ struct ModelProto {
 
 // `source` names the file in messages.
 ModelProto parse_model(std::string_view bytes, std::shared_ptr<const void> owner, const std::string& source);
+// Adds the names that the node reads, the graphs inside it included.
+void collect_reads(const NodeProto& node, std::set<std::string>& names);
 // A TensorProto file on its own, as the ONNX test data has them.
 TensorProto parse_tensor(std::string_view bytes, const std::string& source);
 

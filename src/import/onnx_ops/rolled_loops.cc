@@ -156,15 +156,20 @@ void rolled_loop(NodeContext& n, const GraphProto& proto, size_t carried) {
     for (ValueId id : results) graph.add_output(id, "out" + std::to_string(graph.outputs().size()));
     return add_while(n, body, carried);
   }
-  for (size_t i = 1 + carried; i < outputs.size(); ++i) results.push_back(body.context.capture(outputs[i]));
+  std::vector<size_t> stacked;
+  for (size_t i = carried; i + 1 < outputs.size(); ++i)
+    if (n.wants(i)) {
+      stacked.push_back(i);
+      results.push_back(body.context.capture(outputs[1 + i]));
+    }
   for (ValueId id : results) graph.add_output(id, "out" + std::to_string(graph.outputs().size()));
   std::vector<ValueId> initial;
   for (size_t i = 0; i < carried; ++i) initial.push_back(n.in(2 + i));
   const ValueId steps =
       n.add(Op::iota, {}, {{"shape", Shape{*trips}}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
   const std::vector<ValueId> values = add_scan(n, body, carried, initial, {steps});
-  for (size_t i = 0; i < values.size(); ++i)
-    if (i < carried || n.wants(i)) n.out(i, values[i]);
+  for (size_t i = 0; i < carried; ++i) n.out(i, values[i]);
+  for (size_t i = 0; i < stacked.size(); ++i) n.out(stacked[i], values[carried + i]);
 }
 
 void rolled_scan(NodeContext& n, const GraphProto& proto, size_t carried, const std::vector<ScanAxis>& in,

@@ -36,7 +36,12 @@ void clip_to_inputs(NodeContext& n) {
 void k_to_input(NodeContext& n) { n.set_input(1, Array::from<int64_t>(DType::i64, {1}, {n.attr_int("k")})); }
 
 // Before 12 the ratio was an attribute; at inference it means nothing.
-void dropout(NodeContext& n) { n.ignore("ratio"); }
+// Whether it drops was an attribute before 7 and is an input from 12 on. A model that does not say is meant
+// for inference.
+void dropout(NodeContext& n) {
+  if (n.attr_int("is_test", 1) == 0 && n.attr_float("ratio", 0.5) != 0) n.unsupported("is_test=0");
+  n.ignore("ratio");
+}
 
 // Before 13 the axes from `axis` on were one, and `axis` defaulted to 1.
 void softmax_flatten(NodeContext& n) {
