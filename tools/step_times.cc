@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "runtime/check_io.h"
+
 namespace aicf::cli {
 namespace {
 
@@ -23,7 +25,7 @@ Resident::Resident(Executable& exe, const std::map<std::string, Array>& given) {
     return view_of(tensors.back());
   };
   const EntryPlan& entry = exe.entry("");
-  for (const IoTensor& io : entry.inputs) inputs.push_back(place(given.at(io.name)));
+  for (const Array& array : inputs_in_order(entry, given)) inputs.push_back(place(array));
   const SymbolValues sizes = exe.bind_sizes(entry, inputs);
   for (size_t i = 0; i < entry.outputs.size(); ++i)
     outputs.push_back(place(Array(entry.outputs[i].dtype, exe.output_sizes(entry, i, sizes))));

@@ -104,6 +104,12 @@ def test_options_of_compiling_are_refused_with_a_compiled_model(cli: Cli, option
         assert option[0] in error["remedy"]
 
 
+@pytest.mark.parametrize("verb", ["run", "verify", "bench", "profile"])
+def test_inputs_are_those_of_the_model(cli: Cli, verb: str) -> None:
+    np.save(cli.folder / "z.npy", np.zeros((3, 16), np.float32))
+    assert cli.json(verb, "m.onnx", *FIXED, "--input", "z=z.npy", code=2)["error"]["code"] == "AICF-U0401"
+
+
 def test_sizes_of_a_compiled_model_bind_but_do_not_compile(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM)
     assert cli.json("run", "m.aicf", *FIXED)["outputs"][0]["shape"] == [3, 8]

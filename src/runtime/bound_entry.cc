@@ -42,8 +42,8 @@ void BoundEntry::bind_input(size_t i, const TensorView& view, Stream stream) {
 void BoundEntry::bind_output(size_t i, const TensorView& view) {
   output_bindings_[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
   sequence_->set_address(plan_.outputs[i].buffer, output_bindings_[i] == Binding::kRebound
-                                                       ? static_cast<std::byte*>(view.data)
-                                                       : output_copies_[i].address(device_, view));
+                                                      ? static_cast<std::byte*>(view.data)
+                                                      : output_copies_[i].address(device_, view));
 }
 
 void BoundEntry::finish_output(size_t i, const TensorView& view, Stream stream) {

@@ -1,5 +1,6 @@
 #include "runtime/check_io.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -70,6 +71,27 @@ void check_shape(const IoTensor& io, const TensorView& input, const SymbolValues
 }
 
 }  // namespace
+
+std::vector<Array> inputs_in_order(const EntryPlan& entry, const std::map<std::string, Array>& given) {
+  std::string names;
+  for (const IoTensor& io : entry.inputs) names += (names.empty() ? "" : ", ") + io.name;
+  for (const auto& item : given)
+    if (std::none_of(entry.inputs.begin(), entry.inputs.end(),
+                     [&](const IoTensor& io) { return io.name == item.first; }))
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
+          .with_value(item.first)
+          .with_expected(names);
+  std::vector<Array> inputs;
+  for (const IoTensor& io : entry.inputs) {
+    const auto at = given.find(io.name);
+    if (at == given.end())
+      throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
+          .with_value(io.name)
+          .with_expected(names);
+    inputs.push_back(at->second);
+  }
+  return inputs;
+}
 
 SymbolValues sizes_of_inputs(const Plan& plan, const EntryPlan& entry,
                              const std::vector<TensorView>& inputs) {

@@ -2,13 +2,18 @@
 // what came.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/array.h"
 #include "plan/plan.h"
 #include "runtime/tensor_view.h"
 
 namespace aicf {
+
+// The inputs of the entry out of those given by name: unknown_input, missing_input.
+std::vector<Array> inputs_in_order(const EntryPlan& entry, const std::map<std::string, Array>& given);
 
 // The sizes that the inputs of a run give to the plan's symbols. Errors: missing_input, input_dtype,
 // input_shape, size_conflict, size_out_of_range, unset_size.

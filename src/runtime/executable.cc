@@ -224,23 +224,9 @@ std::vector<Array> Executable::run(const std::string& name, const std::vector<Te
 std::map<std::string, Array> Executable::run(const std::string& name,
                                              const std::map<std::string, Array>& inputs) {
   const EntryPlan& plan = entry(name);
+  const std::vector<Array> ordered = inputs_in_order(plan, inputs);
   std::vector<TensorView> views;
-  std::string names;
-  for (const IoTensor& io : plan.inputs) names += (names.empty() ? "" : ", ") + io.name;
-  for (const auto& [given, array] : inputs)
-    if (std::none_of(plan.inputs.begin(), plan.inputs.end(),
-                     [&](const IoTensor& io) { return io.name == given; }))
-      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
-          .with_value(given)
-          .with_expected(names);
-  for (const IoTensor& io : plan.inputs) {
-    auto at = inputs.find(io.name);
-    if (at == inputs.end())
-      throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
-          .with_value(io.name)
-          .with_expected(names);
-    views.push_back(view_of(at->second));
-  }
+  for (const Array& array : ordered) views.push_back(view_of(array));
   std::vector<Array> outputs = run(name, views);
   std::map<std::string, Array> result;
   for (size_t i = 0; i < outputs.size(); ++i) result.emplace(plan.outputs[i].name, outputs[i]);
