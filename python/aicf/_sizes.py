@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ._aicf import Program, set_range
 from .errors import make_error
 
-__all__ = ["dim_text", "symbol_range"]
+__all__ = ["dim_text", "set_ranges", "symbol_range"]
 
 _FORMS = '8, "1,8", "16..512", (16, 512), range(16, 513) or a name'
 
@@ -41,3 +43,11 @@ def symbol_range(name: str, value: Any) -> tuple[int, int]:
             expected='8, "1,8" or "16..512"',
         )
     return numbers[0], numbers[-1]
+
+
+def set_ranges(program: Program, dims: Mapping[str, Any]) -> None:
+    """Gives sizes of the program these ranges; a list becomes buckets (docs/binding.md)."""
+    for name, value in dims.items():
+        text, (low, high) = dim_text(name, value), symbol_range(name, value)
+        ends = [] if ".." in text or low == high else sorted({int(end) for end in text.split(",")})
+        set_range(program, name, low, high, ends)

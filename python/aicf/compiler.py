@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _aicf
-from ._sizes import dim_text, symbol_range
+from ._sizes import dim_text, set_ranges
 from .errors import make_error
 from .executable import Executable
 from .tracing import trace
@@ -114,8 +114,7 @@ def _to_program(
     model: Any, inputs: Any, dims: Mapping[str, Any], options: Mapping[str, Any]
 ) -> _aicf.Program:
     if isinstance(model, _aicf.Program):
-        for name, value in dims.items():
-            _aicf.set_range(model, name, *symbol_range(name, value))
+        set_ranges(model, dims)
         return model
     if callable(model):
         return trace(model, inputs if inputs is not None else [], dims=dims)

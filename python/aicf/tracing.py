@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _aicf
 from ._aicf import Dim, Program
-from ._sizes import dim_text, symbol_range
+from ._sizes import dim_text, set_ranges, symbol_range
 from ._structure import OUTPUT_STRUCTURE, flatten
 from .errors import make_error
 from .symtensor import SymTensor
@@ -223,7 +223,9 @@ def program_of(graphs: Sequence[Graph], dims: Mapping[str, Any] | None = None) -
             first.is_state = first.is_state or variable.is_state
     sizes = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
     rows = [(name, v.is_state, v.dtype, v.shape, v.data) for name, v in variables.items()]
-    return _aicf.make_program(sizes, rows, [graph.raw for graph in graphs])
+    program = _aicf.make_program(sizes, rows, [graph.raw for graph in graphs])
+    set_ranges(program, dims or {})
+    return program
 
 
 _local = threading.local()

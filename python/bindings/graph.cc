@@ -275,12 +275,15 @@ void bind_graph(nb::module_& module) {
     verify(p, Fault::kUser);
     return p;
   });
-  // A size of the program gets another range.
-  module.def("set_range", [](Program& p, const std::string& name, int64_t lo, int64_t hi) {
+  // A size of the program gets another range, compiled in buckets up to each of `ends` if there are any.
+  module.def("set_range", [](Program& p, const std::string& name, int64_t lo, int64_t hi,
+                             const std::vector<int64_t>& ends) {
     auto at = p.sizes.find(name);
     if (at == p.sizes.end())
       throw UserError(ErrorCode::kU_unset_size, "the program has no size of this name").with_value(name);
     at->second = {lo, hi};
+    p.buckets.erase(name);
+    if (!ends.empty()) p.buckets.emplace(name, ends);
     verify(p, Fault::kUser);
   });
   module.def("op_table", table);
