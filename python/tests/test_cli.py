@@ -151,6 +151,21 @@ def test_stages_and_dumps(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").exists()
 
 
+def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", "--dim", "batch=1,8")
+    target = cli.json("inspect", "m.aicf", "--check")["targets"][0]
+    assert [bucket["sizes"] for bucket in target["buckets"]] == ["batch in 1..1"]
+    assert "bucket of main for batch in 1..1" in cli.run("inspect", "m.aicf").stdout
+    assert "main for batch in 1..1" in cli.run("explain", "m.onnx", "--dim", "batch=1,8").stdout
+    for batch in (1, 5, 8):
+        answer = cli.json("run", "m.aicf", "--dim", f"batch={batch}")
+        assert answer["outputs"][0]["shape"] == [batch, 8]
+    assert cli.json("run", "m.aicf", "--dim", "batch=9", code=2)["error"]["code"] == "AICF-U0201"
+    first = (cli.folder / "m.aicf").read_bytes()
+    cli.run("compile", "m.onnx", "--dim", "batch=1,8")
+    assert (cli.folder / "m.aicf").read_bytes() == first
+
+
 def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
     assert cli.json("inspect", "m.aicf", "--check")["checked"]

@@ -67,6 +67,18 @@ def test_symbolic_sizes() -> None:
         assert np.array_equal(a, b)
 
 
+def test_a_list_of_sizes_is_compiled_as_buckets() -> None:
+    fn = lambda x: x.softmax(0) * x.shape[0]  # noqa: E731
+    traced = [aicf.trace(fn, [TensorSpec(("n", 5))], dims={"n": sizes}) for sizes in ("1..7", "1,3,7")]
+    assert "size n in 1..7 buckets [1, 3, 7]" in str(traced[1])
+    whole, parts = (aicf.compile(program, threads=1) for program in traced)
+    for n in range(1, 8):
+        x = np.random.default_rng(n).standard_normal((n, 5)).astype("f")
+        assert np.array_equal(whole(x), parts(x))
+    fixed = aicf.compile(traced[1], dims={"n": (2, 4)}, threads=1)
+    assert np.array_equal(fixed(x[:4]), whole(x[:4]))
+
+
 def test_two_traces_print_the_same_text() -> None:
     module = aicf.nn.Sequential(aicf.nn.Linear(4, 8), aicf.nn.GELU(), aicf.nn.LayerNorm(8))
     texts = {str(aicf.trace(module, [TensorSpec(("n", 4))], dims={"n": "1..4"})) for _ in range(3)}

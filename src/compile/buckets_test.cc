@@ -5,12 +5,17 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "build/nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
 #include "plan/plan_json.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
+#include "runtime/null/null_device.h"
+#include "train/losses.h"
+#include "train/schedules.h"
+#include "train/train_step.h"
 
 namespace aicf {
 namespace {
@@ -79,6 +84,20 @@ TEST(Buckets, EachHasItsOwnPlanOverTheSameWeights) {
   EXPECT_EQ(plan_from_json(plan_to_json(plan)), plan);
 }
 
+TEST(Buckets, ACallTakesThePlanThatHoldsItsSizes) {
+  Executable exe(Model::load(compile(program_with(kBuckets)), make_null_device()));
+  const EntryPlan& entry = exe.entry("");
+  const auto bucket_of = [&](int64_t batch, int64_t seq) {
+    exe.run("", {{"x", input(batch, seq)}});
+    return to_string(exe.bound_plan(entry).bucket);
+  };
+  EXPECT_EQ(bucket_of(1, 2), "batch in 1..1, seq in 2..2");
+  EXPECT_EQ(bucket_of(4, 3), "batch in 2..4, seq in 3..16");
+  EXPECT_EQ(bucket_of(5, 2), "batch in 5..8, seq in 2..2");
+  EXPECT_EQ(bucket_of(5, 3), "");
+  EXPECT_EQ(bucket_of(1, 2), "batch in 1..1, seq in 2..2");  // bound before
+}
+
 TEST(Buckets, SizesOutsideAllAreRefused) {
   Executable exe = load(compile(program_with(kBuckets)));
   for (int64_t batch : {0, 9}) try {
@@ -115,6 +134,53 @@ TEST(Buckets, ABucketWithOtherInputsOrAnUnknownEntryIsRefused) {
   EXPECT_EQ(code_of_run(), ErrorCode::kU_bad_artifact);
   bucket.name = "other";
   EXPECT_THROW(check_plan(artifact.variants[0].plan), UserError);
+}
+
+// One linear layer with a mean of squares.
+Program train_program(const std::string& sizes) {
+  Program program = parse("program {" + sizes + R"( param "w" : f32[6, 8] })");
+  program.variables = {{"w", program_with(kRange).variables.at("w")}};
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(6)}});
+  const ValueId y = graph.add_input("y", {DType::f32, {Dim::symbol("batch"), Dim(8)}});
+  const ValueId p = graph.add(Op::matmul, {x, graph.add_param("w", program.variables.at("w").type)});
+  graph.add_output(add_loss(graph, LossKind::kMse, p, y), "loss");
+  program.entries.push_back(std::move(graph));
+  TrainOptions options;
+  options.optimizer.kind = OptimizerKind::kAdam;
+  options.schedule = constant_rate(1e-2);
+  return make_train_program(program, options);
+}
+
+TEST(Buckets, TrainStepsOfAllSizesUpdateTheSameParams) {
+  Executable whole = load(compile(train_program("size batch in 1..8")));
+  Executable parts = load(compile(train_program("size batch in 1..8 buckets [2, 8]")));
+  EXPECT_EQ(parts.model().plan().buckets.at(0).name, kStepEntry);
+  for (int64_t batch : {1, 8, 2, 3, 1}) {
+    const std::map<std::string, Array> inputs = {
+        {"x", Array::from<double>(DType::f32, {batch, 6}, std::vector<double>(size_t(batch) * 6, 0.25))},
+        {"y", Array::from<double>(DType::f32, {batch, 8}, std::vector<double>(size_t(batch) * 8, 0.5))}};
+    EXPECT_EQ(whole.run(kStepEntry, inputs), parts.run(kStepEntry, inputs)) << batch;
+    for (const std::string& name : whole.state_names())
+      EXPECT_EQ(whole.state(name), parts.state(name)) << name << " after " << batch;
+  }
+}
+
+TEST(Buckets, EachIsCompiledForAGpu) {
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  CompileOptions options;
+  options.target = "sm_80";
+  const Plan plan = compile(program_with(kBuckets), options).variants[0].plan;
+  ASSERT_EQ(plan.buckets.size(), 5u);
+  for (const EntryPlan& bucket : plan.buckets) {
+    EXPECT_LE(bucket.arena_bytes, plan.entries[0].arena_bytes);
+    for (const Step& step : bucket.steps) EXPECT_FALSE(step.launches.empty()) << step.kernel;
+  }
+  EXPECT_EQ(plan_from_json(plan_to_json(plan)), plan);
 }
 
 // The smaller half of the batches in a bucket, on graphs of every kind.
