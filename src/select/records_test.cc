@@ -58,7 +58,7 @@ TEST(Records, malformed_files_name_the_line) {
   const std::string header = to_string(std::vector<Record>{});
   const std::string good =
       to_string(std::vector<Record>{record(product(1, 2, 3), "a")}).substr(header.size());
-  for (std::string text :
+  for (const std::string& text :
        {std::string("nonsense\n"), header + "a,b\n", header + good + "x" + good.substr(1) + ",\n",
         header + "sm_90,132,matmul,abc,-,bf16 1x2:1@16 > bf16 1:1@2,a,1,1,v\n",
         header + "sm_90,132,matmul,abc,-,bf16 1:1@16,a,1,1,v\n",
