@@ -21,6 +21,11 @@ bool is_per_key(const CudaProblem& problem, const AttentionSizes& sizes, const A
   return strides[2] == Dim(0) && one_head;
 }
 
+// Columns of a row in shared memory of short.cuh.
+int64_t short_width(const AttentionSizes& sizes) {
+  return std::max(sizes.depth, sizes.value_depth) <= 32 ? 32 : 64;
+}
+
 // ---- bytes of shared memory, as the .cuh lay it out ----
 
 int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
@@ -49,6 +54,11 @@ int64_t shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes, co
       constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 72;
       const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
       return kAlign + tile.rows * 128 * depth + kHalf * 2 * (depth + value_depth) + kBarriers;
+    }
+    case AttentionUnit::kShort: {
+      constexpr int64_t kAlign = 1024, kBarriers = 16;
+      const int64_t mask = is_per_key(problem, sizes, tile) ? 4 * tile.keys : 0;
+      return kAlign + (tile.rows + 2 * tile.keys) * 2 * short_width(sizes) + mask + kBarriers;
     }
   }
   return 0;
@@ -110,6 +120,11 @@ AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) 
   return tile;
 }
 
+bool has_tensor_maps(const CudaProblem& problem) {
+  return std::all_of(problem.inputs.begin(), problem.inputs.begin() + 3,
+                     [&](const CudaWindow& window) { return has_tensor_map(problem, window); });
+}
+
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (problem.arch != 90) return false;
   const int64_t least = std::min(sizes.depth, sizes.value_depth),
@@ -117,9 +132,19 @@ bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (least < 64 || most > 128 || sizes.most_queries < 256 || sizes.most_keys < 256) return false;
   if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2)
     return false;
-  for (size_t i = 0; i < 3; ++i)
-    if (!has_tensor_map(problem, problem.inputs[i])) return false;
-  return true;
+  return has_tensor_maps(problem);
+}
+
+// Rows of a block of short.cuh: 128, or 64 where that takes to give every multiprocessor one; 0: others suit
+// better.
+int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
+  if (problem.arch != 90 || std::max(sizes.depth, sizes.value_depth) > 64 || sizes.most_keys > 128 ||
+      sizes.most_keys <= 64 || sizes.most_queries <= kFewRows || !has_tensor_maps(problem))
+    return 0;
+  for (const int rows : {128, 64})
+    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows) >= kMultiprocessors)
+      return rows;
+  return 0;
 }
 
 // ---- text ----
@@ -201,6 +226,8 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
                   std::to_string(tile.tiles) + ", " + std::to_string(tile.stages) + ">(call, " +
                   (combines(sizes, tile) ? "workspace)" : "nullptr)"),
               128};
+    case AttentionUnit::kShort:
+      return {"attention/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)", 128};
     case AttentionUnit::kWgmma:
       return {"attention/wgmma.cuh", "attention_wgmma" + name, "attend_hopper(call, map0, map1, map2)",
               128 * (tile.rows / 64 + 1)};
@@ -209,9 +236,24 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
 }
 
 std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
-                          const std::string& call_text, const std::string& body) {
-  return cuda_kernel_head(problem, launch, workspace, launch.tensor_maps.empty() ? 0 : 1) + call_text +
-         "  aicf::attention::" + body + ";\n}\n";
+                          const std::string& call_text, const std::string& body, int min_blocks = 0) {
+  return cuda_kernel_head(problem, launch, workspace, min_blocks) + call_text + "  aicf::attention::" + body +
+         ";\n}\n";
+}
+
+// Blocks of a multiprocessor for which the compiler keeps registers; 0: as it likes.
+int min_blocks(AttentionUnit unit) {
+  return unit == AttentionUnit::kWgmma ? 1 : unit == AttentionUnit::kShort ? 4 : 0;
+}
+
+std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const AttentionTile& tile) {
+  std::vector<TensorMapSpec> maps;
+  if (tile.unit != AttentionUnit::kWgmma && tile.unit != AttentionUnit::kShort) return maps;
+  const auto columns = static_cast<int32_t>(tile.unit == AttentionUnit::kShort ? short_width(sizes) : 64);
+  for (int32_t operand = 0; operand < 3; ++operand)
+    maps.push_back(
+        {operand, {3, 2, 1, 0}, {columns, operand == 0 ? tile.rows : tile.keys, 1, 1}, 2 * columns});
+  return maps;
 }
 
 }  // namespace
@@ -221,6 +263,8 @@ AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
     return {AttentionUnit::kWgmma, std::max(sizes.depth, sizes.value_depth) <= 64 ? 192 : 128, 128};
+  if (unit == AttentionUnit::kWgmma)
+    if (const int rows = short_rows(problem, sizes)) return {AttentionUnit::kShort, rows, 128};
   return mma_tile(problem, sizes);
 }
 
@@ -239,9 +283,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   launch.params = params.dims();
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
   AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
-  if (tile.unit == AttentionUnit::kWgmma)
-    for (int32_t operand = 0; operand < 3; ++operand)
-      launch.tensor_maps.push_back({operand, {3, 2, 1, 0}, {64, operand == 0 ? tile.rows : 128, 1, 1}, 128});
+  launch.tensor_maps = tensor_maps(sizes, tile);
 
   CudaCode code;
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
@@ -255,7 +297,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     if (uses_workspace)
       code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
   }
-  code.source += function_text(problem, launch, uses_workspace, call_text, unit.body);
+  code.source += function_text(problem, launch, uses_workspace, call_text, unit.body, min_blocks(tile.unit));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;

@@ -6,7 +6,7 @@
 
 namespace aicf {
 
-enum class AttentionUnit : uint8_t { kSimt, kMma, kSplit, kWgmma };
+enum class AttentionUnit : uint8_t { kSimt, kMma, kSplit, kWgmma, kShort };
 
 struct AttentionTile {
   AttentionUnit unit = AttentionUnit::kSimt;
@@ -19,8 +19,8 @@ struct AttentionTile {
 };
 
 // The tile for the problem on the units that the row stands for (kSimt, kMma or kWgmma) or lesser ones: few
-// rows or short sequences are split among warps (kSplit); what the copy engine cannot describe goes without
-// it.
+// rows or short sequences are split among warps (kSplit), many short sequences have all their keys in one
+// tile of wgmma (kShort); what the copy engine cannot describe goes without it.
 AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit);
 CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile);
 

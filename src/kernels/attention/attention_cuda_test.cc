@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "build/nvrtc.h"
+#include "kernels/attention/attention_text.h"
 #include "kernels/cuda_testing.h"
 
 namespace aicf {
@@ -156,6 +157,35 @@ TEST(AttentionCuda, HopperKernelCompiles) {
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
 }
 
+// Both widths of a row in shared memory, sizes within a tile, every kind of mask, grouped heads, lse.
+TEST(AttentionCuda, ShortSequencesCompile) {
+  const SymbolRanges ranges{{"t", {1, 128}}};
+  const Dim t = Dim::symbol("t");
+  const auto short_problem = [&](const CudaProblem& problem, int rows) {
+    CudaProblem p = problem;
+    p.ranges = &ranges;
+    p.arch = 90;
+    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
+    EXPECT_EQ(tile.unit, AttentionUnit::kShort);
+    EXPECT_EQ(tile.rows, rows);
+    const CudaCode code = attention_code(p, tile);
+    EXPECT_EQ(code.launches.size(), 1u);
+    EXPECT_LE(4 * (code.launches[0].shared_bytes + 1024),
+              shared_limit(90) + 1024);  // four in a multiprocessor
+    return code.source;
+  };
+  CudaProblem per_key = problem_of(DType::f16, {32, 12, 128, 64}, 12, 128, 64, false), whole = per_key;
+  add_mask(per_key, dense(DType::f16, {32, 1, 1, 128}));
+  add_mask(whole, dense(DType::boolean, {32, 12, 128, 128}));
+  CudaProblem causal = problem_of(DType::bf16, {32, 12, t, 24}, 4, t, 32, true);
+  causal.outputs.push_back(dense(DType::f32, {32, 12, t}));
+  const CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
+  for (const std::string& image : compile_cuda({short_problem(per_key, 128), short_problem(whole, 128),
+                                                short_problem(causal, 128), short_problem(few, 64)},
+                                               "sm_90a"))
+    EXPECT_FALSE(image.empty());
+}
+
 struct Choice {
   const char* what;
   DType dtype;
@@ -170,7 +200,9 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
   const Dim t = Dim::symbol("t"), none = Dim::symbol("none");
   const Choice choices[] = {
       {"one short sequence", DType::f16, {1, 12, 128, 64}, 12, 128, AttentionUnit::kSplit, 1, 1},
-      {"many short sequences", DType::f16, {64, 12, 128, 32}, 12, 128, AttentionUnit::kMma, 1, 1},
+      {"many short sequences", DType::f16, {64, 12, 128, 32}, 12, 128, AttentionUnit::kShort, 1, 1},
+      {"half as many", DType::f16, {8, 12, 128, 64}, 12, 128, AttentionUnit::kShort, 1, 1},
+      {"very short sequences", DType::f16, {64, 12, 64, 64}, 12, 64, AttentionUnit::kMma, 1, 1},
       {"one query, grouped heads", DType::bf16, {1, 32, 1, 64}, 8, 1024, AttentionUnit::kSplit, 1, 2},
       {"training", DType::bf16, {4, 16, 4096, 128}, 16, 4096, AttentionUnit::kWgmma, 1, 1},
       {"symbolic length", DType::bf16, {4, 16, t, 128}, 16, t, AttentionUnit::kWgmma, 1, 1},
@@ -188,6 +220,7 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     p.arch = 80;
     const AttentionTile plain_tile = attention_tile(p, AttentionUnit::kWgmma);
     EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
+    EXPECT_NE(plain_tile.unit, AttentionUnit::kShort) << c.what;
     EXPECT_EQ(attention_code(p, plain_tile).launches.size(), c.launches_sm_80) << c.what;
   }
 }

@@ -1,0 +1,160 @@
+// Attention of half types with wgmma on Hopper (sm_90a) where one tile holds all keys: no running maxima, no
+// ring. A block is one warpgroup; the copy engine brings its queries, keys and values once, then it takes 64
+// query rows after another. Four blocks share a multiprocessor, so that one's loads and exponentials run
+// beside another's products.
+//
+// Order, for every row alone: all keys at once.
+#pragma once
+
+#include "attention/wgmma.cuh"
+
+namespace aicf::attention {
+
+// d[64 × 32] += a b, a in registers, b in shared memory with one row per step of the reduction.
+#define AICF_WGMMA_32(type)                                                                                 \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[16], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." #type "." #type                              \
+                 " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                \
+                 "{%16, %17, %18, %19}, %20, 1, 1, 1, 1;"                                                   \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),      \
+                   "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),  \
+                   "+f"(d[14]), "+f"(d[15])                                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                     \
+  }
+AICF_WGMMA_32(f16)
+AICF_WGMMA_32(bf16)
+#undef AICF_WGMMA_32
+
+// Tiles of rows of kWidth columns, swizzled over whole rows; then a mask that is the same for all rows, and
+// the barriers.
+template <class Traits>
+struct ShortShared {
+  static constexpr int kKeys = Traits::kKeys;
+  static constexpr int kWidth = Traits::kDepth <= 32 && Traits::kValueDepth <= 32 ? 32 : 64;
+  static constexpr int kRowBytes = 2 * kWidth;
+  static constexpr int kK = Traits::kRows * kRowBytes, kV = kK + kKeys * kRowBytes;
+  static constexpr int kMask = kV + kKeys * kRowBytes;
+  static constexpr int kBarriers = kMask + (Traits::kMaskPerKey ? 4 * kKeys : 0);
+  uint32_t base;
+  __device__ __forceinline__ uint32_t q() const { return base; }
+  __device__ __forceinline__ uint32_t k() const { return base + kK; }
+  __device__ __forceinline__ uint32_t v() const { return base + kV; }
+  __device__ __forceinline__ uint32_t k_full() const { return base + kBarriers; }  // and the queries
+  __device__ __forceinline__ uint32_t v_full() const { return base + kBarriers + 8; }
+  // Of rows from `address` on, eight of them a swizzled block; one block holds all columns.
+  static __device__ __forceinline__ uint64_t descriptor(uint32_t address) {
+    return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(8 * kRowBytes >> 4) << 32 |
+           uint64_t(kWidth == 64 ? 1 : 2) << 62;
+  }
+};
+
+// 64 rows from `row` on of the block's head; `tile`: of the block.
+template <class Traits>
+__device__ __forceinline__ void attend_rows(const Call<Traits>& call, const ShortShared<Traits>& shared,
+                                            const float* mask_tile, const Place& place, int tile) {
+  using T = typename Traits::Element;
+  using Shared = ShortShared<Traits>;
+  constexpr int kKeys = Shared::kKeys;
+  const int lane = int(threadIdx.x) % 32;
+  const int32_t row = place.tile * Traits::kRows + tile * 64 + int(threadIdx.x) / 32 * 16 + lane / 4;
+  const int32_t visible[2] = {row < call.queries ? visible_keys(call, row) : 0,
+                              row + 8 < call.queries ? visible_keys(call, row + 8) : 0};
+  float s[kKeys / 2];
+  fence_wgmma();
+#pragma unroll
+  for (int step = 0; step < (Traits::kDepth + 15) / 16; ++step)
+    wgmma_shared(s, Shared::descriptor(shared.q() + tile * 64 * Shared::kRowBytes + step * 32),
+                 Shared::descriptor(shared.k() + step * 32), step > 0, T());
+  commit_wgmma();
+  wait_wgmma<0>();
+  hold(s);
+
+  const bool hides = __any_sync(0xffffffffu, visible[0] < kKeys || visible[1] < kKeys);
+  const int32_t key = lane % 4 * 2;
+  const int64_t b = place.batch, h = place.head;
+  if constexpr (Traits::kMaskPerKey) {
+    finish_scores<Traits>(
+        s, [&](int at) { return *reinterpret_cast<const float2*>(mask_tile + key + at * 8); }, key, visible,
+        hides);
+  } else {
+    const typename Traits::Mask* mask = call.mask;
+    if (Traits::kHasMask)
+      mask += b * call.mask_view.batch + h * call.mask_view.head + row * call.mask_view.row;
+    const typename Traits::Mask* const line[2] = {mask, mask + 8 * call.mask_view.row};
+    finish_scores<Traits>(s, line, call.mask_view.column, key, visible, hides);
+  }
+  Rows rows;
+  float scale[2];
+  weigh<Traits>(s, rows, scale);
+  uint32_t weights[kKeys / 16][4];
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) weights[step][i] = pack<T>(s[step * 8 + 2 * i], s[step * 8 + 2 * i + 1]);
+
+  float o[Shared::kWidth / 2];
+#pragma unroll
+  for (float& x : o) x = 0;
+  wait_barrier(shared.v_full(), 0);
+  fence_wgmma();
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step)
+    wgmma_registers(o, weights[step], Shared::descriptor(shared.v() + step * 16 * Shared::kRowBytes), T());
+  commit_wgmma();
+  total_sums(rows);
+  wait_wgmma<0>();
+  hold(o);
+  store_rows<Traits>(o, rows, call, call.out + b * call.out_view.batch + h * call.out_view.head, row);
+  store_lse(rows, call, b * call.heads + h, row);
+}
+
+template <class Traits>
+__device__ __forceinline__ void attend_short(const Call<Traits>& call, const CUtensorMap& q_map,
+                                             const CUtensorMap& k_map, const CUtensorMap& v_map) {
+  using Shared = ShortShared<Traits>;
+  static_assert(Traits::kKeys == 128 && Traits::kRows % 64 == 0 && Traits::kDepth <= 64 &&
+                Traits::kValueDepth <= 64);
+  extern __shared__ __align__(1024) char memory[];
+  const uint32_t start = address_of(memory);
+  const Shared shared{(start + 1023) & ~1023u};
+  float* const mask_tile = reinterpret_cast<float*>(memory + (shared.base - start) + Shared::kMask);
+  const Place place = place_of_block(call);
+  if (threadIdx.x == 0) {
+    prefetch_map(q_map);
+    prefetch_map(k_map);
+    prefetch_map(v_map);
+    init_barrier(shared.k_full(), 1);
+    init_barrier(shared.v_full(), 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  __syncthreads();
+  wait_for_inputs();
+  launch_dependents();
+
+  const int32_t kv_head = place.head / call.group;
+  if (threadIdx.x == 0) {
+    expect_bytes(shared.k_full(), (Traits::kRows + Traits::kKeys) * Shared::kRowBytes);
+    copy_box(shared.k(), k_map, shared.k_full(), 0, 0, kv_head, place.batch);
+    copy_box(shared.q(), q_map, shared.k_full(), 0, place.tile * Traits::kRows, place.head, place.batch);
+    expect_bytes(shared.v_full(), Traits::kKeys * Shared::kRowBytes);
+    copy_box(shared.v(), v_map, shared.v_full(), 0, 0, kv_head, place.batch);
+  }
+  if constexpr (Traits::kMaskPerKey) {
+    const int32_t key = int(threadIdx.x);
+    const typename Traits::Mask* const mask =
+        call.mask + place.batch * call.mask_view.batch + place.head * call.mask_view.head;
+    mask_tile[key] = key < call.keys
+                         ? Scores<Traits>::template mask_value<float>(mask[key * call.mask_view.column])
+                         : 0.0f;
+    __syncthreads();
+  }
+  wait_barrier(shared.k_full(), 0);
+#pragma unroll 1
+  for (int tile = 0; tile < Traits::kRows / 64; ++tile) {
+    if (place.tile * Traits::kRows + tile * 64 >= call.queries) break;
+    attend_rows(call, shared, mask_tile, place, tile);
+  }
+}
+
+}  // namespace aicf::attention
