@@ -358,6 +358,9 @@ class Writer {
     // Whether the epilogue's groups of eight columns never reach beyond the last column.
     text += std::string("  static constexpr bool kWholeGroups = ") +
             (divides(a_.n, kGroup) ? "true;\n" : "false;\n");
+    // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
+    text += std::string("  static constexpr bool kWholeTiles = ") +
+            (divides(a_.m, config_.block_m) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
       text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
     return text + "};\n";

@@ -319,7 +319,9 @@ struct WgmmaMatmul {
       if (kFetchAhead) fetch(loaded, 0);
     }
     __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
-    __device__ __forceinline__ bool has_row(int block, int v) const { return row_of(block, v) < m; }
+    __device__ __forceinline__ bool has_row(int block, int v) const {
+      return Operands::kWholeTiles || row_of(block, v) < m;
+    }
     // rows[block][v] without an index that registers cannot have.
     __device__ __forceinline__ Row row_at(int block, int v) const {
       Row at = rows[0][v];
@@ -327,14 +329,15 @@ struct WgmmaMatmul {
       return at;
     }
     __device__ __forceinline__ int column_of(int chunk) const { return column + chunk % kAcross * kColumns; }
+    __device__ __forceinline__ bool has_columns(int c) const { return Operands::kWholeTiles || c + 8 <= n; }
 
     __device__ __forceinline__ void fetch_own(Loaded& to, int chunk, int v) const {
       const int block = chunk / kAcross, c = column_of(chunk);
-      if (has_row(block, v) && c + 8 <= n) epilogue.fetch(to.own[kFetchAhead ? v : 0], row_at(block, v), c);
+      if (has_row(block, v) && has_columns(c)) epilogue.fetch(to.own[kFetchAhead ? v : 0], row_at(block, v), c);
     }
     __device__ __forceinline__ void fetch(Loaded& to, int chunk) const {
       const int c = column_of(chunk);
-      if (c + 8 <= n) epilogue.fetch(to.shared, c);
+      if (has_columns(c)) epilogue.fetch(to.shared, c);
 #pragma unroll
       for (int v = 0; kFetchAhead && v < kVectors; ++v) fetch_own(to, chunk, v);
     }
@@ -382,17 +385,18 @@ struct WgmmaMatmul {
         put(acc, chunk);
         __syncwarp();
         const int block = chunk / kAcross, c = column_of(chunk);
+        tile::Vec<Tile, 8> values[kVectors];
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) get(values[v], v);
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
-          if (!has_row(block, v) || c >= n) continue;
+          if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
           if (!kFetchAhead) fetch_own(loaded, chunk, v);
-          tile::Vec<Tile, 8> values;
-          get(values, v);
           const Row at = row_at(block, v);
-          if (c + 8 <= n)
-            epilogue.apply(at, c, values.at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
+          if (has_columns(c))
+            epilogue.apply(at, c, values[v].at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
           else if (!Operands::kWholeGroups)
-            store_columns<8>(epilogue, at, c, n, values.at);
+            store_columns<8>(epilogue, at, c, n, values[v].at);
         }
         __syncwarp();
         if (kFetchAhead) loaded = next;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/tile/tile_cuda.h"
+#include "kernels/tile/tile_half_sums.h"
 #include "kernels/tile/tile_info.h"
 #include "kernels/tile/tile_text.h"
 
@@ -169,25 +170,41 @@ class EpilogueWriter {
         ") const {\n    Shared<V> shared;\n    Own<V> own;\n    fetch(shared, col);\n    fetch(own, row, "
         "col);\n    apply(row, col, acc, shared, own);\n  }\n" +
         head + ", const Shared<V>& shared, const Own<V>& own) const {\n    const Index c = Index(col);\n";
-    std::vector<int> sinks;
+    const std::vector<std::optional<DType>> sums = half_sums(values_, half_inputs());
+    std::vector<int> sinks, rounded;
+    std::vector<bool> wanted(sums.size());  // of the sums
     std::string results, stores;
     for (const TileStore& store : values_.stores) {
       const size_t view = static_cast<size_t>(store.operand) - 1;
       const DType dtype = space_.views[view].dtype;
       const int value = stored_value(values_, store, dtype);
-      sinks.push_back(value);
       const std::string number = std::to_string(view - outputs_from()), y = "y" + number, z = "z" + number;
+      if (sums[static_cast<size_t>(value)] == dtype) {
+        wanted[static_cast<size_t>(value)] = true;
+        stores += store_text(view, "h" + std::to_string(value));
+        continue;
+      }
+      sinks.push_back(value);
       text += "    " + std::string(tile_cuda_type(store.type)) + " " + y + "[V];\n";
       results += "      " + y + "[v] = " + tile_reference(values_, value) + ";\n";
       stores += "    aicf::tile::Vec<" + std::string(tile_memory_type(dtype)) + ", V> " + z +
-                ";\n    aicf::tile::narrow(" + z + ", " + y + ");\n    ";
-      stores += contiguous(view)
-                    ? "aicf::tile::store<" + alignment(view) + ">(" + address(view) + ", " + z + ");\n"
-                    : "aicf::tile::store_each(" + address(view) + ", " + z + ", Index(" +
-                          members_.number(stride(view)) + "), Index(V));\n";
+                ";\n    aicf::tile::narrow(" + z + ", " + y + ");\n" + store_text(view, z);
     }
+    const std::vector<int> needed = needed_values(values_, sinks, [&](int id) {
+      const int sum = half_sum_of(values_, sums, id);
+      if (sum < 0) return false;
+      wanted[static_cast<size_t>(sum)] = true;
+      rounded.push_back(id);
+      return true;
+    });
+    text += half_sums_text(sums, wanted);
+    if (sinks.empty()) return text + stores + "  }\n";
     text += "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n";
-    for (int id : needed_values(values_, sinks, [](int) { return false; })) {
+    for (int id : rounded)
+      text += "      " + tile_definition(values_, id,
+                                         "aicf::tile::value(h" +
+                                             std::to_string(half_sum_of(values_, sums, id)) + ".at[v])");
+    for (int id : needed) {
       const TileValue& value = values_.values[static_cast<size_t>(id)];
       const std::string expression = value.op == TileOp::load ? loaded(value.operand)
                                      : is_rounded_tile(value) ? tile_reference(values_, value.args[0])
@@ -197,13 +214,58 @@ class EpilogueWriter {
     return text + results + "    }\n" + stores + "  }\n";
   }
 
+  // Element types of the operands that are there as halves.
+  std::vector<std::optional<DType>> half_inputs() const {
+    std::vector<std::optional<DType>> types{tile_type_};
+    for (size_t i = 1; i < program_.inputs.size(); ++i) {
+      const DType dtype = program_.inputs[i];
+      types.push_back(dtype == DType::f16 || dtype == DType::bf16 ? std::optional(dtype) : std::nullopt);
+    }
+    return types;
+  }
+
+  // The wanted sums and those that they are made of, as vectors h<value>.
+  std::string half_sums_text(const std::vector<std::optional<DType>>& sums, std::vector<bool>& wanted) const {
+    const auto operand = [&](int id) {
+      const int sum = half_sum_of(values_, sums, id);
+      if (sum >= 0) return "h" + std::to_string(sum) + ".at";
+      const TileValue& value = values_.values[static_cast<size_t>(id)];
+      const int from = value.op == TileOp::load ? id : value.args[0];
+      const int input = values_.values[static_cast<size_t>(from)].operand;
+      return input == 0 ? std::string("acc") : vector_of(input) + ".at";
+    };
+    std::string text;
+    for (size_t id = sums.size(); id-- > 0;) {
+      if (!wanted[id]) continue;
+      const auto& args = values_.values[id].args;
+      for (const int arg : {args[0], args[1]})
+        if (const int sum = half_sum_of(values_, sums, arg); sum >= 0)
+          wanted[static_cast<size_t>(sum)] = true;
+      const std::string h = "h" + std::to_string(id);
+      text = "    aicf::tile::Vec<" + std::string(cuda_type(*sums[id])) + ", V> " + h +
+             ";\n    aicf::tile::add_halves(" + h + ", " + operand(args[0]) + ", " + operand(args[1]) +
+             ");\n" + text;
+    }
+    return text;
+  }
+
+  // The fetched elements of an operand.
+  std::string vector_of(int operand) const {
+    const bool shared = offsets_[static_cast<size_t>(operand) - 1] < 0;
+    return (shared ? "shared.x" : "own.x") + std::to_string(operand);
+  }
+
+  std::string store_text(size_t view, const std::string& vector) {
+    return contiguous(view)
+               ? "    aicf::tile::store<" + alignment(view) + ">(" + address(view) + ", " + vector + ");\n"
+               : "    aicf::tile::store_each(" + address(view) + ", " + vector + ", Index(" +
+                     members_.number(stride(view)) + "), Index(V));\n";
+  }
+
   // Operand 0 is the accumulator, seen as if it had been in memory.
   std::string loaded(int operand) const {
     const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-    if (operand > 0) {
-      const bool shared = offsets_[static_cast<size_t>(operand) - 1] < 0;
-      return tile_loaded(dtype, (shared ? "shared.x" : "own.x") + std::to_string(operand) + ".at[v]");
-    }
+    if (operand > 0) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
     if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(acc[v])";
     switch (dtype) {
       case DType::i16:

@@ -180,20 +180,35 @@ AICF_FN float gelu(float x) {
   const float tail = __fmaf_rn(e, lost, e) * (t * p);
   return __fmaf_rn(x, x > 0 ? 1.0f : 0.0f, -tail);  // NaN for x = -inf, as x * 0 is
 }
-// The same with a relative error below 2^-16, for results that are rounded to f16 or bf16.
-AICF_FN float gelu_half(float x) {
-  const float t = fminf(fabsf(x), 15.0f);
-  float u, e;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(u) : "f"(__fmaf_rn(t, 0.25f, 1.0f)));
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(t * t * -0.72134752f));
-  float p = -0.0745173767f;
-  p = __fmaf_rn(p, u, 0.27686134f);
-  p = __fmaf_rn(p, u, -0.168294057f);
-  p = __fmaf_rn(p, u, 0.204104066f);
-  p = __fmaf_rn(p, u, 0.0571030453f);
-  p = __fmaf_rn(p, u, 0.105361529f);
-  p = __fmaf_rn(p, u, 0.0993830487f);
-  return __fmaf_rn(x, x > 0 ? 1.0f : 0.0f, -(p * (t * u) * e));
+// For results that are rounded to a half type: Q(t) as a power of two of a polynomial, with few instructions.
+AICF_FN float gelu_tail(float x, float t, float exponent) {
+  float q;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(q) : "f"(exponent));
+  return __fmaf_rn(x, x > 0 ? 1.0f : 0.0f, -(t * q));
+}
+// log2 Q with the least error for t up to 5.8, where t Q(t) is below half the least f16; relative error below 2^-14.
+AICF_FN float gelu_f16(float x) {
+  const float t = fminf(fabsf(x), 5.8f);
+  float p = 2.42290644e-05f;
+  p = __fmaf_rn(p, t, -0.000631129951f);
+  p = __fmaf_rn(p, t, 0.00731600355f);
+  p = __fmaf_rn(p, t, -0.0515159667f);
+  p = __fmaf_rn(p, t, -0.460866034f);
+  p = __fmaf_rn(p, t, -1.1503545f);
+  return gelu_tail(x, t, __fmaf_rn(p, t, -1.00005186f));
+}
+// The same for t up to 13.3, where Q(t) is below the least normal bf16; relative error below 2^-12.
+AICF_FN float gelu_bf16(float x) {
+  const float t = fminf(fabsf(x), 13.3f);
+  float p = 2.6468534e-08f;
+  p = __fmaf_rn(p, t, -1.69720602e-06f);
+  p = __fmaf_rn(p, t, 4.68759536e-05f);
+  p = __fmaf_rn(p, t, -0.000736592105f);
+  p = __fmaf_rn(p, t, 0.00737753045f);
+  p = __fmaf_rn(p, t, -0.0506776944f);
+  p = __fmaf_rn(p, t, -0.462962419f);
+  p = __fmaf_rn(p, t, -1.14894032f);
+  return gelu_tail(x, t, __fmaf_rn(p, t, -1.0001924f));
 }
 AICF_FN double gelu(double x) { return 0.5 * x * erfc(-0.70710678118654752 * x); }
 

@@ -144,6 +144,42 @@ AICF_FN void narrow(Vec<f16, N>& y, const double (&x)[N]) {
   for (int i = 0; i < N; ++i) y.at[i] = from_float<f16>(round_to_odd(x[i]));
 }
 
+// Sums of halves, rounded to their type as an f32 sum would be: that holds any sum of two halves to more than
+// twice their digits. Operands may be f32, which are rounded first.
+AICF_FN uint32_t add_halves(f16, uint32_t x, uint32_t y) {
+  uint32_t sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(x), "r"(y));
+  return sum;
+}
+AICF_FN uint32_t add_halves(bf16, uint32_t x, uint32_t y) {
+  uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(0x3f803f80u), "r"(y));  // x * 1 + y
+  return sum;
+}
+template <class T, int N>
+AICF_FN void halves(Vec<T, N>& y, const float (&x)[N]) {
+  narrow(y, x);
+}
+template <class T, int N>
+AICF_FN void halves(Vec<T, N>& y, const T (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) y.at[i] = x[i];
+}
+template <class T, int N, class X, class Y>
+AICF_FN void add_halves(Vec<T, N>& sum, const X (&x)[N], const Y (&y)[N]) {
+  Vec<T, N> a, b;
+  halves(a, x);
+  halves(b, y);
+#pragma unroll
+  for (int i = 0; i < N; i += 2) {
+    const int other = i + 1 < N ? i + 1 : i;  // the last of an odd number stands alone
+    const uint32_t both = add_halves(T(), uint32_t(a.at[i].bits) | uint32_t(a.at[other].bits) << 16,
+                                     uint32_t(b.at[i].bits) | uint32_t(b.at[other].bits) << 16);
+    sum.at[i].bits = uint16_t(both);
+    if (other > i) sum.at[other].bits = uint16_t(both >> 16);
+  }
+}
+
 // Two elements of a half type in a word, the first in its low half.
 template <class T>
 AICF_FN uint32_t pack(float x, float y) {

@@ -91,10 +91,11 @@ namespace {
 
 // Of a function that need not be exact, since its result is rounded to a half type.
 std::string variant_of(const TileValues& program, const TileValue& v) {
-  if (!v.half || (v.op != TileOp::gelu && v.op != TileOp::gelu_tanh)) return "";
-  const bool slope =
-      v.op == TileOp::gelu_tanh && std::any_of(program.values.begin(), program.values.end(),
-                                               [](const auto& other) { return other.op == TileOp::sigmoid; });
+  if (!v.half) return "";
+  if (v.op == TileOp::gelu) return "_" + std::string(dtype_name(*v.half));
+  if (v.op != TileOp::gelu_tanh) return "";
+  const bool slope = std::any_of(program.values.begin(), program.values.end(),
+                                 [](const auto& other) { return other.op == TileOp::sigmoid; });
   return slope ? "_beside_slope" : "_half";
 }
 

@@ -78,17 +78,23 @@ class Builder {
   }
 
   void mark_half() {
-    std::vector<bool> exact(result_.values.size());
+    std::vector<std::optional<DType>> halves(result_.values.size());
+    std::vector<bool> exact(result_.values.size());  // used unrounded, or rounded to both types
+    const auto use = [&](int value, std::optional<DType> rounded) {
+      const auto at = static_cast<size_t>(value);
+      exact[at] = exact[at] || !rounded || halves[at].value_or(*rounded) != *rounded;
+      halves[at] = rounded;
+    };
     for (const TileValue& user : result_.values)
       for (int arg : user.args)
-        if (arg >= 0 && user.op != TileOp::round_f16 && user.op != TileOp::round_bf16)
-          exact[static_cast<size_t>(arg)] = true;
+        if (arg >= 0) use(arg, rounded_type(user.op));
     for (const TileStore& store : result_.stores) {
       const DType memory = program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
-      if (memory != DType::f16 && memory != DType::bf16) exact[static_cast<size_t>(store.value)] = true;
+      const bool half = memory == DType::f16 || memory == DType::bf16;
+      use(store.value, half ? std::optional(memory) : std::nullopt);
     }
     for (size_t i = 0; i < exact.size(); ++i)
-      result_.values[i].half = !exact[i] && result_.values[i].result == TileType::f32;
+      if (!exact[i] && result_.values[i].result == TileType::f32) result_.values[i].half = halves[i];
   }
 
   void add_store(const TileInstr& instr, int value) {
@@ -104,6 +110,12 @@ class Builder {
 };
 
 }  // namespace
+
+std::optional<DType> rounded_type(TileOp op) {
+  if (op == TileOp::round_f16) return DType::f16;
+  if (op == TileOp::round_bf16) return DType::bf16;
+  return std::nullopt;
+}
 
 TileValues tile_values(const TileProgram& program, const std::function<bool(int)>& varies) {
   return Builder(program, varies).run();

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "kernels/tile_program.h"
@@ -22,7 +23,7 @@ struct TileValue {
   // Derived, as early as possible:
   bool per_row = false;  // one value for a whole row; constants too
   int stage = 0;         // reductions: that of their elements, the result is there one stage later
-  bool half = false;     // an f32 that is only ever rounded to f16 or bf16
+  std::optional<DType> half = std::nullopt;  // an f32 that is only ever rounded to this half type
 };
 
 struct TileStore {
@@ -38,6 +39,9 @@ struct TileValues {
   std::vector<TileStore> stores;
   int stages = 1;
 };
+
+// That an instruction rounds an f32 to.
+std::optional<DType> rounded_type(TileOp op);
 
 // `varies(operand)`: whether an input differs between the elements of a row.
 TileValues tile_values(const TileProgram& program, const std::function<bool(int)>& varies);
