@@ -93,7 +93,8 @@ def ops_with_samples() -> list[Any]:
 
 
 def samples_of(op: Any, limit: int | None) -> Iterator[Sample]:
-    for index, sample in enumerate(op.sample_inputs("cpu", torch.float32, requires_grad=False)):
+    device = torch.get_default_device().type
+    for index, sample in enumerate(op.sample_inputs(device, torch.float32, requires_grad=False)):
         if limit is not None and index >= limit:
             return
         yield Sample(op.op, (sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
@@ -121,8 +122,9 @@ def run_sample(sample: Sample, values: bool = True) -> str:
         results = exe(*sample.tensors)
         if not values:
             results, expected = pytree.tree_map(torch.zeros_like, (results, expected))
-        states = {name: torch.from_dlpack(exe.state_dict()[name]) for name, _ in sample.named_buffers()}
-        return compare(results, expected, wide) or compare(states, dict(sample.named_buffers()), None)
+        expected_states = {name: buffer.cpu() for name, buffer in sample.named_buffers()}
+        states = {name: torch.from_dlpack(exe.state_dict()[name]) for name in expected_states}
+        return compare(results, expected, wide) or compare(states, expected_states, None)
     except aicf.Error as error:
         return " | ".join(str(error).split("\n"))[:400]
     except Exception as error:  # whatever it is, it is this op's failure

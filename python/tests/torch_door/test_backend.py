@@ -54,7 +54,7 @@ def train(make: Callable[[], nn.Module], batch: Batch, compiled: bool, steps: in
     model = make()
     call = torch.compile(model, backend="aicf") if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(3)
+    generator = torch.Generator(torch.get_default_device()).manual_seed(3)
     losses = []
     for _ in range(steps):
         x, y = batch(generator)
@@ -216,7 +216,7 @@ def test_autocast_mixes_types_as_torch_does() -> None:
     x, gradients = torch.randn(6, 16), []
     for call in (model, compiled):
         model.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
             y = call(x)
         (y.float() * torch.linspace(-1, 2, y.numel()).view(y.shape).sin()).sum().backward()
         gradients.append([y.detach().float(), *(p.grad.clone() for p in model.parameters())])

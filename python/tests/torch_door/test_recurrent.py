@@ -29,6 +29,7 @@ def close(exe: Any, layer: nn.Module, *args: Any) -> None:
         torch.testing.assert_close(exe(*args), layer(*args), rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.usefixtures("only_on_the_cpu")  # which runs loops
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize("name", LAYERS)
 def test_any_length(name: str) -> None:

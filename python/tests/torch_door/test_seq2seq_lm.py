@@ -53,11 +53,11 @@ def test_sources_of_any_length_and_masks(make: Any, tmp_path: Path) -> None:
         lm.generate(source, 24)
     logits = lm.prefill(source, torch.zeros(2, 1, dtype=torch.int64))
     lm.executable.save(tmp_path / "lm.aicf")
-    again = aicf.load(tmp_path / "lm.aicf")
-    given = (source.numpy(), torch.ones_like(source).numpy(), torch.zeros(2, 1, dtype=torch.int64).numpy())
-    assert torch.equal(torch.from_dlpack(again.run_entry("prefill", *given)), logits)
+    again = aicf.load(tmp_path / "lm.aicf", device=source.device.type)
     one = torch.ones(2, 1, dtype=torch.int64)
-    assert torch.equal(torch.from_dlpack(again.run_entry("decode", one.numpy())), lm.step(one))
+    given = [t.cpu().numpy() for t in (source, torch.ones_like(source), one - 1)]
+    assert torch.equal(torch.from_dlpack(again.run_entry("prefill", *given)), logits.cpu())
+    assert torch.equal(torch.from_dlpack(again.run_entry("decode", one.cpu().numpy())), lm.step(one).cpu())
 
 
 def test_whisper_with_a_prompt() -> None:

@@ -11,6 +11,8 @@ from torch import nn
 
 Function = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
 
+pytestmark = pytest.mark.usefixtures("only_on_the_cpu")  # which runs loops
+
 
 class Of(nn.Module):
     def __init__(self, function: Function) -> None:

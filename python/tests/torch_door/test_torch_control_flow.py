@@ -12,6 +12,8 @@ from torch import nn
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as torch_map
 
+pytestmark = pytest.mark.usefixtures("only_on_the_cpu")  # which runs loops
+
 
 class Cell(nn.Module):
     def __init__(self, reverse: bool = False) -> None:
