@@ -105,6 +105,7 @@ __all__ = [
     "rope",
     "rope_append",
     "round",
+    "round_tf32",
     "rsqrt",
     "scatter_elements",
     "scatter_nd",
@@ -366,6 +367,15 @@ def round(x: TensorLike) -> SymTensor:
     Shape: as the operand.
     """
     return apply("round", [x], {})[0]
+
+
+def round_tf32(x: TensorLike) -> SymTensor:
+    """x with 10 bits after the leading one, ties away from zero: as tensor cores multiply f32 in tf32.
+
+    Dtypes: x: T → T; T: float.
+    Shape: as the operand.
+    """
+    return apply("round_tf32", [x], {})[0]
 
 
 def is_nan(x: TensorLike) -> SymTensor:
@@ -869,14 +879,16 @@ def matmul(
     *,
     transpose_x: bool = False,
     transpose_y: bool = False,
+    tf32: bool = False,
 ) -> SymTensor:
     """x[..., M, K] @ y[..., K, N] with broadcast batch axes, rank >= 2; a transposed operand is stored [...,
-    K, M] or [..., N, K]; f16 and bf16 accumulate in f32.
+    K, M] or [..., N, K]; f16 and bf16 accumulate in f32; tf32, of f32 only: of round_tf32(x) and
+    round_tf32(y), accumulated in f32.
 
     Dtypes: x: T, y: T → T; T: number.
     Shape: rule matmul.
     """
-    return apply("matmul", [x, y], {"transpose_x": transpose_x, "transpose_y": transpose_y})[0]
+    return apply("matmul", [x, y], {"transpose_x": transpose_x, "transpose_y": transpose_y, "tf32": tf32})[0]
 
 
 def conv(
@@ -1283,13 +1295,14 @@ def linear(
     bias: TensorLike | None = None,
     *,
     transpose_w: bool = False,
+    tf32: bool = False,
 ) -> SymTensor:
-    """x[..., K] @ w[K, N] + bias[N]; transpose_w: w is stored [N, K].
+    """x[..., K] @ w[K, N] + bias[N]; transpose_w: w is stored [N, K]; tf32: as in matmul.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule linear.
     """
-    return apply("linear", [x, w, bias], {"transpose_w": transpose_w})[0]
+    return apply("linear", [x, w, bias], {"transpose_w": transpose_w, "tf32": tf32})[0]
 
 
 def attention(

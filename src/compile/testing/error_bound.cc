@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "ir/decompose.h"
 #include "ir/reference/ref_op.h"
@@ -278,8 +279,11 @@ class BoundRun {
                        node.op == Op::atan2 || node.op == Op::pow || node.op == Op::tan;
     for (size_t i = 0; wraps && i < out.size(); ++i) {
       const double reach = bounds.back()[i];
-      const double divisor = std::fabs(full.back().f[i]);
-      if (node.op == Op::tan ? reach > 0.1 : reach > 0.25 * divisor) out[i] = reach > 0 ? kExcluded : out[i];
+      // What it goes through infinity at: zero, or for a tangent the nearest odd multiple of pi / 2.
+      const double at = full.back().f[i];
+      const double divisor =
+          std::fabs(node.op == Op::tan ? std::remainder(at - std::numbers::pi / 2, std::numbers::pi) : at);
+      if (reach > 0.25 * divisor) out[i] = reach > 0 ? kExcluded : out[i];
       if ((node.op == Op::rem || node.op == Op::mod) &&
           bounds[0][i] + reach * (1 + std::fabs(full[0].f[i] / divisor)) > 0.25 * divisor)
         out[i] = kExcluded;

@@ -1,5 +1,5 @@
 // Tiles of x's windows in shared memory, for the convolutions on matrix units: rows are pixels, 64 steps of K each, in the
-// swizzle of HalfTile, which is also the 128-byte swizzle of wgmma. Asynchronous copies take up to 16 bytes where channels
+// swizzle of StageTile, which is also the 128-byte swizzle of wgmma. Asynchronous copies take up to 16 bytes where channels
 // are neighbours; padding comes as zeros. And what brings x and w into such layouts.
 #pragma once
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_unit(uint32_t to, const void* from, bool co
 // by one and not asynchronously).
 template <class T, class I, int kRows, int kThreads, int kUnit>
 struct GatheredRows {
-  using Tile = HalfTile<kRows, kMmaDepth>;
+  using Tile = StageTile<T, kRows, kHalfDepth, false>;
   static constexpr int kCount = kRows * Tile::kChunks / kThreads, kStep = kThreads / Tile::kChunks;
   static_assert(kRows * Tile::kChunks % kThreads == 0, "every thread copies as many chunks");
 
@@ -67,7 +67,7 @@ struct GatheredRows {
     return sum;
   }
 
-  // Steps k … k + kMmaDepth - 1 of K, zeros from k_end on.
+  // Steps k … k + kHalfDepth - 1 of K, zeros from k_end on.
   template <class O>
   __device__ __forceinline__ void load(const O& o, const T* x, I k, I k_end, char* stage) const {
     const int chunk = int(threadIdx.x) % Tile::kChunks;

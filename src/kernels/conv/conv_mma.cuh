@@ -15,7 +15,8 @@ struct ConvMma {
   static constexpr int kThreads = Core::kThreads, kGroups = Core::kGroups, kQuadBlocks = Core::kQuadBlocks;
   static constexpr int kPixels = kPixelRows ? BM : BN, kMaps = kPixelRows ? BN : BM;
   // x stands first in a stage if pixels are rows, as MmaMatmul has its rows first.
-  static constexpr int kFirstBytes = HalfTile<BM, kMmaDepth>::kBytes;
+  static constexpr int kFirstBytes = StageTile<T, BM, kHalfDepth, false>::kBytes;
+  using WeightTile = StageTile<T, kMaps, kHalfDepth, false>;
   static constexpr int kGatheredAt = kPixelRows ? 0 : kFirstBytes, kWeightsAt = kPixelRows ? kFirstBytes : 0;
 
   template <class O, class I>
@@ -25,14 +26,14 @@ struct ConvMma {
                                                     float (&acc)[Core::kRowBlocks][kQuadBlocks][4][4]) {
     GatheredRows<T, I, kPixels, kThreads, kUnit> gathered;
     gathered.find(o, first_pixel, pixels_left);
-    const int steps = k_first < k_end ? int((k_end - k_first + kMmaDepth - 1) / kMmaDepth) : 0;
+    const int steps = k_first < k_end ? int((k_end - k_first + kHalfDepth - 1) / kHalfDepth) : 0;
     const auto load = [&](int step) {
       if (step < steps) {
         char* stage = shared + step % kStages * Core::kStageBytes;
-        const I k = k_first + I(step) * kMmaDepth;
+        const I k = k_first + I(step) * kHalfDepth;
         gathered.load(o, x, k, k_end, stage + kGatheredAt);
-        HalfTile<kMaps, kMmaDepth>::template load<kThreads, true>(shared_address(stage + kWeightsAt), stage + kWeightsAt,
-                                                                  w + k, o.w_map, I(1), maps_left, I(k_end - k));
+        WeightTile::template load<kThreads, true>(shared_address(stage + kWeightsAt), stage + kWeightsAt, w + k, o.w_map,
+                                                  I(1), maps_left, I(k_end - k));
       }
       commit_copies();
     };

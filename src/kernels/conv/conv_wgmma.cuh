@@ -16,8 +16,9 @@ template <class T, class Multiply, int BM, int BN, int kStages, bool kPixelRows,
 struct ConvWgmma {
   static constexpr int kThreads = BM / 64 * 128, kQuadBlocks = BN / 32, kGroups = kQuadBlocks * 2;
   static constexpr int kPixels = kPixelRows ? BM : BN, kMaps = kPixelRows ? BN : BM;
-  using XTile = HalfTile<BM, kMmaDepth>;
-  static constexpr int kStageBytes = (BM + BN) * kMmaDepth * 2;
+  using XTile = StageTile<T, BM, kHalfDepth, false>;
+  using WeightTile = StageTile<T, kMaps, kHalfDepth, false>;
+  static constexpr int kStageBytes = (BM + BN) * kHalfDepth * 2;
   static constexpr int kGatheredAt = kPixelRows ? 0 : XTile::kBytes, kWeightsAt = kPixelRows ? XTile::kBytes : 0;
 
   template <class O, class I>
@@ -25,15 +26,15 @@ struct ConvWgmma {
                                                     I maps_left, I k_first, I k_end, char* shared, float (&acc)[BN / 2]) {
     GatheredRows<T, I, kPixels, kThreads, kUnit> gathered;
     gathered.find(o, first_pixel, pixels_left);
-    const int steps = k_first < k_end ? int((k_end - k_first + kMmaDepth - 1) / kMmaDepth) : 0;
+    const int steps = k_first < k_end ? int((k_end - k_first + kHalfDepth - 1) / kHalfDepth) : 0;
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
     const auto load = [&](int step) {
       if (step < steps) {
         char* stage = shared + step % kStages * kStageBytes;
-        const I k = k_first + I(step) * kMmaDepth;
+        const I k = k_first + I(step) * kHalfDepth;
         gathered.load(o, x, k, k_end, stage + kGatheredAt);
-        HalfTile<kMaps, kMmaDepth>::template load<kThreads, true>(shared_address(stage + kWeightsAt), stage + kWeightsAt,
-                                                                  w + k, o.w_map, I(1), maps_left, I(k_end - k));
+        WeightTile::template load<kThreads, true>(shared_address(stage + kWeightsAt), stage + kWeightsAt, w + k, o.w_map,
+                                                  I(1), maps_left, I(k_end - k));
       }
       commit_copies();
     };
@@ -49,7 +50,7 @@ struct ConvWgmma {
       const uint64_t b = wgmma_descriptor<true>(stage + XTile::kBytes);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < kMmaDepth / 16; ++k)
+      for (int k = 0; k < kHalfDepth / 16; ++k)
         Multiply::run(acc, a + k * wgmma_k_step<true>, b + k * wgmma_k_step<true>);
       wgmma_commit();
       load(step + kStages - 1);

@@ -9,6 +9,9 @@
 
 namespace aicf {
 
+constexpr int kStepBytes = 128;              // of K in one stage
+constexpr int kHalfDepth = kStepBytes / 2;  // of halves
+
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
@@ -90,7 +93,7 @@ struct MmaType<float> {
 template <class T, int kRows, int kInner, bool kWords>
 struct StageTile {
   static constexpr int kSize = int(sizeof(T)), kVector = 16 / kSize;
-  static constexpr int kPanel = kInner < 128 / kSize ? kInner : 128 / kSize;
+  static constexpr int kPanel = kInner < kStepBytes / kSize ? kInner : kStepBytes / kSize;
   static constexpr int kChunks = kInner / kVector, kPanelChunks = kPanel / kVector;
   static constexpr int kBytes = kRows * kInner * kSize;
 
@@ -144,7 +147,7 @@ struct MmaMatmul {
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;       // of 8 columns, for the epilogue
   using Type = MmaType<T>;
   static constexpr bool kHalf = sizeof(T) == 2;        // ldmatrix can turn matrices of halves only
-  static constexpr int kDepth = 128 / int(sizeof(T));  // K of one stage
+  static constexpr int kDepth = kStepBytes / int(sizeof(T));  // K of one stage
   static constexpr int kVector = 16 / int(sizeof(T));
   using XTile = StageTile<T, kXAlongK ? BM : kDepth, kXAlongK ? kDepth : BM, !kXAlongK && !kHalf>;
   using YTile = StageTile<T, kYAlongK ? BN : kDepth, kYAlongK ? kDepth : BN, !kYAlongK && !kHalf>;
