@@ -135,16 +135,18 @@ bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   return has_tensor_maps(problem);
 }
 
-// Rows of a block of short.cuh: 128, or 64 where that takes to give every multiprocessor one; 0: others suit
-// better.
+// Rows of a block of short.cuh; 0: others suit better. Keys and values of shallow heads are cheap to load
+// twice, and shorter blocks fill the multiprocessors more evenly; else 128, unless it takes 64 to give every
+// multiprocessor one.
 int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (problem.arch != 90 || std::max(sizes.depth, sizes.value_depth) > 64 || sizes.most_keys > 128 ||
       sizes.most_keys <= 64 || sizes.most_queries <= kFewRows || !has_tensor_maps(problem))
     return 0;
-  for (const int rows : {128, 64})
-    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows) >= kMultiprocessors)
-      return rows;
-  return 0;
+  const auto blocks = [&](int rows) {
+    return sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
+  };
+  if (short_width(sizes) > 32 && blocks(128) >= kMultiprocessors) return 128;
+  return blocks(64) >= kMultiprocessors ? 64 : 0;
 }
 
 // ---- text ----
@@ -242,8 +244,9 @@ std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, 
 }
 
 // Blocks of a multiprocessor for which the compiler keeps registers; 0: as it likes.
-int min_blocks(AttentionUnit unit) {
-  return unit == AttentionUnit::kWgmma ? 1 : unit == AttentionUnit::kShort ? 4 : 0;
+int min_blocks(const AttentionSizes& sizes, AttentionUnit unit) {
+  if (unit == AttentionUnit::kWgmma) return 1;
+  return unit == AttentionUnit::kShort ? (short_width(sizes) == 32 ? 4 : 3) : 0;
 }
 
 std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const AttentionTile& tile) {
@@ -297,7 +300,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     if (uses_workspace)
       code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
   }
-  code.source += function_text(problem, launch, uses_workspace, call_text, unit.body, min_blocks(tile.unit));
+  code.source +=
+      function_text(problem, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, tile.unit));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;

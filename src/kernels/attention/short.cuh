@@ -1,6 +1,6 @@
 // Attention of half types with wgmma on Hopper (sm_90a) where one tile holds all keys: no running maxima, no
 // ring. A block is one warpgroup; the copy engine brings its queries, keys and values once, then it takes 64
-// query rows after another. Four blocks share a multiprocessor, so that one's loads and exponentials run
+// query rows after another. Three or four blocks share a multiprocessor, so that one's loads and exponentials run
 // beside another's products.
 //
 // Order, for every row alone: all keys at once.
