@@ -16,12 +16,14 @@ namespace aicf {
 namespace {
 
 constexpr const char* kName = "conv_f32_packed";
-constexpr int64_t kColumnTile = 192;  // 256 × 192 × 4 bytes of weights: a fifth of a 1 MiB L2 cache
-constexpr int64_t kRowTile = 128;
-constexpr int64_t kWantedTiles = 24;
-constexpr double kSmallestTile = 2e6;           // flops, about 20 µs of one core
-constexpr int64_t kFewestGroups = 3;            // of rows in a tile: they share the panels that it streams
-constexpr double kFull = 0.93, kFuller = 0.03;  // of groups of rows: full enough, worth more tiles
+// Bytes of the weights that a tile goes through for every group of rows: parts of a 1 MiB L2 cache, into
+// which the next ones come at the same time if there are several blocks of k.
+constexpr int64_t kWeights = 448 << 10, kWeightsOfBlocks = 288 << 10;
+constexpr int64_t kRowTile = 448, kRowTileOfBlocks = 224;  // the sums of the latter wait between blocks
+constexpr int64_t kWantedTiles = 12;
+constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
+constexpr int64_t kNear = 1 << 20;     // bytes: smaller tensors are expected in L2 caches
+constexpr int64_t kFewestGroups = 3;   // of rows in a tile: they share the panels that it streams
 
 struct Scratch {
   std::byte* rows;  // of ConvRows
@@ -59,9 +61,7 @@ struct Job {
   int64_t next_row;  // of the tile after this one
 };
 
-int64_t first_pixel(const ConvPlan& plan, int64_t tile) {
-  return tile * plan.pixel_units / plan.column_tiles * plan.pixels / plan.pixel_units;
-}
+int64_t first_pixel(const ConvPlan& plan, int64_t tile) { return tile * plan.pixels / plan.column_tiles; }
 
 // Workers begin with neighbouring tiles. Each half of the pixels comes after the other, so that two workers
 // share weights but no pixels and each reads what it wrote; within a half tiles that share weights are
@@ -136,6 +136,10 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
     block.c = job.scratch.c + first * block.ldc;
     block.tile_row = first;
     rows.find(first, block);
+    if (job.plan.fetches_x) {  // rows lie behind each other
+      block.ahead = reinterpret_cast<const char*>(block.rows[0] + block.m * depth);
+      block.ahead_bytes = block.m * depth * static_cast<int64_t>(sizeof(float));
+    }
     const bool stores = last && block.finish == nullptr;
     if (stores) store.prefetch(first, block.m);
     run_block(job.isa, block);
@@ -166,32 +170,22 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   } while (k < plan.k);
 }
 
-// How full groups of at most mr rows are if `tiles` tiles have as many rows each.
-double fullness(int64_t pixels, int64_t tiles, int64_t mr) {
-  const int64_t rows = ceil_div(pixels, tiles);
-  return static_cast<double>(pixels) / static_cast<double>(tiles * ceil_div(rows, mr) * mr);
+int64_t most_columns(const ConvPlan& plan, int64_t nr) {
+  const int64_t bytes = plan.k > kGemmDepth ? kWeightsOfBlocks : kWeights;
+  const int64_t step =
+      std::max<int64_t>(1, std::min(plan.k, kGemmDepth)) * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(1, bytes / step / nr) * nr;
 }
 
-// At least `least` tiles of pixels, an even number so that two workers halve them.
-void choose_pixel_tiles(ConvPlan& plan, int64_t least, int64_t mr) {
-  const int64_t groups = ceil_div(plan.pixels, mr);
-  int64_t tiles = std::min(groups, round_up(least, 2));
-  for (int64_t more = tiles + 2; more <= std::min(groups, tiles + 4); more += 2)
-    if (fullness(plan.pixels, more, mr) > fullness(plan.pixels, tiles, mr) + kFuller) tiles = more;
-  plan.column_tiles = tiles;
-  // Few rows are dealt out as groups, lest all groups become smaller.
-  const bool by_pixels = fullness(plan.pixels, std::max<int64_t>(tiles, 1), mr) >= kFull;
-  plan.pixel_units = by_pixels ? plan.pixels : groups;
-  plan.row_tile = tiles == 0 ? 1 : by_pixels ? ceil_div(plan.pixels, tiles) : ceil_div(groups, tiles) * mr;
-}
-
-// Tiles for a few workers that halve evenly. Many rows share the panels they stream: rather fewer columns
-// than fewer rows.
+// Tiles for a few workers that halve evenly. Wide ones: a group of rows is found once for all columns of its
+// tile and stays in the L1 cache meanwhile. Many rows share the weights that they stream.
 void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
-  choose_pixel_tiles(plan, ceil_div(plan.pixels, kRowTile), mr);
-  int64_t map_tiles = std::max<int64_t>(1, ceil_div(plan.group_maps, std::max(nr, kColumnTile / nr * nr)));
+  const int64_t rows = plan.k > kGemmDepth ? kRowTileOfBlocks : kRowTile;
+  plan.column_tiles = std::min(plan.pixels, round_up(ceil_div(plan.pixels, rows), 2));
+  int64_t map_tiles = std::max<int64_t>(1, ceil_div(plan.group_maps, most_columns(plan, nr)));
   const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
   for (;;) {
+    plan.row_tile = plan.pixels == 0 ? 1 : ceil_div(plan.pixels, plan.column_tiles);
     plan.column_tile = std::max(nr, round_up(ceil_div(plan.group_maps, map_tiles), nr));
     plan.row_tiles = plan.group_maps == 0 ? 0 : ceil_div(plan.group_maps, plan.column_tile);
     const double cost = 2.0 * static_cast<double>(plan.row_tile) * static_cast<double>(plan.column_tile) *
@@ -200,13 +194,25 @@ void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
         cost <= kSmallestTile)
       return;
     const bool columns_left = plan.column_tile > nr, rows_left = plan.row_tile >= kFewestGroups * 2 * mr;
-    if (columns_left && (!rows_left || 2 * plan.column_tile > plan.row_tile))
+    if (rows_left)
+      plan.column_tiles *= 2;
+    else if (columns_left)
       map_tiles = std::max(map_tiles * 2, plan.row_tiles + 1);
-    else if (rows_left)
-      choose_pixel_tiles(plan, plan.column_tiles * 2, mr);
     else
       return;
   }
+}
+
+// Fetching what is in a near cache only costs time.
+void choose_fetches(ConvPlan& plan) {
+  const WindowAxis& across = plan.windows.axis[2];
+  const bool rows_are_dense = plan.x_is_matrix && plan.x_channel == 1 && across.in_stride == plan.k;
+  const auto is_far = [&](int64_t channels, int64_t pixels) {
+    return static_cast<double>(plan.groups * channels) * static_cast<double>(pixels) * sizeof(float) > kNear;
+  };
+  plan.fetches_x =
+      rows_are_dense && plan.k <= kGemmDepth && is_far(plan.group_channels, plan.windows.in_count());
+  plan.fetches_out = is_far(plan.group_maps, plan.pixels);
 }
 
 }  // namespace
@@ -231,6 +237,7 @@ void prepare_conv_f32_packed(BoundCall& call) {
              ">= " + std::to_string(bytes) + ", dense", w.sizes[0]);
   const GemmIsa& isa = gemm_isa(call.isa);
   choose_tiles(plan, isa.mr, isa.nr_f32);
+  choose_fetches(plan);
   call.scratch_bytes =
       scratch_bytes(plan) + (call.program != nullptr ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.groups * plan.row_tiles * plan.column_tiles;

@@ -131,7 +131,7 @@ ConvRows::Segments ConvRows::split(int64_t positions, int part) const {
   int64_t skipped = k_ % steps;
   for (int64_t done = 0; done < depth_; skipped = 0) {
     const int64_t length = std::min(steps - skipped, depth_ - done);
-    segments.list[segments.count] = {tap, skipped};
+    segments.list[segments.count] = {tap, skipped, tap.offset + skipped};
     segments.lengths[segments.count++] = length;
     done += length;
     if (done < depth_) advance(tap, positions);
@@ -169,6 +169,12 @@ void ConvRows::find(int64_t first, GemmBlock<float>& block) const {
 }
 
 void ConvRows::point_row(const Corner& corner, const Segments& segments, int64_t row) const {
+  if (corner.inside) {
+    const float* at = x_ + corner.offset;
+    for (int64_t s = 0; s < segments.count; ++s)
+      scratch_.rows[s * kGemmRows + row] = at + segments.list[s].offset;
+    return;
+  }
   for (int64_t s = 0; s < segments.count; ++s) {
     const Segment& segment = segments.list[s];
     const float* at = under(corner, segment.tap);

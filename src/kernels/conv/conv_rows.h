@@ -37,6 +37,7 @@ class ConvRows {
   struct Segment {
     Tap tap;
     int64_t skipped;  // elements after the tap's first
+    int64_t offset;   // of its first step, from the corner's
   };
   struct Segments {
     Segment* list;

@@ -58,6 +58,7 @@ ConvRowStore::ConvRowStore(const BoundCall& call, const ConvPlan& plan, const Co
     runner_.emplace(*call.program, call.isa, windows_, scratch_);
   const auto chain = collapsed_ && gemm_isa(call.isa).finishes ? this->chain() : std::nullopt;
   if (chain) finish_ = gemm_finish_of(*chain, bias, tile.rows);
+  if (finish_) finish_->fetch_out = plan.fetches_out && finish_->residual != finish_->out;
 }
 
 // What happens after the bias.

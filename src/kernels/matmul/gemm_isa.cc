@@ -23,10 +23,10 @@ constexpr int64_t kAhead = 16;  // steps of a panel to fetch ahead into L1
 constexpr bool kRowsFirst = HWY_TARGET == HWY_AVX3;
 
 // Memory to fetch while computing a panel, a line for each step of k. What the next panel fetches lies
-// GemmBlock::next_stride elements after it.
+// `stride` bytes after it.
 struct Fetch {
   const char* from;
-  int64_t lines;
+  int64_t lines, stride;
 };
 
 // Rows [row, row + kM) and the columns of one panel from `column` on, in registers.
@@ -119,16 +119,23 @@ class Sums {
   V sum_[kM][kN];
 };
 
-// Asks for the residual that finish_sums will read.
-template <int kM, int kN, class T>
-HWY_INLINE void fetch_residual(const GemmFinish* finish, int64_t row, int64_t column) {
-  if (sizeof(T) != sizeof(float) || finish == nullptr || finish->residual == nullptr) return;
-  const float* from = finish->residual + row * finish->residual_stride + column;
+template <int kM, int kN>
+HWY_INLINE void fetch_tile(const float* from, int64_t stride) {
 #pragma GCC unroll 8
-  for (int i = 0; i < kM; ++i, from += finish->residual_stride) {
+  for (int i = 0; i < kM; ++i, from += stride) {
 #pragma GCC unroll 8
     for (int j = 0; j < kN; ++j) __builtin_prefetch(from + j * lanes<float>());
   }
+}
+
+// Asks for the memory that finish_sums will read or write.
+template <int kM, int kN, class T>
+HWY_INLINE void fetch_finish(const GemmFinish* finish, int64_t row, int64_t column) {
+  if (sizeof(T) != sizeof(float) || finish == nullptr) return;
+  if (finish->residual != nullptr)
+    fetch_tile<kM, kN>(finish->residual + row * finish->residual_stride + column, finish->residual_stride);
+  if (finish->fetch_out)
+    fetch_tile<kM, kN>(finish->out + row * finish->out_stride + column, finish->out_stride);
 }
 
 // The sums of this block's steps are complete: out of the registers.
@@ -161,14 +168,15 @@ HWY_NOINLINE void micro(const GemmBlock<T>& block, const T* const* rows, int64_t
   const T* const* volatile kept_rows = rows;
   const int64_t* volatile lengths = one ? &block.depth : block.lengths;
   volatile int64_t segments = one ? 1 : block.segments, kept_row = row, column = first * panel<T>();
+  const volatile int64_t stride = fetch.stride;
   for (const T* b = block.b + first * block.panel_stride; panels > 0; --panels) {
     Sums<kM, kN, T> sums;
-    fetch_residual<kM, kN, T>(kept_block->finish, kept_block->tile_row + kept_row, column);
+    fetch_finish<kM, kN, T>(kept_block->finish, kept_block->tile_row + kept_row, column);
     sums.template multiply<kFetch>(kept_rows, lengths, segments, b, kept_block->ldb, fetch);
     finish_sums(*kept_block, kept_row, column, sums);
     column = column + panel<T>();
     b += kept_block->panel_stride;
-    fetch.from += kept_block->next_stride * static_cast<int64_t>(sizeof(T));
+    fetch.from += stride;
   }
 }
 
@@ -239,14 +247,19 @@ void ragged(MicroFunction<T> function, const GemmBlock<T>& block, const T* const
   }
 }
 
-// What these rows fetch of the next block's first panel.
+// What these rows fetch while computing their first panel.
 template <class T>
 Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows) {
-  if (block.next == nullptr) return {};
+  if (block.next == nullptr) {
+    const int64_t panels = (block.n + panel<T>() - 1) / panel<T>();
+    const int64_t lines = (block.ahead_bytes + panels * kLine - 1) / (panels * kLine);
+    return {block.ahead, lines, lines * kLine};
+  }
   const int64_t lines = block.next_depth * panel<T>() * static_cast<int64_t>(sizeof(T)) / kLine;
   row += block.tile_row;
   const int64_t begin = lines * row / block.tile_rows, end = lines * (row + rows) / block.tile_rows;
-  return {reinterpret_cast<const char*>(block.next) + begin * kLine, end - begin};
+  return {reinterpret_cast<const char*>(block.next) + begin * kLine, end - begin,
+          block.next_stride * static_cast<int64_t>(sizeof(T))};
 }
 
 // Rows [row, row + count), at most kRows, and panels [first, end).
@@ -260,11 +273,11 @@ void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t fir
     for (int64_t i = 0; i < count; ++i, at += block.lda) copy[i] = at;
   }
   Fetch fetch = fetch_of(block, row, count);
-  fetch.from += first * block.next_stride * static_cast<int64_t>(sizeof(T));
+  fetch.from += first * fetch.stride;
   const int64_t whole = block.n / panel<T>(), full = (end < whole ? end : whole) - first;
   if (full > 0) pick_rows<kVectors, T>(block, count)(block, rows, row, first, full, fetch);
   if (end <= whole) return;
-  fetch.from += full * block.next_stride * static_cast<int64_t>(sizeof(T));
+  fetch.from += full * fetch.stride;
   const int64_t columns = block.n - whole * panel<T>();
   const MicroFunction<T> function = pick<T>(block, count, columns);
   if (columns % lanes<T>() == 0 || block.padded)

@@ -31,6 +31,7 @@ struct GemmFinish {
   const float *low, *high;     // of each column
   float* out;
   int64_t out_stride;  // between rows
+  bool fetch_out;      // it is in no near cache yet
 };
 
 template <class T>
@@ -58,6 +59,9 @@ struct GemmBlock {
   // share: next_depth steps of as many panels as this block has, without gaps inside a panel. Null: nothing.
   const T* next;
   int64_t next_depth, next_stride;  // between panels
+  // Lines of memory from there on that the caller's next block reads besides, fetched likewise.
+  const char* ahead;
+  int64_t ahead_bytes;
   // The sums go there and not to C, if GemmIsa::finishes; its rows are those of the tile, and n is a multiple
   // of kFinishWidth. Null: they go to C.
   const GemmFinish* finish;
