@@ -10,7 +10,8 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kFewElements = 1 << 10;  // a region over so few costs little but its launch
+constexpr int64_t kFewElements = 1 << 10;   // a region over so few costs little but its launch
+constexpr int64_t kManyElements = 1 << 24;  // one over so many does not wait: memory would fill meanwhile
 
 // Forms the groups, node by node in the order of the graph: a node joins the group of an operand, else it
 // starts one.
@@ -78,6 +79,38 @@ bool is_small(const RegionGroups& groups, const Group& group) {
   return most_elements(group.full, groups.context().program.sizes) <= kFewElements;
 }
 
+// The last node outside the group that it reads from; -1: it reads leaves only.
+NodeId last_operand(const RegionGroups& groups, const Group& group) {
+  NodeId last = -1;
+  for (NodeId id : group.nodes)
+    for (ValueId operand : groups.graph().node(id).operands) {
+      const NodeId producer = operand == kNoValue ? -1 : groups.graph().value(operand).producer;
+      if (producer >= 0 && !inside(group, producer)) last = std::max(last, producer);
+    }
+  return last;
+}
+
+// Whether a large node that reads the group stands before `node` in the graph's order.
+bool serves_before(const RegionGroups& groups, const Group& group, NodeId node) {
+  const Graph& graph = groups.graph();
+  const auto waits = [&](NodeId reader) {
+    return reader < node && !inside(group, reader) &&
+           most_elements(domain_of(graph, graph.node(reader)), groups.context().program.sizes) >=
+               kManyElements;
+  };
+  for (NodeId id : group.nodes)
+    for (ValueId result : graph.node(id).results)
+      if (std::any_of(groups.readers_of(result).begin(), groups.readers_of(result).end(), waits)) return true;
+  return false;
+}
+
+// Whether a large node that reads one of them would have to wait for what the other reads: the gradients of
+// one chunk of rows for the losses of all.
+bool delay_large(const RegionGroups& groups, const Group& a, const Group& b) {
+  return serves_before(groups, a, last_operand(groups, b)) ||
+         serves_before(groups, b, last_operand(groups, a));
+}
+
 // Small regions over one domain cost a launch each and next to nothing more: counters, scales and flags of
 // a train step, rows of labels. Only the latest few are tried: all pairs of an unrolled network take minutes.
 void merge_siblings(RegionGroups& groups) {
@@ -87,7 +120,7 @@ void merge_siblings(RegionGroups& groups) {
     if (!is_small(groups, groups[g])) continue;
     std::vector<int>& others = known[to_string(groups[g].full)];
     for (size_t i = others.size(); i-- > 0 && others.size() - i <= kTried && !groups[g].nodes.empty();)
-      groups.merge(g, others[i]);
+      if (!delay_large(groups, groups[g], groups[others[i]])) groups.merge(g, others[i]);
     if (!groups[g].nodes.empty()) others.push_back(g);
   }
 }
@@ -98,7 +131,7 @@ Graph fuse_regions(const Graph& graph, const PassContext& context) {
   RegionGroups groups(graph, context);
   std::set<NodeId> plain;
   Former(groups, plain).run();
-  if (context.target.is_cuda() && trains(graph)) plain = heavy_epilogues(groups);
+  if (context.target.is_cuda() && context.gradients) plain = heavy_epilogues(groups);
   if (!plain.empty()) {
     groups.clear();
     Former(groups, plain).run();

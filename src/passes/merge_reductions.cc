@@ -104,7 +104,7 @@ class Merger {
 // Reductions over the same rows that read a large value in common run together and read it once: the
 // gradients of a norm's scale and bias. Only in training steps, as recompute_values.
 Graph merge_reductions(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() && trains(graph) ? Merger(graph, context).run() : graph;
+  return context.target.is_cuda() && context.gradients ? Merger(graph, context).run() : graph;
 }
 
 }  // namespace aicf

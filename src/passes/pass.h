@@ -19,6 +19,7 @@ struct PassContext {
   const Program& program;  // sizes and variables; the entry being rewritten is passed apart
   const Target& target;
   Precision precision = Precision::kF32;
+  bool gradients = false;  // the entry trains, or had ops that compute gradients when it came
 };
 
 struct PassInfo {
@@ -52,8 +53,8 @@ struct PipelineOptions {
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records);
 
-// Whether the entry writes params: a training step.
-bool trains(const Graph& graph);
+// Whether the entry writes params, or has an op that computes gradients: a training step, or a part of one.
+bool computes_gradients(const Graph& graph);
 
 // --- the passes, one file each
 Graph inline_branches(const Graph& graph, const PassContext& context);

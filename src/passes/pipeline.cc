@@ -67,9 +67,12 @@ const std::vector<PassInfo>& pass_table() {
   return table;
 }
 
-bool trains(const Graph& graph) {
-  return std::any_of(graph.updates().begin(), graph.updates().end(),
-                     [&](const Update& update) { return graph.value(update.variable).role == Role::kParam; });
+bool computes_gradients(const Graph& graph) {
+  return std::any_of(
+             graph.updates().begin(), graph.updates().end(),
+             [&](const Update& update) { return graph.value(update.variable).role == Role::kParam; }) ||
+         std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return op_info(node.op).name.ends_with("_backward"); });
 }
 
 namespace {
@@ -146,6 +149,8 @@ Graph optimise_bodies(const Graph& graph, const Program& program, const Target& 
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records) {
   check_skips(options);
+  std::vector<bool> gradients;
+  for (const Graph& entry : program.entries) gradients.push_back(computes_gradients(entry));
   for (const PassInfo& pass : pass_table()) {
     if (!pass.required &&
         (options.opt_level < pass.opt_level || options.skip.contains(std::string(pass.name))))
@@ -153,7 +158,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
     for (size_t i = 0; i < program.entries.size(); ++i) {
       const Graph before = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
-      program.entries[i] = pass.run(before, {program, target, options.precision});
+      program.entries[i] = pass.run(before, {program, target, options.precision, gradients[i]});
       const auto stop = std::chrono::steady_clock::now();
       const Graph& after = program.entries[i];
       if (options.verify) verify(after, program, Fault::kInternal);

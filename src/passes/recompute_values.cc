@@ -189,7 +189,7 @@ class Recomputer {
 // reads beside its operand decides its order of additions, which for inference had better not depend on
 // sizes.
 Graph recompute_values(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() && trains(graph) ? Recomputer(graph, context).run() : graph;
+  return context.target.is_cuda() && context.gradients ? Recomputer(graph, context).run() : graph;
 }
 
 }  // namespace aicf

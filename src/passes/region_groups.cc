@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxRegionNodes = 40;
 constexpr int64_t kMaxKeptRow =
-    1 << 16;  // elements: a row that later stages read again stays in the L2 cache
+    1 << 17;  // elements: a row that later stages read again stays in the L2 cache
 
 Shape row_shape(const Group& group) {
   Shape shape = group.full;

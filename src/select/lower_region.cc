@@ -95,7 +95,7 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   };
   for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
   for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
-  if (inner_axes.empty()) set_elementwise(call, 0);
+  if (inner_axes.empty() || (target_.is_cuda() && ends_with_result(region.body))) set_elementwise(call, 0);
   call.params = {Dim(schedule.inner_rank)};
   call.region = static_cast<int>(result_.regions.size());
   call.origin = std::move(origin);
@@ -106,8 +106,29 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   result_.calls.push_back(std::move(call));
 }
 
+// Whether the region has one result of the full shape, and stores it when all its reductions are done: what
+// the reductions read is no longer wanted then.
+bool Selector::ends_with_result(const Graph& body) {
+  std::vector<int> depth(static_cast<size_t>(body.value_count()), 0);  // reductions before the value
+  int deepest = 0;
+  for (const Node& node : body.nodes()) {
+    const int own = op_info(node.op).has(kReduction) ? 1 : 0;
+    int before = own;
+    for (ValueId id : node.operands)
+      if (id != kNoValue) before = std::max(before, depth[static_cast<size_t>(id)] + own);
+    for (ValueId id : node.results) depth[static_cast<size_t>(id)] = before;
+    deepest = std::max(deepest, before);
+  }
+  const Shape full = full_shape(body);
+  int results = 0;
+  for (ValueId id : body.outputs()) {
+    if (!(body.shape(id) == full)) continue;
+    if (++results > 1 || depth[static_cast<size_t>(id)] < deepest) return false;
+  }
+  return results == 1;
+}
+
 void Selector::set_elementwise(KernelCall& call, size_t first) const {
-  if (target_.is_cuda()) return;
   for (size_t i = first; i < call.inputs.size(); ++i) call.elementwise.push_back(static_cast<int32_t>(i));
 }
 

@@ -32,6 +32,7 @@ KernelCalls Selector::run() {
   place_outputs();
   write_updates();
   copy_joined_weights();
+  if (target_.is_cuda()) share_storage();
   find_constants();
   return std::move(result_);
 }

@@ -1,7 +1,8 @@
 // The walk over an entry graph that select_kernels() is, with what it knows on the way. One class over
 // several files: select.cc walks, places values and lowers views and table ops; lower_region.cc,
 // lower_contraction.cc, lower_control.cc and lower_custom.cc lower their kinds of nodes; weights.cc decides
-// what is computed, packed or joined at load. Private to select/; select.h is the way in.
+// what is computed, packed or joined at load; share_storage.cc and attention_sums.cc look at all calls at the
+// end. Private to select/; select.h is the way in.
 #pragma once
 
 #include <map>
@@ -79,6 +80,7 @@ class Selector {
   static Shape full_shape(const Graph& body);
   // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
   static Window row_window(Window window, size_t rank, const std::vector<int64_t>& axes);
+  static bool ends_with_result(const Graph& body);
   // All inputs from number `first` on are operands of the region.
   void set_elementwise(KernelCall& call, size_t first) const;
   // The axes of an output from outermost to innermost, or none if nothing but row-major is known.
@@ -106,6 +108,10 @@ class Selector {
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
+
+  // --- share_storage.cc
+  // For a GPU: large results take the memory of operands that they replace element by element.
+  void share_storage();
 
   // --- attention_sums.cc
   // Attention whose gradients are computed by a kernel that can use them leaves the sums of its rows.

@@ -5,7 +5,7 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{1} << 29;  // of logits, at most; and of a gradient summed in f32
+constexpr int64_t kChunkBytes = int64_t{1} << 30;  // of logits, at most; and of a gradient summed in f32
 constexpr int64_t kChunkRows = 128;                // a chunk's rows are a multiple: whole tiles of a product
 
 int64_t bytes_of(int64_t rows, int64_t columns, DType dtype) { return rows * columns * dtype_bytes(dtype); }
@@ -23,18 +23,19 @@ LabelRows label_rows(Emitter& e, ValueId labels, const Dim& classes, int64_t ign
   return {kept, index, e.cast(e.op(Op::max, {count, e.scalar_int(DType::i64, 1)}), dtype)};
 }
 
-SoftmaxRows softmax_rows(Emitter& e, ValueId logits) {
-  SoftmaxRows rows{logits, e.widen(logits), 0, 0, 0};
+SoftmaxRows softmax_rows(Emitter& e, ValueId logits, ValueId index) {
+  // From the logits as they are stored, so that nothing else of their size is; and first, so that what is
+  // made of them may take their memory.
+  const ValueId picked = e.op(Op::gather_elements, {logits, index}, {{"axis", int64_t{1}}});
+  SoftmaxRows rows{e.widen(picked), e.widen(logits), 0, 0, 0};
   rows.top = e.reduce(Op::reduce_max, rows.wide, {1}, true);
   rows.powers = e.exp(e.sub(rows.wide, rows.top));
   rows.sum = e.reduce(Op::reduce_sum, rows.powers, {1}, true);
   return rows;
 }
 
-ValueId row_losses(Emitter& e, const SoftmaxRows& rows, ValueId index) {
-  // From the logits as they are stored, so that nothing else of their size is.
-  const ValueId picked = e.widen(e.op(Op::gather_elements, {rows.stored, index}, {{"axis", int64_t{1}}}));
-  const ValueId losses = e.sub(e.op(Op::log, {rows.sum}), e.sub(picked, rows.top));
+ValueId row_losses(Emitter& e, const SoftmaxRows& rows) {
+  const ValueId losses = e.sub(e.op(Op::log, {rows.sum}), e.sub(rows.picked, rows.top));
   return e.reshape(losses, {e.shape(rows.wide)[0]});
 }
 
@@ -53,11 +54,11 @@ Dim cross_entropy_chunk(const Dim& rows, const Dim& classes, DType dtype) {
 }
 
 Values decompose_cross_entropy(Emitter& e, const Node& node, const Values& x) {
-  const SoftmaxRows rows = softmax_rows(e, x[0]);
-  const DType dtype = e.dtype(rows.wide);
+  const DType dtype = e.dtype(x[0]) == DType::f64 ? DType::f64 : DType::f32;  // as rows are computed with
   const int64_t ignored = node.attrs.get_int("ignore_index");
   const LabelRows labels = label_rows(e, x[1], e.shape(x[0])[1], ignored, dtype);
-  return {e.cast(mean_of_kept(e, row_losses(e, rows, labels.index), labels), e.dtype(x[0]))};
+  const SoftmaxRows rows = softmax_rows(e, x[0], labels.index);
+  return {e.cast(mean_of_kept(e, row_losses(e, rows), labels), e.dtype(x[0]))};
 }
 
 namespace {
@@ -114,8 +115,9 @@ class Chunks {
 
   void add(const Dim& first, const Dim& limit) {
     const ValueId x = rows_of(x_, first, limit), index = rows_of(labels_.index, first, limit);
-    const SoftmaxRows rows = softmax_rows(e_, e_.cast(product(x, w_, false, transposed_), computed()));
-    losses_.push_back(e_.cast(row_losses(e_, rows, index), wide_));
+    const ValueId logits = e_.cast(product(x, w_, false, transposed_), computed());
+    const SoftmaxRows rows = softmax_rows(e_, logits, index);
+    losses_.push_back(e_.cast(row_losses(e_, rows), wide_));
     if (share_ != kNoValue) add_gradients(x, rows, index, first, limit);
   }
   // f16 and bf16 stay, so that losses pick from what is stored.

@@ -14,14 +14,14 @@ struct LabelRows {
 };
 LabelRows label_rows(Emitter& e, ValueId labels, const Dim& classes, int64_t ignore_index, DType dtype);
 
-// Of logits [N, C], as stored and as computed with: the maximum of each row, e^(logits - maximum) and its
-// sum.
+// Of logits [N, C] as computed with: logits[index], the maximum of each row, e^(logits - maximum) and its sum.
 struct SoftmaxRows {
-  ValueId stored, wide, top, powers, sum;
+  ValueId picked, wide, top, powers, sum;
 };
-SoftmaxRows softmax_rows(Emitter& e, ValueId logits);
-// -log_softmax(logits)[index], [N]; `index` [N, 1].
-ValueId row_losses(Emitter& e, const SoftmaxRows& rows, ValueId index);
+// `index` [N, 1].
+SoftmaxRows softmax_rows(Emitter& e, ValueId logits, ValueId index);
+// -log_softmax(logits)[index], [N].
+ValueId row_losses(Emitter& e, const SoftmaxRows& rows);
 // The mean of the losses over the rows that are kept.
 ValueId mean_of_kept(Emitter& e, ValueId losses, const LabelRows& labels);
 
