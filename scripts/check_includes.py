@@ -35,6 +35,7 @@ PARTIAL = {
     ("build", "kernels"): LAUNCH
     | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h"},
     ("build", "select"): {
+        "select/choose.h",
         "select/cost_model.h",
         "select/cuda_problem.h",
         "select/kernel_call.h",

@@ -73,8 +73,7 @@ std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
   return add_list(calls.init_calls, programs, {});
 }
 
-std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& launches,
-                                        std::vector<std::vector<StepLaunches>>& init_launches) const {
+std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunches>*>& launches) const {
   if (sources_.empty()) return {};
   std::vector<UnitWriter> units;
   std::vector<std::string> images;  // of PTX, which the driver compiles: modules after those of the units
@@ -94,10 +93,9 @@ std::vector<Array> CudaBuilder::compile(std::vector<std::vector<StepLaunches>>& 
   }
   for (int32_t& unit : unit_of)
     if (unit < 0) unit = static_cast<int32_t>(units.size()) - 1 - unit;
-  for (auto* list : {&launches, &init_launches})
-    for (std::vector<StepLaunches>& entry : *list)
-      for (StepLaunches& step : entry)
-        if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
+  for (std::vector<StepLaunches>* list : launches)
+    for (StepLaunches& step : *list)
+      if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
   std::vector<std::string> texts;
   for (const UnitWriter& unit : units) texts.push_back(unit.text());
   if (!texts.empty()) {

@@ -38,8 +38,7 @@ class CudaBuilder {
   const std::vector<std::string>& sources() const { return sources_; }
   // Machine code in modules that hold several sources each, because most of the time of a small compilation
   // is its start; errors as compile_cuda(). Modules do not depend on the machine that compiles.
-  std::vector<Array> compile(std::vector<std::vector<StepLaunches>>& launches,
-                             std::vector<std::vector<StepLaunches>>& init_launches) const;
+  std::vector<Array> compile(const std::vector<std::vector<StepLaunches>*>& launches) const;
 
  private:
   // `constant`: see KernelCalls; empty: nothing is.

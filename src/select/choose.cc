@@ -85,10 +85,6 @@ std::string params_text(const KernelCall& call, const SymbolRanges& ranges) {
   return text.empty() ? "-" : text.substr(1);
 }
 
-bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op) {
-  return forced.where == "*" || forced.where == op || call.origin.find(forced.where) != std::string::npos;
-}
-
 std::string_view match_name(Records::Match match) {
   constexpr std::string_view kNames[] = {"exact", "padded", "nearest"};
   return kNames[static_cast<size_t>(match)];
@@ -115,6 +111,10 @@ std::string rank_reason(const Choice& choice) {
 }
 
 }  // namespace
+
+bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op) {
+  return forced.where == "*" || forced.where == op || call.origin.find(forced.where) != std::string::npos;
+}
 
 std::string to_string(const Candidate& candidate) {
   return candidate.variant.empty() ? candidate.kernel : candidate.kernel + "/" + candidate.variant;

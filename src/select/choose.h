@@ -22,6 +22,8 @@ struct ForcedChoice {
   std::string where, candidate;
 };
 
+bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op);
+
 struct SelectOptions {
   SymbolRanges ranges;
   const Records* records = nullptr;  // null: no records

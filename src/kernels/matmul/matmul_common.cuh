@@ -44,6 +44,12 @@ __device__ __forceinline__ MatmulTile tile_at(uint32_t index, uint32_t row_tiles
   return tile;
 }
 
+// Tiles of one row of tiles follow one another.
+__device__ __forceinline__ MatmulTile row_tile_at(uint32_t index, uint32_t row_tiles, uint32_t column_tiles) {
+  const uint32_t row = index / column_tiles;
+  return {row / row_tiles, row % row_tiles, index - row * column_tiles};
+}
+
 // 16 bytes of accumulators.
 template <class Acc>
 struct alignas(16) AccVector {
@@ -92,12 +98,13 @@ __device__ __forceinline__ uint4 load_cluster_shared(uint32_t address, uint32_t 
 }
 #endif
 
-// How the parts of a K that is split among blocks come together.
+// How the parts of a K that is split among blocks come together, and what the blocks of a cluster share.
 enum class Split {
   kNone,       // not split
   kCluster,    // the blocks of a cluster hold one part each and read each other's shared memory
   kWorkspace,  // parts go to the workspace; the kernel of Split::kSum adds them
   kSum,        // see kWorkspace
+  kRow,        // not split: the blocks of a cluster have the tiles of whole rows (row_epilogue.cuh)
 };
 
 // Of the groups of a thread: those that lie inside the result, where that saves something.

@@ -183,12 +183,13 @@ class Writer {
   }
 
   CudaCode write() {
-    const CudaEpilogue epilogue = cuda_epilogue(problem_, 2, params_);
+    const CudaEpilogue epilogue = config_.row_blocks > 0 ? cuda_row_epilogue(problem_, kProductInputs, params_)
+                                                         : cuda_epilogue(problem_, kProductInputs, params_);
     const std::string operands = operands_struct();
     const bool workspace = config_.splits > 1 && !config_.cluster;
     CudaCode code;
     code.member = problem_.member && config_.family == MatmulFamily::simt;
-    code.source = "#include \"matmul/" + (is_single(config_) ? "single" : family_name()) + ".cuh\"\n" +
+    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" +
                   epilogue.text + operands;
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
@@ -221,6 +222,9 @@ class Writer {
            : config_.family == MatmulFamily::mma ? "mma"
                                                  : "wgmma";
   }
+  std::string header_name() const {
+    return config_.row_blocks > 0 ? "row_epilogue" : is_single(config_) ? "single" : family_name();
+  }
   int threads() const {
     if (is_single(config_)) return kSingleSide * kSingleSide;
     return config_.family == MatmulFamily::simt
@@ -233,7 +237,8 @@ class Writer {
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
   WgmmaTile wgmma_tile() const {
     return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
-            epilogue_tile(*problem_.program).has_value()};
+            epilogue_tile(*problem_.program).has_value(),
+            config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -255,6 +260,7 @@ class Writer {
     CudaLaunch launch = wgmma ? wgmma_launch(config_, wgmma_tile(), tiles_) : CudaLaunch();
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
+    if (config_.row_blocks > 0) launch.function += "_rows";
     if (role == Role::kSum) launch.function += "_sum";
     if (wgmma) {
       launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
@@ -408,8 +414,6 @@ class Writer {
   std::string operands_make_;
   std::vector<std::string> bodies_;
 };
-
-constexpr double kCyclesPerMicrosecond = 1700;  // of an H100 under load
 
 // The families' configurations, those of the first family first.
 std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {

@@ -8,6 +8,9 @@
 
 namespace aicf {
 
+inline constexpr size_t kProductInputs = 2;            // of a contraction, before those of its epilogue
+inline constexpr double kCyclesPerMicrosecond = 1700;  // of an H100 under load
+
 // Whether a family can run the problem: its types, and for wgmma strides and architecture.
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family);
 // Sizes to choose by: symbolic ones count with the upper end of their range.

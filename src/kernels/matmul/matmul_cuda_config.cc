@@ -30,6 +30,8 @@ constexpr double kClusterResult = 0.35;     //   and of each result;
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kWorkspaceSum = 6000;      // a second launch
+constexpr double kRowExchange = 600;        // of a statistic of rows between the blocks of a cluster,
+constexpr double kRowResult = 0.03;         //   and of each result
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,14 +41,17 @@ int64_t capacity(const MatmulConfig& c) {
                            : c.family == MatmulFamily::mma ? 2
                            : is_single(c)                  ? 8
                                                            : 256 / c.block_m;
-  if (!c.cluster || c.splits < 3) return kMultiprocessors * resident;
-  return (c.splits == 3 ? 126 : c.splits == 4 ? 120 : 112) * resident;
+  const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  if (blocks < 3) return kMultiprocessors * resident;
+  return (blocks == 3 ? 126 : blocks == 4 ? 120 : 112) * resident;
 }
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulConfig& c) {
   switch (c.block_m * 1000 + c.block_n) {
     case 256128:
+      return 1110;
+    case 128256:
       return 1110;
     case 128192:
       return 850;
@@ -242,6 +247,27 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
   return configs;
 }
 
+std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes) {
+  constexpr int kMostBlocks = 8;  // of a cluster
+  std::vector<MatmulConfig> configs;
+  for (const int columns : {64, 128, 192, 256}) {
+    const int64_t blocks = sizes.n / columns;
+    if (sizes.n % columns != 0 || blocks < 1 || blocks > kMostBlocks) continue;
+    configs.push_back({.family = MatmulFamily::wgmma,
+                       .block_m = 128,
+                       .block_n = columns,
+                       .warpgroups = 2,
+                       .row_blocks = static_cast<int>(blocks)});
+  }
+  return configs;
+}
+
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions) {
+  const double exchange = config.row_blocks > 1 ? kRowExchange : 0;
+  const double results = static_cast<double>(config.block_m) * config.block_n;
+  return matmul_cycles(sizes, config) + reductions * (exchange + kRowResult * results);
+}
+
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
   return matmul_configs(sizes, family, arch, element_bytes).front();
 }
@@ -254,6 +280,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   if (c.alternate) text += " alternate";
+  if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }
 

@@ -31,6 +31,7 @@ struct MatmulConfig {
   int warpgroups = 0;              // wgmma: that compute
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
+  int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
 // The tile of single.cuh, whose threads have one result each.
@@ -47,6 +48,10 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
 // Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
 std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                          int element_bytes);
+// Tiles whose columns a cluster's blocks make up whole rows of, cheapest first, for an epilogue with so many
+// reductions of rows; none: the rows are too long, or no tiles fit them. Without stages.
+std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes);
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
 // The first of them.
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
 

@@ -106,6 +106,7 @@ struct WgmmaMatmul {
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
   static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
+  static constexpr int kResults = BN / 2;  // of a thread, of each 64 rows
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
@@ -139,7 +140,10 @@ struct WgmmaMatmul {
   struct Work {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
-    __device__ MatmulTile tile(uint32_t index) const { return tile_at(index, row_tiles, column_tiles); }
+    __device__ MatmulTile tile(uint32_t index) const {
+      return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
+                                   : tile_at(index, row_tiles, column_tiles);
+    }
   };
 
   // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
@@ -169,6 +173,13 @@ struct WgmmaMatmul {
       cluster_barrier();
     else
       __syncthreads();
+  }
+
+  static __device__ __forceinline__ void give_registers() {
+    if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  }
+  static __device__ __forceinline__ void take_registers() {
+    if constexpr (kLoaderGroup) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
   }
 
   // ---- the thread that loads ----
@@ -518,7 +529,7 @@ struct WgmmaMatmul {
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
     set_up(shared);
     if (warpgroup == kWarpgroups) {
-      if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      give_registers();
       if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
       __syncwarp();
       if constexpr (kInCluster) {
@@ -526,7 +537,7 @@ struct WgmmaMatmul {
         cluster_barrier();
       }
     } else {
-      if constexpr (kLoaderGroup) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+      take_registers();
       multiply(o, shared, work, epilogue, warpgroup, memory);
     }
   }

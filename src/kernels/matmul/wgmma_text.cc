@@ -20,7 +20,10 @@ int64_t stage_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
 // Chunks in wgmma.cuh: 16 rows of each warp.
 int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
-  return int64_t{4} * c.warpgroups * 16 * (columns * (tile.half_tile ? 2 : 4) + 16);
+  const int64_t warps = int64_t{4} * c.warpgroups;
+  // RowExchange in row_epilogue.cuh: 16 rows of each warp.
+  const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
+  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
 }
 
 }  // namespace
@@ -30,10 +33,14 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
   const bool ahead = c.resident <= kFewBlocks;
-  return "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
-         number(c.warpgroups) + flag(has_loader_group(c)) + flag(c.alternate) + flag(ahead) +
-         flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-         "aicf::Split::" + (c.cluster ? "kCluster, " : "kNone, ") + std::to_string(c.splits) + ">";
+  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
+  const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
+                              number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
+                              flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
+                              number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
+                              std::to_string(c.splits) + ">";
+  return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
+                          : product;
 }
 
 int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -49,9 +56,11 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   CudaLaunch launch;
   launch.block = 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = std::max(read, c.cluster ? std::max(stages, results) : stages + chunk_bytes(c, tile));
-  launch.cluster = c.cluster ? c.splits : 1;
+  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
-  launch.grid[0] = c.cluster ? tiles * Dim(c.splits) : min(tiles, Dim(kMultiprocessors * c.resident));
+  launch.grid[0] = c.row_blocks > 0 ? tiles
+                   : c.cluster      ? tiles * Dim(c.splits)
+                                    : min(tiles, Dim(kMultiprocessors * c.resident));
   return launch;
 }
 

@@ -19,6 +19,7 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   bool half_tile = true;  // the epilogue takes the results as halves
+  int reductions = 0;     // of rows, in the epilogue
 };
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);

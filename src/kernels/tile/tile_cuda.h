@@ -44,4 +44,29 @@ std::optional<DType> epilogue_tile(const TileProgram& program);
 // are problem.outputs. Domain: outputs[0].sizes.
 CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
 
+// The same for a program of several stages, whose rows are those of the results. Before the stages stands
+//
+//     using Kept = …;  // f16, bf16
+//     // Stores what the first stage stores, if the row is `live`, and gives what later ones read of these
+//     columns. template <int V, class A> __device__ void begin(const Row& row, int64_t col, const A
+//     (&acc)[V],
+//         const Shared<V>& shared, const Own<V>& own, tile::Vec<Kept, V>& kept, bool live) const;
+//
+// in place of apply(), and after it, over all of a thread's columns of kRows rows,
+//
+//     static constexpr int kReductions = …;
+//     template <int V> struct LateShared;  // operands of these stages, with fetch() as above
+//     template <int V, int kRows, int kAcross, class Group> __device__ void finish(const Group& group,
+//         const Row (&rows)[kRows], int64_t col, const tile::Vec<Kept, V> (&kept)[kAcross][kRows],
+//         const LateShared<V> (&late)[kAcross]) const;
+//
+// Group has kColumns, the distance of the thread's vectors of a row; has_row(i); leads(i), of one thread of
+// each row; and reduce<Operation, number>(float (&)[kRows]) over all threads of each row.
+CudaEpilogue cuda_row_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
+// Whether the problem's program can be one: it has reductions, in f32, keeps a half value that all stages
+// after the first start from, and reads no more of a result's own before than registers hold beside the
+// results.
+bool has_row_epilogue(const CudaProblem& problem, size_t own_inputs);
+int row_reductions(const TileProgram& program);
+
 }  // namespace aicf

@@ -1,166 +1,33 @@
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
-#include "kernels/tile/tile_cuda.h"
+#include "kernels/tile/tile_epilogue_writer.h"
 #include "kernels/tile/tile_half_sums.h"
 #include "kernels/tile/tile_info.h"
-#include "kernels/tile/tile_text.h"
 
 namespace aicf {
 namespace {
 
-// Sizes and strides become members of the struct, because its functions do not see the kernel's arguments.
-class Members {
- public:
-  explicit Members(CudaParams& params) : params_(params) {}
-  // "384" or the member "q0".
-  std::string number(const Dim& dim) {
-    if (const auto value = dim.constant())
-      return *value < 0 ? "(" + std::to_string(*value) + ")" : std::to_string(*value);
-    auto at = std::find(dims_.begin(), dims_.end(), dim);
-    if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
-    return "q" + std::to_string(at - dims_.begin());
-  }
-  std::string declarations() const {
-    std::string text;
-    for (size_t i = 0; i < dims_.size(); ++i) text += "  Index q" + std::to_string(i) + ";\n";
-    return text;
-  }
-  std::string arguments() const {
-    std::string text;
-    for (const Dim& dim : dims_) text += ", Epilogue::Index(" + params_.expr(dim) + ")";
-    return text;
-  }
-
- private:
-  CudaParams& params_;
-  std::vector<Dim> dims_;
-};
-
 bool is_half_rounding(TileOp op) { return op == TileOp::round_f16 || op == TileOp::round_bf16; }
 
-class EpilogueWriter {
+// Everything in one step over the elements.
+class TileEpilogueWriter : public EpilogueWriter {
  public:
-  EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
-      : problem_(problem), program_(*problem.program), own_inputs_(own_inputs), members_(params) {
-    AICF_CHECK(program_.stages.size() == 1 && !program_.inputs.empty(),
-               "an epilogue has one stage and a tile");
-    AICF_CHECK(problem.inputs.size() - own_inputs + 1 == program_.inputs.size() &&
-                   problem.outputs.size() == program_.outputs.size(),
-               "an epilogue's operands are not those of its program");
-    values_ = tile_values(program_, [](int) { return true; });
-    tile_type_ = epilogue_tile(program_);
-    std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
-                                    problem.inputs.end());
-    windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
-    static const SymbolRanges kNoRanges;
-    const SymbolRanges& ranges = problem.ranges != nullptr ? *problem.ranges : kNoRanges;
-    // The last axis stays apart even if its size is 1.
-    has_axis_ = !problem.outputs[0].sizes.empty() && !is_number(problem.outputs[0].sizes.back(), 1);
-    space_ = tile_space(windows, has_axis_ ? 1 : 0, AxisOrder::kKept, AxisOrder::kKept, ranges);
-    for (const TileView& view : space_.views) offsets_.push_back(offset_of(view));
+  TileEpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
+      : EpilogueWriter(problem, own_inputs, params) {
+    AICF_CHECK(program_.stages.size() == 1, "an epilogue of tiles has one stage");
   }
 
   CudaEpilogue write() {
-    const std::string row = row_function(), fetch = fetch_function(), apply = apply_function();
-    std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
-    text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
-    text += "  using Tile = " + std::string(tile_type_ ? cuda_type(*tile_type_) : "Acc") + ";\n";
-    text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
-                        : "  using Index = int32_t;\n  using Size = uint32_t;\n";
-    std::string make = "Epilogue{";
-    for (size_t i = 0; i < space_.views.size(); ++i) {
-      const bool output = i >= outputs_from();
-      const std::string name = operand_name(i);
-      text += "  " + std::string(output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)) +
-              "* " + name + ";\n";
-      make += (i ? ", " : "") + name;
-    }
-    text += members_.declarations();
-    return {text + row + fetch + apply + "};\n", make + members_.arguments() + "}"};
+    std::vector<size_t> views(outputs_from());
+    std::iota(views.begin(), views.end(), size_t{0});
+    const std::string row = row_function(), shared = fetch_function("Shared", views, true),
+                      own = fetch_function("Own", views, false);
+    return struct_text(row + shared + own + apply_function());
   }
 
  private:
-  size_t outputs_from() const { return program_.inputs.size() - 1; }
-  std::string operand_name(size_t view) const {
-    return view < outputs_from() ? "in" + std::to_string(own_inputs_ + view)
-                                 : "out" + std::to_string(view - outputs_from());
-  }
-
-  // Which of the distinct row offsets a view has; -1: none.
-  int offset_of(const TileView& view) {
-    const std::vector<Dim> outer(view.strides.begin(),
-                                 view.strides.begin() + static_cast<std::ptrdiff_t>(space_.outer));
-    if (std::all_of(outer.begin(), outer.end(), [](const Dim& s) { return is_number(s, 0); })) return -1;
-    auto at = std::find(patterns_.begin(), patterns_.end(), outer);
-    if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), outer);
-    return static_cast<int>(at - patterns_.begin());
-  }
-
-  std::string row_function() {
-    std::string text = "  struct Row {\n";
-    for (size_t i = 0; i < patterns_.size(); ++i) text += "    Index o" + std::to_string(i) + ";\n";
-    text += "  };\n  __device__ __forceinline__ Row row(int64_t outer) const {\n    Size i = Size(outer);\n";
-    for (size_t axis = space_.outer; axis-- > 0;) {
-      const std::string name = "    const Index a" + std::to_string(axis) + " = Index(i";
-      if (axis == 0) {
-        text += name + ");\n";
-      } else {
-        const std::string size = "Size(" + members_.number(space_.sizes[axis]) + ")";
-        text += name + " % " + size + ");\n    i /= " + size + ";\n";
-      }
-    }
-    text += "    return {";
-    for (size_t i = 0; i < patterns_.size(); ++i) {
-      std::string sum;
-      for (size_t axis = 0; axis < space_.outer; ++axis)
-        if (!is_number(patterns_[i][axis], 0))
-          sum += (sum.empty() ? "a" : " + a") + std::to_string(axis) + " * " +
-                 members_.number(patterns_[i][axis]);
-      text += (i ? ", " : "") + sum;
-    }
-    return text + "};\n  }\n";
-  }
-
-  std::string address(size_t view) {
-    std::string text = operand_name(view);
-    if (space_.views[view].dtype == DType::boolean)
-      text = "reinterpret_cast<" + std::string(view < outputs_from() ? "const " : "") + "uint8_t*>(" + text +
-             ")";
-    if (offsets_[view] >= 0) text += " + row.o" + std::to_string(offsets_[view]);
-    if (has_axis_ && !is_number(stride(view), 0))
-      text += " + c" + (is_number(stride(view), 1) ? "" : " * " + members_.number(stride(view)));
-    return text;
-  }
-  Dim stride(size_t view) const { return has_axis_ ? space_.views[view].strides.back() : Dim(0); }
-  bool contiguous(size_t view) const { return is_number(stride(view), 1); }
-  std::string alignment(size_t view) const {
-    return std::to_string(view_alignment(space_.views[view], space_.outer));
-  }
-
-  // The operands' elements of V columns, apart from what is done with them, so that they can be asked for
-  // early; those that are the same for all rows by themselves, so that they are asked for once.
-  std::string fetch_function() {
-    std::string members[2], loads[2];
-    for (size_t i = 0; i < outputs_from(); ++i) {
-      const size_t part = offsets_[i] < 0 ? 0 : 1;
-      const std::string x = "x" + std::to_string(i + 1);
-      members[part] +=
-          "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[i].dtype)) + ", V> " + x + ";\n";
-      loads[part] +=
-          "    " + (contiguous(i)
-                        ? "aicf::tile::load<" + alignment(i) + ">(to." + x + ", " + address(i) + ");\n"
-                        : "aicf::tile::load_each(to." + x + ", " + address(i) + ", Index(" +
-                              members_.number(stride(i)) + "), Index(V));\n");
-    }
-    const auto part = [&](const std::string& name, const std::string& row, size_t i) {
-      return "  template <int V>\n  struct " + name + " {\n" + members[i] +
-             "  };\n  template <int V>\n  __device__ __forceinline__ void fetch(" + name + "<V>& to, " + row +
-             "int64_t col) const {\n    const Index c = Index(col);\n" + loads[i] + "  }\n";
-    };
-    return part("Shared", "", 0) + part("Own", "const Row& row, ", 1);
-  }
-
   std::string apply_function() {
     const std::string head =
         "  template <int V, class A>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, "
@@ -177,18 +44,16 @@ class EpilogueWriter {
     for (const TileStore& store : values_.stores) {
       const size_t view = static_cast<size_t>(store.operand) - 1;
       const DType dtype = space_.views[view].dtype;
-      const int value = stored_value(values_, store, dtype);
-      const std::string number = std::to_string(view - outputs_from()), y = "y" + number, z = "z" + number;
+      const int value = stored(store);
       if (sums[static_cast<size_t>(value)] == dtype) {
         wanted[static_cast<size_t>(value)] = true;
-        stores += store_text(view, "h" + std::to_string(value));
+        stores += memory_text(view, "h" + std::to_string(value));
         continue;
       }
       sinks.push_back(value);
-      text += "    " + std::string(tile_cuda_type(store.type)) + " " + y + "[V];\n";
-      results += "      " + y + "[v] = " + tile_reference(values_, value) + ";\n";
-      stores += "    aicf::tile::Vec<" + std::string(tile_memory_type(dtype)) + ", V> " + z +
-                ";\n    aicf::tile::narrow(" + z + ", " + y + ");\n" + store_text(view, z);
+      text += result_array(store);
+      results += result_text(store);
+      stores += store_text(store);
     }
     const std::vector<int> needed = needed_values(values_, sinks, [&](int id) {
       const int sum = half_sum_of(values_, sums, id);
@@ -204,13 +69,7 @@ class EpilogueWriter {
       text += "      " + tile_definition(values_, id,
                                          "aicf::tile::value(h" +
                                              std::to_string(half_sum_of(values_, sums, id)) + ".at[v])");
-    for (int id : needed) {
-      const TileValue& value = values_.values[static_cast<size_t>(id)];
-      const std::string expression = value.op == TileOp::load ? loaded(value.operand)
-                                     : is_rounded_tile(value) ? tile_reference(values_, value.args[0])
-                                                              : tile_expression(values_, id);
-      text += "      " + tile_definition(values_, id, expression);
-    }
+    for (int id : needed) text += element_text(id);
     return text + results + "    }\n" + stores + "  }\n";
   }
 
@@ -248,55 +107,204 @@ class EpilogueWriter {
     }
     return text;
   }
-
-  // The fetched elements of an operand.
-  std::string vector_of(int operand) const {
-    const bool shared = offsets_[static_cast<size_t>(operand) - 1] < 0;
-    return (shared ? "shared.x" : "own.x") + std::to_string(operand);
-  }
-
-  std::string store_text(size_t view, const std::string& vector) {
-    return contiguous(view)
-               ? "    aicf::tile::store<" + alignment(view) + ">(" + address(view) + ", " + vector + ");\n"
-               : "    aicf::tile::store_each(" + address(view) + ", " + vector + ", Index(" +
-                     members_.number(stride(view)) + "), Index(V));\n";
-  }
-
-  // Operand 0 is the accumulator, seen as if it had been in memory.
-  std::string loaded(int operand) const {
-    const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-    if (operand > 0) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
-    if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(acc[v])";
-    switch (dtype) {
-      case DType::i16:
-      case DType::i8:
-      case DType::u8:
-        return "aicf::tile::wrap_" + std::string(dtype_name(dtype)) + "(acc[v])";
-      default:
-        return "acc[v]";
-    }
-  }
-
-  // The rounding that gave the tile its type.
-  bool is_rounded_tile(const TileValue& value) const {
-    if (!tile_type_ || !is_half_rounding(value.op)) return false;
-    const TileValue& from = values_.values[static_cast<size_t>(value.args[0])];
-    return from.op == TileOp::load && from.operand == 0;
-  }
-
-  const CudaProblem& problem_;
-  const TileProgram& program_;
-  size_t own_inputs_;
-  std::optional<DType> tile_type_;
-  Members members_;
-  TileValues values_;
-  TileSpace space_;
-  bool has_axis_ = true;
-  std::vector<std::vector<Dim>> patterns_;  // distinct outer strides
-  std::vector<int> offsets_;                // per view
 };
 
 }  // namespace
+
+std::string EpilogueMembers::number(const Dim& dim) {
+  if (const auto value = dim.constant())
+    return *value < 0 ? "(" + std::to_string(*value) + ")" : std::to_string(*value);
+  auto at = std::find(dims_.begin(), dims_.end(), dim);
+  if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
+  return "q" + std::to_string(at - dims_.begin());
+}
+
+std::string EpilogueMembers::declarations() const {
+  std::string text;
+  for (size_t i = 0; i < dims_.size(); ++i) text += "  Index q" + std::to_string(i) + ";\n";
+  return text;
+}
+
+std::string EpilogueMembers::arguments() const {
+  std::string text;
+  for (const Dim& dim : dims_) text += ", Epilogue::Index(" + params_.expr(dim) + ")";
+  return text;
+}
+
+EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
+    : program_(*problem.program), members_(params), own_inputs_(own_inputs) {
+  AICF_CHECK(!program_.inputs.empty(), "an epilogue has a tile");
+  AICF_CHECK(problem.inputs.size() - own_inputs + 1 == program_.inputs.size() &&
+                 problem.outputs.size() == program_.outputs.size(),
+             "an epilogue's operands are not those of its program");
+  values_ = tile_values(program_, [](int) { return true; });
+  tile_type_ = epilogue_tile(program_);
+  std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
+                                  problem.inputs.end());
+  windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
+  static const SymbolRanges kNoRanges;
+  const SymbolRanges& ranges = problem.ranges != nullptr ? *problem.ranges : kNoRanges;
+  // The last axis stays apart even if its size is 1.
+  has_axis_ = !problem.outputs[0].sizes.empty() && !is_number(problem.outputs[0].sizes.back(), 1);
+  space_ = tile_space(windows, has_axis_ ? 1 : 0, AxisOrder::kKept, AxisOrder::kKept, ranges);
+  for (const TileView& view : space_.views) offsets_.push_back(offset_of(view));
+}
+
+CudaEpilogue EpilogueWriter::struct_text(const std::string& functions) const {
+  std::string text = "#include \"prelude.cuh\"\n#include \"tile/tile_memory.cuh\"\n\nstruct Epilogue {\n";
+  text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
+  text += "  using Tile = " + std::string(tile_type_ ? cuda_type(*tile_type_) : "Acc") + ";\n";
+  text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
+                      : "  using Index = int32_t;\n  using Size = uint32_t;\n";
+  std::string make = "Epilogue{";
+  for (size_t i = 0; i < space_.views.size(); ++i) {
+    const bool output = i >= outputs_from();
+    const std::string name = operand_name(i);
+    text += "  " + std::string(output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)) +
+            "* " + name + ";\n";
+    make += (i ? ", " : "") + name;
+  }
+  text += members_.declarations();
+  return {text + functions + "};\n", make + members_.arguments() + "}"};
+}
+
+std::string EpilogueWriter::operand_name(size_t view) const {
+  return view < outputs_from() ? "in" + std::to_string(own_inputs_ + view)
+                               : "out" + std::to_string(view - outputs_from());
+}
+
+// Which of the distinct row offsets a view has; -1: none.
+int EpilogueWriter::offset_of(const TileView& view) {
+  const std::vector<Dim> outer(view.strides.begin(),
+                               view.strides.begin() + static_cast<std::ptrdiff_t>(space_.outer));
+  if (std::all_of(outer.begin(), outer.end(), [](const Dim& s) { return is_number(s, 0); })) return -1;
+  auto at = std::find(patterns_.begin(), patterns_.end(), outer);
+  if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), outer);
+  return static_cast<int>(at - patterns_.begin());
+}
+
+std::string EpilogueWriter::row_function() {
+  std::string text = "  struct Row {\n";
+  for (size_t i = 0; i < patterns_.size(); ++i) text += "    Index o" + std::to_string(i) + ";\n";
+  text += "  };\n  __device__ __forceinline__ Row row(int64_t outer) const {\n    Size i = Size(outer);\n";
+  for (size_t axis = space_.outer; axis-- > 0;) {
+    const std::string name = "    const Index a" + std::to_string(axis) + " = Index(i";
+    if (axis == 0) {
+      text += name + ");\n";
+    } else {
+      const std::string size = "Size(" + members_.number(space_.sizes[axis]) + ")";
+      text += name + " % " + size + ");\n    i /= " + size + ";\n";
+    }
+  }
+  text += "    return {";
+  for (size_t i = 0; i < patterns_.size(); ++i) {
+    std::string sum;
+    for (size_t axis = 0; axis < space_.outer; ++axis)
+      if (!is_number(patterns_[i][axis], 0))
+        sum +=
+            (sum.empty() ? "a" : " + a") + std::to_string(axis) + " * " + members_.number(patterns_[i][axis]);
+    text += (i ? ", " : "") + sum;
+  }
+  return text + "};\n  }\n";
+}
+
+std::string EpilogueWriter::address(size_t view) {
+  std::string text = operand_name(view);
+  if (space_.views[view].dtype == DType::boolean)
+    text =
+        "reinterpret_cast<" + std::string(view < outputs_from() ? "const " : "") + "uint8_t*>(" + text + ")";
+  if (offsets_[view] >= 0) text += " + row.o" + std::to_string(offsets_[view]);
+  if (has_axis_ && !is_number(stride(view), 0))
+    text += " + c" + (is_number(stride(view), 1) ? "" : " * " + members_.number(stride(view)));
+  return text;
+}
+
+std::string EpilogueWriter::alignment(size_t view) const {
+  return std::to_string(view_alignment(space_.views[view], space_.outer));
+}
+
+std::string EpilogueWriter::load_text(const std::string& x, size_t view) {
+  return contiguous(view) ? "aicf::tile::load<" + alignment(view) + ">(" + x + ", " + address(view) + ");\n"
+                          : "aicf::tile::load_each(" + x + ", " + address(view) + ", Index(" +
+                                members_.number(stride(view)) + "), Index(V));\n";
+}
+
+std::string EpilogueWriter::vector_text(size_t view) const {
+  return "aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[view].dtype)) + ", V> x" +
+         std::to_string(view + 1) + ";\n";
+}
+
+std::string EpilogueWriter::fetch_function(const std::string& name, const std::vector<size_t>& views,
+                                           bool shared) {
+  std::string members, loads;
+  for (size_t i : views) {
+    if (is_shared(i) != shared) continue;
+    members += "    " + vector_text(i);
+    loads += "    " + load_text("to.x" + std::to_string(i + 1), i);
+  }
+  return "  template <int V>\n  struct " + name + " {\n" + members +
+         "  };\n  template <int V>\n  __device__ __forceinline__ void fetch(" + name + "<V>& to, " +
+         (shared ? "" : "const Row& row, ") + "int64_t col) const {\n    const Index c = Index(col);\n" +
+         loads + "  }\n";
+}
+
+int EpilogueWriter::stored(const TileStore& store) const {
+  return stored_value(values_, store, space_.views[static_cast<size_t>(store.operand) - 1].dtype);
+}
+
+std::string EpilogueWriter::result_array(const TileStore& store) const {
+  return "    " + std::string(tile_cuda_type(store.type)) + " y" + output_number(store) + "[V];\n";
+}
+
+std::string EpilogueWriter::result_text(const TileStore& store) const {
+  return "      y" + output_number(store) + "[v] = " + tile_reference(values_, stored(store)) + ";\n";
+}
+
+std::string EpilogueWriter::store_text(const TileStore& store) {
+  const size_t view = static_cast<size_t>(store.operand) - 1;
+  const std::string z = "z" + output_number(store);
+  return "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[view].dtype)) + ", V> " + z +
+         ";\n    aicf::tile::narrow(" + z + ", y" + output_number(store) + ");\n" + memory_text(view, z);
+}
+
+std::string EpilogueWriter::memory_text(size_t view, const std::string& vector) {
+  return contiguous(view)
+             ? "    aicf::tile::store<" + alignment(view) + ">(" + address(view) + ", " + vector + ");\n"
+             : "    aicf::tile::store_each(" + address(view) + ", " + vector + ", Index(" +
+                   members_.number(stride(view)) + "), Index(V));\n";
+}
+
+std::string EpilogueWriter::vector_of(int operand) const {
+  return (is_shared(static_cast<size_t>(operand) - 1) ? "shared.x" : "own.x") + std::to_string(operand);
+}
+
+std::string EpilogueWriter::element_text(int id) const {
+  const TileValue& v = value(id);
+  const std::string expression = v.op == TileOp::load ? loaded(v.operand)
+                                 : is_rounded_tile(v) ? tile_reference(values_, v.args[0])
+                                                      : tile_expression(values_, id);
+  return "      " + tile_definition(values_, id, expression);
+}
+
+std::string EpilogueWriter::loaded(int operand) const {
+  const DType dtype = program_.inputs[static_cast<size_t>(operand)];
+  if (operand > 0) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
+  if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(acc[v])";
+  switch (dtype) {
+    case DType::i16:
+    case DType::i8:
+    case DType::u8:
+      return "aicf::tile::wrap_" + std::string(dtype_name(dtype)) + "(acc[v])";
+    default:
+      return "acc[v]";
+  }
+}
+
+bool EpilogueWriter::is_rounded_tile(const TileValue& value) const {
+  if (!tile_type_ || !is_half_rounding(value.op)) return false;
+  const TileValue& from = values_.values[static_cast<size_t>(value.args[0])];
+  return from.op == TileOp::load && from.operand == 0;
+}
 
 std::optional<DType> epilogue_tile(const TileProgram& program) {
   if (program.inputs[0] == DType::f16 || program.inputs[0] == DType::bf16) return program.inputs[0];
@@ -324,7 +332,7 @@ std::optional<DType> epilogue_tile(const TileProgram& program) {
 }
 
 CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params) {
-  return EpilogueWriter(problem, own_inputs, params).write();
+  return TileEpilogueWriter(problem, own_inputs, params).write();
 }
 
 }  // namespace aicf

@@ -1,0 +1,209 @@
+#include "compile/compile_variant.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/dynamic_library.h"
+#include "base/log.h"
+#include "build/bundle_calls.h"
+#include "build/cuda_build.h"
+#include "build/join_rows.h"
+#include "build/region_codegen.h"
+#include "compile/buckets.h"
+#include "ir/text.h"
+#include "plan/plan_builder.h"
+#include "select/select.h"
+#include "select/update_targets.h"
+
+namespace aicf {
+namespace {
+
+class StageClock {
+ public:
+  explicit StageClock(CompileReport* report) : report_(report), last_(std::chrono::steady_clock::now()) {}
+  void lap(const std::string& stage) {
+    const auto now = std::chrono::steady_clock::now();
+    const double milliseconds = std::chrono::duration<double, std::milli>(now - last_).count();
+    if (report_ != nullptr) report_->stages.push_back({stage, milliseconds});
+    debug_print(1, [&] { return "stage " + stage + ": " + std::to_string(milliseconds) + " ms"; });
+    last_ = now;
+  }
+
+ private:
+  CompileReport* report_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// What is compiled for some of the sizes: all of them, or a bucket.
+struct Part {
+  SymbolRanges bucket;  // empty: all
+  Program optimised;
+  SelectOptions options = {};
+  std::string heading() const { return bucket.empty() ? "" : " for " + to_string(bucket); }
+};
+
+// A graph with its kernels: an entry, or a body that control flow runs.
+struct Unit {
+  const Part* part;
+  Graph graph;
+  KernelCalls calls;
+  std::vector<size_t> bodies;  // units of calls.bodies
+  bool is_body = false;
+  std::vector<TileProgram> programs = {};  // of calls.regions
+  std::vector<StepLaunches> launches = {}, init_launches = {};
+  int32_t number = -1;  // of a body, in the plan
+};
+
+std::vector<TileProgram> build_programs(const KernelCalls& calls) {
+  std::vector<TileProgram> code(calls.regions.size());
+  for (const auto* list : {&calls.init_calls, &calls.calls})
+    for (const KernelCall& call : *list)
+      if (call.region >= 0) {
+        const auto index = static_cast<size_t>(call.region);
+        code[index] = generate_tile_program(calls.regions[index], call.schedule);
+        check_tile_program(code[index]);
+      }
+  return code;
+}
+
+class VariantCompiler {
+ public:
+  VariantCompiler(const Program& program, const Target& target, const CompileOptions& options,
+                  const Records& records, const CompileResults& results)
+      : program_(program),
+        target_(target),
+        options_(options),
+        records_(records),
+        results_(results),
+        cuda_(target, program.sizes) {}
+
+  std::optional<Variant> run() {
+    StageClock clock(results_.report);
+    run_passes();
+    clock.lap("passes");
+    if (stops_after("passes", [&] { return passes_text(); })) return std::nullopt;
+    select();
+    clock.lap("select");
+    if (stops_after("select", [&] { return select_text(); })) return std::nullopt;
+    build();
+    if (stops_after("build", [&] { return build_text(); })) return std::nullopt;
+    std::vector<Array> modules = compile_modules();
+    clock.lap("build");
+    Plan plan = make_plan();
+    clock.lap("plan");
+    debug_print(3, [&] { return to_string(plan); });
+    if (stops_after("plan", [&] { return to_string(plan); })) return std::nullopt;
+    return Variant{target_.name, std::move(plan), std::move(modules)};
+  }
+
+ private:
+  template <typename Text>
+  bool stops_after(const std::string& stage, const Text& text) const {
+    if (options_.stop_after != stage) return false;
+    if (options_.print_stage && options_.on_dump) options_.on_dump(stage, text());
+    return true;
+  }
+
+  // The same meaning, canonical, grouped into regions; once for all sizes, and for every bucket.
+  void run_passes() {
+    const PipelineOptions pipeline = pipeline_options(options_);
+    std::vector<PassRecord>* record = results_.report != nullptr ? &results_.report->passes : nullptr;
+    parts_.push_back({{}, run_pipeline(program_, target_, pipeline, record)});
+    for (BucketProgram& bucket : bucket_programs(program_))
+      parts_.push_back({std::move(bucket.bucket), run_pipeline(bucket.program, target_, pipeline, nullptr)});
+  }
+  std::string passes_text() const {
+    std::string text;
+    for (const Part& part : parts_) text += print(part.optimised);
+    return text;
+  }
+
+  // A kernel for every node, a window for every value.
+  void select() {
+    for (Part& part : parts_) {
+      part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(),
+                      updated_variables(part.optimised)};
+      for (const Graph& entry : part.optimised.entries) add_units(part, entry, false);
+    }
+  }
+  // The bodies of a graph come before it.
+  size_t add_units(const Part& part, const Graph& graph, bool is_body) {
+    Unit unit{&part, graph, select_kernels(graph, target_, part.options), {}, is_body};
+    for (const Graph& body : unit.calls.bodies) unit.bodies.push_back(add_units(part, body, true));
+    units_.push_back(std::move(unit));
+    return units_.size() - 1;
+  }
+  std::string select_text() const {
+    std::string text;
+    for (const Unit& unit : units_) text += to_string(unit.calls, unit.graph);
+    return text;
+  }
+
+  // Code for every region and, for a GPU, the text of every kernel: products take in the regions over their
+  // rows, small kernels share launches.
+  void build() {
+    for (Unit& unit : units_) {
+      unit.programs = build_programs(unit.calls);
+      const bool shares = target_.is_cuda() && options_.opt_level > 0;
+      if (shares && !options_.skip_passes.contains(kJoinRows))
+        join_rows(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
+      for (const KernelCall& call : unit.calls.calls)
+        results_.choices.push_back(
+            {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
+      if (shares && !options_.skip_passes.contains(kBundleCalls))
+        bundle_calls(unit.calls, unit.programs, target_, unit.part->optimised.sizes);
+      if (!target_.is_cuda()) continue;
+      cuda_.set_ranges(unit.part->optimised.sizes);
+      unit.launches = cuda_.add(unit.calls, unit.programs);
+      unit.init_launches = cuda_.add_init(unit.calls, unit.programs);
+    }
+  }
+  std::string build_text() const {
+    std::string text;
+    for (const std::string& source : cuda_.sources()) text += source + "\n";
+    for (const Unit& unit : units_)
+      for (const TileProgram& one : unit.programs) text += to_string(one) + "\n";
+    return text;
+  }
+  std::vector<Array> compile_modules() {
+    std::vector<std::vector<StepLaunches>*> launches;
+    for (Unit& unit : units_) launches.insert(launches.end(), {&unit.launches, &unit.init_launches});
+    return cuda_.compile(launches);
+  }
+
+  // Every byte and step.
+  Plan make_plan() {
+    PlanBuilder builder(parts_[0].optimised, results_.constants);
+    for (Unit& unit : units_) {
+      builder.narrow(unit.part->bucket);
+      std::vector<int32_t> bodies;
+      for (const size_t body : unit.bodies) bodies.push_back(units_[body].number);
+      if (unit.is_body)
+        unit.number = builder.add_body(unit.graph, unit.calls, unit.programs, bodies);
+      else
+        builder.add_entry(unit.graph, unit.calls, unit.programs, unit.launches, unit.init_launches, bodies);
+    }
+    Plan plan = builder.finish();
+    check_plan(plan);
+    return plan;
+  }
+
+  const Program& program_;
+  const Target& target_;
+  const CompileOptions& options_;
+  const Records& records_;
+  const CompileResults& results_;
+  std::vector<Part> parts_;
+  std::vector<Unit> units_;
+  CudaBuilder cuda_;
+};
+
+}  // namespace
+
+std::optional<Variant> compile_variant(const Program& program, const Target& target,
+                                       const CompileOptions& options, const Records& records,
+                                       const CompileResults& results) {
+  return VariantCompiler(program, target, options, records, results).run();
+}
+
+}  // namespace aicf

@@ -1,0 +1,201 @@
+// Products that take in the region over their rows: when they do, what stays, and that the results are those
+// of two kernels.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "build/join_rows.h"
+#include "build/region_codegen.h"
+#include "compile/compile.h"
+#include "compile/testing/test_device.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "runtime/executable.h"
+#include "select/select.h"
+
+namespace aicf::testing {
+namespace {
+
+enum class Rows { kLayerNorm, kRmsNorm, kSoftmax };
+
+// What the network does with the sum x · w + bias + residual beside the rows.
+enum class Sum { kDropped, kReturned };
+
+Program network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, int64_t depth, Rows kind,
+                Sum sum) {
+  Program program;
+  Graph graph("main");
+  const auto shape = [&](int64_t last) {
+    Shape sizes = batch;
+    sizes.insert(sizes.end(), {Dim(rows), Dim(last)});
+    return sizes;
+  };
+  const ValueId x = graph.add_input("x", {dtype, shape(depth)});
+  const ValueId w = graph.add_input("w", {dtype, {Dim(depth), Dim(columns)}});
+  const ValueId bias = graph.add_input("bias", {dtype, {Dim(columns)}});
+  const ValueId residual = graph.add_input("residual", {dtype, shape(columns)});
+  const ValueId scale = graph.add_input("scale", {dtype, {Dim(columns)}});
+  const ValueId product = graph.add(Op::matmul, {x, w});
+  const ValueId all = graph.add(Op::add, {graph.add(Op::add, {product, bias}), residual});
+  ValueId y = kNoValue;
+  if (kind == Rows::kLayerNorm) {
+    y = graph.add(Op::layer_norm, {all, scale, bias}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
+  } else if (kind == Rows::kRmsNorm) {
+    y = graph.add(Op::rms_norm, {all, scale}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
+  } else {
+    y = graph.add(Op::softmax, {all}, {{"axis", int64_t{-1}}});
+  }
+  graph.add_output(y, "y");
+  if (sum == Sum::kReturned) graph.add_output(all, "sum");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+Program large(Sum sum) { return network(DType::f16, {}, 4096, 768, 768, Rows::kLayerNorm, sum); }
+
+// The calls of the entry as compile() has them, by name.
+std::vector<KernelCall> calls_of(const Program& program, const char* target_name,
+                                 std::vector<ForcedChoice> forced = {}) {
+  const Target target = Target::from_name(target_name);
+  const Program optimised = run_pipeline(program, target, {}, nullptr);
+  SelectOptions options;
+  options.ranges = optimised.sizes;
+  options.forced = std::move(forced);
+  KernelCalls calls = select_kernels(optimised.entries[0], target, options);
+  std::vector<TileProgram> programs;
+  for (const KernelCall& call : calls.calls)
+    if (call.region >= 0) {
+      programs.resize(calls.regions.size());
+      programs[static_cast<size_t>(call.region)] =
+          generate_tile_program(calls.regions[static_cast<size_t>(call.region)], call.schedule);
+    }
+  join_rows(calls, optimised.entries[0], programs, target, options);
+  return calls.calls;
+}
+
+size_t joined(const std::vector<KernelCall>& calls) {
+  return static_cast<size_t>(std::count_if(
+      calls.begin(), calls.end(), [](const KernelCall& call) { return call.kernel == "matmul_rows"; }));
+}
+
+TEST(JoinRows, WhereClustersCoverRowsAndItPays) {
+  const std::vector<KernelCall> calls = calls_of(large(Sum::kDropped), "sm_90");
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].kernel, "matmul_rows");
+  EXPECT_EQ(calls[0].inputs.size(), 6u);
+  EXPECT_EQ(calls[0].outputs.size(), 1u);
+  for (const char* target : {"sm_80", "sm_89"}) EXPECT_EQ(joined(calls_of(large(Sum::kDropped), target)), 0u);
+  // Few rows want many small tiles; rows of 8 KiB no cluster covers, nor those of 100 columns.
+  EXPECT_EQ(
+      joined(calls_of(network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90")), 0u);
+  const std::vector<ForcedChoice> forced = {{"*", "matmul_rows"}};
+  for (const int64_t columns : {4096, 104})
+    EXPECT_EQ(joined(calls_of(network(DType::f16, {}, 4096, columns, 768, Rows::kLayerNorm, Sum::kDropped),
+                              "sm_90", forced)),
+              0u);
+  EXPECT_EQ(joined(calls_of(network(DType::f32, {}, 4096, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90",
+                            forced)),
+            0u);
+}
+
+TEST(JoinRows, ASumThatIsReadElsewhereIsStored) {
+  const std::vector<KernelCall> calls = calls_of(large(Sum::kReturned), "sm_90", {{"*", "matmul_rows"}});
+  ASSERT_EQ(joined(calls), 1u);
+  EXPECT_EQ(calls[0].outputs.size(), 2u);
+}
+
+TEST(JoinRows, ChoicesDecide) {
+  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2"};
+  EXPECT_EQ(joined(calls_of(large(Sum::kDropped), "sm_90", {apart})), 0u);
+  const Program small = network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
+  EXPECT_EQ(joined(calls_of(small, "sm_90")), 0u);
+  const std::vector<KernelCall> calls = calls_of(small, "sm_90", {{"*", "matmul_rows"}});
+  ASSERT_EQ(joined(calls), 1u);
+  EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
+  EXPECT_EQ(calls[0].variant, calls[0].choice.candidates[calls[0].choice.chosen].variant);
+}
+
+struct Case {
+  DType dtype;
+  Shape batch;
+  int64_t rows, columns, depth;
+  Rows kind;
+  Sum sum;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = {
+      {DType::f16, {}, 300, 768, 192, Rows::kLayerNorm, Sum::kDropped},
+      {DType::bf16, {}, 129, 384, 64, Rows::kLayerNorm, Sum::kReturned},
+      {DType::f16, {Dim(3)}, 50, 1024, 72, Rows::kRmsNorm, Sum::kReturned},
+      {DType::bf16, {Dim(2), Dim(5)}, 7, 2048, 136, Rows::kRmsNorm, Sum::kDropped},
+      {DType::f16, {}, 1, 128, 8, Rows::kSoftmax, Sum::kDropped},
+      {DType::f16, {}, 260, 320, 320, Rows::kSoftmax, Sum::kReturned},
+      {DType::bf16, {}, 64, 1536, 200, Rows::kLayerNorm, Sum::kReturned},
+  };
+  return list;
+}
+
+std::map<std::string, Array> random_inputs(const Program& program) {
+  std::mt19937 engine(5);
+  std::normal_distribution<double> normal;
+  std::map<std::string, Array> inputs;
+  const Graph& graph = program.entries[0];
+  for (ValueId id : graph.inputs()) {
+    Array array(graph.dtype(id), evaluate(graph.shape(id), {}));
+    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+    inputs.emplace(graph.value(id).name, std::move(array));
+  }
+  return inputs;
+}
+
+double relative_error(const Array& got, const Array& want) {
+  double error = 0, size = 0;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    error += std::pow(got.get_f64(i) - want.get_f64(i), 2);
+    size += std::pow(want.get_f64(i), 2);
+  }
+  return std::sqrt(error / size);
+}
+
+// A candidate of the product that adds in the order of the joined kernel.
+std::string unsplit(const Program& program) {
+  for (const KernelCall& call : calls_of(program, "sm_90"))
+    for (const Candidate& candidate : call.choice.candidates)
+      if (call.kernel == "matmul_tensor_core" && candidate.variant.starts_with("wgmma") &&
+          candidate.variant.find("splits") == std::string::npos)
+        return to_string(candidate);
+  return "";
+}
+
+// The sums have the bits of two kernels; the statistics are added in another order.
+TEST(JoinRows, HasTheResultsOfTwoKernels) {
+  if (!TestDevice::get().cuda || Target::from_name(TestDevice::get().target).arch < 90)
+    GTEST_SKIP() << "kernels over rows run on GPUs with clusters";
+  for (const Case& c : cases()) {
+    const Program program = network(c.dtype, c.batch, c.rows, c.columns, c.depth, c.kind, c.sum);
+    SCOPED_TRACE(print(program));
+    CompileOptions joint, apart;
+    joint.target = apart.target = TestDevice::get().target;
+    joint.forced = {{"*", "matmul_rows"}};
+    apart.skip_passes.insert(kJoinRows);
+    apart.forced = {{"matmul", unsplit(program)}};
+    Artifact one = compile(program, joint), two = compile(program, apart);
+    EXPECT_EQ(one.variants[0].plan.entries[0].steps.size() + 1, two.variants[0].plan.entries[0].steps.size());
+    if (!TestDevice::get().runs) continue;
+    const auto device = open_device({"cuda", 1, ""});
+    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    const auto inputs = random_inputs(program);
+    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    EXPECT_LT(relative_error(got.at("y"), want.at("y")), c.dtype == DType::f16 ? 1e-4 : 8e-4);
+    if (c.sum == Sum::kReturned) {
+      EXPECT_EQ(got.at("sum"), want.at("sum"));
+    }
+    EXPECT_EQ(first.run("main", inputs).at("y"), got.at("y"));
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing
