@@ -111,10 +111,9 @@ class DeviceBench final : public Bench {
         add(made);
       }
     }
-    std::vector<std::vector<StepLaunches>> launches, init;
-    for (TrialCode* code : codes) launches.push_back(code->launches), init.push_back(code->init);
-    Variant variant{target_.name, {}, builder.compile(launches, init)};
-    for (size_t i = 0; i < codes.size(); ++i) *codes[i] = {launches[i], init[i]};
+    std::vector<std::vector<StepLaunches>*> launches;
+    for (TrialCode* code : codes) launches.insert(launches.end(), {&code->launches, &code->init});
+    Variant variant{target_.name, {}, builder.compile(launches)};
     if (device_ != nullptr) code_ = device_->load_code(variant);
   }
 
