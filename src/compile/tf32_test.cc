@@ -70,9 +70,10 @@ TEST_P(Tf32, RoundsTheOperandsOfProducts) {
                                             {"y", random_array(DType::f32, test.y, 2)}};
   const Array expected = evaluate(rounded, rounded.entries[0], {inputs, {}}).outputs.at("z");
   const Array in_f32 = evaluate(plain, plain.entries[0], {inputs, {}}).outputs.at("z");
-  // Far below what rounding the operands does (2^-11), above what orders of sums do.
+  // Far below what rounding the operands does (2^-11), above what sums do, of which tensor cores cut the last
+  // bits.
   const double depth = static_cast<double>(test.x[test.x.size() - (test.transpose_x ? 2 : 1)]);
-  const double tolerance = 1e-6 * std::sqrt(depth + 1);
+  const double tolerance = 4e-6 * std::sqrt(depth + 1);
   EXPECT_EQ(compare(in_f32, expected, tolerance, tolerance).ok(), depth == 0);
 
   CompileOptions options;
