@@ -74,16 +74,19 @@ void check_same_device(const DeviceId& array, const DeviceId& executable, const 
 
 namespace {
 
-// What the producer says of a tensor whose memory it does not show: it is sparse, quantised or without
-// memory.
-UserError refused(const Label& label) {
-  const nb::python_error error;
-  std::string text = nb::str(error.value()).c_str();
-  text = text.substr(0, text.find('\n'));
+UserError refused(const Label& label, const std::string& why) {
   return UserError(ErrorCode::kU_input_dtype, label.text() + " is not an array that can be used in place")
       .with_expected("a dense tensor with memory")
-      .with_actual(text)
+      .with_actual(why)
       .with_remedy("pass a dense tensor: .to_dense(), .dequantize(), or one that is not on the meta device");
+}
+
+// What the producer says of a tensor whose memory it does not show: it is sparse, quantised or on the meta
+// device.
+std::string producers_error() {
+  const nb::python_error error;
+  const std::string text = nb::str(error.value()).c_str();
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ UserError refused(const Label& label) {
 TensorView exchange_view(const ExchangeApi& api, nb::handle object, const DeviceId& device,
                          const Label& label) {
   dltensor tensor;
-  if (api.view_from_object(object.ptr(), &tensor) != 0) throw refused(label);
+  if (api.view_from_object(object.ptr(), &tensor) != 0) throw refused(label, producers_error());
   const bool on_device = tensor.device.device_type == nb::device::cuda::value;
   if (on_device) {
     check_same_device({true, tensor.device.device_id}, device, label.text());
@@ -111,6 +114,8 @@ TensorView exchange_view(const ExchangeApi& api, nb::handle object, const Device
   view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   view.sizes.assign(tensor.shape, tensor.shape + tensor.ndim);
   if (tensor.strides != nullptr) view.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+  if (tensor.data == nullptr && element_count(view.sizes) > 0)
+    throw refused(label, "a tensor without memory, such as the stand-ins of torch's tracing");
   return view;
 }
 

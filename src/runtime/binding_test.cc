@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "runtime/check_io.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
 #include "runtime/testing.h"
@@ -86,6 +87,30 @@ TEST(Binding, BadInputsAreCodedErrors) {
   EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{}); }), ErrorCode::kU_missing_input);
   EXPECT_EQ(code_of([&] { run.exe.run("", std::map<std::string, Array>{{"z", y}}); }),
             ErrorCode::kU_unknown_input);
+}
+
+// An entry of inputs x[4*h] and y[h + 1], h in 1..8.
+SymbolValues sizes_of(int64_t x_length, int64_t y_length) {
+  Plan plan;
+  plan.sizes["h"] = {1, 8};
+  EntryPlan entry;
+  for (const char* length : {"4*h", "h + 1"}) {
+    IoTensor io;
+    io.name = length;
+    io.dtype = DType::f32;
+    io.sizes = {Dim::parse(length)};
+    entry.inputs.push_back(std::move(io));
+  }
+  const Array x(DType::f32, {x_length}), y(DType::f32, {y_length});
+  return sizes_of_inputs(plan, entry, {view_of(x), view_of(y)});
+}
+
+TEST(Binding, SizesAreReadOffSums) {
+  EXPECT_EQ(sizes_of(12, 4).at("h"), 3);
+  EXPECT_EQ(code_of([] { sizes_of(12, 5); }), ErrorCode::kU_size_conflict);
+  EXPECT_EQ(code_of([] { sizes_of(10, 4); }), ErrorCode::kU_input_shape);
+  EXPECT_EQ(code_of([] { sizes_of(36, 10); }), ErrorCode::kU_size_out_of_range);
+  EXPECT_EQ(code_of([] { sizes_of(0, 1); }), ErrorCode::kU_size_out_of_range);
 }
 
 TEST(Binding, WarmUpRunsComeOnceForNewSizes) {

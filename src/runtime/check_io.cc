@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/dim_solve.h"
 #include "base/error.h"
 
 namespace aicf {
@@ -29,18 +30,25 @@ void check_type(const IoTensor& io, const TensorView& input) {
         .with_actual(to_string(input.sizes));
 }
 
-// Axes that are a symbol and nothing more give it its value.
+UserError wrong_shape(const IoTensor& io, const std::string& expected, const TensorView& input) {
+  return UserError(ErrorCode::kU_input_shape, input_name(io) + " has the wrong shape")
+      .with_expected(expected)
+      .with_actual(to_string(input.sizes));
+}
+
+// Axes that are a sum over one symbol give it its value.
 void take_symbols(const IoTensor& io, const TensorView& input, SymbolValues& values) {
   for (size_t axis = 0; axis < io.sizes.size(); ++axis) {
-    const auto symbol = io.sizes[axis].as_symbol();
-    if (!symbol) continue;
-    const auto [at, fresh] = values.emplace(*symbol, input.sizes[axis]);
-    if (!fresh && at->second != input.sizes[axis])
+    const auto solved = solve(io.sizes[axis], input.sizes[axis]);
+    if (!solved) continue;
+    if (!solved->value) throw wrong_shape(io, to_string(io.sizes), input);
+    const auto [at, fresh] = values.emplace(solved->name, *solved->value);
+    if (!fresh && at->second != *solved->value)
       throw UserError(ErrorCode::kU_size_conflict,
-                      "two inputs give different values to size '" + *symbol + "'")
+                      "two inputs give different values to size '" + solved->name + "'")
           .with_op(input_name(io))
           .with_expected(std::to_string(at->second))
-          .with_actual(std::to_string(input.sizes[axis]));
+          .with_actual(std::to_string(*solved->value));
   }
 }
 
@@ -65,9 +73,7 @@ void check_shape(const IoTensor& io, const TensorView& input, const SymbolValues
   const std::vector<int64_t> expected = evaluate(io.sizes, values);
   if (expected == input.sizes) return;
   const std::string declared = to_string(io.sizes), wanted = to_string(expected);
-  throw UserError(ErrorCode::kU_input_shape, input_name(io) + " has the wrong shape")
-      .with_expected(declared == wanted ? wanted : declared + " = " + wanted)
-      .with_actual(to_string(input.sizes));
+  throw wrong_shape(io, declared == wanted ? wanted : declared + " = " + wanted, input);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/dim_solve.h"
 #include "base/error.h"
 #include "ir/reference/ref_op.h"
 
@@ -152,11 +153,8 @@ void bind_symbol(const std::string& name, int64_t size, const Value& from, Symbo
 
 // Binds axes that are a plain size, or a + c * size.
 void bind_axis(const Dim& dim, int64_t size, const Value& from, SymbolValues& sizes) {
-  if (dim.terms().size() != 1) return;
-  const Dim::Term& term = dim.terms()[0];
-  if (term.factors.size() != 1 || term.factors[0].kind != Dim::AtomKind::kSymbol) return;
-  const int64_t rest = size - dim.constant_part();
-  if (rest % term.coefficient == 0) bind_symbol(term.factors[0].text, rest / term.coefficient, from, sizes);
+  const auto solved = solve(dim, size);
+  if (solved && solved->value) bind_symbol(solved->name, *solved->value, from, sizes);
 }
 
 void check_array(const Value& value, const Array& array) {
