@@ -11,6 +11,7 @@ from . import _aicf
 from ._sizes import dim_text, set_ranges
 from .errors import make_error
 from .executable import Executable
+from .nn.module import Module
 from .tracing import trace
 
 __all__ = ["build", "compile", "support"]
@@ -31,10 +32,10 @@ def compile(
     """Compiles a model for one device.
 
     model      an `aicf.nn` module, a function to trace, a traced Program, the path or bytes of an ONNX file,
-               or a torch.nn.Module.
+               a torch.nn.Module, or a function of torch tensors.
     inputs     for a module or function: the TensorSpec of each argument, or an array like it, in order or by
-               name; for a torch module: example arguments; for ONNX: values, by name, of inputs that decide
-               shapes.
+               name; for those of torch: example arguments, torch tensors; for ONNX: values, by name, of
+               inputs that decide shapes.
     dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
                another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
@@ -46,7 +47,7 @@ def compile(
                not just the device: "sm_90,compute_80,cpu".
     """
     chosen = _check_options(options or {})
-    if _is_torch(model):
+    if _is_torch(model, inputs):
         from .torch import compile_model
 
         return compile_model(model, inputs, dims, device, threads, chosen, precision)
@@ -55,16 +56,16 @@ def compile(
 
 
 def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Any:
-    """What of a torch module AICF does not support, with the lines of Python, before compiling it.
+    """What of a torch module or function AICF does not support, with the lines of Python, before compiling.
 
     Gives an `aicf.torch.Support`: true if everything is supported, `str()` is the report.
     """
-    if not _is_torch(model):
+    if not _is_torch(model, inputs):
         raise make_error(
             "bad_option",
             "this is not a torch module",
             actual=type(model).__name__,
-            expected="a torch.nn.Module",
+            expected="a torch.nn.Module, or a function with torch tensors as its arguments",
             remedy="for ONNX files use the command aicf support",
         )
     from .torch import support_of
@@ -92,13 +93,17 @@ def build(
     )
 
 
-def _is_torch(model: Any) -> bool:
-    """A torch module or exported program, without importing torch for anything else."""
+def _is_torch(model: Any, inputs: Any) -> bool:
+    """A torch module, exported program or function of torch tensors; torch is imported for nothing else."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
     exported = getattr(sys.modules.get("torch.export"), "ExportedProgram", ())
-    return isinstance(model, (torch.nn.Module, exported))
+    if isinstance(model, (torch.nn.Module, exported)):
+        return True
+    if not callable(model) or isinstance(model, Module):
+        return False
+    return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(inputs))
 
 
 def _check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,34 +16,60 @@ from ..errors import make_error
 
 __all__ = ["DynamicDims", "named_leaves", "parse_dims", "positional_names"]
 
-_FORMS = '{"x": {0: "batch=1..64"}}: argument, axis, name, range; a range serves every axis of its name'
+_FORMS = (
+    '{"x": {0: "batch=1..64", 1: "2*half + 1"}}: argument, axis, name, range; a range serves every axis of its '
+    'name, and may stand by itself: {..., "half": (1, 8)}'
+)
+_AXIS = re.compile(r"(?:(?P<factor>\d+) *\* *)?(?P<name>[^\W\d]\w*)(?: *(?P<offset>[+-] *\d+))?")
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long an axis is: factor · size + offset."""
+
+    name: str
+    factor: int = 1
+    offset: int = 0
+
+    def of(self, size: Any) -> Any:
+        return size * self.factor + self.offset if (self.factor, self.offset) != (1, 0) else size
 
 
 @dataclass
 class DynamicDims:
-    """Ranges by size name, and the sizes' names by axis for every tensor leaf of the arguments."""
+    """Ranges by size name, and the lengths of the named axes for every tensor leaf of the arguments."""
 
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
-    axes: list[dict[int, str]] = field(default_factory=list)
+    axes: list[dict[int, Length]] = field(default_factory=list)
 
     def shapes(self, spec: pytree.TreeSpec) -> Any:
         """torch.export's `dynamic_shapes` for arguments of this structure."""
         dims = {name: torch.export.Dim(name, min=lo, max=hi) for name, (lo, hi) in self.ranges.items()}
-        leaves = [{axis: dims[name] for axis, name in axes.items()} or None for axes in self.axes]
+        leaves = [
+            {axis: length.of(dims[length.name]) for axis, length in axes.items()} or None
+            for axes in self.axes
+        ]
         return pytree.tree_unflatten(leaves, spec)
 
     def examples(self, leaves: Sequence[Any]) -> list[Any]:
         """The same arguments at sizes torch does not specialise: one above 1 for each dynamic axis."""
         return [self._example(leaf, axes) for leaf, axes in zip(leaves, self.axes, strict=True)]
 
-    def _example(self, leaf: Any, axes: Mapping[int, str]) -> Any:
-        for axis, name in axes.items():
-            lo, hi = self.ranges[name]
-            at = self._sizes.setdefault(name, max(lo, min(hi, max(leaf.shape[axis], 2))))
-            if leaf.shape[axis] != at:
-                index = torch.arange(at) % max(leaf.shape[axis], 1)
-                leaf = leaf.index_select(axis, index) if leaf.shape[axis] else leaf.new_zeros(at)
+    def _example(self, leaf: Any, axes: Mapping[int, Length]) -> Any:
+        for axis, length in axes.items():
+            given = leaf.shape[axis]
+            wanted = length.of(self._example_size(length, given))
+            if given == 0:
+                leaf = leaf.new_zeros([*leaf.shape[:axis], wanted, *leaf.shape[axis + 1 :]])
+            elif given != wanted:
+                leaf = leaf.index_select(axis, torch.arange(wanted, device=leaf.device) % given)
         return leaf
+
+    def _example_size(self, length: Length, given: int) -> int:
+        """One for all axes of the name, near that of the first."""
+        lo, hi = self.ranges[length.name]
+        near = (given - length.offset) // length.factor
+        return self._sizes.setdefault(length.name, max(lo, min(hi, max(near, 2))))
 
     def __post_init__(self) -> None:
         self._sizes: dict[str, int] = {}
@@ -54,12 +81,8 @@ def parse_dims(
     """Sizes named in `dims`; unset_size if a name has no range, bad_option for what no argument has."""
     result = DynamicDims()
     given = dict(dims or {})
-    texts = {
-        key: given.pop(key)
-        for key in list(given)
-        if not isinstance(given[key], (Mapping, Sequence)) or isinstance(given[key], (str, tuple))
-    }
-    result.ranges = {name: symbol_range(name, value) for name, value in texts.items()}
+    ranges = {key: given.pop(key) for key in list(given) if not _names_axes(given[key])}
+    result.ranges = {name: symbol_range(name, value) for name, value in ranges.items()}
     for path, leaf in named_leaves(model, args, kwargs):
         result.axes.append(_axes_of(path, leaf, given, result.ranges))
     unknown = set(given) - {name for path, _ in named_leaves(model, args, kwargs) for name in _prefixes(path)}
@@ -71,7 +94,7 @@ def parse_dims(
             value=", ".join(sorted(unknown)),
             expected=names,
         )
-    unset = {name for axes in result.axes for name in axes.values()} - set(result.ranges)
+    unset = {length.name for axes in result.axes for length in axes.values()} - set(result.ranges)
     if unset:
         raise make_error(
             "unset_size",
@@ -82,9 +105,18 @@ def parse_dims(
     return result
 
 
+def _names_axes(value: Any) -> bool:
+    """{0: "batch"} or ["batch", None], not a range such as "1..8", (1, 8) or range(1, 9)."""
+    if isinstance(value, (str, range)):
+        return False
+    return isinstance(value, Mapping) or (
+        isinstance(value, Sequence) and not all(type(item) is int for item in value)
+    )
+
+
 def _axes_of(
     path: str, leaf: Any, given: Mapping[str, Any], ranges: dict[str, tuple[int, int]]
-) -> dict[int, str]:
+) -> dict[int, Length]:
     chosen = next((given[name] for name in reversed(_prefixes(path)) if name in given), None)
     if chosen is None or not isinstance(leaf, torch.Tensor):
         return {}
@@ -93,19 +125,36 @@ def _axes_of(
     for axis, text in pairs:
         if text is None:
             continue
-        if not isinstance(axis, int) or not -leaf.ndim <= axis < leaf.ndim or not isinstance(text, str):
+        if isinstance(text, torch.export.Dim):
+            text = f"{text.__name__}={text.min}..{text.max}"
+        name, _, span = text.partition("=") if isinstance(text, str) else ("", "", "")
+        length = _length(name.strip())
+        inside = isinstance(axis, int) and -leaf.ndim <= axis < leaf.ndim
+        if not inside or length is None or (span and length != Length(length.name)):
             raise make_error(
                 "bad_option", "this names no axis", op=path, value=f"{axis}: {text!r}", expected=_FORMS
             )
-        name, _, span = text.partition("=")
         if span:
-            lo, hi = symbol_range(name, span)
-            if ranges.setdefault(name, (lo, hi)) != (lo, hi):
+            lo, hi = symbol_range(length.name, span)
+            if ranges.setdefault(length.name, (lo, hi)) != (lo, hi):
                 raise make_error(
-                    "bad_option", "a size has two ranges", op=path, value=text, expected=str(ranges[name])
+                    "bad_option",
+                    "a size has two ranges",
+                    op=path,
+                    value=text,
+                    expected=str(ranges[length.name]),
                 )
-        axes[axis % leaf.ndim] = name
+        axes[axis % leaf.ndim] = length
     return axes
+
+
+def _length(text: str) -> Length | None:
+    """ "4*h - 1" """
+    match = _AXIS.fullmatch(text)
+    if match is None or match["factor"] == "0":
+        return None
+    offset = (match["offset"] or "0").replace(" ", "")
+    return Length(match["name"], int(match["factor"] or 1), int(offset))
 
 
 def _prefixes(path: str) -> list[str]:

@@ -33,15 +33,21 @@ class TorchExecutable(Executable):
         self._single_output = model.out_spec.is_leaf() and not model.constant_outputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return _apart(self, args, kwargs)
         if kwargs or not self._flat_inputs or len(args) != len(self._model.kept_inputs):
             args = self._leaves(args, kwargs)
-        if self._on_gpu:
-            args = tuple(map(dense, args))
-        results = self._raw.run("", args, _NO_NAMES, torch.Tensor)
+        results = self._run("", args, _NO_NAMES)
         return results[0] if self._single_output else self._restore(results)
 
+    def _run(self, entry: str, args: tuple[Any, ...], by_name: dict[str, Any]) -> tuple[Any, ...]:
+        if self._on_gpu:
+            args = tuple(map(dense, args))
+            by_name = {name: dense(value) for name, value in by_name.items()}
+        return self._raw.run(entry, args, by_name, torch.Tensor)
+
     def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
-        results = self._raw.run(entry, args, by_name, torch.Tensor)
+        results = self._run(entry, args, by_name)
         return results[0] if len(results) == 1 else results
 
     def clone(self) -> TorchExecutable:
@@ -49,9 +55,19 @@ class TorchExecutable(Executable):
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Params and states by the module's names; the weights are packed again, nothing is compiled."""
+        given = dict(states)
+        for alias, name in self._model.tied.items():
+            value = given.pop(alias, None)
+            if value is not None and not _same(value, given.setdefault(name, value)):
+                raise make_error(
+                    "bad_option",
+                    "two names of one weight are given different values",
+                    value=f"{name}, {alias}",
+                    remedy="compile a model in which they are not tied",
+                )
         unused = self._model.unused
         super().load_state_dict(
-            {name: value.detach().cpu() for name, value in states.items() if name not in unused}
+            {name: value.detach().cpu() for name, value in given.items() if name not in unused}
         )
 
     def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -66,9 +82,18 @@ class TorchExecutable(Executable):
             raise make_error(
                 "missing_input",
                 "the arguments are structured otherwise than those the model was compiled with",
-                expected=str(spec).replace("\n", ""),
-                actual=str(given).replace("\n", ""),
+                expected=_call_text(spec),
+                actual=_call_text(given),
             )
+        for index, value in self._model.fixed_inputs.items():
+            if leaves[index] is not value and leaves[index] != value:
+                raise make_error(
+                    "input_value",
+                    "an argument that is no tensor has only the value it had when compiling",
+                    expected=repr(value),
+                    actual=repr(leaves[index])[:100],
+                    remedy="compile again with the new value, or make it a tensor",
+                )
         return tuple(leaves[i] for i in self._model.kept_inputs)
 
     def _arranged(
@@ -92,6 +117,31 @@ class TorchExecutable(Executable):
             model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)
         ]
         return pytree.tree_unflatten(leaves, model.out_spec)
+
+
+@torch.compiler.disable
+def _apart(exe: TorchExecutable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """A call from a function under torch.compile: its graph ends before the call, another begins after it."""
+    return exe(*args, **kwargs)
+
+
+def _call_text(spec: pytree.TreeSpec) -> str:
+    """Arguments as a user writes them, a * for each tensor or number: (*, [*, *], mask=*)."""
+    args, kwargs = pytree.tree_unflatten([_ANY] * spec.num_leaves, spec)
+    texts = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+    return f"({', '.join(texts)})"
+
+
+class _Any:
+    def __repr__(self) -> str:
+        return "*"
+
+
+_ANY = _Any()
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a is b or (a.data_ptr() == b.data_ptr() and a.shape == b.shape) or torch.equal(a.cpu(), b.cpu())
 
 
 def dense(tensor: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
 from .decompose import plain_attention, without_mkldnn
-from .dims import DynamicDims, parse_dims, positional_names
+from .dims import DynamicDims, named_leaves, parse_dims, positional_names
+from .function import as_module
 from .recurrent import whole_recurrent_layers
-from .source import line_of_error
+from .source import line_of_error, lines_of_functions
+from .types import DATA_DECIDES, require_dense
 
 __all__ = ["export", "split_inputs"]
 
@@ -34,17 +37,22 @@ def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def export(
-    model: torch.nn.Module, inputs: Any, dims: Mapping[str, Any] | None = None
+    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None
 ) -> tuple[ExportedProgram, dict[str, str], dict[str, tuple[int, int]]]:
-    """The program, our names of its size symbols, and the sizes' ranges."""
+    """The program of a module or function, our names of its size symbols, and the sizes' ranges."""
+    model = as_module(model)
     args, kwargs = split_inputs(inputs)
     dynamic = parse_dims(model, args, kwargs, dims)
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    _refuse_leaves(leaves)
+    for name, leaf in named_leaves(model, args, kwargs):
+        _check_example(name, leaf)
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
     try:
-        with without_mkldnn(), whole_recurrent_layers(), plain_attention([*model.parameters(), *leaves]):
+        with ExitStack() as ways:
+            for way in (without_mkldnn(), whole_recurrent_layers(), lines_of_functions()):
+                ways.enter_context(way)
+            ways.enter_context(plain_attention([*model.parameters(), *leaves]))
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Error:
         raise
@@ -65,16 +73,17 @@ def _dynamic_shapes(dynamic: DynamicDims, spec: Any, model: Any) -> Any:
     return (*by_position[:plain], rest) if rest else tuple(by_position)
 
 
-def _refuse_leaves(leaves: Sequence[Any]) -> None:
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and leaf.layout != torch.strided:
-            raise make_error(
-                "unsupported_dtype",
-                "sparse tensors are not supported",
-                value=str(leaf.layout),
-                expected="torch.strided",
-                remedy="call .to_dense() first",
-            )
+def _check_example(name: str, leaf: Any) -> None:
+    if isinstance(leaf, torch.Tensor):
+        require_dense(leaf, name)
+    elif hasattr(leaf, "__dlpack__"):
+        raise make_error(
+            "bad_option",
+            "a torch module is compiled from torch tensors",
+            op=name,
+            actual=f"{type(leaf).__module__}.{type(leaf).__name__}",
+            remedy="give torch.from_numpy(x) or torch.from_dlpack(x)",
+        )
 
 
 def _symbol_names(
@@ -85,10 +94,10 @@ def _symbol_names(
     nodes = [n for n in program.graph.nodes if n.op == "placeholder" and n.name in users]
     names: dict[str, str] = {}
     for node, axes in zip(nodes, dynamic.axes, strict=True):
-        for axis, name in axes.items():
+        for axis, length in axes.items():
             size = node.meta["val"].shape[axis]
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                names[str(size.node.expr)] = name
+            symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
+            names.update((str(symbol), length.name) for symbol in symbols)
     return names
 
 
@@ -104,14 +113,20 @@ def _explained(error: Exception) -> Error:
     text = f"{type(error).__name__}: {error}"
     line = line_of_error(error)
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "ScriptModule" in first:
+        return make_error(
+            "unsupported_op",
+            "torch.export does not take what torch.jit made",
+            actual=first,
+            remedy="compile the nn.Module that was scripted or traced",
+        )
     if any(mark in text for mark in _DATA_DEPENDENT):
         return make_error(
             "unsupported_op",
             "the model's control flow or shapes depend on the values of a tensor",
             value=line,
             actual=first,
-            remedy="compute both sides and choose with torch.where; masks instead of nonzero, item() and "
-            "boolean indexing",
+            remedy=DATA_DECIDES,
         )
     if "Constraints violated" in text or "not all values" in text or "specialized" in text:
         return make_error(

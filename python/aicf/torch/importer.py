@@ -27,7 +27,7 @@ from ..tracing import Graph, Variable, program_of
 from .decompose import is_mutable, table
 from .lower import Lowering
 from .source import line_of_node
-from .types import Symbols, dtype_name
+from .types import Symbols, dtype_name, require_dense
 
 __all__ = [
     "ImportedModel",
@@ -50,6 +50,8 @@ class Weights:
 
     def add(self, name: str, tensor: torch.Tensor, is_state: bool) -> str:
         """The name under which the tensor is held."""
+        require_dense(tensor, name)
+        dtype_name(tensor.dtype)
         key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if name in self.aliases:
             return self.aliases[name]
@@ -61,7 +63,6 @@ class Weights:
             self.aliases[name] = tied
             return tied
         data = tensor.detach().cpu().contiguous()
-        dtype_name(data.dtype)
         self.variables[name] = (State if is_state else Parameter)(data)
         if tensor.numel() and not is_state:
             self._by_storage[key] = name
@@ -74,11 +75,13 @@ class ImportedModel:
 
     program: Program
     unused: set[str]  # names of the module's state dict that the Program does not hold: tied or never read
+    tied: dict[str, str]  # those of them that are tied → the name that the Program holds
     in_spec: Any
     out_spec: Any
     inputs: list[str]
     kept_inputs: list[int]  # leaves of the arguments that are inputs of the Program
     constant_outputs: dict[int, Any] = field(default_factory=dict)  # leaves of the result that are no tensors
+    fixed_inputs: dict[int, Any] = field(default_factory=dict)  # leaves of the arguments that are no tensors
     positional: list[str] = field(default_factory=list)  # names of forward's arguments in order
 
 
@@ -154,7 +157,9 @@ def import_entries(
     first = models[0]
     first.program = program_of(graphs, ranges)
     held = {*weights.variables}
-    first.unused = {name for p in exported.values() for name in p.state_dict if name not in held}
+    names_of_model = {name.removeprefix(prefix) for p in exported.values() for name in p.state_dict}
+    first.unused = names_of_model - held
+    first.tied = weights.aliases
     structure = export_structure(first)
     metadata = {} if structure is None else {OUTPUT_STRUCTURE: json.dumps(structure)}
     if weights.aliases:
@@ -214,6 +219,7 @@ def _import_entry(
     values: list[Any] = []
     inputs: list[str] = []
     kept: list[int] = []
+    fixed: dict[int, Any] = {}
     leaf = 0
     held: dict[str, tuple[str, Variable]] = {}
     for spec, node in zip(signature.input_specs, placeholders, strict=True):
@@ -222,6 +228,8 @@ def _import_entry(
             if isinstance(value, SymTensor):
                 kept.append(leaf)
                 inputs.append(node.name)
+            else:
+                fixed[leaf] = value
             leaf += 1
         else:
             value = _held(graph, exported, spec, mutated, weights, held)
@@ -229,19 +237,14 @@ def _import_entry(
     results = lowering.run(exported.graph_module, values)
     constants = _write_results(graph, exported, results, held, finish)
     spec = exported.call_spec
-    return graph, ImportedModel(None, set(), spec.in_spec, spec.out_spec, inputs, kept, constants)  # type: ignore[arg-type]
+    model = ImportedModel(None, set(), {}, spec.in_spec, spec.out_spec, inputs, kept, constants, fixed)  # type: ignore[arg-type]
+    return graph, model
 
 
 def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node) -> Any:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        if value.layout != torch.strided:
-            raise make_error(
-                "unsupported_dtype",
-                "sparse tensors are not supported",
-                value=node.name,
-                remedy="call .to_dense() first",
-            )
+        require_dense(value, node.name)
         return graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype))
     return symbols.size(value) if isinstance(value, torch.SymInt) else value
 

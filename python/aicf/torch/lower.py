@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
@@ -24,7 +25,7 @@ from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
 from .symbolic import at_every_size, fixed_fakes, symbols_in
-from .types import Symbols, dtype_name
+from .types import DATA_DECIDES, Symbols, dtype_name
 
 __all__ = ["MISSING", "Lowering", "unsupported"]
 
@@ -54,8 +55,18 @@ def unsupported(node: torch.fx.Node, reason: str) -> Error:
         f"{node.target} is not supported: {reason}",
         op=str(node.target),
         value=line_of_node(node) or path_of_node(node),
-        remedy="write the line with other functions",
+        remedy=_remedy(node),
     )
+
+
+def _remedy(node: torch.fx.Node) -> str:
+    """What to write instead, by the kind of the result."""
+    tensors = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+    if any(tensor.layout != torch.strided for tensor in tensors):
+        return "compute with dense tensors: sparse ones are not supported"
+    if any(free_unbacked_symbols(tensor) for tensor in tensors):
+        return DATA_DECIDES
+    return "write the line with other functions"
 
 
 class Lowering:

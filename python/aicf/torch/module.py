@@ -1,4 +1,4 @@
-"""`aicf.compile` of a torch.nn.Module or an exported program."""
+"""`aicf.compile` of a torch.nn.Module, a function of torch tensors, or an exported program."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .control_flow import runs_loops
 from .dims import positional_names
 from .executable import TorchExecutable
 from .export import export
+from .function import OWNER
 from .importer import ImportedModel, import_entries, symbol_ranges
 
 __all__ = ["compile_model", "import_module"]
@@ -21,12 +22,13 @@ __all__ = ["compile_model", "import_module"]
 def import_module(
     model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, loops: bool = True
 ) -> ImportedModel:
-    """A module with example arguments, or a torch.export program, as a Program of ours."""
+    """A module or function with example arguments, or a torch.export program, as a Program of ours."""
     if isinstance(model, ExportedProgram):
         return import_entries({"main": model}, [{}], symbol_ranges(model, dims), loops=loops)
     with torch.no_grad():
         program, names, ranges = export(model, inputs, dims)
-        imported = import_entries({"main": program}, [names], ranges, loops=loops)
+        prefix = "" if isinstance(model, torch.nn.Module) else f"{OWNER}."
+        imported = import_entries({"main": program}, [names], ranges, prefix=prefix, loops=loops)
         imported.positional = positional_names(model)
         return imported
 

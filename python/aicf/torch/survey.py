@@ -49,7 +49,7 @@ def stand_in(lowering: Lowering, name: str, value: Any) -> Any:
         return lowering.symbols.size(value)
     if not isinstance(value, torch.Tensor):
         return value
-    if value.dtype not in DTYPES:
+    if value.dtype not in DTYPES or value.layout != torch.strided:
         return MISSING
     try:
         return lowering.graph.input(name, lowering.symbols.shape(value.shape), DTYPES[value.dtype])

@@ -11,7 +11,22 @@ from torch.utils._sympy.functions import FloorDiv
 from .._aicf import Dim, dim_max, dim_min
 from ..errors import make_error
 
-__all__ = ["DTYPES", "TORCH_DTYPES", "Symbols", "dtype_name", "is_float", "is_int"]
+__all__ = [
+    "DATA_DECIDES",
+    "DTYPES",
+    "TORCH_DTYPES",
+    "Symbols",
+    "dtype_name",
+    "is_float",
+    "is_int",
+    "require_dense",
+]
+
+# What to write where the values of a tensor decide on shapes or branches.
+DATA_DECIDES = (
+    "compute both sides and choose with torch.where, or branch with torch.cond; masks instead of nonzero, "
+    "item() and boolean indexing"
+)
 
 DTYPES: dict[torch.dtype, str] = {
     torch.float64: "f64",
@@ -39,6 +54,25 @@ def dtype_name(dtype: torch.dtype) -> str:
             + ("; write a complex number as its real and imaginary parts" if dtype.is_complex else ""),
         )
     return DTYPES[dtype]
+
+
+def require_dense(tensor: torch.Tensor, name: str) -> None:
+    """Refuses what has no memory of its own, row after row."""
+    if tensor.layout != torch.strided:
+        raise make_error(
+            "unsupported_dtype",
+            "sparse tensors are not supported",
+            value=name,
+            actual=str(tensor.layout),
+            remedy="call .to_dense() first",
+        )
+    if tensor.device.type == "meta":
+        raise make_error(
+            "unsupported_dtype",
+            "a tensor of the meta device has no values",
+            value=name,
+            remedy="load the weights, or call .to_empty(device='cpu') and initialise them",
+        )
 
 
 def is_float(dtype: str) -> bool:
@@ -100,8 +134,7 @@ class Symbols:
                 "size_not_static",
                 "a size depends on the values of a tensor",
                 value=name,
-                remedy="write the model so that shapes follow from input shapes: masks and torch.where "
-                "instead of nonzero, item() or boolean indexing",
+                remedy=DATA_DECIDES,
             )
         return Dim(self.names.get(name, name))
 

@@ -137,7 +137,7 @@ def test_memory_of_another_device_is_refused(exe: aicf.Executable, tmp_path: Pat
         aicf.load(tmp_path / "m.aicf", device="cpu")
     with pytest.raises(aicf.UserError, match="AICF-U0503"):
         aicf.load(tmp_path / "m.aicf", device="cuda", device_memory_limit=1000)
-    cpu = aicf.compile(aicf.trace(lambda t: t * 2.0, [aicf.TensorSpec((5, 5))]))
+    cpu = aicf.compile(aicf.trace(lambda t: t * 2.0, [aicf.TensorSpec((5, 5))]), device="cpu")
     with pytest.raises(aicf.UserError, match="another device"):
         cpu(torch.zeros(5, 5, device=GPU))
 

@@ -146,6 +146,34 @@ class Nonzero(nn.Module):
         return x[x > 0].sum()
 
 
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.eigvals(x)  # called from forward
+
+
+class InHelper(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return helper(x * 2) + 1
+
+
+class Sparse(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to_sparse().sum()
+
+
+class Indices(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero(x)
+
+
+class Graph(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.eye(3).to_sparse())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(self.edges, x)
+
+
 class Airy(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.special.airy_ai(x)
@@ -159,6 +187,9 @@ class Airy(nn.Module):
         (InPlace(), "writes to an input", "x += 1"),
         (Complex(), "complex", "torch.fft.fft"),
         (Nonzero(), "torch.where", "x[x > 0]"),
+        (Indices(), "torch.where", "torch.nonzero(x)"),
+        (InHelper(), "complex", "torch.linalg.eigvals(x)"),
+        (Sparse(), "dense tensors", "x.to_sparse()"),
         (Airy(), "aten.special_airy_ai", "torch.special.airy_ai"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
@@ -172,9 +203,18 @@ def test_refusals_name_the_line(model: nn.Module, said: str, line: str) -> None:
     assert caught.value.remedy
 
 
-def test_sparse_arguments_are_refused() -> None:
+def test_what_has_no_dense_memory_is_refused() -> None:
     with pytest.raises(aicf.UserError, match="to_dense"):
         aicf.compile(mlp(), (torch.eye(8).to_sparse(),))
+    with pytest.raises(aicf.UserError, match="to_dense") as error:
+        aicf.compile(Graph(), (torch.ones(3, 2),))
+    assert error.value.value == "edges"
+    with pytest.raises(aicf.UserError, match="meta device"):
+        aicf.compile(mlp(), (torch.zeros(2, 8, device="meta"),))
+    with pytest.raises(aicf.UserError, match=r"torch\.from_numpy"):
+        aicf.compile(mlp(), (torch.zeros(2, 8).cpu().numpy(),))
+    with pytest.raises(aicf.UserError, match="torch.jit"):
+        aicf.compile(torch.jit.trace(mlp(), torch.zeros(2, 8)), (torch.zeros(2, 8),))
 
 
 def test_dims_that_fit_nothing() -> None:
@@ -205,6 +245,11 @@ def test_load_state_dict_swaps_weights_without_compiling() -> None:
     tied = Tied().eval()
     exe = aicf.compile(tied, (torch.zeros(1, 1, dtype=torch.int64),))
     exe.load_state_dict(tied.state_dict())
+    ids, weight = torch.tensor([[3]]), torch.randn(11, 6)
+    exe.load_state_dict({"head.weight": weight})  # files hold one of the two names
+    assert close(exe(ids), nn.functional.embedding(ids, weight) @ weight.T)
+    with pytest.raises(aicf.UserError, match="different values"):
+        exe.load_state_dict({"head.weight": weight, "embed.weight": weight + 1})
 
 
 def test_arguments_may_require_gradients_and_be_views() -> None:

@@ -20,8 +20,8 @@ class Of(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
+    def forward(self, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        return self.function(x, *others)
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -51,6 +51,30 @@ def test_functions(name: str) -> None:
     for batch, height, width in SIZES:
         x = torch.randn(batch, 3, height, width)
         assert torch.allclose(exe(x), function(x), rtol=1e-4, atol=1e-5), (height, width)
+
+
+def test_lengths_are_sums_over_a_size() -> None:
+    dims = {"x": {2: "4*h"}, "x1": ["n+1"], "h": (2, 4), "n": "1..8"}
+    exe = aicf.compile(
+        Of(lambda x, y: (F.avg_pool2d(x, 4), y[1:])), (torch.randn(1, 3, 6, 8), torch.ones(1)), dims=dims
+    )
+    assert [row.shape for row in exe.inputs] == [(1, 3, "4*h", 8), ("n+1",)]
+    for height, length in ((8, 2), (16, 9)):
+        x, y = torch.randn(1, 3, height, 8), torch.randn(length)
+        torch.testing.assert_close(exe(x, y), (F.avg_pool2d(x, 4), y[1:]))
+    for height, name in ((10, "input_shape"), (20, "size_out_of_range")):
+        with pytest.raises(aicf.UserError) as error:
+            exe(torch.randn(1, 3, height, 8), torch.randn(3))
+        assert error.value.name == name
+
+
+def test_sizes_of_torch_export() -> None:
+    dims = {"x": (torch.export.Dim("b", min=1, max=4), None)}
+    exe = aicf.compile(Of(lambda x: x * 2), (torch.randn(2, 3),), dims=dims)
+    assert exe(torch.randn(4, 3)).shape == (4, 3)
+    for axis in ("2*", "0*b", "b*c", "2*b=1..8", 7):
+        with pytest.raises(aicf.UserError, match="names no axis"):
+            aicf.compile(Of(lambda x: x * 2), (torch.randn(2, 3),), dims={"x": {0: axis}})
 
 
 def test_what_depends_on_a_size_is_refused() -> None:

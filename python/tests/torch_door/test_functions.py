@@ -1,0 +1,76 @@
+"""aicf.compile of functions of torch tensors and of methods, and calls of what was compiled from elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import aicf
+import pytest
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def encode(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        return self.linear(x) * scale
+
+
+def difference(x: torch.Tensor, *, y: torch.Tensor) -> torch.Tensor:
+    return x - y
+
+
+def equal(actual: Any, expected: Any) -> None:
+    assert isinstance(actual, torch.Tensor)
+    torch.testing.assert_close(actual, expected.detach())
+
+
+def test_functions() -> None:
+    x, y = torch.randn(3), torch.randn(3)
+    equal(aicf.compile(lambda x: torch.relu(x) + 1, x)(y), torch.relu(y) + 1)
+    equal(aicf.compile(torch.add, (x, y))(x, y), x + y)
+    equal(aicf.compile(functools.partial(torch.add, alpha=2), (x, y))(x, y), x + 2 * y)
+    equal(aicf.compile(lambda pair: pair["a"] * 2, ({"a": x},))({"a": y}), y * 2)
+    exe = aicf.compile(difference, {"x": x, "y": y}, dims={"x": {0: "n=1..9"}, "y": {0: "n"}})
+    equal(exe(y[:2], y=x[:2]), y[:2] - x[:2])
+    assert aicf.support(lambda x: x * 2, (x,))
+    assert "airy_ai" in str(aicf.support(lambda x: torch.special.airy_ai(x), (x,)))
+
+
+def test_methods_have_the_weights_of_their_module() -> None:
+    first, second = Encoder(), Encoder()
+    exe = aicf.compile(first.encode, (torch.randn(2, 4), 0.5), dims={"x": {0: "batch=1..8"}})
+    x = torch.randn(5, 4)
+    equal(exe(x, 0.5), first.encode(x, 0.5))
+    assert set(exe.weights()) == {"linear.weight", "linear.bias"}
+    exe.load_state_dict(second.state_dict())
+    equal(exe(x, 0.5), second.encode(x, 0.5))
+
+
+def test_arguments_that_are_no_tensors_are_fixed() -> None:
+    exe = aicf.compile(Encoder().encode, (torch.randn(2, 4), 0.5))
+    with pytest.raises(aicf.UserError, match="AICF-U0407") as error:
+        exe(torch.randn(2, 4), 2.0)
+    assert error.value.expected == "0.5" and error.value.actual == "2.0"
+
+
+def test_calls_inside_of_torch_compile() -> None:
+    torch._dynamo.reset()
+    layer = nn.Linear(4, 3)
+    exe = aicf.compile(layer, (torch.randn(2, 4),))
+    x = torch.randn(2, 4)
+    for backend in ("eager", "aicf"):
+        equal(torch.compile(lambda x: exe(x + 1) * 2, backend=backend)(x), layer(x + 1) * 2)
+
+
+def test_stand_ins_of_a_trace_are_refused() -> None:
+    exe = aicf.compile(nn.Linear(4, 3), (torch.randn(2, 4),))
+    with torch._subclasses.FakeTensorMode():
+        fake, layer = torch.randn(2, 4), nn.Linear(4, 3)
+    for call in (lambda: exe(fake), lambda: aicf.compile(layer, (fake,))):
+        with pytest.raises(aicf.UserError, match="AICF-U0402"):
+            call()
