@@ -17,8 +17,8 @@ from ..errors import make_error
 __all__ = ["DynamicDims", "named_leaves", "parse_dims", "positional_names"]
 
 _FORMS = (
-    '{"x": {0: "batch=1..64", 1: "2*half + 1"}}: argument, axis, name, range; a range serves every axis of its '
-    'name, and may stand by itself: {..., "half": (1, 8)}'
+    '{"x": {0: "batch=1..64", 1: "2*half + 1"}}: argument, axis, name, range; a range serves every axis of '
+    'its name, and may stand by itself: {..., "half": (1, 8)}'
 )
 _AXIS = re.compile(r"(?:(?P<factor>\d+) *\* *)?(?P<name>[^\W\d]\w*)(?: *(?P<offset>[+-] *\d+))?")
 

@@ -1,4 +1,4 @@
-"""aicf.compile of functions of torch tensors and of methods, and calls of what was compiled from elsewhere."""
+"""aicf.compile of functions of torch tensors and of methods, and calls from inside of torch's tracing."""
 
 from __future__ import annotations
 
