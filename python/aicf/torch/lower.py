@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch._higher_order_ops.flex_attention import math_attention
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
@@ -203,13 +204,20 @@ class Lowering:
         if is_mutable(node.target):
             raise unsupported(node, "it writes to an operand")
         _check_dtypes(out)
+        result = self._parts(node, node.target, fakes, fake_kwargs, (args, kwargs))
+        if result is None:
+            raise unsupported(node, reason)
+        return result
+
+    def _parts(self, node: torch.fx.Node, op: Any, fakes: Any, fake_kwargs: Any, operands: Any) -> Any:
+        """The result of torch's decomposition of an op; None if it has none."""
         if self.symbols.values:
             fakes, fake_kwargs = fixed_fakes((fakes, fake_kwargs), self.symbols)
-        parts = _decompose(node, fakes, fake_kwargs)
+        parts = _decompose(node, op, fakes, fake_kwargs)
         if parts is None:
-            raise unsupported(node, reason)
+            return None
         module, used = parts
-        leaves = pytree.tree_leaves((args, kwargs), is_leaf=lambda x: x is None or isinstance(x, SymTensor))
+        leaves = pytree.tree_leaves(operands, is_leaf=lambda x: x is None or isinstance(x, SymTensor))
         return self._run(module, [leaves[i] for i in used])
 
     def _at_every_size(self, outer: bool, node: torch.fx.Node) -> Any:
@@ -225,6 +233,9 @@ class Lowering:
         args, kwargs = self._values(node.args, values), self._values(node.kwargs, values)
         if name in CONTROL_FLOW:
             return CONTROL_FLOW[name](self, *args, **kwargs)
+        if name == "flex_attention":
+            fakes = torch.fx.node.map_arg(node.args, lambda n: n.meta.get("val", values[n]))
+            return self._parts(node, math_attention, fakes, {}, (args, kwargs))
         if name not in _INLINED:
             raise make_error(
                 "unsupported_op",
@@ -296,9 +307,9 @@ def _check_dtypes(out: Any) -> None:
             dtype_name(leaf.dtype)
 
 
-def _decompose(node: torch.fx.Node, fakes: Any, fake_kwargs: Any) -> Any:
+def _decompose(node: torch.fx.Node, op: Any, fakes: Any, fake_kwargs: Any) -> Any:
     try:
-        return decompose(node.target, fakes, fake_kwargs)
+        return decompose(op, fakes, fake_kwargs)
     except Error:
         raise
     except Exception as error:  # torch's decompositions raise whatever they like

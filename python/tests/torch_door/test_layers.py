@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import flex_attention as flex
 
 Function = Callable[..., Any]
 
@@ -197,6 +198,41 @@ def test_arguments_by_name_or_in_order() -> None:
         exe(x, x=y)
     many = aicf.compile(Of(lambda *xs: xs[0] + xs[1]), (x, y), dims={"x0": {0: "n=1..8"}, "x1": {0: "n"}})
     assert torch.equal(many(x[:2], y[:2]), x[:2] + y[:2])
+
+
+class Flexible(nn.Module):
+    """Scores by heads, a mask made when the module is, and one made in each call; two heads of keys."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.slopes = nn.Parameter(torch.randn(4))
+        self.causal = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, "cpu")
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        def score(score: torch.Tensor, b: Any, h: Any, i: Any, j: Any) -> torch.Tensor:
+            return score + (i - j) * self.slopes[h]
+
+        near = flex.create_block_mask(
+            lambda b, h, i, j: (i - j).abs() < 4, None, None, q.shape[2], q.shape[2], "cpu"
+        )
+        y = flex.flex_attention(q, k, v, score_mod=score, block_mask=self.causal, enable_gqa=True)
+        return y + flex.flex_attention(q, k, v, block_mask=near, enable_gqa=True)
+
+
+@pytest.mark.usefixtures("only_on_the_cpu")
+def test_attention_with_functions_of_scores() -> None:
+    check(Flexible(16), torch.randn(2, 4, 16, 8), torch.randn(2, 2, 16, 8), torch.randn(2, 2, 16, 8))
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return flex.flex_attention(
+            q, k, v, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * (h + 1), -9e9)
+        )
+
+    q, k, v = torch.randn(3, 2, 4, 9, 8)
+    exe = aicf.compile(attention, (q, k, v), dims={name: {2: "length=2..64"} for name in "qkv"})
+    for length in (9, 40):
+        given = torch.randn(3, 2, 4, length, 8).unbind()
+        torch.testing.assert_close(exe(*given), attention(*given), rtol=1e-4, atol=1e-5)
 
 
 def test_rows_that_are_looked_up_are_renormed() -> None:
