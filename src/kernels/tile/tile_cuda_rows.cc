@@ -15,6 +15,7 @@ constexpr int kMaxKept = 32;                 // elements of a row in one thread'
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
+constexpr int64_t kEarlyBytes = 4 * 32;          // of a thread's registers for constants read ahead
 constexpr int64_t kMachineBlocks = 528;          // four of a hundred and thirty-two multiprocessors' worth
 
 class RowsWriter : public StagedWriter {
@@ -128,13 +129,14 @@ class RowsWriter : public StagedWriter {
     whole_ = length_.constant() && !tail_ && vectors == int64_t{items_} * group_;
   }
 
-  CudaLaunch launch_of(size_t stage) const {
+  CudaLaunch launch_of(size_t stage) {
     CudaLaunch launch;
     launch.function =
         "tile_rows" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
     launch.block = threads_;
     launch.cluster = cluster_;
     launch.shared_bytes = staged_bytes_;
+    for (size_t view : early_reads()) launch.early_inputs.push_back(static_cast<int32_t>(view));
     launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
     if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
     return launch;
@@ -175,15 +177,16 @@ class RowsWriter : public StagedWriter {
               memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
       from += staged_row_bytes(view, bound(length_));
     }
-    text += row_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    text += row_text(stage) + loads_text(early_reads()) +
+            "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
       return text + stage_text(static_cast<int>(stage));
     }
     const bool ahead = loads_ahead();
-    for (size_t s = 0; kept_ && ahead && s < stages_.size(); ++s) text += loads_text(first_reads(s));
+    for (size_t s = 0; kept_ && ahead && s < stages_.size(); ++s) text += loads_text(late_reads(s));
     for (size_t s = 0; s < stages_.size(); ++s) {
-      if (kept_ && !ahead) text += loads_text(first_reads(s));
+      if (kept_ && !ahead) text += loads_text(late_reads(s));
       if (s == 0 && cluster_ > 1) text += "aicf::tile::cluster_wait();\n";
       text += stage_text(static_cast<int>(s));
     }
@@ -256,12 +259,40 @@ class RowsWriter : public StagedWriter {
     return views;
   }
 
-  // Everything is loaded at once if that takes few registers, else when a stage reads it first.
-  bool loads_ahead() const {
+  // Constant operands that all rows share, such as a norm's scale: read before the wait for the launch
+  // before, so that only the rows themselves are waited for.
+  std::vector<size_t> early_reads() {
+    std::vector<size_t> views;
+    if (!kept_ || splits_ > 1 || problem_.member) return views;
     int64_t bytes = 0;
     for (size_t s = 0; s < stages_.size(); ++s)
-      for (size_t view : first_reads(s))
-        bytes += int64_t{items_} * lanes(view, axis(), vector_) * dtype_bytes(space_.views[view].dtype);
+      for (size_t view : first_reads(s)) {
+        const int64_t more = view_bytes(view);
+        if (view >= problem_.inputs.size() || !problem_.inputs[view].constant || pattern_of(view) >= 0 ||
+            bytes + more > kEarlyBytes)
+          continue;
+        views.push_back(view);
+        bytes += more;
+      }
+    return views;
+  }
+  // In a thread's registers.
+  int64_t view_bytes(size_t view) const {
+    return int64_t{items_} * lanes(view, axis(), vector_) * dtype_bytes(space_.views[view].dtype);
+  }
+  // Of a stage, without the early ones.
+  std::vector<size_t> late_reads(size_t stage) {
+    const std::vector<size_t> early = early_reads();
+    std::vector<size_t> views = first_reads(stage);
+    std::erase_if(views, [&](size_t v) { return std::find(early.begin(), early.end(), v) != early.end(); });
+    return views;
+  }
+
+  // Everything is loaded at once if that takes few registers, else when a stage reads it first.
+  bool loads_ahead() {
+    int64_t bytes = 0;
+    for (size_t s = 0; s < stages_.size(); ++s)
+      for (size_t view : late_reads(s)) bytes += view_bytes(view);
     return bytes <= 4 * 32;
   }
 

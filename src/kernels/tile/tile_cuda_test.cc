@@ -249,5 +249,36 @@ TEST(TileCuda, EpiloguesAddHalvesTwoAtATime) {
   EXPECT_EQ(text(gelu).find("tile::add("), std::string::npos);
 }
 
+// y = x / sum(x) * scale, where the scale is the same for all rows: it is read before the launch waits for x
+// if no launch writes it.
+TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
+  TileProgram program;
+  program.inputs = {DType::f16, DType::f16};
+  program.outputs = {DType::f16};
+  program.registers.assign(4, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const auto x = TileInstr{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{x, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+                    {x,
+                     {.op = TileOp::load, .type = TileType::f32, .dst = 1, .operand = 1},
+                     {.op = TileOp::div, .type = TileType::f32, .dst = 2, .a = 0, .b = kTileScalarBase},
+                     {.op = TileOp::mul, .type = TileType::f32, .dst = 3, .a = 2, .b = 1},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 3, .operand = 2}}};
+  const Shape sizes{Dim(4096), Dim(768)};
+  CudaProblem problem;
+  problem.inputs = {{DType::f16, Dim(0), sizes, {Dim(768), Dim(1)}},
+                    {DType::f16, Dim(0), sizes, {Dim(0), Dim(1)}}};
+  problem.outputs = {problem.inputs[0]};
+  problem.params = {Dim(1)};
+  problem.program = &program;
+  for (const bool constant : {true, false}) {
+    problem.inputs[1].constant = constant;
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    EXPECT_EQ(code.launches.at(0).early_inputs, constant ? std::vector<int32_t>{1} : std::vector<int32_t>());
+    EXPECT_EQ(code.source.find("load<16>(x1") < code.source.find("wait_for_inputs"), constant);
+    EXPECT_LT(code.source.find("wait_for_inputs"), code.source.find("load<16>(x0"));
+  }
+}
+
 }  // namespace
 }  // namespace aicf
