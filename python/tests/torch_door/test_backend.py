@@ -206,6 +206,23 @@ def test_support_lists_every_line() -> None:
     assert aicf.support(mlp(), (torch.randn(2, 16),))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_of_queries_that_share_keys(causal: bool) -> None:
+    torch._dynamo.reset()
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    q, *others = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)
+    found = []
+    for function in (attention, torch.compile(attention, backend="aicf")):
+        leaves = [x.clone().requires_grad_() for x in (q, *others)]
+        y = function(*leaves)
+        (y * q.cos()).sum().backward()
+        found.append([y.detach(), *(x.grad for x in leaves)])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 def test_autocast_mixes_types_as_torch_does() -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)

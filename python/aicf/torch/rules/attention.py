@@ -12,7 +12,7 @@ from .create import flat_mask
 from .random import dropped
 from .table import rule
 
-__all__ = ["attention_weights", "scores"]
+__all__ = ["attention_weights", "per_query_head", "scores"]
 
 
 def _is_causal_square(q: SymTensor, k: SymTensor) -> bool:
@@ -28,6 +28,16 @@ def scores(c: Call, q: SymTensor, k: SymTensor, mask: Any, causal: bool, scale: 
     if mask is not None:
         s = ops.select(mask, s, low) if mask.dtype == "bool" else ops.add(s, c.cast(mask, q.dtype))
     return s
+
+
+def per_query_head(x: SymTensor, q: SymTensor) -> SymTensor:
+    """Keys or values [B, H, T, D], each head of them repeated for the heads of queries that share it."""
+    if x.ndim < 3 or x.shape[-3] == q.shape[-3]:
+        return x
+    *batch, heads, length, width = x.shape
+    shape = [*batch, heads, q.shape[-3] // heads, length, width]
+    repeated = ops.broadcast_to(x.expand_dims(-3), shape=shape)
+    return ops.reshape(repeated, shape=[*batch, q.shape[-3], length, width])
 
 
 def attention_weights(c: Call, s: SymTensor) -> SymTensor:
@@ -57,6 +67,8 @@ def _attention(
     if not isinstance(scale, (int, float)):
         raise Decompose("a symbolic scale")
     if dropout_p > 0:
+        if enable_gqa:
+            k, v = per_query_head(k, q), per_query_head(v, q)
         weights = attention_weights(c, scores(c, q, k, attn_mask, is_causal, scale))
         return ops.matmul(dropped(c, weights, dropout_p)[0], v)
     batch = c.shape[:-2]

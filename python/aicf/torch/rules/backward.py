@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
-from .attention import attention_weights, scores
+from .attention import attention_weights, per_query_head, scores
 from .nn import _per_axis
 from .table import rule
 
@@ -30,10 +30,10 @@ def _flash(
     """The result and log(sum(e^score)) per query."""
     scale = _scale(q, scale)
     square = q.shape[-2] == k.shape[-2]
-    s = scores(c, q, k, attn_mask, is_causal, scale)
+    s = scores(c, q, per_query_head(k, q), attn_mask, is_causal, scale)
     total = ops.reduce_logsumexp(s, axes=[3])
     if dropout_p or (is_causal and not square):
-        return ops.matmul(attention_weights(c, s), v), total
+        return ops.matmul(attention_weights(c, s), per_query_head(v, q)), total
     mask = attn_mask
     return ops.attention(q, k, v, mask, scale=scale, causal=is_causal), total
 
@@ -63,11 +63,22 @@ def _flash_backward(
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """dV = P^T dO, dS = P (dO V^T - sum(dO O)), dQ = scale dS K, dK = scale dS^T Q (Dao et al. 2022)."""
     scale = _scale(q, scale)
+    heads = k.shape[1]
+    k, v = per_query_head(k, q), per_query_head(v, q)
     p = attention_weights(c, scores(c, q, k, attn_mask, is_causal, scale))
     dv = ops.matmul(p, grad, transpose_x=True)
     dot = ops.reduce_sum(ops.mul(grad, out), axes=[3], keepdims=True)
     ds = ops.mul(ops.mul(p, ops.sub(ops.matmul(grad, v, transpose_y=True), dot)), c.number(scale, q.dtype))
-    return ops.matmul(ds, k), ops.matmul(ds, q, transpose_x=True), dv
+    dk = ops.matmul(ds, q, transpose_x=True)
+    return ops.matmul(ds, k), _summed_over_group(dk, heads), _summed_over_group(dv, heads)
+
+
+def _summed_over_group(x: SymTensor, heads: Any) -> SymTensor:
+    """From gradients for each head of queries to those of the heads of keys that they share."""
+    batch, given, length, width = x.shape
+    if given == heads:
+        return x
+    return ops.reduce_sum(ops.reshape(x, shape=[batch, heads, given // heads, length, width]), axes=[2])
 
 
 @rule("convolution_backward")
