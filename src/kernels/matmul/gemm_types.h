@@ -15,10 +15,10 @@
 
 namespace aicf {
 
-// Every block but the last costs a store and a load of C; the widths of encoders (384, 768, 1536, 3072) and 3
-// × 3 windows of 128 channels are multiples. 384 × 192 columns × 4 bytes and their successor's fit in half an
-// L2 cache.
-constexpr int64_t kGemmDepth = 384;
+// Every block but the last costs a store and a load of C, and what the next block needs is fetched evenly
+// only while blocks are alike: widths of networks are mostly below 512 or multiples of it. 512 × 192 columns
+// × 4 bytes fit in half an L2 cache.
+constexpr int64_t kGemmDepth = 512;
 constexpr int64_t kGemmRows = 8;      // most rows of a tile of C at any ISA level
 constexpr int64_t kFinishWidth = 16;  // a multiple of every level's lanes
 
