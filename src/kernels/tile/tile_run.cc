@@ -9,26 +9,35 @@ namespace aicf {
 
 namespace {
 
-// Calls run(offset in bytes, position, count) for the contiguous index runs of inner elements [first, first +
-// n).
+constexpr int64_t kShortAxis = 8;  // elements of the last axis, too few for a run of their own
+
+// Splits inner elements [first, first + n) into runs: run(offset, stride, position, step, count) is for the
+// elements first + position + i * step, i < count, which lie at offset + i * stride bytes. Along the last
+// axis, or along the one before if that one is short.
 template <class Run>
 void for_each_run(const TileState& state, const TileOperand& operand, int64_t first, int64_t n, Run run) {
   const int last = state.inner_rank - 1;
+  const int64_t *sizes = state.inner_sizes, *strides = operand.inner_strides;
   int64_t index[kMaxRank];
   int64_t offset = 0;
   for (int axis = last; axis >= 0; --axis) {
-    index[axis] = axis > 0 ? first % state.inner_sizes[axis] : first;
-    first /= state.inner_sizes[axis];
-    offset += index[axis] * operand.inner_strides[axis];
+    index[axis] = axis > 0 ? first % sizes[axis] : first;
+    first /= sizes[axis];
+    offset += index[axis] * strides[axis];
   }
+  const bool is_short = last > 0 && sizes[last] <= kShortAxis;
   for (int64_t done = 0; done < n;) {
-    const int64_t count = std::min(state.inner_sizes[last] - index[last], n - done);
-    run(offset, done, count);
-    done += count;
-    index[last] += count;
-    offset += count * operand.inner_strides[last];
-    for (int axis = last; axis > 0 && index[axis] == state.inner_sizes[axis]; --axis) {
-      offset += operand.inner_strides[axis - 1] - index[axis] * operand.inner_strides[axis];
+    const bool turned = is_short && index[last] == 0 && n - done >= sizes[last];
+    const int axis_of_run = turned ? last - 1 : last;
+    const int64_t width = turned ? sizes[last] : 1;
+    const int64_t count = std::min(sizes[axis_of_run] - index[axis_of_run], (n - done) / width);
+    for (int64_t i = 0; i < width; ++i)
+      run(offset + i * strides[last], strides[axis_of_run], done + i, width, count);
+    done += count * width;
+    index[axis_of_run] += count;
+    offset += count * strides[axis_of_run];
+    for (int axis = axis_of_run; axis > 0 && index[axis] == sizes[axis]; --axis) {
+      offset += strides[axis - 1] - index[axis] * strides[axis];
       index[axis] = 0;
       ++index[axis - 1];
     }
@@ -37,18 +46,20 @@ void for_each_run(const TileState& state, const TileOperand& operand, int64_t fi
 
 void gather(const TileState& state, const TileOperand& operand, const std::byte* base, int64_t first,
             int64_t n, std::byte* dst) {
-  const int64_t stride = operand.inner_strides[state.inner_rank - 1];
-  for_each_run(state, operand, first, n, [&](int64_t offset, int64_t position, int64_t count) {
-    copy_elements(dst + position * operand.bytes, operand.bytes, base + offset, stride, count, operand.bytes);
-  });
+  for_each_run(state, operand, first, n,
+               [&](int64_t offset, int64_t stride, int64_t position, int64_t step, int64_t count) {
+                 copy_elements(dst + position * operand.bytes, step * operand.bytes, base + offset, stride,
+                               count, operand.bytes);
+               });
 }
 
 void scatter(const TileState& state, const TileOperand& operand, std::byte* base, int64_t first, int64_t n,
              const std::byte* src) {
-  const int64_t stride = operand.inner_strides[state.inner_rank - 1];
-  for_each_run(state, operand, first, n, [&](int64_t offset, int64_t position, int64_t count) {
-    copy_elements(base + offset, stride, src + position * operand.bytes, operand.bytes, count, operand.bytes);
-  });
+  for_each_run(state, operand, first, n,
+               [&](int64_t offset, int64_t stride, int64_t position, int64_t step, int64_t count) {
+                 copy_elements(base + offset, stride, src + position * operand.bytes, step * operand.bytes,
+                               count, operand.bytes);
+               });
 }
 
 // rows × n elements: dst[row][i] = src[i][row], in blocks whose lines stay in the L1 cache.

@@ -67,7 +67,7 @@ TEST(Tile, PointwiseOverDomainsAndLayouts) {
   const std::vector<std::vector<int64_t>> domains = {
       {},        {1},         {7},      {1000},       {0},
       {3, 0, 2}, {1, 100003}, {301, 3}, {2, 3, 5, 7}, {2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3},
-      {40, 513}};
+      {40, 513}, {3, 700, 5}, {2049, 3}};
   for (IsaLevel isa : isa_levels())
     for (const auto& sizes : domains)
       for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps})
