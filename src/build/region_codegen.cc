@@ -50,7 +50,8 @@ class RegionCompiler {
     bool emitted = false, scalar = false;
     int index = -1;
     int stage = 0;
-    int operand = -1;  // loads: operand number, reloaded in each stage that reads it
+    int operand = -1;           // loads: operand number, reloaded in each stage that reads it
+    ValueId summed = kNoValue;  // the sum of this value over all rows, which is stored and nothing else
   };
 
   void number_operands() {
@@ -163,8 +164,11 @@ class RegionCompiler {
   }
 
   void emit_node(const Node& node) {
-    if (op_info(node.op).has(kReduction)) return emit_reduction(node);
+    if (op_info(node.op).has(kReduction))
+      return sums_rows(node) ? note_sum(node.results[0], node.operands[0]) : emit_reduction(node);
     if (node.op == Op::iota) return;  // see use
+    if (const ValueId summed = location_[static_cast<size_t>(node.operands[0])].summed; summed != kNoValue)
+      return note_sum(node.results[0], summed);  // a cast, which storing does
     int s = 0;
     bool scalar = true;
     for (ValueId id : node.operands) {
@@ -249,6 +253,13 @@ class RegionCompiler {
     return x;
   }
 
+  // Whether the reduction covers the outer axes where others cover the inner ones.
+  bool sums_rows(const Node& node) const {
+    return node.attrs.get_ints("axes")[0] !=
+           schedule_.domain_axes[full_.size() - static_cast<size_t>(schedule_.inner_rank)];
+  }
+  void note_sum(ValueId result, ValueId source) { location_[static_cast<size_t>(result)].summed = source; }
+
   void emit_reduction(const Node& node) {
     const ValueId source = node.operands[0];
     const DType dtype = body_.dtype(node.results[0]);
@@ -280,6 +291,8 @@ class RegionCompiler {
 
   void emit_store(ValueId id, size_t output) {
     const DType dtype = body_.dtype(id);
+    if (const ValueId summed = location_[static_cast<size_t>(id)].summed; summed != kNoValue)
+      return emit_sum(summed, dtype, output);
     const int s = std::max(ready_stage(id), 0);
     int16_t reference = use(id, s);
     const bool row_scalar = is_row_shape(body_.shape(id));
@@ -292,6 +305,16 @@ class RegionCompiler {
     }
     store.a = reference;
     store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+    stage(s).push_back(store);
+  }
+
+  void emit_sum(ValueId source, DType dtype, size_t output) {
+    const int s = ready_stage(source);
+    TileInstr store{TileOp::store, TileType::f32};
+    store.a = use(source, s);
+    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+    store.imm_i = 1;
+    program_.outputs.push_back(dtype);
     stage(s).push_back(store);
   }
 

@@ -73,5 +73,6 @@ Graph remove_dead_code(const Graph& graph, const PassContext& context);
 Graph fuse_regions(const Graph& graph, const PassContext& context);
 Graph recompute_values(const Graph& graph, const PassContext& context);
 Graph merge_reductions(const Graph& graph, const PassContext& context);
+Graph merge_column_sums(const Graph& graph, const PassContext& context);
 
 }  // namespace aicf

@@ -63,6 +63,9 @@ const std::vector<PassInfo>& pass_table() {
        "computes again in a region what is cheaper to compute than to store and read"},
       // Reads the same values only after what stood between was computed again.
       {"merge_reductions", merge_reductions, false, 2, "runs reductions together that read the same value"},
+      // Sums over the rows as merge_reductions left them.
+      {"merge_column_sums", merge_column_sums, false, 2,
+       "takes sums over all rows along with a region that goes through those rows"},
   };
   return table;
 }

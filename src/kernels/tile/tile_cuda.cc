@@ -18,6 +18,14 @@ bool is_pointwise(const TileProgram& program) {
   return true;
 }
 
+// Some result is a sum over all rows.
+bool sums_rows(const TileProgram& program) {
+  for (const auto& stage : program.stages)
+    for (const TileInstr& instr : stage)
+      if (instr.op == TileOp::store && instr.imm_i != 0) return true;
+  return false;
+}
+
 // Moves the outer axis along which most bytes of the largest inputs are neighbours to the end of the outer
 // ones, if rows lie across memory: false if most are neighbours along the innermost axis, or nowhere. Which
 // inputs are largest follows from the axes along which they vary, not from sizes: those may be ranges.
@@ -66,6 +74,7 @@ CudaCode generate_tile(const CudaProblem& problem) {
     return transposed ? *transposed : generate_tile_flat(problem, space);
   }
   TileSpace space = staged_space(problem);
+  if (sums_rows(*problem.program)) return generate_tile_rows(problem, space);
   return turn_to_columns(space, problem.inputs.size()) ? generate_tile_columns(problem, space)
                                                        : generate_tile_rows(problem, space);
 }

@@ -1,7 +1,9 @@
 // Regions with values per row: a group of threads per row, vectors along the row. Rows that fit stay in
 // registers from their one read to the last stage; longer ones stay in shared memory where there are many,
 // else they are read again in every stage. Few long rows are split over blocks: every stage is a launch,
-// which leaves partial results that the next one combines in order.
+// which leaves partial results that the next one combines in order. Sums over the rows are taken along: a
+// block goes through many rows and adds its columns up in registers; a second launch adds the blocks' sums in
+// order.
 #include <algorithm>
 
 #include "base/error.h"
@@ -17,6 +19,10 @@ constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
 constexpr int64_t kEarlyBytes = 4 * 32;          // of a thread's registers for constants read ahead
 constexpr int64_t kMachineBlocks = 528;          // four of a hundred and thirty-two multiprocessors' worth
+constexpr int kSumThreads = 128;                 // of a block that sums rows
+constexpr int kSumBlocks = 3;                    // of them on a multiprocessor: all its registers
+constexpr int64_t kMostSumBlocks = kSumBlocks * 132;
+constexpr int kAddThreads = 512, kAddAcross = 32;  // of a block that adds the blocks' sums
 
 class RowsWriter : public StagedWriter {
  public:
@@ -36,17 +42,33 @@ class RowsWriter : public StagedWriter {
       bodies.push_back(body_text(s));
       code.launches.push_back(launch_of(s));
     }
+    if (has_sums()) {
+      bodies.push_back(adding_text());
+      code.launches.push_back(adding_launch(code.launches[0]));
+      code.workspace_bytes = length_ * Dim(static_cast<int64_t>(sums().size()) * sum_blocks() * 4);
+    }
     for (size_t s = 0; s < bodies.size(); ++s) {
       code.launches[s].params = params_.dims();
-      code.source += cuda_kernel_head(problem_, code.launches[s], splits_ > 1) + bodies[s] + "}\n";
+      code.source += cuda_kernel_head(problem_, code.launches[s], splits_ > 1 || has_sums(),
+                                      has_sums() && s == 0 ? kSumBlocks : 0) +
+                     bodies[s] + "}\n";
     }
     return code;
   }
 
  private:
+  bool has_sums() const {
+    return std::any_of(values_.stores.begin(), values_.stores.end(),
+                       [](const TileStore& s) { return s.sums; });
+  }
+  std::vector<TileStore> sums() const {
+    std::vector<TileStore> found;
+    for (const Stage& stage : stages_) found.insert(found.end(), stage.sums.begin(), stage.sums.end());
+    return found;
+  }
   bool has_inner() const { return space_.rank() > space_.outer; }
   size_t axis() const { return space_.rank() - 1; }
-  bool guarded() const { return group_ < threads_ && !divisible(rows_, threads_ / group_); }
+  bool guarded() const { return !has_sums() && group_ < threads_ && !divisible(rows_, threads_ / group_); }
   bool one_inner_axis() const { return space_.rank() <= space_.outer + 1; }
 
   void choose() {
@@ -62,7 +84,10 @@ class RowsWriter : public StagedWriter {
     const int64_t rows = std::max<int64_t>(bound(rows_), 1);
     const bool clusters =
         problem_.arch >= 90 && length > kMaxBlockRow && length <= kMaxClusterRow && rows >= 16;
-    if (problem_.arch >= 90 && length > kMaxBlockRow && rows >= kMachineBlocks && choose_staged(length)) {
+    if (has_sums()) {
+      choose_sums(vectors);
+    } else if (problem_.arch >= 90 && length > kMaxBlockRow && rows >= kMachineBlocks &&
+               choose_staged(length)) {
       group_ = threads_ = 512, items_ = 1, kept_ = false;
     } else if (clusters) {
       choose_cluster(vectors);
@@ -72,6 +97,14 @@ class RowsWriter : public StagedWriter {
     } else {
       choose_group(std::max<int64_t>(vectors, 1), rows);
     }
+  }
+
+  // A warp per row.
+  void choose_sums(int64_t vectors) {
+    group_ = 32, threads_ = kSumThreads;
+    items_ = static_cast<int>(std::max<int64_t>(1, (vectors + group_ - 1) / group_));
+    AICF_CHECK(one_inner_axis() && items_ * vector_ <= kMaxKept, "rows are too long to be summed");
+    whole_ = length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
   }
 
   // Threads per row and vectors per thread.
@@ -138,6 +171,7 @@ class RowsWriter : public StagedWriter {
     launch.shared_bytes = staged_bytes_;
     for (size_t view : early_reads()) launch.early_inputs.push_back(static_cast<int32_t>(view));
     launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
+    if (has_sums()) launch.grid[0] = Dim(sum_blocks());
     if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
     return launch;
   }
@@ -177,12 +211,18 @@ class RowsWriter : public StagedWriter {
               memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
       from += staged_row_bytes(view, bound(length_));
     }
-    text += row_text(stage) + loads_text(early_reads()) +
-            "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    const std::string begin = "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    if (has_sums()) return text + begin + sums_text();
+    text += row_text(stage) + loads_text(early_reads()) + begin;
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
       return text + stage_text(static_cast<int>(stage));
     }
+    return text + stages_text();
+  }
+
+  std::string stages_text() {
+    std::string text;
     const bool ahead = loads_ahead();
     for (size_t s = 0; kept_ && ahead && s < stages_.size(); ++s) text += loads_text(late_reads(s));
     for (size_t s = 0; s < stages_.size(); ++s) {
@@ -219,13 +259,96 @@ class RowsWriter : public StagedWriter {
         text += "constexpr Size kSplits = " + std::to_string(splits_) +
                 ";\nconst Size split = 0, row_number = row;\n";
     }
+    return text + row_offsets_text();
+  }
+
+  std::string row_offsets_text() {
     const Shape outer(space_.sizes.begin(), space_.sizes.begin() + static_cast<std::ptrdiff_t>(space_.outer));
-    text += offsets_.split("row", outer, "a");
+    std::string text = offsets_.split("row", outer, "a");
     std::vector<std::string> names;
     for (size_t i = 0; i < space_.outer; ++i) names.push_back("a" + std::to_string(i));
     for (size_t i = 0; i < patterns_.size(); ++i)
       text += "const Index o" + std::to_string(i) + " = " +
               offsets_.sum(TileView{DType::f32, Dim(0), patterns_[i]}, 0, space_.outer, names) + ";\n";
+    return text;
+  }
+
+  // --- sums over the rows
+
+  // A row of sums that a block leaves in the workspace, by number of the sum.
+  int64_t sum_blocks() const {
+    const int64_t rows = std::max<int64_t>(bound(rows_), 1), at_once = threads_ / group_;
+    return std::min(kMostSumBlocks, (rows + at_once - 1) / at_once);
+  }
+  std::string sum_name(const TileStore& store) const { return "t" + std::to_string(store.operand); }
+  std::string partial_sums(size_t number) {
+    return "(static_cast<float*>(workspace) + " +
+           params_.expr(length_ * Dim(static_cast<int64_t>(number) * sum_blocks())) + ")";
+  }
+
+  // All rows of a block, then its sums: those of the warps in order.
+  std::string sums_text() {
+    std::string text;
+    for (const TileStore& store : sums()) text += "float " + sum_name(store) + "[kItems][kVector] = {};\n";
+    text += "const Index length = " + offsets_.number(length_) +
+            ";\nconst int group = threadIdx.x / kGroup;\nconstexpr int kGroups = " +
+            std::to_string(threads_ / group_) +
+            ";\nfor (Size place = Size(block_index) * kGroups + group; place < Size(" +
+            offsets_.number(rows_) + "); place += Size(" + std::to_string(sum_blocks()) +
+            ") * kGroups) {\nSize row = place;\n" + row_offsets_text() + stages_text() + "}\n";
+    text += "__shared__ float parts[kGroups][kItems * kGroup * kVector];\n";
+    size_t number = 0;
+    for (const TileStore& store : sums()) {
+      text +=
+          "#pragma unroll\nfor (int k = 0; k < kItems; ++k)\n#pragma unroll\nfor (int v = 0; v < kVector; "
+          "++v)\n"
+          "parts[group][(k * kGroup + lane) * kVector + v] = " +
+          sum_name(store) + "[k][v];\n__syncthreads();\n";
+      text += "for (int c = threadIdx.x; c < int(length); c += " + std::to_string(threads_) +
+              ") {\nfloat sum = parts[0][c];\n#pragma unroll\nfor (int g = 1; g < kGroups; ++g) sum = "
+              "aicf::tile::add(sum, parts[g][c]);\n" +
+              partial_sums(number++) + "[Size(block_index) * Size(length) + c] = sum;\n}\n__syncthreads();\n";
+    }
+    return text;
+  }
+
+  // The launch that adds the blocks' sums: 32 columns of one sum to a block.
+  CudaLaunch adding_launch(const CudaLaunch& first) const {
+    CudaLaunch launch;
+    launch.function = first.function + "_sums";
+    launch.block = kAddThreads;
+    launch.grid[0] = adding_groups() * Dim(static_cast<int64_t>(sums().size()));
+    return launch;
+  }
+  Dim adding_groups() const { return ceildiv(length_, Dim(kAddAcross)); }
+
+  std::string adding_text() {
+    const std::string length = "Size(" + offsets_.number(length_) + ")",
+                      count = "Size(" + offsets_.number(adding_groups()) + ")";
+    std::string text =
+        tile_index_types(space_) +
+        "aicf::wait_for_inputs();\naicf::launch_dependents();\nconstexpr int kAcross = " +
+        std::to_string(kAddAcross) + ", kDeep = " + std::to_string(kAddThreads / kAddAcross) +
+        ", kBlocks = " + std::to_string(sum_blocks()) +
+        ";\n__shared__ float shared[kAcross * kDeep];\nconst Size number = Size(block_index) / " + count +
+        ", c = Size(block_index) % " + count +
+        " * kAcross + threadIdx.x % kAcross;\n"
+        "const int depth = threadIdx.x / kAcross;\nfloat sum[1] = {0.0f};\nif (c < " +
+        length +
+        ")\n"
+        "#pragma unroll 8\nfor (int i = depth; i < kBlocks; i += kDeep)\nsum[0] = aicf::tile::add(sum[0], "
+        "static_cast<const float*>(workspace)[(number * kBlocks + i) * " +
+        length +
+        " + c]);\n"
+        "aicf::tile::reduce_deep<aicf::tile::reduce_sum<float>, kAcross, kDeep>(sum, shared);\n"
+        "if (depth > 0 || c >= " +
+        length + ") return;\n";
+    size_t number = 0;
+    for (const TileStore& store : sums()) {
+      const auto view = static_cast<size_t>(store.operand);
+      text += "if (number == " + std::to_string(number++) + ") " + operand(view) + "[" + offset_text(view) +
+              "] = aicf::tile::narrowed<" + memory_type(view) + ">(sum[0]);\n";
+    }
     return text;
   }
 
@@ -263,7 +386,7 @@ class RowsWriter : public StagedWriter {
   // before, so that only the rows themselves are waited for.
   std::vector<size_t> early_reads() {
     std::vector<size_t> views;
-    if (!kept_ || splits_ > 1 || problem_.member) return views;
+    if (!kept_ || splits_ > 1 || problem_.member || has_sums()) return views;
     int64_t bytes = 0;
     for (size_t s = 0; s < stages_.size(); ++s)
       for (size_t view : first_reads(s)) {
@@ -349,6 +472,9 @@ class RowsWriter : public StagedWriter {
       body += (tail_ ? "if (c + v < length) " : "") + r + " = " + operation(id) + "::apply(" + r + ", " +
               tile_reference(values_, value(id).args[0]) + ");\n";
     }
+    for (const TileStore& store : stage.sums)
+      body += (tail_ ? "if (c + v < length) " : "") + sum_name(store) + "[k][v] = aicf::tile::add(" +
+              sum_name(store) + "[k][v], " + tile_reference(values_, store.value) + ");\n";
     for (const TileStore& store : stage.stores) {
       const auto view = static_cast<size_t>(store.operand);
       const std::string y = "y" + std::to_string(view - input_count());

@@ -280,5 +280,36 @@ TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
   }
 }
 
+// y = x - sum(x) per row, and the sum of y over the rows: two launches, the second of which adds parts.
+TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
+  TileProgram program;
+  program.inputs = {DType::bf16};
+  program.outputs = {DType::bf16, DType::f32};
+  program.registers.assign(2, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const int16_t sum = kTileScalarBase;
+  const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{load, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = sum, .a = 0}},
+                    {load,
+                     {.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = sum},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 2, .imm_i = 1}}};
+  check_tile_program(program);
+  for (int64_t columns : {200, 768}) {
+    const Shape sizes{Dim(5000), Dim(columns)};
+    const std::vector<Dim> strides{Dim(columns), Dim(1)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, strides}};
+    problem.outputs = {{DType::bf16, Dim(0), sizes, strides}, {DType::f32, Dim(0), sizes, {Dim(0), Dim(1)}}};
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    ASSERT_EQ(code.launches.size(), 2u);
+    EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
+    if (no_nvrtc()) continue;
+    for (const char* target : kTargets) compile_cuda({code.source}, target);
+  }
+}
+
 }  // namespace
 }  // namespace aicf

@@ -64,8 +64,8 @@ StagedWriter::Stage StagedWriter::sinks_of(int number, std::vector<int>& sinks) 
   for (TileStore store : values_.stores) {
     if (store.stage != number) continue;
     const DType memory = space_.views[static_cast<size_t>(store.operand)].dtype;
-    if (!store.per_row) store.value = stored_value(values_, store, memory);
-    (store.per_row ? stage.row_stores : stage.stores).push_back(store);
+    if (!store.per_row && !store.sums) store.value = stored_value(values_, store, memory);
+    (store.sums ? stage.sums : store.per_row ? stage.row_stores : stage.stores).push_back(store);
     sinks.push_back(store.value);
   }
   return stage;

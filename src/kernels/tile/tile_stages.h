@@ -17,9 +17,9 @@ class StagedWriter : public TileWriter {
     std::vector<int> elements;    // per element, loads included
     std::vector<int> reductions;  // over the elements
     std::vector<int> complete;    // reductions of earlier stages that this one reads
-    std::vector<TileStore> stores, row_stores;
+    std::vector<TileStore> stores, row_stores, sums;
 
-    bool walks() const { return !reductions.empty() || !stores.empty(); }
+    bool walks() const { return !reductions.empty() || !stores.empty() || !sums.empty(); }
   };
 
   StagedWriter(const CudaProblem& problem, const TileSpace& space);

@@ -90,7 +90,7 @@ class Builder {
         if (arg >= 0) use(arg, rounded_type(user.op));
     for (const TileStore& store : result_.stores) {
       const DType memory = program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
-      const bool half = memory == DType::f16 || memory == DType::bf16;
+      const bool half = !store.sums && (memory == DType::f16 || memory == DType::bf16);
       use(store.value, half ? std::optional(memory) : std::nullopt);
     }
     for (size_t i = 0; i < exact.size(); ++i)
@@ -100,7 +100,8 @@ class Builder {
   void add_store(const TileInstr& instr, int value) {
     const TileValue& from = result_.values[static_cast<size_t>(value)];
     const int stage = from.stage + (is_tile_reduction(from.op) ? 1 : 0);
-    result_.stores.push_back({instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage});
+    result_.stores.push_back({instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage,
+                              instr.op == TileOp::store && instr.imm_i != 0});
   }
 
   const TileProgram& program_;

@@ -32,6 +32,7 @@ struct TileStore {
   TileType type = TileType::f32;
   bool per_row = false;  // one element per row
   int stage = 0;         // from which on the value is there
+  bool sums = false;     // the sum over all rows of the value, one row of them
 };
 
 struct TileValues {
