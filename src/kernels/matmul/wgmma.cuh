@@ -396,18 +396,20 @@ struct WgmmaMatmul {
         put(acc, chunk);
         __syncwarp();
         const int block = chunk / kAcross, c = column_of(chunk);
-        tile::Vec<Tile, 8> values[kVectors];
+        tile::Vec<Tile, 8> values[kFetchAhead ? kVectors : 1];
 #pragma unroll
-        for (int v = 0; v < kVectors; ++v) get(values[v], v);
+        for (int v = 0; kFetchAhead && v < kVectors; ++v) get(values[v], v);
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
           if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
-          if (!kFetchAhead) fetch_own(loaded, chunk, v);
+          constexpr bool kOne = !kFetchAhead;  // vector at a time
+          if (kOne) fetch_own(loaded, chunk, v);
+          if (kOne) get(values[0], v);
           const Row at = row_at(block, v);
           if (has_columns(c))
-            epilogue.apply(at, c, values[v].at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
+            epilogue.apply(at, c, values[kOne ? 0 : v].at, loaded.shared, loaded.own[kOne ? 0 : v]);
           else if (!Operands::kWholeGroups)
-            store_columns<8>(epilogue, at, c, n, values[v].at);
+            store_columns<8>(epilogue, at, c, n, values[kOne ? 0 : v].at);
         }
         __syncwarp();
         if (kFetchAhead) loaded = next;
