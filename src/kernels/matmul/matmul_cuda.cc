@@ -183,14 +183,14 @@ class Writer {
   }
 
   CudaCode write() {
-    const CudaEpilogue epilogue = config_.row_blocks > 0 ? cuda_row_epilogue(problem_, kProductInputs, params_)
-                                                         : cuda_epilogue(problem_, kProductInputs, params_);
+    const CudaEpilogue epilogue = config_.row_blocks > 0
+                                      ? cuda_row_epilogue(problem_, kProductInputs, params_)
+                                      : cuda_epilogue(problem_, kProductInputs, params_);
     const std::string operands = operands_struct();
     const bool workspace = config_.splits > 1 && !config_.cluster;
     CudaCode code;
     code.member = problem_.member && config_.family == MatmulFamily::simt;
-    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" +
-                  epilogue.text + operands;
+    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" + epilogue.text + operands;
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
     std::vector<Role> roles{Role::kWhole};
@@ -223,7 +223,10 @@ class Writer {
                                                  : "wgmma";
   }
   std::string header_name() const {
-    return config_.row_blocks > 0 ? "row_epilogue" : is_single(config_) ? "single" : family_name();
+    return config_.row_blocks > 0 ? "row_epilogue"
+           : config_.handed       ? "wgmma_handed"
+           : is_single(config_)   ? "single"
+                                  : family_name();
   }
   int threads() const {
     if (is_single(config_)) return kSingleSide * kSingleSide;
@@ -236,7 +239,10 @@ class Writer {
   int single_depth() const { return 256 / accumulator_bytes(dtype_); }
   int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
   WgmmaTile wgmma_tile() const {
-    return {x_.along_k, y_.along_k, x_rows_, problem_.inputs[1].constant,
+    return {x_.along_k,
+            y_.along_k,
+            x_rows_,
+            problem_.inputs[1].constant,
             epilogue_tile(*problem_.program).has_value(),
             config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0};
   }
@@ -261,6 +267,7 @@ class Writer {
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (config_.row_blocks > 0) launch.function += "_rows";
+    if (config_.handed) launch.function += "_handed";
     if (role == Role::kSum) launch.function += "_sum";
     if (wgmma) {
       launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
@@ -486,7 +493,9 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
-  return Writer(problem, config).write();
+  MatmulConfig possible = config;
+  possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
+  return Writer(problem, possible).write();
 }
 
 bool can_run_matmul_tensor_core(const Problem& problem) {

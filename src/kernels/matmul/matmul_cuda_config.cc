@@ -23,6 +23,7 @@ constexpr double kStepOverhead = 50;     // barriers between stages
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;        // where the products of another warpgroup go on
+constexpr double kHandedCycles = 0.2;       // by the warps that only store
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
@@ -30,8 +31,8 @@ constexpr double kClusterResult = 0.35;     //   and of each result;
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kWorkspaceSum = 6000;      // a second launch
-constexpr double kRowExchange = 600;        // of a statistic of rows between the blocks of a cluster,
-constexpr double kRowResult = 0.03;         //   and of each result
+constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
+constexpr double kRowResult = 0.05;   //   and of each result
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -83,7 +84,7 @@ double step_cycles(const MatmulConfig& c) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (is_single(c) || c.alternate || (c.warpgroups > 1 && c.resident > 1)) return splits;
+  if (is_single(c) || c.alternate || c.handed || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (const int s : {2, 3, 4, 8, 16, 32})
@@ -102,6 +103,11 @@ bool wants_single(const MatmulSizes& sizes) {
   const double tiles = static_cast<double>(ceil_div(sizes.m, kSingleSide)) *
                        static_cast<double>(ceil_div(sizes.n, kSingleSide));
   return sizes.k <= 2 * kDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
+}
+
+// So many that blocks take several.
+bool has_several_tiles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  return sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) > capacity(c);
 }
 
 // Stages of wgmma beyond those of its tile, or fewer.
@@ -134,7 +140,9 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
     const int64_t steps = ceil_div(ceil_div(sizes.k, kDepth), configs[i].splits);
     for (const int64_t stages :
          {configs[i].stages / int64_t{2}, std::min(configs[i].stages * int64_t{2}, most)}) {
-      if (stages < 2 || stages == configs[i].stages || stages > std::max<int64_t>(steps, 2)) continue;
+      if (stages < 2 || stages == configs[i].stages || configs[i].handed ||
+          stages > std::max<int64_t>(steps, 2))
+        continue;
       others.push_back(configs[i]);
       others.back().stages = static_cast<int>(stages);
     }
@@ -169,6 +177,11 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     config.alternate = true;
     return config;
   };
+  const auto handed = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.handed = true;
+    return config;
+  };
   switch (family) {
     case MatmulFamily::simt:
       if (element_bytes == 8) return {simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
@@ -181,8 +194,9 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
-              alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
-              wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
+              handed(128, 192, 4),      handed(128, 128, 5),      alternate(128, 128, 6),
+              wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),
+              wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
   }
 }
 
@@ -204,8 +218,10 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double result_cycles = c.alternate ? kTurnCycles : large ? kResultCycles : kSmallResultCycles;
   const double stored =
       results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
-  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
-  double cycles = waves * steps * step + (c.alternate ? 2 : waves) * stored;
+  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products; what is handed on has
+  // the time of the next tile's.
+  const double tile = c.handed ? std::max(steps * step, results * kHandedCycles) : steps * step;
+  double cycles = waves * tile + (c.handed ? 1 : c.alternate ? 2 : waves) * stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
                           static_cast<double>(sizes.m) * sizes.n);
@@ -229,6 +245,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (is_single(tile) && !wants_single(sizes)) continue;
+    if (tile.handed && !has_several_tiles(sizes, tile)) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
       MatmulConfig config = tile;
       config.splits = splits;
@@ -263,7 +280,7 @@ std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes) {
 }
 
 double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions) {
-  const double exchange = config.row_blocks > 1 ? kRowExchange : 0;
+  const double exchange = kRowExchange * (config.row_blocks - 1);
   const double results = static_cast<double>(config.block_m) * config.block_n;
   return matmul_cycles(sizes, config) + reductions * (exchange + kRowResult * results);
 }
@@ -280,6 +297,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   if (c.alternate) text += " alternate";
+  if (c.handed) text += " handed";
   if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }

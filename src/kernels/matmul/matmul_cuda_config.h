@@ -31,6 +31,7 @@ struct MatmulConfig {
   int warpgroups = 0;              // wgmma: that compute
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
+  bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
   int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };

@@ -121,7 +121,7 @@ struct RowMatmul : Product {
     __device__ __forceinline__ void begin(const float (&acc)[1][Product::kResults]) {
 #pragma unroll
       for (int k = 0; k < kAcross; ++k) {
-        this->put(acc[0], k * (kColumns / 8));
+        Chunks::put_at(this->memory, acc[0], k * (kColumns / 8));
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {

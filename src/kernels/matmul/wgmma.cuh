@@ -318,10 +318,13 @@ struct WgmmaMatmul {
 
     __device__ __forceinline__ Chunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
                                       uint32_t shared)
+        : Chunks(o, e, tile, first_row / 16 + int(threadIdx.x) / 32 % 4) {
+      memory = shared + uint32_t(int(threadIdx.x) / 32 * 16 * kRowBytes);
+    }
+    // The 16 rows of the tile from 16 · `rows_of` on; `memory` is still open.
+    __device__ __forceinline__ Chunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int rows_of)
         : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m), lane(threadIdx.x % 32) {
-      const int warp = int(threadIdx.x) / 32;
-      memory = shared + uint32_t(warp * 16 * kRowBytes);
-      row = int(tile.row) * BM + first_row + warp % 4 * 16 + int(lane) / kRowThreads;
+      row = int(tile.row) * BM + rows_of * 16 + int(lane) / kRowThreads;
       column = int(tile.column) * BN + int(lane) % kRowThreads * 8;
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i)
@@ -354,7 +357,8 @@ struct WgmmaMatmul {
     }
 
     // Blocks of 8 columns of the warp's rows, as the matrix instructions leave them.
-    __device__ __forceinline__ void put(const float (&acc)[BN / 2], int first) const {
+    static __device__ __forceinline__ void put_at(uint32_t memory, const float (&acc)[BN / 2], int first) {
+      const uint32_t lane = threadIdx.x % 32;
       if constexpr (sizeof(Tile) == 2) {
         const uint32_t at = memory + (lane / 8 % 2 * 8 + lane % 8) * kRowBytes + lane / 16 * 16;
 #pragma unroll
@@ -378,7 +382,7 @@ struct WgmmaMatmul {
     __device__ __forceinline__ void put(const float (&acc)[kRowBlocks][BN / 2], int chunk) const {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
-        if (i == chunk) put(acc[i / kAcross], i % kAcross * (kColumns / 8));
+        if (i == chunk) put_at(memory, acc[i / kAcross], i % kAcross * (kColumns / 8));
     }
     __device__ __forceinline__ void get(tile::Vec<Tile, 8>& values, int v) const {
       constexpr int kLoads = sizeof(Tile) / 2;
@@ -387,14 +391,15 @@ struct WgmmaMatmul {
       for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
     }
 
-    __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
+    // Chunk by chunk, each after ready(chunk) has seen to it that its results lie in `memory`.
+    template <class Ready>
+    __device__ __forceinline__ void each(const Ready& ready) {
 #pragma unroll 1
       for (int chunk = 0; chunk < kCount; ++chunk) {
         Loaded next;
         if (!kFetchAhead) fetch(loaded, chunk);
         if (kFetchAhead && chunk + 1 < kCount) fetch(next, chunk + 1);
-        put(acc, chunk);
-        __syncwarp();
+        ready(chunk);
         const int block = chunk / kAcross, c = column_of(chunk);
         tile::Vec<Tile, 8> values[kFetchAhead ? kVectors : 1];
 #pragma unroll
@@ -414,6 +419,13 @@ struct WgmmaMatmul {
         __syncwarp();
         if (kFetchAhead) loaded = next;
       }
+    }
+
+    __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
+      each([&](int chunk) {
+        put(acc, chunk);
+        __syncwarp();
+      });
     }
   };
 

@@ -21,6 +21,8 @@ int64_t stage_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
 int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
+  // Places in wgmma_handed.cuh: all columns of the rows.
+  if (c.handed) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
@@ -39,6 +41,7 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
                               std::to_string(c.splits) + ">";
+  if (c.handed) return "aicf::HandedMatmul<" + product + ">";
   return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
                           : product;
 }
@@ -54,7 +57,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   // Where fewer rows of x are loaded, the last stage's products read on behind it.
   const int64_t read = stages - stage_bytes(c, tile) + c.block_m * kRowBytes;
   CudaLaunch launch;
-  launch.block = 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = std::max(read, c.cluster ? std::max(stages, results) : stages + chunk_bytes(c, tile));
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};

@@ -1,0 +1,128 @@
+// Compile-only: products with an epilogue over rows, and what the row of the table takes. What the code
+// computes is checked where there is a GPU (compile/join_rows_test.cc).
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "build/nvrtc.h"
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/tile/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+TileInstr instr(TileOp op, int dst, int a = -1, int b = -1) {
+  return {.op = op,
+          .type = TileType::f32,
+          .dst = static_cast<int16_t>(dst),
+          .a = static_cast<int16_t>(a),
+          .b = static_cast<int16_t>(b)};
+}
+TileInstr moves(TileOp op, int reg, int operand) {
+  TileInstr result = op == TileOp::load ? instr(op, reg) : instr(op, -1, reg);
+  result.operand = static_cast<int16_t>(operand);
+  return result;
+}
+constexpr int kScalar = kTileScalarBase;
+
+// s = round(tile + own), stored if `keeps`; y = s - max of the row's s, stored with that maximum.
+TileProgram program(DType half, bool keeps) {
+  const TileOp round = half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16;
+  TileProgram result;
+  result.inputs = {DType::f32, half};
+  result.outputs = {half, DType::f32};
+  const int y = keeps ? 3 : 2;
+  std::vector<TileInstr> first = {moves(TileOp::load, 0, 0), moves(TileOp::load, 1, 1),
+                                  instr(TileOp::add, 2, 0, 1), instr(round, 3, 2)};
+  if (keeps) {
+    result.outputs.insert(result.outputs.begin(), half);
+    first.push_back(moves(TileOp::store, 2, 2));
+  }
+  first.push_back(instr(TileOp::reduce_max, kScalar, 3));
+  result.registers.assign(5, {TileType::f32, true});
+  result.scalars = {TileType::f32};
+  result.stages = {first,
+                   {instr(TileOp::sub, 4, 3, kScalar), moves(TileOp::store, 4, y),
+                    moves(TileOp::store_scalar, kScalar, y + 1)}};
+  check_tile_program(result);
+  return result;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arch = 90) {
+  const auto window = [](DType dtype, const Dim& rows, const Dim& columns) {
+    return CudaWindow{dtype, Dim(0), {rows, columns}, {columns, Dim(1)}};
+  };
+  c.program = program(half, keeps);
+  c.problem.inputs = {window(half, m, Dim(192)), window(half, Dim(192), n), window(half, m, n)};
+  c.problem.outputs = {window(half, m, n), window(DType::f32, m, Dim(1))};
+  if (keeps) c.problem.outputs.insert(c.problem.outputs.begin(), window(half, m, n));
+  c.problem.program = &c.program;
+  c.problem.ranges = &c.ranges;
+  c.problem.arch = arch;
+}
+
+const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
+
+TEST(MatmulRowsCuda, Compiles) {
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  std::vector<std::string> sources;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    Case c;
+    c.ranges["m"] = {1, 4096};
+    set_up(c, half, half == DType::f16, Dim::symbol("m"), Dim(half == DType::f16 ? 768 : 256));
+    const CudaCode code = row().generate(c.problem);
+    ASSERT_EQ(code.launches.size(), 1u);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"m", 300}}), 3 * code.launches[0].cluster);
+    sources.push_back(code.source);
+  }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
+  for (const int64_t n : {64, 256, 320, 384, 768, 1024, 1536, 2048}) {
+    Case c;
+    set_up(c, DType::bf16, true, Dim(512), Dim(n));
+    const auto variants = cuda_variants(row(), c.problem);
+    EXPECT_FALSE(variants.empty()) << n;
+    for (const KernelVariant& variant : variants) {
+      c.problem.variant = variant.name;
+      const CudaLaunch launch = row().generate(c.problem).launches[0];
+      EXPECT_LE(launch.shared_bytes, 227 * 1024) << variant.name;
+      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << variant.name;
+      EXPECT_EQ(n % launch.cluster, 0) << variant.name;
+    }
+  }
+}
+
+TEST(MatmulRowsCuda, TakesNothingElse) {
+  const auto ways = [](const Case& c) { return cuda_variants(row(), c.problem).size(); };
+  Case c;
+  for (const int64_t n : {100, 2112, 4096}) {
+    set_up(c, DType::f16, false, Dim(512), Dim(n));
+    EXPECT_EQ(ways(c), 0u) << n;
+  }
+  c.ranges["n"] = {256, 512};
+  set_up(c, DType::f16, false, Dim(512), Dim::symbol("n"));
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, false, Dim(512), Dim(256), 89);
+  EXPECT_EQ(ways(c), 0u);
+  // A result's own operand of four bytes; nothing that is rounded to a half.
+  set_up(c, DType::f16, false, Dim(512), Dim(256));
+  c.problem.inputs[2].dtype = DType::f32;
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, false, Dim(512), Dim(256));
+  c.program.stages[0][3].op = TileOp::neg;
+  EXPECT_EQ(ways(c), 0u);
+}
+
+}  // namespace
+}  // namespace aicf

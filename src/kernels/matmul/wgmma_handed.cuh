@@ -1,0 +1,113 @@
+// A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's results as
+// halves to four more warps, through shared memory, and multiply the next tile while these run the epilogue. Its last
+// tile a block stores itself. Results are those of WgmmaMatmul, bit for bit. Seven warps in place of four were measured
+// on H100: no faster where the epilogue is light, slower by 15 % with GELU.
+#pragma once
+
+#include "matmul/wgmma.cuh"
+
+namespace aicf {
+
+// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows.
+template <class Product>
+struct HandedMatmul : Product {
+  using typename Product::Shared;
+  using typename Product::Stage;
+  using typename Product::Work;
+  static constexpr int kWarps = Product::kConsumers / 32, kStorers = 4;
+
+  // The warps' results and what says that they are there, and that they have been read: one place per warp that
+  // multiplies.
+  template <class C>
+  struct Places {
+    static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
+    uint32_t base;
+    __device__ uint32_t full(int warp) const { return base + warp * 8; }
+    __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
+    __device__ uint32_t place(int warp) const { return base + kWarps * 16 + warp * kPlaceBytes; }
+    __device__ void set_up() const {
+      for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, 1);
+    }
+  };
+  static __device__ __forceinline__ void arrive(uint32_t barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+  }
+  static __device__ __forceinline__ void clear(float (&acc)[1][Product::kResults]) {
+#pragma unroll
+    for (int j = 0; j < Product::kResults; ++j) acc[0][j] = 0.0f;
+  }
+
+  template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
+  static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
+                                  int warpgroup) {
+    const Places<C> places{shared.chunks()};
+    const int warp = int(threadIdx.x) / 32;
+    uint32_t index = work.first, number = 0;  // of the block's tiles
+    wait_for_inputs();
+    for (; index + work.stride < work.tiles; index += work.stride, ++number) {
+      float acc[1][Product::kResults];
+      clear(acc);
+      Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
+      barrier_wait(places.empty(warp), (number & 1) ^ 1);
+#pragma unroll
+      for (int chunk = 0; chunk < C::kCount; ++chunk)
+        C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[0], chunk * (C::kColumns / 8));
+      arrive(places.full(warp));
+    }
+    if (index >= work.tiles) return;
+    C chunks(o, epilogue, work.tile(index), warp);
+    chunks.memory = places.place(warp);
+    float acc[1][Product::kResults];
+    clear(acc);
+    Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
+    barrier_wait(places.empty(warp), (number & 1) ^ 1);
+    chunks.store(acc);
+  }
+
+  // The warps that store take the places in turn, tile after tile.
+  template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
+  static __device__ void store(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue) {
+    const Places<C> places{shared.chunks()};
+    wait_for_inputs();
+    if (work.first >= work.tiles) return;
+    const uint32_t handed = (work.tiles - 1 - work.first) / work.stride * kWarps;
+    for (uint32_t item = threadIdx.x / 32 - kWarps; item < handed; item += kStorers) {
+      const uint32_t number = item / kWarps;
+      const int warp = int(item % kWarps);
+      C chunks(o, epilogue, work.tile(work.first + number * work.stride), warp);
+      barrier_wait(places.full(warp), number & 1);
+      chunks.each([&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+      arrive(places.empty(warp));
+    }
+  }
+
+  template <class Operands, class Epilogue>
+  static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
+                             const Epilogue& epilogue, int part_depth) {
+    extern __shared__ __align__(1024) char memory[];
+    static_assert(Product::kRowBlocks == 1 && sizeof(typename Epilogue::Tile) == 2, "halves of 64 rows");
+    const Shared shared{shared_address(memory)};
+    constexpr int kLoader = Product::kConsumers + kStorers * 32;
+    if (threadIdx.x == kLoader) {
+      prefetch_map(*y_map);
+      prefetch_map(*x_map);
+    }
+    const Work work = Product::work_of(o, part_depth);
+    const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+    if (threadIdx.x == 0) Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
+    Product::set_up(shared);
+    if (warpgroup < 2) {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+      multiply(o, shared, work, epilogue, warpgroup);
+    } else if (warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+      store(o, shared, work, epilogue);
+    } else {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      if (threadIdx.x == kLoader) typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
+    }
+  }
+};
+
+}  // namespace aicf
