@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace aicf {
 namespace {
@@ -12,6 +13,14 @@ namespace {
 MatmulConfig choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch = 90,
                     bool y_along_k = true) {
   return choose_matmul({1, m, n, k, y_along_k}, family, arch, 4);
+}
+
+TEST(MatmulCudaConfig, blocks_of_several_tiles_hand_them_on) {
+  for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}, {8192, 1152, 384}})
+    EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
+  for (const MatmulConfig& config :
+       matmul_configs({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
+    EXPECT_FALSE(config.handed && config.block_n == 192) << "one tile each";
 }
 
 TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
