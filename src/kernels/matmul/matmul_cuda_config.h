@@ -49,11 +49,12 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
 // Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
 std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                          int element_bytes);
-// Tiles whose columns a cluster's blocks make up whole rows of, cheapest first, for an epilogue with so many
-// reductions of rows; none: the rows are too long, or no tiles fit them. Without stages.
-std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes);
-double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
 // The first of them.
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
+
+// Tiles of which the blocks of a cluster make up whole rows, without their stages; none: the rows are too
+// long, or no tiles fit them. And the estimate of one, with an epilogue that reduces the rows so often.
+std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes);
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
 
 }  // namespace aicf

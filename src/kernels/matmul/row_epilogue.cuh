@@ -93,6 +93,7 @@ struct RowMatmul : Product {
     template <class Op, int kNumber>
     __device__ __forceinline__ void reduce(float (&x)[kVectors]) const {
       constexpr int kLanes = Chunks::kRowThreads;
+      static_assert(kBlocks <= kLanes, "a lane of a row for each block");
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) x[i] = tile::reduce_lanes<Op, kLanes>(x[i]);
       if constexpr (kBlocks > 1) {
