@@ -78,7 +78,7 @@ TEST(MatmulRowsCuda, Compiles) {
   for (const DType half : {DType::f16, DType::bf16}) {
     Case c;
     c.ranges["m"] = {1, 4096};
-    set_up(c, half, half == DType::f16, Dim::symbol("m"), Dim(half == DType::f16 ? 768 : 256));
+    set_up(c, half, half == DType::f16, Dim::symbol("m"), Dim(half == DType::f16 ? 768 : 2048));
     const CudaCode code = row().generate(c.problem);
     ASSERT_EQ(code.launches.size(), 1u);
     EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"m", 300}}), 3 * code.launches[0].cluster);

@@ -93,15 +93,13 @@ struct RowMatmul : Product {
     template <class Op, int kNumber>
     __device__ __forceinline__ void reduce(float (&x)[kVectors]) const {
       constexpr int kLanes = Chunks::kRowThreads;
-      static_assert(kBlocks <= kLanes, "a lane of a row for each block");
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) x[i] = tile::reduce_lanes<Op, kLanes>(x[i]);
       if constexpr (kBlocks > 1) {
-        const int warp = int(threadIdx.x) / 32, row = int(this->lane) / kLanes, block = int(this->lane) % kLanes;
-        if (block < kBlocks) {
+        const int warp = int(threadIdx.x) / 32, row = int(this->lane) / kLanes;
+        for (int block = int(this->lane) % kLanes; block < kBlocks; block += kLanes)
 #pragma unroll
           for (int i = 0; i < kVectors; ++i) exchange.send(kNumber, warp, row + i * Chunks::kRowsAtOnce, block, x[i]);
-        }
         exchange.wait(kNumber, warp);
 #pragma unroll
         for (int i = 0; i < kVectors; ++i)
