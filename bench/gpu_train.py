@@ -134,7 +134,8 @@ class Gpt2(Weights):
 
 def class_loss(scores: Any, targets: Any) -> Any:
     batch, length, classes = scores.shape
-    return nn.CrossEntropyLoss()(scores.reshape(batch * length, classes), targets.reshape(batch * length))
+    rows = ops.cast(scores.reshape(batch * length, classes), dtype="f32")  # as the peer
+    return nn.CrossEntropyLoss()(rows, targets.reshape(batch * length))
 
 
 def compile_ours(row: Row, module: torch.nn.Module, device: str) -> aicf.TrainStep:

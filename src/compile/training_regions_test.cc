@@ -89,6 +89,65 @@ TEST(TrainingRegions, GradientsOfANormAreThoseOfTheReference) {
   for (const auto& [name, want] : expected.updated) expect_near(exe->state(name), want, 1e-5, name);
 }
 
+// The gradient of a norm's operand, and beside it, on a GPU in one walk over the rows, the sums over them: of
+// what it reads, and of its own result as it is stored.
+TEST(TrainingRegions, SumsOverManyRowsAreThoseOfTheReference) {
+  const Program program = parse(R"(program {
+  param "bias" : bf16[200]
+  param "scale" : f32[200]
+  entry step(%x: bf16[5000, 200], %w: bf16[200, 200], %dy: bf16[5000, 200]) {
+    %scale = param "scale" : f32[200]
+    %bias = param "bias" : bf16[200]
+    %0 = cast(%dy) {dtype = f32} : f32[5000, 200]
+    %1 = cast(%x) {dtype = f32} : f32[5000, 200]
+    %2 = mul(%0, %1) : f32[5000, 200]
+    %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[5000, 1]
+    %4 = sub(%0, %3) : f32[5000, 200]
+    %5 = cast(%4) {dtype = bf16} : bf16[5000, 200]
+    %6 = matmul(%5, %w) : bf16[5000, 200]
+    %7 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[200]
+    %8 = reduce_sum(%5) {axes = [0], keepdims = false} : bf16[200]
+    update "scale" = %7
+    update "bias" = %8
+    return "y" = %6
+  }
+}
+)");
+  const Arrays inputs = normal_inputs(program);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  exe->run("", inputs);
+  const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}}, {false});
+  expect_near(exe->state("scale"), expected.updated.at("scale"), 1e-5, "scale");
+  expect_near(exe->state("bias"), expected.updated.at("bias"), 4e-3, "bias");
+}
+
+// A bias's step in the region of the sum that is its gradient, in place.
+TEST(TrainingRegions, ASmallBiasStepsAsInTheReference) {
+  const Program program = parse(R"(program {
+  param "bias" : f32[24]
+  state "m" : f32[24]
+  entry step(%dy: f32[50, 24]) {
+    %bias = param "bias" : f32[24]
+    %m = state "m" : f32[24]
+    %0 = reduce_sum(%dy) {axes = [0], keepdims = false} : f32[24]
+    %1 = exp(%m) : f32[24]
+    %2 = add(%1, %0) : f32[24]
+    %3 = sub(%bias, %2) : f32[24]
+    update "bias" = %3
+    update "m" = %2
+    return "y" = %0
+  }
+}
+)");
+  const Arrays inputs = normal_inputs(program);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  exe->run("", inputs);
+  const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}}, {false});
+  for (const auto& [name, want] : expected.updated) expect_near(exe->state(name), want, 1e-5, name);
+}
+
 // On sm_90 so many rows of such length stay in shared memory.
 TEST(TrainingRegions, LongRowsAreThoseOfTheReference) {
   const std::string rows = TestDevice::get().cuda ? "600" : "3", shape = "[" + rows + ", 33280]";

@@ -33,6 +33,7 @@ class Former {
   void consider(NodeId id, bool large_only) {
     const Node& node = graph_.node(id);
     if (takes_epilogue(id)) return groups_.start(id, true);
+    if (node.op == Op::reshape) return follow_small_sum(id);
     if (!is_region_op(graph_, node, target_)) return;
     for (int candidate : producer_groups(node)) {
       if (large_only && groups_[candidate].full.empty()) continue;
@@ -43,6 +44,18 @@ class Former {
       }
     }
     if (groups_.of(id) < 0 && !(large_only && domain_of(graph_, node).empty())) groups_.start(id, false);
+  }
+
+  // A reshape of a small sum that only drops its axes: the steps of a bias's optimizer can then run with the
+  // sum that is its gradient.
+  void follow_small_sum(NodeId id) {
+    const Node& node = graph_.node(id);
+    const Node* sum = graph_.producer(node.operands[0]);
+    if (sum == nullptr || !op_info(sum->op).has(kReduction)) return;
+    const int g = groups_.of(graph_.value(node.operands[0]).producer);
+    if (g >= 0 && groups_.is_row_without_axes(graph_.shape(node.results[0]), groups_[g]) &&
+        groups_.accepts(groups_[g], node))
+      groups_.join(id, g);
   }
 
   bool takes_epilogue(NodeId id) const {
@@ -111,6 +124,14 @@ bool delay_large(const RegionGroups& groups, const Group& a, const Group& b) {
          serves_before(groups, b, last_operand(groups, a));
 }
 
+// Whether one of them could run first of all, and the other waits for something. In a step for a GPU the one
+// then runs beside others in a launch that there is anyway, and what reads it does not wait.
+bool waits_alone(const RegionGroups& groups, const Group& a, const Group& b) {
+  const PassContext& context = groups.context();
+  return context.gradients && context.target.is_cuda() &&
+         (last_operand(groups, a) < 0) != (last_operand(groups, b) < 0);
+}
+
 // Small regions over one domain cost a launch each and next to nothing more: counters, scales and flags of
 // a train step, rows of labels. Only the latest few are tried: all pairs of an unrolled network take minutes.
 void merge_siblings(RegionGroups& groups) {
@@ -120,7 +141,9 @@ void merge_siblings(RegionGroups& groups) {
     if (!is_small(groups, groups[g])) continue;
     std::vector<int>& others = known[to_string(groups[g].full)];
     for (size_t i = others.size(); i-- > 0 && others.size() - i <= kTried && !groups[g].nodes.empty();)
-      if (!delay_large(groups, groups[g], groups[others[i]])) groups.merge(g, others[i]);
+      if (!delay_large(groups, groups[g], groups[others[i]]) &&
+          !waits_alone(groups, groups[g], groups[others[i]]))
+        groups.merge(g, others[i]);
     if (!groups[g].nodes.empty()) others.push_back(g);
   }
 }

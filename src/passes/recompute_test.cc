@@ -1,8 +1,13 @@
 // What regions compute again on a GPU, and which epilogues stay apart; the meaning stays.
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "ir/reference/compare.h"
+#include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "passes/pass.h"
+#include "select/select.h"
 
 namespace aicf {
 namespace {
@@ -139,6 +144,103 @@ TEST(FuseRegions, ARowCountsItsElements) {
                                 kGpu);
   ASSERT_EQ(graph.nodes().size(), 1u);
   EXPECT_EQ(graph.nodes()[0].operands.size(), 2u);
+}
+
+// The gradient of a norm's operand goes through the rows; the sums over them that its scale, its bias and the
+// bias before it want are taken along, on a GPU and where rows are many.
+std::string norm_gradients(const std::string& rows) {
+  std::string text = R"(program {
+  param "b" : bf16[256]
+  param "s" : f32[256]
+  entry step(%x: bf16[R, 256], %dy: bf16[R, 256], %w: bf16[256, 256]) {
+    %b = param "b" : bf16[256]
+    %s = param "s" : f32[256]
+    %0 = cast(%dy) {dtype = f32} : f32[R, 256]
+    %1 = cast(%x) {dtype = f32} : f32[R, 256]
+    %2 = mul(%0, %1) : f32[R, 256]
+    %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[R, 1]
+    %4 = sub(%0, %3) : f32[R, 256]
+    %5 = cast(%4) {dtype = bf16} : bf16[R, 256]
+    %6 = matmul(%5, %w) : bf16[R, 256]
+    %7 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[256]
+    %8 = reduce_sum(%5) {axes = [0], keepdims = false} : bf16[256]
+    update "s" = %7
+    update "b" = %8
+    return "y" = %6
+  }
+}
+)";
+  for (size_t at = text.find("[R"); at != std::string::npos; at = text.find("[R", at + 1))
+    text.replace(at + 1, 1, rows);
+  return text;
+}
+
+int regions_in(const Graph& graph) {
+  int count = 0;
+  for (const Node& node : graph.nodes()) count += node.op == Op::fused || node.op == Op::reduce_sum ? 1 : 0;
+  return count;
+}
+
+TEST(MergeColumnSums, OneWalkOverTheRowsServesAll) {
+  const Graph merged = optimised(norm_gradients("4096"), kGpu);
+  EXPECT_EQ(regions_in(merged), 1) << print(merged);
+  EXPECT_EQ(regions_in(optimised(norm_gradients("64"), kGpu)), 3);
+  EXPECT_EQ(regions_in(optimised(norm_gradients("4096"), Target())), 3);
+}
+
+TEST(MergeColumnSums, TheMeaningStays) {
+  const Program program = parse(norm_gradients("2048"));
+  Program merged = run_pipeline(program, kGpu, {}, nullptr);
+  ASSERT_EQ(regions_in(merged.entries[0]), 1);
+  EvalInputs inputs;
+  std::mt19937 engine(3);
+  std::normal_distribution<double> normal;
+  for (ValueId id : program.entries[0].inputs()) {
+    Array array(DType::bf16, evaluate(program.entries[0].shape(id), {}));
+    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
+    inputs.inputs.emplace(program.entries[0].value(id).name, std::move(array));
+  }
+  const auto want = evaluate(program, program.entries[0], inputs, {false});
+  const auto got = evaluate(merged, merged.entries[0], inputs, {false});
+  for (const auto& [name, array] : want.updated) {
+    const CompareReport report = compare(got.updated.at(name), array, 1e-12, 1e-12);
+    EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
+  }
+}
+
+// A small bias's gradient is a sum over the rows, and its step follows in the same region, on a GPU.
+std::string bias_step(const std::string& rows) {
+  return R"(program {
+  param "b" : f32[16]
+  state "m" : f32[16]
+  entry step(%dy: f32[)" +
+         rows + R"(, 16]) {
+    %b = param "b" : f32[16]
+    %m = state "m" : f32[16]
+    %0 = reduce_sum(%dy) {axes = [0], keepdims = false} : f32[16]
+    %1 = exp(%m) : f32[16]
+    %2 = add(%1, %0) : f32[16]
+    %3 = sub(%b, %2) : f32[16]
+    update "b" = %3
+    update "m" = %2
+    return "y" = %dy
+  }
+}
+)";
+}
+
+TEST(FuseRegions, ASmallBiasStepsWithItsSum) {
+  EXPECT_EQ(regions_in(optimised(bias_step("64"), kGpu)), 1);
+  EXPECT_EQ(regions_in(optimised(bias_step("64"), Target())), 2);
+  EXPECT_EQ(regions_in(optimised(bias_step("65536"), kGpu)), 2);
+}
+
+// In place: a copy would be a call of its own.
+TEST(FuseRegions, ASmallBiasIsReplacedByItsStep) {
+  Program program = parse(bias_step("64"));
+  program = run_pipeline(program, kGpu, {}, nullptr);
+  const KernelCalls calls = select_kernels(program.entries[0], Target::from_name("sm_90"), {});
+  EXPECT_EQ(calls.calls.size(), 2u) << to_string(calls, program.entries[0]);  // and the output's copy
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace aicf {
 namespace {
 
 constexpr size_t kMaxRegionNodes = 40;
+constexpr int64_t kSmallSum = 1 << 16;  // elements of what a sum covers whose followers join it
 constexpr int64_t kMaxKeptRow =
     1 << 17;  // elements: a row that later stages read again stays in the L2 cache
 
@@ -87,15 +88,20 @@ void RegionGroups::merge(int from, int to) {
   if (from == to || group(from).contraction) return;
   Group& target = group(to);
   const Group source = group(from);
-  if (!(source.full == target.full) || source.nodes.size() + target.nodes.size() > kMaxRegionNodes) return;
+  const bool rows_of_source = target.axes.empty() && is_row_without_axes(target.full, source);
+  const bool same = source.full == target.full || rows_of_source ||
+                    (source.axes.empty() && is_row_without_axes(source.full, target));
+  if (!same || source.nodes.size() + target.nodes.size() > kMaxRegionNodes) return;
   if (target.contraction && !source.axes.empty()) return;
   if (!source.axes.empty() && !target.axes.empty() && source.axes != target.axes) return;
   const std::vector<int64_t> axes = source.axes.empty() ? target.axes : source.axes;
-  if (!axes.empty() && !row_fits(source.full, axes)) return;
+  const Shape full = rows_of_source ? source.full : target.full;
+  if (!axes.empty() && !row_fits(full, axes)) return;
   if (path_through_third(from, to) || path_through_third(to, from)) return;
   if (target.contraction && depends_on(graph_.node(target.nodes[0]), from)) return;
   Group merged = target;
   merged.axes = axes;
+  merged.full = full;
   merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
   std::sort(merged.nodes.begin() + (target.contraction ? 1 : 0), merged.nodes.end());
   if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
@@ -121,7 +127,19 @@ bool RegionGroups::accepts(const Group& group, const Node& node) const {
   }
   const Shape& shape = graph_.shape(node.results[0]);
   if (group.axes.empty()) return shape == group.full;
-  return shape == row_shape(group) || (shape == group.full && row_fits(group.full, group.axes));
+  return shape == row_shape(group) || is_row_without_axes(shape, group) ||
+         (shape == group.full && row_fits(group.full, group.axes));
+}
+
+bool RegionGroups::is_row_without_axes(const Shape& shape, const Group& group) const {
+  const size_t count = group.axes.size();
+  if (!context_.gradients || !context_.target.is_cuda() || count == 0 || group.contraction ||
+      shape.size() + count != group.full.size() ||
+      most_elements(group.full, context_.program.sizes) > kSmallSum)
+    return false;
+  for (size_t i = 0; i < count; ++i)
+    if (group.axes[i] != static_cast<int64_t>(i)) return false;
+  return std::equal(shape.begin(), shape.end(), group.full.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 bool RegionGroups::row_fits(const Shape& full, const std::vector<int64_t>& axes) const {

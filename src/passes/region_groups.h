@@ -44,6 +44,10 @@ class RegionGroups {
   // --- what a group may hold
   // Whether the node's shape, axes and operands fit the group.
   bool accepts(const Group& group, const Node& node) const;
+  // Whether a small group for a GPU reduces its first axes alone and the shape is what is left: a value of
+  // each row, as the optimizer of a bias sees the sums that are its gradient. A large sum is spread over
+  // launches which several such sums could share.
+  bool is_row_without_axes(const Shape& shape, const Group& group) const;
 
   // --- who reads what
   const std::vector<NodeId>& readers_of(ValueId id) const { return readers_[static_cast<size_t>(id)]; }

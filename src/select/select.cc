@@ -20,7 +20,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
       options_(options),
       orders_(stored_orders(graph, target)),
       parts_(concat_parts(graph)),
-      targets_(update_targets(graph)) {
+      targets_(update_targets(graph, target)) {
   result_.placement.resize(static_cast<size_t>(graph.value_count()));
   for (ValueId id : graph.leaves()) place(id);
 }

@@ -13,10 +13,17 @@ bool reduces(const Graph& body) {
                      [](const Node& node) { return op_info(node.op).has(kReduction); });
 }
 
+// Of what the region's reductions cover.
+size_t rank_of_sums(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]).size();
+  return 0;
+}
+
 class UpdateTargets {
  public:
-  explicit UpdateTargets(const Graph& graph)
-      : graph_(graph), source_(static_cast<size_t>(graph.value_count())) {
+  UpdateTargets(const Graph& graph, const Target& target)
+      : graph_(graph), target_(target), source_(static_cast<size_t>(graph.value_count())) {
     for (size_t id = 0; id < source_.size(); ++id) source_[id] = static_cast<ValueId>(id);
     for (const Node& node : graph.nodes())
       if (op_info(node.op).has(kView) && !node.operands.empty())
@@ -75,19 +82,24 @@ class UpdateTargets {
     if (std::any_of(body.outputs().begin(), body.outputs().end(),
                     [&](ValueId id) { return body.shape(id) != shape; }))
       return false;
-    if (writer.attrs.get_str("kind") == "tile") return !reduces(body);
+    // Values of whole rows, on a GPU: the thread that stores one has read what it replaces.
+    if (writer.attrs.get_str("kind") == "tile")
+      return !reduces(body) || (target_.is_cuda() && shape.size() < rank_of_sums(body));
     const Node& product = body.nodes()[0];
     return std::find(product.operands.begin(), product.operands.end(), body.inputs()[operand]) ==
            product.operands.end();
   }
 
   const Graph& graph_;
+  const Target& target_;
   std::vector<ValueId> source_;  // by value: what it is a view of, itself if it is none
 };
 
 }  // namespace
 
-std::vector<ValueId> update_targets(const Graph& graph) { return UpdateTargets(graph).run(); }
+std::vector<ValueId> update_targets(const Graph& graph, const Target& target) {
+  return UpdateTargets(graph, target).run();
+}
 
 std::set<std::string> updated_variables(const Program& program) {
   std::set<std::string> names;

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "select/target.h"
 
 namespace aicf {
 
 // By value: the param or state whose storage it takes, kNoValue for all others.
-std::vector<ValueId> update_targets(const Graph& graph);
+std::vector<ValueId> update_targets(const Graph& graph, const Target& target);
 
 // Params and states that some entry of the program writes. A packed copy of such a param would go stale.
 std::set<std::string> updated_variables(const Program& program);

@@ -11,6 +11,7 @@ namespace aicf {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int64_t kSmall = 1 << 14;      // elements
 constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
 
 class ColumnsWriter : public StagedWriter {
@@ -48,6 +49,8 @@ class ColumnsWriter : public StagedWriter {
     vector_ = vector_width(axis());
     // Registers: every lane has its own sums.
     while (vector_ > 1 && (vector_ > 8 || bound(columns_) < vector_)) vector_ /= 2;
+    // Of a small region every thread's own chain of operations is the time.
+    if (upper_bound(rows_ * length_, *ranges_) <= kSmall) vector_ = 1;
     tail_ = !divisible(columns_, vector_);
     const int64_t vectors = (bound(columns_) + vector_ - 1) / vector_;
     const int64_t length = std::max<int64_t>(bound(length_), 1);
