@@ -103,13 +103,14 @@ TEST(TrainingRegions, SumsOverManyRowsAreThoseOfTheReference) {
     %2 = mul(%0, %1) : f32[5000, 200]
     %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[5000, 1]
     %4 = sub(%0, %3) : f32[5000, 200]
-    %5 = cast(%4) {dtype = bf16} : bf16[5000, 200]
-    %6 = matmul(%5, %w) : bf16[5000, 200]
-    %7 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[200]
-    %8 = reduce_sum(%5) {axes = [0], keepdims = false} : bf16[200]
-    update "scale" = %7
-    update "bias" = %8
-    return "y" = %6
+    %5 = abs(%4) : f32[5000, 200]
+    %6 = cast(%5) {dtype = bf16} : bf16[5000, 200]
+    %7 = matmul(%6, %w) : bf16[5000, 200]
+    %8 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[200]
+    %9 = reduce_sum(%6) {axes = [0], keepdims = false} : bf16[200]
+    update "scale" = %8
+    update "bias" = %9
+    return "y" = %7
   }
 }
 )");
