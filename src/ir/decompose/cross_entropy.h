@@ -14,7 +14,8 @@ struct LabelRows {
 };
 LabelRows label_rows(Emitter& e, ValueId labels, const Dim& classes, int64_t ignore_index, DType dtype);
 
-// Of logits [N, C] as computed with: logits[index], the maximum of each row, e^(logits - maximum) and its sum.
+// Of logits [N, C] as computed with: logits[index], the maximum of each row, e^(logits - maximum) and its
+// sum.
 struct SoftmaxRows {
   ValueId picked, wide, top, powers, sum;
 };
