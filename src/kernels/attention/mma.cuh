@@ -93,6 +93,19 @@ __device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row
                                           int64_t column_stride, int rows) {
   constexpr int kChunks = HalfTile<kColumns>::kPadded / 8;
   const uint32_t address = shared_address(tile);
+  if constexpr (kVector && kColumns % 8 == 0 && kThreads % kChunks == 0 && kRows % (kThreads / kChunks) == 0 &&
+                kColumns == HalfTile<kColumns>::kPadded) {
+    if (rows >= kRows) {  // the whole tile, as most are: no bounds, one step from row to row
+      constexpr int kStep = kThreads / kChunks;
+      const int row = int(threadIdx.x) / kChunks, chunk = int(threadIdx.x) % kChunks;
+      const T* at = from + row * row_stride + chunk * 8;
+      const uint32_t to = address + uint32_t(row * HalfTile<kColumns>::kBytesPerRow + chunk * 16);
+#pragma unroll
+      for (int i = 0; i < kRows / kStep; ++i, at += kStep * row_stride)
+        copy_async(to + uint32_t(i * kStep * HalfTile<kColumns>::kBytesPerRow), at, 16);
+      return;
+    }
+  }
 #pragma unroll
   for (int start = 0; start < kRows * kChunks; start += kThreads) {
     const int at = start + int(threadIdx.x);

@@ -54,26 +54,28 @@ __device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* e
   const uint32_t chunks = is_value ? kValueChunks : kRopeChunks;
   const int chunk = int(item % chunks), head = int(item / chunks), kv_head = is_value ? head : head - o.heads;
   const bool is_query = !is_value && kv_head < 0;
-  int64_t row = step;
-  if (!is_query) {
-    row = resolve_index(o.position[batch * o.position_stride] + step, o.rows, error);
-    if (row < 0) return;
-  }
   const auto at = [&](auto* data, const View& view, int64_t h, int64_t r) {
     return data + batch * view.batch + h * view.head + r * view.row;
   };
+  // All loads are under way before the first waits for another: the row comes from the position.
+  const int64_t position = is_query ? 0 : o.position[batch * o.position_stride];
+  const auto row_of = [&] { return is_query ? step : resolve_index(position + step, o.rows, error); };
   if (is_value) {
-    rope_put<kUnit>(at(o.values, o.values_view, kv_head, row), o.values_view, chunk * kUnit,
-                    rope_load<kUnit>(at(o.v, o.v_view, kv_head, step), o.v_view, chunk * kUnit));
+    const Pack<T, kUnit> x = rope_load<kUnit>(at(o.v, o.v_view, kv_head, step), o.v_view, chunk * kUnit);
+    const int64_t row = row_of();
+    if (row >= 0) rope_put<kUnit>(at(o.values, o.values_view, kv_head, row), o.values_view, chunk * kUnit, x);
     return;
   }
-  const View &x_view = is_query ? o.q_view : o.k_view, &y_view = is_query ? o.q_out_view : o.keys_view;
+  // By value: a reference to either would keep all of them in local memory.
+  const View x_view = is_query ? o.q_view : o.k_view, y_view = is_query ? o.q_out_view : o.keys_view;
   const int64_t h = is_query ? head : kv_head;
   const T* x = at(is_query ? o.q : o.k, x_view, h, step);
-  T* y = at(is_query ? o.q_out : o.keys, y_view, h, row);
+  T* const to = is_query ? o.q_out : o.keys;
   if (chunk >= kRotated) {
     const int column = 2 * kPairs + (chunk - kRotated) * kUnit;
-    rope_put<kUnit>(y, y_view, column, rope_load<kUnit>(x, x_view, column));
+    const Pack<T, kUnit> moved = rope_load<kUnit>(x, x_view, column);
+    const int64_t row = row_of();
+    if (row >= 0) rope_put<kUnit>(at(to, y_view, h, row), y_view, column, moved);
     return;
   }
   const int pair = chunk * kUnit;
@@ -81,6 +83,8 @@ __device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* e
   const Pack<T, kUnit> sin = rope_load<kUnit>(at(o.sin, o.sin_view, h, step), o.sin_view, pair);
   const int first = kInterleaved ? 2 * pair : pair, second = kInterleaved ? first + kUnit : pair + kPairs;
   Pack<T, kUnit> in[2] = {rope_load<kUnit>(x, x_view, first), rope_load<kUnit>(x, x_view, second)}, out[2];
+  const int64_t row = row_of();
+  if (row < 0) return;
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) {
     const int a = kInterleaved ? 2 * i : i, b = kInterleaved ? 2 * i + 1 : i + kUnit;
@@ -89,6 +93,7 @@ __device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* e
     rope_store(out[a / kUnit].at[a % kUnit], low * c - high * s);
     rope_store(out[b / kUnit].at[b % kUnit], high * c + low * s);
   }
+  T* y = at(to, y_view, h, row);
   rope_put<kUnit>(y, y_view, first, out[0]);
   rope_put<kUnit>(y, y_view, second, out[1]);
 }

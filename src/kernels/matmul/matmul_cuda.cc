@@ -375,7 +375,8 @@ class Writer {
     text += std::string("  static constexpr bool kWholeTiles = ") +
             (divides(a_.m, config_.block_m) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
-      text += load_function("x", a_.x, x_.along_k) + load_function("y", a_.y, y_.along_k);
+      text += load_function("x", a_.x, x_.along_k, "load_box") +
+              load_function("y", a_.y, y_.along_k, reads_y_once() ? "load_box_once" : "load_box");
     return text + "};\n";
   }
 
@@ -398,11 +399,18 @@ class Writer {
     return text + ";\n  }\n";
   }
 
-  std::string load_function(const std::string& name, const Operand& view, bool along_k) const {
+  // One tile has all rows of x.
+  bool reads_y_once() const {
+    return largest(a_.m, ranges_of(problem_)) <= config_.block_m &&
+           std::none_of(a_.y.batch.begin(), a_.y.batch.end(), [](const Dim& s) { return s == Dim(0); });
+  }
+
+  std::string load_function(const std::string& name, const Operand& view, bool along_k,
+                            const char* load) const {
     std::string text = "  __device__ __forceinline__ void load_" + name +
                        "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
                        "batch) const {\n" +
-                       batch_indices() + "    aicf::load_box(map, to, barrier, " +
+                       batch_indices() + "    aicf::" + load + "(map, to, barrier, " +
                        (along_k ? "k, other" : "other, k");
     for (size_t axis = a_.batch.size(); axis-- > 0;)
       if (view.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";

@@ -42,6 +42,11 @@ inline bool is_single(const MatmulConfig& config) {
 }
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"
 
+// Whether the parts of a split K come together as few_rows.cuh says, of at most `rows` rows.
+inline bool sends_few_rows(int64_t rows, const MatmulConfig& config) {
+  return config.cluster && rows <= 8 && config.family == MatmulFamily::wgmma && config.warpgroups == 1;
+}
+
 // Every tile that a family has, unsplit. element_bytes: of the accumulator.
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
 // Estimated cycles of one multiprocessor, launch excluded.

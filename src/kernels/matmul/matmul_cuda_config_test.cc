@@ -72,6 +72,13 @@ TEST(MatmulCudaConfig, few_rows_keep_many_weights_under_way) {
   EXPECT_LE((8 + c.block_n) * 128 * c.stages, 112 * 1024) << to_string(c);
 }
 
+TEST(MatmulCudaConfig, parts_of_few_rows_are_sent) {
+  const MatmulConfig c = choose(1, 2048, 2048, MatmulFamily::wgmma, 90, false);
+  EXPECT_GT(c.splits, 1) << to_string(c);
+  EXPECT_TRUE(sends_few_rows(1, c)) << to_string(c);
+  EXPECT_FALSE(sends_few_rows(9, c)) << to_string(c);
+}
+
 TEST(MatmulCudaConfig, other_numbers_of_stages_come_last_and_fit_shared_memory) {
   for (int64_t m : {1, 16, 64, 128, 4096, -16}) {
     const bool x_along_k = m > 0;  // else whole blocks of x are loaded

@@ -8,6 +8,7 @@
 // reads of its weights, by bulk or single prefetches, was measured on H100 and slowed decoding by 2 to 20 %.
 #pragma once
 
+#include "matmul/few_rows.cuh"
 #include "matmul/matmul_common.cuh"
 #include "tile/tile_memory.cuh"
 
@@ -56,6 +57,36 @@ __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, ui
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
           to),
       "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+// The same of memory that is read once: the L2 cache gives it up first, so that it keeps what is read again, caches of
+// keys and values and instructions among it.
+__device__ __forceinline__ uint64_t evict_first() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void load_box_once(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], "
+      "[%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "l"(evict_first())
+      : "memory");
+}
+__device__ __forceinline__ void load_box_once(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, "
+      "%5}], [%2], %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(evict_first())
+      : "memory");
+}
+__device__ __forceinline__ void load_box_once(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2,
+                                              int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, "
+      "%5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(evict_first())
       : "memory");
 }
 
@@ -111,6 +142,8 @@ struct WgmmaMatmul {
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster;
+  using Few = FewRows<kParts, kQuadBlocks>;
+  static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
   static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
@@ -161,8 +194,12 @@ struct WgmmaMatmul {
     return work;
   }
 
-  static __device__ void set_up(const Shared& shared) {
+  // `rows`: of the product, where they are few.
+  static __device__ void set_up(const Shared& shared, int rows = 0) {
     if (threadIdx.x == 0) {
+#if __CUDA_ARCH__ >= 900
+      if constexpr (kFewRows) Few::set_up(shared.chunks(), rows);
+#endif
       for (uint32_t slot = 0; slot < kStages; ++slot) {
         barrier_init(shared.full(slot), 1);
         barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
@@ -498,6 +535,23 @@ struct WgmmaMatmul {
 #endif
   }
 
+  // The same where one warp has all rows.
+  template <class P>
+  static __device__ __forceinline__ void store_few_in_cluster(const P& place, const float (&acc)[kRowBlocks][BN / 2],
+                                                              const typename P::Loaded& first, const Shared& shared) {
+#if __CUDA_ARCH__ >= 900
+    if (threadIdx.x >= 32) return;
+    const int own = int(cluster_rank());
+    Few::finish(shared.chunks(), place.m, [&](int quad, float(&values)[8]) { group(acc, 2 * quad, values); },
+                [&](int quad, const float(&values)[8]) {
+                  const typename P::Row at = place.row_at(0);
+                  typename P::Loaded loaded = first;
+                  if (quad != own) place.fetch(loaded, at, 0, quad);
+                  place.store(loaded, at, 0, quad, values);
+                });
+#endif
+  }
+
   template <class Operands, class Epilogue>
   static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
                                   int warpgroup, char* memory) {
@@ -515,11 +569,16 @@ struct WgmmaMatmul {
       if constexpr (kInCluster) {
         using P = Place<Operands, Epilogue>;
         const P place(o, epilogue, work.tile(index), row_of(warpgroup));
-        const int own = int(blockIdx.x % kParts), i = own / (kQuadBlocks * 2) * 2 + own % 2;
+        // What this block stores first: a group, or a quad of the first half.
+        const int own = int(blockIdx.x % kParts), i = kFewRows ? 0 : own / (kQuadBlocks * 2) * 2 + own % 2;
         typename P::Loaded first;
-        if (own < kGroups) place.fetch(first, place.row_at(i), i, own / 2 % kQuadBlocks);
+        if (own < (kFewRows ? kQuadBlocks : kGroups))
+          place.fetch(first, place.row_at(i), i, kFewRows ? own : own / 2 % kQuadBlocks);
         accumulate(shared, stage, work.steps, warpgroup, acc);
-        store_in_cluster(place, acc, first, memory);
+        if constexpr (kFewRows)
+          store_few_in_cluster(place, acc, first, shared);
+        else
+          store_in_cluster(place, acc, first, memory);
       } else {
         Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks());
         wait_turn(warpgroup);
@@ -541,12 +600,12 @@ struct WgmmaMatmul {
     const Work work = work_of(o, part_depth);
     // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-    set_up(shared);
+    set_up(shared, int(o.m));
     if (warpgroup == kWarpgroups) {
       give_registers();
       if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
       __syncwarp();
-      if constexpr (kInCluster) {
+      if constexpr (kInCluster && !kFewRows) {
         cluster_barrier();  // those of finish_cluster
         cluster_barrier();
       }

@@ -28,6 +28,12 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
 }
 
+// FewRows::kBytes in few_rows.cuh.
+int64_t few_rows_bytes(const MatmulConfig& c) {
+  const int64_t quads = c.block_n / 32;
+  return c.splits * ((quads + c.splits - 1) / c.splits) * 1024 + 16;
+}
+
 }  // namespace
 
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -58,7 +64,10 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   const int64_t read = stages - stage_bytes(c, tile) + c.block_m * kRowBytes;
   CudaLaunch launch;
   launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes = std::max(read, c.cluster ? std::max(stages, results) : stages + chunk_bytes(c, tile));
+  const bool few = sends_few_rows(tile.x_rows, c);
+  launch.shared_bytes = std::max(read, few         ? stages + few_rows_bytes(c)
+                                       : c.cluster ? std::max(stages, results)
+                                                   : stages + chunk_bytes(c, tile));
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
