@@ -438,20 +438,21 @@ struct WgmmaMatmul {
         if (kFetchAhead && chunk + 1 < kCount) fetch(next, chunk + 1);
         ready(chunk);
         const int block = chunk / kAcross, c = column_of(chunk);
-        tile::Vec<Tile, 8> values[kFetchAhead ? kVectors : 1];
+        // Of whole tiles all vectors at once, in one piece of code; else one after another.
+        constexpr bool kAll = kFetchAhead && Operands::kWholeTiles;
+        tile::Vec<Tile, 8> values[kAll ? kVectors : 1];
 #pragma unroll
-        for (int v = 0; kFetchAhead && v < kVectors; ++v) get(values[v], v);
+        for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
           if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
-          constexpr bool kOne = !kFetchAhead;  // vector at a time
-          if (kOne) fetch_own(loaded, chunk, v);
-          if (kOne) get(values[0], v);
+          if (!kFetchAhead) fetch_own(loaded, chunk, v);
+          if (!kAll) get(values[0], v);
           const Row at = row_at(block, v);
           if (has_columns(c))
-            epilogue.apply(at, c, values[kOne ? 0 : v].at, loaded.shared, loaded.own[kOne ? 0 : v]);
+            epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
           else if (!Operands::kWholeGroups)
-            store_columns<8>(epilogue, at, c, n, values[kOne ? 0 : v].at);
+            store_columns<8>(epilogue, at, c, n, values[kAll ? v : 0].at);
         }
         __syncwarp();
         if (kFetchAhead) loaded = next;
