@@ -75,6 +75,8 @@ constexpr Case kCases[] = {
     {"rows_without_keys", DType::bf16, 1, 2, 2, 300, 200, 80, 64, true},
     {"shallow", DType::bf16, 1, 2, 2, 150, 150, 32, 32, true},
     {"deep", DType::bf16, 1, 2, 1, 60, 60, 160, 160, true},
+    {"many_short", DType::bf16, 12, 12, 4, 70, 100, 64, 48, true},
+    {"many_short_shallow", DType::f16, 12, 12, 12, 128, 80, 32, 24, true},
     {"single", DType::f32, 2, 4, 2, 70, 90, 32, 48, true},
     {"double", DType::f64, 1, 2, 1, 40, 50, 20, 24, true},
 };

@@ -1,11 +1,12 @@
 // Attention of half types with wgmma on Hopper (sm_90a) where one tile holds all keys: no running maxima, no
 // ring. A block is one warpgroup; the copy engine brings its queries, keys and values once, then it takes 64
-// query rows after another. Three or four blocks share a multiprocessor, so that one's loads and exponentials run
-// beside another's products.
+// query rows after another. Three or four blocks share a multiprocessor, so that one's loads and
+// exponentials run beside another's products.
 //
 // Order, for every row alone: all keys at once.
 #pragma once
 
+#include "attention/mma.cuh"
 #include "attention/wgmma.cuh"
 
 namespace aicf::attention {
@@ -47,6 +48,20 @@ struct ShortShared {
            uint64_t(kWidth == 64 ? 1 : 2) << 62;
   }
 };
+
+// Sums of a row's weights as they are multiplied with the values, by products with ones in four chains: every
+// lane gets those of its two rows.
+template <class T, int kSteps>
+__device__ __forceinline__ void sum_weights(const uint32_t (&weights)[kSteps][4], Rows& rows) {
+  constexpr int kChains = 4;
+  const uint32_t ones = pack<T>(1.0f, 1.0f);
+  float sums[kChains][4] = {};
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) multiply_add<T>(sums[step % kChains], weights[step], ones, ones);
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    rows.sum[half] = (sums[0][2 * half] + sums[1][2 * half]) + (sums[2][2 * half] + sums[3][2 * half]);
+}
 
 // 64 rows from `row` on of the block's head; `tile`: of the block.
 template <class Traits>
@@ -101,7 +116,11 @@ __device__ __forceinline__ void attend_rows(const Call<Traits>& call, const Shor
   for (int step = 0; step < kKeys / 16; ++step)
     wgmma_registers(o, weights[step], Shared::descriptor(shared.v() + step * 16 * Shared::kRowBytes), T());
   commit_wgmma();
-  total_sums(rows);
+  // Fewer instructions and registers; deeper heads are better off with fewer blocks on a multiprocessor.
+  if (Shared::kWidth == 32 && call.lse == nullptr)
+    sum_weights<T>(weights, rows);
+  else
+    total_sums(rows);
   wait_wgmma<0>();
   hold(o);
   store_rows<Traits>(o, rows, call, call.out + b * call.out_view.batch + h * call.out_view.head, row);
