@@ -1,4 +1,4 @@
-// Compile-only: products with an epilogue over rows, and what the row of the table takes. What the code
+// Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the code
 // computes is checked where there is a GPU (compile/join_rows_test.cc).
 #include <gtest/gtest.h>
 
@@ -122,6 +122,36 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
   set_up(c, DType::f16, false, Dim(512), Dim(256));
   c.program.stages[0][3].op = TileOp::neg;
   EXPECT_EQ(ways(c), 0u);
+}
+
+// Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
+// multiply.
+TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  std::vector<std::string> sources;
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!config.handed) continue;
+    for (const DType result : {DType::f16, DType::f32}) {
+      TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
+      stores.stages = {{moves(TileOp::load, 0, 0), moves(TileOp::store, 0, 1)}};
+      Case c;
+      set_up(c, DType::f16, false, Dim(4096), Dim(2304));
+      c.problem.inputs.pop_back();
+      c.problem.outputs.pop_back();
+      c.problem.outputs[0].dtype = result;
+      c.problem.program = &stores;
+      const CudaCode code = matmul_code(c.problem, config);
+      EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 ? 512 : 384);
+      if (result == DType::f16) sources.push_back(code.source);
+    }
+  }
+  EXPECT_EQ(sources.size(), 2u);
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
 }  // namespace
