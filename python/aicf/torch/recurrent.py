@@ -31,30 +31,18 @@ def _plain(mode: str) -> Callable[..., Any]:
 
 @torch.library.impl(_NAME, "CompositeExplicitAutograd")
 def _computed(
-    mode: str,
-    x: torch.Tensor,
-    state: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    biases: bool,
-    layers: int,
-    bidirectional: bool,
-    batch_first: bool,
+    mode: str, x: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *layout: Any
 ) -> list[torch.Tensor]:
+    biases, layers, bidirectional, batch_first = layout
     start = list(state) if mode == "lstm" else state[0]
     return list(_plain(mode)(x, start, list(weights), biases, layers, 0.0, False, bidirectional, batch_first))
 
 
 @torch.library.register_fake(_NAME)
 def _described(
-    mode: str,
-    x: torch.Tensor,
-    state: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    biases: bool,
-    layers: int,
-    bidirectional: bool,
-    batch_first: bool,
+    mode: str, x: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *layout: Any
 ) -> list[torch.Tensor]:
+    _biases, _layers, bidirectional, _batch_first = layout
     width = state[0].shape[-1] * (2 if bidirectional else 1)
     return [x.new_empty(*x.shape[:-1], width), *(s.new_empty(s.shape) for s in state)]
 
