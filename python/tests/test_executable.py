@@ -137,7 +137,9 @@ def test_a_strangers_structure_is_refused(text: str) -> None:
     assert caught.value.name == "bad_artifact"
 
 
-@pytest.mark.parametrize(("precision", "unit"), [("tf32", 2.0**-11), ("bf16-mixed", 2.0**-8), ("f16-mixed", 2.0**-11)])
+@pytest.mark.parametrize(
+    ("precision", "unit"), [("tf32", 2.0**-11), ("bf16-mixed", 2.0**-8), ("f16-mixed", 2.0**-11)]
+)
 def test_precision_rounds_operands_only(precision: str, unit: float) -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 64)).astype("f"), rng.standard_normal((64, 7)).astype("f")
