@@ -93,7 +93,7 @@ def build(
     )
 
 
-def _is_torch(model: Any, inputs: Any) -> bool:
+def _is_torch(model: Any, inputs: Any = ()) -> bool:
     """A torch module, exported program or function of torch tensors; torch is imported for nothing else."""
     torch = sys.modules.get("torch")
     if torch is None:
