@@ -42,22 +42,23 @@ void run_pad(const BoundCall& call, int64_t tile, std::byte*) {
   T value = 0;
   if (plan.has_value) std::memcpy(&value, call.inputs[1].data, sizeof value);
   const auto* fill = reinterpret_cast<const std::byte*>(&value);
+  const std::byte* x = bytes_of(call.inputs[0]);
   const int64_t first = tile * plan.lines_per_tile,
                 end = std::min(first + plan.lines_per_tile, plan.lines.count);
   const int64_t last = plan.rank - 1;
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
-    const std::byte* x = bytes_of(call.inputs[0]);
+    int64_t offset = 0;  // in x, which has no address if it is empty
     bool outside = false;
     for (int64_t axis = 0; axis < last; ++axis) {
       const int64_t index = source_index(plan.mode, walk.index(axis) - plan.low[axis], plan.x_sizes[axis]);
       outside = outside || index < 0;
-      x += index * plan.x_strides[axis];
+      offset += index * plan.x_strides[axis];
     }
     std::byte* out = bytes_of(call.outputs[0]) + walk[0];
     for (int64_t i = 0; i < plan.last_size; ++i, out += plan.last_stride) {
       const int64_t index = outside ? -1 : source_index(plan.mode, i - plan.low[last], plan.x_sizes[last]);
-      move_element<T>(out, index < 0 ? fill : x + index * plan.x_strides[last]);
+      move_element<T>(out, index < 0 ? fill : x + offset + index * plan.x_strides[last]);
     }
   }
 }
