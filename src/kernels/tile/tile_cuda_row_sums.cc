@@ -1,0 +1,102 @@
+// Sums over the rows that are taken along with them.
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/tile/tile_cuda_rows.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kSumThreads = 128;  // of a block that sums rows
+constexpr int64_t kMostSumBlocks = kSumBlocks * 132;
+constexpr int kAddThreads = 512;  // of a block that adds the blocks' sums
+
+}  // namespace
+
+std::vector<TileStore> RowsWriter::sums() const {
+  std::vector<TileStore> found;
+  for (const Stage& stage : stages_) found.insert(found.end(), stage.sums.begin(), stage.sums.end());
+  return found;
+}
+
+void RowsWriter::choose_sums(int64_t vectors) {
+  group_ = 32, threads_ = kSumThreads;
+  items_ = static_cast<int>(std::max<int64_t>(1, (vectors + group_ - 1) / group_));
+  AICF_CHECK(one_inner_axis() && items_ * vector_ <= kMaxKept, "rows are too long to be summed");
+  whole_ = length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
+}
+
+int64_t RowsWriter::sum_blocks() const {
+  const int64_t rows = std::max<int64_t>(bound(rows_), 1), at_once = threads_ / group_;
+  return std::min(kMostSumBlocks, (rows + at_once - 1) / at_once);
+}
+
+std::string RowsWriter::partial_sums(size_t number) {
+  return "(static_cast<float*>(workspace) + " +
+         params_.expr(length_ * Dim(static_cast<int64_t>(number) * sum_blocks())) + ")";
+}
+
+std::string RowsWriter::sums_text() {
+  std::string text;
+  for (const TileStore& store : sums()) text += "float " + sum_name(store) + "[kItems][kVector] = {};\n";
+  text += "const Index length = " + offsets_.number(length_) +
+          ";\nconst int group = threadIdx.x / kGroup;\nconstexpr int kGroups = " +
+          std::to_string(threads_ / group_) +
+          ";\nfor (Size place = Size(block_index) * kGroups + group; place < Size(" + offsets_.number(rows_) +
+          "); place += Size(" + std::to_string(sum_blocks()) + ") * kGroups) {\nSize row = place;\n" +
+          row_offsets_text() + stages_text() + "}\n";
+  text += "__shared__ float parts[kGroups][kItems * kGroup * kVector];\n";
+  size_t number = 0;
+  for (const TileStore& store : sums()) {
+    text +=
+        "#pragma unroll\nfor (int k = 0; k < kItems; ++k)\n#pragma unroll\nfor (int v = 0; v < kVector; "
+        "++v)\n"
+        "parts[group][(k * kGroup + lane) * kVector + v] = " +
+        sum_name(store) + "[k][v];\n__syncthreads();\n";
+    text += "for (int c = threadIdx.x; c < int(length); c += " + std::to_string(threads_) +
+            ") {\nfloat sum = parts[0][c];\n#pragma unroll\nfor (int g = 1; g < kGroups; ++g) sum = "
+            "aicf::tile::add(sum, parts[g][c]);\n" +
+            partial_sums(number++) + "[Size(block_index) * Size(length) + c] = sum;\n}\n__syncthreads();\n";
+  }
+  return text;
+}
+
+CudaLaunch RowsWriter::adding_launch(const CudaLaunch& first) const {
+  CudaLaunch launch;
+  launch.function = first.function + "_sums";
+  launch.block = kAddThreads;
+  launch.grid[0] = adding_groups() * Dim(static_cast<int64_t>(sums().size()));
+  return launch;
+}
+
+std::string RowsWriter::adding_text() {
+  const std::string length = "Size(" + offsets_.number(length_) + ")",
+                    count = "Size(" + offsets_.number(adding_groups()) + ")";
+  std::string text =
+      tile_index_types(space_) +
+      "aicf::wait_for_inputs();\naicf::launch_dependents();\nconstexpr int kAcross = " +
+      std::to_string(kAddAcross) + ", kDeep = " + std::to_string(kAddThreads / kAddAcross) +
+      ", kBlocks = " + std::to_string(sum_blocks()) +
+      ";\n__shared__ float shared[kAcross * kDeep];\nconst Size number = Size(block_index) / " + count +
+      ", c = Size(block_index) % " + count +
+      " * kAcross + threadIdx.x % kAcross;\n"
+      "const int depth = threadIdx.x / kAcross;\nfloat sum[1] = {0.0f};\nif (c < " +
+      length +
+      ")\n"
+      "#pragma unroll 8\nfor (int i = depth; i < kBlocks; i += kDeep)\nsum[0] = aicf::tile::add(sum[0], "
+      "static_cast<const float*>(workspace)[(number * kBlocks + i) * " +
+      length +
+      " + c]);\n"
+      "aicf::tile::reduce_deep<aicf::tile::reduce_sum<float>, kAcross, kDeep>(sum, shared);\n"
+      "if (depth > 0 || c >= " +
+      length + ") return;\n";
+  size_t number = 0;
+  for (const TileStore& store : sums()) {
+    const auto view = static_cast<size_t>(store.operand);
+    text += "if (number == " + std::to_string(number++) + ") " + operand(view) + "[" + offset_text(view) +
+            "] = aicf::tile::narrowed<" + memory_type(view) + ">(sum[0]);\n";
+  }
+  return text;
+}
+
+}  // namespace aicf
