@@ -275,6 +275,9 @@ class BoundRun {
         out[i] = std::isnan(change) ? kExcluded : std::max(out[i], change);
       }
     }
+    // Between the ends a wave may go further than at them; it never changes by more than its angle, nor by 2.
+    for (size_t i = 0; (node.op == Op::sin || node.op == Op::cos) && i < out.size(); ++i)
+      out[i] = std::max(out[i], std::min(bounds[0][i], 2.0));
     const bool wraps = node.op == Op::rem || node.op == Op::mod || node.op == Op::div ||
                        node.op == Op::atan2 || node.op == Op::pow || node.op == Op::tan;
     for (size_t i = 0; wraps && i < out.size(); ++i) {
