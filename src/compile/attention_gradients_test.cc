@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
@@ -45,29 +45,6 @@ Program program_of(const Case& c) {
   return program;
 }
 
-std::map<std::string, Array> inputs_of(const Program& program) {
-  std::mt19937 engine(3);
-  std::normal_distribution<double> normal;
-  std::map<std::string, Array> inputs;
-  const Graph& graph = program.entries[0];
-  for (ValueId id : graph.inputs()) {
-    Array array(graph.dtype(id), evaluate(graph.shape(id), {}));
-    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-    inputs.emplace(graph.value(id).name, std::move(array));
-  }
-  return inputs;
-}
-
-double relative_error(const Array& got, const Array& want) {
-  double error = 0, size = 0;
-  for (int64_t i = 0; i < want.count(); ++i) {
-    const double difference = got.get_f64(i) - want.get_f64(i);
-    error += difference * difference;
-    size += want.get_f64(i) * want.get_f64(i);
-  }
-  return std::sqrt(error / size);
-}
-
 constexpr Case kCases[] = {
     {"causal_grouped", DType::bf16, 2, 4, 2, 200, 200, 128, 128, true},
     {"more_keys", DType::bf16, 1, 3, 3, 130, 300, 64, 64, false},
@@ -85,7 +62,7 @@ class AttentionGradients : public ::testing::TestWithParam<Case> {};
 
 TEST_P(AttentionGradients, AreThoseOfTheReference) {
   const Program program = program_of(GetParam());
-  const auto inputs = inputs_of(program);
+  const auto inputs = normal_inputs(program, 3);
   CompileOptions options;
   options.target = TestDevice::get().target;
   const Artifact artifact = compile(program, options);

@@ -2,12 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
-#include <random>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "compile/testing/random_arrays.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
@@ -18,13 +17,7 @@
 namespace aicf {
 namespace {
 
-Array random_array(DType dtype, std::vector<int64_t> sizes, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal;
-  Array array(dtype, std::move(sizes));
-  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-  return array;
-}
+using testing::random_array;
 
 // 16-32-8 MLP with a GELU and a layer norm, over a symbolic batch.
 Program mlp_program() {

@@ -18,6 +18,7 @@
 #include "base/mapped_file.h"
 #include "base/safetensors.h"
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "kernels/kernel.h"
 #include "plan/plan_json.h"
 #include "runtime/cpu/cpu_device.h"
@@ -42,18 +43,12 @@ extern "C" const char* __tsan_default_options() { return "allocator_may_return_n
 namespace aicf {
 namespace {
 
+using testing::random_array;
+
 using Json = nlohmann::json;
 
 constexpr uint32_t kSampling = 6;     // one in so many replacements is tried; 1 tries all and takes minutes
 constexpr int64_t kLargestSize = 64;  // of a size at its high end, whatever range the plan declares
-
-Array random_array(std::vector<int64_t> sizes, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal;
-  Array array(DType::f32, std::move(sizes));
-  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-  return array;
-}
 
 // 12-24-8 MLP with a GELU, a layer norm and a softmax, over a symbolic batch; optimised, with a bucket for
 // the lowest sizes.

@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <random>
 
 #include "build/join_rows.h"
 #include "build/region_codegen.h"
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -138,28 +137,6 @@ const std::vector<Case>& cases() {
   return list;
 }
 
-std::map<std::string, Array> random_inputs(const Program& program) {
-  std::mt19937 engine(5);
-  std::normal_distribution<double> normal;
-  std::map<std::string, Array> inputs;
-  const Graph& graph = program.entries[0];
-  for (ValueId id : graph.inputs()) {
-    Array array(graph.dtype(id), evaluate(graph.shape(id), {}));
-    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-    inputs.emplace(graph.value(id).name, std::move(array));
-  }
-  return inputs;
-}
-
-double relative_error(const Array& got, const Array& want) {
-  double error = 0, size = 0;
-  for (int64_t i = 0; i < want.count(); ++i) {
-    error += std::pow(got.get_f64(i) - want.get_f64(i), 2);
-    size += std::pow(want.get_f64(i), 2);
-  }
-  return std::sqrt(error / size);
-}
-
 // A candidate of the product that adds in the order of the joined kernel.
 std::string unsplit(const Program& program) {
   for (const KernelCall& call : calls_of(program, "sm_90", {{"matmul", "matmul_tensor_core"}}))
@@ -187,7 +164,7 @@ TEST(JoinRows, HasTheResultsOfTwoKernels) {
     if (!TestDevice::get().runs) continue;
     const auto device = open_device({"cuda", 1, ""});
     Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
-    const auto inputs = random_inputs(program);
+    const auto inputs = normal_inputs(program, 5);
     const auto got = first.run("main", inputs), want = second.run("main", inputs);
     EXPECT_LT(relative_error(got.at("y"), want.at("y")), c.dtype == DType::f16 ? 1e-4 : 8e-4);
     if (c.sum == Sum::kReturned) {

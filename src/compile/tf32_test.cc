@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
@@ -15,6 +15,7 @@
 namespace aicf {
 namespace {
 
+using testing::random_array;
 using testing::TestDevice;
 using Sizes = std::vector<int64_t>;
 
@@ -38,14 +39,6 @@ const ProductCase kCases[] = {
     {"Large", {300, 260}, {260, 520}, false, false},
     {"NoDepth", {5, 0}, {0, 7}, false, false},
 };
-
-Array random_array(DType dtype, const Sizes& sizes, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal;
-  Array array(dtype, sizes);
-  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-  return array;
-}
 
 Program product_of(const ProductCase& test) {
   Graph graph("main");

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
@@ -15,19 +15,6 @@ namespace aicf::testing {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
-
-Arrays normal_inputs(const Program& program) {
-  std::mt19937 engine(5);
-  std::normal_distribution<double> normal;
-  Arrays inputs;
-  const Graph& graph = program.entries[0];
-  for (ValueId id : graph.inputs()) {
-    Array array(graph.dtype(id), evaluate(graph.shape(id), {}));
-    for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-    inputs.emplace(graph.value(id).name, std::move(array));
-  }
-  return inputs;
-}
 
 std::unique_ptr<Executable> compiled(const Program& program) {
   CompileOptions options;
@@ -81,7 +68,7 @@ TEST(TrainingRegions, GradientsOfANormAreThoseOfTheReference) {
   }
 }
 )");
-  const Arrays inputs = normal_inputs(program);
+  const Arrays inputs = normal_inputs(program, 5);
   const std::unique_ptr<Executable> exe = compiled(program);
   if (exe == nullptr) return;
   exe->run("", inputs);
@@ -114,7 +101,7 @@ TEST(TrainingRegions, SumsOverManyRowsAreThoseOfTheReference) {
   }
 }
 )");
-  const Arrays inputs = normal_inputs(program);
+  const Arrays inputs = normal_inputs(program, 5);
   const std::unique_ptr<Executable> exe = compiled(program);
   if (exe == nullptr) return;
   exe->run("", inputs);
@@ -141,7 +128,7 @@ TEST(TrainingRegions, ASmallBiasStepsAsInTheReference) {
   }
 }
 )");
-  const Arrays inputs = normal_inputs(program);
+  const Arrays inputs = normal_inputs(program, 5);
   const std::unique_ptr<Executable> exe = compiled(program);
   if (exe == nullptr) return;
   exe->run("", inputs);
@@ -155,7 +142,7 @@ TEST(TrainingRegions, LongRowsAreThoseOfTheReference) {
   const Program program =
       parse("program {\n  entry main(%x: bf16" + shape + ") {\n    %0 = softmax(%x) {axis = 1} : bf16" +
             shape + "\n    return \"y\" = %0\n  }\n}\n");
-  const Arrays inputs = normal_inputs(program);
+  const Arrays inputs = normal_inputs(program, 5);
   const std::unique_ptr<Executable> exe = compiled(program);
   if (exe == nullptr) return;
   const Arrays expected = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;

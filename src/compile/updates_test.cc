@@ -2,9 +2,8 @@
 // stale.
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
@@ -14,6 +13,7 @@
 namespace aicf {
 namespace {
 
+using testing::random_array;
 using testing::TestDevice;
 
 struct UpdateCase {
@@ -101,14 +101,6 @@ const UpdateCase kCases[] = {
       return "y" = %x)",
      1},
 };
-
-Array random_array(std::vector<int64_t> sizes, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<double> normal;
-  Array array(DType::f32, std::move(sizes));
-  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
-  return array;
-}
 
 Program program_of(const UpdateCase& test) {
   Program program = parse(std::string(kHead) + test.text + "\n  }\n}\n");
