@@ -146,4 +146,10 @@ Lines lines_from(const Index& sizes, int64_t axis) {
   return lines;
 }
 
+double line_max(const std::vector<double>& x, const Lines& lines, int64_t o, int64_t n) {
+  double top = -std::numeric_limits<double>::infinity();
+  for (int64_t k = 0; k < lines.length; ++k) top = max_of(top, x[lines.at(o, k, n)]);
+  return top;
+}
+
 }  // namespace aicf::reference

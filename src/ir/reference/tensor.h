@@ -114,4 +114,12 @@ Lines lines_along(const Index& sizes, int64_t axis);
 // The same with all axes from `axis` on as one line.
 Lines lines_from(const Index& sizes, int64_t axis);
 
+template <typename Body>
+void for_each_line(const Lines& lines, Body body) {
+  for (int64_t o = 0; o < lines.outer; ++o)
+    for (int64_t n = 0; n < lines.inner; ++n) body(o, n);
+}
+// The largest element of a line; NaN if it holds one, -infinity if it is empty.
+double line_max(const std::vector<double>& x, const Lines& lines, int64_t o, int64_t n);
+
 }  // namespace aicf::reference
