@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "compile/compile.h"
+#include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "runtime/executable.h"
 
 namespace aicf::testing {
 namespace {
@@ -63,12 +62,9 @@ class AttentionGradients : public ::testing::TestWithParam<Case> {};
 TEST_P(AttentionGradients, AreThoseOfTheReference) {
   const Program program = program_of(GetParam());
   const auto inputs = normal_inputs(program, 3);
-  CompileOptions options;
-  options.target = TestDevice::get().target;
-  const Artifact artifact = compile(program, options);
-  if (!TestDevice::get().runs) return;
-  Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
-  const auto got = exe.run("", inputs), again = exe.run("", inputs);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  const auto got = exe->run("", inputs), again = exe->run("", inputs);
   EXPECT_EQ(got, again) << "two runs differ";
   for (const auto& [name, want] : evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs)
     EXPECT_LT(relative_error(got.at(name), want), tolerance(GetParam().dtype)) << name;

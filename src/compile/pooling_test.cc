@@ -6,10 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "compile/compile.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/compiled.h"
 #include "ir/reference/evaluator.h"
-#include "runtime/executable.h"
 
 namespace aicf::testing {
 namespace {
@@ -67,13 +65,10 @@ class MaxPool : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MaxPool, IsThatOfTheReference) {
   const Program program = program_of(GetParam());
-  CompileOptions options;
-  options.target = TestDevice::get().target;
-  const Artifact artifact = compile(program, options);
-  if (!TestDevice::get().runs) return;
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
   const std::map<std::string, Array> inputs{{"x", input_of(GetParam())}};
-  Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
-  const Array got = exe.run("", inputs).at("y");
+  const Array got = exe->run("", inputs).at("y");
   const Array want = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs.at("y");
   ASSERT_EQ(got.count(), want.count());
   for (int64_t i = 0; i < want.count(); ++i) {

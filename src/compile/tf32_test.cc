@@ -5,18 +5,16 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "runtime/executable.h"
 
 namespace aicf {
 namespace {
 
 using testing::random_array;
-using testing::TestDevice;
 using Sizes = std::vector<int64_t>;
 
 struct ProductCase {
@@ -70,12 +68,10 @@ TEST_P(Tf32, RoundsTheOperandsOfProducts) {
   EXPECT_EQ(compare(in_f32, expected, tolerance, tolerance).ok(), depth == 0);
 
   CompileOptions options;
-  options.target = TestDevice::get().target;
   options.precision = Precision::kTf32;
-  const Artifact artifact = compile(plain, options);
-  if (!TestDevice::get().runs) return;
-  Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
-  const CompareReport report = compare(exe.run("", inputs).at("z"), expected, tolerance, tolerance);
+  const std::unique_ptr<Executable> exe = testing::compiled(plain, options);
+  if (exe == nullptr) return;
+  const CompareReport report = compare(exe->run("", inputs).at("z"), expected, tolerance, tolerance);
   EXPECT_TRUE(report.ok()) << to_string(report);
 }
 

@@ -3,18 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
+#include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "runtime/executable.h"
 
 namespace aicf {
 namespace {
 
 using testing::random_array;
-using testing::TestDevice;
 
 struct UpdateCase {
   const char* name;
@@ -113,25 +111,22 @@ class Updates : public ::testing::TestWithParam<UpdateCase> {};
 
 TEST_P(Updates, EqualTheReferenceOverSeveralRuns) {
   const Program program = program_of(GetParam());
-  const TestDevice& device = TestDevice::get();
   for (int level : {0, 2}) {
     CompileOptions options;
     options.opt_level = level;
-    options.target = device.target;
-    const Artifact artifact = compile(program, options);
-    if (!device.runs) continue;
-    Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
+    const std::unique_ptr<Executable> exe = testing::compiled(program, options);
+    if (exe == nullptr) continue;
     std::map<std::string, Array> variables;
     for (uint32_t run = 0; run < 3; ++run) {
       const std::map<std::string, Array> inputs{
           {"x", random_array({6, 8}, 10 + run)},
           {"i", Array::from<int64_t>(DType::i64, {2, 1}, {4, static_cast<int64_t>(run)})}};
       const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}}, {}, &variables);
-      const auto got = exe.run("", inputs);
+      const auto got = exe->run("", inputs);
       EXPECT_TRUE(compare(got.at("y"), expected.outputs.at("y"), 1e-5, 1e-5).ok())
           << "level " << level << ", run " << run;
       for (const auto& [name, value] : expected.updated) {
-        EXPECT_TRUE(compare(exe.state(name), value, 1e-5, 1e-5).ok())
+        EXPECT_TRUE(compare(exe->state(name), value, 1e-5, 1e-5).ok())
             << name << ", level " << level << ", run " << run;
         variables[name] = value;
       }
@@ -169,19 +164,16 @@ TEST(UpdatesOfEntries, AnotherEntrySeesTheNewWeight) {
 )");
   const Array w = random_array({32, 48}, 1), d = random_array({32, 48}, 2), x = random_array({8, 32}, 3);
   program.variables.at("w").data = w;
-  CompileOptions options;
-  options.target = TestDevice::get().target;
-  const Artifact artifact = compile(program, options);
-  if (!TestDevice::get().runs) return;
-  Executable exe(Model::load(artifact, open_device({TestDevice::get().cuda ? "cuda" : "cpu", 2, ""})));
+  const std::unique_ptr<Executable> exe = testing::compiled(program);
+  if (exe == nullptr) return;
   std::map<std::string, Array> variables;
   for (int run = 0; run < 2; ++run) {
     const auto expected = evaluate(program, program.entries[1], {{{"x", x}}, {}}, {}, &variables).outputs;
-    EXPECT_TRUE(
-        compare(exe.run("eval", std::map<std::string, Array>{{"x", x}}).at("y"), expected.at("y"), 1e-5, 1e-5)
-            .ok())
+    EXPECT_TRUE(compare(exe->run("eval", std::map<std::string, Array>{{"x", x}}).at("y"), expected.at("y"),
+                        1e-5, 1e-5)
+                    .ok())
         << run;
-    exe.run("step", std::map<std::string, Array>{{"d", d}});
+    exe->run("step", std::map<std::string, Array>{{"d", d}});
     variables = evaluate(program, program.entries[0], {{{"d", d}}, {}}, {}, &variables).updated;
   }
 }

@@ -1,0 +1,23 @@
+// A program compiled for the device of test_device.h and loaded there.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "compile/compile.h"
+#include "compile/testing/test_device.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+
+// Null where the device only compiles. Two threads on the CPU.
+inline std::unique_ptr<Executable> compiled(const Program& program, CompileOptions options = {}) {
+  const TestDevice& where = TestDevice::get();
+  options.target = where.target;
+  Artifact artifact = compile(program, options);
+  if (!where.runs) return nullptr;
+  const std::shared_ptr<Device> device = open_device({where.cuda ? "cuda" : "cpu", 2, ""});
+  return std::make_unique<Executable>(Model::load(std::move(artifact), device));
+}
+
+}  // namespace aicf::testing
