@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/dim.h"
+#include "base/error.h"
 
 namespace aicf {
 
@@ -19,6 +20,18 @@ class Cursor {
   [[noreturn]] void fail_at(size_t position, std::string message, std::string expected = "",
                             std::string actual = "") const;
   [[noreturn]] void fail(std::string message, std::string expected = "");
+
+  // Runs a call that may refuse what the text says, and puts the place into its message.
+  template <typename Call>
+  auto checked(size_t position, Call call) const -> decltype(call()) {
+    try {
+      return call();
+    } catch (UserError& error) {
+      error.message = place(position) + error.message;
+      error.refresh();
+      throw;
+    }
+  }
 
   bool peek(char c);                // the next token starts with c
   bool peek_exactly(char c) const;  // the same without skipping space

@@ -1,9 +1,8 @@
-#include <cstring>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "ir/cursor.h"
-#include "ir/literal.h"
+#include "ir/literal_parser.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -12,7 +11,7 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view text, const BlobResolver& blobs) : in_(text), blobs_(blobs) {}
+  Parser(std::string_view text, const BlobResolver& blobs) : in_(text), literals_(in_, blobs) {}
 
   Program program() {
     Program program;
@@ -56,11 +55,11 @@ class Parser {
     std::string name(in_.symbol_name());
     in_.expect_word("in");
     Interval range;
-    range.lo = integer();
+    range.lo = literals_.integer();
     in_.expect('.');
     in_.expect('.');
-    range.hi = integer();
-    if (in_.take_word("buckets")) program.buckets[name] = list<int64_t>([&] { return integer(); });
+    range.hi = literals_.integer();
+    if (in_.take_word("buckets")) program.buckets[name] = literals_.integers();
     if (!program.sizes.emplace(std::move(name), range).second) in_.fail_at(at, "this size is declared twice");
   }
 
@@ -78,7 +77,7 @@ class Parser {
     variable.name = in_.quoted();
     variable.role = role;
     in_.expect(':');
-    variable.type = type();
+    variable.type = literals_.type();
     const std::string name = variable.name;
     if (!program.variables.emplace(name, std::move(variable)).second)
       in_.fail_at(at, "this param or state is declared twice");
@@ -92,11 +91,11 @@ class Parser {
       const size_t at = in_.position();
       const ValueName name = value_name();
       in_.expect(':');
-      const TensorType input_type = type();
-      const Array only = in_.take_word("only") ? contents(at, input_type) : Array();
+      const TensorType input_type = literals_.type();
+      const Array only = in_.take_word("only") ? literals_.contents(at, input_type) : Array();
       const std::string own_name = renames && in_.take_word("as") ? in_.quoted() : name.text;
       define(scope, at, name.key,
-             checked(at, [&] { return scope.graph.add_input(own_name, input_type, only); }));
+             in_.checked(at, [&] { return scope.graph.add_input(own_name, input_type, only); }));
     } while (in_.take(','));
     in_.expect(')');
   }
@@ -142,7 +141,7 @@ class Parser {
         in_.expect('=');
       }
       const ValueId value = use(scope);
-      checked(at, [&] { return scope.graph.add_output(value, std::move(name)), 0; });
+      in_.checked(at, [&] { return scope.graph.add_output(value, std::move(name)), 0; });
     } while (in_.take(','));
   }
 
@@ -153,7 +152,7 @@ class Parser {
     const auto leaf = scope.variables.find(variable);
     if (leaf == scope.variables.end())
       in_.fail_at(at, "the updated param or state is not read in this entry");
-    checked(at, [&] { return scope.graph.add_update(leaf->second, value), 0; });
+    in_.checked(at, [&] { return scope.graph.add_update(leaf->second, value), 0; });
   }
 
   // [%name (, %name)* =] (param | state | constant | op) …
@@ -183,8 +182,8 @@ class Parser {
   ValueId variable_leaf(Scope& scope, size_t at, Role role) {
     const std::string name = in_.quoted();
     in_.expect(':');
-    const TensorType leaf_type = type();
-    const ValueId id = checked(at, [&] {
+    const TensorType leaf_type = literals_.type();
+    const ValueId id = in_.checked(at, [&] {
       return role == Role::kParam ? scope.graph.add_param(name, leaf_type)
                                   : scope.graph.add_state(name, leaf_type);
     });
@@ -193,67 +192,11 @@ class Parser {
   }
 
   ValueId constant(Scope& scope, size_t at) {
-    const TensorType declared = type();
+    const TensorType declared = literals_.type();
     in_.expect('=');
-    Array array = contents(at, declared);
+    Array array = literals_.contents(at, declared);
     std::string hint = in_.take_word("as") ? in_.quoted() : std::string();
-    return checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
-  }
-
-  Array contents(size_t at, const TensorType& declared) {
-    std::vector<int64_t> sizes;
-    for (const Dim& dim : declared.shape) {
-      if (!dim.is_constant() || dim.constant_part() < 0)
-        in_.fail_at(at, "the sizes of a constant are numbers");
-      sizes.push_back(dim.constant_part());
-    }
-    return in_.take_word("blob") ? blob(declared.dtype, sizes) : inline_elements(at, declared.dtype, sizes);
-  }
-
-  Array inline_elements(size_t at, DType dtype, const std::vector<int64_t>& sizes) {
-    const int64_t count = checked(at, [&] { return element_count(sizes); });
-    if (count > kInlineElements)
-      in_.fail_at(at, "too many elements to stand inline", "blob 0x<hash>",
-                  std::to_string(count) + " elements");
-    Array array(dtype, sizes);
-    in_.expect('[');
-    for (int64_t i = 0; i < count; ++i) {
-      if (i) in_.expect(',');
-      const size_t element_at = in_.position();
-      const std::string_view token = in_.scalar();
-      if (!read_element(token, array, i))
-        in_.fail_at(element_at, "not an element of this type", std::string(dtype_name(dtype)),
-                    std::string(token));
-    }
-    in_.expect(']');
-    return array;
-  }
-
-  Array blob(DType dtype, const std::vector<int64_t>& sizes) {
-    const size_t at = in_.position();
-    const std::string_view token = in_.scalar();
-    const auto hash = token.starts_with("0x") ? hash_from_text(token.substr(2)) : std::nullopt;
-    if (!hash)
-      in_.fail_at(at, "not a content hash", "0x and 32 hex digits", std::string(token.substr(0, 40)));
-    const Array bytes = blobs_ ? blobs_(*hash) : Array();
-    if (bytes.data() == nullptr)
-      in_.fail_at(at, "the contents of this constant are not at hand", "", std::string(token));
-    const int64_t expected =
-        checked(at, [&] { return checked_mul(element_count(sizes), dtype_bytes(dtype)); });
-    if (bytes.bytes() != expected)
-      in_.fail_at(at, "the contents do not fit the type", std::to_string(expected) + " bytes",
-                  std::to_string(bytes.bytes()) + " bytes");
-    if (hash_content(bytes) != *hash) in_.fail_at(at, "the contents do not have this hash");
-    return of_type(bytes, dtype, sizes);
-  }
-
-  static Array of_type(const Array& bytes, DType dtype, const std::vector<int64_t>& sizes) {
-    if (bytes.dtype() == dtype) return bytes.reshaped(sizes);
-    if (reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<size_t>(dtype_bytes(dtype)) == 0)
-      return Array::view(dtype, sizes, bytes.data(), std::make_shared<const Array>(bytes));
-    Array copy(dtype, sizes);
-    std::memcpy(copy.mutable_data(), bytes.data(), static_cast<size_t>(bytes.bytes()));
-    return copy;
+    return in_.checked(at, [&] { return scope.graph.add_constant(std::move(array), std::move(hint)); });
   }
 
   // op(operands) {attributes} body… : types as hints @"origin"
@@ -263,12 +206,12 @@ class Parser {
       throw UserError(ErrorCode::kU_unknown_op, in_.place(at) + "no op of this name exists")
           .with_op(std::string(name));
     std::vector<ValueId> inputs = operands(scope);
-    Attrs attrs = in_.peek('{') ? attributes(op_info(*op)) : Attrs();
+    Attrs attrs = in_.peek('{') ? literals_.attributes(op_info(*op)) : Attrs();
     std::vector<Graph> bodies;
     while (in_.take_word("body")) bodies.push_back(body(depth + 1));
     std::vector<TensorType> declared;
     if (in_.take(':')) {
-      do declared.push_back(type());
+      do declared.push_back(literals_.type());
       while (in_.take(','));
     }
     std::vector<std::string> hints;
@@ -277,7 +220,7 @@ class Parser {
       while (in_.take(','));
     }
     std::string origin = in_.take('@') ? in_.quoted() : std::string();
-    const NodeId id = checked(at, [&] {
+    const NodeId id = in_.checked(at, [&] {
       return scope.graph.add_node(*op, std::move(inputs), std::move(attrs), std::move(bodies),
                                   std::move(origin));
     });
@@ -313,89 +256,6 @@ class Parser {
     return ids;
   }
 
-  Attrs attributes(const OpInfo& info) {
-    Attrs attrs;
-    in_.expect('{');
-    do {
-      const size_t at = in_.position();
-      std::string name(in_.word());
-      const AttrInfo* declared = info.attribute(name);
-      if (!declared)
-        in_.fail_at(at, "op " + std::string(info.name) + " has no attribute of this name", "", name);
-      if (attrs.find(name)) in_.fail_at(at, "this attribute is given twice", "", name);
-      in_.expect('=');
-      attrs.set(std::move(name), attribute(declared->type));
-    } while (in_.take(','));
-    in_.expect('}');
-    return attrs;
-  }
-
-  Attr attribute(AttrType type) {
-    switch (type) {
-      case AttrType::kInt:
-        return integer();
-      case AttrType::kFloat:
-        return real();
-      case AttrType::kBool:
-        return boolean();
-      case AttrType::kStr:
-        return in_.quoted();
-      case AttrType::kInts:
-        return list<int64_t>([&] { return integer(); });
-      case AttrType::kFloats:
-        return list<double>([&] { return real(); });
-      case AttrType::kDType:
-        return dtype();
-      case AttrType::kDims:
-        return in_.dims();
-    }
-    AICF_CHECK(false, "unknown attribute type");
-  }
-
-  template <typename T, typename Read>
-  std::vector<T> list(Read read) {
-    std::vector<T> items;
-    in_.expect('[');
-    if (in_.take(']')) return items;
-    do items.push_back(read());
-    while (in_.take(','));
-    in_.expect(']');
-    return items;
-  }
-
-  int64_t integer() {
-    const size_t at = in_.position();
-    const auto value = read_int(in_.integer_token());
-    if (!value) in_.fail_at(at, "not a 64-bit integer");
-    return *value;
-  }
-
-  double real() {
-    const size_t at = in_.position();
-    const auto value = read_float(in_.scalar());
-    if (!value) in_.fail_at(at, "not a number that fits in 64 bits");
-    return *value;
-  }
-
-  bool boolean() {
-    if (in_.take_word("true")) return true;
-    in_.expect_word("false");
-    return false;
-  }
-
-  DType dtype() {
-    const size_t at = in_.position();
-    const std::string_view name = in_.word();
-    const auto found = dtype_from_name(name);
-    if (!found) in_.fail_at(at, "no dtype of this name exists", "", std::string(name));
-    return *found;
-  }
-
-  TensorType type() {
-    const DType element = dtype();
-    return {element, in_.dims()};
-  }
-
   // The text after '%': a bare run of name characters or a quoted string. An input may be called "0", which
   // is not the value that the printer numbers 0, so its key keeps a quote.
   struct ValueName {
@@ -426,20 +286,8 @@ class Parser {
     return found->second;
   }
 
-  // Runs a builder call and puts the place into the message of what it refuses.
-  template <typename Call>
-  auto checked(size_t at, Call call) -> decltype(call()) {
-    try {
-      return call();
-    } catch (UserError& error) {
-      error.message = in_.place(at) + error.message;
-      error.refresh();
-      throw;
-    }
-  }
-
   Cursor in_;
-  const BlobResolver& blobs_;
+  LiteralParser literals_;
 };
 
 }  // namespace
