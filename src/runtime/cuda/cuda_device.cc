@@ -5,155 +5,13 @@
 #include "base/error.h"
 #include "base/profiler_range.h"
 #include "runtime/cuda/cuda_context.h"
+#include "runtime/cuda/cuda_graphs.h"
 #include "runtime/cuda/launches.h"
 
 namespace aicf {
 namespace {
 
 using cuda::driver;
-
-void set_cluster(cuda::GraphNode node, int blocks) {
-  if (blocks == 1) return;
-  cuda::LaunchAttribute::Value value{};
-  value.cluster[0] = static_cast<unsigned>(blocks);
-  value.cluster[1] = value.cluster[2] = 1;
-  AICF_CUDA(driver().graph_node_set_attribute(node, cuda::kClusterDimension, &value));
-}
-
-struct OwnedGraph {
-  OwnedGraph() { AICF_CUDA(driver().graph_create(&handle, 0)); }
-  ~OwnedGraph() { driver().graph_destroy(handle); }
-  OwnedGraph(const OwnedGraph&) = delete;
-  OwnedGraph& operator=(const OwnedGraph&) = delete;
-  cuda::Graph handle = nullptr;
-};
-
-// Adds a kernel, or a library's routine as a graph within the graph, after `before`.
-cuda::GraphNode add_node(cuda::Graph graph, cuda::Launches& launches, cuda::Launches::Kernel& kernel,
-                         const cuda::GraphNode* before, const cuda::EdgeData* edge) {
-  cuda::GraphNodeParams params;
-  cuda::GraphNode node = nullptr;
-  const size_t edges = before != nullptr;
-  if (kernel.library != nullptr) {
-    params.type = cuda::kChildGraphNode;
-    params.child = launches.capture(kernel);
-    const int result = driver().graph_add_node(&node, graph, before, nullptr, edges, &params);
-    driver().graph_destroy(params.child);
-    AICF_CUDA(result);
-    return node;
-  }
-  params.kernel = kernel.node;
-  AICF_CUDA(
-      driver().graph_add_node(&node, graph, before, before != nullptr ? edge : nullptr, edges, &params));
-  set_cluster(node, kernel.cluster);
-  return node;
-}
-
-// A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
-// from sm_90 on its launch may overlap the end of the one before.
-class CapturedGraph {
- public:
-  CapturedGraph(cuda::Launches& launches, bool programmatic) {
-    add_nodes(launches, programmatic);
-    AICF_CUDA(driver().graph_instantiate(&exec_, graph_.handle, 0));
-  }
-  ~CapturedGraph() { driver().graph_exec_destroy(exec_); }
-  CapturedGraph(const CapturedGraph&) = delete;
-  CapturedGraph& operator=(const CapturedGraph&) = delete;
-
-  // Gives changed arguments to the nodes; launches under way keep the old ones.
-  void update(cuda::Launches& launches) {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      cuda::Launches::Kernel& kernel = launches.kernels()[i];
-      if (!kernel.changed) continue;
-      if (kernel.library != nullptr) {
-        cuda::Graph child = launches.capture(kernel);
-        const int result = driver().graph_exec_set_child(exec_, nodes_[i], child);
-        driver().graph_destroy(child);
-        AICF_CUDA(result);
-      } else {
-        AICF_CUDA(driver().graph_exec_set_kernel(exec_, nodes_[i], &kernel.node));
-      }
-      kernel.changed = false;
-    }
-  }
-  void launch(cuda::StreamHandle stream) { AICF_CUDA(driver().graph_launch(exec_, stream)); }
-
- private:
-  void add_nodes(cuda::Launches& launches, bool programmatic) {
-    cuda::EdgeData early;
-    early.from_port = cuda::kProgrammaticPort;
-    early.type = cuda::kProgrammaticEdge;
-    const cuda::EdgeData full;
-    bool after_library = false;
-    for (cuda::Launches::Kernel& kernel : launches.kernels()) {
-      const bool overlaps = programmatic && !after_library;  // a library's kernels tell nobody that they end
-      nodes_.push_back(add_node(graph_.handle, launches, kernel, nodes_.empty() ? nullptr : &nodes_.back(),
-                                overlaps ? &early : &full));
-      after_library = kernel.library != nullptr;
-      kernel.changed = false;
-    }
-  }
-
-  OwnedGraph graph_;  // its nodes name those of `exec_` when arguments change, so it lives as long
-  cuda::GraphExec exec_ = nullptr;
-  std::vector<cuda::GraphNode> nodes_;
-};
-
-// A graph with a time stamp before the first and after every kernel.
-class TimedGraph {
- public:
-  explicit TimedGraph(cuda::Launches& launches) : stamps_(launches.kernels().size() + 1) {
-    for (cuda::Event& stamp : stamps_) AICF_CUDA(driver().event_create(&stamp, 0));
-    cuda::Graph graph = nullptr;
-    AICF_CUDA(driver().graph_create(&graph, 0));
-    add_stamp(graph, stamps_[0]);
-    for (size_t i = 0; i < launches.kernels().size(); ++i) {
-      const cuda::EdgeData full;
-      last_ = add_node(graph, launches, launches.kernels()[i], &last_, &full);
-      add_stamp(graph, stamps_[i + 1]);
-    }
-    const int result = driver().graph_instantiate(&exec_, graph, 0);
-    driver().graph_destroy(graph);
-    AICF_CUDA(result);
-  }
-  ~TimedGraph() {
-    for (cuda::Event stamp : stamps_) driver().event_destroy(stamp);
-    driver().graph_exec_destroy(exec_);
-  }
-  TimedGraph(const TimedGraph&) = delete;
-  TimedGraph& operator=(const TimedGraph&) = delete;
-
-  // Microseconds of each kernel in one run.
-  std::vector<double> run(cuda::StreamHandle stream) {
-    AICF_CUDA(driver().graph_launch(exec_, stream));
-    AICF_CUDA(driver().stream_synchronize(stream));
-    std::vector<double> times;
-    for (size_t i = 1; i < stamps_.size(); ++i) {
-      float milliseconds = 0;
-      AICF_CUDA(driver().event_elapsed(&milliseconds, stamps_[i - 1], stamps_[i]));
-      times.push_back(1e3 * static_cast<double>(milliseconds));
-    }
-    return times;
-  }
-
- private:
-  void add(cuda::Graph graph, cuda::GraphNodeParams& params) {
-    cuda::GraphNode node = nullptr;
-    AICF_CUDA(driver().graph_add_node(&node, graph, last_ == nullptr ? nullptr : &last_, nullptr,
-                                      last_ != nullptr, &params));
-    last_ = node;
-  }
-  void add_stamp(cuda::Graph graph, cuda::Event event) {
-    cuda::GraphNodeParams params;
-    params.type = cuda::kEventRecordNode;
-    params.event = event;
-    add(graph, params);
-  }
-  std::vector<cuda::Event> stamps_;
-  cuda::GraphNode last_ = nullptr;
-  cuda::GraphExec exec_ = nullptr;
-};
 
 class CudaSequence final : public Sequence {
  public:
@@ -184,7 +42,7 @@ class CudaSequence final : public Sequence {
     launches_.report_errors();  // of earlier runs that nobody waited for
     if (!graphs_) return launch_one_by_one(context_->stream(stream));
     if (graph_ == nullptr) {
-      graph_ = std::make_unique<CapturedGraph>(launches_, context_->arch() >= 90);
+      graph_ = std::make_unique<cuda::CapturedGraph>(launches_, context_->arch() >= 90);
     } else {
       graph_->update(launches_);
     }
@@ -200,7 +58,7 @@ class CudaSequence final : public Sequence {
   std::vector<double> profile(int repeats) override {
     context_->enter();
     if (launches_.kernels().empty()) return {};
-    TimedGraph graph(launches_);
+    cuda::TimedGraph graph(launches_);
     std::vector<std::vector<double>> samples(launches_.kernels().size());
     for (int i = 0; i < repeats + 1; ++i) {
       const std::vector<double> times = graph.run(context_->stream({}));
@@ -214,7 +72,7 @@ class CudaSequence final : public Sequence {
   }
 
   std::string coverage() const override {
-    const std::string count = std::to_string(const_cast<cuda::Launches&>(launches_).kernels().size());
+    const std::string count = std::to_string(launches_.kernels().size());
     return graphs_ ? count + "/" + count + " kernels in 1 graph" : "0/" + count + " kernels in a graph";
   }
 
@@ -244,7 +102,7 @@ class CudaSequence final : public Sequence {
   std::shared_ptr<cuda::DeviceContext> context_;
   bool graphs_;
   cuda::Launches launches_;
-  std::unique_ptr<CapturedGraph> graph_;
+  std::unique_ptr<cuda::CapturedGraph> graph_;
 };
 
 class CudaDevice final : public Device {

@@ -36,6 +36,7 @@ class Launches {
   // The same as a graph, which the caller destroys.
   Graph capture(Kernel& kernel);
   std::vector<Kernel>& kernels() { return kernels_; }
+  const std::vector<Kernel>& kernels() const { return kernels_; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
   size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.

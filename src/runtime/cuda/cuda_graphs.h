@@ -1,0 +1,63 @@
+// The kernels of an entry as graphs of the driver: one that replays, and one that takes the time of every
+// kernel.
+#pragma once
+
+#include <vector>
+
+#include "runtime/cuda/launches.h"
+
+namespace aicf::cuda {
+
+class OwnedGraph {
+ public:
+  OwnedGraph();
+  ~OwnedGraph();
+  OwnedGraph(const OwnedGraph&) = delete;
+  OwnedGraph& operator=(const OwnedGraph&) = delete;
+  Graph handle() const { return handle_; }
+
+ private:
+  Graph handle_ = nullptr;
+};
+
+// A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
+// where `programmatic`, from sm_90 on, its launch may overlap the end of the one before.
+class CapturedGraph {
+ public:
+  CapturedGraph(Launches& launches, bool programmatic);
+  ~CapturedGraph();
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  // Gives changed arguments to the nodes; launches under way keep the old ones.
+  void update(Launches& launches);
+  void launch(StreamHandle stream);
+
+ private:
+  void add_nodes(Launches& launches, bool programmatic);
+
+  OwnedGraph graph_;  // its nodes name those of `exec_` when arguments change, so it lives as long
+  GraphExec exec_ = nullptr;
+  std::vector<GraphNode> nodes_;
+};
+
+// A graph with a time stamp before the first and after every kernel.
+class TimedGraph {
+ public:
+  explicit TimedGraph(Launches& launches);
+  ~TimedGraph();
+  TimedGraph(const TimedGraph&) = delete;
+  TimedGraph& operator=(const TimedGraph&) = delete;
+
+  // Microseconds of each kernel in one run.
+  std::vector<double> run(StreamHandle stream);
+
+ private:
+  void add_stamp(Graph graph, Event event);
+
+  std::vector<Event> stamps_;
+  GraphNode last_ = nullptr;
+  GraphExec exec_ = nullptr;
+};
+
+}  // namespace aicf::cuda
