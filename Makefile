@@ -35,9 +35,10 @@ setup: $(VENV)/.ready ## system packages and .venv
 build: $(BUILD)/build.ninja ## build/bin/aicf, build/lib/libaicf.so, and the extension for .venv
 	@ninja -C $(BUILD) products
 
-check: setup ## the checks that need no build: include arrows, generated files
+check: build ## include arrows, what the docs name, generated files
 	@$(PY) scripts/check_includes.py
-	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py --check; fi
+	@$(PY) scripts/check_docs.py
+	@$(PY) scripts/generate.py --check
 
 test: build check $(VENV)/.ready-torch ## everything that must pass
 	@ninja -C $(BUILD)

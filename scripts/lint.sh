@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format check, ruff, include arrows and clang-tidy over the files git knows; every check runs even if one fails.
+# Format check, ruff, include arrows, what the docs name and clang-tidy over the files git knows; every check runs even if one fails.
 #   scripts/lint.sh [--fix]     --fix: format in place instead (and skip clang-tidy)
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,6 +17,7 @@ fi
 "$bin/ruff" format -q --check . || { echo "lint: make format rewrites the Python files above" >&2; failed=1; }
 "$bin/ruff" check -q . || failed=1
 "$bin/python" scripts/check_includes.py || failed=1
+"$bin/python" scripts/check_docs.py || failed=1
 
 # The database lists exactly what the release build compiles; ISA sources are left out, their intrinsics confuse it.
 mapfile -t tidy < <("$bin/python" - <<'PY'

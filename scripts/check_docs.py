@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks what the docs name against the tree: files and links, error codes, environment variables.
+
+A path in backticks or a link must exist, an error code must stand in errors.def, and docs/environment.md must
+list exactly the variables that the code reads. Exit 1 with one line per fault.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = "docs/environment.md"
+
+# Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
+ROOTS = ("", "src/", "include/")
+PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|py|sh|json|csv|md|txt))`")
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+CODE = re.compile(r"AICF-[UEI]\d{4}")
+# Headers of libraries that the docs name.
+FOREIGN = {"nvtx3/nvToolsExt.h"}
+
+# How a variable is read: in C++ by a few functions, in Python from os.environ, in a script as $NAME.
+READ = {
+    (".cc", ".h"): re.compile(r'(?:getenv|_environment)\(\s*"(AICF_\w+)"'),
+    (".py",): re.compile(r'(?:environ(?:\.get)?[\[(]|getenv\()\s*"(AICF_\w+)"'),
+    (".sh",): re.compile(r"\$\{?(AICF_\w+)"),
+}
+LISTED = re.compile(r"^\| ((?:`AICF_\w+`(?:, )?)+) \|", re.MULTILINE)
+# A CMake option, and a variable that only a unit test makes up.
+OPTIONS, UNLISTED = {"AICF_ENABLE_NVTX"}, {"AICF_TEST_COUNT"}
+
+
+def tracked():
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def check_page(page, files, codes):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    beside = str(Path(page).parent) + "/"
+    for path in sorted(set(PATH.findall(text)) - FOREIGN):
+        if not any(start + path in files for start in (*ROOTS, beside)):
+            yield f"{page}: there is no {path}"
+    for link in sorted(set(LINK.findall(text))):
+        if not link.startswith("http") and not (ROOT / page).parent.joinpath(link).exists():
+            yield f"{page}: the link {link} leads nowhere"
+    for code in sorted(set(CODE.findall(text)) - codes):
+        yield f"{page}: no error has the code {code}"
+
+
+def variables_read(files):
+    for name in files:
+        for suffixes, pattern in READ.items():
+            if name.endswith(suffixes) and not name.startswith("scripts/check_docs"):
+                yield from pattern.findall((ROOT / name).read_text(encoding="utf-8", errors="replace"))
+
+
+def check_variables(files):
+    rows = LISTED.findall((ROOT / ENVIRONMENT).read_text(encoding="utf-8"))
+    listed = {name for row in rows for name in re.findall(r"AICF_\w+", row)}
+    read = set(variables_read(files)) - UNLISTED
+    for name in sorted(read - listed):
+        yield f"{ENVIRONMENT}: {name} is read and not listed"
+    for name in sorted(listed - read - OPTIONS):
+        yield f"{ENVIRONMENT}: {name} is listed and nothing reads it"
+
+
+def main():
+    files = tracked()
+    table = (ROOT / "docs/errors.md").read_text(encoding="utf-8")  # generated from errors.def
+    codes = set(re.findall(r"^\| (AICF-[UEI]\d{4}) ", table, re.MULTILINE))
+    problems = list(check_variables(files))
+    for page in sorted(name for name in files if name.endswith(".md")):
+        problems += check_page(page, set(files), codes)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
