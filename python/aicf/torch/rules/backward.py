@@ -9,7 +9,7 @@ from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from .attention import attention_weights, per_query_head, scores
-from .nn import _per_axis
+from .convolutions import per_axis
 from .table import rule
 
 __all__: list[str] = []
@@ -97,11 +97,10 @@ def _convolution_backward(
     mask: Any,
 ) -> tuple[Any, Any, Any]:
     """With respect to input, weight and bias. Of the weight: a convolution of x by grad with the batch in the
-    place of
-    the channels, stride and dilation exchanged."""
+    place of the channels, stride and dilation exchanged."""
     rank = w.ndim - 2
-    stride, padding = _per_axis(stride, rank), _per_axis(padding, rank)
-    dilation = _per_axis(dilation, rank)
+    stride, padding = per_axis(stride, rank), per_axis(padding, rank)
+    dilation = per_axis(dilation, rank)
     if (
         transposed
     ):  # x and grad change places: y = conv_transpose(x, w) is the input gradient of a convolution
