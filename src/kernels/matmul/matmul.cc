@@ -1,4 +1,4 @@
-// Dense contractions: the drivers around the micro-kernels of gemm_isa.cc, and the integer matmul.
+// Dense contractions of floats: the drivers around the micro-kernels of gemm_isa.cc.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -6,48 +6,17 @@
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/gemm_finish.h"
+#include "kernels/matmul/matmul_epilogue.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
 #include "kernels/step_check.h"
-#include "kernels/tile/tile_rows.h"
 
 namespace aicf {
 namespace {
 
-constexpr int64_t kCopyPadding =
-    16;  // elements after a copied row of x, so that rows do not share cache sets
+constexpr int64_t kCopyPadding = 16;  // elements after a copied row of x, so that rows share no cache sets
 constexpr int64_t kSetPeriod = 4096;  // bytes after which the sets of an L1 cache repeat
 constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing would cost more than it saves
-
-struct Tile {
-  int64_t batch[kMaxRank];
-  int64_t row, rows, column, columns;
-};
-
-// Columns run fastest: the tiles that one worker takes in a row share their rows of x, and two workers halve
-// the rows of every step of a model in the same way, so that a worker reads what it wrote.
-Tile tile_at(const MatmulPlan& plan, int64_t index) {
-  Tile tile;
-  tile.column = index % plan.column_tiles * plan.column_tile;
-  index /= plan.column_tiles;
-  tile.row = index % plan.row_tiles * plan.row_tile;
-  index /= plan.row_tiles;
-  tile.rows = std::min(plan.row_tile, plan.m - tile.row);
-  tile.columns = std::min(plan.column_tile, plan.n - tile.column);
-  for (int64_t axis = plan.batch_rank - 1; axis >= 0; --axis) {
-    tile.batch[axis] = index % plan.batch[axis];
-    index /= plan.batch[axis];
-  }
-  return tile;
-}
-
-int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const Tile& tile, int64_t row,
-                  int64_t column) {
-  int64_t offset = row * view.row + column * view.column;
-  for (int64_t axis = 0; axis < plan.batch_rank; ++axis) offset += tile.batch[axis] * view.batch[axis];
-  return offset;
-}
 
 // One tile in the making: the addresses that stay, and the current block of k.
 template <class T>
@@ -56,80 +25,16 @@ struct Job {
   const MatmulPlan& plan;
   const GemmIsa& isa;
   std::byte* scratch;
-  Tile tile;
+  MatmulTile tile;
   int64_t nr;
   int64_t k = 0, depth = 0;
-};
-
-// The epilogue of a tile of sums in scratch.
-class Epilogue {
- public:
-  template <class T>
-  Epilogue(const Job<T>& job, T* c, int64_t ldc) : call_(job.call), tile_(job.tile) {
-    const MatmulPlan& plan = job.plan;
-    scratch_ = job.scratch + plan.program_offset;
-    windows_[0] = {c, ldc, 1};
-    count_ = static_cast<size_t>(plan.operands) + 1;
-    for (size_t i = 1; i < count_; ++i) {
-      const MatmulView& view = plan.operand[i - 1];
-      const int64_t offset = offset_of(plan, view, tile_, tile_.row, tile_.column);
-      windows_[i] = {static_cast<std::byte*>(tensor(i).data) + offset * dtype_bytes(tensor(i).dtype),
-                     view.row, view.column};
-    }
-    if (TileRowRunner::fits(*call_.program, tile_.columns))
-      runner_.emplace(*call_.program, call_.isa, windows_, scratch_);
-    const auto chain = runner_ && job.isa.finishes ? runner_->chain(tile_.columns) : std::nullopt;
-    if (chain) finish_ = gemm_finish_of(*chain, nullptr, tile_.columns);
-  }
-
-  // All of it, if micro-kernels can do it; else null.
-  const GemmFinish* finish() const { return finish_ ? &*finish_ : nullptr; }
-  // Whether a few rows can be finished while their sums are in the L1 cache.
-  bool by_rows() const { return runner_.has_value(); }
-
-  // Asks for the memory that run() of these rows will touch.
-  void prefetch(int64_t first, int64_t rows) const {
-    constexpr int64_t kLine = 64;
-    const size_t inputs = call_.program->inputs.size();
-    for (size_t i = 1; i < count_; ++i) {
-      if (windows_[i].row_stride == 0 || windows_[i].column_stride != 1) continue;
-      const int64_t bytes = dtype_bytes(tensor(i).dtype);
-      for (int64_t row = first; row < first + rows; ++row) {
-        const std::byte* at =
-            static_cast<const std::byte*>(windows_[i].data) + row * windows_[i].row_stride * bytes;
-        for (int64_t byte = 0; byte < tile_.columns * bytes; byte += kLine)
-          i < inputs ? __builtin_prefetch(at + byte) : __builtin_prefetch(at + byte, 1);
-      }
-    }
-  }
-
-  void run(int64_t first, int64_t rows) {
-    if (runner_)
-      runner_->run(first, rows, tile_.columns);
-    else
-      run_tile_rows(*call_.program, call_.isa, tile_.rows, tile_.columns, windows_, scratch_);
-  }
-
- private:
-  const TensorArg& tensor(size_t window) const {  // 0 are the sums
-    const size_t inputs = call_.inputs.size() - 2;
-    return window <= inputs ? call_.inputs[window + 1] : call_.outputs[window - inputs - 1];
-  }
-
-  const BoundCall& call_;
-  const Tile& tile_;
-  std::byte* scratch_;
-  size_t count_;
-  TileWindow windows_[kMaxTileOperands + 1];
-  std::optional<TileRowRunner> runner_;
-  std::optional<GemmFinish> finish_;
 };
 
 // C of the tile for one block of k, the last one if there is an epilogue. The micro-kernels finish their sums
 // where they can; otherwise a few rows at a time are finished while they are in the L1 cache, where the
 // kernels go by rows at all.
 template <class T>
-void multiply(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
+void multiply(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
   if (epilogue != nullptr && epilogue->finish() != nullptr) {
     block.finish = epilogue->finish();
     return run_block(job.isa, block);
@@ -169,7 +74,7 @@ void copy_x(const Job<T>& job, int64_t offset, T* to) {
 
 template <class T>
 void set_left(const Job<T>& job, GemmBlock<T>& block) {
-  const int64_t offset = offset_of(job.plan, job.plan.x, job.tile, job.tile.row, job.k);
+  const int64_t offset = matmul_offset(job.plan, job.plan.x, job.tile, job.tile.row, job.k);
   if (job.plan.x_offset < 0) {
     block.a = static_cast<const T*>(job.call.inputs[0].data) + offset;
     block.lda = job.plan.x.row;
@@ -197,7 +102,7 @@ void widen_y(const Job<T>& job, int64_t offset, T* to) {
 template <class T>
 void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   T* to = reinterpret_cast<T*>(job.scratch + job.plan.y_offset);
-  const int64_t offset = offset_of(job.plan, job.plan.y, job.tile, job.k, job.tile.column + column);
+  const int64_t offset = matmul_offset(job.plan, job.plan.y, job.tile, job.k, job.tile.column + column);
   if (is_half(job.call.inputs[1].dtype)) {
     widen_y(job, offset, to);
   } else {
@@ -217,7 +122,7 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
 }
 
 template <class T>
-void run_packed(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
+void run_packed(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
   const MatmulPlan& plan = job.plan;
   const T* y = static_cast<const T*>(job.call.inputs[1].data);
   block.b = y + job.tile.column * plan.k + job.k * job.nr;
@@ -239,7 +144,7 @@ template <class T>
 void run_direct(const Job<T>& job, GemmBlock<T> block) {
   const int64_t whole = job.tile.columns / job.nr * job.nr;
   block.b = static_cast<const T*>(job.call.inputs[1].data) +
-            offset_of(job.plan, job.plan.y, job.tile, job.k, job.tile.column);
+            matmul_offset(job.plan, job.plan.y, job.tile, job.k, job.tile.column);
   block.ldb = job.plan.y.row;
   block.panel_stride = job.nr;
   block.n = whole;
@@ -252,7 +157,7 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 }
 
 template <class T>
-void run_right(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
+void run_right(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
   if (job.plan.packed) {
     run_packed(job, block, epilogue);
   } else if (job.plan.direct_y) {
@@ -269,7 +174,7 @@ void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
   const MatmulPlan& plan = job.plan;
   const TensorArg& out = job.call.outputs[0];
   for (int64_t i = 0; i < job.tile.rows; ++i) {
-    const int64_t to = offset_of(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
+    const int64_t to = matmul_offset(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
     for (int64_t j = 0; j < job.tile.columns; ++j)
       store_element(out.data, out.dtype, to + j * plan.operand[0].column, c[i * ldc + j]);
   }
@@ -279,7 +184,7 @@ template <class T>
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
   const GemmIsa& isa = gemm_isa(call.isa);
-  Job<T> job{call, plan, isa, scratch, tile_at(plan, index), panel_columns<T>(isa)};
+  Job<T> job{call, plan, isa, scratch, matmul_tile_at(plan, index), panel_columns<T>(isa)};
   GemmBlock<T> block = {};
   block.m = block.tile_rows = job.tile.rows;
   block.n = job.tile.columns;
@@ -289,11 +194,11 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
     block.ldc = plan.column_tile;
   } else {
     block.c = static_cast<T*>(call.outputs[0].data) +
-              offset_of(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
+              matmul_offset(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
     block.ldc = plan.operand[0].row;
   }
-  std::optional<Epilogue> epilogue;
-  if (call.program) epilogue.emplace(job, block.c, block.ldc);
+  std::optional<MatmulEpilogue> epilogue;
+  if (call.program) epilogue.emplace(call, isa, job.tile, scratch, block.c, block.ldc);
   do {  // once even for K = 0: the empty sum is stored
     job.depth = std::min(kGemmDepth, plan.k - job.k);
     block.depth = job.depth;
@@ -343,62 +248,6 @@ void prepare_float(BoundCall& call, const char* kernel, bool packed) {
   store_plan(call, plan);
 }
 
-// --- integers
-// -----------------------------------------------------------------------------------------------------------
-
-// Wrapping sums in 64 bits: the low bits of a product depend only on the low bits of its factors.
-template <class T>
-void run_int_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
-  const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
-  const Tile tile = tile_at(plan, index);
-  const auto* x = static_cast<const T*>(call.inputs[0].data) + offset_of(plan, plan.x, tile, tile.row, 0);
-  const auto* y = static_cast<const T*>(call.inputs[1].data) + offset_of(plan, plan.y, tile, 0, tile.column);
-  auto* out =
-      static_cast<T*>(call.outputs[0].data) + offset_of(plan, plan.operand[0], tile, tile.row, tile.column);
-  auto* sums = reinterpret_cast<uint64_t*>(scratch);
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    std::fill_n(sums, tile.columns, 0);
-    for (int64_t k = 0; k < plan.k; ++k) {
-      const auto left = static_cast<uint64_t>(x[i * plan.x.row + k * plan.x.column]);
-      const T* right = y + k * plan.y.row;
-      for (int64_t j = 0; j < tile.columns; ++j)
-        sums[j] += left * static_cast<uint64_t>(right[j * plan.y.column]);
-    }
-    for (int64_t j = 0; j < tile.columns; ++j)
-      out[i * plan.operand[0].row + j * plan.operand[0].column] = static_cast<T>(sums[j]);
-  }
-}
-
-RunTile int_tile(DType dtype) {
-  switch (dtype) {
-    case DType::i64:
-      return run_int_tile<int64_t>;
-    case DType::i32:
-      return run_int_tile<int32_t>;
-    case DType::i16:
-      return run_int_tile<int16_t>;
-    case DType::i8:
-      return run_int_tile<int8_t>;
-    case DType::u8:
-      return run_int_tile<uint8_t>;
-    default:
-      return nullptr;
-  }
-}
-
-void check_same_dtypes(const BoundCall& call, const char* kernel) {
-  check_dtype(call.inputs[1], call.inputs[0].dtype, kernel, "y");
-  if (!call.program) check_dtype(call.outputs[0], call.inputs[0].dtype, kernel, "result");
-}
-
-bool has_matrices(const Problem& problem) {
-  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
-         (problem.has_program || problem.inputs.size() == 2) &&
-         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
-         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
-         problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
-}
-
 constexpr size_t kMaxInputs = kMaxTileOperands + 1;
 
 }  // namespace
@@ -418,9 +267,6 @@ bool can_run_matmul_half(const Problem& problem) {
 }
 bool can_run_matmul_f64(const Problem& problem) {
   return has_matrices(problem) && problem.inputs[0].dtype == DType::f64;
-}
-bool can_run_matmul_int(const Problem& problem) {
-  return has_matrices(problem) && is_integer(problem.inputs[0].dtype);
 }
 
 void prepare_matmul_f32_packed(BoundCall& call) {
@@ -462,22 +308,6 @@ void prepare_matmul_f64(BoundCall& call) {
   check_same_dtypes(call, kName);
   check_step(call.program == nullptr, kName, "epilogue", "none", 1);
   prepare_float<double>(call, kName, false);
-}
-
-void prepare_matmul_int(BoundCall& call) {
-  constexpr const char* kName = "matmul_int";
-  check_counts(call, kName, 2, 2, 0, 0);
-  check_same_dtypes(call, kName);
-  check_step(call.program == nullptr, kName, "epilogue", "none", 1);
-  call.run = int_tile(call.inputs[0].dtype);
-  if (!call.run)
-    bad_step(kName, "dtype of x", "an integer type", std::string(dtype_name(call.inputs[0].dtype)));
-  MatmulPlan plan = plan_matmul_views(call, kName, false);
-  plan.direct_y = 1;
-  choose_matmul_tiles(plan, 1, 64, sizeof(uint64_t));
-  call.scratch_bytes = plan.column_tile * static_cast<int64_t>(sizeof(uint64_t));
-  call.tiles = plan.batch_count * plan.row_tiles * plan.column_tiles;
-  store_plan(call, plan);
 }
 
 }  // namespace aicf

@@ -8,8 +8,8 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kColumnTile =
-    192;  // with kGemmDepth steps of k: the part of y that waits in an L2 cache of 1 MiB
+// With kGemmDepth steps of k: the part of y that waits in an L2 cache of 1 MiB.
+constexpr int64_t kColumnTile = 192;
 constexpr int64_t kRowTile = 64;
 constexpr int64_t kRowTilePacking = 128;  // every tile packs its y: more rows share it
 constexpr int64_t kWantedTiles = 16;
@@ -160,6 +160,41 @@ void choose_matmul_tiles(MatmulPlan& plan, int64_t mr, int64_t nr, int element_b
     else
       return;
   }
+}
+
+MatmulTile matmul_tile_at(const MatmulPlan& plan, int64_t index) {
+  MatmulTile tile;
+  tile.column = index % plan.column_tiles * plan.column_tile;
+  index /= plan.column_tiles;
+  tile.row = index % plan.row_tiles * plan.row_tile;
+  index /= plan.row_tiles;
+  tile.rows = std::min(plan.row_tile, plan.m - tile.row);
+  tile.columns = std::min(plan.column_tile, plan.n - tile.column);
+  for (int64_t axis = plan.batch_rank - 1; axis >= 0; --axis) {
+    tile.batch[axis] = index % plan.batch[axis];
+    index /= plan.batch[axis];
+  }
+  return tile;
+}
+
+int64_t matmul_offset(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
+                      int64_t column) {
+  int64_t offset = row * view.row + column * view.column;
+  for (int64_t axis = 0; axis < plan.batch_rank; ++axis) offset += tile.batch[axis] * view.batch[axis];
+  return offset;
+}
+
+bool has_matrices(const Problem& problem) {
+  return problem.inputs.size() >= 2 && !problem.outputs.empty() && problem.params.empty() &&
+         (problem.has_program || problem.inputs.size() == 2) &&
+         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
+         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
+         problem.outputs[0].sizes.size() <= static_cast<size_t>(kMaxRank);
+}
+
+void check_same_dtypes(const BoundCall& call, const char* kernel) {
+  check_dtype(call.inputs[1], call.inputs[0].dtype, kernel, "y");
+  if (!call.program) check_dtype(call.outputs[0], call.inputs[0].dtype, kernel, "result");
 }
 
 }  // namespace aicf

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/abi.h"
+#include "kernels/kernel.h"
 
 namespace aicf {
 
@@ -21,20 +22,36 @@ struct MatmulPlan {
   int64_t batch[kMaxRank];
   MatmulView x, y;  // y: row is k, column is n
   int64_t operands;
-  MatmulView
-      operand[kMaxTileOperands];  // of the epilogue, then the outputs; without epilogue the result alone
+  // Of the epilogue, then the outputs; without epilogue the result alone.
+  MatmulView operand[kMaxTileOperands];
   int64_t row_tile, column_tile, row_tiles, column_tiles;
   int64_t packed;    // y is in panels already
   int64_t direct_y;  // y is read where it lies
   int64_t x_offset, y_offset, c_offset, program_offset;
 };
 
-// Fills everything but the tile shape and the scratch; throws bad_artifact if shapes do not fit. `y_rank2`
-// gives K and N of a packed y, whose tensor has no such shape.
+// Fills everything but the tile shape and the scratch; throws bad_artifact if shapes do not fit. The params
+// of a packed y, whose tensor has no such shape, are its K and N.
 MatmulPlan plan_matmul_views(const BoundCall& call, const char* kernel, bool packed);
 
 // The result does not depend on it. Small problems get tiles for a few threads, large ones tiles that keep
 // their block of y in the L2 cache.
 void choose_matmul_tiles(MatmulPlan& plan, int64_t mr, int64_t nr, int element_bytes);
+
+// Part of the result, the work of one call of run.
+struct MatmulTile {
+  int64_t batch[kMaxRank];
+  int64_t row, rows, column, columns;
+};
+// Columns run fastest: the tiles that one worker takes in a row share their rows of x, and two workers halve
+// the rows of every step of a model in the same way, so that a worker reads what it wrote.
+MatmulTile matmul_tile_at(const MatmulPlan& plan, int64_t index);
+// Of element (row, column) of a view at the tile's place in the batch.
+int64_t matmul_offset(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
+                      int64_t column);
+
+// What a kernel for x and y of one dtype can run, by dtypes and ranks.
+bool has_matrices(const Problem& problem);
+void check_same_dtypes(const BoundCall& call, const char* kernel);
 
 }  // namespace aicf
