@@ -14,12 +14,6 @@ inline Array f64(std::vector<int64_t> sizes, const std::vector<double>& values) 
   return Array::from(DType::f64, std::move(sizes), values);
 }
 
-inline std::vector<double> values_of(const Array& array) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < array.count(); ++i) values.push_back(array.get_f64(i));
-  return values;
-}
-
 // The only output of a graph without variables.
 inline Array evaluate_graph(Graph graph, const std::map<std::string, Array>& inputs) {
   Program program;

@@ -1,12 +1,10 @@
 // From a program that computes a loss, the program of a training run. It takes a program whose first entry
 // gives the loss as its first output, a float scalar, and gives entries over the same params and states:
 //
-//   "step"        inputs and outputs of the first entry; updates every trained param, the optimizer's states,
-//   and
-//                 whatever the first entry updates
+//   "step"        inputs and outputs of the first entry; updates every trained param, the optimizer's
+//                 states, and whatever the first entry updates
 //   "accumulate"  only if accumulate > 1: the same inputs and outputs, adds the gradients to states; the
-//   caller runs it
-//                 accumulate - 1 times before each "step"
+//                 caller runs it accumulate - 1 times before each "step"
 //   "gradients"   if asked for: the same inputs; outputs `d_<param>` and the loss, no updates
 //
 // and all other entries as they were. docs/training.md lists the states by name. Training needs nothing of
@@ -34,8 +32,8 @@ struct LossScale {
 struct TrainOptions {
   OptimizerOptions optimizer;
   Graph schedule;  // see schedules.h
-  std::vector<ParamGroup>
-      groups;              // the first that matches a param's name holds; others: the optimizer's options
+  // The first that matches a param's name holds; params without one take the optimizer's options.
+  std::vector<ParamGroup> groups;
   double clip_norm = 0;    // of all gradients together; 0: not clipped
   int64_t accumulate = 1;  // gradients averaged into one step
   // A step whose loss or gradients are not finite changes nothing but the flag and the counters. Loss scaling
@@ -46,8 +44,8 @@ struct TrainOptions {
   Precision precision = Precision::kF32;  // of the first entry, others stay as they are
 };
 
-// Errors: bad_graph (no params, a loss that is no float scalar, an integer param, a param that the loss does
-// not depend on, a reserved name), bad_option, and those of add_gradients.
+// Errors: no_params, unused_param (the loss does not depend on it), bad_graph (no entry, a reserved name),
+// bad_option, and those of add_gradients.
 Program make_train_program(const Program& forward, const TrainOptions& options);
 
 }  // namespace aicf
