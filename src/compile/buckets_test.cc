@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "compile/compile.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
@@ -167,11 +167,7 @@ TEST(Buckets, TrainStepsOfAllSizesUpdateTheSameParams) {
 }
 
 TEST(Buckets, EachIsCompiledForAGpu) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   CompileOptions options;
   options.target = "sm_80";
   const Plan plan = compile(program_with(kBuckets), options).variants[0].plan;

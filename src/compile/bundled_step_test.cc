@@ -3,9 +3,8 @@
 
 #include <random>
 
-#include "base/error.h"
 #include "build/bundle_calls.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
 #include "runtime/executable.h"
@@ -61,11 +60,7 @@ size_t launches(const Artifact& artifact) {
 }
 
 TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   EXPECT_EQ(launches(compiled("sm_90", true)), 1u);
   // One block in place of a cluster.
   for (const char* target : {"sm_80", "sm_86", "sm_89"})

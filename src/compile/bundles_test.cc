@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
-#include "build/nvrtc.h"
 #include "build/region_codegen.h"
+#include "build/testing/compile_texts.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
 #include "passes/pass.h"
@@ -197,11 +197,7 @@ TEST(Bundles, RunIndependentCallsSideBySide) {
 
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.
 TEST(Bundles, ReadNothingPastTheCaches) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   const std::vector<std::string> sources = Flow(parse(kDiamond), "sm_90").sources();
   ASSERT_EQ(sources.size(), 1u);
   const std::string ptx = compile_cuda(sources[0], "compute_90");

@@ -2,12 +2,12 @@
 // code computes is checked where there is a GPU (compile/gradients_test.cc).
 #include "kernels/attention/attention_backward_cuda.h"
 
-#include "build/nvrtc.h"
-#include "kernels/cuda_testing.h"
+#include "build/testing/compile_texts.h"
 
 namespace aicf {
 namespace {
 
+using cuda_testing::compile_all;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
 
@@ -46,12 +46,6 @@ CudaProblem random_problem(RandomWindows& random, DType dtype) {
         random.window(mask, random.below(2) ? Shape{queries, keys} : Shape{batch, Dim(1), Dim(1), keys}));
   }
   return p;
-}
-
-void compile_all(const RowTexts& texts) {
-  texts.compile([](const std::vector<std::string>& sources, const char* target) {
-    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
-  });
 }
 
 TEST(AttentionBackwardCuda, RandomProblemsCompileForEveryArchitecture) {

@@ -5,21 +5,15 @@
 #include <cmath>
 #include <functional>
 
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "kernels/attention/attention_text.h"
-#include "kernels/cuda_testing.h"
 
 namespace aicf {
 namespace {
 
+using cuda_testing::compile_all;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
-
-void compile_all(const RowTexts& texts) {
-  texts.compile([](const std::vector<std::string>& sources, const char* target) {
-    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
-  });
-}
 
 CudaWindow dense(DType dtype, const Shape& sizes) { return {dtype, Dim(0), sizes, row_major_strides(sizes)}; }
 

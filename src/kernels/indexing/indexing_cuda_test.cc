@@ -1,18 +1,12 @@
 // The text of the indexing, order, random and pool rows compiles for random problems.
-#include "build/nvrtc.h"
-#include "kernels/cuda_testing.h"
+#include "build/testing/compile_texts.h"
 
 namespace aicf {
 namespace {
 
+using cuda_testing::compile_all;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
-
-void compile_all(const RowTexts& texts) {
-  texts.compile([](const std::vector<std::string>& sources, const char* target) {
-    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
-  });
-}
 
 DType index_dtype(RandomWindows& random) { return random.below(2) ? DType::i64 : DType::i32; }
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 
 namespace aicf {
 namespace {
@@ -21,15 +21,6 @@ int64_t pick(Engine& engine, int64_t low, int64_t high) {
 template <class T>
 T pick(Engine& engine, const std::vector<T>& values) {
   return values[static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(values.size()) - 1))];
-}
-
-bool no_nvrtc() {
-  try {
-    nvrtc_version();
-    return false;
-  } catch (const EnvironmentError&) {
-    return true;
-  }
 }
 
 // The accumulator, rounded to the operands' type, plus a row of the result's type.
@@ -126,7 +117,7 @@ const CudaKernel& row_for(const Case& c) {
 const std::vector<Dim> kTf32 = {Dim(1)};
 
 TEST(MatmulCuda, random_problems_compile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   const std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f16, DType::f64,
                                      DType::i32, DType::i64,  DType::i8,  DType::u8,  DType::i16};
   for (const auto& [target, arch] :
@@ -147,7 +138,7 @@ TEST(MatmulCuda, random_problems_compile) {
 }
 
 TEST(MatmulCuda, every_tile_compiles) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
     for (MatmulConfig config : matmul_tiles(family, 4)) {
@@ -165,7 +156,7 @@ TEST(MatmulCuda, every_tile_compiles) {
 }
 
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
     for (const bool turned : {false, true}) {

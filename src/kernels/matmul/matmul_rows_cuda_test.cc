@@ -2,8 +2,7 @@
 // code computes is checked where there is a GPU (compile/join_rows_test.cc).
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/tile/tile_cuda.h"
 
@@ -69,11 +68,7 @@ void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arc
 const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
 
 TEST(MatmulRowsCuda, Compiles) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const DType half : {DType::f16, DType::bf16}) {
     Case c;
@@ -127,11 +122,7 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
 // Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
 TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
     if (!config.handed) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
+#include "kernels/cuda_testing.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf::tile_testing {
@@ -20,11 +21,7 @@ const T& pick(Engine& engine, const std::vector<T>& from) {
   return from[static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(from.size()) - 1))];
 }
 
-inline const std::vector<DType>& all_dtypes() {
-  static const std::vector<DType> list = {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64,
-                                          DType::i32, DType::i16, DType::i8,   DType::u8,  DType::boolean};
-  return list;
-}
+using cuda_testing::all_dtypes;
 
 // Builds one program: registers are never reused, and keep the row if a later stage reads them.
 class ProgramBuilder {
@@ -122,8 +119,6 @@ class ProgramBuilder {
   TileProgram program_;
   std::vector<Output> outputs_;
 };
-
-inline bool is_pointwise_op(TileOp op) { return op >= TileOp::neg && op < TileOp::reduce_sum; }
 
 struct RandomOptions {
   int stages = 1;  // above 1: reductions between them

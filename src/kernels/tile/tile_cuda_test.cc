@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "kernels/tile/random_tile.h"
 #include "kernels/tile/tile_half_sums.h"
 
@@ -15,15 +14,6 @@ namespace {
 using namespace tile_testing;
 
 const char* const kTargets[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
-
-bool no_nvrtc() {
-  try {
-    nvrtc_version();
-    return false;
-  } catch (const EnvironmentError&) {
-    return true;
-  }
-}
 
 // Row-major in a random order of axes, some axes with gaps, reversed or, for inputs, repeated.
 CudaWindow random_window(Engine& engine, DType dtype, const Shape& sizes, bool output) {
@@ -82,7 +72,7 @@ void make_windows(Engine& engine, Case& c) {
 }
 
 TEST(TileCuda, RandomProgramsCompile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(20);
   for (const char* target : kTargets) {
     std::vector<std::string> sources;
@@ -104,7 +94,7 @@ TEST(TileCuda, RandomProgramsCompile) {
 
 // One program that uses every pointwise instruction in every type.
 TEST(TileCuda, EveryInstructionCompiles) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(1);
   std::vector<std::string> sources;
   for (TileType type : {TileType::f32, TileType::f64, TileType::i32, TileType::i64, TileType::mask}) {
@@ -142,7 +132,7 @@ TEST(TileCuda, EveryInstructionCompiles) {
 }
 
 TEST(TileCuda, EpiloguesCompile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(3);
   for (const char* target : kTargets) {
     std::vector<std::string> sources;
@@ -306,7 +296,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
     const CudaCode code = find_cuda_kernel("tile")->generate(problem);
     ASSERT_EQ(code.launches.size(), 2u);
     EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
-    if (no_nvrtc()) continue;
+    if (!cuda_testing::has_nvrtc()) continue;
     for (const char* target : kTargets) compile_cuda({code.source}, target);
   }
 }
