@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/format.h"
 #include "ir/text.h"
 #include "model_source.h"
 #include "verbs.h"

@@ -28,6 +28,5 @@ struct Console {
 };
 
 std::string format_ms(double milliseconds);
-std::string format_bytes(int64_t bytes);
 
 }  // namespace aicf::cli

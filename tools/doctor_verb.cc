@@ -5,6 +5,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/open_device.h"
+#include "select/target.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -136,7 +137,7 @@ VerbRun setup_doctor(VerbOptions&) {
                        "\nkernels: " + std::to_string(kernel_table().size()) + " cpu, " +
                        std::to_string(cuda_kernel_table().size()) + " cuda\n" + gpus.text + libraries.text,
                    {{"version", AICF_VERSION},
-                    {"targets", {"cpu", "sm_80", "sm_86", "sm_89", "sm_90", "compute_80"}},
+                    {"targets", Target::names()},
                     {"isa", isa},
                     {"threads", threads},
                     {"kernels", kernel_table().size()},

@@ -29,6 +29,7 @@ struct Vjp {
   ValueId wide(ValueId value) const { return e.widen(value); }
   // A scalar constant of the dtype of `like`.
   ValueId number(ValueId like, double value) const { return e.scalar(e.dtype(like), value); }
+  ValueId times(ValueId value, double factor) const { return e.mul(value, number(value, factor)); }
 };
 
 // What a composite's rule returns where its decomposition's derivative must serve.

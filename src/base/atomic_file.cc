@@ -15,11 +15,6 @@
 namespace aicf {
 namespace {
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
-
 // What a name for the time until the rename begins with; short, because the path's own may be as long as
 // names can be.
 std::string temporary_prefix(const std::string& path) { return folder_of(path) + "/.aicf.tmp."; }

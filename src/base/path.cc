@@ -12,4 +12,9 @@ void require_path(const std::string& path) {
       .with_expected("the name of a file");
 }
 
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace aicf

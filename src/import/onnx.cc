@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/path.h"
 #include "import/importer.h"
 
 namespace aicf {
 namespace {
-
-std::string folder_of(const std::string& path) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
 
 onnx::ModelProto read_model(const std::string& path) {
   auto file = MappedFile::open(path);

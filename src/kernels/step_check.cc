@@ -52,6 +52,14 @@ void check_sizes(const TensorArg& tensor, std::string_view kernel, const char* n
   }
 }
 
+bool is_dense(const TensorArg& tensor) {
+  if (std::find(tensor.sizes, tensor.sizes + tensor.rank, 0) != tensor.sizes + tensor.rank) return true;
+  int64_t expected = 1;
+  for (int axis = tensor.rank; axis-- > 0; expected *= tensor.sizes[axis])
+    if (tensor.sizes[axis] != 1 && tensor.strides[axis] != expected) return false;
+  return true;
+}
+
 void broadcast_strides(const TensorArg& tensor, const int64_t* sizes, int rank, std::string_view kernel,
                        int64_t* strides) {
   if (tensor.rank > rank)

@@ -26,6 +26,9 @@ void check_rank(const TensorArg& tensor, int rank, std::string_view kernel, cons
 // All sizes >= 0 and the product of those that are not 0 below 2^63.
 void check_sizes(const TensorArg& tensor, std::string_view kernel, const char* name);
 
+// Row-major without gaps, or empty.
+bool is_dense(const TensorArg& tensor);
+
 // Strides of `tensor` over an index space of `rank` sizes, aligned at the last axis; an axis of size 1 or
 // none gets 0.
 void broadcast_strides(const TensorArg& tensor, const int64_t* sizes, int rank, std::string_view kernel,

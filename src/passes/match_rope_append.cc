@@ -4,14 +4,10 @@
 #include <set>
 
 #include "passes/pass.h"
+#include "passes/pattern.h"
 
 namespace aicf {
 namespace {
-
-const Node* producer_of(const Graph& graph, ValueId id, Op op) {
-  const Node* node = graph.producer(id);
-  return node != nullptr && node->op == op ? node : nullptr;
-}
 
 // Of few steps the count has been folded.
 bool is_folded_count(const Value& value) {

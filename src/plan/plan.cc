@@ -1,8 +1,9 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
+
+#include "base/format.h"
 
 namespace aicf {
 
@@ -38,18 +39,6 @@ std::string to_string(const SymbolRanges& ranges) {
 }
 
 namespace {
-
-std::string format_bytes(int64_t bytes) {
-  char text[32];
-  if (bytes < 10 * 1024) {
-    std::snprintf(text, sizeof(text), "%lld B", static_cast<long long>(bytes));
-  } else if (bytes < 10 * 1024 * 1024) {
-    std::snprintf(text, sizeof(text), "%.1f KiB", static_cast<double>(bytes) / 1024);
-  } else {
-    std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1024 * 1024));
-  }
-  return text;
-}
 
 std::string to_string(const Step& step) {
   std::string text = step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +

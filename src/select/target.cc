@@ -29,13 +29,18 @@ constexpr TargetFacts kCpuFacts = {0, 2e4, 1e5, 1e5, 0.2};
 
 }  // namespace
 
+std::vector<std::string> Target::names() {
+  std::vector<std::string> names = {"cpu"};
+  for (const CudaTarget& target : kCudaTargets) names.emplace_back(target.name);
+  return names;
+}
+
 Target Target::from_name(const std::string& name) {
   if (name == "cpu") return {};
-  std::string known = "cpu";
-  for (const CudaTarget& target : kCudaTargets) {
+  for (const CudaTarget& target : kCudaTargets)
     if (target.name == name) return {.name = name, .arch = target.arch};
-    known += ", " + std::string(target.name);
-  }
+  std::string known;
+  for (const std::string& other : names()) known += (known.empty() ? "" : ", ") + other;
   throw UserError(ErrorCode::kU_unsupported_target, "this target is unknown")
       .with_value(name)
       .with_expected(known);

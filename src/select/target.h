@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 #include "kernels/kernel.h"
@@ -21,8 +22,9 @@ struct Target {
   std::string name = "cpu";
   int arch = 0;  // CUDA compute capability × 10; 0: the CPU
 
-  // "cpu", an architecture ("sm_80", "sm_86", "sm_89", "sm_90") or portable PTX ("compute_80");
-  // unsupported_target lists them.
+  // "cpu", architectures ("sm_90") and portable PTX ("compute_80").
+  static std::vector<std::string> names();
+  // unsupported_target for another name.
   static Target from_name(const std::string& name);
   bool is_cuda() const { return arch != 0; }
   // What the CUDA compiler calls it: architectures with instructions of their own have a suffix ("sm_90a").

@@ -5,12 +5,6 @@
 #include "autodiff/vjp.h"
 
 namespace aicf {
-namespace {
-
-ValueId times(const Vjp& v, ValueId x, double number) { return v.e.mul(x, v.number(x, number)); }
-
-}  // namespace
-
 Values vjp_relu(const Vjp& v) {
   const ValueId zero = v.number(v.dy(), 0);
   return {v.e.select(v.e.op(Op::gt, {v.y(), zero}), v.dy(), zero)};
@@ -19,12 +13,12 @@ Values vjp_relu(const Vjp& v) {
 Values vjp_leaky_relu(const Vjp& v) {
   const ValueId x = v.x(), dy = v.wide(v.dy());
   const ValueId keep = v.e.op(Op::gt, {x, v.number(x, 0)});
-  return {v.e.select(keep, dy, times(v, dy, v.attrs().get_float("alpha")))};
+  return {v.e.select(keep, dy, v.times(dy, v.attrs().get_float("alpha")))};
 }
 
 Values vjp_elu(const Vjp& v) {
   const ValueId x = v.wide(v.x()), dy = v.wide(v.dy()), zero = v.number(x, 0);
-  const ValueId slope = times(v, v.e.exp(v.e.op(Op::min, {x, zero})), v.attrs().get_float("alpha"));
+  const ValueId slope = v.times(v.e.exp(v.e.op(Op::min, {x, zero})), v.attrs().get_float("alpha"));
   return {v.e.select(v.e.op(Op::gt, {x, zero}), dy, v.e.mul(dy, slope))};
 }
 
@@ -43,20 +37,20 @@ namespace {
 
 // Phi(x) + x phi(x), the normal distribution and its density.
 ValueId gelu_slope(const Vjp& v, ValueId x) {
-  const ValueId bend = v.e.op(Op::erf, {times(v, x, 1 / std::numbers::sqrt2)});
-  const ValueId phi = times(v, v.e.add(bend, v.number(x, 1)), 0.5);
-  const ValueId bell = v.e.exp(times(v, v.e.mul(x, x), -0.5));
+  const ValueId bend = v.e.op(Op::erf, {v.times(x, 1 / std::numbers::sqrt2)});
+  const ValueId phi = v.times(v.e.add(bend, v.number(x, 1)), 0.5);
+  const ValueId bell = v.e.exp(v.times(v.e.mul(x, x), -0.5));
   const double density = std::numbers::inv_sqrtpi / std::numbers::sqrt2;  // 1 / sqrt(2 pi)
-  return v.e.add(phi, v.e.mul(x, times(v, bell, density)));
+  return v.e.add(phi, v.e.mul(x, v.times(bell, density)));
 }
 
 // gelu(x) = x s(w) with s the logistic function and w = 2 c x (1 + a x^2): s + x s (1 - s) w'.
 ValueId gelu_tanh_slope(const Vjp& v, ValueId x) {
   const double a = 0.044715, c = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
   const ValueId one = v.number(x, 1), square = v.e.mul(x, x);
-  const ValueId w = v.e.mul(times(v, x, 2 * c), v.e.add(one, times(v, square, a)));
+  const ValueId w = v.e.mul(v.times(x, 2 * c), v.e.add(one, v.times(square, a)));
   const ValueId s = v.e.op(Op::sigmoid, {w});
-  const ValueId dw = times(v, v.e.add(one, times(v, square, 3 * a)), 2 * c);
+  const ValueId dw = v.times(v.e.add(one, v.times(square, 3 * a)), 2 * c);
   return v.e.add(s, v.e.mul(x, v.e.mul(v.e.mul(s, v.e.sub(one, s)), dw)));
 }
 

@@ -9,7 +9,6 @@ namespace {
 ValueId neg(const Vjp& v, ValueId x) { return v.e.op(Op::neg, {x}); }
 ValueId square(const Vjp& v, ValueId x) { return v.e.mul(x, x); }
 ValueId plus(const Vjp& v, ValueId x, double number) { return v.e.add(x, v.number(x, number)); }
-ValueId times(const Vjp& v, ValueId x, double number) { return v.e.mul(x, v.number(x, number)); }
 
 // 1 - x^2 as a product, which keeps its digits where |x| is near 1.
 ValueId one_minus_square(const Vjp& v, ValueId x) {
@@ -33,8 +32,8 @@ Values vjp_exp(const Vjp& v) { return scaled(v, v.y()); }
 Values vjp_expm1(const Vjp& v) { return scaled(v, v.e.exp(v.x())); }
 Values vjp_log(const Vjp& v) { return {v.e.div(v.dy(), v.x())}; }
 Values vjp_log1p(const Vjp& v) { return {v.e.div(v.dy(), plus(v, v.x(), 1))}; }
-Values vjp_sqrt(const Vjp& v) { return {v.e.div(times(v, v.dy(), 0.5), v.y())}; }
-Values vjp_rsqrt(const Vjp& v) { return scaled(v, v.e.mul(times(v, v.y(), -0.5), square(v, v.y()))); }
+Values vjp_sqrt(const Vjp& v) { return {v.e.div(v.times(v.dy(), 0.5), v.y())}; }
+Values vjp_rsqrt(const Vjp& v) { return scaled(v, v.e.mul(v.times(v.y(), -0.5), square(v, v.y()))); }
 Values vjp_sin(const Vjp& v) { return scaled(v, v.e.op(Op::cos, {v.x()})); }
 Values vjp_cos(const Vjp& v) { return scaled(v, neg(v, v.e.op(Op::sin, {v.x()}))); }
 Values vjp_tan(const Vjp& v) { return scaled(v, plus(v, square(v, v.y()), 1)); }
@@ -50,7 +49,7 @@ Values vjp_acosh(const Vjp& v) {
 }
 Values vjp_atanh(const Vjp& v) { return {v.e.div(v.dy(), one_minus_square(v, v.x()))}; }
 Values vjp_erf(const Vjp& v) {
-  return scaled(v, times(v, v.e.exp(neg(v, square(v, v.x()))), 2 * std::numbers::inv_sqrtpi));
+  return scaled(v, v.times(v.e.exp(neg(v, square(v, v.x()))), 2 * std::numbers::inv_sqrtpi));
 }
 
 Values vjp_cast(const Vjp& v) { return {v.e.cast(v.dy(), v.e.dtype(v.x()))}; }
@@ -109,7 +108,7 @@ namespace {
 
 // dy where x `wins` over y, half of it where they are equal.
 ValueId winner_share(const Vjp& v, Op wins, ValueId x, ValueId y) {
-  const ValueId half = times(v, v.dy(), 0.5), zero = v.number(v.dy(), 0);
+  const ValueId half = v.times(v.dy(), 0.5), zero = v.number(v.dy(), 0);
   return v.e.select(v.e.op(wins, {x, y}), v.dy(), v.e.select(v.e.op(Op::eq, {x, y}), half, zero));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/custom_op.h"
 #include "base/error.h"
+#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {
@@ -24,16 +25,6 @@ void run_custom(const BoundCall& call, int64_t, std::byte*) {
   const auto inputs = static_cast<int32_t>(call.inputs.size());
   op->function(tensors.data(), inputs, tensors.data() + inputs, static_cast<int32_t>(call.outputs.size()),
                call.params.data(), call.fparams.data(), op->user);
-}
-
-bool is_dense(const TensorArg& arg) {
-  int64_t expected = 1;
-  for (int axis = arg.rank; axis-- > 0;) {
-    if (arg.sizes[axis] == 0) return true;
-    if (arg.sizes[axis] != 1 && arg.strides[axis] != expected) return false;
-    expected *= arg.sizes[axis];
-  }
-  return true;
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

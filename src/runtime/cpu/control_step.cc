@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "kernels/step_check.h"
 #include "runtime/bind_step.h"
 
 namespace aicf {
@@ -21,15 +22,6 @@ int64_t row_bytes(const TensorArg& arg) {
   int64_t bytes = dtype_bytes(arg.dtype);
   for (int i = 1; i < arg.rank; ++i) bytes = checked_mul(bytes, arg.sizes[i]);
   return bytes;
-}
-
-bool is_dense(const TensorArg& arg) {
-  int64_t expected = 1;
-  for (int i = arg.rank - 1; i >= 0; --i) {
-    if (arg.sizes[i] != 1 && arg.strides[i] != expected) return bytes_of(arg) == 0;
-    expected *= arg.sizes[i];
-  }
-  return true;
 }
 
 std::vector<int64_t> io_bytes(const std::vector<IoTensor>& list, const SymbolValues& sizes) {
