@@ -284,6 +284,42 @@ int32_t PlanBuilder::add_body(const Graph& graph, const KernelCalls& calls,
   return static_cast<int32_t>(plan_.bodies.size()) - 1;
 }
 
+// A call's step, but for how it is launched.
+Step PlanBuilder::step_of(EntryState& state, size_t number, const std::vector<int32_t>& bodies) {
+  const KernelCall& call = state.calls.calls[number];
+  Step step;
+  step.kernel = call.kernel;
+  step.variant = call.variant;
+  for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+  for (const Window& w : call.outputs) {
+    reuse_input(state, number, w);
+    step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
+  }
+  step.params = call.params;
+  step.fparams = call.fparams;
+  add_bodies(state, call, bodies, step);
+  if (!call.library.call.empty()) add_library(state, call.library, step);
+  for (const KernelCall& member : call.members)
+    step.members.push_back({member.kernel, member.variant, member.origin, member.stage,
+                            operand_numbers(member.inputs, call.inputs),
+                            operand_numbers(member.outputs, call.outputs)});
+  step.origin = call.origin;
+  step.reason = call.reason;
+  return step;
+}
+
+// Its buffers live while it runs.
+void PlanBuilder::add_step(EntryState& state, Step step) {
+  const auto index = static_cast<int32_t>(state.plan.steps.size());
+  for (const auto* refs : {&step.inputs, &step.outputs})
+    for (const TensorRef& ref : *refs) {
+      Buffer& buffer = state.plan.buffers[static_cast<size_t>(ref.buffer)];
+      buffer.first_step = std::min(buffer.first_step, index);
+      buffer.last_step = std::max(buffer.last_step, index);
+    }
+  state.plan.steps.push_back(std::move(step));
+}
+
 EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
                                   const std::vector<TileProgram>& programs,
                                   const std::vector<StepLaunches>& launches,
@@ -298,38 +334,13 @@ EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
     state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),
                                  graph.value(id).constant});
   for (size_t i = 0; i < calls.calls.size(); ++i) {
-    const KernelCall& call = calls.calls[i];
-    Step step;
-    step.kernel = call.kernel;
-    step.variant = call.variant;
-    for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
-    for (const Window& w : call.outputs) {
-      reuse_input(state, i, w);
-      step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
-    }
-    step.params = call.params;
-    step.fparams = call.fparams;
-    add_bodies(state, call, bodies, step);
-    if (!call.library.call.empty()) add_library(state, call.library, step);
+    Step step = step_of(state, i, bodies);
     if (!launches.empty()) {
       add_launches(state, launches[i], step);
-    } else if (call.region >= 0) {
-      step.program = intern_program(programs[static_cast<size_t>(call.region)]);
+    } else if (calls.calls[i].region >= 0) {
+      step.program = intern_program(programs[static_cast<size_t>(calls.calls[i].region)]);
     }
-    for (const KernelCall& member : call.members)
-      step.members.push_back({member.kernel, member.variant, member.origin, member.stage,
-                              operand_numbers(member.inputs, call.inputs),
-                              operand_numbers(member.outputs, call.outputs)});
-    step.origin = call.origin;
-    step.reason = call.reason;
-    const auto index = static_cast<int32_t>(state.plan.steps.size());
-    for (const auto* refs : {&step.inputs, &step.outputs})
-      for (const TensorRef& ref : *refs) {
-        Buffer& buffer = state.plan.buffers[static_cast<size_t>(ref.buffer)];
-        buffer.first_step = std::min(buffer.first_step, index);
-        buffer.last_step = std::max(buffer.last_step, index);
-      }
-    state.plan.steps.push_back(std::move(step));
+    add_step(state, std::move(step));
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const ValueId id = graph.outputs()[i];

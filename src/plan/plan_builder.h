@@ -43,6 +43,8 @@ class PlanBuilder {
   EntryPlan plan_graph(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
                        const std::vector<StepLaunches>& launches,
                        const std::vector<StepLaunches>& init_launches, const std::vector<int32_t>& bodies);
+  Step step_of(EntryState& state, size_t number, const std::vector<int32_t>& bodies);
+  static void add_step(EntryState& state, Step step);
   static int32_t add_workspace(EntryState& state, std::string name, int64_t bytes);
   void add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies, Step& step);
   void add_library(EntryState& state, const LibraryUse& use, Step& step);
