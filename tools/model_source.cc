@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "npy.h"
 #include "runtime/open_device.h"
-#include "select/target.h"
 
 namespace aicf::cli {
 namespace {
@@ -41,7 +40,7 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
 
 void ModelSource::add_to(VerbOptions& verb, bool binds) {
   verb_ = verb;
-  const auto add = [&](const char* name, auto& target, const std::string& help) {
+  const auto add = [&](const char* name, auto& target, const char* help) {
     verb.add_option(name, target, help);
     compile_only_.emplace_back(name);
   };
@@ -51,10 +50,9 @@ void ModelSource::add_to(VerbOptions& verb, bool binds) {
       "INPUT:AXIS=… for an unnamed axis");
   if (binds) compile_only_.clear();
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
-  std::string targets;
-  for (const std::string& name : Target::names()) targets += name + ", ";
   add("--target", target,
-      targets + "several by comma; or cuda: the GPU of this machine, with PTX and the CPU beside it");
+      "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
+      "machine, with PTX and the CPU beside it");
   add("--precision", precision,
       "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
   add("--opt", opt, "optimisation level 0, 1 or 2");
