@@ -2,6 +2,7 @@
 
 #include "runtime/open_device.h"
 #include "runtime/random_inputs.h"
+#include "runtime/run_guard.h"
 #include "runtime/verify.h"
 
 namespace aicf::v1 {
@@ -49,20 +50,6 @@ void assign_all(std::vector<core::TensorView>& out, const std::vector<TensorView
   out.resize(views.size());
   for (size_t i = 0; i < views.size(); ++i) assign(out[i], views[i], needs_data);
 }
-
-// The scratch of an Executable has one user at a time.
-class Running {
- public:
-  explicit Running(std::atomic_flag& flag) : flag_(flag) {
-    if (flag_.test_and_set(std::memory_order_acquire))
-      throw core::UserError(core::ErrorCode::kU_busy, "the executable already has a run in flight")
-          .with_remedy("use one clone() per thread");
-  }
-  ~Running() { flag_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag& flag_;
-};
 
 // Puts the states back, also when a replay throws.
 class KeptStates {
@@ -194,7 +181,7 @@ void Executable::run_into(const std::vector<TensorView>& inputs, const std::vect
 void Executable::run_into(const std::string& entry, const std::vector<TensorView>& inputs,
                           const std::vector<TensorView>& outputs, const RunOptions& options) {
   translated([&] {
-    const Running running(impl_->running);
+    const core::RunGuard guard(impl_->running);
     assign_all(impl_->inputs, inputs);
     assign_all(impl_->outputs, outputs);
     impl_->executable->run_into(entry, impl_->inputs, impl_->outputs, {{options.stream}, options.wait});
@@ -208,7 +195,7 @@ void Executable::finish() {
 std::vector<DeviceTensor> Executable::run_on_device(const std::vector<TensorView>& inputs,
                                                     const RunOptions& options, const std::string& entry) {
   return translated([&] {
-    const Running running(impl_->running);
+    const core::RunGuard guard(impl_->running);
     assign_all(impl_->inputs, inputs);
     std::vector<DeviceTensor> results;
     for (core::DeviceTensor& tensor :

@@ -8,6 +8,7 @@
 #include "base/profiler_range.h"
 #include "runtime/bind_step.h"
 #include "runtime/check_io.h"
+#include "runtime/run_guard.h"
 
 namespace aicf {
 namespace {
@@ -15,19 +16,6 @@ namespace {
 constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recently used goes first
 
 int warmup_runs() { return number_from_environment("AICF_WARMUP", 0, 1000).value_or(0); }
-
-class RunGuard {
- public:
-  explicit RunGuard(std::atomic_flag& flag) : flag_(flag) {
-    if (flag_.test_and_set())
-      throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight")
-          .with_remedy("use one clone() per thread");
-  }
-  ~RunGuard() { flag_.clear(); }
-
- private:
-  std::atomic_flag& flag_;
-};
 
 }  // namespace
 
