@@ -27,8 +27,8 @@ SafetensorsFile read_safetensors(std::shared_ptr<const MappedFile> file);
 struct SafetensorsTensor {
   std::string name;
   Array array;
-  int64_t alignment =
-      1;  // of its first byte in the file, a power of two <= 4096; the dtype's own size is always met
+  // Of its first byte in the file, a power of two <= 4096; the dtype's own size is always met.
+  int64_t alignment = 1;
 };
 
 // The format has no holes. The header is padded so that data begins at a multiple of 4096 if any alignment

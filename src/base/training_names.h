@@ -11,8 +11,8 @@ inline constexpr const char* kGradientsEntry = "gradients";
 // States of every run, all scalars.
 inline constexpr const char* kStepState = "opt.step";    // i64: optimizer steps finished
 inline constexpr const char* kMicroState = "opt.micro";  // i64: gradients accumulated since
-inline constexpr const char* kBadTensorState =
-    "opt.bad_tensor";  // i64: the first tensor found not finite, -1: none
+// i64: the first tensor found not finite, -1: none.
+inline constexpr const char* kBadTensorState = "opt.bad_tensor";
 inline constexpr const char* kSkippedState = "opt.skipped";       // i64: steps skipped for that
 inline constexpr const char* kLossScaleState = "opt.loss_scale";  // f32
 inline constexpr const char* kGoodStepsState = "opt.good_steps";  // i64: since the loss scale last changed

@@ -15,16 +15,16 @@
 namespace aicf {
 
 struct CompileOptions {
-  std::string target =
-      "cpu";  // or several, by comma: a variant for each, passes and stages reported for the first
+  // One or several, by comma: a variant for each, passes and stages reported for the first.
+  std::string target = "cpu";
   int opt_level = 2;
   Precision precision = Precision::kF32;  // of all targets
   std::set<std::string> skip_passes;
   std::set<std::string> dump_after;
-  std::string stop_after;  // "", "passes", "select", "build", "plan"
-  std::function<void(const std::string& stage, const std::string& text)>
-      on_dump;               // stages and passes asked for
+  std::string stop_after;    // "", "passes", "select", "build", "plan"
   bool print_stage = false;  // dump the stage given by stop_after
+  // Gets the stages and passes asked for.
+  std::function<void(const std::string& stage, const std::string& text)> on_dump;
   // Files of tuning records, over the shipped ones and those of AICF_CACHE_DIR; {"none"}: no records at all.
   std::vector<std::string> records;
   std::vector<ForcedChoice> forced;

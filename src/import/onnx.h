@@ -18,8 +18,8 @@ namespace aicf {
 
 // What the user says about one dynamic size: exactly one of the three.
 struct DimOption {
-  std::vector<int64_t>
-      values;  // one: the size is that; several: buckets, a symbol from the first to the last
+  // One: the size is that. Several: buckets, a symbol from the first to the last.
+  std::vector<int64_t> values;
   std::optional<Interval> range;  // a symbol with this range
   std::string same_as;            // the same size as another name
 };

@@ -27,10 +27,9 @@ class CudaParams {
 };
 
 // The head of a kernel up to and including the opening brace:
-//   extern "C" __global__ void __launch_bounds__(block) name(const T* __restrict__ in0, …, T* __restrict__
-//   out0, …,
-//       void* workspace, int64_t p0, …, double f0, …, const __grid_constant__ CUtensorMap map0, …,
-//       aicf::CallError* error) {
+//   extern "C" __global__ void __launch_bounds__(block) name(
+//       const T* __restrict__ in0, …, T* __restrict__ out0, …, void* workspace, int64_t p0, …, double f0, …,
+//       const __grid_constant__ CUtensorMap map0, …, aicf::CallError* error) {
 // and the number of the block as `block_index`. For a member of a bundle it is a function that the bundle's
 // kernel calls:
 //   static __device__ __forceinline__ void name(const uint32_t block_index, const T* in0, …) {

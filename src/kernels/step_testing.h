@@ -89,13 +89,8 @@ inline void store_f64(void* data, DType dtype, int64_t index, double value) {
 // Memory of exactly the size that the layout needs, so that address sanitizer sees a step outside.
 class TestTensor {
  public:
-  enum class Layout {
-    kDense,
-    kTransposed,
-    kReversed,
-    kGaps,
-    kChannelsLast
-  };  // transposed: the last two axes swapped in memory; channels-last: axis 1 innermost
+  // Transposed: the last two axes swapped in memory; channels-last: axis 1 innermost.
+  enum class Layout { kDense, kTransposed, kReversed, kGaps, kChannelsLast };
 
   TestTensor(DType dtype, std::vector<int64_t> sizes, Layout layout = Layout::kDense)
       : sizes_(std::move(sizes)) {

@@ -16,8 +16,8 @@ namespace aicf {
 
 struct RunOptions {
   Stream stream;  // of a device that has queues: where the run is ordered
-  bool wait =
-      true;  // false: return when everything is queued; data errors are met by finish() or a later run
+  // False: return when everything is queued; data errors are met by finish() or a later run.
+  bool wait = true;
 };
 
 class Executable {

@@ -1,6 +1,5 @@
 // What the long tests run on. AICF_TEST_DEVICE: unset, the CPU; "cuda", the GPU of this machine; an
-// architecture
-// ("sm_90"), a machine without one: everything is compiled for it and nothing runs.
+// architecture ("sm_90"), a machine without one: everything is compiled for it and nothing runs.
 #pragma once
 
 #include <algorithm>

@@ -21,9 +21,8 @@ namespace aicf {
 //     // Elements col … col + V - 1 of the row exist and col % V == 0; 16-byte accesses where windows allow.
 //     // A: Acc or Tile.
 //     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V]) const;
-//     // The same in two steps, so that the other operands' elements can be asked for early: those that are
-//     the
-//     // same for all rows, and the row's own.
+//     // The same in two steps, so that the other operands' elements can be asked for early: those that
+//     // are the same for all rows, and the row's own.
 //     template <int V> struct Shared;
 //     template <int V> struct Own;
 //     template <int V> __device__ void fetch(Shared<V>& to, int64_t col) const;
@@ -47,10 +46,11 @@ CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaPa
 // The same for a program of several stages, whose rows are those of the results. Before the stages stands
 //
 //     using Kept = …;  // f16, bf16
-//     // Stores what the first stage stores, if the row is `live`, and gives what later ones read of these
-//     columns. template <int V, class A> __device__ void begin(const Row& row, int64_t col, const A
-//     (&acc)[V],
-//         const Shared<V>& shared, const Own<V>& own, tile::Vec<Kept, V>& kept, bool live) const;
+//     // Stores what the first stage stores, if the row is `live`, and gives what later ones read of
+//     // these columns.
+//     template <int V, class A> __device__ void begin(
+//         const Row& row, int64_t col, const A (&acc)[V], const Shared<V>& shared, const Own<V>& own,
+//         tile::Vec<Kept, V>& kept, bool live) const;
 //
 // in place of apply(), and after it, over all of a thread's columns of kRows rows,
 //

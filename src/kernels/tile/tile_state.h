@@ -72,10 +72,10 @@ struct TileState {
   // Rows whose reductions several tiles share: tiles of a row, blocks of kTileBlock elements in each; 0: no.
   int64_t parts, part_blocks;
   int64_t reductions;  // of stage 0
-  int64_t
-      shared_words;  // where in BoundCall::state the lanes of all blocks of a row begin, after its counter
-  int64_t repeat;    // elements of a repeated value: min(inner_count, kTileChunk), at least 1
-  int32_t linked;    // tile_across.h
+  // Where in BoundCall::state the lanes of all blocks of a row begin, after its counter.
+  int64_t shared_words;
+  int64_t repeat;  // elements of a repeated value: min(inner_count, kTileChunk), at least 1
+  int32_t linked;  // tile_across.h
   int32_t stages, row_registers;
   int32_t row_register[kMaxTileRegisters], row_register_bytes[kMaxTileRegisters];
   TileFunction fill_words, fill_double_words;  // dst[0 … n) = imm, for elements of 4 and 8 bytes

@@ -61,7 +61,7 @@ struct LaunchAttribute {  // CUlaunchAttribute
     unsigned cluster[3];
   } value{};
 };
-constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
+constexpr int kClusterDimension = 4;
 
 struct LaunchConfig {  // CUlaunchConfig
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
@@ -76,7 +76,7 @@ struct alignas(64) TensorMap {
 };
 
 // CUdevice_attribute
-constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76, kMaxSharedOptin = 97;
+constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76;
 // CUfunction_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;
 constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1, kPointerOrdinal = 9;
