@@ -45,6 +45,12 @@ struct BoundCall;
 // aligned.
 using RunTile = void (*)(const BoundCall& call, int64_t tile, std::byte* scratch);
 
+// The weights that a tile reads first: pieces of `bytes` bytes each, `stride` bytes apart.
+struct FirstWeights {
+  const std::byte* from;
+  int64_t pieces, bytes, stride;
+};
+
 struct BoundCall {
   std::vector<TensorArg> inputs, outputs;
   std::vector<int64_t> params;  // in the order of the kernel row's parameter list
@@ -53,13 +59,31 @@ struct BoundCall {
   IsaLevel isa = IsaLevel::kPortable;
   CallError* error = nullptr;  // never null when running
 
+  // Set by the driver; results do not depend on them:
+  int64_t workers = 1;                   // that share the tiles, each beginning with its own share
+  const BoundCall* following = nullptr;  // the next call of the sequence with first_weights; null: none
+
   // Set by prepare():
   RunTile run = nullptr;
   int64_t tiles = 0;          // independent pieces; any worker may take any, results do not depend on who
   int64_t scratch_bytes = 0;  // per worker
+  // Null unless tiles read weights, which no step before has brought into a near cache.
+  FirstWeights (*first_weights)(const BoundCall& call, int64_t tile) = nullptr;
   // What prepare() computed for run(), e.g. collapsed strides; 64-bit words so that plain structs fit by
   // memcpy.
   std::vector<int64_t> state;
 };
+
+// First tile of a worker's share; the last share ends at `tiles`.
+inline int64_t share_begin(int64_t tiles, int64_t workers, int64_t worker) {
+  return tiles / workers * worker + tiles % workers * worker / workers;
+}
+
+// The worker whose share ends with this tile; -1 if none does.
+inline int64_t share_ending_with(const BoundCall& call, int64_t tile) {
+  for (int64_t worker = 0; worker < call.workers; ++worker)
+    if (share_begin(call.tiles, call.workers, worker + 1) == tile + 1) return worker;
+  return -1;
+}
 
 }  // namespace aicf

@@ -9,6 +9,7 @@
 #include "kernels/conv/pack_conv_w.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_next.h"
 #include "kernels/step_check.h"
 #include "kernels/tile/tile_rows.h"
 
@@ -24,6 +25,10 @@ constexpr int64_t kWantedTiles = 12;
 constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
 constexpr int64_t kNear = 1 << 20;     // bytes: smaller tensors are expected in L2 caches
 constexpr int64_t kFewestGroups = 3;   // of rows in a tile: they share the panels that it streams
+constexpr int64_t kTilesOfWorker = 2;  // at least, where the weights stream for every tile anew
+// Fewer pixels are not split: each worker would stream all weights for a few rows. Tiles are this many panels
+// wide then.
+constexpr int64_t kFewPixels = 96, kNarrowTile = 3;
 
 struct Scratch {
   std::byte* rows;  // of ConvRows
@@ -57,16 +62,25 @@ struct Job {
   const ConvPlan& plan;
   const GemmIsa& isa;
   Scratch scratch;
-  ConvTile tile;     // row, rows: output channels; pixel, pixels
-  int64_t next_row;  // of the tile after this one
+  ConvTile tile;       // row, rows: output channels; pixel, pixels
+  FirstWeights after;  // what is read after this tile; no pieces: unknown
 };
 
 int64_t first_pixel(const ConvPlan& plan, int64_t tile) { return tile * plan.pixels / plan.column_tiles; }
 
+// First output channel of a tile: that of a panel, except that tiles without a split of the pixels halve
+// evenly.
+int64_t first_map(const ConvPlan& plan, int64_t nr, int64_t tile) {
+  if (plan.splits_pixels) return std::min(tile * plan.column_tile, plan.group_maps);
+  const int64_t at =
+      tile * ceil_div(plan.group_maps, kFinishWidth) / std::max<int64_t>(plan.row_tiles, 1) * kFinishWidth;
+  return std::min(2 * tile == plan.row_tiles ? at : (at + nr / 2) / nr * nr, plan.group_maps);
+}
+
 // Workers begin with neighbouring tiles. Each half of the pixels comes after the other, so that two workers
 // share weights but no pixels and each reads what it wrote; within a half tiles that share weights are
 // neighbours.
-ConvTile tile_at(const ConvPlan& plan, int64_t index) {
+ConvTile tile_at(const ConvPlan& plan, int64_t nr, int64_t index) {
   ConvTile tile;
   const auto take = [&](int64_t count) {
     const int64_t at = index % count;
@@ -75,11 +89,13 @@ ConvTile tile_at(const ConvPlan& plan, int64_t index) {
   };
   const int64_t halves = plan.column_tiles % 2 == 0 ? 2 : 1, per_half = plan.column_tiles / halves;
   const int64_t in_half = take(per_half);
-  tile.row = take(plan.row_tiles) * plan.column_tile;
+  const int64_t map_tile = take(plan.row_tiles);
+  tile.row = first_map(plan, nr, map_tile);
   tile.group = take(plan.groups);
   const int64_t pixel_tile = take(halves) * per_half + in_half;
   tile.batch = index;
-  tile.rows = std::min(plan.column_tile, plan.group_maps - tile.row);
+  tile.rows =
+      (map_tile + 1 == plan.row_tiles ? plan.group_maps : first_map(plan, nr, map_tile + 1)) - tile.row;
   tile.pixel = first_pixel(plan, pixel_tile);
   tile.pixels = first_pixel(plan, pixel_tile + 1) - tile.pixel;
   return tile;
@@ -95,22 +111,29 @@ const float* gather_bias(const Job& job) {
   return job.scratch.bias;
 }
 
-const float* panels_at(const Job& job, int64_t row, int64_t k) {
-  return static_cast<const float*>(job.call.inputs[1].data) +
-         packed_conv_group(job.tile.group, job.plan.group_maps, job.plan.k) + row * job.plan.k +
-         k * job.isa.nr_f32;
+const float* panels_at(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, int64_t k) {
+  const int64_t nr = gemm_isa(call.isa).nr_f32, skipped = tile.row % nr;
+  return static_cast<const float*>(call.inputs[1].data) +
+         packed_conv_group(tile.group, plan.group_maps, plan.k) + (tile.row - skipped) * plan.k + k * nr +
+         skipped;
 }
 
-// Next come the following steps of k, then the weights of the next tile.
+FirstWeights weights_of(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, int64_t k) {
+  const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
+  return {reinterpret_cast<const std::byte*>(panels_at(call, plan, tile, k)), ceil_div(tile.rows, nr),
+          std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
+}
+
+FirstWeights first_weights(const BoundCall& call, int64_t tile) {
+  const ConvPlan& plan = stored_plan<ConvPlan>(call);
+  return weights_of(call, plan, tile_at(plan, gemm_isa(call.isa).nr_f32, tile), 0);
+}
+
+// Next come the following steps of k, then the weights of the next tile, or those of the next call.
 void set_next(const Job& job, int64_t k, GemmBlock<float>& block) {
-  const bool same_tile = k < job.plan.k;
-  const int64_t row = same_tile ? job.tile.row : job.next_row;
-  if (!same_tile) k = 0;
-  const float* next = panels_at(job, row, k);
-  if (row < 0 || next == block.b) return;
-  block.next = next;
-  block.next_depth = std::min(kGemmDepth, job.plan.k - k);
-  block.next_stride = block.panel_stride;
+  const FirstWeights next = k < job.plan.k ? weights_of(job.call, job.plan, job.tile, k) : job.after;
+  if (next.pieces > 0 && next.from != reinterpret_cast<const std::byte*>(block.b))
+    fetch_next(next, job.isa.nr_f32, block);
 }
 
 // One block of k for all rows of the tile; after the last one rows are finished while they are in registers
@@ -118,7 +141,7 @@ void set_next(const Job& job, int64_t k, GemmBlock<float>& block) {
 void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, ConvRowStore& store) {
   const bool last = k + depth >= job.plan.k;
   GemmBlock<float> block = {};
-  block.b = panels_at(job, job.tile.row, k);
+  block.b = panels_at(job.call, job.plan, job.tile, k);
   block.ldb = job.isa.nr_f32;
   block.panel_stride = job.plan.k * job.isa.nr_f32;
   block.ldc = job.plan.column_tile;
@@ -147,15 +170,9 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
   }
 }
 
-void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+void run_panels(const BoundCall& call, const ConvTile& tile, const FirstWeights& after, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  const GemmIsa& isa = gemm_isa(call.isa);
-  const Job job{call,
-                plan,
-                isa,
-                scratch_of(plan, scratch),
-                tile_at(plan, index),
-                index + 1 < call.tiles ? tile_at(plan, index + 1).row : -1};
+  const Job job{call, plan, gemm_isa(call.isa), scratch_of(plan, scratch), tile, after};
   const float* x = static_cast<const float*>(call.inputs[0].data) + job.tile.batch * plan.x_batch +
                    job.tile.group * plan.group_channels * plan.x_channel;
   ConvRows rows(plan, job.tile, x, job.scratch.rows);
@@ -170,6 +187,23 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   } while (k < plan.k);
 }
 
+// Micro-kernels begin with a panel's first column: what a tile has of one that it shares goes before.
+void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+  const ConvPlan& plan = stored_plan<ConvPlan>(call);
+  const int64_t nr = gemm_isa(call.isa).nr_f32;
+  const FirstWeights after = weights_after(call, index);
+  ConvTile tile = tile_at(plan, nr, index);
+  const int64_t shared = std::min(tile.rows, round_up(tile.row, nr) - tile.row);
+  if (shared > 0 && shared < tile.rows) {
+    ConvTile part = tile;
+    part.rows = shared;
+    tile.row += shared;
+    tile.rows -= shared;
+    run_panels(call, part, weights_of(call, plan, tile, 0), scratch);
+  }
+  run_panels(call, tile, after, scratch);
+}
+
 int64_t most_columns(const ConvPlan& plan, int64_t nr) {
   const int64_t bytes = plan.k > kGemmDepth ? kWeightsOfBlocks : kWeights;
   const int64_t step =
@@ -177,21 +211,43 @@ int64_t most_columns(const ConvPlan& plan, int64_t nr) {
   return std::max<int64_t>(1, bytes / step / nr) * nr;
 }
 
+// Worth splitting, but not by pixels.
+bool has_few_pixels(const ConvPlan& plan, int64_t nr) {
+  const double tiles = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
+  const double cost = 2.0 * static_cast<double>(plan.pixels) * static_cast<double>(plan.group_maps) *
+                      static_cast<double>(plan.k);
+  return plan.pixels <= kFewPixels && plan.group_maps > kNarrowTile * nr && tiles < kWantedTiles &&
+         cost > 2 * kSmallestTile;
+}
+
+void choose_narrow_tiles(ConvPlan& plan, int64_t workers, int64_t nr) {
+  plan.column_tiles = 1;
+  plan.row_tile = plan.pixels;
+  const int64_t wanted = std::min(kTilesOfWorker * workers, plan.group_maps / nr);
+  plan.row_tiles = round_up(std::max(wanted, ceil_div(plan.group_maps, kNarrowTile * nr)), 2);
+  plan.column_tile = 0;
+  for (int64_t tile = 0; tile < plan.row_tiles; ++tile)
+    plan.column_tile =
+        std::max(plan.column_tile, round_up(first_map(plan, nr, tile + 1) - first_map(plan, nr, tile), nr));
+}
+
 // Tiles for a few workers that halve evenly. Wide ones: a group of rows is found once for all columns of its
 // tile and stays in the L1 cache meanwhile. Many rows share the weights that they stream.
-void choose_tiles(ConvPlan& plan, int64_t mr, int64_t nr) {
+void choose_tiles(ConvPlan& plan, int64_t workers, int64_t mr, int64_t nr) {
+  const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
+  plan.splits_pixels = !has_few_pixels(plan, nr);
+  if (!plan.splits_pixels) return choose_narrow_tiles(plan, workers, nr);
   const int64_t rows = plan.k > kGemmDepth ? kRowTileOfBlocks : kRowTile;
   plan.column_tiles = std::min(plan.pixels, round_up(ceil_div(plan.pixels, rows), 2));
   int64_t map_tiles = std::max<int64_t>(1, ceil_div(plan.group_maps, most_columns(plan, nr)));
-  const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
+  const int64_t wanted = plan.k > kGemmDepth ? kTilesOfWorker * workers : kWantedTiles;
   for (;;) {
     plan.row_tile = plan.pixels == 0 ? 1 : ceil_div(plan.pixels, plan.column_tiles);
     plan.column_tile = std::max(nr, round_up(ceil_div(plan.group_maps, map_tiles), nr));
     plan.row_tiles = plan.group_maps == 0 ? 0 : ceil_div(plan.group_maps, plan.column_tile);
     const double cost = 2.0 * static_cast<double>(plan.row_tile) * static_cast<double>(plan.column_tile) *
                         static_cast<double>(plan.k);
-    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= kWantedTiles ||
-        cost <= kSmallestTile)
+    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= wanted || cost <= kSmallestTile)
       return;
     const bool columns_left = plan.column_tile > nr, rows_left = plan.row_tile >= kFewestGroups * 2 * mr;
     if (rows_left)
@@ -236,12 +292,13 @@ void prepare_conv_f32_packed(BoundCall& call) {
   check_step(w.sizes[0] >= bytes && (w.strides[0] == 1 || bytes <= 1), kName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", w.sizes[0]);
   const GemmIsa& isa = gemm_isa(call.isa);
-  choose_tiles(plan, isa.mr, isa.nr_f32);
+  choose_tiles(plan, call.workers, isa.mr, isa.nr_f32);
   choose_fetches(plan);
   call.scratch_bytes =
       scratch_bytes(plan) + (call.program != nullptr ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.groups * plan.row_tiles * plan.column_tiles;
   call.run = run_tile;
+  call.first_weights = first_weights;
   store_plan(call, plan);
 }
 

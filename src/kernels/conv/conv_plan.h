@@ -24,6 +24,7 @@ struct ConvPlan {
   int64_t operands;
   ConvView operand[kMaxTileOperands];  // of the epilogue, then the outputs; without epilogue the result alone
   int64_t row_tile, column_tile, row_tiles, column_tiles;
+  int64_t splits_pixels;  // packed weights only: tiles differ in pixels, not in output channels alone
   int64_t fetches_x, fetches_out;  // packed weights only: they are not near, so asked for ahead of their use
   int64_t w_offset, x_offset, c_offset, program_offset;
 };

@@ -282,6 +282,7 @@ TEST(Conv, PackedEqualsPlain) {
   list.push_back({1, 64, 100, 1, {13, 15}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 1}});
   list.push_back({2, 48, 36, 3, {9, 10}, {3, 2}, {1, 1}, {1, 0}, {1, 1}, {2, 1}, false});
   list.push_back({1, 9, 200, 1, {40, 41}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}});
+  list.push_back({1, 24, 310, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});  // halved inside a panel
   list.push_back({1, 10, 16, 1, {4, 5, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}});
   for (const Case& c : list) {
     for (IsaLevel isa : isa_levels()) {

@@ -262,6 +262,11 @@ Fetch fetch_of(const GemmBlock<T>& block, int64_t row, int64_t rows) {
           block.next_stride * static_cast<int64_t>(sizeof(T))};
 }
 
+// From a panel on; panels from `fetching` on fetch nothing.
+inline Fetch fetch_at(const Fetch& fetch, int64_t panel, int64_t fetching) {
+  return panel < fetching ? Fetch{fetch.from + panel * fetch.stride, fetch.lines, fetch.stride} : Fetch{};
+}
+
 // Rows [row, row + count), at most kRows, and panels [first, end).
 template <class T>
 void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t first, int64_t end) {
@@ -272,16 +277,19 @@ void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t fir
     const T* at = block.a + row * block.lda;
     for (int64_t i = 0; i < count; ++i, at += block.lda) copy[i] = at;
   }
-  Fetch fetch = fetch_of(block, row, count);
-  fetch.from += first * fetch.stride;
-  const int64_t whole = block.n / panel<T>(), full = (end < whole ? end : whole) - first;
-  if (full > 0) pick_rows<kVectors, T>(block, count)(block, rows, row, first, full, fetch);
+  const Fetch fetch = fetch_of(block, row, count);
+  const int64_t whole = block.n / panel<T>();
+  const int64_t fetching = block.next == nullptr ? end : block.next_panels;
+  for (int64_t from = first, to; from < end && from < whole; from = to) {
+    to = end < whole ? end : whole;
+    if (from < fetching && fetching < to) to = fetching;
+    pick_rows<kVectors, T>(block, count)(block, rows, row, from, to - from, fetch_at(fetch, from, fetching));
+  }
   if (end <= whole) return;
-  fetch.from += full * fetch.stride;
   const int64_t columns = block.n - whole * panel<T>();
   const MicroFunction<T> function = pick<T>(block, count, columns);
   if (columns % lanes<T>() == 0 || block.padded)
-    function(block, rows, row, whole, 1, fetch);
+    function(block, rows, row, whole, 1, fetch_at(fetch, whole, fetching));
   else
     ragged(function, block, rows, row, count, whole);
 }

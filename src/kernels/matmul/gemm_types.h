@@ -56,9 +56,10 @@ struct GemmBlock {
   // tile_row.
   int64_t tile_row, tile_rows;
   // The right operand of the caller's next block, fetched into the L2 cache on the way, by each row its
-  // share: next_depth steps of as many panels as this block has, without gaps inside a panel. Null: nothing.
+  // share: next_depth steps of each panel, without gaps inside a panel, and one panel with each of this
+  // block's, so no more than it has. Null: nothing.
   const T* next;
-  int64_t next_depth, next_stride;  // between panels
+  int64_t next_depth, next_panels, next_stride;  // between panels
   // Lines of memory from there on that the caller's next block reads besides, fetched likewise.
   const char* ahead;
   int64_t ahead_bytes;

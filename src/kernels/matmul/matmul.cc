@@ -6,6 +6,7 @@
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_next.h"
 #include "kernels/matmul/matmul_epilogue.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
@@ -25,6 +26,7 @@ struct Job {
   const MatmulPlan& plan;
   const GemmIsa& isa;
   std::byte* scratch;
+  int64_t index;
   MatmulTile tile;
   int64_t nr;
   int64_t k = 0, depth = 0;
@@ -121,21 +123,32 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   block.panel_stride = kGemmDepth * job.nr;
 }
 
-template <class T>
-void run_packed(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
-  const MatmulPlan& plan = job.plan;
-  const T* y = static_cast<const T*>(job.call.inputs[1].data);
-  block.b = y + job.tile.column * plan.k + job.k * job.nr;
+const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
+  return static_cast<const float*>(call.inputs[1].data) + tile.column * plan.k +
+         k * gemm_isa(call.isa).nr_f32;
+}
+
+FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
+  const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
+  return {reinterpret_cast<const std::byte*>(panels_at(call, plan, tile, k)), ceil_div(tile.columns, nr),
+          std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
+}
+
+FirstWeights first_weights(const BoundCall& call, int64_t tile) {
+  const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
+  return weights_of(call, plan, matmul_tile_at(plan, tile), 0);
+}
+
+// Next come the following steps of k, then the weights of the next tile, or those of the next call.
+void run_packed(const Job<float>& job, GemmBlock<float>& block, MatmulEpilogue* epilogue) {
+  block.b = panels_at(job.call, job.plan, job.tile, job.k);
   block.ldb = job.nr;
-  block.panel_stride = plan.k * job.nr;
-  // Next come the following steps of k, then the following columns.
-  const int64_t column = job.tile.column + plan.column_tile;
-  const bool same_columns = job.k + job.depth < plan.k;
-  const int64_t k = same_columns ? job.k + job.depth : 0;
-  const bool last = !same_columns && column >= plan.n;
-  block.next = last ? nullptr : y + (same_columns ? job.tile.column : column) * plan.k + k * job.nr;
-  block.next_depth = std::min(kGemmDepth, plan.k - k);
-  block.next_stride = block.panel_stride;
+  block.panel_stride = job.plan.k * job.nr;
+  const int64_t k = job.k + job.depth;
+  const FirstWeights next =
+      k < job.plan.k ? weights_of(job.call, job.plan, job.tile, k) : weights_after(job.call, job.index);
+  if (next.pieces > 0 && next.from != reinterpret_cast<const std::byte*>(block.b))
+    fetch_next(next, job.nr, block);
   multiply(job, block, epilogue);
 }
 
@@ -158,9 +171,10 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 
 template <class T>
 void run_right(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
-  if (job.plan.packed) {
-    run_packed(job, block, epilogue);
-  } else if (job.plan.direct_y) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (job.plan.packed) return run_packed(job, block, epilogue);
+  }
+  if (job.plan.direct_y) {
     run_direct(job, block);
     if (epilogue != nullptr) epilogue->run(0, block.m);
   } else {
@@ -184,7 +198,7 @@ template <class T>
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
   const GemmIsa& isa = gemm_isa(call.isa);
-  Job<T> job{call, plan, isa, scratch, matmul_tile_at(plan, index), panel_columns<T>(isa)};
+  Job<T> job{call, plan, isa, scratch, index, matmul_tile_at(plan, index), panel_columns<T>(isa)};
   GemmBlock<T> block = {};
   block.m = block.tile_rows = job.tile.rows;
   block.n = job.tile.columns;
@@ -245,6 +259,7 @@ void prepare_float(BoundCall& call, const char* kernel, bool packed) {
   place_scratch<T>(call, plan);
   call.tiles = plan.batch_count * plan.row_tiles * plan.column_tiles;
   call.run = run_tile<T>;
+  if (packed) call.first_weights = first_weights;
   store_plan(call, plan);
 }
 

@@ -58,11 +58,13 @@ class CpuSequence final : public Sequence, public BoundBody {
             .with_value(entry.steps[i].kernel)
             .with_remedy("compile the model again with this version");
       if (writes_nothing(call)) continue;  // no tiles: the strides of empty tensors mean nothing
+      call.workers = pool->threads();
       kernel->prepare(call);
       scratch = std::max(scratch, call.scratch_bytes);
       seconds_ += estimate_seconds(*kernel, call);
     }
     require_seconds(seconds_, "entry " + entry.name);
+    link_following();
     std::stable_sort(patches.begin(), patches.end(),
                      [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
     patches_ = std::move(patches);
@@ -135,6 +137,14 @@ class CpuSequence final : public Sequence, public BoundBody {
   }
 
  private:
+  void link_following() {
+    const BoundCall* following = nullptr;
+    for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
+      call->following = following;
+      if (call->first_weights != nullptr) following = &*call;
+    }
+  }
+
   // Without threads to share, or while another run has them, a run works alone.
   std::unique_lock<std::mutex> acquire_pool() {
     return pool_->threads() > 1 ? pool_->try_acquire() : std::unique_lock<std::mutex>();

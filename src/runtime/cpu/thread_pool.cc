@@ -60,7 +60,7 @@ void ThreadPool::run(const BoundCall& call, std::byte* const* scratch) {
   for (int64_t worker = 0, first = 0; worker < count; ++worker) {
     Share& share = shares_[static_cast<size_t>(worker)];
     share.next.store(first, std::memory_order_relaxed);
-    share.end = first = call.tiles / count * (worker + 1) + call.tiles % count * (worker + 1) / count;
+    share.end = first = share_begin(call.tiles, count, worker + 1);
   }
   busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
