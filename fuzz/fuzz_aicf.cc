@@ -8,6 +8,9 @@
 #include "harness.h"
 #include "import/onnx.h"
 #include "ir/text.h"
+#include "train/losses.h"
+#include "train/schedules.h"
+#include "train/train_step.h"
 
 namespace aicf::fuzz {
 namespace {
@@ -135,8 +138,8 @@ ValueId add_param(Program& program, Graph& graph, const std::string& name, std::
   return graph.add_param(name, type);
 }
 
-// A graph over x [batch, 3, 4, 4].
-Artifact build(Build body, int opt_level, Precision precision) {
+// A graph over x [batch, 3, 4, 4], above level 0 with buckets.
+Program program_of(Build body, int opt_level) {
   Program program;
   program.sizes["batch"] = {1, 8};
   if (opt_level > 0) program.buckets["batch"] = {1, 4, 8};
@@ -144,6 +147,10 @@ Artifact build(Build body, int opt_level, Precision precision) {
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(3), Dim(4), Dim(4)}});
   body(program, graph, x);
   program.entries.push_back(std::move(graph));
+  return program;
+}
+
+Artifact compiled(const Program& program, int opt_level, Precision precision) {
   CompileOptions options;
   options.opt_level = opt_level;
   options.precision = precision;
@@ -211,6 +218,37 @@ void control(Program&, Graph& graph, ValueId x) {
   graph.add_output(inline_body(graph, program.entries[0], {x})[0], "y");
 }
 
+// The loss of one linear layer, for train steps.
+void loss(Program& program, Graph& graph, ValueId x) {
+  const ValueId w = add_param(program, graph, "w", {4, 2});
+  const ValueId target = graph.add_input("t", {DType::f32, {Dim::symbol("batch"), Dim(3), Dim(4), Dim(2)}});
+  graph.add_output(add_loss(graph, LossKind::kMse, graph.add(Op::matmul, {x, w}), target), "loss");
+}
+
+// Plain descent, and a step with everything that guards one: clipped, accumulated, its loss scaled.
+TrainOptions train_options(bool guarded) {
+  TrainOptions options;
+  options.schedule = constant_rate(0.01);
+  options.optimizer.kind = guarded ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
+  options.skip_bad_steps = guarded;
+  if (!guarded) return options;
+  options.clip_norm = 1;
+  options.accumulate = 2;
+  options.loss_scale.initial = 1024;
+  return options;
+}
+
+void add_train_steps(Seeds& list) {
+  for (const int level : {0, 2})
+    for (const bool guarded : {false, true})
+      list.emplace_back((guarded ? "adamw" : "sgd") + std::to_string(level) + ".aicf",
+                        [level, guarded](const std::string& path) {
+                          const Program program =
+                              make_train_program(program_of(loss, level), train_options(guarded));
+                          write_artifact(path, compiled(program, level, Precision::kF32));
+                        });
+}
+
 // Every ONNX file in the folder AICF_FUZZ_MODELS becomes a seed too, if it compiles: so all kernels take
 // part.
 void add_models(Seeds& list) {
@@ -220,8 +258,7 @@ void add_models(Seeds& list) {
     list.emplace_back(file.path().stem().string() + ".aicf", [file](const std::string& path) {
       allow_coded_errors([&] {
         ImportOptions options;
-        for (const OnnxDim& dim : dynamic_dims_onnx(file.path()))
-          options.dims[dim.name].range = Interval{1, 4};
+        for (const OnnxDim& dim : dynamic_dims_onnx(file.path())) options.dims[dim.name].values = {1, 4};
         write_artifact(
             path, compile(import_onnx(file.path(), options), drawn_options(file.path().stem().string())));
         if (std::filesystem::file_size(path) > kMaxSeedBytes) std::filesystem::remove(path);
@@ -237,8 +274,9 @@ Seeds seeds() {
       for (const Precision precision : {Precision::kF32, Precision::kF16Mixed})
         list.emplace_back(std::string(name) + std::to_string(level) + precision_name(precision) + ".aicf",
                           [body = body, level, precision](const std::string& path) {
-                            write_artifact(path, build(body, level, precision));
+                            write_artifact(path, compiled(program_of(body, level), level, precision));
                           });
+  add_train_steps(list);
   add_models(list);
   return list;
 }

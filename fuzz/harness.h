@@ -86,7 +86,8 @@ inline std::shared_ptr<Device> device() {
   return one;
 }
 
-constexpr int64_t kLargestSize = 16;          // of a named size, whatever range the plan declares
+constexpr int64_t kLargestSize = 16;  // of a named size, whatever range the plan declares
+constexpr size_t kBucketsToRun = 3;
 constexpr int64_t kMaxCallerBytes = 1 << 22;  // the caller's own memory, which no limit of ours covers
 
 inline bool small_enough(const EntryPlan& entry, const SymbolValues& sizes) {
@@ -114,23 +115,33 @@ inline CompileOptions drawn_options(std::string_view input) {
   return options;
 }
 
-// Loads the artifact and runs every entry at the low and at a higher end of its sizes, each on its own: an
-// error of one does not keep the others from running.
+// The sizes of a plan to run: all low, all high, and the low ends of its first buckets.
+inline std::vector<SymbolValues> sizes_to_run(const Plan& plan) {
+  std::vector<SymbolValues> list(plan.sizes.empty() ? 1 : 2);
+  for (const auto& [name, range] : plan.sizes) {
+    list[0][name] = range.lo;
+    list[1][name] = std::max(range.lo, std::min(range.hi, kLargestSize));
+  }
+  const size_t buckets = std::min(plan.buckets.size(), kBucketsToRun);
+  for (size_t i = 0; i < buckets; ++i) {
+    list.push_back(list[0]);
+    for (const auto& [name, range] : plan.buckets[i].bucket) list.back()[name] = range.lo;
+  }
+  return list;
+}
+
+// Loads the artifact and runs every entry at some of its sizes, each on its own: an error of one does not
+// keep the others from running.
 inline void run_everything(Artifact artifact) {
   Executable exe(Model::load(std::move(artifact), device()));
   const Plan& plan = exe.model().plan();
-  for (const bool high : {false, true}) {
-    SymbolValues sizes;
-    for (const auto& [name, range] : plan.sizes)
-      sizes[name] = std::max(range.lo, high ? std::min(range.hi, kLargestSize) : range.lo);
+  for (const SymbolValues& sizes : sizes_to_run(plan))
     for (const EntryPlan& entry : plan.entries) {
       if (entry.name == kInitEntry) continue;  // loading has run it
       allow_coded_errors([&] {
         if (small_enough(entry, sizes)) exe.run(entry.name, random_inputs(plan, entry, sizes, 1));
       });
     }
-    if (plan.sizes.empty()) break;
-  }
 }
 
 inline int64_t pick_number(Random& random, int64_t old) {
