@@ -68,6 +68,7 @@ def _int_range(size: Any, key: Any) -> tuple[Any, Any, int]:
 
 def _slice_range(size: Any, key: slice) -> tuple[Any, Any, int]:
     """(start, limit, step); with a negative step, in the reversed axis."""
+    key = slice(*(_plain_end(end) for end in (key.start, key.stop, key.step)))
     step = 1 if key.step is None else key.step
     if step == 0 or not isinstance(step, int):
         raise _bad_key(key, f"step {step}", "a step that is a number other than 0")
@@ -82,6 +83,11 @@ def _slice_range(size: Any, key: slice) -> tuple[Any, Any, int]:
     if step < 0 and (key.start is not None or key.stop is not None):
         raise _bad_key(key, "a backward slice of a symbolic size", "[::-1], then a slice")
     return _end(size, key.start, 0), _end(size, key.stop, size), step
+
+
+def _plain_end(end: Any) -> Any:
+    """An int for what counts as one, such as numpy.int64."""
+    return end.__index__() if hasattr(end, "__index__") else end
 
 
 def _end(size: Any, end: Any, default: Any) -> Any:

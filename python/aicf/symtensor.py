@@ -125,6 +125,9 @@ class SymTensor:
     def __rpow__(self, other: Any) -> SymTensor:
         return self._reflected("pow", other)
 
+    def __pos__(self) -> SymTensor:
+        return self
+
     def __neg__(self) -> SymTensor:
         return self._op("neg")
 
@@ -163,8 +166,14 @@ class SymTensor:
     def __lshift__(self, other: Any) -> SymTensor:
         return self._op("shift_left", other)
 
+    def __rlshift__(self, other: Any) -> SymTensor:
+        return self._reflected("shift_left", other)
+
     def __rshift__(self, other: Any) -> SymTensor:
         return self._op("shift_right", other)
+
+    def __rrshift__(self, other: Any) -> SymTensor:
+        return self._reflected("shift_right", other)
 
     def __lt__(self, other: Any) -> SymTensor:
         return self._op("lt", other)
@@ -193,7 +202,7 @@ class SymTensor:
 
     def reshape(self, *shape: Any) -> SymTensor:
         """Same elements in row-major order; one size may be -1."""
-        sizes = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
+        sizes = [_plain(size) for size in _spread(shape)]
         holes = [i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1]
         if len(holes) == 1:
             rest = math.prod(size for i, size in enumerate(sizes) if i != holes[0])
@@ -211,21 +220,20 @@ class SymTensor:
 
     def transpose(self, *perm: Any) -> SymTensor:
         """Result axis i is axis perm[i]; without arguments all axes are reversed."""
-        axes = list(perm[0]) if len(perm) == 1 and isinstance(perm[0], (tuple, list)) else list(perm)
-        axes = axes or list(reversed(range(self.ndim)))
-        return self._op("transpose", perm=[axis + self.ndim if axis < 0 else axis for axis in axes])
+        axes = _spread(perm) or list(reversed(range(self.ndim)))
+        return self._op("transpose", perm=[_axis("transpose", axis, self.ndim) for axis in axes])
 
     def swapaxes(self, first: int, second: int) -> SymTensor:
         perm = list(range(self.ndim))
+        first, second = (_axis("swapaxes", axis, self.ndim) for axis in (first, second))
         perm[first], perm[second] = perm[second], perm[first]
         return self.transpose(perm)
 
     def broadcast_to(self, *shape: Any) -> SymTensor:
-        sizes = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-        return self._op("broadcast_to", shape=sizes)
+        return self._op("broadcast_to", shape=[_plain(size) for size in _spread(shape)])
 
     def squeeze(self, axis: int) -> SymTensor:
-        axis = axis % max(self.ndim, 1)
+        axis = _axis("squeeze", axis, self.ndim)
         if self.shape[axis] != 1:
             raise make_error(
                 "bad_shape", "only an axis of size 1 can go", op="squeeze", actual=str(self.shape[axis])
@@ -234,7 +242,7 @@ class SymTensor:
 
     def expand_dims(self, axis: int) -> SymTensor:
         sizes = list(self.shape)
-        sizes.insert(axis % (self.ndim + 1), 1)
+        sizes.insert(_axis("expand_dims", axis, self.ndim + 1), 1)
         return self._op("reshape", shape=sizes)
 
     def astype(self, dtype: str) -> SymTensor:
@@ -271,13 +279,14 @@ class SymTensor:
         return self.astype("bool")._reduce("reduce_min", axis, keepdims)
 
     def argmax(self, axis: int, keepdims: bool = False) -> SymTensor:
-        return self._op("argmax", axis=axis, keepdims=keepdims)
+        return self._op("argmax", axis=_plain(axis), keepdims=keepdims)
 
     def argmin(self, axis: int, keepdims: bool = False) -> SymTensor:
-        return self._op("argmin", axis=axis, keepdims=keepdims)
+        return self._op("argmin", axis=_plain(axis), keepdims=keepdims)
 
     def _reduce(self, op: str, axis: Axes, keepdims: bool) -> SymTensor:
-        axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        several = axis if isinstance(axis, (tuple, list, range)) else [axis]
+        axes = range(self.ndim) if axis is None else [_axis(op, one, self.ndim) for one in several]
         return self._op(op, axes=list(axes), keepdims=keepdims)
 
     def _widened(self) -> SymTensor:
@@ -341,10 +350,38 @@ class SymTensor:
         raise make_error("array_in_trace", f"a traced value was used {how}", value=repr(self), remedy=remedy)
 
 
+def _spread(sizes: tuple[Any, ...]) -> list[Any]:
+    """f(2, 3) and f((2, 3)) mean the same."""
+    return list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else list(sizes)
+
+
+def _plain(number: Any) -> Any:
+    """An int for what counts as one, such as numpy.int64."""
+    return operator.index(number) if hasattr(number, "__index__") else number
+
+
+def _axis(op: str, axis: Any, rank: int) -> int:
+    axis = _plain(axis)
+    if isinstance(axis, int) and -rank <= axis < rank:
+        return axis % rank
+    raise make_error(
+        "bad_attribute",
+        "there is no such axis",
+        op=op,
+        value=repr(axis),
+        expected=f"{-rank} to {rank - 1}" if rank > 0 else "no axis: it is a scalar",
+    )
+
+
 def _floor_divide(x: SymTensor, y: SymTensor) -> SymTensor:
-    if x.dtype in _FLOATS:
-        return x._op("div", y)._op("floor")
-    return (x - x % y)._op("div", y)
+    """As numpy's: the quotient of what is left when the remainder is taken away, which no rounding lifts to
+    the next whole number."""
+    rest = x._op("rem", y)
+    down = (rest != 0) & ((rest < 0) != (y < 0))
+    if x.dtype not in _FLOATS:
+        return x._op("div", y) - down.astype(x.dtype)
+    quotient = ((x - rest)._op("div", y) - down.astype(x.dtype))._op("round")
+    return (y != 0)._op("select", quotient, x._op("div", y))
 
 
 def _matmul(x: SymTensor, y: SymTensor) -> SymTensor:

@@ -25,6 +25,10 @@ from .symtensor import SymTensor
 
 __all__ = ["Graph", "TensorSpec", "Variable", "current_graph", "program_of", "trace", "tracing"]
 
+_INT_RANGES = {"u8": range(256)} | {
+    f"i{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)
+}
+
 
 class Variable:
     """A param or state outside any trace: its contents, or only dtype and shape (then it starts as zeros).
@@ -384,16 +388,18 @@ def _output_name(path: str) -> str:
 
 def _scalar_dtype(value: bool | int | float, dtype: str | None) -> str:
     natural = "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
-    if dtype is None:
-        return natural
+    dtype = dtype or natural
     is_float = dtype in ("f64", "f32", "f16", "bf16")
-    if (natural == "f32" and not is_float) or (natural == "i64" and dtype == "bool"):
+    too_large = natural == "i64" and dtype in _INT_RANGES and value not in _INT_RANGES[dtype]
+    if (natural == "f32" and not is_float) or (natural == "i64" and dtype == "bool") or too_large:
         raise make_error(
             "bad_dtype",
             "a Python number met a tensor whose dtype cannot hold it",
             value=repr(value),
-            expected=f"a number that {dtype} holds",
-            actual=type(value).__name__,
+            expected=f"{_INT_RANGES[dtype].start} to {_INT_RANGES[dtype].stop - 1}"
+            if too_large
+            else f"a number that {dtype} holds",
+            actual=str(value) if too_large else type(value).__name__,
             remedy="cast the tensor with .astype first",
         )
     return dtype

@@ -33,6 +33,8 @@ FLOAT_CASES: dict[str, Callable[[Any], Any]] = {
     "matmul by a vector": lambda x: x @ np.ones(6, "f"),
     "floor division": lambda x: x // 0.5 + x % 0.5,
     "argmax": lambda x: x.argmax(2),
+    "numbers of numpy": lambda x: x.sum(np.int64(1)).reshape(np.int64(-1), 2)[np.int64(1) : np.int64(-1)],
+    "no sign changed": lambda x: +x,
     "comparison": lambda x: (x > 0) & (x < 1),
 }
 
@@ -51,6 +53,32 @@ def test_integers_as_numpy() -> None:
     exe = aicf.compile(aicf.trace(fn, [TensorSpec(I.shape, "int64")]), threads=1)
     for got, expected in zip(exe(I), fn(I), strict=True):
         assert np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8"])
+def test_division_at_the_limits_as_numpy(dtype: str) -> None:
+    if dtype[0] == "f":
+        ends = np.finfo(dtype)
+        values = np.array(
+            [np.nan, np.inf, -np.inf, 0, 1, -1, 0.5, -2.5, 0.1, 7.3, ends.max, ends.tiny], dtype
+        )
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        values = np.array([low, low + 1, 0, 1, 3, 7, high - 1, high] + [-7, -1] * (low < 0), dtype)
+    x, y = (side.ravel() for side in np.meshgrid(values, values))
+    if dtype[0] != "f":
+        x, y = x[y != 0], y[y != 0]
+    with np.errstate(all="ignore"):
+        expected = x // y
+    np.testing.assert_array_equal(np.asarray(aicf.compile(lambda x, y: x // y, [x, y])(x, y)), expected)
+
+
+def test_numbers_are_shifted_by_arrays() -> None:
+    x = np.arange(4)
+    for got, expected in zip(
+        aicf.compile(lambda x: (2 << x, 200 >> x), x)(x), (2 << x, 200 >> x), strict=True
+    ):
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_symbolic_sizes() -> None:
@@ -113,6 +141,14 @@ def test_elements_are_refused(fn: Callable[[Any], Any]) -> None:
         ("bad_shape", lambda x: x @ np.ones((4, 2), "f")),
         ("bad_attribute", lambda x: ops.softmax(x, axis="last")),  # type: ignore[arg-type]
         ("bad_option", lambda x: x[True]),
+        ("bad_attribute", lambda x: x[:1].squeeze(2)),
+        ("bad_attribute", lambda x: x.expand_dims(4)),
+        ("bad_attribute", lambda x: x.swapaxes(0, 2)),
+        ("bad_attribute", lambda x: x.transpose(-3, 0)),
+        ("bad_attribute", lambda x: x.sum(1.0)),
+        ("bad_dtype", lambda x: x.astype("u8") + 300),
+        ("bad_dtype", lambda x: x.astype("i32") * 2**40),
+        ("bad_dtype", lambda x: x.astype("i64") - 2**70),
     ],
 )
 def test_mistakes(name: str, fn: Callable[[Any], Any]) -> None:
