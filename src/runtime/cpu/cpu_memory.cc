@@ -63,7 +63,7 @@ CpuMemory::CpuMemory(int64_t bytes, const Pages& pages) : pages_(pages), bytes_(
 }
 
 CpuMemory::~CpuMemory() {
-  replacing_ = {};  // stops and joins
+  end_replacer();
   if (mapping_ != nullptr) munmap(mapping_, static_cast<size_t>(bytes_ + kHugePage));
 }
 
@@ -82,22 +82,33 @@ void CpuMemory::will_fill(int64_t first, int64_t bytes) {
   if (!small.empty()) replace_later(small);
 }
 
-void CpuMemory::replace_later(const std::vector<std::byte*>& blocks) {
-  {
-    const std::lock_guard lock(mutex_);
-    small_.insert(small_.end(), blocks.begin(), blocks.end());
-  }
-  if (!replacing_.joinable())
-    replacing_ = std::jthread([this](const std::stop_token& stop) { replace_small(stop); });
-  more_.notify_one();
+// Stops and joins the thread. In a fork it is not there, nor can what it waited on be taken apart.
+void CpuMemory::end_replacer() {
+  if (replacer_ != nullptr && replacer_->forks != fork_count()) (void)replacer_.release();
+  replacer_.reset();
 }
 
-void CpuMemory::replace_small(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (more_.wait(lock, stop, [&] { return !small_.empty(); })) {
-    if (more_.wait_for(lock, stop, kReplaceAfter, [] { return false; }) || stop.stop_requested()) return;
-    const std::vector<std::byte*> blocks = std::move(small_);
-    small_.clear();
+void CpuMemory::replace_later(const std::vector<std::byte*>& blocks) {
+  if (replacer_ != nullptr && replacer_->forks != fork_count()) end_replacer();
+  if (replacer_ == nullptr) {
+    replacer_ = std::make_unique<Replacer>();
+    replacer_->thread = std::jthread(
+        [this, &replacer = *replacer_](const std::stop_token& stop) { replace_small(stop, replacer); });
+  }
+  {
+    const std::lock_guard lock(replacer_->mutex);
+    replacer_->small.insert(replacer_->small.end(), blocks.begin(), blocks.end());
+  }
+  replacer_->more.notify_one();
+}
+
+void CpuMemory::replace_small(const std::stop_token& stop, Replacer& replacer) const {
+  std::unique_lock lock(replacer.mutex);
+  while (replacer.more.wait(lock, stop, [&] { return !replacer.small.empty(); })) {
+    if (replacer.more.wait_for(lock, stop, kReplaceAfter, [] { return false; }) || stop.stop_requested())
+      return;
+    const std::vector<std::byte*> blocks = std::move(replacer.small);
+    replacer.small.clear();
     lock.unlock();
     for (std::byte* block : blocks) {
       if (stop.stop_requested()) return;

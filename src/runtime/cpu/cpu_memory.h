@@ -5,14 +5,17 @@
 // small ones (6 % of a MiniLM run). A system that has huge pages at hand gives one faster than its 512 small
 // pages; where it must gather them first (a virtual machine that gave its free memory back) one takes ten
 // times as long, and a load would wait for all of them. So each is timed, and when one is slow the rest
-// begins as small pages, which a thread replaces a little later.
+// begins as small pages, which a thread replaces a little later. In a forked process, where the thread is
+// not, they stay.
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/forks.h"
 #include "runtime/device.h"
 
 namespace aicf {
@@ -37,8 +40,17 @@ class CpuMemory final : public DeviceMemory {
 
  private:
   enum class Block : uint8_t { kUntouched, kTouched, kHuge };
+  // The thread that replaces small pages, and what it is told.
+  struct Replacer {
+    const int forks = fork_count();
+    std::mutex mutex;
+    std::condition_variable_any more;
+    std::vector<std::byte*> small;  // blocks to be replaced, under the mutex
+    std::jthread thread;
+  };
   void replace_later(const std::vector<std::byte*>& blocks);
-  void replace_small(const std::stop_token& stop);
+  void replace_small(const std::stop_token& stop, Replacer& replacer) const;
+  void end_replacer();
 
   Pages pages_;
   std::byte* mapping_ = nullptr;
@@ -46,10 +58,7 @@ class CpuMemory final : public DeviceMemory {
   int64_t bytes_;
   std::vector<Block> blocks_;
   bool slow_ = false;
-  std::mutex mutex_;
-  std::condition_variable_any more_;
-  std::vector<std::byte*> small_;  // blocks to be replaced, under mutex_
-  std::jthread replacing_;
+  std::unique_ptr<Replacer> replacer_;
 };
 
 }  // namespace aicf

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "runtime/cpu/fork_testing.h"
+
 namespace aicf {
 namespace {
 
@@ -19,7 +21,7 @@ std::atomic<int> replaced{0};
 double take(std::byte*) { return ++taken <= fast_pages ? 0 : 1; }
 void replace(std::byte*) { ++replaced; }
 
-class CpuMemoryTest : public testing::Test {
+class CpuMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override { taken = fast_pages = 0, replaced = 0; }
   static bool becomes(int count) {
@@ -61,6 +63,19 @@ TEST_F(CpuMemoryTest, LeavesBlocksThatAreFilledInPartAlone) {
 TEST_F(CpuMemoryTest, MayEndWithSmallPagesLeft) {
   for (int i = 0; i < 20; ++i) CpuMemory(512 * kBlock, {take, replace}).will_fill(0, 512 * kBlock);
   EXPECT_LE(replaced, 20 * 511);
+}
+
+TEST_F(CpuMemoryTest, GoesOnAndEndsInAForkedProcess) {
+  auto memory = std::make_unique<CpuMemory>(8 * kBlock, CpuMemory::Pages{take, replace});
+  memory->will_fill(0, 4 * kBlock);
+  EXPECT_TRUE(becomes(3));
+  EXPECT_TRUE(testing::in_fork([&] {
+    memory->will_fill(0, 8 * kBlock);
+    const bool replaced_there = becomes(7);
+    memory.reset();
+    return replaced_there;
+  }));
+  EXPECT_TRUE(testing::in_fork([&] { return memory.reset(), true; }));
 }
 
 TEST(CpuMemory, KeepsContentsUnderRealPages) {

@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "base/forks.h"
+
 namespace aicf {
 namespace {
 
@@ -23,11 +25,35 @@ void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) {
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+ThreadPool::ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) { start_workers(); }
+
+void ThreadPool::start_workers() {
+  forks_ = fork_count();
+  const uint32_t seen = epoch_.load();
+  for (int worker = 1; worker < threads(); ++worker)
+    workers_.emplace_back([this, worker, seen] { work(worker, seen); });
+}
+
+// They run in the parent only: their handles can be neither joined nor detached here.
+void ThreadPool::abandon_workers() {
+  (void)std::make_unique<std::vector<std::thread>>(std::move(workers_)).release();
+  workers_.clear();
+}
+
+std::unique_lock<std::mutex> ThreadPool::try_acquire() {
+  std::unique_lock<std::mutex> lock(in_use_, std::try_to_lock);
+  if (lock.owns_lock() && forks_ != fork_count()) {
+    abandon_workers();
+    start_workers();
+  }
+  return lock;
 }
 
 ThreadPool::~ThreadPool() {
+  if (forks_ != fork_count()) {
+    abandon_workers();
+    return;
+  }
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
@@ -76,8 +102,7 @@ void ThreadPool::run(const BoundCall& call, std::byte* const* scratch) {
   }
 }
 
-void ThreadPool::work(int worker) {
-  uint32_t seen = 0;
+void ThreadPool::work(int worker, uint32_t seen) {
   for (;;) {
     int spins = 0;
     while (epoch_.load(std::memory_order_acquire) == seen) {

@@ -2,7 +2,8 @@
 // tiles, the same in every call, so that what it wrote in one call is in its cache for the next; who is done
 // helps the others. By the accumulation law no result depends on it. The calling thread is worker 0. Workers
 // spin for a short while between calls, because the next call of a sequence follows within microseconds, then
-// sleep.
+// sleep. A forked process has none of its parent's threads: the first sequence that takes the pool there
+// starts new ones.
 #pragma once
 
 #include <atomic>
@@ -26,11 +27,9 @@ class ThreadPool {
   // The pool of this size shared by the process.
   static std::shared_ptr<ThreadPool> shared(int threads);
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(shares_.size()); }
   // One sequence uses the pool at a time; another that finds it taken runs on its own thread alone.
-  std::unique_lock<std::mutex> try_acquire() {
-    return std::unique_lock<std::mutex>(in_use_, std::try_to_lock);
-  }
+  std::unique_lock<std::mutex> try_acquire();
   // Runs every tile of the call; scratch[w] is the private memory of worker w. Returns when all are done.
   void run(const BoundCall& call, std::byte* const* scratch);
 
@@ -40,12 +39,15 @@ class ThreadPool {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
-  void work(int worker);
+  void start_workers();
+  void abandon_workers();
+  void work(int worker, uint32_t seen);
   void take_tiles(int worker);
 
   std::mutex in_use_;
   std::vector<Share> shares_;
   std::vector<std::thread> workers_;
+  int forks_;  // fork_count() when the workers were started
   const BoundCall* call_ = nullptr;
   std::byte* const* scratch_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{0};
