@@ -177,7 +177,8 @@ class Writer {
     x_rows_ = config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
-    tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
+    const Dim pair(config.paired ? 2 : 1);
+    tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m) * pair) * pair * ceildiv(a_.n, Dim(config.block_n));
     const Dim step(per(kStepBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
     part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), step) * step;
   }
@@ -271,7 +272,8 @@ class Writer {
     if (role == Role::kSum) launch.function += "_sum";
     if (wgmma) {
       launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
-                            map_of(1, a_.y, y_.along_k, config_.block_n)};
+                            map_of(1, a_.y, y_.along_k, config_.paired && y_.along_k ? config_.block_n / 2 : config_.block_n)};
+      if (config_.paired && !y_.along_k) launch.tensor_maps[1].box[1] /= 2;
       return launch;
     }
     launch.block = threads();
@@ -373,10 +375,10 @@ class Writer {
             (divides(a_.n, kGroup) ? "true;\n" : "false;\n");
     // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
     text += std::string("  static constexpr bool kWholeTiles = ") +
-            (divides(a_.m, config_.block_m) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
+            (divides(a_.m, config_.block_m * (config_.paired ? 2 : 1)) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
       text += load_function("x", a_.x, x_.along_k, "load_box") +
-              load_function("y", a_.y, y_.along_k, reads_y_once() ? "load_box_once" : "load_box");
+              load_function("y", a_.y, y_.along_k, config_.paired ? "load_pair_box" : reads_y_once() ? "load_box_once" : "load_box");
     return text + "};\n";
   }
 

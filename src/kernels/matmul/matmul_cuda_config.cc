@@ -84,7 +84,7 @@ double step_cycles(const MatmulConfig& c) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (is_single(c) || c.alternate || c.handed || (c.warpgroups > 1 && c.resident > 1)) return splits;
+  if (is_single(c) || c.alternate || c.handed || c.paired || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (const int s : {2, 3, 4, 8, 16, 32})
@@ -105,14 +105,20 @@ bool wants_single(const MatmulSizes& sizes) {
   return sizes.k <= 2 * kDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
 }
 
+// Of the result; the blocks of a pair have two of rows.
+int64_t tiles_of(const MatmulSizes& sizes, const MatmulConfig& c) {
+  const int64_t pair = c.paired ? 2 : 1;
+  return sizes.batch * ceil_div(sizes.m, c.block_m * pair) * pair * ceil_div(sizes.n, c.block_n);
+}
+
 // So many that blocks take several.
 bool has_several_tiles(const MatmulSizes& sizes, const MatmulConfig& c) {
-  return sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) > capacity(c);
+  return tiles_of(sizes, c) > capacity(c);
 }
 
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
-  const int64_t tiles = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  const int64_t tiles = tiles_of(sizes, c) * c.splits;
   if (tiles > capacity(c)) return;
   // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
   // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
@@ -182,6 +188,10 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     config.handed = true;
     return config;
   };
+  const auto paired = [](MatmulConfig config) {
+    config.paired = true;
+    return config;
+  };
   switch (family) {
     case MatmulFamily::simt:
       if (element_bytes == 8) return {simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
@@ -196,12 +206,13 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
               handed(128, 192, 4),      handed(128, 128, 5),      alternate(128, 128, 6),
               wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),
-              wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
+              wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2),
+              paired(handed(128, 192, 4)), paired(wgmma(128, 192, 2, 5, 1)), paired(wgmma(256, 128, 2, 4, 1))};
   }
 }
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
-  const int64_t blocks = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  const int64_t blocks = tiles_of(sizes, c) * c.splits;
   const double running = static_cast<double>(std::min(blocks, capacity(c)));
   const double waves = static_cast<double>(ceil_div(blocks, capacity(c)));
   // Blocks on a multiprocessor.
@@ -246,6 +257,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (is_single(tile) && !wants_single(sizes)) continue;
     if (tile.handed && !has_several_tiles(sizes, tile)) continue;
+    if (tile.paired && sizes.m <= tile.block_m) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
       MatmulConfig config = tile;
       config.splits = splits;
@@ -298,6 +310,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   if (c.alternate) text += " alternate";
   if (c.handed) text += " handed";
+  if (c.paired) text += " paired";
   if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }

@@ -32,6 +32,7 @@ struct MatmulConfig {
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
   bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
+  bool paired = false;             // wgmma: the blocks of clusters of two share their tiles of y
   int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };

@@ -10,6 +10,7 @@
 
 #include "matmul/few_rows.cuh"
 #include "matmul/matmul_common.cuh"
+#include "matmul/wgmma_pair.cuh"
 #include "tile/tile_memory.cuh"
 
 namespace aicf {
@@ -141,7 +142,7 @@ struct WgmmaMatmul {
   static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
-  static constexpr bool kInCluster = kSplit == Split::kCluster;
+  static constexpr bool kInCluster = kSplit == Split::kCluster, kPair = kSplit == Split::kPair;
   using Few = FewRows<kParts, kQuadBlocks>;
   static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
@@ -174,16 +175,24 @@ struct WgmmaMatmul {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
     __device__ MatmulTile tile(uint32_t index) const {
+#if __CUDA_ARCH__ >= 900
+      if constexpr (kPair) {
+        MatmulTile own = tile_at(index, row_tiles, column_tiles);
+        own.row = own.row * 2 + cluster_rank();
+        return own;
+      }
+#endif
       return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
                                    : tile_at(index, row_tiles, column_tiles);
     }
   };
 
-  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
+  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster), or have two tiles of rows (Split::kPair), which
+  // count as one.
   template <class Operands>
   static __device__ Work work_of(const Operands& o, int part_depth) {
     Work work;
-    work.row_tiles = uint32_t(tiles_of<int>(o.m, BM));
+    work.row_tiles = uint32_t(tiles_of<int>(o.m, kPair ? 2 * BM : BM));
     work.column_tiles = uint32_t(tiles_of<int>(o.n, BN));
     work.tiles = work.row_tiles * work.column_tiles * uint32_t(o.batches);
     work.first = blockIdx.x / kParts;
@@ -202,14 +211,24 @@ struct WgmmaMatmul {
 #endif
       for (uint32_t slot = 0; slot < kStages; ++slot) {
         barrier_init(shared.full(slot), 1);
-        barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
+        barrier_init(shared.empty(slot), (kPair ? 8 : 4) * kWarpgroups / kTurns);  // every warp that reads
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if constexpr (kInCluster)
+    if constexpr (kInCluster || kPair)
       cluster_barrier();
     else
       __syncthreads();
+  }
+
+  // A block of a pair stays until the other sends it nothing more.
+  static __device__ __forceinline__ void leave() {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kPair) {
+      __syncwarp();
+      cluster_barrier();
+    }
+#endif
   }
 
   static __device__ __forceinline__ void give_registers() {
@@ -245,11 +264,17 @@ struct WgmmaMatmul {
     }
     // Panels of y are 64 columns along n, or the whole tile along k.
     static constexpr int kYPanel = kYAlongK ? BN : 64;
+    // A block of a pair brings half of the columns or of the steps of k.
     __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+      int own = 0;
+#if __CUDA_ARCH__ >= 900
+      if constexpr (kPair) own = int(cluster_rank()) * (kYAlongK ? BN : kWgmmaDepth) / 2;
+#endif
 #pragma unroll
       for (int panel = 0; panel < BN / kYPanel; ++panel)
-        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
-                 int(tile.column) * BN + panel * kYPanel, tile.batch);
+        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes + own * 128, shared.full(slot),
+                 k_of(step) + (kYAlongK ? 0 : own), int(tile.column) * BN + panel * kYPanel + (kYAlongK ? own : 0),
+                 tile.batch);
     }
 
     // The first stages, of which y need not wait. Returns how many.
@@ -290,7 +315,10 @@ struct WgmmaMatmul {
   // ---- the warpgroups that multiply ----
 
   static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
-    if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
+    if constexpr (kPair)
+      pair_arrive(shared.empty(slot));
+    else if ((threadIdx.x & 31) == 0)
+      barrier_arrive(shared.empty(slot));
   }
 
   static __device__ __forceinline__ int row_of(int warpgroup) { return kAlternate ? 0 : warpgroup * kRows; }
@@ -358,8 +386,9 @@ struct WgmmaMatmul {
         : Chunks(o, e, tile, first_row / 16 + int(threadIdx.x) / 32 % 4) {
       memory = shared + uint32_t(int(threadIdx.x) / 32 * 16 * kRowBytes);
     }
-    // The 16 rows of the tile from 16 · `rows_of` on; `memory` is still open.
-    __device__ __forceinline__ Chunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int rows_of)
+    // The 16 rows of the tile from 16 · `rows_of` on, beginning with chunk `first`; `memory` is still open.
+    __device__ __forceinline__ Chunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int rows_of,
+                                      int first = 0)
         : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m), lane(threadIdx.x % 32) {
       row = int(tile.row) * BM + rows_of * 16 + int(lane) / kRowThreads;
       column = int(tile.column) * BN + int(lane) % kRowThreads * 8;
@@ -367,7 +396,7 @@ struct WgmmaMatmul {
       for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) rows[i][v] = e.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
-      if (kFetchAhead) fetch(loaded, 0);
+      if (kFetchAhead) fetch(loaded, first);
     }
     __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
     __device__ __forceinline__ bool has_row(int block, int v) const {
@@ -428,14 +457,14 @@ struct WgmmaMatmul {
       for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
     }
 
-    // Chunk by chunk, each after ready(chunk) has seen to it that its results lie in `memory`.
+    // Chunks from `first` to `end`, each after ready(chunk) has seen to it that its results lie in `memory`.
     template <class Ready>
-    __device__ __forceinline__ void each(const Ready& ready) {
+    __device__ __forceinline__ void each(int first, int end, const Ready& ready) {
 #pragma unroll 1
-      for (int chunk = 0; chunk < kCount; ++chunk) {
+      for (int chunk = first; chunk < end; ++chunk) {
         Loaded next;
         if (!kFetchAhead) fetch(loaded, chunk);
-        if (kFetchAhead && chunk + 1 < kCount) fetch(next, chunk + 1);
+        if (kFetchAhead && chunk + 1 < end) fetch(next, chunk + 1);
         ready(chunk);
         const int block = chunk / kAcross, c = column_of(chunk);
         // Of whole tiles all vectors at once, in one piece of code; else one after another.
@@ -460,7 +489,7 @@ struct WgmmaMatmul {
     }
 
     __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
-      each([&](int chunk) {
+      each(0, kCount, [&](int chunk) {
         put(acc, chunk);
         __syncwarp();
       });
@@ -614,6 +643,7 @@ struct WgmmaMatmul {
       take_registers();
       multiply(o, shared, work, epilogue, warpgroup, memory);
     }
+    leave();
   }
 };
 

@@ -1,6 +1,6 @@
 // A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's results as
-// halves to four more warps, through shared memory, and multiply the next tile while these run the epilogue. Its last
-// tile a block stores itself. Results are those of WgmmaMatmul, bit for bit. Seven warps in place of four were measured
+// halves to four more warps, through shared memory, and multiply the next tile while these run the epilogue. Of its last
+// tile they hand on the first chunk of columns, and store the others. Results are those of WgmmaMatmul, bit for bit. Seven warps in place of four were measured
 // on H100: no faster where the epilogue is light, slower by 15 % with GELU.
 #pragma once
 
@@ -15,6 +15,7 @@ struct HandedMatmul : Product {
   using typename Product::Stage;
   using typename Product::Work;
   static constexpr int kWarps = Product::kConsumers / 32, kStorers = 4;
+  static constexpr int kHandedOfLast = 1;  // chunks of a block's last tile that are handed on: a third of 192 columns
 
   // The warps' results and what says that they are there, and that they have been read: one place per warp that
   // multiplies.
@@ -45,24 +46,32 @@ struct HandedMatmul : Product {
     const int warp = int(threadIdx.x) / 32;
     uint32_t index = work.first, number = 0;  // of the block's tiles
     wait_for_inputs();
-    for (; index + work.stride < work.tiles; index += work.stride, ++number) {
-      float acc[1][Product::kResults];
+    const auto multiplied = [&](float(&acc)[1][Product::kResults]) {
       clear(acc);
       Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
       barrier_wait(places.empty(warp), (number & 1) ^ 1);
+    };
+    const auto put = [&](const float(&acc)[1][Product::kResults], int chunk) {
+      C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[0], chunk * (C::kColumns / 8));
+    };
+    for (; index + work.stride < work.tiles; index += work.stride, ++number) {
+      float acc[1][Product::kResults];
+      multiplied(acc);
 #pragma unroll
-      for (int chunk = 0; chunk < C::kCount; ++chunk)
-        C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[0], chunk * (C::kColumns / 8));
+      for (int chunk = 0; chunk < C::kCount; ++chunk) put(acc, chunk);
       arrive(places.full(warp));
     }
     if (index >= work.tiles) return;
-    C chunks(o, epilogue, work.tile(index), warp);
-    chunks.memory = places.place(warp);
+    C chunks(o, epilogue, work.tile(index), warp, kHandedOfLast);
     float acc[1][Product::kResults];
-    clear(acc);
-    Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
-    barrier_wait(places.empty(warp), (number & 1) ^ 1);
-    chunks.store(acc);
+    multiplied(acc);
+#pragma unroll
+    for (int chunk = 0; chunk < C::kCount; ++chunk) {
+      put(acc, chunk);
+      if (chunk + 1 == kHandedOfLast) arrive(places.full(warp));
+    }
+    __syncwarp();
+    chunks.each(kHandedOfLast, C::kCount, [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
   }
 
   // The warps that store take the places in turn, tile after tile.
@@ -71,13 +80,14 @@ struct HandedMatmul : Product {
     const Places<C> places{shared.chunks()};
     wait_for_inputs();
     if (work.first >= work.tiles) return;
-    const uint32_t handed = (work.tiles - 1 - work.first) / work.stride * kWarps;
-    for (uint32_t item = threadIdx.x / 32 - kWarps; item < handed; item += kStorers) {
+    const uint32_t last = (work.tiles - 1 - work.first) / work.stride;
+    for (uint32_t item = threadIdx.x / 32 - kWarps; item < (last + 1) * kWarps; item += kStorers) {
       const uint32_t number = item / kWarps;
       const int warp = int(item % kWarps);
       C chunks(o, epilogue, work.tile(work.first + number * work.stride), warp);
       barrier_wait(places.full(warp), number & 1);
-      chunks.each([&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+      chunks.each(0, number < last ? C::kCount : kHandedOfLast,
+                  [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
       arrive(places.empty(warp));
     }
   }
@@ -107,6 +117,7 @@ struct HandedMatmul : Product {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
       if (threadIdx.x == kLoader) typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
     }
+    Product::leave();
   }
 };
 

@@ -41,12 +41,12 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
   const bool ahead = c.resident <= kFewBlocks;
-  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
+  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : c.paired ? "kPair, " : "kNone, ";
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
-                              std::to_string(c.splits) + ">";
+                              std::to_string(c.paired ? 2 : c.splits) + ">";
   if (c.handed) return "aicf::HandedMatmul<" + product + ">";
   return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
                           : product;
@@ -68,7 +68,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   launch.shared_bytes = std::max(read, few         ? stages + few_rows_bytes(c)
                                        : c.cluster ? std::max(stages, results)
                                                    : stages + chunk_bytes(c, tile));
-  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : c.paired ? 2 : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
                    : c.cluster      ? tiles * Dim(c.splits)
