@@ -111,7 +111,7 @@ class Bundler {
   }
 
   std::optional<Small> small_call(const KernelCall& call) const {
-    if (call.custom != nullptr || !call.library.call.empty()) return std::nullopt;
+    if (call.custom != nullptr || !call.library.call.empty() || !call.members.empty()) return std::nullopt;
     const CudaCode code = call_code(call, context_, true);
     if (!joins_bundle(code)) return std::nullopt;
     const CudaLaunch& launch = code.launches[0];

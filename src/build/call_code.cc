@@ -6,14 +6,19 @@
 
 namespace aicf {
 
-CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member) {
-  if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
-  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
   CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
   for (size_t i = 0; i < call.inputs.size() && !context.constant.empty(); ++i)
     problem.inputs[i].constant = context.constant[static_cast<size_t>(call.inputs[i].root)];
   if (call.region >= 0) problem.program = &context.programs[static_cast<size_t>(call.region)];
+  return problem;
+}
+
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member) {
+  if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
+  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
+  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  CudaProblem problem = call_problem(call, context);
   problem.member = member;
   return kernel->generate(problem);
 }

@@ -17,6 +17,9 @@ struct CodeContext {
   const SymbolRanges& ranges;
 };
 
+// What the call's row of the kernel table is asked.
+CudaProblem call_problem(const KernelCall& call, const CodeContext& context);
+
 // `member`: for a bundle; see CudaProblem.
 CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member);
 

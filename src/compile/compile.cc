@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "build/bundle_calls.h"
+#include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "compile/compile_variant.h"
 #include "ir/text.h"
@@ -75,6 +76,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.skip = options.skip_passes;
   pipeline.skip.erase(kBundleCalls);
   pipeline.skip.erase(kJoinRows);
+  pipeline.skip.erase(kJoinInputs);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

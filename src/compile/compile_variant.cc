@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
+#include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "build/region_codegen.h"
 #include "compile/buckets.h"
@@ -147,6 +148,8 @@ class VariantCompiler {
       const bool shares = target_.is_cuda() && options_.opt_level > 0;
       if (shares && !options_.skip_passes.contains(kJoinRows))
         join_rows(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
+      if (shares && !options_.skip_passes.contains(kJoinInputs))
+        join_inputs(unit.calls, unit.graph, unit.programs, target_, unit.part->optimised.sizes);
       for (const KernelCall& call : unit.calls.calls)
         results_.choices.push_back(
             {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});

@@ -28,6 +28,8 @@ struct CudaWindow {
   bool operator==(const CudaWindow&) const = default;
 };
 
+struct MadeInput;
+
 // What a row is asked for. Sizes are symbolic; `ranges` bounds them.
 struct CudaProblem {
   std::vector<CudaWindow> inputs, outputs;  // the kernel's own first, then those of the epilogue
@@ -39,6 +41,8 @@ struct CudaProblem {
   std::string variant;  // one of cuda_variants() by name; "": the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
+  // The first input is made by every block itself; matmul_tensor_core understands it (made_input.h).
+  const MadeInput* made = nullptr;
   // The text's functions are to be members of a bundle, as cuda_kernel_head writes them. A row that can say
   // its work so answers with CudaCode::member; the text of any other is of no use then.
   bool member = false;
@@ -62,6 +66,9 @@ struct CudaCode {
   // aicf::sync_threads, and may follow one another in one block after such a meeting.
   bool member = false;
   int64_t static_shared_bytes = 0;  // of a member, at most
+  // Of a member whose blocks write the elements of its only output in their order, so many each; 0: of
+  // others.
+  int64_t block_elements = 0;
   bool operator==(const CudaCode&) const = default;
 };
 

@@ -74,4 +74,8 @@ std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launc
   return text + (problem.member ? ") {\n" : ") {\n  const uint32_t block_index = blockIdx.x;\n");
 }
 
+std::string cuda_wait_text(const CudaProblem& problem) {
+  return problem.member ? "" : "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+}
+
 }  // namespace aicf

@@ -39,4 +39,8 @@ class CudaParams {
 std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
                              int min_blocks = 0);
 
+// The wait for the launches before, after which the next one may begin; nothing for a member, whose kernel
+// has waited.
+std::string cuda_wait_text(const CudaProblem& problem);
+
 }  // namespace aicf

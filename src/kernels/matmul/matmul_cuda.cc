@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda_text.h"
+#include "kernels/matmul/made_input.h"
 #include "kernels/matmul/wgmma_text.h"
 #include "kernels/tile/tile_cuda.h"
 
@@ -174,7 +175,9 @@ class Writer {
         wide_(!fits_int32(a_, ranges_of(problem))) {
     for (const Dim& size : a_.batch) batches_ = batches_ * size;
     const int64_t rows = std::max<int64_t>(largest(a_.m, ranges_of(problem)), 1);
-    x_rows_ = config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
+    keeps_x_ = keeps_x(matmul_sizes(problem), config) && a_.k.constant() && a_.batch.empty();
+    x_rows_ = keeps_x_ ? 0
+              : config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
     const Dim pair(config.paired ? 2 : 1);
@@ -192,6 +195,8 @@ class Writer {
     CudaCode code;
     code.member = problem_.member && config_.family == MatmulFamily::simt;
     code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" + epilogue.text + operands;
+    if (problem_.made != nullptr) code.source += problem_.made->text;
+    if (keeps_x_) code.source += wgmma_multiply_made_text(dtype_, config_.block_n, y_.along_k);
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, x_.along_k, y_.along_k);
     std::vector<Role> roles{Role::kWhole};
@@ -204,13 +209,17 @@ class Writer {
       if (config_.family == MatmulFamily::wgmma)
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
       call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
+      if (keeps_x_) call += make_text();
       call += "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
       launch.params = params_.dims();
       code.launches.push_back(launch);
       bodies_.push_back(call);
     }
+    CudaProblem kernel = problem_;
+    if (problem_.made != nullptr)
+      kernel.inputs = problem_.made->kernel_inputs, kernel.outputs = problem_.made->kernel_outputs;
     for (size_t i = 0; i < code.launches.size(); ++i)
-      code.source += cuda_kernel_head(problem_, code.launches[i], workspace, min_blocks()) + bodies_[i];
+      code.source += cuda_kernel_head(kernel, code.launches[i], workspace, min_blocks()) + bodies_[i];
     if (workspace)
       code.workspace_bytes = tiles_ * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n *
                                           accumulator_bytes(dtype_));
@@ -225,6 +234,7 @@ class Writer {
   }
   std::string header_name() const {
     return config_.row_blocks > 0 ? "row_epilogue"
+           : keeps_x_             ? "made_x"
            : config_.handed       ? "wgmma_handed"
            : is_single(config_)   ? "single"
                                   : family_name();
@@ -244,6 +254,8 @@ class Writer {
             y_.along_k,
             x_rows_,
             problem_.inputs[1].constant,
+            keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
+            own_part(),
             epilogue_tile(*problem_.program).has_value(),
             config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0};
   }
@@ -270,6 +282,11 @@ class Writer {
     if (config_.row_blocks > 0) launch.function += "_rows";
     if (config_.handed) launch.function += "_handed";
     if (role == Role::kSum) launch.function += "_sum";
+    if (keeps_x_) {
+      if (problem_.made != nullptr) launch.function += "_made";
+      launch.tensor_maps = {map_of(1, a_.y, y_.along_k, config_.block_n)};
+      return launch;
+    }
     if (wgmma) {
       launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
                             map_of(1, a_.y, y_.along_k, config_.paired && y_.along_k ? config_.block_n / 2 : config_.block_n)};
@@ -318,9 +335,39 @@ class Writer {
   std::string run_arguments(bool workspace) {
     if (is_single(config_)) return "operands, epilogue, block_index";
     const std::string depth = "Operands::Index(" + params_.param(part_depth_) + ")";
+    if (keeps_x_) return "operands, &map0, epilogue, " + depth + ", make";
     if (config_.family == MatmulFamily::wgmma) return "operands, &map0, &map1, epilogue, " + depth;
     return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
            (config_.family == MatmulFamily::simt ? ", block_index" : "");
+  }
+
+  // Whether a block keeps its part of K alone: a copy can, and pieces of one row that end where parts do.
+  bool own_part() const {
+    if (problem_.made == nullptr) return true;
+    const auto part = part_depth_.constant();
+    const int64_t piece = problem_.made->block_elements;
+    return piece > 0 && is_one(a_.m) && part && *part % piece == 0;
+  }
+  // What made_x.cuh calls Make: a copy, or the member's blocks one after the other.
+  std::string make_text() {
+    if (problem_.made == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
+    const MadeInput& made = *problem_.made;
+    std::string first = "0", end = params_.expr(made.launch.grid[0]), call = made.function + "(block";
+    if (own_part()) {
+      const std::string piece = std::to_string(made.block_elements);
+      first = "uint32_t(k_first) / " + piece;
+      end = "(k_end + " + piece + " - 1) / " + piece;
+    }
+    for (const int32_t number : made.inputs) call += ", in" + std::to_string(number);
+    call += ", x";
+    for (const Dim& param : made.launch.params) call += ", " + params_.expr(param);
+    const std::string some = made.launch.block < kMadeThreads
+                                 ? "if (threadIdx.x < " + std::to_string(made.launch.block) + ") "
+                                 : "";
+    return "  const auto make = [&](Operands::Element* x, int, int k_first, int k_end) {\n    for (uint32_t "
+           "block = " +
+           first + "; block < uint32_t(" + end + "); ++block) {\n      if (block > 0) aicf::sync_threads<" +
+           std::to_string(kMadeThreads) + ">();\n      " + some + call + ");\n    }\n  };\n";
   }
 
   std::string kernel_type(Role role) const {
@@ -426,6 +473,7 @@ class Writer {
   Layout x_, y_;
   bool wide_;
   Dim batches_{1}, tiles_, part_depth_;
+  bool keeps_x_ = false;
   int x_rows_;  // wgmma: see kXRows there
   CudaParams params_;
   std::string operands_make_;
@@ -506,6 +554,16 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   MatmulConfig possible = config;
   possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
   return Writer(problem, possible).write();
+}
+
+bool takes_made_input(const CudaProblem& problem, const std::string& variant) {
+  if (!matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
+  const Matrices a = matrices_of(problem);
+  if (!a.batch.empty() || !a.k.constant()) return false;
+  const std::vector<MatmulConfig> configs = configs_of(problem, {MatmulFamily::wgmma});
+  return std::any_of(configs.begin(), configs.end(), [&](const MatmulConfig& config) {
+    return to_string(config) == variant && keeps_x(matmul_sizes(problem), config);
+  });
 }
 
 bool can_run_matmul_tensor_core(const Problem& problem) {

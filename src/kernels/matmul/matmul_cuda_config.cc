@@ -92,8 +92,9 @@ std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   return splits;
 }
 
-// Rows of x that wgmma loads: along m only whole panels.
+// Rows of x that wgmma loads into stages: along m only whole panels.
 int64_t loaded_rows(const MatmulSizes& sizes, const MatmulConfig& c) {
+  if (keeps_x(sizes, c)) return 0;
   return sizes.x_along_k ? std::min<int64_t>(ceil_div(sizes.m, 8) * 8, c.block_m) : c.block_m;
 }
 
@@ -122,8 +123,13 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   if (tiles > capacity(c)) return;
   // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
   // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
-  constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 20, kStepBytes = kDepth * 2;
-  if (sizes.m <= 64) {
+  constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kDepth * 2;
+  if (keeps_x(sizes, c)) {
+    constexpr int64_t kHalfOfAll = 113 * 1024, kOther = 12 * 1024;  // other: the system's, the epilogue's
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));
+    const int64_t room = kHalfOfAll / blocks - kOther - kept_x_bytes(sizes, c, true);
+    c.stages = static_cast<int>(std::clamp<int64_t>(room / (c.block_n * kStepBytes), 2, kMostStages));
+  } else if (sizes.m <= 64) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
     const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
     const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
@@ -142,7 +148,8 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
   std::vector<MatmulConfig> others;
   for (size_t i = 0; i < std::min(kBest, configs.size()); ++i) {
     const int64_t stage = (loaded_rows(sizes, configs[i]) + configs[i].block_n) * kDepth * 2;
-    const int64_t most = kPipelineBytes / configs[i].resident / stage;
+    const int64_t kept = keeps_x(sizes, configs[i]) ? kept_x_bytes(sizes, configs[i], true) : 0;
+    const int64_t most = (kPipelineBytes / configs[i].resident - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kDepth), configs[i].splits);
     for (const int64_t stages :
          {configs[i].stages / int64_t{2}, std::min(configs[i].stages * int64_t{2}, most)}) {
@@ -157,6 +164,18 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
 }
 
 }  // namespace
+
+bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& c) {
+  constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
+  return c.family == MatmulFamily::wgmma && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 &&
+         sizes.m <= kMostRows && sizes.x_along_k && sizes.k % kDepth == 0 &&
+         kept_x_bytes(sizes, c, false) <= kMostBytes;
+}
+
+int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulConfig& c, bool own_part) {
+  const int64_t steps = ceil_div(sizes.k, kDepth);
+  return sizes.m * (own_part ? ceil_div(steps, c.splits) : steps) * kDepth * 2;
+}
 
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
   const auto simt = [](int m, int n) {

@@ -48,6 +48,11 @@ inline bool sends_few_rows(int64_t rows, const MatmulConfig& config) {
   return config.cluster && rows <= 8 && config.family == MatmulFamily::wgmma && config.warpgroups == 1;
 }
 
+// Whether x, of few rows, lies whole in the shared memory of every block (made_x.cuh), beside stages of y
+// alone; and its bytes there, of one part of K or all of it.
+bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& config);
+int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulConfig& config, bool own_part);
+
 // Every tile that a family has, unsplit. element_bytes: of the accumulator.
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
 // Estimated cycles of one multiprocessor, launch excluded.

@@ -34,6 +34,37 @@ int64_t few_rows_bytes(const MatmulConfig& c) {
   return c.splits * ((quads + c.splits - 1) / c.splits) * 1024 + 16;
 }
 
+// Stages and what the epilogue needs.
+int64_t product_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stages = c.stages * stage_bytes(c, tile);
+  // Where fewer rows of x are loaded, the last stage's products read on behind it.
+  const int64_t read = tile.x_rows > 0 ? stages - stage_bytes(c, tile) + c.block_m * kRowBytes : 0;
+  return std::max(read, sends_few_rows(tile.x_rows, c) ? stages + few_rows_bytes(c)
+                        : c.cluster                    ? std::max(stages, results)
+                                                       : stages + chunk_bytes(c, tile));
+}
+
+// The matrix instruction with x by `x_operands`, whose values `inputs` gives.
+std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
+                          const std::string& x_operand, int x_count, const std::string& flags,
+                          const std::string& inputs) {
+  const int registers = columns / 2;
+  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
+  std::string names, operands;
+  for (int i = 0; i < registers; ++i) {
+    const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
+    names += comma + "%" + number;
+    operands += comma + "\"+f\"(d[" + number + "])";
+  }
+  return "struct " + name + " {\n  static __device__ __forceinline__ void run(float (&d)[" +
+         std::to_string(registers) + "], " + parameters +
+         ", uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
+         "        \"wgmma.mma_async.sync.aligned." +
+         size + ".f32." + type + "." + type + " {" + names + "}, " + x_operand + ", %" +
+         std::to_string(registers + x_count) + ", add, 1, 1, " + flags + ";\\n}\"\n        : " + operands +
+         "\n        : " + inputs + ", \"l\"(b));\n  }\n};\n";
+}
+
 }  // namespace
 
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -41,13 +72,19 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
   const bool ahead = c.resident <= kFewBlocks;
-  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : c.paired ? "kPair, " : "kNone, ";
+  const std::string split = c.row_blocks > 0 ? "kRow, "
+                            : c.cluster      ? "kCluster, "
+                            : c.paired       ? "kPair, "
+                                             : "kNone, ";
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
                               std::to_string(c.paired ? 2 : c.splits) + ">";
   if (c.handed) return "aicf::HandedMatmul<" + product + ">";
+  if (tile.kept_bytes > 0)
+    return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
+           number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
   return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
                           : product;
 }
@@ -58,16 +95,9 @@ int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
 }
 
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
-  const int64_t results = int64_t{c.block_m} * c.block_n * 4;
-  const int64_t stages = c.stages * stage_bytes(c, tile);
-  // Where fewer rows of x are loaded, the last stage's products read on behind it.
-  const int64_t read = stages - stage_bytes(c, tile) + c.block_m * kRowBytes;
   CudaLaunch launch;
   launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  const bool few = sends_few_rows(tile.x_rows, c);
-  launch.shared_bytes = std::max(read, few         ? stages + few_rows_bytes(c)
-                                       : c.cluster ? std::max(stages, results)
-                                                   : stages + chunk_bytes(c, tile));
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes;
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : c.paired ? 2 : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
@@ -77,23 +107,15 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
 }
 
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
-  const int registers = columns / 2;
-  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
-  std::string names, operands;
-  for (int i = 0; i < registers; ++i) {
-    const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
-    names += comma + "%" + number;
-    operands += comma + "\"+f\"(d[" + number + "])";
-  }
-  return "struct Multiply {\n  static __device__ __forceinline__ void run(float (&d)[" +
-         std::to_string(registers) +
-         "], uint64_t a, uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, "
-         "0;\\n\"\n"
-         "        \"wgmma.mma_async.sync.aligned." +
-         size + ".f32." + type + "." + type + " {" + names + "}, %" + std::to_string(registers) + ", %" +
-         std::to_string(registers + 1) + ", add, 1, 1, " + (x_along_k ? "0" : "1") + ", " +
-         (y_along_k ? "0" : "1") + ";\\n}\"\n        : " + operands +
-         "\n        : \"l\"(a), \"l\"(b));\n  }\n};\n";
+  return multiply_text("Multiply", "uint64_t a", dtype, columns, "%" + std::to_string(columns / 2), 1,
+                       std::string(x_along_k ? "0, " : "1, ") + (y_along_k ? "0" : "1"), "\"l\"(a)");
+}
+
+std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k) {
+  const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
+  const std::string x = "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
+  return multiply_text("MultiplyMade", "uint32_t low, uint32_t high", dtype, columns, x, 4,
+                       y_along_k ? "0" : "1", "\"r\"(low), \"r\"(0), \"r\"(high), \"r\"(0)");
 }
 
 }  // namespace aicf

@@ -12,14 +12,19 @@ namespace aicf {
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
 // and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
+// `struct MultiplyMade` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
+// with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
+std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k);
 
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
 struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool half_tile = true;  // the epilogue takes the results as halves
-  int reductions = 0;     // of rows, in the epilogue
+  int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
+  bool own_part = true;    // of K, in what is kept
+  bool half_tile = true;   // the epilogue takes the results as halves
+  int reductions = 0;      // of rows, in the epilogue
 };
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);

@@ -116,7 +116,7 @@ class ColumnsWriter : public StagedWriter {
                        ", kAcross = " + std::to_string(across(stage)) +
                        ", kDeep = " + std::to_string(kThreads / across(stage)) + ";\n";
     if (scratch_bytes() > 0) text += "extern __shared__ __align__(16) char scratch[];\n";
-    text += place_text(stage) + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    text += place_text(stage) + cuda_wait_text(problem_);
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
       return text + stage_text(stages_[stage]);

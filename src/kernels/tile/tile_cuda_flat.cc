@@ -26,6 +26,8 @@ class FlatWriter : public TileWriter {
     code.source = kTileIncludes + cuda_kernel_head(problem_, launch, false) + body + "}\n";
     code.launches = {launch};
     code.member = problem_.member;
+    if (space_.rank() == 1 && problem_.outputs.size() == 1)
+      code.block_elements = int64_t{threads_} * items_ * vector_;
     return code;
   }
 
@@ -72,7 +74,7 @@ class FlatWriter : public TileWriter {
     text += "const Size count = " + offsets_.number(count_) + ";\nconst Size first = Size(block_index) * (" +
             step + " * kItems) + threadIdx.x;\n";
     if (tail_) text += "const Index length = " + offsets_.number(space_.sizes[axis_]) + ";\n";
-    text += "aicf::wait_for_inputs();\naicf::launch_dependents();\n" + declarations();
+    text += cuda_wait_text(problem_) + declarations();
     text += "#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nSize i = first + k * " + step +
             ";\nif (i < count) {\n";
     text += coordinates();

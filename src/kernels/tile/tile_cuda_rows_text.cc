@@ -37,7 +37,7 @@ std::string RowsWriter::body_text(size_t stage) {
             memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
     from += staged_row_bytes(view, bound(length_));
   }
-  const std::string begin = "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+  const std::string begin = cuda_wait_text(problem_);
   if (has_sums()) return text + begin + sums_text();
   text += row_text(stage) + loads_text(early_reads()) + begin;
   if (splits_ > 1) {

@@ -105,7 +105,7 @@ class TransposeWriter : public TileWriter {
               ") * kSide;\nplace /= " + count + ";\n";
     }
     const Shape outer(space_.sizes.begin(), space_.sizes.begin() + static_cast<std::ptrdiff_t>(across_));
-    text += offsets_.split("place", outer, "a") + "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    text += offsets_.split("place", outer, "a") + cuda_wait_text(problem_);
     for (size_t i = 0; i < input_count(); ++i)
       if (crosses(i)) text += fill_text(i);
     return text + "__syncthreads();\n" + elements_text();

@@ -1,0 +1,117 @@
+// Products of few rows that take in the region before them: when they do, what stays apart, and that the
+// results are those of two kernels.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "build/join_inputs.h"
+#include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
+#include "compile/testing/test_device.h"
+#include "ir/text.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+namespace {
+
+enum class Before { kRmsNorm, kLayerNorm, kGate };
+// Who else reads what the region makes.
+enum class Readers { kProduct, kCaller };
+
+struct Case {
+  DType dtype;
+  int64_t rows, columns, depth;
+  Before before;
+};
+
+// (before(h) or gate(h)) · w + residual.
+Program network(const Case& c, Readers readers = Readers::kProduct) {
+  Program program;
+  Graph graph("main");
+  const bool gates = c.before == Before::kGate;
+  const ValueId h = graph.add_input("h", {c.dtype, {Dim(c.rows), Dim(gates ? 2 * c.depth : c.depth)}});
+  const ValueId w = graph.add_input("w", {c.dtype, {Dim(c.depth), Dim(c.columns)}});
+  const ValueId residual = graph.add_input("residual", {c.dtype, {Dim(c.rows), Dim(c.columns)}});
+  const ValueId scale = graph.add_input("scale", {c.dtype, {Dim(c.depth)}});
+  ValueId x = kNoValue;
+  if (gates) {
+    const auto half = [&](int64_t from) {
+      return graph.add(Op::slice, {h},
+                       {{"starts", Shape{Dim(0), Dim(from)}},
+                        {"limits", Shape{Dim(c.rows), Dim(from + c.depth)}},
+                        {"steps", std::vector<int64_t>{1, 1}}});
+    };
+    const ValueId gate = half(0);
+    x = graph.add(Op::mul, {graph.add(Op::mul, {gate, graph.add(Op::sigmoid, {gate})}), half(c.depth)});
+  } else if (c.before == Before::kRmsNorm) {
+    x = graph.add(Op::rms_norm, {h, scale}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
+  } else {
+    x = graph.add(Op::layer_norm, {h, scale, scale}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
+  }
+  graph.add_output(graph.add(Op::add, {graph.add(Op::matmul, {x, w}), residual}), "y");
+  if (readers == Readers::kCaller) graph.add_output(x, "x");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+Artifact compiled(const Program& program, bool joins) {
+  CompileOptions options;
+  options.target = "sm_90";
+  if (!joins) options.skip_passes.insert(kJoinInputs);
+  return compile(program, options);
+}
+
+size_t joined(const Program& program, const char* target = "sm_90") {
+  CompileOptions options;
+  options.target = target;
+  const Artifact artifact = compile(program, options);
+  const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
+  return static_cast<size_t>(std::count_if(steps.begin(), steps.end(),
+                                           [](const Step& step) { return step.kernel == kRegionProduct; }));
+}
+
+TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
+  const Case norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
+  EXPECT_EQ(joined(network(norm)), 1u);
+  EXPECT_EQ(joined(network(norm), "sm_80"), 0u);
+  EXPECT_EQ(joined(network(norm, Readers::kCaller)), 0u);
+  Case other = norm;
+  other.rows = 9;
+  EXPECT_EQ(joined(network(other)), 0u) << "more rows than one warp has";
+  other = norm;
+  other.depth = 2040;
+  EXPECT_EQ(joined(network(other)), 0u) << "a part of a stage";
+  other = norm;
+  other.dtype = DType::f32;
+  EXPECT_EQ(joined(network(other)), 0u);
+}
+
+const Case kCases[] = {
+    {DType::bf16, 1, 3072, 2048, Before::kRmsNorm}, {DType::bf16, 1, 16384, 2048, Before::kRmsNorm},
+    {DType::bf16, 1, 2048, 8192, Before::kGate},    {DType::f16, 1, 2048, 1024, Before::kLayerNorm},
+    {DType::f16, 8, 1024, 1024, Before::kGate},     {DType::bf16, 5, 640, 768, Before::kRmsNorm},
+    {DType::f16, 3, 136, 64, Before::kLayerNorm},   {DType::bf16, 1, 4096, 4096, Before::kGate},
+};
+
+// The region's code is the same in both, and so is the order in which products are added.
+TEST(JoinInputs, HasTheBitsOfTwoKernels) {
+  for (const Case& c : kCases) {
+    const Program program = network(c);
+    SCOPED_TRACE(print(program));
+    Artifact one = compiled(program, true), two = compiled(program, false);
+    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
+    EXPECT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
+    if (!TestDevice::get().cuda || !TestDevice::get().runs ||
+        Target::from_name(TestDevice::get().target).arch < 90)
+      continue;
+    const auto device = open_device({"cuda", 1, ""});
+    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    const auto inputs = normal_inputs(program, 7);
+    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    EXPECT_EQ(got.at("y"), want.at("y"));
+    EXPECT_EQ(first.run("main", inputs).at("y"), got.at("y"));
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing
