@@ -182,7 +182,9 @@ class Writer {
                   : config.block_m;
     const Dim pair(config.paired ? 2 : 1);
     tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m) * pair) * pair * ceildiv(a_.n, Dim(config.block_n));
-    const Dim step(per(kStepBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
+    const Dim step(config.slices > 0
+                       ? kGroup
+                       : per(kStepBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
     part_depth_ = ceildiv(ceildiv(a_.k, Dim(config.splits)), step) * step;
   }
 
@@ -193,7 +195,7 @@ class Writer {
     const std::string operands = operands_struct();
     const bool workspace = config_.splits > 1 && !config_.cluster;
     CudaCode code;
-    code.member = problem_.member && config_.family == MatmulFamily::simt;
+    code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
     code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" + epilogue.text + operands;
     if (problem_.made != nullptr) code.source += problem_.made->text;
     if (keeps_x_) code.source += wgmma_multiply_made_text(dtype_, config_.block_n, y_.along_k);
@@ -236,11 +238,13 @@ class Writer {
     return config_.row_blocks > 0 ? "row_epilogue"
            : keeps_x_             ? "made_x"
            : config_.handed       ? "wgmma_handed"
+           : config_.slices > 0   ? "sliced"
            : is_single(config_)   ? "single"
                                   : family_name();
   }
   int threads() const {
     if (is_single(config_)) return kSingleSide * kSingleSide;
+    if (config_.slices > 0) return 32 * config_.slices;
     return config_.family == MatmulFamily::simt
                ? config_.block_m / (config_.block_m >= 128 ? 8 : 4) *
                      (config_.block_n / (config_.block_n >= 128 ? 8 : 4))
@@ -248,7 +252,11 @@ class Writer {
   }
   // Its threads load 4 or 2 elements of each operand.
   int single_depth() const { return 256 / accumulator_bytes(dtype_); }
-  int min_blocks() const { return config_.family == MatmulFamily::wgmma ? config_.resident : 0; }
+  int min_blocks() const {
+    constexpr int kSlicedWarps = 12;  // of a multiprocessor, whose registers hold so many
+    if (config_.slices > 0) return std::max(1, kSlicedWarps / config_.slices);
+    return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
+  }
   WgmmaTile wgmma_tile() const {
     return {x_.along_k,
             y_.along_k,
@@ -262,6 +270,7 @@ class Writer {
 
   int64_t shared_bytes(Role role) const {
     if (role == Role::kSum) return 0;
+    if (config_.slices > 0) return sliced_bytes(config_);
     if (is_single(config_)) {
       const int64_t bytes = accumulator_bytes(dtype_), depth = single_depth();
       return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
@@ -279,6 +288,7 @@ class Writer {
     CudaLaunch launch = wgmma ? wgmma_launch(config_, wgmma_tile(), tiles_) : CudaLaunch();
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
+    if (config_.slices > 0) launch.function += "_sliced";
     if (config_.row_blocks > 0) launch.function += "_rows";
     if (config_.handed) launch.function += "_handed";
     if (role == Role::kSum) launch.function += "_sum";
@@ -337,6 +347,7 @@ class Writer {
     const std::string depth = "Operands::Index(" + params_.param(part_depth_) + ")";
     if (keeps_x_) return "operands, &map0, epilogue, " + depth + ", make";
     if (config_.family == MatmulFamily::wgmma) return "operands, &map0, &map1, epilogue, " + depth;
+    if (config_.slices > 0) return "operands, epilogue, " + depth + ", block_index";
     return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
            (config_.family == MatmulFamily::simt ? ", block_index" : "");
   }
@@ -380,6 +391,12 @@ class Writer {
     const std::string tile = number(config_.block_m) + ", " + number(config_.block_n) + ", ";
     const std::string layouts = flag(x_.along_k) + ", " + flag(y_.along_k) + ", ";
     const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
+    if (config_.slices > 0) {
+      const std::string name = config_.family == MatmulFamily::simt ? "SimtSlice<" : "Tf32Slice<";
+      return "aicf::SlicedMatmul<aicf::" + name + tile + number(config_.stages) + ", " + layouts +
+             flag(x_.vector) + ", " + flag(y_.vector) + ">, " + tile + number(config_.stages) + ", " +
+             number(config_.slices) + ", " + last;
+    }
     switch (config_.family) {
       case MatmulFamily::simt:
         if (is_single(config_))
@@ -543,6 +560,7 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   };
   MatmulSizes sizes{
       1, size(a.m), size(a.n), size(a.k), y_layout(problem, a).along_k, x_layout(problem, a).along_k};
+  sizes.f32 = problem.inputs[0].dtype == DType::f32;
   if (in_tf32(problem)) sizes.k *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   return sizes;

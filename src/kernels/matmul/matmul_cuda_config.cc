@@ -36,6 +36,13 @@ constexpr double kRowResult = 0.05;   //   and of each result
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Of sliced.cuh: elements of K in a stage and at least in a slice, and the multiply-adds of one
+// multiprocessor per cycle with warps enough, in f32 and tf32.
+constexpr int64_t kSliceStage = 32, kLeastSlice = 16;
+constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 8;
+constexpr double kSlicedLatency = 1200, kSliceSum = 60;  // until the first stage is full; a slice's sums
+constexpr double kSlicedBytes = 45;                      // from the L2 cache, one multiprocessor per cycle
+
 // Blocks that run at a time. Clusters of three and more leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
   const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
@@ -163,6 +170,28 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
   configs.insert(configs.end(), others.begin(), others.end());
 }
 
+int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
+  return family == MatmulFamily::mma ? sizes.k / 2 : sizes.k;  // in tf32 k counts twice
+}
+
+double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  const int64_t blocks = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  const int64_t resident =
+      std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
+  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
+  const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
+  const double depth = static_cast<double>(sliced_depth(sizes, c.family)) / c.splits;
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const double full = c.family == MatmulFamily::mma ? kSlicedTf32 : kSlicedSimt;
+  const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
+  const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
+  const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
+  double cycles = kStart + waves * kSlicedLatency + std::max(products, loads) + waves * c.slices * kSliceSum +
+                  sharing * results * kSmallResultCycles / c.splits;
+  if (c.splits > 1) cycles += waves * (kClusterSum + kClusterPart * c.splits);
+  return cycles;
+}
+
 }  // namespace
 
 bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -230,7 +259,36 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
   }
 }
 
+int64_t sliced_bytes(const MatmulConfig& c) {
+  return c.slices * c.stages * (c.block_m + c.block_n) * kSliceStage * 4;
+}
+
+std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch) {
+  std::vector<MatmulConfig> configs;
+  if (!sizes.f32 || family == MatmulFamily::wgmma) return configs;
+  const int64_t most_bytes = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
+  for (const auto& [m, n] : {std::pair(32, 32), {64, 32}})
+    for (const int slices : {2, 4, 8})
+      for (const int splits : {1, 2, 4, 8}) {
+        if (splits > 1 &&
+            (arch < kClusterArch || sliced_depth(sizes, family) < splits * slices * kLeastSlice))
+          continue;
+        MatmulConfig config{.family = family, .block_m = m, .block_n = n};
+        config.slices = slices;
+        config.splits = splits;
+        config.cluster = splits > 1;
+        config.stages = 1;
+        const int64_t room = most_bytes / sliced_bytes(config);
+        config.stages = static_cast<int>(
+            std::clamp<int64_t>(ceil_div(sliced_depth(sizes, family), splits * slices * kSliceStage), 1,
+                                std::min<int64_t>(room, 4)));
+        configs.push_back(config);
+      }
+  return configs;
+}
+
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  if (c.slices > 0) return sliced_cycles(sizes, c);
   const int64_t blocks = tiles_of(sizes, c) * c.splits;
   const double running = static_cast<double>(std::min(blocks, capacity(c)));
   const double waves = static_cast<double>(ceil_div(blocks, capacity(c)));
@@ -284,6 +342,8 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
       found.emplace_back(matmul_cycles(sizes, config), config);
     }
   }
+  for (const MatmulConfig& config : matmul_sliced_configs(sizes, family, arch))
+    found.emplace_back(matmul_cycles(sizes, config), config);
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<MatmulConfig> configs;
@@ -324,6 +384,7 @@ std::string to_string(const MatmulConfig& c) {
   static constexpr const char* kNames[] = {"simt", "mma", "wgmma"};
   std::string text = std::string(kNames[static_cast<int>(c.family)]) + " " + std::to_string(c.block_m) + "x" +
                      std::to_string(c.block_n) + " stages " + std::to_string(c.stages);
+  if (c.slices > 0) text += " slices " + std::to_string(c.slices);
   if (c.splits > 1) text += " splits " + std::to_string(c.splits) + (c.cluster ? " cluster" : " workspace");
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);

@@ -13,6 +13,7 @@ struct MatmulSizes {
   int64_t batch = 1, m = 0, n = 0, k = 0;  // k in tf32 counts twice: the bytes and the time of halves
   bool y_along_k = true;                   // neighbours in y's memory differ in k, else in n
   bool x_along_k = true;                   // in x's, else in m
+  bool f32 = false;                        // the operands' type, for products in f32 or tf32
 };
 
 enum class MatmulFamily : uint8_t {
@@ -33,6 +34,7 @@ struct MatmulConfig {
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
   bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
   bool paired = false;             // wgmma: the blocks of clusters of two share their tiles of y
+  int slices = 0;                  // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
   int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
@@ -53,8 +55,12 @@ inline bool sends_few_rows(int64_t rows, const MatmulConfig& config) {
 bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& config);
 int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulConfig& config, bool own_part);
 
-// Every tile that a family has, unsplit. element_bytes: of the accumulator.
+// Every tile that a family has, unsplit, but those of sliced.cuh. element_bytes: of the accumulator.
 std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
+// The tiles of sliced.cuh for these sizes, with their splits. Of simt and mma, for operands in f32.
+std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch);
+// Bytes of shared memory that a block of one takes.
+int64_t sliced_bytes(const MatmulConfig& config);
 // Estimated cycles of one multiprocessor, launch excluded.
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
 // Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.

@@ -171,6 +171,29 @@ TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
   EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
 }
 
+TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  for (const auto& [target, arch] : {std::pair<const char*, int>{"sm_80", 80}, {"sm_90a", 90}}) {
+    std::vector<std::string> sources;
+    for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma})
+      for (int layout = 0; layout < 8; ++layout) {
+        Case c;
+        set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(520),
+                    {.x_transposed = layout % 2 > 0,
+                     .y_transposed = layout % 4 > 1,
+                     .padding = layout / 4 == 0 ? 4 : 3});
+        if (family == MatmulFamily::mma) c.problem.params = kTf32;
+        link(c, arch);
+        const auto configs = matmul_sliced_configs(matmul_sizes(c.problem), family, arch);
+        ASSERT_GT(configs.size(), 5u);
+        const MatmulConfig& config = configs[static_cast<size_t>(layout * 5) % configs.size()];
+        EXPECT_LE(sliced_bytes(config), (arch == 90 ? 200 : 96) * 1024) << to_string(config);
+        sources.push_back(matmul_code(c.problem, config).source);
+      }
+    EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
+  }
+}
+
 TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
   const auto fits = [](DType dtype, int arch, const Layout& layout) {
     Case c;

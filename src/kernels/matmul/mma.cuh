@@ -109,13 +109,14 @@ struct StageTile {
   }
 
   // Elements beyond rows_left or inner_left are zero. kWhole: rows start at multiples of 16 bytes and inner_stride is 1.
+  // By kThreads threads, numbered `thread`.
   template <int kThreads, bool kWhole, class I>
   static __device__ __forceinline__ void load(uint32_t shared, char* generic, const T* from, I row_stride, I inner_stride,
-                                              I rows_left, I inner_left) {
+                                              I rows_left, I inner_left, int thread) {
     static_assert(kRows * kChunks % kThreads == 0, "every thread copies as many chunks");
 #pragma unroll
     for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
-      const int index = int(threadIdx.x) + i * kThreads;
+      const int index = thread + i * kThreads;
       const int row = index / kChunks, chunk = index % kChunks;
       const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
       if constexpr (kWhole) {
@@ -165,20 +166,20 @@ struct MmaMatmul {
 
   template <class I>
   static __device__ __forceinline__ void load_stage(const MatmulOperands<T, I>& o, const T* x, const T* y, I k, I k_end,
-                                                    I m_left, I n_left, char* stage) {
+                                                    I m_left, I n_left, char* stage, int thread) {
     const uint32_t shared = shared_address(stage);
     const T* x_at = x + k * o.x_column;
     const T* y_at = y + k * o.y_row;
     if constexpr (kXAlongK)
-      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k);
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k, thread);
     else
-      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left);
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left, thread);
     if constexpr (kYAlongK)
       YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_column, o.y_row,
-                                               n_left, k_end - k);
+                                               n_left, k_end - k, thread);
     else
       YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_row, o.y_column,
-                                               k_end - k, n_left);
+                                               k_end - k, n_left, thread);
   }
 
   static __device__ __forceinline__ void compute_stage(uint32_t stage, const Warp& warp,
@@ -239,7 +240,8 @@ struct MmaMatmul {
     const int steps = k_first < k_end ? int((k_end - k_first + kDepth - 1) / kDepth) : 0;
     const auto load = [&](int step) {
       if (step < steps)
-        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kStageBytes);
+        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kStageBytes,
+                   int(threadIdx.x));
       commit_copies();
     };
 #pragma unroll

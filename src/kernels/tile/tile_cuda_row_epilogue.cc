@@ -156,7 +156,8 @@ class RowEpilogueWriter : public EpilogueWriter {
     };
     for (int id : needed_values(values_, sinks, known))
       (value(id).per_row ? of_rows : elements).push_back(id);
-    std::string text = row_values_text(of_rows) + row_stores_text(row_stores);
+    std::string text = row_values_text(of_rows);  // which the stores read
+    text += row_stores_text(row_stores);
     if (!sums.empty() || !stores.empty()) text += elements_text(elements, sums, stores);
     for (int id : sums)
       text += "    group.template reduce<" + operation(id) + ", " + std::to_string(number_of(id)) + ">(w" +
