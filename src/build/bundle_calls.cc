@@ -17,6 +17,7 @@ constexpr double kBlockTime = 0.8, kMeetingTime = 0.3, kLongestCall = 4;
 // What one block moves and computes, per microsecond.
 constexpr double kBlockBytes = 20e3, kBlockFlops = 1.5e5;
 constexpr size_t kMaxMembers = 64;
+constexpr size_t kMaxOpen = 3;                   // at a time
 constexpr size_t kMaxArguments = 480;            // of 8 bytes; kernels take 4 KiB
 constexpr int64_t kMaxStaticShared = 16 * 1024;  // bytes of all members together
 
@@ -60,12 +61,69 @@ struct Use {
   bool written;
 };
 
-// The bundle that grows at the end of the list.
+// A bundle that grows.
 struct Open {
   std::vector<KernelCall> calls;  // with their stages
   std::vector<Small> smalls;
   std::vector<Use> uses;
+
+  void add(KernelCall call, const Small& small, int stage) {
+    call.stage = stage;
+    for (const Window& w : call.inputs) uses.push_back({w, stage, false});
+    for (const Window& w : call.outputs) uses.push_back({w, stage, true});
+    calls.push_back(std::move(call));
+    smalls.push_back(small);
+  }
+
+  // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
+  // shares nothing with the bundle that anybody writes.
+  int first_stage(const KernelCall& call) const {
+    int stage = 0;
+    for (const Use& use : uses) {
+      const auto meets = [&](const Window& w) { return !are_apart(use.window, w); };
+      if (std::any_of(call.outputs.begin(), call.outputs.end(), meets) ||
+          (use.written && std::any_of(call.inputs.begin(), call.inputs.end(), meets)))
+        stage = std::max(stage, use.stage + 1);
+    }
+    return stage;
+  }
+
+  int last_stage() const {
+    int stage = 0;
+    for (const KernelCall& call : calls) stage = std::max(stage, call.stage);
+    return stage;
+  }
+
+  int64_t blocks_of(int stage) const {
+    int64_t blocks = 0;
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (calls[i].stage == stage) blocks += smalls[i].blocks;
+    return blocks;
+  }
 };
+
+KernelCall bundle_of(Open open) {
+  KernelCall bundle;
+  bundle.kernel = kBundleKernel;
+  bundle.members = std::move(open.calls);
+  std::stable_sort(bundle.members.begin(), bundle.members.end(),
+                   [](const KernelCall& a, const KernelCall& b) { return a.stage < b.stage; });
+  const auto add_once = [](const std::vector<Window>& own, std::vector<Window>& all) {
+    for (const Window& w : own)
+      if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
+  };
+  for (const KernelCall& member : bundle.members) {
+    add_once(member.inputs, bundle.inputs);
+    add_once(member.outputs, bundle.outputs);
+  }
+  const int stages = bundle.members.back().stage + 1;
+  bundle.variant = std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
+                   (stages == 1 ? " stage" : " stages");
+  bundle.origin = bundle.members.front().origin + " … " + bundle.members.back().origin;
+  bundle.reason =
+      stages == 1 ? "side by side in one launch" : "small calls, one after the other in one launch";
+  return bundle;
+}
 
 class Bundler {
  public:
@@ -74,40 +132,34 @@ class Bundler {
 
   void run() {
     for (KernelCall& call : calls_.calls) add(std::move(call));
-    close();
+    while (!open_.empty()) close(0);
     calls_.calls = std::move(done_);
   }
 
  private:
   void add(KernelCall call) {
+    std::vector<size_t> needed;
+    for (size_t i = 0; i < open_.size(); ++i)
+      if (open_[i].first_stage(call) > 0) needed.push_back(i);
     const std::optional<Small> small = small_call(call);
+    if (small && needed.size() <= 1)
+      for (size_t i = 0; i < open_.size(); ++i) {
+        if (!needed.empty() && i != needed[0]) continue;
+        const int stage = open_[i].first_stage(call);
+        if (!pays(open_[i], call, *small, stage)) continue;
+        open_[i].add(std::move(call), *small, stage);
+        return;
+      }
+    while (!needed.empty()) {
+      close(needed.back());
+      needed.pop_back();
+    }
     if (!small) {
-      if (first_stage(call) > 0) close();
       done_.push_back(std::move(call));
       return;
     }
-    call.stage = first_stage(call);
-    if (!open_.calls.empty() && !pays(call, *small)) {
-      close();
-      call.stage = 0;
-    }
-    for (const Window& w : call.inputs) open_.uses.push_back({w, call.stage, false});
-    for (const Window& w : call.outputs) open_.uses.push_back({w, call.stage, true});
-    open_.calls.push_back(std::move(call));
-    open_.smalls.push_back(*small);
-  }
-
-  // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
-  // shares nothing with the open bundle that anybody writes.
-  int first_stage(const KernelCall& call) const {
-    int stage = 0;
-    for (const Use& use : open_.uses) {
-      const auto meets = [&](const Window& w) { return !are_apart(use.window, w); };
-      if (std::any_of(call.outputs.begin(), call.outputs.end(), meets) ||
-          (use.written && std::any_of(call.inputs.begin(), call.inputs.end(), meets)))
-        stage = std::max(stage, use.stage + 1);
-    }
-    return stage;
+    if (open_.size() == kMaxOpen) close(0);
+    open_.emplace_back().add(std::move(call), *small, 0);
   }
 
   std::optional<Small> small_call(const KernelCall& call) const {
@@ -133,98 +185,69 @@ class Bundler {
   }
 
   // Whether the open bundle with the call takes less time than without it, and the call by itself.
-  bool pays(const KernelCall& call, const Small& small) {
+  bool pays(Open& open, const KernelCall& call, const Small& small, int stage) const {
     size_t arguments = small.arguments;
     int64_t shared = small.static_shared;
-    for (const Small& other : open_.smalls) arguments += other.arguments, shared += other.static_shared;
-    if (open_.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+    for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
+    if (open.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
       return false;
-    const double before = time() + edge_ + small.time();
-    open_.smalls.push_back(small);
-    open_.calls.push_back(call);
-    const bool pays = fits_side_by_side() && time() <= before;
-    open_.smalls.pop_back();
-    open_.calls.pop_back();
+    const double before = time(open) + edge_ + small.time();
+    open.smalls.push_back(small);
+    open.calls.push_back(call);
+    open.calls.back().stage = stage;
+    const bool pays = fits_side_by_side(open) && time(open) <= before;
+    open.smalls.pop_back();
+    open.calls.pop_back();
     return pays;
   }
 
-  int last_stage() const {
-    int stage = 0;
-    for (const KernelCall& call : open_.calls) stage = std::max(stage, call.stage);
-    return stage;
+  // Every block of a bundle takes the registers and threads of its most demanding member: beside many blocks
+  // of one kind there may be few others, of no more threads.
+  bool fits_side_by_side(const Open& open) const {
+    const int64_t few = 2 * context_.target.facts().multiprocessors;
+    if (open.last_stage() > 0 || open.blocks_of(0) <= few) return true;
+    const Small& most = *std::max_element(open.smalls.begin(), open.smalls.end(),
+                                          [](const Small& a, const Small& b) { return a.blocks < b.blocks; });
+    int64_t others = 0;
+    for (const Small& small : open.smalls) {
+      if (small.block > most.block) return false;
+      if (small.function != most.function || small.block != most.block) others += small.blocks;
+    }
+    return others <= few;
   }
 
-  int64_t blocks_of(int stage) const {
-    int64_t blocks = 0;
-    for (size_t i = 0; i < open_.calls.size(); ++i)
-      if (open_.calls[i].stage == stage) blocks += open_.smalls[i].blocks;
-    return blocks;
-  }
-
-  // Every block of a bundle takes the registers and threads of its most demanding member: different ones
-  // share the machine only where all blocks fit it anyway.
-  bool fits_side_by_side() const {
-    const bool alike = std::all_of(open_.smalls.begin(), open_.smalls.end(), [&](const Small& small) {
-      return small.function == open_.smalls[0].function && small.block == open_.smalls[0].block;
-    });
-    return alike || last_stage() > 0 || blocks_of(0) <= 2 * context_.target.facts().multiprocessors;
-  }
-
-  // Of the open bundle, microseconds.
-  double time() const {
-    const int stages = last_stage() + 1;
+  // Microseconds.
+  double time(const Open& open) const {
+    const int stages = open.last_stage() + 1;
     double block_time = 0, bytes_time = 0;
-    for (const Small& small : open_.smalls) {
+    for (const Small& small : open.smalls) {
       block_time = std::max(block_time, small.block_time);
       bytes_time += small.bytes_time;
     }
     if (stages == 1) return edge_ + std::max(block_time, bytes_time);
     int64_t widest = 1;
-    for (int stage = 0; stage < stages; ++stage) widest = std::max(widest, blocks_of(stage));
+    for (int stage = 0; stage < stages; ++stage) widest = std::max(widest, open.blocks_of(stage));
     const int cluster = bundle_blocks(widest, context_.target);
     double total = edge_ + kMeetingTime * (stages - 1);
     for (int stage = 0; stage < stages; ++stage) {
       double slowest = 0;
-      for (size_t i = 0; i < open_.calls.size(); ++i)
-        if (open_.calls[i].stage == stage) slowest = std::max(slowest, open_.smalls[i].block_time);
-      total += slowest * static_cast<double>((blocks_of(stage) + cluster - 1) / cluster);
+      for (size_t i = 0; i < open.calls.size(); ++i)
+        if (open.calls[i].stage == stage) slowest = std::max(slowest, open.smalls[i].block_time);
+      total += slowest * static_cast<double>((open.blocks_of(stage) + cluster - 1) / cluster);
     }
     return total;
   }
 
-  void close() {
-    if (open_.calls.size() == 1) done_.push_back(std::move(open_.calls[0]));
-    if (open_.calls.size() > 1) done_.push_back(bundle());
-    open_ = {};
-  }
-
-  KernelCall bundle() {
-    KernelCall bundle;
-    bundle.kernel = kBundleKernel;
-    bundle.members = std::move(open_.calls);
-    std::stable_sort(bundle.members.begin(), bundle.members.end(),
-                     [](const KernelCall& a, const KernelCall& b) { return a.stage < b.stage; });
-    const auto add_once = [](const std::vector<Window>& own, std::vector<Window>& all) {
-      for (const Window& w : own)
-        if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
-    };
-    for (const KernelCall& member : bundle.members) {
-      add_once(member.inputs, bundle.inputs);
-      add_once(member.outputs, bundle.outputs);
-    }
-    const int stages = bundle.members.back().stage + 1;
-    bundle.variant = std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
-                     (stages == 1 ? " stage" : " stages");
-    bundle.origin = bundle.members.front().origin + " … " + bundle.members.back().origin;
-    bundle.reason =
-        stages == 1 ? "side by side in one launch" : "small calls, one after the other in one launch";
-    return bundle;
+  void close(size_t index) {
+    Open open = std::move(open_[index]);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
+    done_.push_back(open.calls.size() == 1 ? std::move(open.calls[0]) : bundle_of(std::move(open)));
   }
 
   KernelCalls& calls_;
   CodeContext context_;
   double edge_;
-  Open open_;
+  std::vector<Open> open_;  // none shares with another what anybody writes
   std::vector<KernelCall> done_;
 };
 

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kMaxBlock = 512;             // threads: more would leave other members too few registers
 constexpr int64_t kMaxShared = 48 * 1024;  // bytes, dynamic
+constexpr int kSharedThreads = 384;        // of a multiprocessor, for which registers are kept side by side
 constexpr int kMaxCluster = 8;             // blocks that every device with clusters takes
 constexpr char kMemberPrefix[] = "member_";
 
@@ -38,8 +39,10 @@ class BundleWriter {
     problem.replaced.resize(problem.inputs.size());
     std::iota(problem.replaced.begin(), problem.replaced.end(), 0);
     CudaCode code;
-    code.source = "#include \"bundle.cuh\"\n" + unit_.text() + "\n" +
-                  cuda_kernel_head(problem, launch_, false) + body + "}\n";
+    code.source =
+        "#include \"bundle.cuh\"\n" + unit_.text() + "\n" +
+        cuda_kernel_head(problem, launch_, false, stages == 1 ? kSharedThreads / launch_.block : 0) + body +
+        "}\n";
     code.launches = {launch_};
     return code;
   }

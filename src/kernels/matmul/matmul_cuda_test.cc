@@ -176,7 +176,7 @@ TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
   for (const auto& [target, arch] : {std::pair<const char*, int>{"sm_80", 80}, {"sm_90a", 90}}) {
     std::vector<std::string> sources;
     for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma})
-      for (int layout = 0; layout < 8; ++layout) {
+      for (int layout = arch == 90 ? 0 : 6; layout < 8; ++layout) {
         Case c;
         set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(520),
                     {.x_transposed = layout % 2 > 0,

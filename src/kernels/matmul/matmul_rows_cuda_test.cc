@@ -23,7 +23,7 @@ TileInstr moves(TileOp op, int reg, int operand) {
 }
 constexpr int kScalar = kTileScalarBase;
 
-// s = round(tile + own), stored if `keeps`; y = s - max of the row's s, stored with that maximum.
+// s = round(tile + own), stored if `keeps`; y = s - max of the row's s, stored with that maximum's negative.
 TileProgram program(DType half, bool keeps) {
   const TileOp round = half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16;
   TileProgram result;
@@ -38,10 +38,10 @@ TileProgram program(DType half, bool keeps) {
   }
   first.push_back(instr(TileOp::reduce_max, kScalar, 3));
   result.registers.assign(5, {TileType::f32, true});
-  result.scalars = {TileType::f32};
+  result.scalars = {TileType::f32, TileType::f32};
   result.stages = {first,
-                   {instr(TileOp::sub, 4, 3, kScalar), moves(TileOp::store, 4, y),
-                    moves(TileOp::store_scalar, kScalar, y + 1)}};
+                   {instr(TileOp::neg, kScalar + 1, kScalar), instr(TileOp::sub, 4, 3, kScalar),
+                    moves(TileOp::store, 4, y), moves(TileOp::store_scalar, kScalar + 1, y + 1)}};
   check_tile_program(result);
   return result;
 }

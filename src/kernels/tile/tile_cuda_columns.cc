@@ -11,7 +11,7 @@ namespace aicf {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kSmall = 1 << 14;      // elements
+constexpr int64_t kSmall = 1 << 16;      // elements
 constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
 
 class ColumnsWriter : public StagedWriter {
