@@ -1,0 +1,370 @@
+"""The kernels of small models under compute-sanitizer, on a machine with a GPU: memcheck, racecheck,
+initcheck and synccheck. Between them the models call every family of CUDA kernels.
+
+Every model is compiled outside of the tools and run once under each of them, several processes at a time.
+Prints a line for each run that reports something, then the counts; exit 1 if any run does. `--prepare` only
+writes the compiled models to `--folder`, on any machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpu_models import (
+    LLAMA_1B,
+    MINILM,
+    EncoderShape,
+    decoder_states,
+    decoder_weights,
+    write_decoder,
+    write_encoder,
+)
+from onnx import TensorProto, helper, save
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+DECODER = replace(
+    LLAMA_1B, hidden=512, layers=1, heads=8, kv_heads=2, intermediate=1024, vocabulary=512, cache=300
+)
+F16, BF16, F32 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT
+
+
+@dataclass(frozen=True)
+class Case:
+    """`write` makes the .onnx file, compiled with `options`; or, where `traced`, the .aicf file itself."""
+
+    name: str
+    write: Callable[[Path], None]
+    options: tuple[str, ...] = ()
+    ranges: dict[str, str] = field(default_factory=dict)
+    traced: bool = False
+
+
+# ---- models of a few nodes
+
+Sizes = tuple[int, ...]
+Nodes = list[tuple[str, list[str], dict[str, Any]]]
+
+
+def nodes(element: int, inputs: dict[str, Sizes], ops: Nodes) -> Callable[[Path], None]:
+    """A model of these ops, the i-th of which gives "i", and the last the output."""
+
+    def write(path: Path) -> None:
+        made = [helper.make_node(kind, args, [str(i)], **attrs) for i, (kind, args, attrs) in enumerate(ops)]
+        infos = [helper.make_tensor_value_info(n, element, s) for n, s in inputs.items()]
+        result = helper.make_empty_tensor_value_info(str(len(ops) - 1))
+        graph = helper.make_graph(made, path.stem, infos, [result])
+        save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+
+    return write
+
+
+def linear(rows: int, inner: int, outer: int, element: int = BF16) -> Callable[[Path], None]:
+    sizes = {"x": (rows, inner), "w": (inner, outer), "b": (outer,), "r": (rows, outer)}
+    ops: Nodes = [
+        ("MatMul", ["x", "w"], {}),
+        ("Add", ["0", "b"], {}),
+        ("Gelu", ["1"], {"approximate": "tanh"}),
+        ("Add", ["2", "r"], {}),
+    ]
+    return nodes(element, sizes, ops)
+
+
+def attention(length: int, depth: int) -> Callable[[Path], None]:
+    sizes = {"q": (1, 4, length, depth), "k": (1, 2, length, depth), "v": (1, 2, length, depth)}
+    return nodes(F16, sizes, [("Attention", ["q", "k", "v"], {"is_causal": 1})])
+
+
+def convolutions(element: int) -> Callable[[Path], None]:
+    sizes = {
+        "x": (2, 8, 30, 30), "stem": (64, 8, 7, 7), "reduce": (32, 64, 1, 1), "middle": (64, 32, 3, 3),
+        "bias": (64,), "depth": (64, 1, 3, 3), "up": (64, 16, 2, 2),
+    }  # fmt: skip
+    same = {"pads": [1] * 4, "kernel_shape": [3, 3]}
+    ops: Nodes = [
+        ("Conv", ["x", "stem"], {"pads": [3] * 4, "strides": [2, 2]}),
+        ("MaxPool", ["0"], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}),
+        ("Conv", ["1", "reduce"], {}),
+        ("Conv", ["2", "middle", "bias"], same),
+        ("Add", ["3", "1"], {}),
+        ("Relu", ["4"], {}),
+        ("Conv", ["5", "depth"], same | {"group": 64}),
+        ("ConvTranspose", ["6", "up"], {"strides": [2, 2]}),
+        ("GlobalAveragePool", ["7"], {}),
+    ]
+    return nodes(element, sizes, ops)
+
+
+def residual_block(element: int) -> Callable[[Path], None]:
+    sizes = {
+        "x": (4, 64, 28, 28),
+        "reduce": (64, 64, 1, 1),
+        "middle": (64, 64, 3, 3),
+        "expand": (64, 64, 1, 1),
+        "bias": (64,),
+    }
+    ops: Nodes = [
+        ("Conv", ["x", "reduce", "bias"], {}),
+        ("Relu", ["0"], {}),
+        ("Conv", ["1", "middle", "bias"], {"pads": [1] * 4}),
+        ("Relu", ["2"], {}),
+        ("Conv", ["3", "expand", "bias"], {}),
+        ("Add", ["4", "x"], {}),
+        ("Relu", ["5"], {}),
+    ]
+    return nodes(element, sizes, ops)
+
+
+def tables() -> Callable[[Path], None]:
+    """Rows that pass through registers, a block and a cluster, and the ops that have kernels of their own."""
+    ops: Nodes = [
+        ("Softmax", ["x"], {"axis": -1}),
+        ("Softmax", ["long"], {"axis": -1}),
+        ("ReduceSum", ["x"], {"keepdims": 0}),
+        ("ArgMax", ["long"], {"axis": 1}),
+        ("TopK", ["x", "count"], {}),
+        ("CumSum", ["x", "axis"], {}),
+        ("Gather", ["x", "rows"], {}),
+        ("ScatterElements", ["x", "places", "updates"], {"axis": 1, "reduction": "add"}),
+        ("Concat", ["x", "7"], {"axis": 1}),
+        ("Resize", ["image", "", "scales"], {"mode": "linear"}),
+    ]
+    sizes = {
+        "x": (37, 300), "long": (3, 70000), "count": (1,), "axis": (), "rows": (11,), "places": (37, 50),
+        "updates": (37, 50), "image": (1, 3, 9, 9), "scales": (4,),
+    }  # fmt: skip
+
+    def write(path: Path) -> None:
+        made = [
+            helper.make_node(kind, args, [str(i), "indices"] if kind == "TopK" else [str(i)], **attrs)
+            for i, (kind, args, attrs) in enumerate(ops)
+        ]
+        values = {
+            "count": np.array([5]), "axis": np.array(1), "scales": np.array([1, 1, 2, 2], np.float32),
+            "rows": np.arange(11) * 3, "places": np.arange(37 * 50).reshape(37, 50) % 7,
+        }  # fmt: skip
+        constants = [
+            helper.make_tensor(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape, v)
+            for n, v in values.items()
+        ]
+        infos = [helper.make_tensor_value_info(n, F32, s) for n, s in sizes.items() if n not in values]
+        results = [helper.make_empty_tensor_value_info(str(i)) for i in range(len(ops))]
+        graph = helper.make_graph(made, path.stem, infos, results, constants)
+        save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+
+    return write
+
+
+def decoder(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weights = {
+        name: (0.02 * rng.standard_normal(sizes)).astype(np.float16).tobytes()
+        for name, sizes in decoder_weights(DECODER).items()
+    }
+    write_decoder(path, DECODER, weights, F16)
+
+
+# ---- training steps
+
+
+TARGET = {"target": "sm_90,cpu"}  # the CPU's is what loads where there is no GPU
+
+
+def mlp(sizes: Sizes, batch: int, precision: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        import aicf
+        from aicf import nn, optim
+
+        layers: list[Any] = []
+        for inner, outer in itertools.pairwise(sizes):
+            layers += [nn.Linear(inner, outer), nn.ReLU()]
+        specs = [aicf.TensorSpec((batch, sizes[0])), aicf.TensorSpec((batch,), "i64", "labels")]
+        model, adam = nn.Sequential(*layers[:-1]), optim.AdamW(1e-3, weight_decay=0.01)
+        loss = nn.CrossEntropyLoss()
+        step = aicf.compile_train_step(model, loss, adam, specs, precision=precision, options=TARGET)
+        step.save(path)
+
+    return write
+
+
+def block(path: Path) -> None:
+    """A block of a transformer between an embedding and its transpose, in bf16."""
+    import aicf
+    from aicf import nn, ops, optim
+
+    length, width, heads, classes = 300, 128, 2, 500
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            sizes = {"words": (classes, width), "qkv": (width, 3 * width), "out": (width, width)}
+            sizes |= {"wide": (width, 4 * width), "narrow": (4 * width, width), "scale": (width,)}
+            rng = np.random.default_rng(0)
+            for name, size in sizes.items():
+                values = (0.05 * rng.standard_normal(size)).astype(np.float32)
+                setattr(self, name, nn.Parameter(values))
+
+        def forward(self, ids: Any) -> Any:
+            x = ops.gather(self.words.sym(), ids, axis=0)
+            qkv = ops.matmul(ops.rms_norm(x, self.scale.sym()), self.qkv.sym())
+            q, k, v = (
+                qkv[:, :, i * width : (i + 1) * width]
+                .reshape(1, length, heads, width // heads)
+                .transpose(0, 2, 1, 3)
+                for i in range(3)
+            )
+            y = ops.attention(q, k, v, scale=0.125, causal=True)
+            x = x + ops.matmul(y.transpose(0, 2, 1, 3).reshape(1, length, width), self.out.sym())
+            y = ops.gelu(ops.matmul(x, self.wide.sym()), approximate="tanh")
+            x = x + ops.matmul(y, self.narrow.sym())
+            return ops.matmul(x.reshape(length, width), self.words.sym().transpose(1, 0))
+
+    specs = [aicf.TensorSpec((1, length), "i64", "ids"), aicf.TensorSpec((length,), "i64", "labels")]
+    step = aicf.compile_train_step(
+        Block(), nn.CrossEntropyLoss(), optim.AdamW(1e-3), specs, precision="bf16-mixed", options=TARGET
+    )
+    step.save(path)
+
+
+def linear_loss(path: Path) -> None:
+    import aicf
+    from aicf import ops
+
+    def gradients(x: Any, w: Any, labels: Any, dloss: Any) -> Any:
+        return ops.linear_cross_entropy_backward(x, w, labels, dloss, dtype="f32", transpose_w=True)
+
+    specs = [
+        aicf.TensorSpec((512, 64), "bf16", "x"),
+        aicf.TensorSpec((1000, 64), "bf16", "w"),
+        aicf.TensorSpec((512,), "i64", "labels"),
+        aicf.TensorSpec((), "f32", "dloss"),
+    ]
+    aicf.compile(aicf.trace(gradients, specs), options=TARGET).save(path)
+
+
+def encoder(shape: EncoderShape, batch: int, length: int, *options: str) -> Case:
+    small = replace(shape, layers=1, vocabulary=200, positions=length)
+    dims = ("--dim", f"batch={batch}", "--dim", f"sequence={length}", *options)
+    name = "-".join(["encoder", f"{shape.hidden}x{batch}x{length}", *(o.lstrip("-") for o in options)])
+    ranges = {"input_ids": "0..199", "attention_mask": "0..1"}
+    return Case(name, lambda path: write_encoder(path, small), dims, ranges)
+
+
+LABELS = {"labels": "0..9"}
+CASES = [
+    encoder(EncoderShape(512, 1, 8, 2048), 1, 128),
+    encoder(EncoderShape(512, 1, 8, 2048), 8, 128),
+    encoder(MINILM, 64, 128),
+    encoder(MINILM, 2, 77, "--target", "compute_80"),
+    *(Case(f"linear-{rows}", linear(rows, 1024, 1024)) for rows in (1, 16, 64, 256, 2048)),
+    Case("linear-tf32", linear(300, 260, 520, F32), ("--precision", "tf32")),
+    Case("linear-f32", linear(300, 260, 520, F32)),
+    *(Case(f"attention-{n}x{depth}", attention(n, depth)) for n, depth in ((700, 64), (300, 128), (50, 32))),
+    Case(
+        "decoder",
+        decoder,
+        tuple(decoder_states(DECODER, advancing=False)),
+        {"token": "0..99", "position": "9..9"},
+    ),
+    Case("convolutions-f16", convolutions(F16)),
+    Case("convolutions-f32", convolutions(F32)),
+    Case("residual-block", residual_block(F16)),
+    Case("tables", tables()),
+    Case("mlp-tiny", mlp((8, 16, 8), 64, "f32"), (), {"labels": "0..7"}, True),
+    Case("mlp", mlp((784, 512, 10), 128, "f32"), (), LABELS, True),
+    Case("block", block, (), {"ids": "0..499", "labels": "0..499"}, True),
+    Case("linear-loss", linear_loss, (), {"labels": "0..999"}, True),
+]
+
+
+def prepare(options: argparse.Namespace, case: Case) -> None:
+    path = options.folder / f"{case.name}.aicf"
+    if case.traced:
+        return case.write(path)
+    source = path.with_suffix(".onnx")
+    case.write(source)
+    target = () if "--target" in case.options else ("--target", "sm_90")
+    command = [options.aicf, "compile", str(source), *target, *case.options, "-o", str(path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+# ---- runs
+
+
+def run(options: argparse.Namespace, tool: str, case: Case) -> dict[str, Any]:
+    """How many errors (or hazards) the tool counts, -1 where it came to no count, and what it printed."""
+    command = [
+        options.sanitizer,
+        "--tool",
+        tool,
+        "--print-limit",
+        "5",
+        "--target-processes",
+        "application-only",
+    ]
+    command += [options.aicf, "run", str(options.folder / f"{case.name}.aicf"), "--device", "cuda"]
+    command += ["--input", "random"]
+    for name, values in case.ranges.items():
+        command += ["--range", f"{name}={values}"]
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.seconds)
+        output, code = done.stdout + done.stderr, done.returncode
+    except subprocess.TimeoutExpired as late:
+        output, code = str(late.stdout) + f"\nno end within {options.seconds} s", -1
+    found = re.search(r"ERROR SUMMARY: (\d+)|RACECHECK SUMMARY: (\d+)", output)
+    count = int(found[1] or found[2]) if found and code == 0 else -1
+    seconds = round(time.monotonic() - start, 1)
+    return {"tool": tool, "case": case.name, "count": count, "seconds": seconds, "output": output}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--aicf", default="build/bin/aicf", help="the command line tool")
+    parser.add_argument("--sanitizer", default="compute-sanitizer")
+    parser.add_argument("--folder", type=Path, default=Path("build/sanitize"), help="of the compiled models")
+    parser.add_argument("--prepare", action="store_true", help="compile, and run nothing")
+    parser.add_argument("--prepared", action="store_true", help="take the compiled models as they are")
+    parser.add_argument("--tools", nargs="*", default=TOOLS, choices=TOOLS)
+    parser.add_argument("--cases", nargs="*", help="only models whose names contain one of these")
+    parser.add_argument("--jobs", type=int, default=8, help="runs at a time")
+    parser.add_argument("--seconds", type=int, default=240, help="limit of one run")
+    parser.add_argument("--output", type=Path, help="all runs as JSON")
+    options = parser.parse_args()
+    cases = [c for c in CASES if not options.cases or any(part in c.name for part in options.cases)]
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if not options.prepared:
+        for case in cases:
+            prepare(options, case)
+    if options.prepare:
+        return 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        runs = list(pool.map(lambda pair: run(options, *pair), itertools.product(options.tools, cases)))
+    for each in runs:
+        if each["count"] != 0:
+            print(f"--- {each['tool']} {each['case']}: {each['count']}\n{each['output'][-3000:]}")
+    for tool in options.tools:
+        counts = [each["count"] for each in runs if each["tool"] == tool]
+        seconds = sum(each["seconds"] for each in runs if each["tool"] == tool)
+        clean, silent = counts.count(0), counts.count(-1)
+        print(f"{tool}: {clean} of {len(counts)} models clean, {silent} without an answer, {seconds:.0f} s")
+    if options.output:
+        version = subprocess.run([options.sanitizer, "--version"], capture_output=True, text=True, check=True)
+        options.output.write_text(json.dumps({"version": version.stdout, "runs": runs}, indent=1))
+    return int(any(each["count"] != 0 for each in runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
