@@ -51,7 +51,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds) {
   if (binds) compile_only_.clear();
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
   add("--target", target,
-      "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda: the GPU of this "
+      "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of "
+      "this "
       "machine, with PTX and the CPU beside it");
   add("--precision", precision,
       "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");

@@ -22,8 +22,8 @@ std::shared_ptr<Device> open_device(const DeviceOptions& options);
 // The compile target of a device: "cpu", or the known architecture nearest to that of the CUDA device.
 std::string target_of_device(const std::string& device);
 
-// "cuda" as what to compile for stands for the GPU of this machine, PTX for later ones, and the CPU; other
-// targets stand for themselves.
+// "cuda" or "cuda:1" as what to compile for stands for that GPU of this machine, PTX for later ones, and the
+// CPU; other targets stand for themselves.
 std::string spelled_out_target(const std::string& target);
 
 }  // namespace aicf
