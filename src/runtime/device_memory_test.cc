@@ -122,5 +122,20 @@ TEST(OpenDevice, ChecksItsOptions) {
   EXPECT_EQ(code(limited), ErrorCode::kU_bad_option);
 }
 
+TEST(OpenDevice, SpellsTargetsOut) {
+  const auto code = [](const std::string& target) {
+    try {
+      spelled_out_target(target);
+    } catch (const Error& error) {
+      return error.code;
+    }
+    return ErrorCode::kI_check_failed;
+  };
+  EXPECT_EQ(spelled_out_target("sm_90,cpu"), "sm_90,cpu");
+  EXPECT_EQ(spelled_out_target("cudax"), "cudax");  // what it is, is said where it is compiled for
+  EXPECT_EQ(code("cuda:99"), ErrorCode::kE_device_missing);
+  EXPECT_EQ(code("cuda:first"), ErrorCode::kU_bad_option);
+}
+
 }  // namespace
 }  // namespace aicf

@@ -62,7 +62,8 @@ std::string target_of_device(const std::string& device) {
 }
 
 std::string spelled_out_target(const std::string& target) {
-  return target.starts_with("cuda") ? target_of_device(target) + ",compute_80,cpu" : target;
+  return target == "cuda" || target.starts_with("cuda:") ? target_of_device(target) + ",compute_80,cpu"
+                                                         : target;
 }
 
 }  // namespace aicf
