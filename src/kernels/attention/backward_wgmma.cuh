@@ -508,6 +508,7 @@ struct DkvConsumer {
     wait_wgmma<0>();
     hold(dv);
     hold(dk);
+    __syncwarp();  // all lanes have read the rows' numbers
     if (lane == 0) arrive(shared.empty(turn.stage));
     turn.next();
   }
