@@ -31,7 +31,7 @@ PARTIAL = {
         "kernels/work.h",
         "kernels/custom/custom_call.h",
     }
-    | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/matmul/cublaslt_call.h"},
+    | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/library_call.h"},
     ("build", "kernels"): LAUNCH
     | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h"},
     ("build", "select"): {

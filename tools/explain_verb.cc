@@ -52,7 +52,9 @@ std::string describe(const ChoiceReport& report, size_t most) {
     const Candidate& candidate = choice.candidates[i];
     text += std::string(i == choice.chosen ? "    * " : "      ") + microseconds(candidate.microseconds) +
             "  " + to_string(candidate) +
-            (i == choice.chosen ? "" : "  " + percent(candidate.microseconds / winner - 1)) + "\n";
+            // Of a library's forced call nothing is known.
+            (i == choice.chosen || winner == 0 ? "" : "  " + percent(candidate.microseconds / winner - 1)) +
+            "\n";
   }
   if (choice.candidates.size() > most)
     text += "      … " + std::to_string(choice.candidates.size() - most) + " more (--candidates)\n";

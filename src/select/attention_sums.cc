@@ -11,6 +11,7 @@ constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, 
 KernelCall* forward_of(std::vector<KernelCall>& calls, const KernelCall& backward) {
   for (KernelCall& call : calls) {
     if (!call.kernel.starts_with("attention_") || call.kernel.starts_with("attention_backward")) continue;
+    if (!call.library.call.empty()) continue;  // it would not leave them
     const bool same = call.inputs.size() == kOut && call.outputs[0] == backward.inputs[kOut] &&
                       std::equal(call.inputs.begin(), call.inputs.end(), backward.inputs.begin()) &&
                       call.params == backward.params && call.fparams == backward.fparams;

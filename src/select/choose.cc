@@ -96,13 +96,6 @@ std::string microseconds(double value) {
   return text;
 }
 
-// "matmul_cublaslt/…"
-std::optional<CublasLtCall> cublaslt_candidate(const std::string& name) {
-  const std::string prefix = std::string(kCublasLtKernel) + "/";
-  return name.starts_with(prefix) ? parse_cublaslt_call(std::string_view(name).substr(prefix.size()))
-                                  : std::nullopt;
-}
-
 std::string rank_reason(const Choice& choice) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
@@ -156,13 +149,13 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
   };
   call.reason = rank_reason(choice);
   // A library's call is a candidate if it is known by name: by a record of exactly this problem, or forced.
-  const bool may_call_library = options.libraries && target.is_cuda() && op == "matmul";
-  const auto library_form = may_call_library ? cublaslt_form(call, region) : std::nullopt;
+  const bool may_call_library = options.libraries && target.is_cuda();
+  const auto form = may_call_library ? library_form(call, op, region) : std::nullopt;
   const auto add_library = [&](const std::string& name, double measured) {
-    const auto known = library_form ? cublaslt_candidate(name) : std::nullopt;
-    if (!known || !same_meaning(*known, *library_form)) return false;
+    const auto known = form ? parse_library_candidate(name) : std::nullopt;
+    if (!known || !same_meaning(*known, *form)) return false;
     if (index_of(name) == choice.candidates.size())
-      choice.candidates.push_back({std::string(kCublasLtKernel), to_string(*known), measured});
+      choice.candidates.push_back({std::string(library_kernel(*known)), to_string(*known), measured});
     return true;
   };
   const bool has_options = choice.candidates.size() > 1;
@@ -172,7 +165,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
     const auto usable = [&](const Record& record, Records::Match match) {
       if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
       if (index_of(record.choice) < choice.candidates.size() && !is_stale(record)) return true;
-      stale = stale || (match == Records::Match::kExact && !cublaslt_candidate(record.choice));
+      stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice));
       return false;
     };
     if (const auto found = options.records->find(*choice.key, usable)) {
@@ -201,10 +194,10 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {
-  if (winner.kernel == kCublasLtKernel) {
-    const auto known = parse_cublaslt_call(winner.variant);
+  if (is_library_kernel(winner.kernel)) {
+    const auto known = parse_library_call(winner.variant);
     AICF_CHECK(known.has_value(), "a library call that does not parse: " + winner.variant);
-    call.library = {winner.variant, known->workspace_bytes};
+    call.library = {winner.variant, workspace_bytes(*known)};
     call.kernel = own.kernel;
     call.variant = own.variant;
     return;

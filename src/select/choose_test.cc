@@ -150,7 +150,8 @@ TEST(Choose, epilogues_that_a_library_can_compute) {
     if (activation == "tanh" || activation == "none")
       v = region.body.add(Op::gelu, {v}, {{"approximate", activation}});
     region.body.add_output(v, "y");
-    return cublaslt_form(call, &region);
+    const auto form = library_form(call, "matmul", &region);
+    return form ? std::optional(std::get<CublasLtCall>(*form)) : std::nullopt;
   };
   const auto plain = form("", Dim(8));
   ASSERT_TRUE(plain);
@@ -160,6 +161,46 @@ TEST(Choose, epilogues_that_a_library_can_compute) {
   EXPECT_EQ(form("tanh", Dim(8))->activation, CublasLtActivation::kGelu);
   EXPECT_FALSE(form("none", Dim(8)));  // the library's GELU is the one by tanh
   EXPECT_FALSE(form("", Dim::symbol("rows")));
+}
+
+TEST(Choose, convolutions_and_attention_of_a_library) {
+  const auto chosen = [](const Graph& graph, const std::string& name) {
+    SelectOptions options;
+    options.forced = {{"*", name}};
+    return choose_for(graph, "sm_90", options);
+  };
+  Graph attention("main");
+  std::vector<ValueId> operands;
+  for (const char* name : {"q", "k", "v"})
+    operands.push_back(attention.add_input(name, {DType::bf16, {Dim(1), Dim(4), Dim(128), Dim(64)}}));
+  attention.add_output(attention.add(Op::attention, operands, {{"scale", 0.125}, {"causal", true}}), "y");
+  const std::string call = "91901 attention workspace 16 engine 1";
+  const KernelCall found = chosen(attention, "attention_cudnn/" + call);
+  EXPECT_EQ(found.library.call, call);
+  EXPECT_EQ(found.library.workspace_bytes, 16);
+  EXPECT_EQ(found.kernel, "attention_wgmma");  // what runs where the library is not wanted
+  EXPECT_EQ(chosen(attention, "conv_cudnn/91901 conv workspace 0 engine 1").library.call, "");
+
+  // Operands are stored with channels innermost, and the result if asked for.
+  const auto convolution = [](bool turned) {
+    Graph graph("main");
+    const auto operand = [&](const char* name, const Shape& sizes) {
+      const ValueId stored = graph.add_input(name, {DType::f16, sizes});
+      return graph.add(Op::transpose, {stored}, {{"perm", Ints{0, 3, 1, 2}}});
+    };
+    const ValueId x = operand("x", {Dim(2), Dim(8), Dim(8), Dim(64)});
+    const ValueId w = operand("w", {Dim(32), Dim(3), Dim(3), Dim(64)});
+    const ValueId bias = graph.add_input("b", {DType::f16, {Dim(32)}});
+    const Attrs attrs = {{"strides", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{1, 1}}};
+    const ValueId y = graph.add(Op::conv, {x, w, bias}, attrs);
+    graph.add_output(turned ? graph.add(Op::transpose, {y}, {{"perm", Ints{0, 2, 3, 1}}}) : y, "y");
+    return graph;
+  };
+  const std::string with_bias = "conv_cudnn/91901 conv bias 2 workspace 0 engine 1";
+  EXPECT_EQ("conv_cudnn/" + chosen(convolution(true), with_bias).library.call, with_bias);
+  EXPECT_EQ(chosen(convolution(false), with_bias).library.call, "");
+  const std::string other = "conv_cudnn/91901 conv workspace 0 engine 1";  // without the bias
+  EXPECT_EQ(chosen(convolution(true), other).library.call, "");
 }
 
 TEST(Choose, keys_tell_regions_apart_but_not_by_size) {

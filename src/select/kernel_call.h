@@ -58,7 +58,7 @@ struct Choice {
 };
 
 // A library's routine that runs in place of the kernel, by the text of its call
-// (kernels/matmul/cublaslt_call.h).
+// (kernels/library_call.h).
 struct LibraryUse {
   std::string call;  // "": none
   int64_t workspace_bytes = 0;

@@ -6,7 +6,6 @@
 namespace aicf {
 namespace {
 
-constexpr int kOwnInputs = 2;          // x and y; those of the epilogue follow
 constexpr int64_t kAlignedBytes = 16;  // what algorithms are asked for by
 
 bool plain_args(const std::vector<Window>& windows, std::vector<TensorArg>& args) {
@@ -28,26 +27,38 @@ bool plain_args(const std::vector<Window>& windows, std::vector<TensorArg>& args
   return true;
 }
 
-bool is_row_of(const TensorArg& arg) {
-  for (int axis = 0; axis + 1 < arg.rank; ++axis)
-    if (arg.strides[axis] != 0 && arg.sizes[axis] != 1) return false;
-  return arg.rank > 0;
+// Whether the operand has one number for each index of this axis.
+bool is_row_of(const TensorArg& arg, int row_axis) {
+  for (int axis = 0; axis < arg.rank; ++axis)
+    if (axis != row_axis && arg.strides[axis] != 0 && arg.sizes[axis] != 1) return false;
+  return arg.rank > row_axis;
 }
+
+enum class Activation : uint8_t { kNone, kRelu, kGelu };
+
+// activation(product + addend + bias), by numbers of the call's inputs; a bias is a row along one axis.
+struct Epilogue {
+  int bias = -1, addend = -1;
+  Activation activation = Activation::kNone;
+};
 
 // Follows the one value that comes from the accumulator through additions to at most one activation.
 class EpilogueReader {
  public:
-  EpilogueReader(const Graph& body, const std::vector<TensorArg>& inputs) : body_(body), inputs_(inputs) {
+  // The product's own operands are the first `own` inputs; `known` is what it adds to the sum itself.
+  EpilogueReader(const Graph& body, const std::vector<TensorArg>& inputs, int own, int row_axis,
+                 Epilogue known = {})
+      : body_(body), inputs_(inputs), row_axis_(row_axis), epilogue_(known) {
     for (size_t i = 1; i < body.inputs().size(); ++i)
-      input_of_[body.inputs()[i]] = kOwnInputs + static_cast<int>(i) - 1;
+      input_of_[body.inputs()[i]] = own + static_cast<int>(i) - 1;
   }
 
-  std::optional<CublasLtCall> read() {
+  std::optional<Epilogue> read() {
     if (body_.inputs().empty() || body_.outputs().size() != 1) return std::nullopt;
     value_ = body_.inputs()[0];
     for (const Node& node : body_.nodes())
       if (!step(node)) return std::nullopt;
-    return body_.outputs()[0] == value_ ? std::optional(call_) : std::nullopt;
+    return body_.outputs()[0] == value_ ? std::optional(epilogue_) : std::nullopt;
   }
 
  private:
@@ -64,11 +75,11 @@ class EpilogueReader {
       input_of_[node.results[0]] = at->second;
       return true;
     }
-    if (call_.activation != CublasLtActivation::kNone) return false;
+    if (epilogue_.activation != Activation::kNone) return false;
     if (node.op == Op::relu || node.op == Op::gelu) {
       const bool known = node.op == Op::relu || node.attrs.get_str("approximate") == "tanh";
       if (!known || node.operands[0] != value_) return false;
-      call_.activation = node.op == Op::relu ? CublasLtActivation::kRelu : CublasLtActivation::kGelu;
+      epilogue_.activation = node.op == Op::relu ? Activation::kRelu : Activation::kGelu;
       value_ = node.results[0];
       return true;
     }
@@ -80,7 +91,9 @@ class EpilogueReader {
     if (!first && node.operands[1] != value_) return false;
     const auto at = input_of_.find(node.operands[first ? 1 : 0]);
     if (at == input_of_.end() || static_cast<size_t>(at->second) >= inputs_.size()) return false;
-    int& place = is_row_of(inputs_[static_cast<size_t>(at->second)]) ? call_.bias : call_.addend;
+    const TensorArg& operand = inputs_[static_cast<size_t>(at->second)];
+    int& place = is_row_of(operand, row_axis_ < 0 ? operand.rank + row_axis_ : row_axis_) ? epilogue_.bias
+                                                                                          : epilogue_.addend;
     if (place >= 0) return false;
     place = at->second;
     value_ = node.results[0];
@@ -91,27 +104,67 @@ class EpilogueReader {
   const std::vector<TensorArg>& inputs_;
   std::map<ValueId, int> input_of_;  // body value → number of the call's input
   ValueId value_ = kNoValue;
-  CublasLtCall call_;
+  int row_axis_;  // from the end if negative
+  Epilogue epilogue_;
 };
+
+// cuBLASLt: x and y, then the epilogue's operands, a bias along the last axis.
+std::optional<LibraryCall> cublaslt_form(const KernelCall& call, const CudnnStep& step,
+                                         const Region& region) {
+  if (!call.params.empty()) return std::nullopt;  // a product in tf32
+  const auto epilogue = EpilogueReader(region.body, step.inputs, 2, -1).read();
+  if (!epilogue) return std::nullopt;
+  CublasLtCall form;
+  form.bias = epilogue->bias;
+  form.addend = epilogue->addend;
+  form.activation = epilogue->activation == Activation::kRelu   ? CublasLtActivation::kRelu
+                    : epilogue->activation == Activation::kGelu ? CublasLtActivation::kGelu
+                                                                : CublasLtActivation::kNone;
+  if (!cublaslt_shape(form, step.inputs, step.outputs[0])) return std::nullopt;
+  return form;
+}
+
+// cuDNN: x, w and perhaps a bias, then the epilogue's operands, of which a bias has channels as axis 1.
+std::optional<LibraryCall> conv_form(const CudnnStep& step, const Region* region) {
+  constexpr size_t kHasBias = 2;
+  const bool own_bias = step.params.size() > kHasBias && step.params[kHasBias] != 0;
+  Epilogue epilogue;
+  epilogue.bias = own_bias ? 2 : -1;
+  if (region != nullptr) {
+    const auto read = EpilogueReader(region->body, step.inputs, own_bias ? 3 : 2, 1, epilogue).read();
+    if (!read || read->activation == Activation::kGelu) return std::nullopt;
+    epilogue = *read;
+  }
+  CudnnCall form;
+  form.bias = epilogue.bias;
+  form.addend = epilogue.addend;
+  form.relu = epilogue.activation == Activation::kRelu;
+  return cudnn_takes(form, step) ? std::optional<LibraryCall>(form) : std::nullopt;
+}
 
 }  // namespace
 
-std::optional<PlainOperands> plain_operands(const KernelCall& call) {
-  PlainOperands operands;
-  if (!plain_args(call.inputs, operands.inputs) || !plain_args(call.outputs, operands.outputs))
-    return std::nullopt;
-  return operands;
+std::optional<CudnnStep> plain_step(const KernelCall& call) {
+  CudnnStep step;
+  if (!plain_args(call.inputs, step.inputs) || !plain_args(call.outputs, step.outputs)) return std::nullopt;
+  for (const Dim& param : call.params) {
+    if (!param.is_constant()) return std::nullopt;
+    step.params.push_back(*param.constant());
+  }
+  step.fparams = call.fparams;
+  return step;
 }
 
-std::optional<CublasLtCall> cublaslt_form(const KernelCall& call, const Region* region) {
-  if (region == nullptr || call.inputs.size() < kOwnInputs || call.outputs.size() != 1 ||
-      !call.params.empty())
-    return std::nullopt;
-  const auto operands = plain_operands(call);
-  if (!operands) return std::nullopt;
-  const auto form = EpilogueReader(region->body, operands->inputs).read();
-  if (!form || !cublaslt_shape(*form, operands->inputs, operands->outputs[0])) return std::nullopt;
-  return form;
+std::optional<LibraryCall> library_form(const KernelCall& call, std::string_view op, const Region* region) {
+  if (op != "matmul" && op != "conv" && op != "attention") return std::nullopt;
+  if (call.inputs.size() < 2 || call.outputs.size() != 1) return std::nullopt;
+  const auto step = plain_step(call);
+  if (!step) return std::nullopt;
+  if (op == "matmul") return region != nullptr ? cublaslt_form(call, *step, *region) : std::nullopt;
+  if (op == "conv") return conv_form(*step, region);
+  CudnnCall attention;
+  attention.op = CudnnOp::kAttention;
+  return cudnn_takes(attention, *step) ? std::optional<LibraryCall>(attention) : std::nullopt;
 }
 
 }  // namespace aicf

@@ -175,7 +175,8 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   }
   if (weights_turned) call.reason += ", weights channels-last at load";
   if (epilogue != nullptr) {
-    set_elementwise(call, call.inputs.size() - extras.size());
+    // In which order a library reads and writes them is not known.
+    if (call.library.call.empty()) set_elementwise(call, call.inputs.size() - extras.size());
     call.region = static_cast<int>(result_.regions.size());
     result_.regions.push_back(std::move(*epilogue));
   }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cudnn.h"
 #include "select/library_call.h"
 
 namespace aicf {
@@ -13,31 +14,37 @@ namespace {
 
 constexpr int64_t kMostWorkspace = int64_t{32} << 20;  // bytes; what the library's own users give it
 
-bool is_installed() {
+// Calls of the library that the form is of, best first; none if it is not installed.
+std::vector<LibraryCall> advised_calls(const LibraryCall& form, const CudnnStep& step, int count) {
+  std::vector<LibraryCall> calls;
   try {
-    cuda::cublaslt_version();
-    return true;
+    if (const auto* product = std::get_if<CublasLtCall>(&form)) {
+      for (const CublasLtCall& call :
+           cuda::cublaslt_algorithms(*product, step.inputs, step.outputs[0], count, kMostWorkspace))
+        calls.emplace_back(call);
+    } else {
+      for (const CudnnCall& call :
+           cuda::cudnn_engines(std::get<CudnnCall>(form), step, count, kMostWorkspace))
+        calls.emplace_back(call);
+    }
   } catch (const EnvironmentError& error) {
-    log_at(LogLevel::kInfo, [&] { return std::string("tuning without cuBLASLt: ") + error.what(); });
-    return false;
+    log_at(LogLevel::kInfo, [&] { return std::string("tuning without a library: ") + error.what(); });
   }
+  return calls;
 }
 
 }  // namespace
 
 void add_library_candidates(std::vector<TuneProblem>& problems, int count) {
-  if (!vendor_libraries_allowed() || !is_installed()) return;
+  if (!vendor_libraries_allowed()) return;
   for (TuneProblem& problem : problems) {
-    if (problem.key.op != "matmul") continue;
-    const auto form = cublaslt_form(problem.call, problem.region ? &*problem.region : nullptr);
+    const auto form = library_form(problem.call, problem.key.op, problem.region ? &*problem.region : nullptr);
     if (!form) continue;
-    const PlainOperands operands = *plain_operands(problem.call);
     double best = problem.candidates[0].microseconds;
     for (const Candidate& own : problem.candidates) best = std::min(best, own.microseconds);
     // There is no estimate of a library: its candidates count as fast as the best own one.
-    for (const CublasLtCall& call :
-         cuda::cublaslt_algorithms(*form, operands.inputs, operands.outputs[0], count, kMostWorkspace))
-      problem.candidates.push_back({std::string(kCublasLtKernel), to_string(call), best});
+    for (const LibraryCall& call : advised_calls(*form, *plain_step(problem.call), count))
+      problem.candidates.push_back({std::string(library_kernel(call)), to_string(call), best});
   }
 }
 

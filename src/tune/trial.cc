@@ -220,7 +220,7 @@ Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candida
 std::optional<Trial> TrialMaker::reference(const TuneProblem& problem) const {
   // The last own candidate is the plainest: it takes its operands as they are stored.
   const auto own = std::find_if(problem.candidates.rbegin(), problem.candidates.rend(),
-                                [](const Candidate& c) { return c.kernel != kCublasLtKernel; });
+                                [](const Candidate& c) { return !is_library_kernel(c.kernel); });
   const Trial plain = candidate(problem, *own);
   if (!plain.init.empty()) return std::nullopt;
   Trial trial = trial_of(problem.key, plain.calls[0], {}, std::nullopt);

@@ -1,34 +1,11 @@
 #include "kernels/matmul/cublaslt_call.h"
 
-#include <charconv>
 #include <cstdio>
+
+#include "kernels/call_words.h"
 
 namespace aicf {
 namespace {
-
-constexpr int64_t kMaxWorkspace = int64_t{1} << 32;
-constexpr int kMaxInput = 64;
-
-template <class T>
-bool parse_number(std::string_view text, T& value, int base = 10) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
-
-class Words {
- public:
-  explicit Words(std::string_view text) : rest_(text) {}
-  std::string_view next() {
-    const size_t end = rest_.find(' ');
-    const std::string_view word = rest_.substr(0, end);
-    rest_ = end == std::string_view::npos ? std::string_view() : rest_.substr(end + 1);
-    return word;
-  }
-  bool done() const { return rest_.empty(); }
-
- private:
-  std::string_view rest_;
-};
 
 bool parse_algorithm(std::string_view hex, std::array<uint64_t, 8>& algorithm) {
   constexpr size_t kDigits = 16;
@@ -113,12 +90,12 @@ std::optional<CublasLtCall> parse_cublaslt_call(std::string_view text) {
     } else if (word == "gelu") {
       call.activation = CublasLtActivation::kGelu;
     } else if (word == "bias") {
-      sound = parse_number(words.next(), call.bias) && call.bias >= 0 && call.bias < kMaxInput;
+      sound = parse_number(words.next(), call.bias) && call.bias >= 0 && call.bias < kMostLibraryInputs;
     } else if (word == "add") {
-      sound = parse_number(words.next(), call.addend) && call.addend >= 0 && call.addend < kMaxInput;
+      sound = parse_number(words.next(), call.addend) && call.addend >= 0 && call.addend < kMostLibraryInputs;
     } else if (word == "workspace") {
       sound = parse_number(words.next(), call.workspace_bytes) && call.workspace_bytes >= 0 &&
-              call.workspace_bytes <= kMaxWorkspace;
+              call.workspace_bytes <= kMostLibraryWorkspace;
     } else {
       sound = word == "algorithm" && parse_algorithm(words.next(), call.algorithm);
       has_algorithm = sound;

@@ -14,8 +14,6 @@
 
 namespace aicf {
 
-inline constexpr std::string_view kCublasLtKernel = "matmul_cublaslt";  // its name as a candidate
-
 enum class CublasLtActivation : uint8_t { kNone, kRelu, kGelu };  // gelu: by tanh
 
 // out = activation(x y + addend + bias); bias is a row, the addend is as large as the result.

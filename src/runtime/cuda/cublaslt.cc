@@ -151,52 +151,52 @@ struct Descriptors {
   }
 };
 
-}  // namespace
+class CublasLtRoutine final : public LibraryRoutine {
+ public:
+  CublasLtRoutine(const CublasLtCall& call, const CublasLtShape& shape, const std::string& origin)
+      : call_(call), descriptors_(call, shape) {
+    const Descriptors& d = descriptors_;
+    Heuristic result;
+    const Algorithm algorithm{call.algorithm};
+    const int status = library().check(handle(), d.operation, d.y, d.x, d.addend, d.out, &algorithm, &result);
+    if (status != 0 || result.state != 0)
+      throw refused_by_library(call, origin, "the algorithm does not serve this problem");
+    if (result.workspace_bytes > static_cast<size_t>(call.workspace_bytes))
+      throw refused_by_library(
+          call, origin,
+          "the algorithm needs " + std::to_string(result.workspace_bytes) + " bytes of workspace");
+  }
 
-struct CublasLtMatmul::State {
-  CublasLtCall call;
-  Descriptors descriptors;
+  void enqueue(const BoundCall& step, void* workspace, StreamHandle stream) override {
+    const Library& l = library();
+    const Descriptors& d = descriptors_;
+    if (call_.bias >= 0) {
+      const void* bias = step.inputs[static_cast<size_t>(call_.bias)].data;
+      AICF_CUBLASLT(l.operation_set(d.operation, kBiasPointer, &bias, sizeof(bias)));
+    }
+    const float one = 1, zero = 0;
+    void* const out = step.outputs[0].data;
+    const void* addend = call_.addend >= 0 ? step.inputs[static_cast<size_t>(call_.addend)].data : out;
+    const Algorithm algorithm{call_.algorithm};
+    AICF_CUBLASLT(l.matmul(handle(), d.operation, &one, step.inputs[1].data, d.y, step.inputs[0].data, d.x,
+                           call_.addend >= 0 ? &one : &zero, addend, d.addend, out, d.out, &algorithm,
+                           workspace, static_cast<size_t>(call_.workspace_bytes), stream));
+  }
+
+ private:
+  CublasLtCall call_;
+  Descriptors descriptors_;
 };
+
+}  // namespace
 
 int64_t cublaslt_version() { return static_cast<int64_t>(library().version()); }
 
-CublasLtMatmul::CublasLtMatmul(const CublasLtCall& call, const std::vector<TensorArg>& inputs,
-                               const TensorArg& out, const std::string& origin) {
-  const auto shape = cublaslt_shape(call, inputs, out);
-  const auto refused = [&](const std::string& why) {
-    return UserError(ErrorCode::kU_bad_artifact, "a step cannot be handed to cuBLASLt")
-        .with_op(origin)
-        .with_actual(why)
-        .with_remedy("compile the model again");
-  };
-  if (!shape) throw refused("its windows are not those of a library matrix");
-  state_.reset(new State{call, {call, *shape}});
-  const Descriptors& d = state_->descriptors;
-  Heuristic result;
-  const Algorithm algorithm{call.algorithm};
-  const int status = library().check(handle(), d.operation, d.y, d.x, d.addend, d.out, &algorithm, &result);
-  if (status != 0 || result.state != 0) throw refused("the algorithm does not serve this problem");
-  if (result.workspace_bytes > static_cast<size_t>(call.workspace_bytes))
-    throw refused("the algorithm needs " + std::to_string(result.workspace_bytes) + " bytes of workspace");
-}
-
-CublasLtMatmul::~CublasLtMatmul() = default;
-
-void CublasLtMatmul::enqueue(const std::vector<TensorArg>& inputs, const TensorArg& out, void* workspace,
-                             StreamHandle stream) {
-  const Library& l = library();
-  const CublasLtCall& call = state_->call;
-  const Descriptors& d = state_->descriptors;
-  if (call.bias >= 0) {
-    const void* bias = inputs[static_cast<size_t>(call.bias)].data;
-    AICF_CUBLASLT(l.operation_set(d.operation, kBiasPointer, &bias, sizeof(bias)));
-  }
-  const float one = 1, zero = 0;
-  const void* addend = call.addend >= 0 ? inputs[static_cast<size_t>(call.addend)].data : out.data;
-  const Algorithm algorithm{call.algorithm};
-  AICF_CUBLASLT(l.matmul(handle(), d.operation, &one, inputs[1].data, d.y, inputs[0].data, d.x,
-                         call.addend >= 0 ? &one : &zero, addend, d.addend, out.data, d.out, &algorithm,
-                         workspace, static_cast<size_t>(call.workspace_bytes), stream));
+std::unique_ptr<LibraryRoutine> make_cublaslt_routine(const CublasLtCall& call, const BoundCall& step,
+                                                      const std::string& origin) {
+  const auto shape = step.outputs.empty() ? std::nullopt : cublaslt_shape(call, step.inputs, step.outputs[0]);
+  if (!shape) throw refused_by_library(call, origin, "its windows are not those of a library matrix");
+  return std::make_unique<CublasLtRoutine>(call, *shape, origin);
 }
 
 std::vector<CublasLtCall> cublaslt_algorithms(const CublasLtCall& meaning,

@@ -141,30 +141,21 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
 // False if the step's own kernels are to run.
 bool Launches::add_library(const Step& step, int32_t index) {
   if (step.library.call.empty() || !vendor_libraries_allowed()) return false;
-  const auto call = parse_cublaslt_call(step.library.call);
+  const auto call = parse_library_call(step.library.call);
   const int64_t workspace =
       step.library.workspace < 0
           ? 0
           : entry_.buffers[static_cast<size_t>(step.library.workspace)].bytes.constant().value_or(0);
   const BoundCall& bound = calls_[static_cast<size_t>(index)];
-  if (!call || call->workspace_bytes > workspace || bound.outputs.empty())
+  if (!call || workspace_bytes(*call) > workspace)
     throw UserError(ErrorCode::kU_bad_artifact, "a step's library call is malformed")
         .with_op(step.origin)
         .with_actual(step.library.call)
         .with_remedy("compile the model again");
-  if (call->version != cublaslt_version()) {
-    if (library_fallback_wanted()) return false;
-    throw EnvironmentError(ErrorCode::kE_device_missing,
-                           "cuBLASLt has another version than when this was tuned")
-        .with_op(step.origin)
-        .with_expected(std::to_string(call->version))
-        .with_actual(std::to_string(cublaslt_version()))
-        .with_remedy(
-            "install that version, run own kernels in its place with AICF_LIBRARY_FALLBACK=1, or tune again");
-  }
   Kernel kernel;
   kernel.step = index;
-  kernel.library = std::make_shared<CublasLtMatmul>(*call, bound.inputs, bound.outputs[0], step.origin);
+  kernel.library = open_library_routine(*call, bound, step.origin);
+  if (kernel.library == nullptr) return false;
   kernels_of_step_[static_cast<size_t>(index)].push_back(kernels_.size());
   kernels_.push_back(std::move(kernel));
   arguments_.push_back(nullptr);
@@ -174,7 +165,7 @@ bool Launches::add_library(const Step& step, int32_t index) {
 void Launches::enqueue(Kernel& kernel, StreamHandle stream) {
   const BoundCall& call = calls_[static_cast<size_t>(kernel.step)];
   const int32_t workspace = step(kernel).library.workspace;
-  kernel.library->enqueue(call.inputs, call.outputs[0], workspace < 0 ? nullptr : address(workspace), stream);
+  kernel.library->enqueue(call, workspace < 0 ? nullptr : address(workspace), stream);
 }
 
 Graph Launches::capture(Kernel& kernel) {

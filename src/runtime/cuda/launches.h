@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "runtime/bind_step.h"
-#include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_context.h"
+#include "runtime/cuda/library_routine.h"
 
 namespace aicf::cuda {
 
@@ -29,7 +29,7 @@ class Launches {
     KernelNodeParams node;  // node.params points into `arguments`
     int cluster = 1;
     bool changed = true;                      // since it was last given to the driver
-    std::shared_ptr<CublasLtMatmul> library;  // runs in place of a kernel; then `node` means nothing
+    std::shared_ptr<LibraryRoutine> library;  // runs in place of a kernel; then `node` means nothing
   };
   // Enqueues a library's routine with the present addresses.
   void enqueue(Kernel& kernel, StreamHandle stream);
