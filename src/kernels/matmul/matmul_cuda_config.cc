@@ -175,7 +175,7 @@ int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
-  const int64_t blocks = sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n) * c.splits;
+  const int64_t blocks = tiles_of(sizes, c) * c.splits;
   const int64_t resident =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
   const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
