@@ -60,7 +60,7 @@ size_t launches(const Artifact& artifact) {
 }
 
 TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   EXPECT_EQ(launches(compiled("sm_90", true)), 1u);
   // One block in place of a cluster.
   for (const char* target : {"sm_80", "sm_86", "sm_89"})

@@ -197,7 +197,7 @@ TEST(Bundles, RunIndependentCallsSideBySide) {
 
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.
 TEST(Bundles, ReadNothingPastTheCaches) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   const std::vector<std::string> sources = Flow(parse(kDiamond), "sm_90").sources();
   ASSERT_EQ(sources.size(), 1u);
   const std::string ptx = compile_cuda(sources[0], "compute_90");

@@ -12,12 +12,12 @@
 
 namespace aicf::cuda_testing {
 
-inline bool has_nvrtc() {
+inline bool no_nvrtc() {
   try {
     nvrtc_version();
-    return true;
-  } catch (const EnvironmentError&) {
     return false;
+  } catch (const EnvironmentError&) {
+    return true;
   }
 }
 

@@ -6,10 +6,11 @@
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
+#include "kernels/matmul/gemm_finish.h"
 #include "kernels/matmul/gemm_next.h"
-#include "kernels/matmul/matmul_epilogue.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
+#include "kernels/matmul/tile_epilogue.h"
 #include "kernels/step_check.h"
 
 namespace aicf {
@@ -19,6 +20,9 @@ constexpr int64_t kCopyPadding = 16;  // elements after a copied row of x, so th
 constexpr int64_t kSetPeriod = 4096;  // bytes after which the sets of an L1 cache repeat
 constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing would cost more than it saves
 
+using Tile = Tile;
+using Epilogue = TileEpilogue;
+
 // One tile in the making: the addresses that stay, and the current block of k.
 template <class T>
 struct Job {
@@ -27,7 +31,7 @@ struct Job {
   const GemmIsa& isa;
   std::byte* scratch;
   int64_t index;
-  MatmulTile tile;
+  Tile tile;
   int64_t nr;
   int64_t k = 0, depth = 0;
 };
@@ -36,7 +40,7 @@ struct Job {
 // where they can; otherwise a few rows at a time are finished while they are in the L1 cache, where the
 // kernels go by rows at all.
 template <class T>
-void multiply(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
+void multiply(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
   if (epilogue != nullptr && epilogue->finish() != nullptr) {
     block.finish = epilogue->finish();
     return run_block(job.isa, block);
@@ -76,7 +80,7 @@ void copy_x(const Job<T>& job, int64_t offset, T* to) {
 
 template <class T>
 void set_left(const Job<T>& job, GemmBlock<T>& block) {
-  const int64_t offset = matmul_offset(job.plan, job.plan.x, job.tile, job.tile.row, job.k);
+  const int64_t offset = offset_of(job.plan, job.plan.x, job.tile, job.tile.row, job.k);
   if (job.plan.x_offset < 0) {
     block.a = static_cast<const T*>(job.call.inputs[0].data) + offset;
     block.lda = job.plan.x.row;
@@ -104,7 +108,7 @@ void widen_y(const Job<T>& job, int64_t offset, T* to) {
 template <class T>
 void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   T* to = reinterpret_cast<T*>(job.scratch + job.plan.y_offset);
-  const int64_t offset = matmul_offset(job.plan, job.plan.y, job.tile, job.k, job.tile.column + column);
+  const int64_t offset = offset_of(job.plan, job.plan.y, job.tile, job.k, job.tile.column + column);
   if (is_half(job.call.inputs[1].dtype)) {
     widen_y(job, offset, to);
   } else {
@@ -123,12 +127,12 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   block.panel_stride = kGemmDepth * job.nr;
 }
 
-const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
+const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const Tile& tile, int64_t k) {
   return static_cast<const float*>(call.inputs[1].data) + tile.column * plan.k +
          k * gemm_isa(call.isa).nr_f32;
 }
 
-FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
+FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const Tile& tile, int64_t k) {
   const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
   return {reinterpret_cast<const std::byte*>(panels_at(call, plan, tile, k)), ceil_div(tile.columns, nr),
           std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
@@ -136,11 +140,11 @@ FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const Mat
 
 FirstWeights first_weights(const BoundCall& call, int64_t tile) {
   const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
-  return weights_of(call, plan, matmul_tile_at(plan, tile), 0);
+  return weights_of(call, plan, tile_at(plan, tile), 0);
 }
 
 // Next come the following steps of k, then the weights of the next tile, or those of the next call.
-void run_packed(const Job<float>& job, GemmBlock<float>& block, MatmulEpilogue* epilogue) {
+void run_packed(const Job<float>& job, GemmBlock<float>& block, Epilogue* epilogue) {
   block.b = panels_at(job.call, job.plan, job.tile, job.k);
   block.ldb = job.nr;
   block.panel_stride = job.plan.k * job.nr;
@@ -157,7 +161,7 @@ template <class T>
 void run_direct(const Job<T>& job, GemmBlock<T> block) {
   const int64_t whole = job.tile.columns / job.nr * job.nr;
   block.b = static_cast<const T*>(job.call.inputs[1].data) +
-            matmul_offset(job.plan, job.plan.y, job.tile, job.k, job.tile.column);
+            offset_of(job.plan, job.plan.y, job.tile, job.k, job.tile.column);
   block.ldb = job.plan.y.row;
   block.panel_stride = job.nr;
   block.n = whole;
@@ -170,7 +174,7 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 }
 
 template <class T>
-void run_right(const Job<T>& job, GemmBlock<T>& block, MatmulEpilogue* epilogue) {
+void run_right(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
   if constexpr (sizeof(T) == sizeof(float)) {
     if (job.plan.packed) return run_packed(job, block, epilogue);
   }
@@ -188,7 +192,7 @@ void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
   const MatmulPlan& plan = job.plan;
   const TensorArg& out = job.call.outputs[0];
   for (int64_t i = 0; i < job.tile.rows; ++i) {
-    const int64_t to = matmul_offset(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
+    const int64_t to = offset_of(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
     for (int64_t j = 0; j < job.tile.columns; ++j)
       store_element(out.data, out.dtype, to + j * plan.operand[0].column, c[i * ldc + j]);
   }
@@ -198,7 +202,7 @@ template <class T>
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
   const GemmIsa& isa = gemm_isa(call.isa);
-  Job<T> job{call, plan, isa, scratch, index, matmul_tile_at(plan, index), panel_columns<T>(isa)};
+  Job<T> job{call, plan, isa, scratch, index, tile_at(plan, index), panel_columns<T>(isa)};
   GemmBlock<T> block = {};
   block.m = block.tile_rows = job.tile.rows;
   block.n = job.tile.columns;
@@ -208,10 +212,10 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
     block.ldc = plan.column_tile;
   } else {
     block.c = static_cast<T*>(call.outputs[0].data) +
-              matmul_offset(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
+              offset_of(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
     block.ldc = plan.operand[0].row;
   }
-  std::optional<MatmulEpilogue> epilogue;
+  std::optional<Epilogue> epilogue;
   if (call.program) epilogue.emplace(call, isa, job.tile, scratch, block.c, block.ldc);
   do {  // once even for K = 0: the empty sum is stored
     job.depth = std::min(kGemmDepth, plan.k - job.k);

@@ -13,6 +13,7 @@
 namespace aicf {
 namespace {
 
+using cuda_testing::no_nvrtc;
 using Engine = std::mt19937;
 
 int64_t pick(Engine& engine, int64_t low, int64_t high) {
@@ -117,7 +118,7 @@ const CudaKernel& row_for(const Case& c) {
 const std::vector<Dim> kTf32 = {Dim(1)};
 
 TEST(MatmulCuda, random_problems_compile) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   const std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f16, DType::f64,
                                      DType::i32, DType::i64,  DType::i8,  DType::u8,  DType::i16};
   for (const auto& [target, arch] :
@@ -138,7 +139,7 @@ TEST(MatmulCuda, random_problems_compile) {
 }
 
 TEST(MatmulCuda, every_tile_compiles) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
     for (MatmulConfig config : matmul_tiles(family, 4)) {
@@ -156,7 +157,7 @@ TEST(MatmulCuda, every_tile_compiles) {
 }
 
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
     for (const bool turned : {false, true}) {

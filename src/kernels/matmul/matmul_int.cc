@@ -11,12 +11,11 @@ namespace {
 template <class T>
 void run_int_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
-  const MatmulTile tile = matmul_tile_at(plan, index);
-  const auto* x = static_cast<const T*>(call.inputs[0].data) + matmul_offset(plan, plan.x, tile, tile.row, 0);
-  const auto* y =
-      static_cast<const T*>(call.inputs[1].data) + matmul_offset(plan, plan.y, tile, 0, tile.column);
-  auto* out = static_cast<T*>(call.outputs[0].data) +
-              matmul_offset(plan, plan.operand[0], tile, tile.row, tile.column);
+  const MatmulTile tile = tile_at(plan, index);
+  const auto* x = static_cast<const T*>(call.inputs[0].data) + offset_of(plan, plan.x, tile, tile.row, 0);
+  const auto* y = static_cast<const T*>(call.inputs[1].data) + offset_of(plan, plan.y, tile, 0, tile.column);
+  auto* out =
+      static_cast<T*>(call.outputs[0].data) + offset_of(plan, plan.operand[0], tile, tile.row, tile.column);
   auto* sums = reinterpret_cast<uint64_t*>(scratch);
   for (int64_t i = 0; i < tile.rows; ++i) {
     std::fill_n(sums, tile.columns, 0);

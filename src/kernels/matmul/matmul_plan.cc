@@ -162,7 +162,7 @@ void choose_matmul_tiles(MatmulPlan& plan, int64_t mr, int64_t nr, int element_b
   }
 }
 
-MatmulTile matmul_tile_at(const MatmulPlan& plan, int64_t index) {
+MatmulTile tile_at(const MatmulPlan& plan, int64_t index) {
   MatmulTile tile;
   tile.column = index % plan.column_tiles * plan.column_tile;
   index /= plan.column_tiles;
@@ -177,8 +177,8 @@ MatmulTile matmul_tile_at(const MatmulPlan& plan, int64_t index) {
   return tile;
 }
 
-int64_t matmul_offset(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
-                      int64_t column) {
+int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
+                  int64_t column) {
   int64_t offset = row * view.row + column * view.column;
   for (int64_t axis = 0; axis < plan.batch_rank; ++axis) offset += tile.batch[axis] * view.batch[axis];
   return offset;

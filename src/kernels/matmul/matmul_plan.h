@@ -45,10 +45,10 @@ struct MatmulTile {
 };
 // Columns run fastest: the tiles that one worker takes in a row share their rows of x, and two workers halve
 // the rows of every step of a model in the same way, so that a worker reads what it wrote.
-MatmulTile matmul_tile_at(const MatmulPlan& plan, int64_t index);
+MatmulTile tile_at(const MatmulPlan& plan, int64_t index);
 // Of element (row, column) of a view at the tile's place in the batch.
-int64_t matmul_offset(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
-                      int64_t column);
+int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
+                  int64_t column);
 
 // What a kernel for x and y of one dtype can run, by dtypes and ranks.
 bool has_matrices(const Problem& problem);

@@ -68,7 +68,7 @@ void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arc
 const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
 
 TEST(MatmulRowsCuda, Compiles) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const DType half : {DType::f16, DType::bf16}) {
     Case c;
@@ -122,7 +122,7 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
 // Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
 TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
     if (!config.handed) continue;

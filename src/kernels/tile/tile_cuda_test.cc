@@ -11,6 +11,7 @@
 namespace aicf {
 namespace {
 
+using cuda_testing::no_nvrtc;
 using namespace tile_testing;
 
 const char* const kTargets[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
@@ -72,7 +73,7 @@ void make_windows(Engine& engine, Case& c) {
 }
 
 TEST(TileCuda, RandomProgramsCompile) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(20);
   for (const char* target : kTargets) {
     std::vector<std::string> sources;
@@ -94,7 +95,7 @@ TEST(TileCuda, RandomProgramsCompile) {
 
 // One program that uses every pointwise instruction in every type.
 TEST(TileCuda, EveryInstructionCompiles) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(1);
   std::vector<std::string> sources;
   for (TileType type : {TileType::f32, TileType::f64, TileType::i32, TileType::i64, TileType::mask}) {
@@ -132,7 +133,7 @@ TEST(TileCuda, EveryInstructionCompiles) {
 }
 
 TEST(TileCuda, EpiloguesCompile) {
-  if (!cuda_testing::has_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(3);
   for (const char* target : kTargets) {
     std::vector<std::string> sources;
@@ -296,7 +297,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
     const CudaCode code = find_cuda_kernel("tile")->generate(problem);
     ASSERT_EQ(code.launches.size(), 2u);
     EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
-    if (!cuda_testing::has_nvrtc()) continue;
+    if (no_nvrtc()) continue;
     for (const char* target : kTargets) compile_cuda({code.source}, target);
   }
 }

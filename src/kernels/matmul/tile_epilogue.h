@@ -10,11 +10,11 @@
 
 namespace aicf {
 
-class MatmulEpilogue {
+class TileEpilogue {
  public:
   // `c` are the sums, rows `ldc` apart; call, isa and tile must outlive the object.
-  MatmulEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile, std::byte* scratch,
-                 void* c, int64_t ldc);
+  TileEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile, std::byte* scratch, void* c,
+               int64_t ldc);
 
   // All of it, if micro-kernels can do it; else null.
   const GemmFinish* finish() const { return finish_ ? &*finish_ : nullptr; }

@@ -1,12 +1,12 @@
-#include "kernels/matmul/matmul_epilogue.h"
+#include "kernels/matmul/tile_epilogue.h"
 
 #include "kernels/matmul/gemm_finish.h"
 #include "kernels/step_check.h"
 
 namespace aicf {
 
-MatmulEpilogue::MatmulEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile,
-                               std::byte* scratch, void* c, int64_t ldc)
+TileEpilogue::TileEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile,
+                           std::byte* scratch, void* c, int64_t ldc)
     : call_(call), tile_(tile) {
   const auto& plan = stored_plan<MatmulPlan>(call);
   scratch_ = scratch + plan.program_offset;
@@ -14,7 +14,7 @@ MatmulEpilogue::MatmulEpilogue(const BoundCall& call, const GemmIsa& isa, const 
   count_ = static_cast<size_t>(plan.operands) + 1;
   for (size_t i = 1; i < count_; ++i) {
     const MatmulView& view = plan.operand[i - 1];
-    const int64_t offset = matmul_offset(plan, view, tile_, tile_.row, tile_.column);
+    const int64_t offset = offset_of(plan, view, tile_, tile_.row, tile_.column);
     windows_[i] = {static_cast<std::byte*>(tensor(i).data) + offset * dtype_bytes(tensor(i).dtype), view.row,
                    view.column};
   }
@@ -24,7 +24,7 @@ MatmulEpilogue::MatmulEpilogue(const BoundCall& call, const GemmIsa& isa, const 
   if (chain) finish_ = gemm_finish_of(*chain, nullptr, tile_.columns);
 }
 
-void MatmulEpilogue::prefetch(int64_t first, int64_t rows) const {
+void TileEpilogue::prefetch(int64_t first, int64_t rows) const {
   constexpr int64_t kLine = 64;
   const size_t inputs = call_.program->inputs.size();
   for (size_t i = 1; i < count_; ++i) {
@@ -39,14 +39,14 @@ void MatmulEpilogue::prefetch(int64_t first, int64_t rows) const {
   }
 }
 
-void MatmulEpilogue::run(int64_t first, int64_t rows) {
+void TileEpilogue::run(int64_t first, int64_t rows) {
   if (runner_)
     runner_->run(first, rows, tile_.columns);
   else
     run_tile_rows(*call_.program, call_.isa, tile_.rows, tile_.columns, windows_, scratch_);
 }
 
-const TensorArg& MatmulEpilogue::tensor(size_t window) const {
+const TensorArg& TileEpilogue::tensor(size_t window) const {
   const size_t inputs = call_.inputs.size() - 2;
   return window <= inputs ? call_.inputs[window + 1] : call_.outputs[window - inputs - 1];
 }
