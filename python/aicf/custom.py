@@ -166,6 +166,7 @@ def register_op(
 
 
 def registered_op(name: str) -> CustomOp | None:
+    """The op that `register_op` was given under this name."""
     return _ops.get(name)
 
 

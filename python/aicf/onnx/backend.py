@@ -92,6 +92,7 @@ def prepare(model: Any, device: str = "CPU", **options: Any) -> AicfBackendRep:
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[np.ndarray, ...]:
+    """Prepares the model and runs it once; its outputs in order. Errors are those of `aicf.compile`."""
     return prepare(model, device, **options).run(inputs)
 
 
@@ -128,4 +129,5 @@ def run_node(
 
 
 def supports_device(device: str) -> bool:
+    """Of the names that ONNX gives devices ("CPU", "CUDA:1"): the CPU."""
     return device.split(":")[0] == "CPU"

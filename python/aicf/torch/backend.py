@@ -36,6 +36,10 @@ partitions: list[str] = []
 def aicf_backend(
     module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
 ) -> Any:
+    """What `torch.compile(model, backend="aicf")` calls: forward and backward graphs, each compiled by us.
+
+    With options={"fallback": "eager"} unsupported ops run in torch; without it they are errors.
+    """
     chosen = dict(options or {})
     for name in chosen:
         if name not in _OPTIONS:

@@ -42,5 +42,6 @@ def compile_model(
     options: Mapping[str, Any],
     precision: str = "f32",
 ) -> TorchExecutable:
+    """`aicf.compile` of a torch module or function, whose arguments these are."""
     imported = import_module(model, inputs, dims, runs_loops(device, options))
     return TorchExecutable(build(imported.program, device, threads, options, precision), imported)

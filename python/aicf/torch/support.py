@@ -40,6 +40,7 @@ class Support:
 
 
 def support_of(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Support:
+    """`aicf.support` of a torch module or function; nothing is compiled."""
     try:
         with torch.no_grad():
             program, names, _ = export(model, inputs, dims)
