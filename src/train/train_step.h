@@ -44,8 +44,8 @@ struct TrainOptions {
   Precision precision = Precision::kF32;  // of the first entry, others stay as they are
 };
 
-// Errors: no_params, unused_param (the loss does not depend on it), bad_graph (no entry, a reserved name),
-// bad_option, and those of add_gradients.
+// Errors: bad_graph (no params, a loss that is no float scalar, an integer param, a param that the loss does
+// not depend on, a reserved name), bad_option, and those of add_gradients.
 Program make_train_program(const Program& forward, const TrainOptions& options);
 
 }  // namespace aicf

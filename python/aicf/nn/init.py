@@ -31,5 +31,4 @@ def normal(shape: Sequence[int], dtype: str = "float32") -> Parameter:
 
 
 def filled(shape: Sequence[int], value: float, dtype: str = "float32") -> Parameter:
-    """A parameter of one value everywhere."""
     return Parameter(np.full(tuple(shape), value, dtype))
