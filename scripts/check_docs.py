@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
-A path in backticks or a link must exist, an error code must stand in errors.def, and docs/environment.md must
-list exactly the variables that the code reads. Exit 1 with one line per fault.
+A path or source file in backticks and a link must exist, an error code must stand in errors.def, and
+docs/environment.md must list exactly the variables that the code reads. Exit 1 with one line per fault.
 """
 
 import re
@@ -16,6 +16,7 @@ ENVIRONMENT = "docs/environment.md"
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|py|sh|json|csv|md|txt))`")
+BARE = re.compile(r"`([\w-]+\.(?:cc|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
 # Headers of libraries that the docs name.
@@ -45,6 +46,8 @@ def check_page(page, files, codes):
     for path in sorted(set(PATH.findall(text)) - FOREIGN):
         if not any(start + path in files for start in (*ROOTS, beside)):
             yield f"{page}: there is no {path}"
+    for name in sorted(set(BARE.findall(text)) - {Path(file).name for file in files}):
+        yield f"{page}: no file is called {name}"
     for link in sorted(set(LINK.findall(text))):
         if not link.startswith("http") and not (ROOT / page).parent.joinpath(link).exists():
             yield f"{page}: the link {link} leads nowhere"
