@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/splitmix.h"
 #include "ir/decompose.h"
 #include "ir/decompose_cases.h"
 #include "ir/reference/compare.h"
@@ -20,23 +21,8 @@ using testing::decompose_cases;
 using testing::DecomposeCase;
 using testing::OperandKind;
 
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
-
 // Values on which careless formulas overflow, cancel or give NaN. Their squares fit in f32.
-double nasty_value(Random& random) {
+double nasty_value(SplitMix& random) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double values[] = {0.0, -0.0, 1e4,       -1e4,       1e-7,       -1e-7,       89,
                            -89, 104,  kInfinity, -kInfinity, -kInfinity, std::nan("")};
@@ -44,7 +30,7 @@ double nasty_value(Random& random) {
 }
 
 // Only every `sparsity`-th element is nasty, or whole reductions would drown in NaN; 0 means none.
-Array random_array(const CaseOperand& operand, DType dtype, Random& random, uint64_t sparsity) {
+Array random_array(const CaseOperand& operand, DType dtype, SplitMix& random, uint64_t sparsity) {
   Array array(testing::operand_dtype(operand, dtype), operand.sizes);
   for (int64_t i = 0; i < array.count(); ++i) {
     if (is_float(array.dtype())) {
@@ -80,7 +66,7 @@ Tolerance tolerance(const DecomposeCase& test, DType dtype) {
 
 void check(const DecomposeCase& test, DType dtype, bool symbolic, uint64_t seed, uint64_t sparsity) {
   const Program program = testing::both_forms(test, dtype, symbolic);
-  Random random(seed);
+  SplitMix random(seed);
   EvalInputs inputs;
   for (size_t i = 0; i < test.operands.size(); ++i)
     if (test.operands[i].kind != OperandKind::kAbsent)

@@ -6,23 +6,17 @@
 #include <xxhash.h>
 
 #include "base/error.h"
+#include "base/splitmix.h"
 
 namespace aicf {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood 2014): one call gives 64 well mixed bits of a counter.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 double unit(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double normal(uint64_t key, int64_t index) {
-  const double radius = std::sqrt(-2 * std::log(unit(mix(key + 2 * static_cast<uint64_t>(index)))));
-  return radius * std::cos(2 * std::numbers::pi * unit(mix(key + 2 * static_cast<uint64_t>(index) + 1)));
+  const double radius = std::sqrt(-2 * std::log(unit(splitmix64(key + 2 * static_cast<uint64_t>(index)))));
+  return radius *
+         std::cos(2 * std::numbers::pi * unit(splitmix64(key + 2 * static_cast<uint64_t>(index) + 1)));
 }
 
 Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed, Interval range) {
@@ -34,8 +28,8 @@ Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
     if (is_float(io.dtype)) {
       array.set_f64(i, normal(key, i));
     } else {
-      array.set_i64(
-          i, range.lo + static_cast<int64_t>(mix(key + static_cast<uint64_t>(i)) % (span == 0 ? 1 : span)));
+      array.set_i64(i, range.lo + static_cast<int64_t>(splitmix64(key + static_cast<uint64_t>(i)) %
+                                                       (span == 0 ? 1 : span)));
     }
   }
   return array;

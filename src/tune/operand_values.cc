@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/array.h"
+#include "base/splitmix.h"
 
 namespace aicf {
 namespace {
@@ -11,17 +12,10 @@ namespace {
 // Values repeat after a prime number of elements: no two rows of a usual length are alike.
 constexpr int64_t kPeriod = 65521;
 
-uint64_t mixed(uint64_t x) {  // splitmix64
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 Array period_of(DType dtype, DType rounded, size_t operand) {
   Array low(rounded, {kPeriod}), high(dtype, {kPeriod});
   for (int64_t i = 0; i < kPeriod; ++i) {
-    const uint64_t bits = mixed(static_cast<uint64_t>(i) + (static_cast<uint64_t>(operand) << 32));
+    const uint64_t bits = splitmix64(static_cast<uint64_t>(i) + (static_cast<uint64_t>(operand) << 32));
     if (!is_float(rounded)) {
       const bool one = rounded == DType::boolean ? bits % 8 != 0 : bits % 2 != 0;
       high.set_i64(i, one);

@@ -1,25 +1,11 @@
 #include "autodiff/gradients.h"
 #include "autodiff/testing/gradient_cases.h"
+#include "base/splitmix.h"
 
 namespace aicf::testing {
 namespace {
 
 using Kind = GradientOperand::Kind;
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed) {}
-  uint64_t next() {  // splitmix64
-    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  uint64_t state_;
-};
 
 DType operand_dtype(Kind kind, DType dtype) {
   if (kind == Kind::kIndex) return DType::i64;
@@ -75,7 +61,7 @@ ValueId weighted_sum(Graph& graph, ValueId x, ValueId weights) {
   return graph.add(Op::reduce_sum, {product}, {{"axes", axes}});
 }
 
-Array random_array(DType dtype, const std::vector<int64_t>& sizes, double lo, double hi, Random& random) {
+Array random_array(DType dtype, const std::vector<int64_t>& sizes, double lo, double hi, SplitMix& random) {
   Array array(dtype, sizes);
   for (int64_t i = 0; i < array.count(); ++i) {
     if (is_float(dtype)) {
@@ -127,7 +113,7 @@ Program gradient_program(const GradientCase& test, DType dtype, bool symbolic, b
 }
 
 std::map<std::string, Array> gradient_inputs(const GradientCase& test, uint64_t seed) {
-  Random random(seed);
+  SplitMix random(seed);
   std::map<std::string, Array> inputs;
   for (size_t i = 0; i < test.operands.size(); ++i) {
     const GradientOperand& operand = test.operands[i];

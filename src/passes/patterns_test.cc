@@ -1,0 +1,249 @@
+// Patterns that exporters write apart, and what is narrowed after them.
+#include <gtest/gtest.h>
+
+#include "passes/testing.h"
+
+namespace aicf {
+namespace {
+
+using testing::count_ops;
+using testing::expect_equal_meaning;
+using testing::kCpu;
+using testing::run_pass;
+
+TEST(NarrowContractions, WholeAttentionAndProductsTakeHalfOperands) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[1, 2, 4, 8], %w: f32[8, 8], %y: f64[8, 8]) {
+    %0 = matmul(%x, %w) : f32[1, 2, 4, 8]
+    %1 = attention(%0, %x, %x, none) {scale = 0.5, causal = true} : f32[1, 2, 4, 8]
+    %2 = matmul(%y, %y) : f64[8, 8]
+    return "a" = %1, "b" = %2
+  }
+}
+)");
+  PassContext context{program, kCpu, Precision::kF16Mixed};
+  const Graph narrow = narrow_contractions(program.entries[0], context);
+  for (const Node& node : narrow.nodes()) {
+    if (node.op != Op::matmul && node.op != Op::attention) continue;
+    EXPECT_NE(narrow.dtype(node.operands[0]), DType::f32) << op_info(node.op).name;
+  }
+  EXPECT_EQ(count_ops(narrow, Op::attention), 1);
+  EXPECT_EQ(narrow.dtype(narrow.outputs()[0]), DType::f32);
+  context.precision = Precision::kF32;
+  EXPECT_EQ(print(narrow_contractions(program.entries[0], context)), print(program.entries[0]));
+}
+
+TEST(MatchGelu, FindsItHoweverTheHalfIsSpread) {
+  const char* kPhi = R"(
+    %0 = constant f32[] = [1.4142135]
+    %1 = div(%x, %0) : f32[n, 4]
+    %2 = erf(%1) : f32[n, 4]
+    %3 = constant f32[] = [1]
+    %4 = add(%2, %3) : f32[n, 4]
+    %5 = constant f32[] = [0.5]
+    )";
+  for (const char* product : {"%6 = mul(%x, %4) : f32[n, 4]\n %7 = mul(%6, %5) : f32[n, 4]",
+                              "%6 = mul(%5, %4) : f32[n, 4]\n %7 = mul(%6, %x) : f32[n, 4]",
+                              "%6 = mul(%x, %5) : f32[n, 4]\n %7 = mul(%6, %4) : f32[n, 4]"}) {
+    const Program program = parse("program {\n  size n in 1..9\n  entry main(%x: f32[n, 4]) {" +
+                                  std::string(kPhi) + product + "\n    return \"y\" = %7\n  }\n}");
+    const Graph matched = run_pass(match_gelu, program);
+    ASSERT_EQ(matched.nodes().size(), 1u) << print(matched);
+    EXPECT_EQ(matched.nodes()[0].op, Op::gelu);
+    expect_equal_meaning(program, matched, {{"n", 3}}, 1e-6);
+  }
+}
+
+// 0.5 x (1 + erf(factor x)), and what else the entry returns.
+Program half_gelu(const std::string& factor, const std::string& more) {
+  return parse(R"(program {
+  entry main(%x: f32[4]) {
+    %0 = constant f32[] = [)" +
+               factor + R"(]
+    %1 = mul(%x, %0) : f32[4]
+    %2 = erf(%1) : f32[4]
+    %3 = constant f32[] = [1]
+    %4 = add(%2, %3) : f32[4]
+    %5 = mul(%x, %4) : f32[4]
+    %6 = constant f32[] = [0.5]
+    %7 = mul(%5, %6) : f32[4]
+    return "y" = %7)" +
+               more + "\n  }\n}");
+}
+
+TEST(MatchGelu, LeavesOtherConstantsAndSumsThatSomeoneElseReads) {
+  const auto found = [](const std::string& factor, const std::string& more) {
+    return count_ops(run_pass(match_gelu, half_gelu(factor, more)), Op::gelu);
+  };
+  EXPECT_EQ(found("0.70710677", ""), 1);
+  EXPECT_EQ(found("0.7", ""), 0);
+  EXPECT_EQ(found("0.70710677", ", \"sum\" = %4"), 0);
+}
+
+constexpr const char* kAttention = R"(program {
+  size t in 1..16
+  entry main(%q: f32[2, 3, t, 4], %k: f32[2, 3, t, 4], %v: f32[2, 3, t, 4], %mask: f32[2, 1, 1, t]) {
+    %0 = transpose(%k) {perm = [0, 1, 3, 2]} : f32[2, 3, 4, t]
+    %1 = matmul(%q, %0) : f32[2, 3, t, t]
+    %2 = constant f32[] = [2]
+    %3 = div(%1, %2) : f32[2, 3, t, t]
+    %4 = add(%3, %mask) : f32[2, 3, t, t]
+    %5 = softmax(%4) {axis = 3} : f32[2, 3, t, t]
+    %6 = matmul(%5, %v) : f32[2, 3, t, 4]
+    return "y" = %6
+  }
+})";
+
+TEST(MatchAttention, FindsScaleAndMask) {
+  const Program program = parse(kAttention);
+  const Graph matched = run_pass(match_attention, program);
+  ASSERT_EQ(count_ops(matched, Op::attention), 1) << print(matched);
+  EXPECT_EQ(count_ops(matched, Op::softmax), 0);
+  for (const Node& node : matched.nodes())
+    if (node.op == Op::attention) {
+      EXPECT_EQ(node.attrs.get_float("scale"), 0.5);
+    }
+  expect_equal_meaning(program, matched, {{"t", 5}});
+}
+
+TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
+  Program program = parse(kAttention);
+  Graph& entry = program.entries[0];
+  entry.add_output(entry.nodes()[3].results[0], "scores");
+  EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
+}
+
+// A step of t tokens over caches of 16 rows, as exporters write it.
+Program cached_step(const Dim& t = Dim::symbol("t")) {
+  Program program;
+  program.sizes["t"] = {1, 4};
+  Graph graph("main");
+  const auto input = [&](const char* name, Shape shape) {
+    return graph.add_input(name, {DType::f32, shape});
+  };
+  const auto cache = [&](const std::string& name) {
+    const TensorType type{DType::f32, {1, 2, 16, 4}};
+    program.variables[name] = {name, Role::kState, type, {}};
+    return graph.add_state(name, type);
+  };
+  const ValueId q = input("q", {1, 4, t, 4}), k = input("k", {1, 2, t, 4}), v = input("v", {1, 2, t, 4});
+  const ValueId cos = input("cos", {t, 2}), sin = input("sin", {t, 2});
+  const ValueId position = graph.add_input("position", {DType::i64, {1}});
+  const ValueId start = graph.add(Op::reshape, {position}, {{"shape", Shape{1, 1, 1, 1}}});
+  const ValueId steps =
+      graph.add(Op::iota, {}, {{"shape", Shape{1, 2, t, 4}}, {"axis", int64_t{2}}, {"dtype", DType::i64}});
+  const ValueId rows = graph.add(Op::add, {steps, start});
+  const auto append = [&](ValueId old, ValueId x) {
+    const ValueId fresh = graph.add(Op::scatter_elements, {old, rows, x}, {{"axis", int64_t{2}}});
+    graph.add_update(old, fresh);
+    return fresh;
+  };
+  const ValueId query = graph.add(Op::rope, {q, cos, sin});
+  const ValueId keys = append(cache("keys"), graph.add(Op::rope, {k, cos, sin}));
+  const ValueId values = append(cache("values"), v);
+  graph.add_output(graph.add(Op::attention, {query, keys, values}, {{"scale", 0.5}}), "y");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(MatchRopeAppend, RotationsAndCacheWritesAreOneStep) {
+  const Program program = cached_step();
+  const Graph matched = run_pass(match_rope_append, program);
+  EXPECT_EQ(count_ops(matched, Op::rope_append), 1) << print(matched);
+  EXPECT_EQ(count_ops(matched, Op::rope) + count_ops(matched, Op::scatter_elements), 0);
+  expect_equal_meaning(program, matched, {{"t", 3}});
+}
+
+// The count of a single step, a constant by then.
+TEST(MatchRopeAppend, StepsMayHaveBeenFolded) {
+  Program program = cached_step(Dim(1));
+  program.entries[0] = run_pass(fold_constants, program);
+  EXPECT_EQ(count_ops(program.entries[0], Op::iota), 0);
+  EXPECT_EQ(count_ops(run_pass(match_rope_append, program), Op::rope_append), 1);
+}
+
+TEST(MatchRopeAppend, OtherAnglesForKeysStayAlone) {
+  Program program = cached_step();
+  Graph& entry = program.entries[0];
+  GraphRewriter rewriter(entry);
+  for (const Node& node : entry.nodes()) {
+    if (node.op == Op::rope && entry.value(node.operands[0]).name == "k") {
+      const std::vector<ValueId> x = rewriter.values(node.operands);
+      rewriter.map(node.results[0], rewriter.graph().add(Op::rope, {x[0], x[2], x[1]}));
+    } else {
+      rewriter.copy(node);
+    }
+  }
+  Graph turned = rewriter.finish();
+  entry = std::move(turned);
+  EXPECT_EQ(count_ops(run_pass(match_rope_append, program), Op::rope_append), 0);
+}
+
+// Queries, keys and values of x [n, 3, 8] as a transformer computes them.
+Program projections() {
+  Program program;
+  program.sizes["n"] = {1, 9};
+  Graph graph("main");
+  const auto param = [&](const std::string& name, std::vector<int64_t> sizes) {
+    const TensorType type{DType::f32, to_shape(sizes)};
+    program.variables[name] = {name, Role::kParam, type, testing::random_array(type, {}, 11)};
+    return graph.add_param(name, type);
+  };
+  const Dim n = Dim::symbol("n");
+  const ValueId x = graph.add_input("x", {DType::f32, {n, Dim(3), Dim(8)}});
+  const auto project = [&](const std::string& name, int64_t columns, bool bias_first) {
+    const ValueId product = graph.add(Op::matmul, {x, param("w" + name, {8, columns})});
+    const ValueId bias = param("b" + name, {columns});
+    return graph.add(Op::add, bias_first ? std::vector{bias, product} : std::vector{product, bias});
+  };
+  const ValueId q = project("q", 6, false), k = project("k", 4, true), v = project("v", 4, false);
+  graph.add_output(graph.add(Op::reshape, {q}, {{"shape", Shape{n, 3, 2, 3}}}), "q");
+  graph.add_output(graph.add(Op::reshape, {k}, {{"shape", Shape{n, 12}}}), "k");
+  graph.add_output(graph.add(Op::transpose, {v}, {{"perm", Ints{1, 0, 2}}}), "v");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(MergeContractions, ProductsOfOneValueAreOneProduct) {
+  const Program program = projections();
+  const Graph merged = run_pass(merge_contractions, program);
+  EXPECT_EQ(count_ops(merged, Op::matmul), 1) << print(merged);
+  EXPECT_EQ(count_ops(merged, Op::add), 1);
+  EXPECT_EQ(count_ops(merged, Op::slice), 3);
+  expect_equal_meaning(program, merged, {{"n", 4}});
+}
+
+// Operands and results are cast; the casts of weights come in between.
+TEST(MergeContractions, ProductsInHalfPrecisionAreOneProductToo) {
+  Program program = projections();
+  Program half = program;
+  half.entries[0] = narrow_contractions(program.entries[0], {program, kCpu, Precision::kBf16Mixed});
+  half.entries[0] = run_pass(eliminate_common_subexpressions, half);
+  const Graph merged = run_pass(merge_contractions, half);
+  EXPECT_EQ(count_ops(merged, Op::matmul), 1) << print(merged);
+  expect_equal_meaning(program, merged, {{"n", 4}});
+}
+
+// A joined epilogue would cost the kernel that it saves.
+TEST(MergeContractions, ProductsWithAnEpilogueStayAlone) {
+  Program program = projections();
+  Graph graph = program.entries[0];
+  for (size_t i : {1u, 3u})
+    graph.add_output(graph.add(Op::tanh, {graph.nodes()[i].results[0]}), "tanh" + std::to_string(i));
+  program.entries[0] = graph;
+  EXPECT_EQ(count_ops(run_pass(merge_contractions, program), Op::matmul), 3);
+}
+
+// What is joined at load would go stale.
+TEST(MergeContractions, WeightsThatAnEntryWritesStayAlone) {
+  Program program = projections();
+  Graph step("step");
+  const TensorType type = program.variables.at("wk").type;
+  const ValueId wk = step.add_param("wk", type);
+  step.add_update(wk, step.add(Op::sub, {wk, step.add_input("d", type)}));
+  program.entries.push_back(std::move(step));
+  EXPECT_EQ(count_ops(run_pass(merge_contractions, program), Op::matmul), 2);
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,96 @@
+// Rewrites that only make graphs smaller, and the pipeline that runs all passes.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "passes/testing.h"
+
+namespace aicf {
+namespace {
+
+using testing::count_ops;
+using testing::expect_equal_meaning;
+using testing::kCpu;
+using testing::run_pass;
+
+TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
+  const Program program = parse(R"(program {
+  entry main(%x: f16[4, 6], %y: f32[4, 6]) {
+    %0 = cast(%x) {dtype = f32} : f32[4, 6]
+    %1 = reshape(%0) {shape = [4, 2, 3]} : f32[4, 2, 3]
+    %2 = transpose(%1) {perm = [1, 0, 2]} : f32[2, 4, 3]
+    %3 = cast(%2) {dtype = f16} : f16[2, 4, 3]
+    %4 = reshape(%y) {shape = [24]} : f32[24]
+    %5 = cast(%4) {dtype = f16} : f16[24]
+    %6 = cast(%4) {dtype = i32} : i32[24]
+    return "a" = %3, "b" = %5, "c" = %6
+  }
+}
+)");
+  const Graph graph = eliminate_dead_code(run_pass(simplify, program));
+  EXPECT_EQ(count_ops(graph, Op::cast), 2);
+  EXPECT_EQ(graph.producer(graph.outputs()[1])->op, Op::reshape);
+  EXPECT_EQ(graph.producer(graph.outputs()[2])->op, Op::cast);
+  expect_equal_meaning(program, graph, {});
+}
+
+TEST(Simplify, ChainsOfViewsAndIdentitiesCollapse) {
+  const Program program = parse(R"(program {
+  size n in 1..9
+  entry main(%x: f32[n, 4]) {
+    %0 = transpose(%x) {perm = [1, 0]} : f32[4, n]
+    %1 = transpose(%0) {perm = [1, 0]} : f32[n, 4]
+    %2 = reshape(%1) {shape = [n, 2, 2]} : f32[n, 2, 2]
+    %3 = reshape(%2) {shape = [n, 4]} : f32[n, 4]
+    %4 = constant f32[] = [1]
+    %5 = mul(%3, %4) : f32[n, 4]
+    %6 = neg(%5) : f32[n, 4]
+    %7 = neg(%6) : f32[n, 4]
+    return "y" = %7
+  }
+})");
+  const Graph simplified = run_pass(simplify, program);
+  EXPECT_EQ(simplified.nodes().size(), 0u) << print(simplified);
+  expect_equal_meaning(program, simplified, {{"n", 3}});
+}
+
+TEST(EliminateCommonSubexpressions, EqualNodesAreComputedOnce) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[4]) {
+    %0 = exp(%x) : f32[4]
+    %1 = exp(%x) : f32[4]
+    %2 = add(%0, %1) : f32[4]
+    return "y" = %2
+  }
+})");
+  const Graph merged = run_pass(eliminate_common_subexpressions, program);
+  EXPECT_EQ(count_ops(merged, Op::exp), 1);
+  expect_equal_meaning(program, merged, {});
+}
+
+TEST(FoldConstants, CountsAFewAndLeavesRepeatsAsViews) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[10], %y: f32[70000]) {
+    %0 = iota() {shape = [10], axis = 0, dtype = f32} : f32[10]
+    %1 = constant f32[] = [2]
+    %2 = broadcast_to(%1) {shape = [70000]} : f32[70000]
+    %3 = add(%x, %0) : f32[10]
+    %4 = add(%y, %2) : f32[70000]
+    return "a" = %3, "b" = %4
+  }
+})");
+  const Graph folded = run_pass(fold_constants, program);
+  EXPECT_EQ(count_ops(folded, Op::iota), 0);
+  EXPECT_EQ(count_ops(folded, Op::broadcast_to), 1);
+  expect_equal_meaning(program, folded, {});
+}
+
+TEST(Pipeline, RefusesToSkipARequiredPass) {
+  PipelineOptions options;
+  options.skip = {"decompose_composites"};
+  EXPECT_THROW(run_pipeline({}, kCpu, options, nullptr), UserError);
+  options.skip = {"no_such_pass"};
+  EXPECT_THROW(run_pipeline({}, kCpu, options, nullptr), UserError);
+}
+
+}  // namespace
+}  // namespace aicf
