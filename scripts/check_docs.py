@@ -22,11 +22,11 @@ CODE = re.compile(r"AICF-[UEI]\d{4}")
 # Headers of libraries that the docs name.
 FOREIGN = {"nvtx3/nvToolsExt.h"}
 
-# How a variable is read: in C++ by a few functions, in Python from os.environ, in a script as $NAME.
+# How a variable is read: in C++ by a few functions, in Python from os.environ, in scripts as ${NAME:-value}.
 READ = {
     (".cc", ".h"): re.compile(r'(?:getenv|_environment)\(\s*"(AICF_\w+)"'),
     (".py",): re.compile(r'(?:environ(?:\.get)?[\[(]|getenv\()\s*"(AICF_\w+)"'),
-    (".sh",): re.compile(r"\$\{?(AICF_\w+)"),
+    (".sh",): re.compile(r"\$\{(AICF_\w+):-"),
 }
 LISTED = re.compile(r"^\| ((?:`AICF_\w+`(?:, )?)+) \|", re.MULTILINE)
 # A CMake option, and a variable that only a unit test makes up.
