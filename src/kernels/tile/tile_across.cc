@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_link_builder.h"
 #include "kernels/tile/tile_prepare.h"
@@ -48,11 +47,7 @@ class Compiler {
         isa_(call.isa),
         state_(state),
         links_(links),
-        writers_(program_.registers.size()) {
-    for (const auto& stage : program_.stages)
-      for (const TileInstr& instr : stage)
-        if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
-  }
+        writers_(register_writers(program_)) {}
 
   std::vector<TileStep> compile() {
     std::vector<TileStageSteps> stages;
@@ -72,15 +67,8 @@ class Compiler {
  private:
   // per_row: what it gives is one value for the whole row.
   void add(const TileInstr& instr, bool per_row) {
-    TileStep step = {nullptr,
-                     TileStepKind::kCompute,
-                     tile_slot(instr.dst),
-                     tile_slot(instr.a),
-                     tile_slot(instr.b),
-                     tile_slot(instr.c),
-                     instr.operand,
-                     tile_type_bytes(tile_result_type(instr)),
-                     tile_immediate(instr)};
+    TileStep step = plain_step(instr);
+    step.bytes = tile_type_bytes(tile_result_type(instr));
     if (instr.op == TileOp::load) return add_load(instr, step, per_row);
     if (instr.op == TileOp::store || instr.op == TileOp::store_scalar) return add_store(instr, step);
     if (is_tile_reduction(instr.op)) return add_reduction(instr, step);
@@ -134,9 +122,7 @@ class Compiler {
   }
 
   void add_reduction(const TileInstr& instr, TileStep step) {
-    const TileReduction reduction =
-        AICF_PICK_ISA(isa_, tile_reduction)(static_cast<int>(instr.op), static_cast<int>(instr.type));
-    AICF_CHECK(reduction.combine, std::string(tile_op_info(instr.op).name));
+    const TileReduction reduction = tile_reducer(isa_, instr);
     step.imm = reduction.neutral;
     step.fn = links_ ? reduction.begin : reduction.combine;
     step.kind = TileStepKind::kReduceBegin;

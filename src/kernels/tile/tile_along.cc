@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/error.h"
 #include "kernels/kernel.h"
 #include "kernels/tile/tile_compile.h"
 #include "kernels/tile/tile_prepare.h"
@@ -23,11 +22,10 @@ class Compiler {
         isa_(call.isa),
         state_(state),
         pointwise_(pointwise),
-        writers_(program_.registers.size()),
+        writers_(register_writers(program_)),
         repeated_(program_.scalars.size()) {
     for (const auto& stage : program_.stages)
       for (const TileInstr& instr : stage) {
-        if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
         if (instr.op == TileOp::store_scalar || (is_tile_scalar(instr.dst) && !is_tile_reduction(instr.op)))
           continue;
         for (int16_t source : {instr.a, instr.b, instr.c})
@@ -52,15 +50,7 @@ class Compiler {
 
   void add(const Stage& stage, size_t position) {
     const TileInstr& instr = stage[position];
-    TileStep step = {nullptr,
-                     TileStepKind::kCompute,
-                     tile_slot(instr.dst),
-                     tile_slot(instr.a),
-                     tile_slot(instr.b),
-                     tile_slot(instr.c),
-                     instr.operand,
-                     0,
-                     tile_immediate(instr)};
+    TileStep step = plain_step(instr);
     switch (instr.op) {
       case TileOp::load:
         return add_load(stage, position, step);
@@ -172,9 +162,7 @@ class Compiler {
   }
 
   void add_reduction(const TileInstr& instr, TileStep step) {
-    const TileReduction reduction =
-        AICF_PICK_ISA(isa_, tile_reduction)(static_cast<int>(instr.op), static_cast<int>(instr.type));
-    AICF_CHECK(reduction.begin, std::string(tile_op_info(instr.op).name));
+    const TileReduction reduction = tile_reducer(isa_, instr);
     step.kind = TileStepKind::kReduceBegin, step.fn = reduction.begin;
     before_.push_back(step);
     step.kind = TileStepKind::kReduce, step.fn = reduction.step;

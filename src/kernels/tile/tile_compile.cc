@@ -42,6 +42,33 @@ int64_t tile_immediate(const TileInstr& instr) {
   return bits;
 }
 
+TileReduction tile_reducer(IsaLevel isa, const TileInstr& instr) {
+  const TileReduction reduction =
+      AICF_PICK_ISA(isa, tile_reduction)(static_cast<int>(instr.op), static_cast<int>(instr.type));
+  AICF_CHECK(reduction.begin && reduction.combine, std::string(tile_op_info(instr.op).name));
+  return reduction;
+}
+
+std::vector<int> register_writers(const TileProgram& program) {
+  std::vector<int> writers(program.registers.size());
+  for (const auto& stage : program.stages)
+    for (const TileInstr& instr : stage)
+      if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers[static_cast<size_t>(instr.dst)];
+  return writers;
+}
+
+TileStep plain_step(const TileInstr& instr) {
+  return {nullptr,
+          TileStepKind::kCompute,
+          tile_slot(instr.dst),
+          tile_slot(instr.a),
+          tile_slot(instr.b),
+          tile_slot(instr.c),
+          instr.operand,
+          0,
+          tile_immediate(instr)};
+}
+
 TileFunction tile_loader(IsaLevel isa, DType dtype, TileType type, bool* identical) {
   bool same = false;
   TileFunction fn =

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kernels/abi.h"
 #include "kernels/tile/tile_chain.h"
 #include "kernels/tile/tile_functions.h"
+#include "kernels/tile/tile_state.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -18,6 +20,13 @@ namespace aicf {
 TileFunction tile_compute(IsaLevel isa, const TileInstr& instr);
 // TileArgs::imm for it.
 int64_t tile_immediate(const TileInstr& instr);
+// Of a reduction; InternalError as above.
+TileReduction tile_reducer(IsaLevel isa, const TileInstr& instr);
+// How many instructions write each register.
+std::vector<int> register_writers(const TileProgram& program);
+// The instruction's slots, operand and immediate as a step that computes; function and bytes are the
+// caller's.
+TileStep plain_step(const TileInstr& instr);
 // Contiguous elements of memory to a register and back; *identical (may be null): same representation on both
 // sides.
 TileFunction tile_loader(IsaLevel isa, DType dtype, TileType type, bool* identical);

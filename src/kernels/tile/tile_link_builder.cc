@@ -14,11 +14,7 @@ class LinkBuilder {
       : program_(program),
         state_(state),
         places_(program.registers.size()),
-        writers_(program.registers.size()) {
-    for (const auto& stage : program.stages)
-      for (const TileInstr& instr : stage)
-        if (instr.dst >= 0 && !is_tile_scalar(instr.dst)) ++writers_[static_cast<size_t>(instr.dst)];
-  }
+        writers_(register_writers(program)) {}
 
   std::optional<TileStageLinks> build(const std::vector<TileInstr>& stage) {
     stage_ = &stage;
