@@ -15,7 +15,6 @@ namespace {
 
 constexpr char kJoinedKernel[] = "matmul_rows";
 constexpr char kProductKernel[] = "matmul_tensor_core";
-constexpr size_t kOwnInputs = 2;  // of a product, before those of its epilogue
 
 bool meets(const std::vector<Window>& windows, ValueId root) {
   return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
