@@ -356,6 +356,19 @@ TEST_P(HostileArtifact, EveryKernelInEveryStep) {
 
 // Several numbers at once, near each other: what single changes cannot reach because another check stands
 // before.
+TEST_P(HostileArtifact, AStepThatWritesNothingIsRefused) {
+  Forger forger(GetParam());
+  for (size_t entry = 0; entry < forger.plan()["entries"].size(); ++entry)
+    for (size_t step = 0; step < forger.plan()["entries"][entry]["steps"].size(); ++step) {
+      Json plan = forger.plan();
+      Json& at = plan["entries"][entry]["steps"][step];
+      at["outputs"] = Json::array();
+      EXPECT_EQ(forger.code_of(plan), ErrorCode::kU_bad_artifact) << at.dump();
+      at["inputs"] = Json::array();
+      EXPECT_EQ(forger.code_of(plan), ErrorCode::kU_bad_artifact) << at.dump();
+    }
+}
+
 TEST_P(HostileArtifact, RandomChanges) {
   Forger forger(GetParam());
   std::mt19937_64 engine(100 + GetParam());

@@ -89,6 +89,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
       if (buffer.kind == BufferKind::kArena && (at < buffer.first_step || at > buffer.last_step))
         throw violation("a buffer is used outside its lifetime", where);
     }
+  if (step.outputs.empty()) throw violation("a step writes nothing", where);
   for (const TensorRef& ref : step.outputs) {
     const BufferKind kind = entry.buffers[static_cast<size_t>(ref.buffer)].kind;
     const bool writable = kind == BufferKind::kArena || kind == BufferKind::kOutput ||
@@ -108,8 +109,8 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
   check_members(step, where);
-  if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0 || step.outputs.empty()))
-    throw violation("a step of control flow has other code or no workspace", where);
+  if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0))
+    throw violation("a step of control flow has other code", where);
 }
 
 void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan) {
