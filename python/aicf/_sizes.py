@@ -8,7 +8,7 @@ from typing import Any
 from ._aicf import Program, set_range
 from .errors import make_error
 
-__all__ = ["dim_text", "set_ranges", "symbol_range"]
+__all__ = ["dim_text", "dim_texts", "set_ranges", "symbol_range"]
 
 _FORMS = '8, "1,8", "16..512", (16, 512), range(16, 513) or a name'
 
@@ -24,6 +24,14 @@ def dim_text(name: str, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise make_error("bad_option", "this does not give a size", op=name, value=repr(value), expected=_FORMS)
+
+
+def dim_texts(dims: Mapping[str, Any]) -> dict[str, str]:
+    if not isinstance(dims, Mapping):
+        raise make_error(
+            "bad_option", "dims maps names to sizes", value=repr(dims)[:80], expected='{"batch": "1..8"}'
+        )
+    return {name: dim_text(name, value) for name, value in dims.items()}
 
 
 def symbol_range(name: str, value: Any) -> tuple[int, int]:

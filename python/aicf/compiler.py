@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _aicf
-from ._sizes import dim_text, set_ranges
+from ._sizes import dim_texts, set_ranges
 from .errors import make_error
 from .executable import Executable
 from .nn.module import Module
 from .tracing import trace
 
-__all__ = ["build", "compile", "support"]
+__all__ = ["build", "check_type", "compile", "support"]
 
 _OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
 
@@ -36,8 +36,9 @@ def compile(
     inputs     for a module or function: the TensorSpec of each argument, or an array like it, in order or by
                name; for those of torch: example arguments, torch tensors; for ONNX: values, by name, of
                inputs that decide shapes.
-    dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), or the name of
-               another size. For a torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
+    dims       dynamic sizes by name: 8, "8", "1,8", "16..512", (16, 512), range(16, 513), the name of
+               another size, or for ONNX arithmetic on such names: {"height": "2*h", "h": "8..256"}. For a
+               torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
     precision  "f32"; "bf16-mixed" or "f16-mixed": contractions of f32 take operands of that type and
                accumulate in f32; "tf32": products of f32 matrices do.
@@ -81,16 +82,32 @@ def build(
     precision: str = "f32",
 ) -> _aicf.Executable:
     """The extension's compiler with the options of `compile`."""
+    level, skipped = options.get("opt", 2), options.get("skip_passes", ())
+    check_type("opt", level, int, "0, 1 or 2")
+    check_type("threads", threads or 0, int, "a number of threads")
+    check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
     return _aicf.compile_program(
         program,
-        int(options.get("opt", 2)),
-        list(options.get("skip_passes", ())),
+        level,
+        list(skipped),
         threads or 0,
         options.get("isa") or "",
         device,
         options.get("target") or "",
         precision,
     )
+
+
+def check_type(name: str, value: Any, types: Any, expected: str) -> None:
+    """bad_option unless `value` is one of `types`; a bool is no number."""
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise make_error(
+            "bad_option",
+            "an option has the wrong type",
+            value=name,
+            expected=expected,
+            actual=repr(value)[:80],
+        )
 
 
 def _is_torch(model: Any, inputs: Any = ()) -> bool:
@@ -136,5 +153,6 @@ def _to_program(
             expected="an aicf.nn or torch.nn module, a function, a Program, or the path or bytes of an ONNX "
             "model",
         )
-    texts = {name: dim_text(name, value) for name, value in dims.items()}
-    return importer(model, texts, [tuple(pair) for pair in options.get("states", ())], dict(inputs or {}))
+    return importer(
+        model, dim_texts(dims), [tuple(pair) for pair in options.get("states", ())], dict(inputs or {})
+    )

@@ -211,6 +211,7 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
     if (!convert_symbolically(n)) current->convert(n);
     for (const std::string& name : n.unread_attributes())
       n.unsupported("attribute '" + name + "' is not known");
+    n.refuse_unknown_inputs();
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (!node.outputs[i].empty() && (i >= n.outputs().size() || !n.outputs()[i]))
         n.unsupported("output " + std::to_string(i) + " is not supported");

@@ -37,6 +37,17 @@ Program import_model(const onnx::ModelProto& model, const ImportOptions& options
   return importer.take_program();
 }
 
+// A name, or arithmetic on names; "8" and "-3" are numbers.
+bool refers_to_sizes(std::string_view text) {
+  if (text.empty() || text.find(',') != std::string_view::npos) return false;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool named = std::any_of(text.begin(), text.end(), [](char c) {
+    return c == '_' || std::isalpha(static_cast<unsigned char>(c));
+  });
+  if (named && text.find_first_of("+-*/(") != std::string_view::npos) return true;
+  return !is_digit(text[0]) && text[0] != '-';
+}
+
 int64_t parse_size(std::string_view text, std::string_view whole) {
   int64_t value = 0;
   bool ok = !text.empty() && text.size() < 18;
@@ -47,7 +58,7 @@ int64_t parse_size(std::string_view text, std::string_view whole) {
   if (!ok)
     throw UserError(ErrorCode::kU_bad_option, "not a size")
         .with_value(std::string(whole))
-        .with_expected("8, 1,8, 16..512 or the name of another size");
+        .with_expected("8, 1,8, 16..512, the name of another size, or arithmetic on such names");
   return value;
 }
 
@@ -62,7 +73,7 @@ DimOption parse_dim_option(std::string_view text) {
           .with_value(std::string(text));
     return option;
   }
-  if (!text.empty() && (text[0] < '0' || text[0] > '9') && text.find(',') == std::string_view::npos) {
+  if (refers_to_sizes(text)) {
     option.same_as = std::string(text);
     return option;
   }

@@ -21,9 +21,9 @@ struct DimOption {
   // One: the size is that. Several: buckets, a symbol from the first to the last.
   std::vector<int64_t> values;
   std::optional<Interval> range;  // a symbol with this range
-  std::string same_as;            // the same size as another name
+  std::string same_as;            // another name, or arithmetic on names: "2*half"
 };
-// "8", "1,8", "16..512" or another size's name; bad_option.
+// "8", "1,8", "16..512", another size's name or an expression; bad_option.
 DimOption parse_dim_option(std::string_view text);
 
 struct ImportOptions {

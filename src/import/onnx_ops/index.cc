@@ -44,6 +44,27 @@ void one_hot(NodeContext& n) {
         n.add(Op::one_hot, {n.cast(n.in(0), index), on, off}, {{"depth", Shape{depth[0]}}, {"axis", axis}}));
 }
 
+// The indices of what is not zero, [rank, count]: how many there are must be known.
+void non_zero(NodeContext& n) {
+  const auto known = n.constant(0);
+  if (!known) n.unsupported("a result whose size depends on data");
+  const auto rank = static_cast<int64_t>(known->sizes().size());
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < known->count(); ++i)
+    if (known->get_f64(i) != 0) found.push_back(i);
+  const auto count = static_cast<int64_t>(found.size());
+  Array indices = n.generated(DType::i64, {rank, count});
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t rest = found[static_cast<size_t>(k)];
+    for (int64_t axis = rank; axis-- > 0;) {
+      const int64_t size = known->sizes()[static_cast<size_t>(axis)];
+      indices.set_i64(axis * count + k, rest % size);
+      rest /= size;
+    }
+  }
+  n.out_array(0, indices);
+}
+
 // Keeps the elements whose condition holds; how many there are must be known.
 void compress(NodeContext& n) {
   const Array condition = n.require_constant(1, "condition");
@@ -109,6 +130,7 @@ std::vector<OpRule> index_rules() {
       {"ScatterND", scatter_nd},
       {"OneHot", one_hot},
       {"Compress", compress},
+      {"NonZero", non_zero},
       {"ReverseSequence", reverse_sequence},
       {"TensorScatter", tensor_scatter},
   };

@@ -94,6 +94,7 @@ void identity(NodeContext& n) { n.out(0, n.ref(0)); }
 // Inference: the identity and, if asked for, a mask of ones.
 void dropout(NodeContext& n) {
   n.ignore("seed");
+  n.ignore_input(1);  // the ratio
   if (n.has(2)) {
     const auto training = n.constant(2);
     if (!training) n.unsupported("training_mode that is not constant");
@@ -103,7 +104,9 @@ void dropout(NodeContext& n) {
     if (training->get_i64(0) != 0 && (!ratio || ratio->get_f64(0) != 0)) n.unsupported("training_mode=1");
   }
   n.out(0, n.ref(0));
-  if (n.wants(1)) n.out(1, n.broadcast(n.iscalar(DType::boolean, 1), n.shape(0)));
+  // The mask had the type of x before 10.
+  if (n.wants(1))
+    n.out(1, n.broadcast(n.iscalar(n.opset() < 10 ? n.dtype(0) : DType::boolean, 1), n.shape(0)));
 }
 
 }  // namespace

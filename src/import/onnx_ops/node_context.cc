@@ -35,6 +35,13 @@ ValueRef NodeContext::ref(size_t i) {
   return inputs_[i];
 }
 
+void NodeContext::refuse_unknown_inputs() const {
+  for (size_t i = known_inputs_; i < inputs_.size(); ++i)
+    if (inputs_[i] != nullptr)
+      bad("there are more inputs than the op has", "at most " + std::to_string(known_inputs_) + " inputs",
+          std::to_string(inputs_.size()));
+}
+
 int64_t NodeContext::axis(int64_t axis, int64_t rank) const {
   if (axis < -rank || axis >= rank)
     bad("axis is out of range", "-" + std::to_string(rank) + " <= axis < " + std::to_string(rank),
@@ -118,6 +125,7 @@ void NodeContext::require_rank(size_t i, int expected) {
 }
 
 void NodeContext::set_input(size_t i, ValueRef value) {
+  ignore_input(i);
   if (inputs_.size() <= i) inputs_.resize(i + 1);
   inputs_[i] = std::move(value);
 }
@@ -131,7 +139,7 @@ void NodeContext::set_input(size_t i, Array array) {
 
 void NodeContext::set_input(size_t i, ValueId id) { set_input(i, wrap(id)); }
 void NodeContext::drop_input(size_t i) {
-  if (i < inputs_.size()) inputs_[i] = nullptr;
+  if (has(i)) inputs_[i] = nullptr;
 }
 void NodeContext::insert_input(size_t i) {
   if (inputs_.size() < i) inputs_.resize(i);

@@ -3,6 +3,7 @@
 // arithmetic stays symbolic.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -103,7 +104,14 @@ class NodeContext {
 
   // --- inputs
   size_t input_count() const { return inputs_.size(); }
-  bool has(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
+  bool has(size_t i) const {
+    known_inputs_ = std::max(known_inputs_, i + 1);
+    return i < inputs_.size() && inputs_[i] != nullptr;
+  }
+  // An input that means nothing here.
+  void ignore_input(size_t i) const { (void)has(i); }
+  // Inputs behind all that the converter asked for, which the op does not have: bad_model_file.
+  void refuse_unknown_inputs() const;
   ValueRef ref(size_t i);
   ValueId in(size_t i) { return context_.materialize(*ref(i)); }
   ValueId in_or_none(size_t i) { return has(i) ? in(i) : kNoValue; }
@@ -186,6 +194,7 @@ class NodeContext {
   const NodeProto& proto_;
   std::vector<AttributeProto> attributes_;
   std::vector<ValueRef> inputs_;
+  mutable size_t known_inputs_ = 0;  // the converter asked for no input from this one on
   std::vector<ValueRef> outputs_;
   int64_t opset_;
   ConvertBody convert_body_;

@@ -1,75 +1,12 @@
-// RNN, GRU and LSTM, unrolled over a sequence length known when compiling. Gate order and formulas as in the
-// ONNX operator list: W [D, G H, I], R [D, G H, H], B [D, 2 G H].
+// RNN, GRU and LSTM: unrolled over a short sequence whose length is known when compiling, else a scan. W [D,
+// G H, I], R [D, G H, H], B [D, 2 G H].
+#include "import/onnx_ops/recurrent_cell.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
 namespace {
 
 constexpr int64_t kMaxUnrolled = 512;
-
-struct Cell {
-  NodeContext& n;
-  int64_t gates, hidden;
-  std::vector<std::string> activations;  // of one direction
-  double clip;
-  ValueId w, r, bias_w = kNoValue, bias_r = kNoValue, peephole = kNoValue;
-  bool linear_before_reset = false, input_forget = false;
-
-  ValueId add(ValueId a, ValueId b) const { return n.add(Op::add, {a, b}); }
-  ValueId mul(ValueId a, ValueId b) const { return n.add(Op::mul, {a, b}); }
-  ValueId num(double v) const { return n.scalar(n.dtype_of(w), v); }
-
-  ValueId activate(size_t which, ValueId x) const {
-    if (clip > 0) x = n.add(Op::clamp, {x, num(-clip), num(clip)});
-    const std::string& name = activations[which];
-    if (name == "Sigmoid") return n.add(Op::sigmoid, {x});
-    if (name == "Tanh") return n.add(Op::tanh, {x});
-    if (name == "Relu") return n.add(Op::relu, {x});
-    if (name == "Softplus") return n.add(Op::softplus, {x});
-    n.unsupported("activation " + name);
-  }
-
-  // Gate g of x W^T or h R^T, both [B, G H].
-  ValueId gate(ValueId all, int64_t g) const { return n.slice_axis(all, 1, g * hidden, (g + 1) * hidden); }
-  ValueId peep(int64_t g) const { return n.slice_axis(peephole, 0, g * hidden, (g + 1) * hidden); }
-
-  ValueId project(ValueId x, ValueId weights, ValueId bias) const {
-    return n.add(Op::linear, {x, weights, bias}, {{"transpose_w", true}});
-  }
-
-  ValueId rnn(ValueId x, ValueId h) const {
-    return activate(0, add(project(x, w, bias_w), project(h, r, bias_r)));
-  }
-
-  ValueId gru(ValueId x, ValueId h) const {
-    const ValueId wx = project(x, w, bias_w), rh = project(h, r, bias_r);
-    const ValueId z = activate(0, add(gate(wx, 0), gate(rh, 0))),
-                  reset = activate(0, add(gate(wx, 1), gate(rh, 1)));
-    ValueId inner;
-    if (linear_before_reset) {
-      inner = mul(reset, gate(rh, 2));
-    } else {
-      const ValueId r_h = n.slice_axis(r, 0, 2 * hidden, 3 * hidden);
-      const ValueId bias = bias_r == kNoValue ? kNoValue : n.slice_axis(bias_r, 0, 2 * hidden, 3 * hidden);
-      inner = project(mul(reset, h), r_h, bias);
-    }
-    const ValueId candidate = activate(1, add(gate(wx, 2), inner));
-    return add(mul(n.add(Op::sub, {num(1), z}), candidate), mul(z, h));
-  }
-
-  // Gates i, o, f, c; peepholes i, o, f.
-  std::pair<ValueId, ValueId> lstm(ValueId x, ValueId h, ValueId c) const {
-    const ValueId all = add(project(x, w, bias_w), project(h, r, bias_r));
-    auto peeped = [&](int64_t g, ValueId cell) {
-      return peephole == kNoValue ? gate(all, g) : add(gate(all, g), mul(peep(g), cell));
-    };
-    const ValueId i = activate(0, peeped(0, c));
-    const ValueId f = input_forget ? n.add(Op::sub, {num(1), i}) : activate(0, peeped(2, c));
-    const ValueId next_c = add(mul(f, c), mul(i, activate(1, gate(all, 3))));
-    const ValueId o = activate(0, peeped(1, next_c));
-    return {mul(o, activate(2, next_c)), next_c};
-  }
-};
 
 // Slice d of a stacked [D, ...] operand.
 ValueId of_direction(NodeContext& n, ValueId x, int64_t d) {
@@ -80,44 +17,41 @@ ValueId of_direction(NodeContext& n, ValueId x, int64_t d) {
 
 struct Layer {
   int64_t gates;
-  size_t functions;  // activations per direction
-  std::vector<std::string> defaults;
+  std::vector<std::string> defaults;  // activations of a direction
   bool has_cell;
 };
 
-struct Run {
-  std::vector<ValueId> outputs;  // per step, in time order
-  ValueId h, c;
+// What a direction walks along: x W^T of all steps [T, B, G H], and the lengths of the sequences [B, 1] if
+// they differ.
+struct Walk {
+  ValueId wx, lengths;
+  Dim length;
+  bool reverse;
 };
 
-// Where a sequence has ended its state stays and its output is zero.
-Run run_direction(const Cell& cell, const Layer& layer, ValueId x, int64_t length, bool reverse, ValueId h,
-                  ValueId c, ValueId lengths) {
+struct Run {
+  ValueId sequence, h, c;  // [T, B, H] in time order, [B, H]
+};
+
+struct State {
+  ValueId output, h, c;
+};
+
+// Step `t`, an i64 scalar. Where a sequence has ended its state stays and its output is zero.
+State step(const Cell& cell, bool has_cell, ValueId wx, ValueId h, ValueId c, ValueId t, ValueId lengths) {
   NodeContext& n = cell.n;
-  Run run{std::vector<ValueId>(static_cast<size_t>(length)), h, c};
-  for (int64_t k = 0; k < length; ++k) {
-    const int64_t t = reverse ? length - 1 - k : k;
-    const ValueId step = of_direction(n, x, t);
-    ValueId next_h, next_c = run.c;
-    if (layer.has_cell) {
-      const auto [new_h, new_c] = cell.lstm(step, run.h, run.c);
-      next_h = new_h;
-      next_c = new_c;
-    } else {
-      next_h = layer.gates == 3 ? cell.gru(step, run.h) : cell.rnn(step, run.h);
-    }
-    ValueId output = next_h;
-    if (lengths != kNoValue) {
-      const ValueId alive = n.add(Op::lt, {n.iscalar(DType::i64, t), lengths});
-      output = n.add(Op::select, {alive, next_h, cell.num(0)});
-      next_h = n.add(Op::select, {alive, next_h, run.h});
-      if (layer.has_cell) next_c = n.add(Op::select, {alive, next_c, run.c});
-    }
-    run.outputs[static_cast<size_t>(t)] = output;
-    run.h = next_h;
-    run.c = next_c;
-  }
-  return run;
+  State next{kNoValue, kNoValue, c};
+  if (has_cell)
+    std::tie(next.h, next.c) = cell.lstm(wx, h, c);
+  else
+    next.h = cell.gates == 3 ? cell.gru(wx, h) : cell.rnn(wx, h);
+  next.output = next.h;
+  if (lengths == kNoValue) return next;
+  const ValueId alive = n.add(Op::lt, {t, lengths});
+  next.output = n.add(Op::select, {alive, next.h, cell.num(0)});
+  next.h = n.add(Op::select, {alive, next.h, h});
+  if (has_cell) next.c = n.add(Op::select, {alive, next.c, c});
+  return next;
 }
 
 // Per-direction [B, H] joined as [D, B, H] at axis `axis`.
@@ -131,20 +65,89 @@ ValueId join(NodeContext& n, const std::vector<ValueId>& parts, int64_t axis) {
   return n.add(Op::concat, thin, {{"axis", axis}});
 }
 
+Run unrolled(const Cell& cell, const Layer& layer, const Walk& walk, int64_t length, ValueId h, ValueId c) {
+  NodeContext& n = cell.n;
+  std::vector<ValueId> outputs(static_cast<size_t>(length));
+  for (int64_t k = 0; k < length; ++k) {
+    const int64_t t = walk.reverse ? length - 1 - k : k;
+    const State next =
+        step(cell, layer.has_cell, of_direction(n, walk.wx, t), h, c, n.iscalar(DType::i64, t), walk.lengths);
+    outputs[static_cast<size_t>(t)] = next.output;
+    h = next.h;
+    c = next.c;
+  }
+  return {join(n, outputs, 0), h, c};
+}
+
+// Carried: h, c, then what stays the same; walked: the rows of `wx`, the number of the step.
+Run scanned(const Cell& cell, const Layer& layer, const Walk& walk, ValueId h, ValueId c) {
+  NodeContext& n = cell.n;
+  const auto turned = [&](ValueId x) {
+    return walk.reverse ? n.add(Op::reverse, {x}, {{"axes", std::vector<int64_t>{0}}}) : x;
+  };
+  GraphContext context(n.context().program(), "body", &n.context());
+  NodeContext body(context, n.proto(), {}, {}, n.opset(), {});
+  Graph& graph = body.graph();
+  std::vector<ValueId> operands, kept;
+  const auto add_input = [&](const TensorType& type) {
+    return graph.add_input("in" + std::to_string(graph.inputs().size()), type);
+  };
+  const auto carry = [&](ValueId outer) {
+    if (outer == kNoValue) return kNoValue;
+    operands.push_back(outer);
+    return add_input(n.graph().type(outer));
+  };
+  const auto keep = [&](ValueId outer) {
+    const ValueId inner = carry(outer);
+    if (inner != kNoValue) kept.push_back(inner);
+    return inner;
+  };
+  const auto walk_along = [&](ValueId outer) {
+    operands.push_back(outer);
+    TensorType row = n.graph().type(outer);
+    row.shape.erase(row.shape.begin());
+    return add_input(row);
+  };
+  const ValueId h_in = carry(h), c_in = carry(c);
+  const Cell inside{body,
+                    cell.gates,
+                    cell.hidden,
+                    cell.activations,
+                    cell.clip,
+                    cell.linear_before_reset,
+                    cell.input_forget,
+                    keep(cell.r),
+                    keep(cell.bias_r),
+                    keep(cell.peephole)};
+  const ValueId lengths = keep(walk.lengths);
+  const auto carried = static_cast<int64_t>(operands.size());
+  const ValueId wx = walk_along(turned(walk.wx));
+  const ValueId t = walk_along(turned(
+      n.add(Op::iota, {}, {{"shape", Shape{walk.length}}, {"axis", int64_t{0}}, {"dtype", DType::i64}})));
+
+  const State next = step(inside, layer.has_cell, wx, h_in, c_in, t, lengths);
+  std::vector<ValueId> results = {next.h};
+  if (layer.has_cell) results.push_back(next.c);
+  results.insert(results.end(), kept.begin(), kept.end());
+  results.push_back(next.output);
+  for (ValueId id : results) graph.add_output(id, "out" + std::to_string(graph.outputs().size()));
+  const NodeId node =
+      n.graph().add_node(Op::scan, operands, {{"carried", carried}, {"reverse", false}}, {graph}, n.origin());
+  const std::vector<ValueId> values = n.graph().node(node).results;
+  return {turned(values.back()), values[0], layer.has_cell ? values[1] : kNoValue};
+}
+
 void recurrent(NodeContext& n, const Layer& layer) {
   const std::string direction = n.attr_str("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     n.unsupported("direction=" + direction);
   const int64_t directions = direction == "bidirectional" ? 2 : 1;
-  if (n.has_attr("activation_alpha") || n.has_attr("activation_beta"))
-    n.unsupported("activation_alpha and activation_beta");
-  std::vector<std::string> activations;
-  if (const AttributeProto* a = n.attr("activations")) activations = a->strings;
-  if (activations.empty())
-    for (int64_t d = 0; d < directions; ++d)
-      activations.insert(activations.end(), layer.defaults.begin(), layer.defaults.end());
-  if (activations.size() != layer.functions * static_cast<size_t>(directions))
-    n.bad("activations", "one set per direction", "others");
+  std::vector<std::string> defaults;
+  for (int64_t d = 0; d < directions; ++d)
+    defaults.insert(defaults.end(), layer.defaults.begin(), layer.defaults.end());
+  const std::vector<Activation> activations = read_activations(n, defaults);
+  if (activations.size() != defaults.size())
+    n.bad("activations", std::to_string(defaults.size()) + " names", std::to_string(activations.size()));
   for (const auto& [input, rank] :
        {std::pair<size_t, int>{0, 3}, {1, 3}, {2, 3}, {3, 2}, {5, 3}, {6, 3}, {7, 2}})
     if (n.has(input)) n.require_rank(input, rank);
@@ -157,8 +160,8 @@ void recurrent(NodeContext& n, const Layer& layer) {
 
   const ValueId x = batch_first ? n.transpose(n.in(0), {1, 0, 2}) : n.in(0);
   const Shape shape = n.shape_of(x);
-  const int64_t length = shape[0].require_constant("sequence length of " + n.op_type);
-  if (length < 1 || length > kMaxUnrolled) n.unsupported("a sequence length of " + std::to_string(length));
+  const auto length = shape[0].constant();
+  if (length && *length < 1) n.unsupported("a sequence length of " + std::to_string(*length));
   ValueId lengths = kNoValue;
   if (n.has(4)) lengths = n.reshape(n.cast(n.in(4), DType::i64), {shape[1], Dim(1)});
   const ValueId zero_state = n.broadcast(n.scalar(n.dtype(0), 0), {shape[1], Dim(hidden)});
@@ -169,21 +172,23 @@ void recurrent(NodeContext& n, const Layer& layer) {
 
   std::vector<ValueId> sequences, last_h, last_c;
   for (int64_t d = 0; d < directions; ++d) {
-    Cell cell{n, layer.gates, hidden, {}, clip, of_direction(n, n.in(1), d), of_direction(n, n.in(2), d)};
-    cell.activations.assign(activations.begin() + d * static_cast<int64_t>(layer.functions),
-                            activations.begin() + (d + 1) * static_cast<int64_t>(layer.functions));
-    cell.linear_before_reset = linear_before_reset;
-    cell.input_forget = input_forget;
+    Cell cell{n,    layer.gates,         hidden,       {},
+              clip, linear_before_reset, input_forget, of_direction(n, n.in(2), d)};
+    const auto functions = static_cast<std::ptrdiff_t>(layer.defaults.size());
+    cell.activations.assign(activations.begin() + d * functions, activations.begin() + (d + 1) * functions);
+    ValueId bias_w = kNoValue;
     if (n.has(3)) {
       const ValueId bias = of_direction(n, n.in(3), d);
-      cell.bias_w = n.slice_axis(bias, 0, 0, layer.gates * hidden);
+      bias_w = n.slice_axis(bias, 0, 0, layer.gates * hidden);
       cell.bias_r = n.slice_axis(bias, 0, layer.gates * hidden, 2 * layer.gates * hidden);
     }
     if (layer.has_cell && n.has(7)) cell.peephole = of_direction(n, n.in(7), d);
-    const bool reverse = direction == "reverse" || d == 1;
-    const Run run = run_direction(cell, layer, x, length, reverse, initial(5, d),
-                                  layer.has_cell ? initial(6, d) : kNoValue, lengths);
-    sequences.push_back(join(n, run.outputs, 0));
+    const Walk walk{cell.project(x, of_direction(n, n.in(1), d), bias_w), lengths, shape[0],
+                    direction == "reverse" || d == 1};
+    const ValueId h = initial(5, d), c = layer.has_cell ? initial(6, d) : kNoValue;
+    const Run run = length && *length <= kMaxUnrolled ? unrolled(cell, layer, walk, *length, h, c)
+                                                      : scanned(cell, layer, walk, h, c);
+    sequences.push_back(run.sequence);
     last_h.push_back(run.h);
     last_c.push_back(run.c);
   }
@@ -197,9 +202,9 @@ void recurrent(NodeContext& n, const Layer& layer) {
   if (layer.has_cell && n.wants(2)) n.out(2, join(n, last_c, at));
 }
 
-void rnn(NodeContext& n) { recurrent(n, {1, 1, {"Tanh"}, false}); }
-void gru(NodeContext& n) { recurrent(n, {3, 2, {"Sigmoid", "Tanh"}, false}); }
-void lstm(NodeContext& n) { recurrent(n, {4, 3, {"Sigmoid", "Tanh", "Tanh"}, true}); }
+void rnn(NodeContext& n) { recurrent(n, {1, {"Tanh"}, false}); }
+void gru(NodeContext& n) { recurrent(n, {3, {"Sigmoid", "Tanh"}, false}); }
+void lstm(NodeContext& n) { recurrent(n, {4, {"Sigmoid", "Tanh", "Tanh"}, true}); }
 
 }  // namespace
 

@@ -1,24 +1,16 @@
 // Resize: interpolation is separable, so each resized axis is one gather (nearest) or one product with a
-// constant matrix of weights [out, in]. Needs the sizes of those axes when compiling.
+// matrix of weights [in, out]. Indices and weights are constants where the sizes are known when compiling,
+// else computed by the same formulas, in the same types, at run time: the results are the same bits.
+// Positions that choose an element (nearest) are computed in f32, as onnxruntime does, so that ties fall on
+// the same side.
 #include <algorithm>
 #include <cmath>
 
 #include "import/onnx_ops/registry.h"
+#include "import/onnx_ops/resize_axis.h"
 
 namespace aicf::onnx {
 namespace {
-
-struct Resize {
-  std::string mode, coordinates, nearest;
-  double cubic_a, extrapolation;
-  bool antialias, exclude_outside;
-};
-
-struct Axis {
-  int64_t axis, in, out;
-  double scale;
-  double roi_start = 0, roi_end = 1;
-};
 
 struct Taps {
   int64_t first;  // may be negative: outside positions repeat the edge
@@ -26,21 +18,19 @@ struct Taps {
   bool outside = false;  // tf_crop_and_resize: takes the extrapolation value
 };
 
-// Position in the input of output element y, by coordinate_transformation_mode.
-double source(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
-  const double in = static_cast<double>(a.in), at = static_cast<double>(y), width = a.scale * in;
-  const double half = (at + 0.5) / a.scale - 0.5;
-  if (r.coordinates == "half_pixel") return half;
-  if (r.coordinates == "asymmetric") return at / a.scale;
-  if (r.coordinates == "align_corners") return width == 1 ? 0.0 : at * (in - 1) / (width - 1);
-  if (r.coordinates == "pytorch_half_pixel") return width == 1 ? -0.5 : half;
-  if (r.coordinates == "half_pixel_symmetric")
-    return in / 2 * (1 - static_cast<double>(a.out) / width) + half;
-  if (r.coordinates == "tf_crop_and_resize") {
-    const double length = (a.roi_end - a.roi_start) * (in - 1);
-    return a.roi_start * (in - 1) + (width == 1 ? length / 2 : at * length / (width - 1));
-  }
-  n.unsupported("coordinate_transformation_mode=" + r.coordinates);
+double crop_source(const Axis& a, int64_t y) {
+  const double in = static_cast<double>(a.in), at = static_cast<double>(y), width = *a.scale * in;
+  const double length = (a.roi_end - a.roi_start) * (in - 1);
+  return a.roi_start * (in - 1) + (width == 1 ? length / 2 : at * length / (width - 1));
+}
+
+template <typename T>
+double known_source(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
+  if (r.coordinates == "tf_crop_and_resize") return crop_source(a, y);
+  const Position<T> p{
+      static_cast<T>(a.in), static_cast<T>(a.out), static_cast<T>(*a.scale), T(0.5), T(1), T(2), T(0)};
+  const auto if_one = [](T width, T one, T other) { return width == T(1) ? one : other; };
+  return static_cast<double>(source<T>(n, r, a, p, static_cast<T>(y), if_one));
 }
 
 // Keys' cubic kernel with parameter a.
@@ -60,13 +50,13 @@ void normalize(std::vector<double>& weights) {
 
 // Weights of the neighbours `first`.. of x. A whole x counts as the right end of its interval.
 Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
-  const double x = source(n, r, a, y);
+  const double x = r.mode == "nearest" ? known_source<float>(n, r, a, y) : known_source<double>(n, r, a, y);
   const double below = std::floor(x);
   const double left = x == below ? below - 1 : below, ratio = x - left;
   Taps t;
   t.outside = r.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(a.in - 1));
   const int64_t base = static_cast<int64_t>(left);
-  const double shrink = r.antialias ? std::min(a.scale, 1.0) : 1.0;
+  const double shrink = r.antialias ? std::min(*a.scale, 1.0) : 1.0;
   if (r.mode == "nearest") {
     bool right = ratio > 0.5;
     if (r.nearest == "round_prefer_ceil") right = ratio >= 0.5;
@@ -112,13 +102,7 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
         sums[static_cast<size_t>(clamp(t.first + static_cast<int64_t>(k)) * a.out + y)] += t.weights[k];
       }
     for (int64_t i = 0; i < weights.count(); ++i) weights.set_f64(i, sums[static_cast<size_t>(i)]);
-    Ints last;
-    for (int64_t i = 0; i < static_cast<int64_t>(n.shape_of(x).size()); ++i) last.push_back(i);
-    std::swap(last[static_cast<size_t>(a.axis)], last.back());
-    const ValueId matrix = n.constant_of(weights);
-    x = last.size() == 1
-            ? n.reshape(n.add(Op::matmul, {n.reshape(x, {Dim(1), Dim(a.in)}), matrix}), {Dim(a.out)})
-            : n.transpose(n.add(Op::matmul, {n.transpose(x, last), matrix}), last);
+    x = weighted(n, a, x, n.constant_of(weights));
   }
   if (!outside) return x;
   Shape thin(n.shape_of(x).size(), Dim(1));
@@ -129,6 +113,17 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
                {n.reshape(n.constant_of(mask), thin), n.scalar(n.dtype_of(x), r.extrapolation), x});
 }
 
+// floor(size * scale), the scale being a fraction of two whole numbers as every real one is.
+Dim scaled_size(NodeContext& n, const Dim& size, double scale) {
+  if (auto known = size.constant())
+    return Dim(static_cast<int64_t>(std::floor(static_cast<double>(*known) * scale)));
+  int64_t below = 1;
+  for (; scale * static_cast<double>(below) != std::floor(scale * static_cast<double>(below)); below *= 2)
+    if (below > (int64_t{1} << 30)) n.unsupported("a scale of " + std::to_string(scale));
+  if (scale * static_cast<double>(below) > 1e12) n.unsupported("a scale of " + std::to_string(scale));
+  return floordiv(size * Dim(static_cast<int64_t>(scale * static_cast<double>(below))), Dim(below));
+}
+
 // Output sizes and scales per axis from `scales` or `sizes`, with the aspect-ratio policies of the latter.
 std::vector<Axis> resized_axes(NodeContext& n) {
   Ints axes = n.attr_ints("axes");
@@ -136,13 +131,13 @@ std::vector<Axis> resized_axes(NodeContext& n) {
     for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
   const std::string policy = n.attr_str("keep_aspect_ratio_policy", "stretch");
   std::vector<double> scales;
-  std::vector<int64_t> sizes;
+  std::vector<Dim> sizes;
   const bool by_scale = n.has(2) && element_count(n.shape(2)) != Dim(0);
   if (by_scale) {
     const Array given = n.require_constant(2, "scales");
     for (int64_t i = 0; i < given.count(); ++i) scales.push_back(given.get_f64(i));
   } else {
-    sizes = n.require_ints(3, "sizes");
+    sizes = n.require_sizes(3, "sizes");
   }
   if ((by_scale ? scales.size() : sizes.size()) != axes.size())
     n.bad("scales or sizes", std::to_string(axes.size()) + " numbers", "others");
@@ -151,20 +146,29 @@ std::vector<Axis> resized_axes(NodeContext& n) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
     const Dim size = n.shape(0)[static_cast<size_t>(axis)];
     if (by_scale && scales[i] == 1.0) continue;
-    if (!by_scale && size == Dim(sizes[i]) && policy == "stretch") continue;
-    const int64_t in = size.require_constant("resized axis of node '" + n.origin() + "'");
-    Axis a{axis, in, 0, by_scale ? scales[i] : static_cast<double>(sizes[i]) / static_cast<double>(in)};
-    a.out = by_scale ? static_cast<int64_t>(std::floor(static_cast<double>(in) * a.scale)) : sizes[i];
+    if (!by_scale && size == sizes[i] && policy == "stretch") continue;
+    if (by_scale && !(scales[i] > 0)) n.bad("scales", "above 0", std::to_string(scales[i]));
+    Axis a;
+    a.axis = axis;
+    a.size_in = size;
+    a.size_out = by_scale ? scaled_size(n, size, scales[i]) : sizes[i];
+    if (by_scale) a.scale = scales[i];
     result.push_back(a);
   }
   if (by_scale || policy == "stretch" || result.empty()) return result;
   if (policy != "not_larger" && policy != "not_smaller") n.unsupported("keep_aspect_ratio_policy=" + policy);
-  double scale = result[0].scale;
+  const auto ratio = [&](const Axis& a) {
+    const std::string what = "resized axis of node '" + n.origin() + "'";
+    return static_cast<double>(a.size_out.require_constant(what)) /
+           static_cast<double>(a.size_in.require_constant(what));
+  };
+  double scale = ratio(result[0]);
   for (const Axis& a : result)
-    scale = policy == "not_larger" ? std::min(scale, a.scale) : std::max(scale, a.scale);
+    scale = policy == "not_larger" ? std::min(scale, ratio(a)) : std::max(scale, ratio(a));
   for (Axis& a : result) {
     a.scale = scale;
-    a.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(a.in) + 0.5));
+    a.size_out =
+        Dim(static_cast<int64_t>(std::floor(scale * static_cast<double>(*a.size_in.constant()) + 0.5)));
   }
   return result;
 }
@@ -196,9 +200,16 @@ void resize(NodeContext& n) {
   }
   const DType dtype = n.dtype(0);
   ValueId x = r.mode == "nearest" || is_float(dtype) ? n.in(0) : n.cast(n.in(0), DType::f32);
-  for (const Axis& a : axes) {
-    if (!(a.scale > 0) || a.out < 0 || a.out > (1 << 24))
-      n.bad("scales or sizes", "above 0", std::to_string(a.scale));
+  for (Axis& a : axes) {
+    if (!a.known()) {
+      x = resize_unknown_axis(n, r, a, x);
+      continue;
+    }
+    a.in = *a.size_in.constant();
+    a.out = *a.size_out.constant();
+    if (!a.scale) a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
+    if (!(*a.scale > 0) || a.out < 0 || a.out > (1 << 24))
+      n.bad("scales or sizes", "above 0", std::to_string(*a.scale));
     x = resize_axis(n, r, a, x);
   }
   n.out(0, n.cast(x, dtype));

@@ -25,7 +25,9 @@ void check_length(NodeContext& n, const Ints& values, size_t length, const char*
 // SAME_*: as many windows as strides fit; the odd padding element goes behind (UPPER) or in front (LOWER).
 void pad_same(NodeContext& n, Window& w, const Shape& x, bool upper) {
   for (size_t i = 0; i < w.kernel.size(); ++i) {
-    const int64_t size = x[2 + i].require_constant("auto_pad of node '" + n.origin() + "'");
+    // With a stride of 1 every size takes the same padding.
+    const int64_t size =
+        w.strides[i] == 1 ? extent(w, i) : x[2 + i].require_constant("auto_pad of node '" + n.origin() + "'");
     const int64_t windows = (size + w.strides[i] - 1) / w.strides[i];
     const int64_t total = std::max<int64_t>(0, (windows - 1) * w.strides[i] + extent(w, i) - size);
     w.pads[i] = upper ? total / 2 : total - total / 2;
@@ -220,9 +222,12 @@ void lp_pool(NodeContext& n) {
   const size_t spatial = w.kernel.size();
   if (n.attr_int("ceil_mode", 0) != 0)
     for (size_t i = 0; i < spatial; ++i) {
-      const int64_t size = shape[2 + i].require_constant("ceil_mode") + w.pads[i] + w.pads[spatial + i];
+      const int64_t begins = shape[2 + i].require_constant("ceil_mode") + w.pads[i];
+      const int64_t size = begins + w.pads[spatial + i];
       const int64_t over = (size - extent(w, i)) % w.strides[i];
-      if (over != 0) w.pads[spatial + i] += w.strides[i] - over;
+      // As in the other pools, no window begins in the padding behind.
+      const bool inside = size - extent(w, i) - over + w.strides[i] < begins;
+      if (over != 0 && inside) w.pads[spatial + i] += w.strides[i] - over;
     }
   std::vector<int64_t> sizes = {1, 1};
   sizes.insert(sizes.end(), w.kernel.begin(), w.kernel.end());

@@ -1,0 +1,98 @@
+#include "import/onnx_ops/recurrent_cell.h"
+
+namespace aicf::onnx {
+namespace {
+
+// Which numbers an activation takes, and their defaults, as in the operator list.
+struct ActivationRow {
+  std::string_view name;
+  bool takes_alpha, takes_beta;
+  double alpha, beta;
+};
+constexpr ActivationRow kActivations[] = {
+    {"Relu", false, false, 0, 0},        {"Tanh", false, false, 0, 0},
+    {"Sigmoid", false, false, 0, 0},     {"Softsign", false, false, 0, 0},
+    {"Softplus", false, false, 0, 0},    {"Affine", true, true, 1, 0},
+    {"LeakyRelu", true, false, 0.01, 0}, {"ThresholdedRelu", true, false, 1, 0},
+    {"ScaledTanh", true, true, 1, 1},    {"HardSigmoid", true, true, 0.2, 0.5},
+    {"Elu", true, false, 1, 0},
+};
+
+const ActivationRow& row_of(const NodeContext& n, const std::string& name) {
+  for (const ActivationRow& row : kActivations)
+    if (row.name == name) return row;
+  n.unsupported("activation " + name);
+}
+
+}  // namespace
+
+std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::string>& defaults) {
+  std::vector<std::string> names;
+  if (const AttributeProto* given = n.attr("activations")) names = given->strings;
+  if (names.empty()) names = defaults;
+  const std::vector<float> alphas = n.attr_floats("activation_alpha"),
+                           betas = n.attr_floats("activation_beta");
+  size_t alpha = 0, beta = 0;
+  std::vector<Activation> result;
+  for (const std::string& name : names) {
+    const ActivationRow& row = row_of(n, name);
+    Activation activation{name, row.alpha, row.beta};
+    if (row.takes_alpha && alpha < alphas.size()) activation.alpha = static_cast<double>(alphas[alpha++]);
+    if (row.takes_beta && beta < betas.size()) activation.beta = static_cast<double>(betas[beta++]);
+    result.push_back(activation);
+  }
+  return result;
+}
+
+ValueId Cell::activate(size_t which, ValueId x) const {
+  const auto& [name, alpha, beta] = activations[which];
+  if (clip > 0) x = n.add(Op::clamp, {x, num(-clip), num(clip)});
+  if (name == "Tanh") return n.add(Op::tanh, {x});
+  if (name == "Relu") return n.add(Op::relu, {x});
+  if (name == "Softplus") return n.add(Op::softplus, {x});
+  if (name == "Softsign") return n.add(Op::div, {x, add(n.add(Op::abs, {x}), num(1))});
+  if (name == "Affine") return add(mul(x, num(alpha)), num(beta));
+  if (name == "LeakyRelu") return n.add(Op::leaky_relu, {x}, {{"alpha", alpha}});
+  if (name == "Elu") return n.add(Op::elu, {x}, {{"alpha", alpha}});
+  if (name == "ThresholdedRelu") return n.add(Op::select, {n.add(Op::gt, {x, num(alpha)}), x, num(0)});
+  if (name == "ScaledTanh") return mul(n.add(Op::tanh, {mul(x, num(beta))}), num(alpha));
+  if (name == "HardSigmoid") return n.add(Op::clamp, {add(mul(x, num(alpha)), num(beta)), num(0), num(1)});
+  return n.add(Op::sigmoid, {x});
+}
+
+ValueId Cell::project(ValueId x, ValueId weights, ValueId bias) const {
+  return n.add(Op::linear, {x, weights, bias}, {{"transpose_w", true}});
+}
+
+ValueId Cell::rnn(ValueId wx, ValueId h) const { return activate(0, add(wx, project(h, r, bias_r))); }
+
+ValueId Cell::gru(ValueId wx, ValueId h) const {
+  const ValueId rh = project(h, r, bias_r);
+  const ValueId z = activate(0, add(gate(wx, 0), gate(rh, 0))),
+                reset = activate(0, add(gate(wx, 1), gate(rh, 1)));
+  ValueId inner;
+  if (linear_before_reset) {
+    inner = mul(reset, gate(rh, 2));
+  } else {
+    const ValueId r_h = n.slice_axis(r, 0, 2 * hidden, 3 * hidden);
+    const ValueId bias = bias_r == kNoValue ? kNoValue : n.slice_axis(bias_r, 0, 2 * hidden, 3 * hidden);
+    inner = project(mul(reset, h), r_h, bias);
+  }
+  const ValueId candidate = activate(1, add(gate(wx, 2), inner));
+  return add(mul(n.add(Op::sub, {num(1), z}), candidate), mul(z, h));
+}
+
+// Gates i, o, f, c; peepholes i, o, f.
+std::pair<ValueId, ValueId> Cell::lstm(ValueId wx, ValueId h, ValueId c) const {
+  const ValueId all = add(wx, project(h, r, bias_r));
+  auto peeped = [&](int64_t g, ValueId cell) {
+    return peephole == kNoValue ? gate(all, g) : add(gate(all, g), mul(peep(g), cell));
+  };
+  const ValueId i = activate(0, peeped(0, c));
+  const ValueId f = input_forget ? n.add(Op::sub, {num(1), i}) : activate(0, peeped(2, c));
+  const ValueId next_c = add(mul(f, c), mul(i, activate(1, gate(all, 3))));
+  const ValueId o = activate(0, peeped(1, next_c));
+  return {mul(o, activate(2, next_c)), next_c};
+}
+
+}  // namespace aicf::onnx

@@ -1,0 +1,101 @@
+#include "import/onnx_ops/resize_axis.h"
+
+namespace aicf::onnx {
+namespace {
+
+// A value under construction, with the operators of a number.
+struct At {
+  NodeContext* n;
+  ValueId id;
+  At with(Op op, const At& other) const { return {n, n->add(op, {id, other.id})}; }
+  friend At operator+(const At& a, const At& b) { return a.with(Op::add, b); }
+  friend At operator-(const At& a, const At& b) { return a.with(Op::sub, b); }
+  friend At operator*(const At& a, const At& b) { return a.with(Op::mul, b); }
+  friend At operator/(const At& a, const At& b) { return a.with(Op::div, b); }
+  At number(double value) const { return {n, n->scalar(n->dtype_of(id), value)}; }
+  At of(Op op) const { return {n, n->add(op, {id})}; }
+  At is(Op op, const At& other, const At& yes, const At& no) const {
+    return {n, n->add(Op::select, {with(op, other).id, yes.id, no.id})};
+  }
+};
+
+// Keys' kernel of |x|, the terms in the order of cubic().
+At cubic(const At& x, double a) {
+  const auto c = [&](double value) { return x.number(value); };
+  const At near = ((c(a + 2) * x - c(a + 3)) * x) * x + c(1);
+  const At far = ((c(a) * x - c(5 * a)) * x + c(8 * a)) * x - c(4 * a);
+  return x.is(Op::le, c(1), near, x.is(Op::lt, c(2), far, c(0)));
+}
+
+At positions(NodeContext& n, const Resize& r, const Axis& a, DType dtype) {
+  const auto number = [&](double value) { return At{&n, n.scalar(dtype, value)}; };
+  const At in{&n, n.size_scalar(a.size_in, dtype)}, out{&n, n.size_scalar(a.size_out, dtype)};
+  const Position<At> p{in,        out,      a.scale ? number(*a.scale) : out / in, number(0.5), number(1),
+                       number(2), number(0)};
+  const At at{&n, n.cast(n.add(Op::iota, {},
+                               {{"shape", Shape{a.size_out}}, {"axis", int64_t{0}}, {"dtype", DType::i64}}),
+                         dtype)};
+  const auto if_one = [&](const At& width, const At& one, const At& other) {
+    return width.is(Op::eq, p.one, one, other);
+  };
+  return source<At>(n, r, a, p, at, if_one);
+}
+
+}  // namespace
+
+ValueId weighted(NodeContext& n, const Axis& a, ValueId x, ValueId matrix) {
+  Ints last;
+  for (int64_t i = 0; i < static_cast<int64_t>(n.shape_of(x).size()); ++i) last.push_back(i);
+  std::swap(last[static_cast<size_t>(a.axis)], last.back());
+  return last.size() == 1
+             ? n.reshape(n.add(Op::matmul, {n.reshape(x, {Dim(1), a.size_in}), matrix}), {a.size_out})
+             : n.transpose(n.add(Op::matmul, {n.transpose(x, last), matrix}), last);
+}
+
+// Antialiasing would need as many taps as the sizes decide.
+ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
+  if (r.antialias) n.unsupported("antialias of an axis whose size is not known when compiling");
+  const bool nearest = r.mode == "nearest";
+  const At at = positions(n, r, a, nearest ? DType::f32 : DType::f64);
+  const At one = at.number(1), below = at.of(Op::floor);
+  const At left = at.is(Op::eq, below, below - one, below), ratio = at - left;
+  const At last = At{&n, n.size_scalar(a.size_in, n.dtype_of(at.id))} - one;
+  const auto clamped = [&](const At& i) {
+    return At{&n, n.add(Op::clamp, {i.id, at.number(0).id, last.id})};
+  };
+  if (nearest) {
+    const At right = left + one;
+    const At chosen = r.nearest == "ceil"    ? right
+                      : r.nearest == "floor" ? ratio.is(Op::eq, one, right, left)
+                                             : ratio.is(r.nearest == "round_prefer_ceil" ? Op::ge : Op::gt,
+                                                        at.number(0.5), right, left);
+    return n.add(Op::gather, {x, n.cast(clamped(chosen).id, DType::i64)}, {{"axis", a.axis}});
+  }
+  const int64_t radius = r.mode == "linear" ? 1 : 2;
+  std::vector<At> weights, taps;
+  for (int64_t i = 1 - radius; i <= radius; ++i) {
+    const At distance = (at.number(static_cast<double>(i)) - ratio).of(Op::abs);
+    At weight = r.mode == "linear" ? At{&n, n.add(Op::max, {at.number(0).id, (one - distance).id})}
+                                   : cubic(distance, r.cubic_a);
+    taps.push_back(left + at.number(static_cast<double>(i)));
+    if (r.exclude_outside)
+      weight = taps.back().is(Op::lt, at.number(0), at.number(0),
+                              taps.back().is(Op::gt, last, at.number(0), weight));
+    weights.push_back(weight);
+  }
+  if (r.exclude_outside) {
+    At sum = at.number(0);
+    for (const At& weight : weights) sum = sum + weight;
+    for (At& weight : weights) weight = sum.is(Op::eq, at.number(0), weight, weight / sum);
+  }
+  const At row{
+      &n, n.cast(n.add(Op::iota, {},
+                       {{"shape", Shape{a.size_in, Dim(1)}}, {"axis", int64_t{0}}, {"dtype", DType::i64}}),
+                 DType::f64)};
+  At matrix = at.number(0);
+  for (size_t i = 0; i < taps.size(); ++i)
+    matrix = matrix + row.is(Op::eq, clamped(taps[i]), weights[i], at.number(0));
+  return weighted(n, a, x, n.cast(matrix.id, n.dtype_of(x)));
+}
+
+}  // namespace aicf::onnx
