@@ -76,7 +76,10 @@ void Console::progress(const std::string& label, int64_t done, int64_t total) co
 
 std::string format_ms(double milliseconds) {
   char text[32];
-  std::snprintf(text, sizeof(text), milliseconds < 10 ? "%.3f ms" : "%.1f ms", milliseconds);
+  if (milliseconds < 0.1)
+    std::snprintf(text, sizeof(text), "%.2f µs", milliseconds * 1000);
+  else
+    std::snprintf(text, sizeof(text), milliseconds < 10 ? "%.3f ms" : "%.1f ms", milliseconds);
   return text;
 }
 

@@ -19,6 +19,31 @@ int64_t parse_integer(std::string_view text, const std::string& option) {
   return value;
 }
 
+UserError given_twice(const std::string& what) {
+  return UserError(ErrorCode::kU_bad_option, "something is given twice")
+      .with_value(what)
+      .with_expected("one value for each name");
+}
+
+// What --dim says of a size that an input decides must be what the input says.
+void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& given,
+                 const SymbolValues& sizes) {
+  for (const IoTensor& io : entry.inputs) {
+    const auto array = given.find(io.name);
+    if (array == given.end() || array->second.sizes().size() != io.sizes.size()) continue;
+    for (size_t axis = 0; axis < io.sizes.size(); ++axis) {
+      const auto name = io.sizes[axis].as_symbol();
+      const auto wanted = name ? sizes.find(*name) : sizes.end();
+      if (wanted == sizes.end() || wanted->second == array->second.sizes()[axis]) continue;
+      throw UserError(ErrorCode::kU_size_conflict, "--dim and an input give different values to a size")
+          .with_op(io.name)
+          .with_value("--dim " + *name + "=" + std::to_string(wanted->second))
+          .with_actual(to_string(array->second.sizes()))
+          .with_remedy("leave out --dim: the input decides the size");
+    }
+  }
+}
+
 }  // namespace
 
 std::pair<std::string, std::string> split_pair(const std::string& text, const char* option) {
@@ -33,7 +58,7 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   SymbolValues sizes;
   for (const std::string& dim : dims) {
     const auto [name, value] = split_pair(dim, "--dim");
-    sizes[name] = parse_integer(value, "--dim " + dim);
+    if (!sizes.emplace(name, parse_integer(value, "--dim " + dim)).second) throw given_twice("--dim " + dim);
   }
   return sizes;
 }
@@ -46,8 +71,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds) {
   };
   verb.add_positional("model", path, "an .onnx model or a compiled .aicf file");
   add("--dim", dims,
-      "a dynamic size: NAME=8, NAME=16..512, NAME=1,8 (1 to 8 with a plan for 1 and one for more), or "
-      "INPUT:AXIS=… for an unnamed axis");
+      "a dynamic size: NAME=8, NAME=16..512, NAME=1,8 (1 to 8 with a plan for 1 and one for more), "
+      "NAME=2*HALF with a --dim for HALF, or INPUT:AXIS=… for an unnamed axis");
   if (binds) compile_only_.clear();
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
   add("--target", target,
@@ -77,7 +102,7 @@ ImportOptions ModelSource::import_options() const {
   ImportOptions options;
   for (const std::string& dim : dims) {
     const auto [name, value] = split_pair(dim, "--dim");
-    options.dims[name] = parse_dim_option(value);
+    if (!options.dims.emplace(name, parse_dim_option(value)).second) throw given_twice("--dim " + dim);
   }
   for (const std::string& state : states) options.states.push_back(split_pair(state, "--state"));
   return options;
@@ -107,11 +132,15 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   return options;
 }
 
+void ModelSource::refuse_artifact() const {
+  if (!is_artifact()) return;
+  throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
+      .with_value(path)
+      .with_expected("an .onnx file");
+}
+
 Program ModelSource::import() const {
-  if (is_artifact())
-    throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
-        .with_value(path)
-        .with_expected("an .onnx file");
+  refuse_artifact();
   return import_onnx(path, import_options());
 }
 
@@ -145,7 +174,8 @@ std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
 void InputOptions::add_to(VerbOptions& verb) {
   verb.add_option("--input", inputs,
                   "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
-  verb.add_option("--range", ranges, "NAME=LO..HI: range of a random integer input");
+  verb.add_option("--range", ranges,
+                  "NAME=LO..HI: whole numbers between which a random input is drawn evenly");
   verb.add_option("--seed", seed, "seed of random inputs");
 }
 
@@ -157,8 +187,9 @@ ValueRanges InputOptions::value_ranges() const {
     if (dots == std::string::npos)
       throw UserError(ErrorCode::kU_bad_option, "a range does not have the form LO..HI")
           .with_value("--range " + text);
-    result[name] = {parse_integer(std::string_view(value).substr(0, dots), text),
-                    parse_integer(std::string_view(value).substr(dots + 2), text)};
+    const Interval range = {parse_integer(std::string_view(value).substr(0, dots), text),
+                            parse_integer(std::string_view(value).substr(dots + 2), text)};
+    if (!result.emplace(name, range).second) throw given_twice("--range " + text);
   }
   return result;
 }
@@ -179,12 +210,14 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
       if (value == "random") {
         random_names.push_back(name);
       } else {
-        given[name] = read_npy(value);
+        if (!given.emplace(name, read_npy(value)).second) throw given_twice("--input " + input);
       }
     }
   }
+  const SymbolValues sizes = parse_sizes(dims);
+  check_sizes(entry, given, sizes);
   const std::map<std::string, Array> made =
-      random_inputs(exe.model().plan(), entry, parse_sizes(dims), options.seed, options.value_ranges());
+      random_inputs(exe.model().plan(), entry, sizes, options.seed, options.value_ranges());
   for (const std::string& name : random_names) {
     auto at = made.find(name);
     if (at == made.end())

@@ -30,6 +30,8 @@ struct ModelSource {
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;
+  // bad_option if the model is compiled already.
+  void refuse_artifact() const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.
   CompileOptions compile_options(const std::string& device = "cpu") const;

@@ -95,7 +95,8 @@ Array parse_npy(std::string_view file, const std::string& path) {
   if (type == nullptr)
     throw UserError(ErrorCode::kU_unsupported_dtype, "the array's type is not supported")
         .with_value(path)
-        .with_actual(std::string(descr.substr(0, 16)));
+        .with_expected("little-endian f2, f4, f8, i1, i2, i4, i8, u1 or b1")
+        .with_actual(std::string(descr.substr(0, std::min(descr.find(", 'fortran_order'"), size_t{40}))));
   const std::string_view data = file.substr(8 + length_bytes + length);
   const int64_t bytes = checked_mul(element_count(sizes), dtype_bytes(type->dtype));
   if (static_cast<int64_t>(data.size()) < bytes) throw malformed(path, "the data is truncated");

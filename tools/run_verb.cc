@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "model_source.h"
@@ -18,7 +19,7 @@ std::string describe(const std::string& name, const Array& array) {
   for (int64_t i = 0; i < std::min<int64_t>(array.count(), 6); ++i) {
     char number[32];
     std::snprintf(number, sizeof(number), " %.6g", array.get_f64(i));
-    text += number;
+    text += is_float(array.dtype()) ? number : " " + std::to_string(array.get_i64(i));
   }
   return text + (array.count() > 6 ? " …\n" : "\n");
 }
@@ -47,11 +48,15 @@ int run(const Options& options, const Console& console) {
   std::string text;
   Json json = {{"outputs", Json::array()}};
   if (!options.output_dir.empty()) make_folder(options.output_dir);
+  std::set<std::string> files;
   for (const auto& [name, array] : outputs) {
     text += describe(name, array);
     Json item = {{"name", name}, {"dtype", dtype_name(array.dtype())}, {"shape", array.sizes()}};
     if (!options.output_dir.empty()) {
-      const std::string path = options.output_dir + "/" + file_name(name) + ".npy";
+      std::string file = file_name(name);
+      while (!files.insert(file).second)
+        file += "_";  // two names may differ only in what a file's cannot hold
+      const std::string path = options.output_dir + "/" + file + ".npy";
       write_npy(path, array);
       item["file"] = path;
     }

@@ -106,7 +106,11 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
 
 int run(const Options& options, const Console& console) {
   constexpr int kMaxProcesses = 256;
-  if (options.replays < 1) throw UserError(ErrorCode::kU_bad_option, "-n must be at least 1");
+  constexpr int64_t kMaxReplays = 1'000'000'000;
+  if (options.replays < 1 || options.replays > kMaxReplays)
+    throw UserError(ErrorCode::kU_bad_option, "-n is out of range")
+        .with_expected("1.." + std::to_string(kMaxReplays))
+        .with_actual(std::to_string(options.replays));
   if (options.processes < 1 || options.processes > kMaxProcesses)
     throw UserError(ErrorCode::kU_bad_option, "--processes is out of range")
         .with_expected("1.." + std::to_string(kMaxProcesses))

@@ -58,6 +58,10 @@ FIXED = ("--dim", "batch=3")
         (["compile", "m.onnx", *DIM, "--opt", "7"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--skip", "nothing"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--stop-after", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--dump-after", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, *FIXED], 2, "AICF-U0001"),
+        (["compile", "m.onnx", "--dim", "batch=-3"], 2, "AICF-U0001"),
+        (["verify", "m.onnx", *FIXED, "-n", "99999999999999999999"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--precision", "f8"], 2, "AICF-U0002"),
         (["compile", "missing.onnx"], 2, "AICF-U0003"),
         (["inspect", "m.onnx"], 2, "AICF-U0500"),
@@ -74,6 +78,42 @@ def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int,
     assert answer["code"] == error
     assert answer["kind"] == "user"
     assert {"code", "kind", "op", "value", "expected", "actual", "remedy"} <= answer.keys()
+
+
+def test_a_size_given_beside_an_input_must_fit_it(cli: Cli) -> None:
+    np.save(cli.folder / "x.npy", np.ones((2, 16), np.float32))
+    cli.run("compile", "m.onnx", *DIM)
+    given = ("run", "m.aicf", "--input", "x=x.npy")
+    assert cli.json(*given, "--dim", "batch=2")["outputs"][0]["shape"] == [2, 8]
+    assert cli.json(*given, "--dim", "batch=3", code=2)["error"]["code"] == "AICF-U0202"
+    assert cli.json(*given, "--input", "x=x.npy", code=2)["error"]["code"] == "AICF-U0001"
+    assert cli.json("support", "m.aicf", code=2)["error"]["expected"] == "an .onnx file"
+
+
+def test_a_range_holds_for_floats_too(cli: Cli) -> None:
+    (cli.folder / "i.onnx").write_bytes(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[1000] x) => (float[1000] y) { y = Identity(x) }'
+        ).SerializeToString()
+    )
+    cli.run("run", "i.onnx", "--range", "x=3..5", "--output-dir", ".")
+    y = np.load(cli.folder / "y.npy")
+    assert 3 <= y.min() < 3.1 and 4.9 < y.max() <= 5
+
+
+def test_integers_are_printed_whole_and_names_that_differ_keep_their_files(cli: Cli) -> None:
+    (cli.folder / "i.onnx").write_bytes(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (int64[1] x) => (int64[1] "a/b", int64[1] a_b)'
+            ' { "a/b" = Identity(x)  a_b = Neg(x) }'
+        ).SerializeToString()
+    )
+    np.save(cli.folder / "x.npy", np.array([123456789012]))
+    assert "= 123456789012" in cli.run("run", "i.onnx", "--input", "x=x.npy", "--output-dir", ".").stdout
+    assert sorted(int(np.load(cli.folder / f"a_b{end}.npy")[0]) for end in ("", "_")) == [
+        -123456789012,
+        123456789012,
+    ]
 
 
 def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:

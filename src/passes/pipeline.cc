@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -80,21 +81,36 @@ bool computes_gradients(const Graph& graph) {
 
 namespace {
 
-void check_skips(const PipelineOptions& options) {
+std::string pass_names(bool required_too) {
+  std::string names;
+  std::set<std::string_view> listed;
+  for (const PassInfo& pass : pass_table())
+    if ((required_too || !pass.required) && listed.insert(pass.name).second)
+      names += (names.empty() ? "" : ", ") + std::string(pass.name);
+  return names;
+}
+
+void check_names(const PipelineOptions& options) {
+  const auto find = [](const std::string& name) {
+    const auto& table = pass_table();
+    const auto at =
+        std::find_if(table.begin(), table.end(), [&](const PassInfo& pass) { return pass.name == name; });
+    return at == table.end() ? nullptr : &*at;
+  };
   for (const std::string& name : options.skip) {
-    const PassInfo* found = nullptr;
-    for (const PassInfo& pass : pass_table())
-      if (pass.name == name) found = &pass;
+    const PassInfo* found = find(name);
     if (found != nullptr && !found->required) continue;
-    std::string names;
-    for (const PassInfo& pass : pass_table())
-      if (!pass.required) names += (names.empty() ? "" : ", ") + std::string(pass.name);
     throw UserError(ErrorCode::kU_bad_option, found == nullptr
                                                   ? "no pass has this name"
                                                   : "this pass is required and cannot be skipped")
         .with_value("--skip " + name)
-        .with_expected(names);
+        .with_expected(pass_names(false));
   }
+  for (const std::string& name : options.dump_after)
+    if (name != "all" && find(name) == nullptr)
+      throw UserError(ErrorCode::kU_bad_option, "no pass has this name")
+          .with_value("--dump-after " + name)
+          .with_expected(pass_names(true) + " or all");
 }
 
 }  // namespace
@@ -151,7 +167,7 @@ Graph optimise_bodies(const Graph& graph, const Program& program, const Target& 
 
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records) {
-  check_skips(options);
+  check_names(options);
   std::vector<bool> gradients;
   for (const Graph& entry : program.entries) gradients.push_back(computes_gradients(entry));
   for (const PassInfo& pass : pass_table()) {

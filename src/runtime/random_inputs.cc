@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include <xxhash.h>
 
@@ -19,14 +20,18 @@ double normal(uint64_t key, int64_t index) {
          std::cos(2 * std::numbers::pi * unit(splitmix64(key + 2 * static_cast<uint64_t>(index) + 1)));
 }
 
-Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed, Interval range) {
+Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
+                   std::optional<Interval> given) {
   if (io.only_value.data() != nullptr) return io.only_value;
   Array array(io.dtype, evaluate(io.sizes, sizes));
   const uint64_t key = XXH3_64bits_withSeed(io.name.data(), io.name.size(), seed);
+  const Interval range = given.value_or(Interval{0, 1});
   const auto span = static_cast<uint64_t>(range.hi - range.lo) + 1;
+  const auto low = static_cast<double>(range.lo), high = static_cast<double>(range.hi);
   for (int64_t i = 0; i < array.count(); ++i) {
     if (is_float(io.dtype)) {
-      array.set_f64(i, normal(key, i));
+      array.set_f64(i,
+                    given ? low + (high - low) * unit(mix(key + static_cast<uint64_t>(i))) : normal(key, i));
     } else {
       array.set_i64(i, range.lo + static_cast<int64_t>(splitmix64(key + static_cast<uint64_t>(i)) %
                                                        (span == 0 ? 1 : span)));
@@ -68,7 +73,8 @@ std::map<std::string, Array> random_inputs(const Plan& plan, const EntryPlan& en
   std::map<std::string, Array> inputs;
   for (const IoTensor& io : entry.inputs) {
     auto at = ranges.find(io.name);
-    inputs.emplace(io.name, random_array(io, all, seed, at == ranges.end() ? Interval{0, 1} : at->second));
+    const auto range = at == ranges.end() ? std::nullopt : std::optional(at->second);
+    inputs.emplace(io.name, random_array(io, all, seed, range));
   }
   return inputs;
 }

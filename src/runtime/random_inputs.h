@@ -13,8 +13,9 @@ namespace aicf {
 
 using ValueRanges = std::map<std::string, Interval, std::less<>>;
 
-// Floats are standard normal. Integers are uniform in the input's range, default 0..1, which is a legal index
-// for any axis of two or more; bools are fair coins. Sizes are those given, else the lowest of their ranges.
+// Floats are standard normal, or uniform in the input's range. Integers are uniform in it, default 0..1,
+// which is a legal index for any axis of two or more; bools are fair coins. Sizes are those given, else the
+// lowest of their ranges.
 std::map<std::string, Array> random_inputs(const Plan& plan, const EntryPlan& entry,
                                            const SymbolValues& sizes, uint64_t seed,
                                            const ValueRanges& ranges = {});
