@@ -10,6 +10,7 @@ from typing import Any
 from . import _aicf
 from ._aicf import Tensor
 from ._structure import OUTPUT_STRUCTURE, parse, restore
+from .errors import make_error
 
 __all__ = ["Executable", "PlanSummary", "TensorInfo", "VerifyResult", "load"]
 
@@ -148,6 +149,8 @@ class Executable:
 
         Without `inputs` they are made up from `seed`, at the sizes `dims` or the lowest of their ranges.
         """
+        if n < 1:
+            raise make_error("bad_option", "verify needs at least one replay", actual=str(n))
         return VerifyResult(**self._raw.verify(n, dict(dims or {}), seed, dict(inputs or {})))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -180,8 +183,6 @@ class Executable:
 
 
 def _in_order(arrays: Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
-    from .errors import make_error
-
     names = [info.name for info in infos]
     for name in arrays:
         if name not in names:

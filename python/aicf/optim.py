@@ -1,16 +1,19 @@
 """Optimizers and learning rate schedules for `aicf.compile_train_step`.
 
 Formulas and defaults are those of torch.optim. A rate is a number, one of the schedules below, or any
-function that maps the traced number of finished steps (an i64 scalar) to a float scalar.
+function that maps the traced number of finished steps (an i64 scalar) to a float scalar. Numbers out of range
+are refused where they are written (bad_option).
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _aicf
+from .errors import make_error
 from .tracing import Graph, tracing
 
 __all__ = [
@@ -36,7 +39,13 @@ class Schedule:
 
     def warmup(self, steps: int) -> Schedule:
         """Rises evenly to the first rate in `steps` steps; this schedule begins after them."""
-        return Schedule(_aicf.with_warmup(self.graph, steps))
+        return Schedule(_aicf.with_warmup(self.graph, _whole(steps)))
+
+
+def _whole(steps: int) -> int:
+    if hasattr(steps, "__index__"):
+        return operator.index(steps)
+    raise make_error("bad_option", "steps are counted", value=repr(steps), expected="a whole number")
 
 
 Rate = float | Schedule | Callable[[Any], Any]
@@ -49,25 +58,33 @@ def constant(rate: float, warmup: int = 0) -> Schedule:
 
 def linear(first: float, last: float, total: int, warmup: int = 0) -> Schedule:
     """From `first`, when the warm-up is over, to `last` at step `total`."""
-    return Schedule(_aicf.linear_rate(first, last, total - warmup)).warmup(warmup)
+    return Schedule(_aicf.linear_rate(first, last, _whole(total) - _whole(warmup))).warmup(warmup)
 
 
 def cosine(peak: float, total: int, warmup: int = 0, floor: float = 0.0) -> Schedule:
     """Half a cosine from `peak`, when the warm-up is over, to `floor` at step `total`."""
-    return Schedule(_aicf.cosine_rate(peak, total - warmup, floor)).warmup(warmup)
+    return Schedule(_aicf.cosine_rate(peak, _whole(total) - _whole(warmup), floor)).warmup(warmup)
 
 
 def step(rate: float, factor: float, every: int, warmup: int = 0) -> Schedule:
     """rate * factor^(step // every), counted from the end of the warm-up."""
-    return Schedule(_aicf.step_rate(rate, factor, every)).warmup(warmup)
+    return Schedule(_aicf.step_rate(rate, factor, _whole(every))).warmup(warmup)
 
 
 def schedule_graph(rate: Rate) -> _aicf.Graph:
     """The graph from the step to the rate."""
     if isinstance(rate, Schedule):
         return rate.graph
-    if isinstance(rate, (int, float)):
+    if isinstance(rate, (int, float)) and not isinstance(rate, bool):
         return _aicf.constant_rate(float(rate))
+    if not callable(rate):
+        raise make_error(
+            "bad_option",
+            "this gives no learning rate",
+            value=repr(rate),
+            expected="a number, a schedule of aicf.optim, or a function of the step",
+            actual=type(rate).__name__,
+        )
     graph = Graph("schedule")
     with tracing(graph):
         value = rate(graph.input("step", (), "i64"))
@@ -89,6 +106,16 @@ class Group:
     weight_decay: float | None = None
     trainable: bool = True
 
+    def __post_init__(self) -> None:
+        if isinstance(self.patterns, str):
+            raise make_error(
+                "bad_option",
+                "a group takes a list of patterns",
+                value=repr(self.patterns),
+                expected=f"[{self.patterns!r}]",
+            )
+        _aicf.check_group(self.rate_factor, self.weight_decay)
+
 
 @dataclass(frozen=True)
 class LossScale:
@@ -104,6 +131,16 @@ class LossScale:
     backoff: float = 0.5
     interval: int = 2000
 
+    def __post_init__(self) -> None:
+        _aicf.check_loss_scale(self.numbers())
+
+    def numbers(self) -> _aicf.LossScale:
+        """As the compiler takes them."""
+        raw = _aicf.LossScale()
+        for name in ("initial", "dynamic", "growth", "backoff", "interval"):
+            setattr(raw, name, getattr(self, name))
+        return raw
+
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -114,6 +151,11 @@ class Optimizer:
     groups: Sequence[Group] = field(default=(), kw_only=True)
 
     kind = ""
+
+    def __post_init__(self) -> None:
+        if not callable(self.lr):
+            schedule_graph(self.lr)
+        _aicf.check_optimizer(self.numbers())
 
     def numbers(self) -> _aicf.OptimizerOptions:
         """What the compiler needs besides the rate."""
@@ -153,6 +195,10 @@ class Adam(Optimizer):
 
     def numbers(self) -> _aicf.OptimizerOptions:
         numbers = super().numbers()
+        if len(self.betas) != 2:
+            raise make_error(
+                "bad_option", "Adam takes two betas", value=repr(self.betas), expected="(0.9, 0.999)"
+            )
         numbers.beta1, numbers.beta2 = self.betas
         numbers.epsilon = self.eps
         return numbers

@@ -18,7 +18,7 @@ from typing import Any
 
 from . import _aicf
 from ._aicf import Dim, Program
-from ._sizes import dim_text, set_ranges, symbol_range
+from ._sizes import dim_texts, set_ranges, symbol_range
 from ._structure import OUTPUT_STRUCTURE, flatten
 from .errors import make_error
 from .symtensor import SymTensor
@@ -64,6 +64,20 @@ class TensorSpec:
     shape: Sequence[int | str | Dim]
     dtype: str = "f32"
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        _aicf.dtype_name(self.dtype)
+        sizes = list(self.shape) if not isinstance(self.shape, (str, Dim)) else [self.shape]
+        plain = [size.__index__() if hasattr(size, "__index__") else size for size in sizes]
+        legal = all(isinstance(s, (str, Dim)) or (type(s) is int and s >= 0) for s in plain)
+        if not legal or isinstance(self.shape, (str, Dim)):
+            raise make_error(
+                "bad_option",
+                "this is not a shape",
+                value=repr(self.shape),
+                expected='a list of sizes: numbers not below 0, names such as "batch", or Dims',
+            )
+        object.__setattr__(self, "shape", tuple(plain))
 
 
 class Graph:
@@ -344,7 +358,7 @@ def _spec_of(given: Any) -> TensorSpec:
 
 def _split_dims(dims: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
     """Sizes with one value, which become numbers, and the rest."""
-    texts = {name: dim_text(name, value) for name, value in dims.items()}
+    texts = dim_texts(dims)
     fixed = {name: int(text) for name, text in texts.items() if text.strip().isdigit()}
     return fixed, {name: text for name, text in texts.items() if name not in fixed}
 

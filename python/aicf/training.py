@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _aicf
 from ._aicf import Tensor
-from .compiler import _check_options, _is_torch, build
+from .compiler import _check_options, _is_torch, build, check_type
 from .errors import make_error
 from .executable import PlanSummary, TensorInfo, VerifyResult
 from .optim import LossScale, Optimizer, schedule_graph
@@ -121,6 +121,10 @@ class TrainStep:
         `inputs` is one batch, or a list of batches that is gone through again and again. The run stands
         afterwards where it stood before.
         """
+        if steps < 1 or runs < 1:
+            raise make_error(
+                "bad_option", "verify needs at least one step", actual=f"steps={steps}, runs={runs}"
+            )
         batches = list(inputs) if isinstance(inputs, list) else [inputs]
         before = self.state_dict()
         hashes: dict[str, int] = {}
@@ -186,15 +190,32 @@ def compile_train_step(
     dims, device, threads and options are those of `aicf.compile`. Errors: no_params, unused_param,
     not_differentiable, integer_gradient, loss_not_scalar.
     """
-    if optimizer is None:
-        raise make_error("bad_option", "a train step needs an optimizer", expected="one of aicf.optim")
+    if not isinstance(optimizer, Optimizer):
+        raise make_error(
+            "bad_option",
+            "a train step needs an optimizer",
+            expected="one of aicf.optim, such as aicf.optim.AdamW(1e-3)",
+            actual=repr(optimizer)[:80],
+        )
+    if loss is not None and not callable(loss):
+        raise make_error(
+            "bad_option",
+            "a loss is a function of the prediction and the target",
+            expected="such as aicf.nn.CrossEntropyLoss()",
+            actual=repr(loss)[:80],
+        )
+    check_type("accumulate", accumulate, int, "a number of calls")
+    check_type("clip_norm", clip_norm, (int, float), "a number")
+    check_type("seed", seed, int, "a whole number")
+    if not -(2**63) <= seed < 2**63:
+        raise make_error("bad_option", "a seed is out of range", value=str(seed), expected="64 bits")
     forward = _forward_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
     settings = _aicf.TrainOptions()
     settings.clip_norm, settings.accumulate = clip_norm, accumulate
     settings.skip_bad_steps, settings.gradients_entry = skip_bad_steps, gradients
     settings.precision = precision
     if loss_scale is not None:
-        settings.loss_scale = _loss_scale(loss_scale)
+        settings.loss_scale = loss_scale.numbers()
     rows = optimizer.rows()
     if _is_torch(model):
         from .torch.training import frozen_params
@@ -216,13 +237,6 @@ def load_train_step(
 def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
     """The order in which `aicf train` visits its rows in an epoch: a permutation of 0 .. rows-1."""
     return np.asarray(_aicf.shuffled_rows(rows, seed, epoch), np.int64)
-
-
-def _loss_scale(scale: LossScale) -> _aicf.LossScale:
-    raw = _aicf.LossScale()
-    for name in ("initial", "dynamic", "growth", "backoff", "interval"):
-        setattr(raw, name, getattr(scale, name))
-    return raw
 
 
 def _forward_program(

@@ -38,6 +38,17 @@ Program train_program(const Program& forward, const std::string& optimizer, cons
   return make_train_program(forward, options);
 }
 
+void bind_checks(nb::module_& module) {
+  module.def("check_optimizer", check_optimizer);
+  module.def("check_loss_scale", check_loss_scale);
+  module.def(
+      "check_group",
+      [](double rate_factor, std::optional<double> weight_decay) {
+        check_group({{}, rate_factor, weight_decay, true});
+      },
+      nb::arg("rate_factor"), nb::arg("weight_decay").none());
+}
+
 void bind_options(nb::module_& module) {
   nb::class_<OptimizerOptions>(module, "OptimizerOptions")
       .def(nb::init<>())
@@ -143,6 +154,7 @@ void bind_training(nb::module_& module) {
   module.def("shuffled_rows", shuffled_rows);
   module.def("matches_pattern", matches_pattern);
   bind_options(module);
+  bind_checks(module);
   module.def("train_program", train_program);
   bind_trainer(module);
 }

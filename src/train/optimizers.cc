@@ -1,5 +1,6 @@
 #include "train/optimizers.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +18,10 @@ void require(bool holds, const char* name, double value, const char* expected) {
       .with_value(name)
       .with_expected(expected)
       .with_actual(std::to_string(value));
+}
+
+void require_decay(double weight_decay) {
+  require(weight_decay >= 0 && std::isfinite(weight_decay), "weight_decay", weight_decay, "0 or more, finite");
 }
 
 ValueId scaled(Emitter& e, ValueId x, double factor) { return e.mul(x, e.scalar(e.dtype(x), factor)); }
@@ -59,8 +64,15 @@ void check_optimizer(const OptimizerOptions& options) {
   require(!options.nesterov || options.momentum > 0, "nesterov", options.momentum, "a momentum above 0");
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "0 or more, less than 1");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "0 or more, less than 1");
-  require(options.epsilon > 0, "epsilon", options.epsilon, "more than 0");
-  require(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+  require(options.epsilon > 0 && std::isfinite(options.epsilon), "epsilon", options.epsilon,
+          "more than 0, finite");
+  require_decay(options.weight_decay);
+}
+
+void check_group(const ParamGroup& group) {
+  require(group.rate_factor >= 0 && std::isfinite(group.rate_factor), "rate_factor", group.rate_factor,
+          "0 or more, finite");
+  require_decay(group.weight_decay.value_or(0));
 }
 
 OptimizerKind optimizer_kind(const std::string& name) {

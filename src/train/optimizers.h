@@ -37,6 +37,7 @@ struct ParamGroup {
 
 // bad_option for numbers out of range.
 void check_optimizer(const OptimizerOptions& options);
+void check_group(const ParamGroup& group);
 // "sgd", "adam", "adamw"; bad_option lists them.
 OptimizerKind optimizer_kind(const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "train/schedules.h"
 
+#include <cmath>
 #include <numbers>
 #include <string>
 
@@ -35,6 +36,10 @@ void require(bool holds, const char* what, double value) {
       .with_actual(std::to_string(value));
 }
 
+void require_rate(double rate) {
+  require(rate >= 0 && std::isfinite(rate), "rates that are finite and not below 0", rate);
+}
+
 // step / total, at most 1.
 ValueId progress(Schedule& s, int64_t total) {
   require(total >= 1, "a total of at least one step", static_cast<double>(total));
@@ -44,16 +49,21 @@ ValueId progress(Schedule& s, int64_t total) {
 }  // namespace
 
 Graph constant_rate(double rate) {
+  require_rate(rate);
   Schedule s("constant");
   return s.finish(s.number(rate));
 }
 
 Graph linear_rate(double first, double last, int64_t total) {
+  require_rate(first);
+  require_rate(last);
   Schedule s("linear");
   return s.finish(s.e.add(s.number(first), s.e.mul(s.number(last - first), progress(s, total))));
 }
 
 Graph cosine_rate(double peak, int64_t total, double floor) {
+  require_rate(peak);
+  require_rate(floor);
   Schedule s("cosine");
   const ValueId wave = s.e.op(Op::cos, {s.e.mul(progress(s, total), s.number(std::numbers::pi))});
   const ValueId height = s.e.mul(s.number((peak - floor) / 2), s.e.add(s.number(1), wave));
@@ -62,6 +72,8 @@ Graph cosine_rate(double peak, int64_t total, double floor) {
 
 Graph step_rate(double rate, double factor, int64_t every) {
   require(every >= 1, "a stair of at least one step", static_cast<double>(every));
+  require_rate(rate);
+  require(factor >= 0 && std::isfinite(factor), "a factor that is finite and not below 0", factor);
   Schedule s("step");
   const ValueId stair = s.e.cast(s.e.div(s.step, s.e.scalar_int(DType::i64, every)), kRate);
   return s.finish(s.e.mul(s.number(rate), s.e.op(Op::pow, {s.number(factor), stair})));

@@ -9,6 +9,7 @@
 
 namespace aicf {
 
+// Of the makers below: bad_option for rates that are negative or not finite and lengths below one step.
 Graph constant_rate(double rate);
 // From `first` at step 0 to `last` at step `total`, and `last` from there on.
 Graph linear_rate(double first, double last, int64_t total);

@@ -1,6 +1,7 @@
 #include "train/train_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -70,23 +71,22 @@ void check_forward(const Program& forward) {
           .with_expected("not opt.*");
 }
 
+void require(bool holds, const char* name, double value, const char* expected) {
+  if (!holds)
+    throw UserError(ErrorCode::kU_bad_option, "a training option is out of range")
+        .with_value(name)
+        .with_expected(expected)
+        .with_actual(std::to_string(value));
+}
+
 void check_options(const TrainOptions& options) {
-  const auto require = [](bool holds, const char* name, double value, const char* expected) {
-    if (!holds)
-      throw UserError(ErrorCode::kU_bad_option, "a training option is out of range")
-          .with_value(name)
-          .with_expected(expected)
-          .with_actual(std::to_string(value));
-  };
   const LossScale& scale = options.loss_scale;
   check_optimizer(options.optimizer);
   check_schedule(options.schedule);
+  check_loss_scale(scale);
+  for (const ParamGroup& group : options.groups) check_group(group);
   require(options.accumulate >= 1, "accumulate", static_cast<double>(options.accumulate), "1 or more");
   require(options.clip_norm >= 0, "clip_norm", options.clip_norm, "0 or more");
-  require(scale.initial >= 0, "loss_scale.initial", scale.initial, "0 or more");
-  require(scale.growth >= 1, "loss_scale.growth", scale.growth, "1 or more");
-  require(scale.backoff > 0 && scale.backoff <= 1, "loss_scale.backoff", scale.backoff, "above 0, at most 1");
-  require(scale.interval >= 1, "loss_scale.interval", static_cast<double>(scale.interval), "1 or more");
   require(scale.initial == 0 || options.skip_bad_steps, "skip_bad_steps", 0,
           "true, since the loss is scaled");
 }
@@ -98,6 +98,15 @@ std::string checked_names(const std::vector<TrainedParam>& params) {
 }
 
 }  // namespace
+
+void check_loss_scale(const LossScale& scale) {
+  require(scale.initial >= 0 && std::isfinite(scale.initial), "loss_scale.initial", scale.initial,
+          "0 or more, finite");
+  require(scale.growth >= 1 && std::isfinite(scale.growth), "loss_scale.growth", scale.growth,
+          "1 or more, finite");
+  require(scale.backoff > 0 && scale.backoff <= 1, "loss_scale.backoff", scale.backoff, "above 0, at most 1");
+  require(scale.interval >= 1, "loss_scale.interval", static_cast<double>(scale.interval), "1 or more");
+}
 
 Program make_train_program(const Program& forward, const TrainOptions& options) {
   check_options(options);

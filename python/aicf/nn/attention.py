@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import ops
+from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import current_graph
 from .layers import Linear
@@ -32,7 +33,14 @@ class MultiheadAttention(Module):
         cache: tuple[int, int] | None = None,
         dtype: str = "float32",
     ) -> None:
-        self.heads, self.kv_heads = heads, kv_heads or heads
+        self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
+        if heads < 1 or features % heads != 0 or self.kv_heads < 1 or heads % self.kv_heads != 0:
+            raise make_error(
+                "bad_option",
+                "the heads of an attention do not fit",
+                value=f"features={features}, heads={heads}, kv_heads={self.kv_heads}",
+                expected="features a multiple of heads, heads a multiple of kv_heads",
+            )
         self.head_size = features // heads
         self.causal = causal
         self.q = Linear(features, heads * self.head_size, bias, dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import ops
+from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import current_graph
 from .init import filled, uniform
@@ -35,6 +36,13 @@ class Conv2d(Module):
         dtype: str = "float32",
     ) -> None:
         sizes = _pair(kernel)
+        if groups < 1 or in_channels % groups != 0 or out_channels % groups != 0 or min(sizes) < 1:
+            raise make_error(
+                "bad_option",
+                "the numbers of a convolution do not fit",
+                value=f"channels={in_channels} to {out_channels}, groups={groups}, kernel={sizes}",
+                expected="channels that are multiples of groups, a kernel of at least 1",
+            )
         fan_in = in_channels // groups * sizes[0] * sizes[1]
         self.strides, self.pads, self.dilations = _pair(stride), _pair(padding) * 2, _pair(dilation)
         self.groups = groups
@@ -101,6 +109,10 @@ class BatchNorm2d(Module):
     def __init__(
         self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1, dtype: str = "float32"
     ) -> None:
+        if not 0.0 <= momentum <= 1.0:
+            raise make_error(
+                "bad_option", "a momentum is out of range", value=str(momentum), expected="0 to 1"
+            )
         self.epsilon, self.momentum = epsilon, momentum
         self.scale = filled((channels,), 1.0, dtype)
         self.bias = filled((channels,), 0.0, dtype)

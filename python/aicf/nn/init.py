@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import make_error
 from .module import Parameter
 
 __all__ = ["filled", "normal", "seed", "uniform"]
@@ -19,16 +21,27 @@ def seed(value: int) -> None:
     _state["rng"] = np.random.default_rng(value)
 
 
+def _checked(shape: Sequence[int]) -> tuple[int, ...]:
+    if all(hasattr(size, "__index__") and size >= 0 for size in shape):
+        return tuple(operator.index(size) for size in shape)
+    raise make_error(
+        "bad_option",
+        "a param cannot have these sizes",
+        value=str(list(shape)),
+        expected="whole numbers, not below 0",
+    )
+
+
 def uniform(shape: Sequence[int], fan_in: int, dtype: str = "float32") -> Parameter:
     """Uniform in ±1/sqrt(fan_in)."""
     bound = 1.0 / math.sqrt(max(fan_in, 1))
-    return Parameter(_state["rng"].uniform(-bound, bound, tuple(shape)).astype(dtype))
+    return Parameter(_state["rng"].uniform(-bound, bound, _checked(shape)).astype(dtype))
 
 
 def normal(shape: Sequence[int], dtype: str = "float32") -> Parameter:
     """Standard normal."""
-    return Parameter(_state["rng"].standard_normal(tuple(shape)).astype(dtype))
+    return Parameter(_state["rng"].standard_normal(_checked(shape)).astype(dtype))
 
 
 def filled(shape: Sequence[int], value: float, dtype: str = "float32") -> Parameter:
-    return Parameter(np.full(tuple(shape), value, dtype))
+    return Parameter(np.full(_checked(shape), value, dtype))

@@ -50,6 +50,10 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
+        if not delta > 0:
+            raise make_error(
+                "bad_option", "a delta is out of range", value=str(delta), expected="more than 0"
+            )
         self.delta = delta
 
 
@@ -66,6 +70,10 @@ class CrossEntropyLoss(_Loss):
         self, reduction: str = "mean", label_smoothing: float = 0.0, ignore_index: int = -100
     ) -> None:
         super().__init__(reduction)
+        if not 0 <= label_smoothing <= 1:
+            raise make_error(
+                "bad_option", "label smoothing is out of range", value=str(label_smoothing), expected="0 to 1"
+            )
         self.label_smoothing = label_smoothing
         self.ignore_index = ignore_index
 

@@ -196,7 +196,7 @@ REFUSED = {
     "unused_param": {"model": Unused()},
     "loss_not_scalar": {"loss": lambda x, y: x},
     "integer_gradient": {"model": WholeNumbers()},
-    "bad_option": {"optimizer": optim.SGD(0.1, momentum=1.5)},
+    "bad_option": {"clip_norm": -1.0},
     "unsupported_option": {"precision": "f8"},
 }
 
