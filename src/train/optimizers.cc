@@ -21,7 +21,8 @@ void require(bool holds, const char* name, double value, const char* expected) {
 }
 
 void require_decay(double weight_decay) {
-  require(weight_decay >= 0 && std::isfinite(weight_decay), "weight_decay", weight_decay, "0 or more, finite");
+  require(weight_decay >= 0 && std::isfinite(weight_decay), "weight_decay", weight_decay,
+          "0 or more, finite");
 }
 
 ValueId scaled(Emitter& e, ValueId x, double factor) { return e.mul(x, e.scalar(e.dtype(x), factor)); }
