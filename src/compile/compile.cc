@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "build/bundle_calls.h"
+#include "build/join_attention.h"
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "compile/compile_variant.h"
@@ -77,6 +78,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.skip.erase(kBundleCalls);
   pipeline.skip.erase(kJoinRows);
   pipeline.skip.erase(kJoinInputs);
+  pipeline.skip.erase(kJoinAttention);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

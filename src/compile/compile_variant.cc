@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
+#include "build/join_attention.h"
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "build/region_codegen.h"
@@ -146,6 +147,8 @@ class VariantCompiler {
     for (Unit& unit : units_) {
       unit.programs = build_programs(unit.calls);
       const bool shares = target_.is_cuda() && options_.opt_level > 0;
+      if (shares && !options_.skip_passes.contains(kJoinAttention))
+        join_attention(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
       if (shares && !options_.skip_passes.contains(kJoinRows))
         join_rows(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
       if (shares && !options_.skip_passes.contains(kJoinInputs))

@@ -46,7 +46,9 @@ Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
     for (const TensorArg& arg : *args) work.bytes += distinct_elements(arg) * dtype_bytes(arg.dtype);
   if (inputs.empty() || outputs.empty()) return work;
   const TensorArg &x = inputs[0], &out = outputs[0];
-  if (kernel.starts_with("matmul")) {
+  if (kernel == "matmul_attention") {
+    work.flops = 2 * all_elements(out) * (3 * size_at(x, 1) + 2 * size_at(out, 2));
+  } else if (kernel.starts_with("matmul")) {
     work.flops = 2 * all_elements(out) * size_at(x, 1);
   } else if (kernel.starts_with("attention") && inputs.size() >= 3) {
     work.flops = 2 * (all_elements(x) + all_elements(out)) * size_at(inputs[1], 2);

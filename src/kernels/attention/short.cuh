@@ -63,30 +63,35 @@ __device__ __forceinline__ void sum_weights(const uint32_t (&weights)[kSteps][4]
     rows.sum[half] = (sums[0][2 * half] + sums[1][2 * half]) + (sums[2][2 * half] + sums[3][2 * half]);
 }
 
-// 64 rows from `row` on of the block's head; `tile`: of the block.
-template <class Traits>
-__device__ __forceinline__ void attend_rows(const Call<Traits>& call, const ShortShared<Traits>& shared,
-                                            const float* mask_tile, const Place& place, int tile) {
-  using T = typename Traits::Element;
-  using Shared = ShortShared<Traits>;
-  constexpr int kKeys = Shared::kKeys;
-  const int lane = int(threadIdx.x) % 32;
-  const int32_t row = place.tile * Traits::kRows + tile * 64 + int(threadIdx.x) / 32 * 16 + lane / 4;
-  const int32_t visible[2] = {row < call.queries ? visible_keys(call, row) : 0,
-                              row + 8 < call.queries ? visible_keys(call, row + 8) : 0};
-  float s[kKeys / 2];
+// Issues the products of 64 rows of queries, `tile` of those in shared memory, with all keys. Shared: as
+// ShortShared says where tiles are.
+template <class Traits, class Shared>
+__device__ __forceinline__ void multiply_keys(float (&s)[Shared::kKeys / 2], const Shared& shared, int tile) {
   fence_wgmma();
 #pragma unroll
   for (int step = 0; step < (Traits::kDepth + 15) / 16; ++step)
     wgmma_shared(s, Shared::descriptor(shared.q() + tile * 64 * Shared::kRowBytes + step * 32),
-                 Shared::descriptor(shared.k() + step * 32), step > 0, T());
+                 Shared::descriptor(shared.k() + step * 32), step > 0, typename Traits::Element());
   commit_wgmma();
-  wait_wgmma<0>();
-  hold(s);
+}
 
+// The lane's first row of them.
+template <class Traits>
+__device__ __forceinline__ int32_t row_of(const Place& place, int tile) {
+  const int thread = int(threadIdx.x) % 128;
+  return place.tile * Traits::kRows + tile * 64 + thread / 32 * 16 + thread % 32 / 4;
+}
+
+// Products become weights, with their maxima and sums.
+template <class Traits, int kCount>
+__device__ __forceinline__ void weigh_rows(const Call<Traits>& call, float (&s)[kCount], Rows& rows,
+                                           const float* mask_tile, const Place& place, int tile) {
+  constexpr int kKeys = 2 * kCount;
+  const int32_t row = row_of<Traits>(place, tile);
+  const int32_t visible[2] = {row < call.queries ? visible_keys(call, row) : 0,
+                              row + 8 < call.queries ? visible_keys(call, row + 8) : 0};
   const bool hides = __any_sync(0xffffffffu, visible[0] < kKeys || visible[1] < kKeys);
-  const int32_t key = lane % 4 * 2;
-  const int64_t b = place.batch, h = place.head;
+  const int32_t key = int(threadIdx.x) % 4 * 2;
   if constexpr (Traits::kMaskPerKey) {
     finish_scores<Traits>(
         s, [&](int at) { return *reinterpret_cast<const float2*>(mask_tile + key + at * 8); }, key, visible,
@@ -94,26 +99,34 @@ __device__ __forceinline__ void attend_rows(const Call<Traits>& call, const Shor
   } else {
     const typename Traits::Mask* mask = call.mask;
     if (Traits::kHasMask)
-      mask += b * call.mask_view.batch + h * call.mask_view.head + row * call.mask_view.row;
+      mask +=
+          place.batch * call.mask_view.batch + place.head * call.mask_view.head + row * call.mask_view.row;
     const typename Traits::Mask* const line[2] = {mask, mask + 8 * call.mask_view.row};
     finish_scores<Traits>(s, line, call.mask_view.column, key, visible, hides);
   }
-  Rows rows;
   float scale[2];
   weigh<Traits>(s, rows, scale);
-  uint32_t weights[kKeys / 16][4];
+}
+
+template <class T, int kCount>
+__device__ __forceinline__ void pack_rows(uint32_t (&weights)[kCount / 8][4], const float (&s)[kCount]) {
 #pragma unroll
-  for (int step = 0; step < kKeys / 16; ++step)
+  for (int step = 0; step < kCount / 8; ++step)
 #pragma unroll
     for (int i = 0; i < 4; ++i) weights[step][i] = pack<T>(s[step * 8 + 2 * i], s[step * 8 + 2 * i + 1]);
+}
 
-  float o[Shared::kWidth / 2];
+// Issues the sums of values weighted so, and totals the weights meanwhile.
+template <class Traits, class Shared>
+__device__ __forceinline__ void add_values(const Call<Traits>& call, const Shared& shared,
+                                           const uint32_t (&weights)[Shared::kKeys / 16][4],
+                                           float (&o)[Shared::kWidth / 2], Rows& rows) {
+  using T = typename Traits::Element;
 #pragma unroll
   for (float& x : o) x = 0;
-  wait_barrier(shared.v_full(), 0);
   fence_wgmma();
 #pragma unroll
-  for (int step = 0; step < kKeys / 16; ++step)
+  for (int step = 0; step < Shared::kKeys / 16; ++step)
     wgmma_registers(o, weights[step], Shared::descriptor(shared.v() + step * 16 * Shared::kRowBytes), T());
   commit_wgmma();
   // Fewer instructions and registers; deeper heads are better off with fewer blocks on a multiprocessor.
@@ -121,10 +134,35 @@ __device__ __forceinline__ void attend_rows(const Call<Traits>& call, const Shor
     sum_weights<T>(weights, rows);
   else
     total_sums(rows);
-  wait_wgmma<0>();
-  hold(o);
+}
+
+template <class Traits, int kCount>
+__device__ __forceinline__ void store_tile(const Call<Traits>& call, const float (&o)[kCount],
+                                           const Rows& rows, const Place& place, int tile) {
+  const int64_t b = place.batch, h = place.head;
+  const int32_t row = row_of<Traits>(place, tile);
   store_rows<Traits>(o, rows, call, call.out + b * call.out_view.batch + h * call.out_view.head, row);
   store_lse(rows, call, b * call.heads + h, row);
+}
+
+// 64 rows of the block's head; `tile`: of the block.
+template <class Traits>
+__device__ __forceinline__ void attend_rows(const Call<Traits>& call, const ShortShared<Traits>& shared,
+                                            const float* mask_tile, const Place& place, int tile) {
+  using Shared = ShortShared<Traits>;
+  float s[Shared::kKeys / 2], o[Shared::kWidth / 2];
+  multiply_keys<Traits>(s, shared, tile);
+  wait_wgmma<0>();
+  hold(s);
+  Rows rows;
+  weigh_rows(call, s, rows, mask_tile, place, tile);
+  uint32_t weights[Shared::kKeys / 16][4];
+  pack_rows<typename Traits::Element>(weights, s);
+  wait_barrier(shared.v_full(), 0);
+  add_values(call, shared, weights, o, rows);
+  wait_wgmma<0>();
+  hold(o);
+  store_tile(call, o, rows, place, tile);
 }
 
 template <class Traits>

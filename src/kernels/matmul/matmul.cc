@@ -20,7 +20,7 @@ constexpr int64_t kCopyPadding = 16;  // elements after a copied row of x, so th
 constexpr int64_t kSetPeriod = 4096;  // bytes after which the sets of an L1 cache repeat
 constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing would cost more than it saves
 
-using Tile = Tile;
+using Tile = MatmulTile;
 using Epilogue = TileEpilogue;
 
 // One tile in the making: the addresses that stay, and the current block of k.

@@ -105,7 +105,6 @@ enum class Split {
   kWorkspace,  // parts go to the workspace; the kernel of Split::kSum adds them
   kSum,        // see kWorkspace
   kRow,        // not split: the blocks of a cluster have the tiles of whole rows (row_epilogue.cuh)
-  kPair,       // not split: the two blocks of a cluster share tiles of y (wgmma_pair.cuh)
 };
 
 // Of the groups of a thread: those that lie inside the result, where that saves something.

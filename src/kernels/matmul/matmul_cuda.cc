@@ -180,8 +180,7 @@ class Writer {
               : config.family == MatmulFamily::wgmma && x_.along_k && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
-    const Dim pair(config.paired ? 2 : 1);
-    tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m) * pair) * pair * ceildiv(a_.n, Dim(config.block_n));
+    tiles_ = batches_ * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
     const Dim step(config.slices > 0
                        ? kGroup
                        : per(kStepBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
@@ -237,7 +236,7 @@ class Writer {
   std::string header_name() const {
     return config_.row_blocks > 0 ? "row_epilogue"
            : keeps_x_             ? "made_x"
-           : config_.handed       ? "wgmma_handed"
+           : config_.handed > 0   ? "wgmma_handed"
            : config_.slices > 0   ? "sliced"
            : is_single(config_)   ? "single"
                                   : family_name();
@@ -290,7 +289,7 @@ class Writer {
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (config_.slices > 0) launch.function += "_sliced";
     if (config_.row_blocks > 0) launch.function += "_rows";
-    if (config_.handed) launch.function += "_handed";
+    if (config_.handed > 0) launch.function += "_handed";
     if (role == Role::kSum) launch.function += "_sum";
     if (keeps_x_) {
       if (problem_.made != nullptr) launch.function += "_made";
@@ -299,8 +298,7 @@ class Writer {
     }
     if (wgmma) {
       launch.tensor_maps = {map_of(0, a_.x, x_.along_k, x_rows_),
-                            map_of(1, a_.y, y_.along_k, config_.paired && y_.along_k ? config_.block_n / 2 : config_.block_n)};
-      if (config_.paired && !y_.along_k) launch.tensor_maps[1].box[1] /= 2;
+                            map_of(1, a_.y, y_.along_k, config_.block_n)};
       return launch;
     }
     launch.block = threads();
@@ -439,10 +437,10 @@ class Writer {
             (divides(a_.n, kGroup) ? "true;\n" : "false;\n");
     // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
     text += std::string("  static constexpr bool kWholeTiles = ") +
-            (divides(a_.m, config_.block_m * (config_.paired ? 2 : 1)) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
+            (divides(a_.m, config_.block_m) && divides(a_.n, config_.block_n) ? "true;\n" : "false;\n");
     if (config_.family == MatmulFamily::wgmma)
       text += load_function("x", a_.x, x_.along_k, "load_box") +
-              load_function("y", a_.y, y_.along_k, config_.paired ? "load_pair_box" : reads_y_once() ? "load_box_once" : "load_box");
+              load_function("y", a_.y, y_.along_k, reads_y_once() ? "load_box_once" : "load_box");
     return text + "};\n";
   }
 
@@ -570,7 +568,7 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
   MatmulConfig possible = config;
-  possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
+  if (!epilogue_tile(*problem.program)) possible.handed = 0;  // what is handed on are halves
   return Writer(problem, possible).write();
 }
 

@@ -125,7 +125,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
   if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!config.handed) continue;
+    if (config.handed == 0) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{moves(TileOp::load, 0, 0), moves(TileOp::store, 0, 1)}};

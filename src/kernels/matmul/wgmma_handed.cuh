@@ -1,24 +1,26 @@
-// A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's results as
-// halves to four more warps, through shared memory, and multiply the next tile while these run the epilogue. Of its last
-// tile they hand on the first chunk of columns, and store the others. Results are those of WgmmaMatmul, bit for bit. Seven warps in place of four were measured
-// on H100: no faster where the epilogue is light, slower by 15 % with GELU.
+// A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's
+// results as halves to four more warps, through shared memory, and multiply the next tile while these run the
+// epilogue. Of its last tile they hand on the first chunk of columns, and store the others. Results are those
+// of WgmmaMatmul, bit for bit. Seven warps in place of four were measured on H100: no faster where the
+// epilogue is light, slower by 15 % with GELU.
 #pragma once
 
 #include "matmul/wgmma.cuh"
 
 namespace aicf {
 
-// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows.
-template <class Product>
+// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows. kStorers: warps that run the
+// epilogue, 4 or 7: a warpgroup, and what another has beside the warp that loads.
+template <class Product, int kStorers>
 struct HandedMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
-  static constexpr int kWarps = Product::kConsumers / 32, kStorers = 4;
+  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + 4;
   static constexpr int kHandedOfLast = 1;  // chunks of a block's last tile that are handed on: a third of 192 columns
 
-  // The warps' results and what says that they are there, and that they have been read: one place per warp that
-  // multiplies.
+  // The warps' results and what says that they are there, and that they have been read: one place per warp
+  // that multiplies.
   template <class C>
   struct Places {
     static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
@@ -27,7 +29,7 @@ struct HandedMatmul : Product {
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
     __device__ uint32_t place(int warp) const { return base + kWarps * 16 + warp * kPlaceBytes; }
     __device__ void set_up() const {
-      for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, 1);
+      for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, i < kWarps ? 1 : C::kCount);
     }
   };
   static __device__ __forceinline__ void arrive(uint32_t barrier) {
@@ -40,8 +42,8 @@ struct HandedMatmul : Product {
   }
 
   template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
-  static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
-                                  int warpgroup) {
+  static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work,
+                                  const Epilogue& epilogue, int warpgroup) {
     const Places<C> places{shared.chunks()};
     const int warp = int(threadIdx.x) / 32;
     uint32_t index = work.first, number = 0;  // of the block's tiles
@@ -71,24 +73,29 @@ struct HandedMatmul : Product {
       if (chunk + 1 == kHandedOfLast) arrive(places.full(warp));
     }
     __syncwarp();
-    chunks.each(kHandedOfLast, C::kCount, [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+    chunks.each(kHandedOfLast, C::kCount,
+                [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
   }
 
-  // The warps that store take the places in turn, tile after tile.
+  // The warps that store share a tile's chunks, of every tile alike: so nobody waits for a tile before the one before has
+  // come.
   template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
-  static __device__ void store(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue) {
+  static __device__ void store(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
+                               int storer) {
     const Places<C> places{shared.chunks()};
     wait_for_inputs();
-    if (work.first >= work.tiles) return;
-    const uint32_t last = (work.tiles - 1 - work.first) / work.stride;
-    for (uint32_t item = threadIdx.x / 32 - kWarps; item < (last + 1) * kWarps; item += kStorers) {
-      const uint32_t number = item / kWarps;
-      const int warp = int(item % kWarps);
-      C chunks(o, epilogue, work.tile(work.first + number * work.stride), warp);
-      barrier_wait(places.full(warp), number & 1);
-      chunks.each(0, number < last ? C::kCount : kHandedOfLast,
-                  [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
-      arrive(places.empty(warp));
+    uint32_t number = 0;  // of the block's tiles
+    for (uint32_t index = work.first; index < work.tiles; index += work.stride, ++number) {
+      const bool last = index + work.stride >= work.tiles;
+#pragma unroll 1
+      for (int item = storer; item < kWarps * (last ? kHandedOfLast : C::kCount); item += kStorers) {
+        const int warp = item % kWarps, first = item / kWarps;
+        C chunks(o, epilogue, work.tile(index), warp, first);
+        barrier_wait(places.full(warp), number & 1);
+        chunks.each(first, first + 1,
+                    [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+        arrive(places.empty(warp));
+      }
     }
   }
 
@@ -98,26 +105,31 @@ struct HandedMatmul : Product {
     extern __shared__ __align__(1024) char memory[];
     static_assert(Product::kRowBlocks == 1 && sizeof(typename Epilogue::Tile) == 2, "halves of 64 rows");
     const Shared shared{shared_address(memory)};
-    constexpr int kLoader = Product::kConsumers + kStorers * 32;
-    if (threadIdx.x == kLoader) {
+    if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
       prefetch_map(*x_map);
     }
     const Work work = Product::work_of(o, part_depth);
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-    if (threadIdx.x == 0) Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
+    if (threadIdx.x == 0)
+      Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
     Product::set_up(shared);
+    const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
+    // Registers: what the launch of 512 threads has.
     if (warpgroup < 2) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 184 : 136));
       multiply(o, shared, work, epilogue, warpgroup);
-    } else if (warpgroup == 2) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
-      store(o, shared, work, epilogue);
+    } else if (kStorers == 7 || warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 104 : 120));
+      if (warp != kLoader)
+        store(o, shared, work, epilogue, warp - kWarps - (warp > kLoader));
+      else if (threadIdx.x == 32 * kLoader)
+        typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
     } else {
       asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-      if (threadIdx.x == kLoader) typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
+      if (threadIdx.x == 32 * kLoader)
+        typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
     }
-    Product::leave();
   }
 };
 

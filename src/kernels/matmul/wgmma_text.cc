@@ -22,7 +22,7 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
   // Places in wgmma_handed.cuh: all columns of the rows.
-  if (c.handed) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
+  if (c.handed > 0) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
@@ -72,16 +72,13 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
   const bool ahead = c.resident <= kFewBlocks;
-  const std::string split = c.row_blocks > 0 ? "kRow, "
-                            : c.cluster      ? "kCluster, "
-                            : c.paired       ? "kPair, "
-                                             : "kNone, ";
+  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
-                              std::to_string(c.paired ? 2 : c.splits) + ">";
-  if (c.handed) return "aicf::HandedMatmul<" + product + ">";
+                              std::to_string(c.splits) + ">";
+  if (c.handed > 0) return "aicf::HandedMatmul<" + product + ", " + std::to_string(c.handed) + ">";
   if (tile.kept_bytes > 0)
     return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
@@ -96,9 +93,9 @@ int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
 
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block = c.handed > 0 ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes;
-  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : c.paired ? 2 : 1;
+  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
                    : c.cluster      ? tiles * Dim(c.splits)
