@@ -166,6 +166,50 @@ def test_sizes_as_arithmetic_on_others() -> None:
     assert caught.value.name == "bad_option" and caught.value.value == "-3"
 
 
+def test_a_reshape_must_fit_every_size() -> None:
+    """What an exporter wrote as a number fits one length of the range only."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["half"], kernel_shape=[2], strides=[2]),
+        helper.make_node("Shape", ["x"], ["whole"]),
+        helper.make_node("Slice", ["whole", "zero", "one"], ["batch"]),
+        helper.make_node("Concat", ["batch", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["half", "shape"], ["y"]),
+    ]
+    constants = {
+        "zero": np.array([0], np.int64),
+        "one": np.array([1], np.int64),
+        "rest": np.array([4, 2], np.int64),
+    }
+    model = model_of(nodes, {"x": (np.float32, ["n", 1, "t"])}, ["y"], constants)
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model, dims={"n": "1..4", "t": "4..200"})
+    error = caught.value
+    assert error.name == "bad_shape" and "t=4" in error.value and "reshape" in error.op
+    check_sizes(
+        model, {"n": "1..4", "t": "16..17"}, [({"n": 3, "t": t}, {"x": draw(3, 1, t)}) for t in (16, 17)]
+    )
+
+
+def test_a_size_divided_by_a_sum() -> None:
+    """Text recognition: rows of pooled columns, regrouped through -1."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["half"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Transpose", ["half"], ["columns"], perm=[3, 0, 1, 2]),
+        helper.make_node("Shape", ["columns"], ["sizes"]),
+        helper.make_node("Slice", ["sizes", "zero", "two"], ["first"]),
+        helper.make_node("Concat", ["first", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["columns", "shape"], ["y"]),
+    ]
+    constants = {
+        "zero": np.array([0], np.int64),
+        "two": np.array([2], np.int64),
+        "rest": np.array([-1], np.int64),
+    }
+    model = model_of(nodes, {"x": (np.float32, ["n", 3, 8, "w"])}, ["y"], constants)
+    cases = [({"n": n, "w": w}, {"x": draw(n, 3, 8, w)}) for n, w in ((1, 2), (2, 31), (4, 64))]
+    check_sizes(model, {"n": "1..4", "w": "2..64"}, cases)
+
+
 X = (np.float32, [2, 4, 6, 7])
 FORMS: dict[str, tuple[bytes, Arrays]] = {
     "windows of LpPool do not begin in the padding behind": (

@@ -158,12 +158,51 @@ Dim min(const Dim& a, const Dim& b) {
   return make_function(Dim::AtomKind::kMin, ordered ? a : b, ordered ? b : a);
 }
 
+namespace {
+
+// The term divided by a number, with these of its factors.
+Dim from_term(const Dim::Term& term, const std::vector<Dim::Atom>& factors, int64_t divisor) {
+  Dim product(term.coefficient / divisor);
+  for (const Dim::Atom& factor : factors)
+    product = product * (factor.args ? make_function(factor.kind, factor.args->first, factor.args->second)
+                                     : Dim::symbol(factor.text));
+  return product;
+}
+
+// The term of most factors, the first of these in the order of atoms; the constant if there is none.
+Dim leading_term(const Dim& dim) {
+  const Dim::Term* leading = nullptr;
+  const auto precedes = [](const Dim::Term& a, const Dim::Term& b) {
+    if (a.factors.size() != b.factors.size()) return a.factors.size() > b.factors.size();
+    return std::lexicographical_compare(a.factors.begin(), a.factors.end(), b.factors.begin(),
+                                        b.factors.end(), atom_less);
+  };
+  for (const Dim::Term& term : dim.terms())
+    if (leading == nullptr || precedes(term, *leading)) leading = &term;
+  return leading == nullptr ? Dim(dim.constant_part()) : from_term(*leading, leading->factors, 1);
+}
+
+// Long division by leading terms; right because nothing may be left, whatever their order.
+std::optional<Dim> divide_polynomial(Dim rest, const Dim& by) {
+  constexpr int kMaxSteps = 64;
+  Dim quotient;
+  for (int step = 0; step < kMaxSteps && !(rest == Dim(0)); ++step) {
+    const auto factor = divide_exactly(leading_term(rest), leading_term(by));
+    if (!factor) return std::nullopt;
+    quotient = quotient + *factor;
+    rest = rest - *factor * by;
+  }
+  return rest == Dim(0) ? std::optional(quotient) : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
   if (a == b && !(b == Dim(0))) return Dim(1);
   if (a == Dim(0) && !(b == Dim(0))) return Dim(0);
-  // b must be one monomial; every term of a must contain it.
   const bool constant_divisor = b.is_constant();
-  if (!constant_divisor && (b.constant_part() != 0 || b.terms().size() != 1)) return std::nullopt;
+  if (!constant_divisor && (b.constant_part() != 0 || b.terms().size() != 1)) return divide_polynomial(a, b);
+  // Every term of a must contain the one of b.
   const int64_t coefficient = constant_divisor ? b.constant_part() : b.terms()[0].coefficient;
   if (coefficient <= 0) return std::nullopt;
   if (!constant_divisor && a.constant_part() != 0) return std::nullopt;
@@ -180,11 +219,7 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
         rest.erase(at);
       }
     }
-    Dim product(term.coefficient / coefficient);
-    for (const Dim::Atom& factor : rest)
-      product = product * (factor.args ? make_function(factor.kind, factor.args->first, factor.args->second)
-                                       : Dim::symbol(factor.text));
-    quotient = quotient + product;
+    quotient = quotient + from_term(term, rest, coefficient);
   }
   return quotient;
 }

@@ -8,6 +8,7 @@
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "compile/compile_variant.h"
+#include "ir/range_fit.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -89,6 +90,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
 Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
   check_options(options);
   verify(program, Fault::kUser);
+  check_range_fit(program);
   Artifact artifact = start_artifact(program, options.precision);
   const Records records = load_records(options.records);
   std::vector<ChoiceReport> choices;

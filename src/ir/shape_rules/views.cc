@@ -17,8 +17,8 @@ bool polynomial_symbols(const Dim& dim, std::set<std::string>& symbols) {
 }
 
 // Two different polynomials in the same symbols differ for some values of them, so every size in the declared
-// range could not run. Where rounding functions or a further symbol take part, equality is left to the check
-// at binding.
+// range could not run. Where rounding functions or a further symbol take part, equality is left to
+// check_range_fit, which knows the ranges.
 bool counts_may_agree(const Dim& a, const Dim& b) {
   if (a == b) return true;
   if ((a - b).is_constant()) return false;

@@ -1,0 +1,78 @@
+#include "ir/range_fit.h"
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+constexpr uint64_t kPoints = 24;  // besides the corners
+
+// All low, all high, then spread over the ranges, differently for each size.
+SymbolValues point(const std::map<std::string, int>& names, const SymbolRanges& ranges, uint64_t index) {
+  SymbolValues values;
+  uint64_t state = index;
+  for (const auto& [name, count] : names) {
+    const Interval& range = ranges.find(name)->second;
+    const auto span = static_cast<uint64_t>(range.hi - range.lo) + 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
+    const uint64_t offset = index == 0 ? 0 : index == 1 ? span - 1 : (state >> 33) % span;
+    values[name] = range.lo + static_cast<int64_t>(offset);
+  }
+  return values;
+}
+
+// `relation` of the two numbers must hold at every size.
+void require(const Node& node, const SymbolRanges& ranges, const Dim& left, const char* relation,
+             const Dim& right, const std::function<bool(int64_t, int64_t)>& holds) {
+  std::map<std::string, int> names;
+  left.collect_symbols(names);
+  right.collect_symbols(names);
+  for (uint64_t i = 0; i < (names.empty() ? 1 : kPoints + 2); ++i) {
+    const SymbolValues at = point(names, ranges, i);
+    const int64_t a = evaluate(left, at), b = evaluate(right, at);
+    if (holds(a, b)) continue;
+    std::string sizes;
+    for (const auto& [name, value] : at)
+      sizes += (sizes.empty() ? "" : ", ") + name + "=" + std::to_string(value);
+    throw UserError(ErrorCode::kU_bad_shape, "an op does not fit every size of the declared ranges")
+        .with_op(std::string(op_info(node.op).name) + (node.origin.empty() ? "" : " (" + node.origin + ")"))
+        .with_value(sizes)
+        .with_expected(left.to_string() + " " + relation + " " + right.to_string())
+        .with_actual(std::to_string(a) + " and " + std::to_string(b))
+        .with_remedy(
+            "narrow the ranges, or say how the sizes hang together: --dim NAME=2*HALF --dim HALF=8..16");
+  }
+}
+
+void check_slice(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const Shape &shape = graph.shape(node.operands[0]), &starts = node.attrs.get_dims("starts"),
+              &limits = node.attrs.get_dims("limits");
+  const auto ordered = [](int64_t a, int64_t b) { return a <= b; };
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (!(limits[axis] == shape[axis])) require(node, ranges, limits[axis], "<=", shape[axis], ordered);
+    if (starts[axis] == Dim(0)) continue;
+    require(node, ranges, Dim(0), "<=", starts[axis], ordered);
+    require(node, ranges, starts[axis], "<=", limits[axis], ordered);
+  }
+}
+
+void check(const Graph& graph, const SymbolRanges& ranges) {
+  for (const Node& node : graph.nodes()) {
+    for (const Graph& body : node.bodies) check(body, ranges);
+    if (node.op == Op::slice) check_slice(graph, node, ranges);
+    if (node.op != Op::reshape) continue;
+    const Dim from = element_count(graph.shape(node.operands[0])),
+              to = element_count(graph.shape(node.results[0]));
+    if (!(from == to)) require(node, ranges, to, "=", from, std::equal_to<>());
+  }
+}
+
+}  // namespace
+
+void check_range_fit(const Program& program) {
+  for (const Graph& entry : program.entries) check(entry, program.sizes);
+}
+
+}  // namespace aicf
