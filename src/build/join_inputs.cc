@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "build/bundle_code.h"
-#include "build/region_product.h"
+#include "build/made_input_code.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
 
@@ -40,28 +40,34 @@ class InputJoiner {
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!takes_region(calls_[i], context_)) continue;
-      const std::optional<size_t> region = find_region(i);
-      if (!region || !fits(calls_[*region], calls_[i])) continue;
-      calls_[i] = joined(calls_[*region], calls_[i]);
-      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*region));
+      if (!may_take(calls_[i])) continue;
+      const std::optional<size_t> maker = find_maker(i);
+      if (!maker) continue;
+      calls_[i] = joined(calls_[*maker], calls_[i]);
+      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*maker));
       --i;
     }
   }
 
  private:
-  // The region that makes the product's x for it alone, if it may run as late as the product does.
-  std::optional<size_t> find_region(size_t product) const {
-    const Window& x = calls_[product].inputs[0];
-    for (size_t i = product; i-- > 0;) {
+  static bool may_take(const KernelCall& call) {
+    return call.library.call.empty() && call.members.empty() && !call.inputs.empty() &&
+           (call.kernel == "matmul_tensor_core" || call.kernel == "attention_wgmma");
+  }
+
+  // The call that makes the first input for the taker alone, if it may run as late and inside it.
+  std::optional<size_t> find_maker(size_t taker) const {
+    const KernelCall& later = calls_[taker];
+    for (size_t i = taker; i-- > 0;) {
       const KernelCall& call = calls_[i];
-      if (!meets(call.outputs, x.root)) continue;
-      if (call.kernel != "tile" || call.region < 0 || call.outputs.size() != 1 ||
-          !same_row(call.outputs[0], x) || is_needed(x.root, i, product) ||
-          meet(call.inputs, calls_[product].outputs))
+      if (!meets(call.outputs, later.inputs[0].root)) continue;
+      if (!same_row(call.outputs[0], later.inputs[0]) || is_needed(later.inputs[0].root, i, taker) ||
+          meet(call.inputs, later.outputs) || !(takes_region(call, later) || takes_append(call, later)))
         return std::nullopt;
-      for (size_t between = i + 1; between < product; ++between)
-        if (meet(call.inputs, calls_[between].outputs)) return std::nullopt;
+      for (size_t between = i + 1; between < taker; ++between)
+        if (meet(call.inputs, calls_[between].outputs) || meet(call.outputs, calls_[between].outputs) ||
+            meet(call.outputs, calls_[between].inputs))
+          return std::nullopt;
       return i;
     }
     return std::nullopt;
@@ -79,27 +85,39 @@ class InputJoiner {
     return false;
   }
 
-  bool fits(const KernelCall& region, const KernelCall& product) const {
-    if (largest_work(region, region.kernel, context_.ranges).bytes > kMostBytes) return false;
-    if (region.outputs[0].dtype != product.inputs[0].dtype) return false;
+  bool takes_region(const KernelCall& region, const KernelCall& product) const {
+    if (region.kernel != "tile" || product.kernel != "matmul_tensor_core" || region.region < 0 ||
+        product.region < 0 || region.outputs.size() != 1 ||
+        largest_work(region, region.kernel, context_.ranges).bytes > kMostBytes ||
+        region.outputs[0].dtype != product.inputs[0].dtype ||
+        !takes_made_input(call_problem(product, context_), product.variant))
+      return false;
     const CudaCode code = call_code(region, context_, true);
     return joins_bundle(code) && code.launches[0].block <= kMadeThreads &&
            bounds(code.launches[0].grid[0], context_.ranges).hi <= kMostBlocks;
   }
 
-  static KernelCall joined(const KernelCall& region, const KernelCall& product) {
+  // The row that is appended lies in the memory that attention reads.
+  bool takes_append(const KernelCall& append, const KernelCall& attention) const {
+    return append.kernel == "rope_append" && attention.kernel == "attention_wgmma" &&
+           append.outputs[0] == attention.inputs[0] && append.outputs[1] == attention.inputs[1] &&
+           append.outputs[2] == attention.inputs[2] &&
+           takes_rope(call_problem(attention, context_), call_problem(append, context_));
+  }
+
+  static KernelCall joined(const KernelCall& maker, const KernelCall& taker) {
     KernelCall call;
-    call.kernel = kRegionProduct;
-    call.variant = product.variant;
-    call.inputs = product.inputs;
-    for (const Window& w : region.inputs)
+    call.kernel = maker.kernel == "tile" ? kRegionProduct : kRopeAttention;
+    call.variant = taker.variant;
+    call.inputs = taker.inputs;
+    for (const Window& w : maker.inputs)
       if (std::find(call.inputs.begin(), call.inputs.end(), w) == call.inputs.end()) call.inputs.push_back(w);
-    call.outputs = product.outputs;
-    call.outputs.push_back(region.outputs[0]);
-    call.origin = region.origin + " … " + product.origin;
-    call.reason = "every block of the product makes its rows; " + product.reason;
-    call.choice = product.choice;
-    call.members = {region, product};
+    call.outputs = taker.outputs;
+    call.outputs.insert(call.outputs.end(), maker.outputs.begin(), maker.outputs.end());
+    call.origin = maker.origin + " … " + taker.origin;
+    call.reason = "makes its first input itself; " + taker.reason;
+    call.choice = taker.choice;
+    call.members = {maker, taker};
     call.members[1].stage = 1;
     return call;
   }

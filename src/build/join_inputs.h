@@ -1,7 +1,9 @@
-// Which regions become the beginning of the product after them, on a GPU with clusters. Takes the selected
-// calls of a graph and the programs of their regions; where a region makes the few rows that only one product
-// reads (a norm, a gate), every block of the product makes them itself (kernels/matmul/made_x.cuh), and one
-// call with both as members takes the place of two. Graph, regions and programs stay as they are.
+// Which calls become the beginning of the one call that reads what they make, on a GPU with clusters. Takes
+// the selected calls of a graph and the programs of their regions. Where a region makes the few rows of a
+// product (a norm, a gate), every block of the product makes them itself (kernels/matmul/made_x.cuh); where
+// rope_append makes the one query of attention to its cache, every block of attention rotates its heads
+// (kernels/attention/roped.cuh). One call with both as members takes the place of two; graph, regions and
+// programs stay as they are.
 #pragma once
 
 #include "build/call_code.h"
@@ -11,7 +13,8 @@ namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinInputs[] = "join_inputs";
-inline constexpr char kRegionProduct[] = "region_product";  // KernelCall::kernel
+// KernelCall::kernel of the joined calls.
+inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "rope_attention";
 
 void join_inputs(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
                  const Target& target, const SymbolRanges& ranges);

@@ -90,7 +90,7 @@ const Case kCases[] = {
     {DType::bf16, 1, 3072, 2048, Before::kRmsNorm}, {DType::bf16, 1, 16384, 2048, Before::kRmsNorm},
     {DType::bf16, 1, 2048, 8192, Before::kGate},    {DType::f16, 1, 2048, 1024, Before::kLayerNorm},
     {DType::f16, 8, 1024, 1024, Before::kGate},     {DType::bf16, 5, 640, 768, Before::kRmsNorm},
-    {DType::f16, 3, 136, 64, Before::kLayerNorm},   {DType::bf16, 1, 4096, 4096, Before::kGate},
+    {DType::f16, 3, 1032, 512, Before::kLayerNorm},   {DType::bf16, 1, 4096, 4096, Before::kGate},
 };
 
 // The region's code is the same in both, and so is the order in which products are added.

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention_text.h"
+#include "kernels/attention/rope_text.h"
+#include "kernels/made_input.h"
 
 namespace aicf {
 
@@ -223,10 +225,12 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
                   std::to_string(tile.rows / tile.warps / 16) + ">(call)",
               32 * tile.warps};
     case AttentionUnit::kSplit:
-      return {"attention/split.cuh", "attention_split" + name,
+      return {problem.made != nullptr ? "attention/roped.cuh" : "attention/split.cuh",
+              "attention_split" + name + (problem.made != nullptr ? "_roped" : ""),
               "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, tile) + ", " +
                   std::to_string(tile.tiles) + ", " + std::to_string(tile.stages) + ">(call, " +
-                  (combines(sizes, tile) ? "workspace)" : "nullptr)"),
+                  (combines(sizes, tile) ? "workspace" : "nullptr") +
+                  (problem.made != nullptr ? ", rope)" : ")"),
               128};
     case AttentionUnit::kShort:
       return {"attention/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)", 128};
@@ -235,6 +239,19 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
               128 * (tile.rows / 64 + 1)};
   }
   AICF_CHECK(false, "an attention unit without a kernel");
+}
+
+// Defines `rope` from the operands that the whole kernel has of the call.
+std::string rope_text(const MadeInput& made, CudaParams& params) {
+  const auto names = [](const char* prefix, const std::vector<int32_t>& numbers) {
+    std::vector<std::string> list;
+    for (const int32_t number : numbers) list.push_back(prefix + std::to_string(number));
+    return list;
+  };
+  std::string sizes = rope_sizes_text(*made.problem);
+  sizes.back() = ',';
+  return rope_operands_text(*made.problem, names("in", made.inputs), names("out", made.outputs), params) +
+         "  const aicf::attention::Roped" + sizes + " Traits::Element> rope{o, error};\n";
 }
 
 std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
@@ -278,12 +295,15 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   const bool split = tile.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, tile);
 
   CudaParams params;
-  const std::string call_text = call(problem, sizes, params);
+  std::string call_text = call(problem, sizes, params);
+  if (problem.made != nullptr) call_text += rope_text(*problem.made, params);
+  const CudaProblem& kernel = problem.made != nullptr ? *problem.made->kernel : problem;
   CudaLaunch launch;
   launch.function = unit.name;
   launch.block = unit.block;
   launch.shared_bytes = shared_bytes(problem, sizes, tile);
   launch.params = params.dims();
+  launch.reports_errors = problem.made != nullptr;
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
   AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
   launch.tensor_maps = tensor_maps(sizes, tile);
@@ -301,7 +321,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
       code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
   }
   code.source +=
-      function_text(problem, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, tile.unit));
+      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, tile.unit));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;
@@ -309,12 +329,21 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     combine.block = 128;
     combine.params = params.dims();
     combine.grid[0] = heads * sizes.queries;
-    code.source += "\n" + function_text(problem, combine, true, call_text,
+    code.source += "\n" + function_text(kernel, combine, true, call_text,
                                         "combine_splits<Traits, " + std::to_string(tile.keys * tile.tiles) +
                                             ">(call, workspace)");
     code.launches.push_back(combine);
   }
   return code;
+}
+
+bool takes_rope(const CudaProblem& attention, const CudaProblem& rope) {
+  constexpr double kMostGroup = 16;  // heads of one tile of rows
+  const AttentionSizes sizes = sizes_of(attention);
+  const AttentionTile tile = attention_tile(attention, AttentionUnit::kWgmma);
+  return tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) && sizes.queries == Dim(1) &&
+         sizes.most_group <= kMostGroup && attention.outputs.size() == 1 && rope.replaces(5) &&
+         rope.replaces(6);
 }
 
 bool can_run_attention_half(const Problem& problem) {

@@ -38,17 +38,19 @@ __device__ __forceinline__ void rope_put(T* row, const View& view, int column, c
   *reinterpret_cast<Pack<T, kUnit>*>(row + column * view.column) = x;
 }
 
-// kUnit > 1: columns of all windows lie side by side.
+// Items of one step: heads of q, then of k by chunks, then of v. kUnit > 1: columns of all windows lie side by side.
+template <int kUnit, int kPairs, int kDepth, int kValueDepth>
+struct RopeChunks {
+  static constexpr int kRotated = kPairs / kUnit, kRope = kRotated + (kDepth - 2 * kPairs) / kUnit;
+  static constexpr int kValue = kValueDepth / kUnit;
+};
+
 template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, class T>
-__device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* error) {
-  constexpr int kRotated = kPairs / kUnit, kRopeChunks = kRotated + (kDepth - 2 * kPairs) / kUnit;
-  constexpr int kValueChunks = kValueDepth / kUnit;
+__device__ __forceinline__ void rope_item(const RopeAppend<T>& o, uint32_t item, int64_t step, int64_t batch,
+                                          CallError* error) {
+  using Chunks = RopeChunks<kUnit, kPairs, kDepth, kValueDepth>;
+  constexpr int kRotated = Chunks::kRotated, kRopeChunks = Chunks::kRope, kValueChunks = Chunks::kValue;
   const uint32_t rope_items = uint32_t(o.heads + o.kv_heads) * kRopeChunks;
-  const uint32_t items = rope_items + uint32_t(o.kv_heads) * kValueChunks;
-  const uint32_t blocks = (items + blockDim.x - 1) / blockDim.x, place = blockIdx.x / blocks;  // blocks of one step
-  uint32_t item = blockIdx.x % blocks * blockDim.x + threadIdx.x;
-  const int64_t step = place % uint32_t(o.steps), batch = place / uint32_t(o.steps);
-  if (item >= items) return;
   const bool is_value = item >= rope_items;
   if (is_value) item -= rope_items;
   const uint32_t chunks = is_value ? kValueChunks : kRopeChunks;
@@ -96,6 +98,18 @@ __device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* e
   T* y = at(to, y_view, h, row);
   rope_put<kUnit>(y, y_view, first, out[0]);
   rope_put<kUnit>(y, y_view, second, out[1]);
+}
+
+template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, class T>
+__device__ __forceinline__ void rope_append(const RopeAppend<T>& o, CallError* error) {
+  using Chunks = RopeChunks<kUnit, kPairs, kDepth, kValueDepth>;
+  const uint32_t items =
+      uint32_t(o.heads + o.kv_heads) * Chunks::kRope + uint32_t(o.kv_heads) * Chunks::kValue;
+  const uint32_t blocks = (items + blockDim.x - 1) / blockDim.x, place = blockIdx.x / blocks;  // blocks of one step
+  const uint32_t item = blockIdx.x % blocks * blockDim.x + threadIdx.x;
+  if (item >= items) return;
+  rope_item<kUnit, kPairs, kDepth, kValueDepth, kInterleaved>(o, item, place % uint32_t(o.steps),
+                                                               place / uint32_t(o.steps), error);
 }
 
 }  // namespace aicf::attention

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/attention/rope_text.h"
 #include "kernels/indexing/copy_cuda.h"
 
 namespace aicf {
@@ -61,6 +62,32 @@ std::string view(const CudaWindow& window, CudaParams& params) {
 
 }  // namespace
 
+int64_t rope_unit(const CudaProblem& problem) { return unit_of(problem, sizes_of(problem)); }
+
+std::string rope_sizes_text(const CudaProblem& problem) {
+  const Sizes sizes = sizes_of(problem);
+  std::string text = "<";
+  for (const int64_t number : {unit_of(problem, sizes), sizes.pairs, sizes.depth, sizes.value_depth})
+    text += std::to_string(number) + ", ";
+  return text + (problem.params[0] == Dim(0) ? "false>" : "true>");
+}
+
+std::string rope_operands_text(const CudaProblem& problem, const std::vector<std::string>& in,
+                               const std::vector<std::string>& out, CudaParams& params) {
+  const CudaWindow &q = problem.inputs[kQ], &position = problem.inputs[kPosition];
+  std::string text = "  const aicf::attention::RopeAppend<" + std::string(cuda_type(q.dtype)) + "> o = {";
+  for (Operand operand : {kQ, kK, kV, kCos, kSin, kPosition}) text += in[operand] + ", ";
+  for (const std::string& name : out) text += name + ", ";
+  text += "\n      ";
+  for (Operand operand : {kQ, kK, kV, kCos, kSin}) text += view(problem.inputs[operand], params) + ", ";
+  for (const CudaWindow& window : problem.outputs) text += view(window, params) + ", ";
+  text += "\n      " + (position.sizes[0] == Dim(1) ? "0" : params.expr(position.strides[0])) + ", " +
+          params.expr(problem.outputs[1].sizes[2]);
+  for (const Dim& size : {q.sizes[1], problem.inputs[kK].sizes[1], q.sizes[2]})
+    text += ", int32_t(" + params.expr(size) + ")";
+  return text + "};\n";
+}
+
 bool can_run_rope_append(const Problem& p) {
   if (p.inputs.size() != kOperands || p.outputs.size() != 3 || p.inputs[kCos].sizes.size() > 4) return false;
   return std::all_of(p.inputs.begin(), p.inputs.end(), [](const ProblemTensor& x) {
@@ -71,24 +98,19 @@ bool can_run_rope_append(const Problem& p) {
 CudaCode generate_rope_append(const CudaProblem& problem) {
   const Sizes sizes = sizes_of(problem);
   const int64_t unit = unit_of(problem, sizes);
-  const CudaWindow &q = problem.inputs[kQ], &position = problem.inputs[kPosition];
+  const CudaWindow& q = problem.inputs[kQ];
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "attention/rope_append.cuh"});
   if (!problem.replaces(kKeys)) add_copy(code, problem, kKeys, "copy_keys", 1);
   if (!problem.replaces(kValues)) add_copy(code, problem, kValues, "copy_values", 2);
   CudaParams params;
-  const auto number = [](int64_t v) { return std::to_string(v); };
-  std::string body = "  const aicf::attention::RopeAppend<" + std::string(cuda_type(q.dtype)) +
-                     "> o = {in0, in1, in2, in3, in4, in7, out0, out1, out2,\n      ";
-  for (Operand operand : {kQ, kK, kV, kCos, kSin}) body += view(problem.inputs[operand], params) + ", ";
-  for (const CudaWindow& out : problem.outputs) body += view(out, params) + ", ";
-  body += "\n      " + (position.sizes[0] == Dim(1) ? "0" : params.expr(position.strides[0])) + ", " +
-          params.expr(problem.outputs[1].sizes[2]);
-  for (const Dim& size : {q.sizes[1], problem.inputs[kK].sizes[1], q.sizes[2]})
-    body += ", int32_t(" + params.expr(size) + ")";
-  body += "};\n  aicf::attention::rope_append<" + number(unit) + ", " + number(sizes.pairs) + ", " +
-          number(sizes.depth) + ", " + number(sizes.value_depth) +
-          (problem.params[0] == Dim(0) ? ", false" : ", true") + ">(o, error);\n";
+  const auto names = [](const char* prefix, size_t count) {
+    std::vector<std::string> list;
+    for (size_t i = 0; i < count; ++i) list.push_back(prefix + std::to_string(i));
+    return list;
+  };
+  const std::string body = rope_operands_text(problem, names("in", kOperands), names("out", 3), params) +
+                           "  aicf::attention::rope_append" + rope_sizes_text(problem) + "(o, error);\n";
   const Dim items = (q.sizes[1] + problem.inputs[kK].sizes[1]) * Dim((sizes.depth - sizes.pairs) / unit) +
                     problem.inputs[kK].sizes[1] * Dim(sizes.value_depth / unit);
   const Dim blocks = blocks_for(items, kBlock) * q.sizes[0] * q.sizes[2];

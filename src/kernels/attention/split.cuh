@@ -49,6 +49,11 @@ __device__ __forceinline__ void store_four(const Call<Traits>& call, int64_t bat
   }
 }
 
+// Queries and keys are what they are; see roped.cuh for another way.
+struct AsTheyAre {
+  static constexpr bool kRopes = false;
+};
+
 enum class Split { kSingle, kCluster, kWorkspace };  // who has all the keys of a row
 
 constexpr int kClusterBlocks = 8;
@@ -110,8 +115,8 @@ __device__ __forceinline__ void store_sum(const Call<Traits>& call, Sum4& total,
 }
 
 // kTiles: tiles of keys per part of the workspace. kStages: tiles in flight.
-template <class Traits, int kKeys, Split kSplit, int kTiles, int kStages>
-__device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace) {
+template <class Traits, int kKeys, Split kSplit, int kTiles, int kStages, class Rope = AsTheyAre>
+__device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace, const Rope& rope = Rope()) {
   using T = typename Traits::Element;
   constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kWarps = 4,
                 kWarpKeys = kKeys / kWarps;
@@ -171,13 +176,29 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     for (int at = int(threadIdx.x); at < 16 * kChunks; at += kThreads) {
       const int32_t row = first + at / kChunks;
       const bool inside = row < all_rows;
+      if (Rope::kRopes && inside) continue;
       const T* line = inside ? q + head_of(row) * call.q_view.head + row % call.queries * call.q_view.row : q;
       copy_chunk<kDepth, Traits::kVectorQ>(shared_address(q_tile), q_tile, at / kChunks, at % kChunks, line,
                                            call.q_view.column, inside);
     }
   }
+  const auto copy_first_tiles = [&] {
 #pragma unroll
-  for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
+    for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
+  };
+  if constexpr (Rope::kRopes) {
+    const int32_t tile = rope.row(b) / kKeys;
+    const bool holds =
+        kSplit == Split::kSingle || (kSplit == Split::kCluster ? tile % kClusterBlocks : tile / kTiles) == split;
+    if (!holds) copy_first_tiles();
+    rope.template run<kThreads>(reinterpret_cast<T*>(q_tile), HalfTile<kDepth>::kStride, b, kv_head, call.group, holds);
+    if (holds) {
+      __syncthreads();
+      copy_first_tiles();
+    }
+  } else {
+    copy_first_tiles();
+  }
 
   int32_t visible[2];
   const typename Traits::Mask* mask[2] = {nullptr, nullptr};

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda_text.h"
-#include "kernels/matmul/made_input.h"
+#include "kernels/made_input.h"
 #include "kernels/matmul/wgmma_text.h"
 #include "kernels/tile/tile_cuda.h"
 
@@ -216,9 +216,7 @@ class Writer {
       code.launches.push_back(launch);
       bodies_.push_back(call);
     }
-    CudaProblem kernel = problem_;
-    if (problem_.made != nullptr)
-      kernel.inputs = problem_.made->kernel_inputs, kernel.outputs = problem_.made->kernel_outputs;
+    const CudaProblem& kernel = problem_.made != nullptr ? *problem_.made->kernel : problem_;
     for (size_t i = 0; i < code.launches.size(); ++i)
       code.source += cuda_kernel_head(kernel, code.launches[i], workspace, min_blocks()) + bodies_[i];
     if (workspace)
@@ -354,24 +352,25 @@ class Writer {
   bool own_part() const {
     if (problem_.made == nullptr) return true;
     const auto part = part_depth_.constant();
-    const int64_t piece = problem_.made->block_elements;
+    const int64_t piece = problem_.made->code.block_elements;
     return piece > 0 && is_one(a_.m) && part && *part % piece == 0;
   }
   // What made_x.cuh calls Make: a copy, or the member's blocks one after the other.
   std::string make_text() {
     if (problem_.made == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
     const MadeInput& made = *problem_.made;
-    std::string first = "0", end = params_.expr(made.launch.grid[0]), call = made.function + "(block";
+    std::string first = "0", end = params_.expr(made.code.launches[0].grid[0]),
+                call = made.function + "(block";
     if (own_part()) {
-      const std::string piece = std::to_string(made.block_elements);
+      const std::string piece = std::to_string(made.code.block_elements);
       first = "uint32_t(k_first) / " + piece;
       end = "(k_end + " + piece + " - 1) / " + piece;
     }
     for (const int32_t number : made.inputs) call += ", in" + std::to_string(number);
     call += ", x";
-    for (const Dim& param : made.launch.params) call += ", " + params_.expr(param);
-    const std::string some = made.launch.block < kMadeThreads
-                                 ? "if (threadIdx.x < " + std::to_string(made.launch.block) + ") "
+    for (const Dim& param : made.code.launches[0].params) call += ", " + params_.expr(param);
+    const std::string some = made.code.launches[0].block < kMadeThreads
+                                 ? "if (threadIdx.x < " + std::to_string(made.code.launches[0].block) + ") "
                                  : "";
     return "  const auto make = [&](Operands::Element* x, int, int k_first, int k_end) {\n    for (uint32_t "
            "block = " +

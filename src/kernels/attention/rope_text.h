@@ -1,0 +1,19 @@
+// Text of a call of rope_append.cuh, for its own kernel and for attention that takes it in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_text.h"
+
+namespace aicf {
+
+// Elements of one access.
+int64_t rope_unit(const CudaProblem& problem);
+// "<unit, pairs, depth, value depth, interleaved>"
+std::string rope_sizes_text(const CudaProblem& problem);
+// Defines `o`, a RopeAppend, from the names of its operands.
+std::string rope_operands_text(const CudaProblem& problem, const std::vector<std::string>& in,
+                               const std::vector<std::string>& out, CudaParams& params);
+
+}  // namespace aicf
