@@ -90,7 +90,7 @@ const Case kCases[] = {
     {DType::bf16, 1, 3072, 2048, Before::kRmsNorm}, {DType::bf16, 1, 16384, 2048, Before::kRmsNorm},
     {DType::bf16, 1, 2048, 8192, Before::kGate},    {DType::f16, 1, 2048, 1024, Before::kLayerNorm},
     {DType::f16, 8, 1024, 1024, Before::kGate},     {DType::bf16, 5, 640, 768, Before::kRmsNorm},
-    {DType::f16, 3, 1032, 512, Before::kLayerNorm},   {DType::bf16, 1, 4096, 4096, Before::kGate},
+    {DType::f16, 3, 1032, 512, Before::kLayerNorm}, {DType::bf16, 1, 4096, 4096, Before::kGate},
 };
 
 // The region's code is the same in both, and so is the order in which products are added.
@@ -98,12 +98,13 @@ TEST(JoinInputs, HasTheBitsOfTwoKernels) {
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
-    Artifact one = compiled(program, true), two = compiled(program, false);
+    Artifact one = compiled(program, true);
     ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
-    EXPECT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
     if (!TestDevice::get().cuda || !TestDevice::get().runs ||
         Target::from_name(TestDevice::get().target).arch < 90)
       continue;
+    Artifact two = compiled(program, false);
+    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
     const auto device = open_device({"cuda", 1, ""});
     Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
     const auto inputs = normal_inputs(program, 7);

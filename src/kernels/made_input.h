@@ -3,7 +3,10 @@
 // cache rotates its queries and appends the step's row (attention/split.cuh). build/ makes these.
 #pragma once
 
-#include "kernels/matmul/matmul_cuda.h"
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 

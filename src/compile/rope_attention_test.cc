@@ -1,0 +1,114 @@
+// Attention that takes in the rope and the append before it: when it does, and that results and caches are
+// those of two kernels.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "build/join_inputs.h"
+#include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
+#include "compile/testing/test_device.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+namespace {
+
+struct Case {
+  DType dtype;
+  int64_t batch, heads, kv_heads, steps, rows, depth;
+  bool interleaved = false;
+};
+
+// One step of a decoder's attention: caches are states.
+Program step(const Case& c, bool returns_queries = false) {
+  Program program;
+  Graph graph("main");
+  const auto type = [&](int64_t heads, int64_t rows) {
+    return TensorType{c.dtype, {Dim(c.batch), Dim(heads), Dim(rows), Dim(c.depth)}};
+  };
+  const auto cache = [&](const std::string& name) {
+    program.variables[name] = {name, Role::kState, type(c.kv_heads, c.rows), Array()};
+    return graph.add_state(name, type(c.kv_heads, c.rows));
+  };
+  const TensorType angles{c.dtype, {Dim(c.steps), Dim(c.depth / 2)}};
+  const ValueId q = graph.add_input("q", type(c.heads, c.steps));
+  const ValueId k = graph.add_input("k", type(c.kv_heads, c.steps));
+  const ValueId v = graph.add_input("v", type(c.kv_heads, c.steps));
+  const ValueId cos = graph.add_input("cos", angles), sin = graph.add_input("sin", angles);
+  const ValueId position = graph.add_input("position", {DType::i64, {Dim(c.batch)}});
+  const ValueId seen = graph.add_input("seen", {DType::boolean, {Dim(1), Dim(1), Dim(1), Dim(c.rows)}});
+  const ValueId keys = cache("keys"), values = cache("values");
+  const NodeId append = graph.add_node(Op::rope_append, {q, k, v, cos, sin, keys, values, position},
+                                       {{"interleaved", c.interleaved}});
+  const std::vector<ValueId> made = graph.node(append).results;
+  graph.add_output(graph.add(Op::attention, {made[0], made[1], made[2], seen}, {{"scale", 0.125}}), "y");
+  if (returns_queries) graph.add_output(made[0], "queries");
+  graph.add_update(keys, made[1]);
+  graph.add_update(values, made[2]);
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+Artifact compiled(const Program& program, bool joins) {
+  CompileOptions options;
+  options.target = "sm_90";
+  if (!joins) options.skip_passes.insert(kJoinInputs);
+  return compile(program, options);
+}
+
+bool joined(const Program& program) {
+  const Artifact artifact = compiled(program, true);
+  const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
+  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.kernel == kRopeAttention; });
+}
+
+TEST(RopeAttention, OnlyOfOneStepWhoseQueriesNobodyElseReads) {
+  const Case decoder{DType::bf16, 1, 32, 8, 1, 1024, 64};
+  EXPECT_TRUE(joined(step(decoder)));
+  EXPECT_FALSE(joined(step(decoder, true)));
+  Case other = decoder;
+  other.steps = 2;
+  EXPECT_FALSE(joined(step(other)));
+  other = decoder;
+  other.rows = 16384;  // parts in the workspace
+  EXPECT_FALSE(joined(step(other)));
+}
+
+const Case kCases[] = {
+    {DType::bf16, 1, 32, 8, 1, 1024, 64}, {DType::f16, 6, 16, 8, 1, 1500, 64, true},
+    {DType::bf16, 2, 8, 2, 1, 100, 128},  {DType::f16, 1, 6, 6, 1, 128, 72},
+    {DType::f16, 5, 32, 8, 1, 700, 96},
+};
+
+TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
+  for (const Case& c : kCases) {
+    const Program program = step(c);
+    SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.depth));
+    Artifact one = compiled(program, true);
+    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
+    if (!TestDevice::get().cuda || !TestDevice::get().runs ||
+        Target::from_name(TestDevice::get().target).arch < 90)
+      continue;
+    Artifact two = compiled(program, false);
+    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
+    const auto device = open_device({"cuda", 1, ""});
+    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    // The first row, neighbours on both sides of a tile's end, one counted from the end.
+    uint32_t seed = 0;
+    for (const int64_t position : {int64_t{0}, c.rows / 2 + 3, int64_t{63}, int64_t{64}, int64_t{-1}}) {
+      auto inputs = normal_inputs(program, ++seed);
+      for (int64_t i = 0; i < c.batch; ++i) inputs.at("position").set_i64(i, position);
+      for (int64_t i = 0; i < c.rows; ++i) inputs.at("seen").set_i64(i, i <= c.rows / 2 + 3 ? 1 : 0);
+      EXPECT_EQ(first.run("main", inputs).at("y"), second.run("main", inputs).at("y")) << position;
+      for (const char* name : {"keys", "values"})
+        EXPECT_EQ(first.state(name), second.state(name)) << name << " at " << position;
+    }
+    auto outside = normal_inputs(program, 9);
+    for (int64_t i = 0; i < c.batch; ++i) outside.at("position").set_i64(i, c.rows);
+    EXPECT_THROW(first.run("main", outside), UserError);
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing
