@@ -142,24 +142,24 @@ class Bundler {
     for (size_t i = 0; i < open_.size(); ++i)
       if (open_[i].first_stage(call) > 0) needed.push_back(i);
     const std::optional<Small> small = small_call(call);
-    if (small && needed.size() <= 1)
-      for (size_t i = 0; i < open_.size(); ++i) {
-        if (!needed.empty() && i != needed[0]) continue;
-        const int stage = open_[i].first_stage(call);
-        if (!pays(open_[i], call, *small, stage)) continue;
-        open_[i].add(std::move(call), *small, stage);
-        return;
-      }
-    while (!needed.empty()) {
-      close(needed.back());
-      needed.pop_back();
-    }
+    if (small && needed.size() == 1 && join(needed[0], call, *small)) return;
+    for (; !needed.empty(); needed.pop_back()) close(needed.back());
+    for (size_t i = 0; small && i < open_.size(); ++i)
+      if (join(i, call, *small)) return;
     if (!small) {
       done_.push_back(std::move(call));
       return;
     }
     if (open_.size() == kMaxOpen) close(0);
     open_.emplace_back().add(std::move(call), *small, 0);
+  }
+
+  // Takes the call into the bundle if that pays.
+  bool join(size_t index, KernelCall& call, const Small& small) {
+    const int stage = open_[index].first_stage(call);
+    if (!pays(open_[index], call, small, stage)) return false;
+    open_[index].add(std::move(call), small, stage);
+    return true;
   }
 
   std::optional<Small> small_call(const KernelCall& call) const {

@@ -14,7 +14,7 @@ namespace aicf {
 namespace {
 
 constexpr int kMaxBlock = 512;             // threads: more would leave other members too few registers
-constexpr int64_t kMaxShared = 48 * 1024;  // bytes, dynamic
+constexpr int64_t kMaxShared = 32 * 1024;  // bytes, dynamic; beside them those of the members' own
 constexpr int kSharedThreads = 384;        // of a multiprocessor, for which registers are kept side by side
 constexpr int kMaxCluster = 8;             // blocks that every device with clusters takes
 constexpr char kMemberPrefix[] = "member_";

@@ -10,7 +10,7 @@ namespace aicf {
 namespace {
 
 constexpr size_t kMaxRegionNodes = 40;
-constexpr int64_t kSmallSum = 1 << 14;  // elements of what a sum covers whose followers join it
+constexpr int64_t kSmallSum = 1 << 16;  // elements of what a sum covers whose followers join it
 constexpr int64_t kMaxKeptRow =
     1 << 17;  // elements: a row that later stages read again stays in the L2 cache
 

@@ -250,8 +250,8 @@ class Writer {
   // Its threads load 4 or 2 elements of each operand.
   int single_depth() const { return 256 / accumulator_bytes(dtype_); }
   int min_blocks() const {
-    constexpr int kSlicedWarps = 12;  // of a multiprocessor, whose registers hold so many
-    if (config_.slices > 0) return std::max(1, kSlicedWarps / config_.slices);
+    // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
+    if (config_.slices > 0) return config_.slices >= 8 ? 2 : 12 / config_.slices;
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
   WgmmaTile wgmma_tile() const {

@@ -38,10 +38,11 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Of sliced.cuh: elements of K in a stage and at least in a slice, and the multiply-adds of one
 // multiprocessor per cycle with warps enough, in f32 and tf32.
-constexpr int64_t kSliceStage = 32, kLeastSlice = 16;
-constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 8;
-constexpr double kSlicedLatency = 1200, kSliceSum = 60;  // until the first stage is full; a slice's sums
-constexpr double kSlicedBytes = 45;                      // from the L2 cache, one multiprocessor per cycle
+constexpr int kSlicedSide = 32;
+constexpr int64_t kSliceStage = 32, kLeastSlice = 16, kMostSlicedTiles = 6 * kMultiprocessors;
+constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 4;
+constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
+constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
 
 // Blocks that run at a time. Clusters of three and more leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
@@ -184,8 +185,8 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
-  double cycles = kStart + waves * kSlicedLatency + std::max(products, loads) + waves * c.slices * kSliceSum +
-                  sharing * results * kSmallResultCycles / c.splits;
+  double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
+                  sharing * results * kSlicedResult / c.splits;
   if (c.splits > 1) cycles += waves * (kClusterSum + kClusterPart * c.splits);
   return cycles;
 }
@@ -258,25 +259,22 @@ int64_t sliced_bytes(const MatmulConfig& c) {
 
 std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch) {
   std::vector<MatmulConfig> configs;
-  if (!sizes.f32 || family == MatmulFamily::wgmma) return configs;
-  const int64_t most_bytes = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
-  for (const auto& [m, n] : {std::pair(32, 32), {64, 32}})
-    for (const int slices : {2, 4, 8})
-      for (const int splits : {1, 2, 4, 8}) {
-        if (splits > 1 &&
-            (arch < kClusterArch || sliced_depth(sizes, family) < splits * slices * kLeastSlice))
-          continue;
-        MatmulConfig config{.family = family, .block_m = m, .block_n = n};
-        config.slices = slices;
-        config.splits = splits;
-        config.cluster = splits > 1;
-        config.stages = 1;
-        const int64_t room = most_bytes / sliced_bytes(config);
-        config.stages = static_cast<int>(
-            std::clamp<int64_t>(ceil_div(sliced_depth(sizes, family), splits * slices * kSliceStage), 1,
-                                std::min<int64_t>(room, 4)));
-        configs.push_back(config);
-      }
+  const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
+  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > kMostSlicedTiles) return configs;
+  const int64_t depth = sliced_depth(sizes, family);
+  MatmulConfig config{.family = family, .block_m = kSlicedSide, .block_n = kSlicedSide};
+  // Short products of different sizes are alike, so that they can share a launch.
+  config.slices = depth <= 4 * kSliceStage ? 4 : 8;
+  for (const int splits : {1, 2, 4, 8}) {
+    if (splits > 1 && (arch < kClusterArch || depth < splits * config.slices * kLeastSlice)) continue;
+    config.splits = splits;
+    config.cluster = splits > 1;
+    config.stages = 1;
+    const int64_t room = (arch >= kClusterArch ? kPipelineBytes : 96 * 1024) / sliced_bytes(config);
+    const int64_t steps = ceil_div(depth, splits * config.slices * kSliceStage);
+    config.stages = static_cast<int>(std::clamp<int64_t>(steps, 1, std::min<int64_t>(room, 4)));
+    configs.push_back(config);
+  }
   return configs;
 }
 

@@ -186,8 +186,8 @@ TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
         if (family == MatmulFamily::mma) c.problem.params = kTf32;
         link(c, arch);
         const auto configs = matmul_sliced_configs(matmul_sizes(c.problem), family, arch);
-        ASSERT_GT(configs.size(), 5u);
-        const MatmulConfig& config = configs[static_cast<size_t>(layout * 5) % configs.size()];
+        ASSERT_FALSE(configs.empty());
+        const MatmulConfig& config = configs[static_cast<size_t>(layout) % configs.size()];
         EXPECT_LE(sliced_bytes(config), (arch == 90 ? 200 : 96) * 1024) << to_string(config);
         sources.push_back(matmul_code(c.problem, config).source);
       }

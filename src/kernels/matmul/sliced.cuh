@@ -56,7 +56,7 @@ struct SimtSlice {
   }
 
   __device__ __forceinline__ void multiply(const char* stage, int depth, int lane) {
-#pragma unroll 2
+#pragma unroll 1
     for (int k = 0; k < depth; k += kUnit) {
       float a[kUnit][TM], b[kUnit][TN];
       read<typename Loads::XTile, kXAlongK, kDown>(stage, k, lane / kAcross, a);
@@ -72,11 +72,21 @@ struct SimtSlice {
 
   __device__ __forceinline__ void put(float* sums, int lane) const {
 #pragma unroll
-    for (int i = 0; i < TM; ++i)
+    for (int i = 0; i < TM; ++i) {
+      float* row = sums + place<kXAlongK, kDown>(lane / kAcross, i) * SliceSums<BN>::kRow;
 #pragma unroll
-      for (int j = 0; j < TN; ++j)
-        sums[place<kXAlongK, kDown>(lane / kAcross, i) * SliceSums<BN>::kRow +
-             place<kYAlongK, kAcross>(lane % kAcross, j)] = acc[i][j];
+      for (int j = 0; j < TN; j += 4) {
+        AccVector<float> v;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) v.values[e] = acc[i][j + e];
+        if constexpr (!kYAlongK) {
+          *reinterpret_cast<AccVector<float>*>(row + place<false, kAcross>(lane % kAcross, j)) = v;
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) row[place<true, kAcross>(lane % kAcross, j + e)] = v.values[e];
+        }
+      }
+    }
   }
 };
 
@@ -110,7 +120,8 @@ struct SlicedMatmul {
   static constexpr int kGroups = BM * BN / kColumns / kThreads;
   static constexpr int kSliceBytes = kStages * Loads::kStageBytes;
   static_assert(kGroups > 0 && kSliceBytes >= BM * SliceSums<BN>::kRow * int(sizeof(float)), "sums take the stages' place");
-  // Epilogue operands come while K is walked, if a thread knows its groups at compile time.
+  // Epilogue operands come while K is walked or, where registers are short, while slices meet; if a thread knows its
+  // groups at compile time.
   static constexpr bool kAhead = kSplit == Split::kNone || kGroups == 1;
 
   template <class Operands, class I>
@@ -151,6 +162,25 @@ struct SlicedMatmul {
     }
   }
 
+  // A group that the last column cuts: everything it reads is under way before the first use.
+  template <class Epilogue>
+  static __device__ __forceinline__ void store_tail(const Epilogue& epilogue, const typename Epilogue::Row& row,
+                                                    int64_t column, int64_t n, const float (&values)[kColumns]) {
+    typename Epilogue::template Shared<1> shared_operands[kColumns];
+    typename Epilogue::template Own<1> own_operands[kColumns];
+#pragma unroll
+    for (int e = 0; e < kColumns; ++e) {
+      if (column + e >= n) continue;
+      epilogue.fetch(shared_operands[e], column + e);
+      epilogue.fetch(own_operands[e], row, column + e);
+    }
+#pragma unroll
+    for (int e = 0; e < kColumns; ++e) {
+      const float one[1] = {values[e]};
+      if (column + e < n) epilogue.apply(row, column + e, one, shared_operands[e], own_operands[e]);
+    }
+  }
+
   // Part `block % kParts` of tile `block / kParts`; a part is `part_depth` of K.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
@@ -164,7 +194,9 @@ struct SlicedMatmul {
     const auto row_of = [&](int g) { return row + I((thread + g * kThreads) / (BN / kColumns)); };
     const auto column_of = [&](int g) { return column + I((thread + g * kThreads) % (BN / kColumns) * kColumns); };
     const auto epilogue_row = [&](int g) { return epilogue.row(int64_t(tile.batch) * o.m + row_of(g)); };
-    const auto is_whole = [&](int g) { return row_of(g) < o.m && column_of(g) + kColumns <= o.n; };
+    const auto is_whole = [&](int g) {
+      return Operands::kWholeTiles || (row_of(g) < o.m && column_of(g) + kColumns <= o.n);
+    };
 
     const I k_first = I(part) * part_depth, k_end = min(o.k, I(k_first + part_depth));
     const I depth = (max(k_end - k_first, I(0)) + kSlices * Slice::kUnit - 1) / (kSlices * Slice::kUnit) * Slice::kUnit;
@@ -181,20 +213,26 @@ struct SlicedMatmul {
         }
     };
     char* stages = shared + number * kSliceBytes;
-    fetch_ahead();
+    if constexpr (kGroups == 1) fetch_ahead();
     accumulate(o, o.x_of(tile.batch) + row * o.x_row, o.y_of(tile.batch) + column * o.y_column, slice_first,
-               min(k_end, I(slice_first + depth)), I(o.m - row), I(o.n - column), stages, lane, slice);
+               min(k_end, I(slice_first + depth)), Operands::kWholeTiles ? I(BM) : I(o.m - row),
+               Operands::kWholeTiles ? I(BN) : I(o.n - column), stages, lane, slice);
+    if constexpr (kGroups > 1) fetch_ahead();
     __syncwarp();
     slice.put(reinterpret_cast<float*>(stages), lane);
     sync_threads<kThreads>();
     float sums[kGroups][kColumns];
     add_slices(shared, thread, sums);
     const auto store = [&](int g, const float(&values)[kColumns]) {
-      if (row_of(g) >= o.m || column_of(g) >= o.n) return;
-      if (kAhead && is_whole(g))
-        epilogue.apply(epilogue_row(g), column_of(g), values, shared_operands[kAhead ? g : 0], own_operands[kAhead ? g : 0]);
-      else
-        store_columns<kColumns>(epilogue, epilogue_row(g), column_of(g), o.n, values);
+      if (is_whole(g)) {
+        if constexpr (kAhead)
+          epilogue.apply(epilogue_row(g), column_of(g), values, shared_operands[kGroups == 1 ? 0 : g],
+                         own_operands[kGroups == 1 ? 0 : g]);
+        else
+          epilogue.template apply<kColumns>(epilogue_row(g), column_of(g), values);
+      } else if constexpr (!Operands::kWholeTiles) {
+        if (row_of(g) < o.m && column_of(g) < o.n) store_tail(epilogue, epilogue_row(g), column_of(g), o.n, values);
+      }
     };
     if constexpr (kSplit == Split::kNone) {
 #pragma unroll

@@ -10,9 +10,9 @@
 namespace aicf {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kSmall = 1 << 16;      // elements
-constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
+constexpr int kThreads = 256, kFewThreads = 128;  // of a block; of a small region's
+constexpr int64_t kSmall = 1 << 16;               // elements
+constexpr int64_t kMachineBlocks = 528;           // four of a hundred and thirty-two multiprocessors' worth
 
 class ColumnsWriter : public StagedWriter {
  public:
@@ -50,17 +50,21 @@ class ColumnsWriter : public StagedWriter {
     // Registers: every lane has its own sums.
     while (vector_ > 1 && (vector_ > 8 || bound(columns_) < vector_)) vector_ /= 2;
     // Of a small region every thread's own chain of operations is the time.
-    if (upper_bound(rows_ * length_, *ranges_) <= kSmall) vector_ = 1;
+    const bool small = upper_bound(rows_ * length_, *ranges_) <= kSmall;
+    if (small) {
+      vector_ = 1;
+      threads_ = kFewThreads;
+    }
     tail_ = !divisible(columns_, vector_);
     const int64_t vectors = (bound(columns_) + vector_ - 1) / vector_;
     const int64_t length = std::max<int64_t>(bound(length_), 1);
     across_ = 32;
     while (across_ > 1 && across_ / 2 >= vectors) across_ /= 2;
-    while (across_ < kThreads && kThreads / across_ > length) across_ *= 2;
+    while (across_ < threads_ && threads_ / across_ > length) across_ *= 2;
     const Dim others = space_count(space_, 0, axis());
     const int64_t blocks =
         std::max<int64_t>(1, (vectors + across_ - 1) / across_ * std::max<int64_t>(bound(others), 1));
-    if (values_.stages > 1 && blocks < kMachineBlocks)
+    if (values_.stages > 1 && blocks < kMachineBlocks && !small)
       splits_ = static_cast<int>(std::clamp<int64_t>(
           std::min((kMachineBlocks + blocks - 1) / blocks, length / (16 * deep())), 1, 256));
   }
@@ -69,14 +73,14 @@ class ColumnsWriter : public StagedWriter {
   int across(size_t stage) const {
     return splits_ > 1 && !stages_[stage].walks() ? std::min(across_, 4) : across_;
   }
-  int deep() const { return kThreads / across_; }
+  int deep() const { return threads_ / across_; }
   Dim groups(size_t stage) const { return ceildiv(columns_, Dim(int64_t{vector_} * across(stage))); }
 
   CudaLaunch launch_of(size_t stage) const {
     CudaLaunch launch;
     launch.function =
         "tile_columns" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
-    launch.block = kThreads;
+    launch.block = threads_;
     launch.shared_bytes = scratch_bytes();
     launch.grid[0] = groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
     return launch;
@@ -87,7 +91,7 @@ class ColumnsWriter : public StagedWriter {
     int bytes = 0;
     for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
       if (reduction(id)) bytes = std::max(bytes, tile_type_bytes(value(id).result));
-    return int64_t{kThreads} * vector_ * bytes;
+    return int64_t{threads_} * vector_ * bytes;
   }
 
   std::string row_offset(size_t view) {
@@ -114,7 +118,7 @@ class ColumnsWriter : public StagedWriter {
   std::string body_text(size_t stage) {
     std::string text = tile_index_types(space_) + "constexpr int kVector = " + std::to_string(vector_) +
                        ", kAcross = " + std::to_string(across(stage)) +
-                       ", kDeep = " + std::to_string(kThreads / across(stage)) + ";\n";
+                       ", kDeep = " + std::to_string(threads_ / across(stage)) + ";\n";
     if (scratch_bytes() > 0) text += "extern __shared__ __align__(16) char scratch[];\n";
     text += place_text(stage) + cuda_wait_text(problem_);
     if (splits_ > 1) {
@@ -288,7 +292,7 @@ class ColumnsWriter : public StagedWriter {
   }
 
   Dim rows_, length_, columns_;
-  int vector_ = 1, across_ = 32, splits_ = 1;
+  int vector_ = 1, across_ = 32, splits_ = 1, threads_ = kThreads;
   bool tail_ = false;  // the columns are no multiple of the vector
 };
 
