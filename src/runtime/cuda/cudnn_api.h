@@ -108,7 +108,7 @@ enum Attribute : int {
 
 constexpr int kCrossCorrelation = 1;
 constexpr int kHeuristicFallback = 2, kHeuristicA = 3;
-constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kRelu = 100,
+constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kLog = 15, kRelu = 100,
               kGreaterEqual = 304, kGenerateIndex = 501, kSelect = 601;
 constexpr int kReduceAdd = 0, kReduceMax = 3;
 constexpr int kNoteReducedPrecision = 2, kNoteNondeterministic = 4, kNoteCount = 10;

@@ -192,6 +192,10 @@ OperationGraph attention_graph(const CudnnAttention& attention) {
   graph.reduction(kReduceMax, scores, most);
   const Node weights = next(kExp, next(kSubtract, scores, &most), nullptr);
   graph.reduction(kReduceAdd, weights, sum);
+  // The library knows its pattern by these two, although nobody reads them.
+  const Node logarithm = graph.inner(rows, row_strides), sums = graph.inner(rows, row_strides);
+  graph.pointwise(kLog, sum, nullptr, nullptr, logarithm);
+  graph.pointwise(kAdd, most, &logarithm, nullptr, sums);
   const Node shares = graph.inner(sizes, strides, data_type(attention.q.dtype));
   graph.pointwise(kDivide, weights, &sum, nullptr, shares);
   graph.matmul(shares, graph.operand(attention.v, Kind::kInput, 2),
