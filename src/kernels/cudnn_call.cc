@@ -73,13 +73,13 @@ std::optional<TensorArg> channel_row(const TensorArg& arg, const TensorArg& out)
   return row;
 }
 
-const TensorArg* input_of(const CudnnStep& step, int number, size_t own) {
+const TensorArg* input_of(const BoundCall& step, int number, size_t own) {
   const auto index = static_cast<size_t>(number);
   return index >= own && index < step.inputs.size() ? &step.inputs[index] : nullptr;
 }
 
 // The lists of the row's params; sizes of the result follow from them.
-bool read_windows(const CudnnStep& step, CudnnConv& conv) {
+bool read_windows(const BoundCall& step, CudnnConv& conv) {
   const int64_t spatial = conv.x.rank - 2;
   if (step.params.size() != static_cast<size_t>(3 + 4 * spatial) || step.params[0] != spatial) return false;
   auto at = step.params.begin() + 3;
@@ -149,7 +149,7 @@ bool same_meaning(const CudnnCall& a, const CudnnCall& b) {
   return a.op == b.op && a.bias == b.bias && a.addend == b.addend && a.relu == b.relu;
 }
 
-std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const CudnnStep& step) {
+std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const BoundCall& step) {
   if (call.op != CudnnOp::kConv || step.inputs.size() < 2 || step.outputs.empty()) return std::nullopt;
   CudnnConv conv;
   conv.x = step.inputs[0];
@@ -181,7 +181,7 @@ std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const CudnnStep& step
   return make_channels_last(conv.addend) ? std::optional(conv) : std::nullopt;
 }
 
-std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const CudnnStep& step) {
+std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const BoundCall& step) {
   if (call.op != CudnnOp::kAttention || call.bias >= 0 || call.addend >= 0 || call.relu) return std::nullopt;
   // No mask, no cap on the scores, no sums of rows beside the result.
   if (step.inputs.size() != 3 || step.outputs.empty() || step.params.size() != 2 || step.params[1] != 0 ||
@@ -206,7 +206,7 @@ std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const Cudnn
   return a;
 }
 
-bool cudnn_takes(const CudnnCall& call, const CudnnStep& step) {
+bool cudnn_takes(const CudnnCall& call, const BoundCall& step) {
   return call.op == CudnnOp::kConv ? cudnn_conv(call, step).has_value()
                                    : cudnn_attention(call, step).has_value();
 }

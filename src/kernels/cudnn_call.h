@@ -36,13 +36,6 @@ std::optional<CudnnCall> parse_cudnn_call(std::string_view text);
 // Whether two calls compute the same, whatever their engines.
 bool same_meaning(const CudnnCall& a, const CudnnCall& b);
 
-// What a step gives the library: its operands, and params and fparams as its kernel row lists them.
-struct CudnnStep {
-  std::vector<TensorArg> inputs, outputs;
-  std::vector<int64_t> params;
-  std::vector<double> fparams;
-};
-
 // The tensors of a convolution with channels as axis 1, which lie next to each other; axes of size 1 have the
 // strides of a dense tensor. Without bias or addend their rank is 0.
 struct CudnnConv {
@@ -55,9 +48,10 @@ struct CudnnAttention {
   double scale = 1;
 };
 
-// nullopt if the library cannot take the step, or the call names operands that it does not have.
-std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const CudnnStep& step);
-std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const CudnnStep& step);
-bool cudnn_takes(const CudnnCall& call, const CudnnStep& step);
+// Of the step's operands, params and fparams; nullopt if the library cannot take it, or the call names
+// operands that it does not have.
+std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const BoundCall& step);
+std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const BoundCall& step);
+bool cudnn_takes(const CudnnCall& call, const BoundCall& step);
 
 }  // namespace aicf

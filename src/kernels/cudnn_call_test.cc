@@ -25,16 +25,16 @@ TensorArg dense(const std::vector<int64_t>& sizes, bool channels_last, DType dty
 }
 
 // x [2, 16, 9, 9] by 3 × 3 windows in steps of two, one row and column of zeros around it.
-CudnnStep conv_step() {
-  CudnnStep step;
+BoundCall conv_step() {
+  BoundCall step;
   step.inputs = {dense({2, 16, 9, 9}, true), dense({32, 16, 3, 3}, true)};
   step.outputs = {dense({2, 32, 5, 5}, true)};
   step.params = {2, 1, 0, 2, 2, 1, 1, 1, 1, 1, 1};
   return step;
 }
 
-CudnnStep attention_step(int64_t queries, int64_t keys, bool causal) {
-  CudnnStep step;
+BoundCall attention_step(int64_t queries, int64_t keys, bool causal) {
+  BoundCall step;
   step.inputs = {dense({1, 4, queries, 64}, false), dense({1, 2, keys, 64}, false),
                  dense({1, 2, keys, 64}, false)};
   step.outputs = {dense({1, 4, queries, 64}, false)};
@@ -92,14 +92,14 @@ TEST(CudnnCall, is_a_candidate_by_the_name_of_its_kernel) {
 }
 
 TEST(CudnnCall, convolutions_that_the_library_can_take) {
-  CudnnStep step = conv_step();
+  BoundCall step = conv_step();
   const auto conv = cudnn_conv({}, step);
   ASSERT_TRUE(conv);
   EXPECT_EQ(conv->strides, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(conv->low, (std::vector<int64_t>{1, 1}));
   EXPECT_EQ(conv->bias.rank, 0);
   const auto refused = [](const char* what, auto change) {
-    CudnnStep changed = conv_step();
+    BoundCall changed = conv_step();
     change(changed);
     EXPECT_FALSE(cudnn_conv({}, changed)) << what;
   };
@@ -119,7 +119,7 @@ TEST(CudnnCall, convolutions_that_the_library_can_take) {
 }
 
 TEST(CudnnCall, axes_of_one_element_have_dense_strides) {
-  CudnnStep step = conv_step();
+  BoundCall step = conv_step();
   step.inputs = {dense({1, 16, 5, 5}, true), dense({32, 16, 1, 1}, false)};
   step.outputs = {dense({1, 32, 5, 5}, true)};
   step.params = {2, 1, 0, 1, 1, 0, 0, 0, 0, 1, 1};
@@ -135,7 +135,7 @@ TEST(CudnnCall, operands_of_the_epilogue) {
   CudnnCall call;
   call.bias = 2;
   call.addend = 3;
-  CudnnStep step = conv_step();
+  BoundCall step = conv_step();
   EXPECT_FALSE(cudnn_conv(call, step));  // there are none
   TensorArg bias = step.outputs[0];
   for (const int axis : {0, 2, 3}) bias.strides[axis] = 0;
@@ -161,7 +161,7 @@ TEST(CudnnCall, attention_that_the_library_can_take) {
   EXPECT_FALSE(cudnn_attention(attention_call(), attention_step(100, 300, true)));  // another diagonal
   EXPECT_FALSE(cudnn_attention({}, attention_step(100, 100, true)));                // a convolution's
   const auto refused = [](const char* what, auto change) {
-    CudnnStep changed = attention_step(100, 100, false);
+    BoundCall changed = attention_step(100, 100, false);
     change(changed);
     EXPECT_FALSE(cudnn_takes(attention_call(), changed)) << what;
   };

@@ -109,7 +109,7 @@ class EpilogueReader {
 };
 
 // cuBLASLt: x and y, then the epilogue's operands, a bias along the last axis.
-std::optional<LibraryCall> cublaslt_form(const KernelCall& call, const CudnnStep& step,
+std::optional<LibraryCall> cublaslt_form(const KernelCall& call, const BoundCall& step,
                                          const Region& region) {
   if (!call.params.empty()) return std::nullopt;  // a product in tf32
   const auto epilogue = EpilogueReader(region.body, step.inputs, 2, -1).read();
@@ -125,7 +125,7 @@ std::optional<LibraryCall> cublaslt_form(const KernelCall& call, const CudnnStep
 }
 
 // cuDNN: x, w and perhaps a bias, then the epilogue's operands, of which a bias has channels as axis 1.
-std::optional<LibraryCall> conv_form(const CudnnStep& step, const Region* region) {
+std::optional<LibraryCall> conv_form(const BoundCall& step, const Region* region) {
   constexpr size_t kHasBias = 2;
   const bool own_bias = step.params.size() > kHasBias && step.params[kHasBias] != 0;
   Epilogue epilogue;
@@ -144,8 +144,8 @@ std::optional<LibraryCall> conv_form(const CudnnStep& step, const Region* region
 
 }  // namespace
 
-std::optional<CudnnStep> plain_step(const KernelCall& call) {
-  CudnnStep step;
+std::optional<BoundCall> plain_step(const KernelCall& call) {
+  BoundCall step;
   if (!plain_args(call.inputs, step.inputs) || !plain_args(call.outputs, step.outputs)) return std::nullopt;
   for (const Dim& param : call.params) {
     if (!param.is_constant()) return std::nullopt;

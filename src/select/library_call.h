@@ -16,6 +16,6 @@ namespace aicf {
 std::optional<LibraryCall> library_form(const KernelCall& call, std::string_view op, const Region* region);
 
 // The call's windows and params as plain numbers; nullopt if one is symbolic or has too many axes.
-std::optional<CudnnStep> plain_step(const KernelCall& call);
+std::optional<BoundCall> plain_step(const KernelCall& call);
 
 }  // namespace aicf

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMostWorkspace = int64_t{32} << 20;  // bytes; what the library's own users give it
 
 // Calls of the library that the form is of, best first; none if it is not installed.
-std::vector<LibraryCall> advised_calls(const LibraryCall& form, const CudnnStep& step, int count) {
+std::vector<LibraryCall> advised_calls(const LibraryCall& form, const BoundCall& step, int count) {
   std::vector<LibraryCall> calls;
   try {
     if (const auto* product = std::get_if<CublasLtCall>(&form)) {

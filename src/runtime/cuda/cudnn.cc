@@ -81,13 +81,11 @@ std::vector<CudnnCall> advised(const CudnnCall& meaning, const OperationGraph& g
   return calls;
 }
 
-CudnnStep step_of(const BoundCall& call) { return {call.inputs, call.outputs, call.params, call.fparams}; }
-
 class CudnnRoutine final : public LibraryRoutine {
  public:
   CudnnRoutine(const CudnnCall& call, const BoundCall& step, const std::string& origin) {
     const std::lock_guard<std::mutex> lock(handle_mutex());
-    auto graph = operation_graph(call, step_of(step));
+    auto graph = operation_graph(call, step);
     if (!graph) throw refused_by_library(call, origin, "its windows are not those of the library's tensors");
     std::string why;
     auto plan = make_plan(*graph, call, why);
@@ -134,7 +132,7 @@ std::unique_ptr<LibraryRoutine> make_cudnn_routine(const CudnnCall& call, const 
   return std::make_unique<CudnnRoutine>(call, step, origin);
 }
 
-std::vector<CudnnCall> cudnn_engines(const CudnnCall& meaning, const CudnnStep& step, int count,
+std::vector<CudnnCall> cudnn_engines(const CudnnCall& meaning, const BoundCall& step, int count,
                                      int64_t most_workspace) {
   const std::lock_guard<std::mutex> lock(handle_mutex());
   std::vector<CudnnCall> served;

@@ -15,7 +15,7 @@ std::unique_ptr<LibraryRoutine> make_cudnn_routine(const CudnnCall& call, const 
 
 // Calls of the same meaning with the engines that the library recommends, best first, none of which needs
 // more workspace than `most_workspace` or may give other bits in another run. Empty if it has none.
-std::vector<CudnnCall> cudnn_engines(const CudnnCall& meaning, const CudnnStep& step, int count,
+std::vector<CudnnCall> cudnn_engines(const CudnnCall& meaning, const BoundCall& step, int count,
                                      int64_t most_workspace);
 
 }  // namespace aicf::cuda

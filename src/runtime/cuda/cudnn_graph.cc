@@ -205,7 +205,7 @@ OperationGraph attention_graph(const CudnnAttention& attention) {
 
 }  // namespace
 
-std::optional<OperationGraph> operation_graph(const CudnnCall& call, const CudnnStep& step) {
+std::optional<OperationGraph> operation_graph(const CudnnCall& call, const BoundCall& step) {
   if (const auto conv = cudnn_conv(call, step)) return conv_graph(call, *conv);
   if (const auto attention = cudnn_attention(call, step)) return attention_graph(*attention);
   return std::nullopt;

@@ -26,6 +26,6 @@ struct OperationGraph {
 
 // In the current context. EnvironmentError if the library refuses the graph; nothing if it cannot take the
 // step.
-std::optional<OperationGraph> operation_graph(const CudnnCall& call, const CudnnStep& step);
+std::optional<OperationGraph> operation_graph(const CudnnCall& call, const BoundCall& step);
 
 }  // namespace aicf::cuda::cudnn
