@@ -2,6 +2,9 @@
 // reference in f64.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "compile/compile.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/evaluator.h"

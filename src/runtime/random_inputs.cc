@@ -12,12 +12,13 @@
 namespace aicf {
 namespace {
 
+constexpr auto mix = splitmix64;
+
 double unit(uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
 
 double normal(uint64_t key, int64_t index) {
-  const double radius = std::sqrt(-2 * std::log(unit(splitmix64(key + 2 * static_cast<uint64_t>(index)))));
-  return radius *
-         std::cos(2 * std::numbers::pi * unit(splitmix64(key + 2 * static_cast<uint64_t>(index) + 1)));
+  const double radius = std::sqrt(-2 * std::log(unit(mix(key + 2 * static_cast<uint64_t>(index)))));
+  return radius * std::cos(2 * std::numbers::pi * unit(mix(key + 2 * static_cast<uint64_t>(index) + 1)));
 }
 
 Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
@@ -33,8 +34,8 @@ Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
       array.set_f64(i,
                     given ? low + (high - low) * unit(mix(key + static_cast<uint64_t>(i))) : normal(key, i));
     } else {
-      array.set_i64(i, range.lo + static_cast<int64_t>(splitmix64(key + static_cast<uint64_t>(i)) %
-                                                       (span == 0 ? 1 : span)));
+      array.set_i64(
+          i, range.lo + static_cast<int64_t>(mix(key + static_cast<uint64_t>(i)) % (span == 0 ? 1 : span)));
     }
   }
   return array;
