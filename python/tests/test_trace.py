@@ -157,6 +157,14 @@ def test_mistakes(name: str, fn: Callable[[Any], Any]) -> None:
     assert caught.value.name == name
 
 
+def test_every_size_of_a_range_must_fit() -> None:
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(lambda x: x[4] * 2, TensorSpec(("n",)), dims={"n": "1..10"})
+    assert (caught.value.name, caught.value.value, caught.value.expected) == ("bad_shape", "n=1", "5 <= n")
+    exe = aicf.compile(lambda x: x[4] * 2, TensorSpec(("n",)), dims={"n": "5..10"})
+    assert float(np.asarray(exe(np.arange(6, dtype="f")))) == 8
+
+
 def test_sizes_need_ranges_and_names() -> None:
     for dims, name in (({}, "unset_size"), ({"n": "1..3", "m": 2}, "bad_option")):
         with pytest.raises(aicf.UserError) as caught:

@@ -1,6 +1,8 @@
 #include "ir/range_fit.h"
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/error.h"
 
@@ -9,18 +11,29 @@ namespace {
 
 constexpr uint64_t kPoints = 24;  // besides the corners
 
-// All low, all high, then spread over the ranges, differently for each size.
+// All low, all high, then spread over the ranges, differently for each size. A size of nothing is left to
+// binding.
 SymbolValues point(const std::map<std::string, int>& names, const SymbolRanges& ranges, uint64_t index) {
   SymbolValues values;
   uint64_t state = index;
   for (const auto& [name, count] : names) {
-    const Interval& range = ranges.find(name)->second;
+    Interval range = ranges.find(name)->second;
+    range.lo = std::min(std::max<int64_t>(range.lo, 1), range.hi);
     const auto span = static_cast<uint64_t>(range.hi - range.lo) + 1;
     state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
     const uint64_t offset = index == 0 ? 0 : index == 1 ? span - 1 : (state >> 33) % span;
     values[name] = range.lo + static_cast<int64_t>(offset);
   }
   return values;
+}
+
+// Null where it divides by nothing.
+std::optional<int64_t> value_of(const Dim& dim, const SymbolValues& at) {
+  try {
+    return evaluate(dim, at);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
 }
 
 // `relation` of the two numbers must hold at every size.
@@ -31,8 +44,8 @@ void require(const Node& node, const SymbolRanges& ranges, const Dim& left, cons
   right.collect_symbols(names);
   for (uint64_t i = 0; i < (names.empty() ? 1 : kPoints + 2); ++i) {
     const SymbolValues at = point(names, ranges, i);
-    const int64_t a = evaluate(left, at), b = evaluate(right, at);
-    if (holds(a, b)) continue;
+    const auto a = value_of(left, at), b = value_of(right, at);
+    if (!a || !b || holds(*a, *b)) continue;
     std::string sizes;
     for (const auto& [name, value] : at)
       sizes += (sizes.empty() ? "" : ", ") + name + "=" + std::to_string(value);
@@ -40,7 +53,7 @@ void require(const Node& node, const SymbolRanges& ranges, const Dim& left, cons
         .with_op(std::string(op_info(node.op).name) + (node.origin.empty() ? "" : " (" + node.origin + ")"))
         .with_value(sizes)
         .with_expected(left.to_string() + " " + relation + " " + right.to_string())
-        .with_actual(std::to_string(a) + " and " + std::to_string(b))
+        .with_actual(std::to_string(*a) + " and " + std::to_string(*b))
         .with_remedy(
             "narrow the ranges, or say how the sizes hang together: --dim NAME=2*HALF --dim HALF=8..16");
   }

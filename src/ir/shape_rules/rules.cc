@@ -29,10 +29,14 @@ std::string operands_text(const ShapeQuery& query) {
 void infer_shapes(ShapeQuery& query) { kRules[static_cast<size_t>(query.info.op)](query); }
 
 void fail_shape(const ShapeQuery& query, std::string expected, std::string actual) {
+  bool known = true;
+  for (const auto& operand : query.operands)
+    for (const Dim& size : operand ? operand->shape : Shape()) known = known && size.is_constant();
   throw UserError(ErrorCode::kU_bad_shape, std::string(query.info.name) + ": operand shapes do not fit")
       .with_value(operands_text(query))
       .with_expected(std::move(expected))
-      .with_actual(std::move(actual));
+      .with_actual(std::move(actual))
+      .with_remedy(known ? "" : "say how sizes hang together: --dim NAME=OTHER or --dim NAME=2*OTHER");
 }
 
 void fail_attribute(const ShapeQuery& query, std::string_view name, std::string expected,
