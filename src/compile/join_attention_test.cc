@@ -77,24 +77,30 @@ bool joined(const std::vector<KernelCall>& calls) {
                      [](const KernelCall& call) { return call.kernel == "matmul_attention"; });
 }
 
+// BERT-base's and one whose heads are shallow, 32 and 64 sequences.
+const Case kDeep{.batch = 32, .depth = 64, .width = 768};
+const std::vector<ForcedChoice> kForced = {{"*", "matmul_attention"}};
+
 TEST(JoinAttention, WhereATileIsASequenceAndItPays) {
-  EXPECT_TRUE(joined(calls_of({}, "sm_90")));
-  EXPECT_TRUE(joined(calls_of({.batch = 32, .depth = 64, .width = 768}, "sm_90")));
-  EXPECT_FALSE(joined(calls_of({}, "sm_80")));
-  EXPECT_FALSE(joined(calls_of({.dtype = DType::f32}, "sm_90")));
-  EXPECT_FALSE(joined(calls_of({.positions = 64}, "sm_90")));
-  EXPECT_FALSE(joined(calls_of({.depth = 48}, "sm_90")));
-  EXPECT_FALSE(joined(calls_of({.heads = 3}, "sm_90"))) << "a tile has two heads";
-  EXPECT_FALSE(joined(calls_of({.returned = true}, "sm_90"))) << "who else reads q, k and v";
+  EXPECT_TRUE(joined(calls_of(kDeep, "sm_90")));
+  EXPECT_FALSE(joined(calls_of({}, "sm_90"))) << "of shallow heads attention takes longer than the product";
   EXPECT_FALSE(joined(calls_of({.batch = 1, .depth = 64, .width = 768}, "sm_90")))
       << "few tiles of long products";
+  EXPECT_TRUE(joined(calls_of({}, "sm_90", kForced)));
+  EXPECT_FALSE(joined(calls_of({}, "sm_80", kForced)));
+  EXPECT_FALSE(joined(calls_of({.dtype = DType::f32}, "sm_90", kForced)));
+  EXPECT_FALSE(joined(calls_of({.positions = 64}, "sm_90", kForced)));
+  EXPECT_FALSE(joined(calls_of({.depth = 48}, "sm_90", kForced)));
+  EXPECT_FALSE(joined(calls_of({.heads = 3}, "sm_90", kForced))) << "a tile has two heads";
+  EXPECT_FALSE(joined(calls_of({.returned = true}, "sm_90", kForced))) << "who else reads q, k and v";
 }
 
 TEST(JoinAttention, ChoicesDecide) {
   const Case few{.batch = 1, .depth = 64, .width = 768};
-  EXPECT_TRUE(joined(calls_of(few, "sm_90", {{"*", "matmul_attention"}})));
-  EXPECT_FALSE(joined(calls_of({}, "sm_90", {{"attention", "attention_wgmma"}})));
-  EXPECT_FALSE(joined(calls_of({}, "sm_90", {{"matmul", "matmul_tensor_core"}})));
+  const std::vector<KernelCall> calls = calls_of(few, "sm_90", kForced);
+  ASSERT_TRUE(joined(calls));
+  EXPECT_FALSE(joined(calls_of(kDeep, "sm_90", {{"attention", "attention_wgmma"}})));
+  EXPECT_FALSE(joined(calls_of(kDeep, "sm_90", {{"matmul", "matmul_tensor_core"}})));
 }
 
 TEST(JoinAttention, HasTheResultsOfTwoKernels) {

@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kPositions = 128, kPartColumns = 64;  // of a tile's q, k or v
 constexpr double kMultiprocessors = 132;
 // Clock cycles of an H100: a launch with its first loads and last stores, a step of 64 of k, what a tile
-// costs beside, and the attention of one head's 64 rows.
-constexpr double kStart = 3400, kStep = 870, kTile = 600, kAttended = 1700;
+// costs beside; the attention of 64 rows of a head, and of each of its columns.
+constexpr double kStart = 3400, kStep = 870, kTile = 600, kAttended = 1500, kAttendedColumn = 47;
 
 int64_t param(const CudaProblem& problem, ProjectedParam which) {
   return problem.params[static_cast<size_t>(which)].require_constant(
@@ -100,10 +100,10 @@ bool fits_projected_attention(const CudaProblem& problem) {
 double projected_attention_microseconds(const CudaProblem& problem) {
   const MatmulSizes sizes = matmul_sizes(product_of(problem));
   const Shape& out = problem.outputs[0].sizes;
-  const double columns =
-      static_cast<double>(out[1].require_constant("heads") * out[3].require_constant("depth"));
-  const double attended =
-      kAttended * 2 * kPartColumns / static_cast<double>(out[3].require_constant("depth"));
+  const auto heads = static_cast<double>(out[1].require_constant("heads")),
+             depth = static_cast<double>(out[3].require_constant("depth"));
+  const double columns = heads * depth;
+  const double attended = (kAttended + kAttendedColumn * depth) * 2 * kPartColumns / depth;
   const double multiplied = std::ceil(static_cast<double>(sizes.k) / 64) * kStep + kTile;
   const double tiles = std::ceil(static_cast<double>(sizes.m) / kPositions) * columns / kPartColumns;
   const double waves = std::ceil(tiles / kMultiprocessors);

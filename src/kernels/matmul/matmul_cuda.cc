@@ -234,7 +234,7 @@ class Writer {
   std::string header_name() const {
     return config_.row_blocks > 0 ? "row_epilogue"
            : keeps_x_             ? "made_x"
-           : config_.handed > 0   ? "wgmma_handed"
+           : config_.handed       ? "wgmma_handed"
            : config_.slices > 0   ? "sliced"
            : is_single(config_)   ? "single"
                                   : family_name();
@@ -262,7 +262,8 @@ class Writer {
             keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
             own_part(),
             epilogue_tile(*problem_.program).has_value(),
-            config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0};
+            config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
+            handed_storers(*problem_.program, a_.k)};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -287,7 +288,7 @@ class Writer {
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (config_.slices > 0) launch.function += "_sliced";
     if (config_.row_blocks > 0) launch.function += "_rows";
-    if (config_.handed > 0) launch.function += "_handed";
+    if (config_.handed) launch.function += "_handed";
     if (role == Role::kSum) launch.function += "_sum";
     if (keeps_x_) {
       if (problem_.made != nullptr) launch.function += "_made";
@@ -567,7 +568,7 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
   MatmulConfig possible = config;
-  if (!epilogue_tile(*problem.program)) possible.handed = 0;  // what is handed on are halves
+  possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
   return Writer(problem, possible).write();
 }
 

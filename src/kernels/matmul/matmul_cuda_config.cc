@@ -63,7 +63,7 @@ double wgmma_step_cycles(const MatmulConfig& c) {
     case 128256:
       return 1110;
     case 128192:
-      return c.handed > 0 ? 870 : 850;  // with fewer stages
+      return c.handed ? 870 : 850;  // with fewer stages
     case 128128:
       return c.alternate ? 615 : 700;
     case 128096:
@@ -92,7 +92,7 @@ double step_cycles(const MatmulConfig& c) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (is_single(c) || c.alternate || c.handed > 0 || (c.warpgroups > 1 && c.resident > 1)) return splits;
+  if (is_single(c) || c.alternate || c.handed || (c.warpgroups > 1 && c.resident > 1)) return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (const int s : {2, 3, 4, 8, 16, 32})
@@ -159,7 +159,7 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
     const int64_t steps = ceil_div(ceil_div(sizes.k, kDepth), configs[i].splits);
     for (const int64_t stages :
          {configs[i].stages / int64_t{2}, std::min(configs[i].stages * int64_t{2}, most)}) {
-      if (stages < 2 || stages == configs[i].stages || configs[i].handed > 0 ||
+      if (stages < 2 || stages == configs[i].stages || configs[i].handed ||
           stages > std::max<int64_t>(steps, 2))
         continue;
       others.push_back(configs[i]);
@@ -230,9 +230,9 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     config.alternate = true;
     return config;
   };
-  const auto handed = [&](int m, int n, int stages, int warps) {
+  const auto handed = [&](int m, int n, int stages) {
     MatmulConfig config = wgmma(m, n, 2, stages, 1);
-    config.handed = warps;
+    config.handed = true;
     return config;
   };
   switch (family) {
@@ -247,9 +247,9 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
       return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
-              handed(128, 192, 4, 4),   handed(128, 128, 5, 4),   alternate(128, 128, 6),
+              handed(128, 192, 4),      handed(128, 128, 5),      alternate(128, 128, 6),
               wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),
-              wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2),   handed(128, 192, 4, 7)};
+              wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
   }
 }
 
@@ -299,8 +299,8 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
       results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
   // Of warpgroups that take turns, only the last one's epilogue is not behind another's products; what is
   // handed on has the time of the next tile's.
-  const double tile = c.handed > 0 ? std::max(steps * step, results * kHandedCycles) : steps * step;
-  double cycles = waves * tile + (c.handed > 0 ? 1 : c.alternate ? 2 : waves) * stored;
+  const double tile = c.handed ? std::max(steps * step, results * kHandedCycles) : steps * step;
+  double cycles = waves * tile + (c.handed ? 1 : c.alternate ? 2 : waves) * stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
                           static_cast<double>(sizes.m) * sizes.n);
@@ -324,7 +324,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (is_single(tile) && !wants_single(sizes)) continue;
-    if (tile.handed > 0 && !has_several_tiles(sizes, tile)) continue;
+    if (tile.handed && !has_several_tiles(sizes, tile)) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
       MatmulConfig config = tile;
       config.splits = splits;
@@ -379,7 +379,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   if (c.alternate) text += " alternate";
-  if (c.handed > 0) text += c.handed == 4 ? " handed" : " handed to " + std::to_string(c.handed);
+  if (c.handed) text += " handed";
   if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }

@@ -32,9 +32,9 @@ struct MatmulConfig {
   int warpgroups = 0;              // wgmma: that compute
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
-  int handed = 0;      // wgmma: other warps, which run the epilogue of all tiles of a block but the last
-  int slices = 0;      // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
-  int row_blocks = 0;  // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
+  bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
+  int slices = 0;                  // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
+  int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
 // The tile of single.cuh, whose threads have one result each.

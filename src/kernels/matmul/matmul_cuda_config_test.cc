@@ -20,7 +20,7 @@ TEST(MatmulCudaConfig, blocks_of_several_tiles_hand_them_on) {
     EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
   for (const MatmulConfig& config :
        matmul_configs({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(config.handed > 0 && config.block_n == 192) << "one tile each";
+    EXPECT_FALSE(config.handed && config.block_n == 192) << "one tile each";
 }
 
 TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {

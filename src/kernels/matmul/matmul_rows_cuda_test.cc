@@ -4,6 +4,7 @@
 
 #include "build/testing/compile_texts.h"
 #include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/wgmma_text.h"
 #include "kernels/tile/tile_cuda.h"
 
 namespace aicf {
@@ -125,7 +126,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
   if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (config.handed == 0) continue;
+    if (!config.handed) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{moves(TileOp::load, 0, 0), moves(TileOp::store, 0, 1)}};
@@ -143,6 +144,35 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
   }
   EXPECT_EQ(sources.size(), 2u);
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+// Four warps would take longer for the functions than the product of a tile does.
+TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
+  TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
+  gelu.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_f16, 1, 0), instr(TileOp::gelu, 2, 1),
+                  moves(TileOp::store, 2, 1)}};
+  TileProgram sum = gelu;
+  sum.stages[0][2].op = TileOp::neg;
+  EXPECT_EQ(handed_storers(gelu, Dim(384)), 7);
+  EXPECT_EQ(handed_storers(gelu, Dim(768)), 4);
+  EXPECT_EQ(handed_storers(gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(handed_storers(sum, Dim(384)), 4);
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!config.handed) continue;
+    Case c;
+    set_up(c, DType::f16, false, Dim(4096), Dim(2304));
+    c.problem.inputs.pop_back();
+    c.problem.outputs.pop_back();
+    c.problem.program = &gelu;
+    const CudaCode code = matmul_code(c.problem, config);
+    EXPECT_NE(code.source.find(", 7>::run"), std::string::npos);
+    EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
+  }
 }
 
 }  // namespace

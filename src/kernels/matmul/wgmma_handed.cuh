@@ -1,16 +1,15 @@
-// A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's
-// results as halves to four more warps, through shared memory, and multiply the next tile while these run the
-// epilogue. Of its last tile they hand on the first chunk of columns, and store the others. Results are those
-// of WgmmaMatmul, bit for bit. Seven warps in place of four were measured on H100: no faster where the
-// epilogue is light, slower by 15 % with GELU.
+// A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's results as
+// halves to four or seven more warps, through shared memory, and multiply the next tile while these run the epilogue. Of
+// its last tile a block hands on the first chunk of columns, and stores the others by the warps that multiplied. Results
+// are those of WgmmaMatmul, bit for bit.
 #pragma once
 
 #include "matmul/wgmma.cuh"
 
 namespace aicf {
 
-// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows. kStorers: warps that run the
-// epilogue, 4 or 7: a warpgroup, and what another has beside the warp that loads.
+// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows. kStorers: warps that run the epilogue, 4 or 7:
+// a warpgroup, and what another has beside the warp that loads.
 template <class Product, int kStorers>
 struct HandedMatmul : Product {
   using typename Product::Shared;
@@ -24,12 +23,13 @@ struct HandedMatmul : Product {
   template <class C>
   struct Places {
     static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
+    static constexpr int kAtOnce = kStorers == 4 ? C::kCount : 1;  // chunks that one warp stores after another
     uint32_t base;
     __device__ uint32_t full(int warp) const { return base + warp * 8; }
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
     __device__ uint32_t place(int warp) const { return base + kWarps * 16 + warp * kPlaceBytes; }
     __device__ void set_up() const {
-      for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, i < kWarps ? 1 : C::kCount);
+      for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, i < kWarps ? 1 : C::kCount / kAtOnce);
     }
   };
   static __device__ __forceinline__ void arrive(uint32_t barrier) {
@@ -77,22 +77,23 @@ struct HandedMatmul : Product {
                 [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
   }
 
-  // The warps that store share a tile's chunks, of every tile alike: so nobody waits for a tile before the one before has
-  // come.
+  // The warps that store share a tile's places, or seven of them its chunks, of every tile alike: so nobody waits for a
+  // tile before the one before has come.
   template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
   static __device__ void store(const Operands& o, const Shared& shared, const Work& work, const Epilogue& epilogue,
                                int storer) {
+    constexpr int kAtOnce = Places<C>::kAtOnce;
     const Places<C> places{shared.chunks()};
     wait_for_inputs();
     uint32_t number = 0;  // of the block's tiles
     for (uint32_t index = work.first; index < work.tiles; index += work.stride, ++number) {
-      const bool last = index + work.stride >= work.tiles;
+      const int end = index + work.stride < work.tiles ? C::kCount : kHandedOfLast;
 #pragma unroll 1
-      for (int item = storer; item < kWarps * (last ? kHandedOfLast : C::kCount); item += kStorers) {
-        const int warp = item % kWarps, first = item / kWarps;
+      for (int item = storer; item / kWarps * kAtOnce < end; item += kStorers) {
+        const int warp = item % kWarps, first = item / kWarps * kAtOnce;
         C chunks(o, epilogue, work.tile(index), warp, first);
         barrier_wait(places.full(warp), number & 1);
-        chunks.each(first, first + 1,
+        chunks.each(first, min(first + kAtOnce, end),
                     [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
         arrive(places.empty(warp));
       }

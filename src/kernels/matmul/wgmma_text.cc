@@ -22,7 +22,7 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
   // Places in wgmma_handed.cuh: all columns of the rows.
-  if (c.handed > 0) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
+  if (c.handed) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
@@ -65,7 +65,24 @@ std::string multiply_text(const std::string& name, const std::string& parameters
          "\n        : " + inputs + ", \"l\"(b));\n  }\n};\n";
 }
 
+// More than a few instructions for each result.
+bool is_function(TileOp op) {
+  return (op >= TileOp::exp && op <= TileOp::erf) || op == TileOp::pow || op == TileOp::sigmoid ||
+         op == TileOp::gelu || op == TileOp::gelu_tanh;
+}
+
 }  // namespace
+
+int handed_storers(const TileProgram& epilogue, const Dim& k) {
+  // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
+  // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
+  constexpr int64_t kLongest = 512;
+  const auto depth = k.constant();
+  const bool calls = std::any_of(epilogue.stages.begin(), epilogue.stages.end(), [](const auto& stage) {
+    return std::any_of(stage.begin(), stage.end(), [](const TileInstr& i) { return is_function(i.op); });
+  });
+  return depth && *depth <= kLongest && calls ? 7 : 4;
+}
 
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
@@ -78,7 +95,7 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
                               std::to_string(c.splits) + ">";
-  if (c.handed > 0) return "aicf::HandedMatmul<" + product + ", " + std::to_string(c.handed) + ">";
+  if (c.handed) return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + ">";
   if (tile.kept_bytes > 0)
     return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
@@ -93,7 +110,7 @@ int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
 
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block = c.handed > 0 ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes;
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};

@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "kernels/cuda_launch.h"
 #include "kernels/matmul/matmul_cuda_config.h"
+#include "kernels/tile_program.h"
 
 namespace aicf {
 
@@ -25,7 +26,11 @@ struct WgmmaTile {
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
   int reductions = 0;      // of rows, in the epilogue
+  int storers = 4;         // of handed tiles: warps that run the epilogue
 };
+// Warps that store handed tiles: more where the epilogue of four would take longer than the product of a
+// tile.
+int handed_storers(const TileProgram& epilogue, const Dim& k);
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.
