@@ -360,23 +360,28 @@ class Writer {
   std::string make_text() {
     if (problem_.made == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
     const MadeInput& made = *problem_.made;
-    std::string first = "0", end = params_.expr(made.code.launches[0].grid[0]),
-                call = made.function + "(block";
-    if (own_part()) {
+    const CudaLaunch& launch = made.code.launches[0];
+    std::string first, count = "uint32_t(" + params_.expr(launch.grid[0]) + ")", call = made.function + "(";
+    if (own_part()) {  // as many for every block, but where the last part of K is shorter
       const std::string piece = std::to_string(made.code.block_elements);
-      first = "uint32_t(k_first) / " + piece;
-      end = "(k_end + " + piece + " - 1) / " + piece;
+      first = "uint32_t(k_first) / " + piece + " + ";
+      count = divides(a_.k, *part_depth_.constant())
+                  ? std::to_string(*part_depth_.constant() / made.code.block_elements)
+                  : "uint32_t(k_end - k_first + " + piece + " - 1) / " + piece;
     }
+    call += first + "i";
     for (const int32_t number : made.inputs) call += ", in" + std::to_string(number);
     call += ", x";
-    for (const Dim& param : made.code.launches[0].params) call += ", " + params_.expr(param);
-    const std::string some = made.code.launches[0].block < kMadeThreads
-                                 ? "if (threadIdx.x < " + std::to_string(made.code.launches[0].block) + ") "
+    for (const Dim& param : launch.params) call += ", " + params_.expr(param);
+    const std::string threads = std::to_string(launch.block);
+    const std::string some = launch.block < kMadeThreads ? "if (threadIdx.x < " + threads + ") " : "";
+    // What one block leaves in shared memory of its own is free for the next when all threads have left it.
+    const std::string meet = made.code.static_shared_bytes > 0
+                                 ? "if (i > 0) aicf::sync_threads<" + std::to_string(kMadeThreads) + ">();\n"
                                  : "";
-    return "  const auto make = [&](Operands::Element* x, int, int k_first, int k_end) {\n    for (uint32_t "
-           "block = " +
-           first + "; block < uint32_t(" + end + "); ++block) {\n      if (block > 0) aicf::sync_threads<" +
-           std::to_string(kMadeThreads) + ">();\n      " + some + call + ");\n    }\n  };\n";
+    return "  const auto make = [&](Operands::Element* x, int, int k_first, int k_end) {\n#pragma unroll\n"
+           "    for (uint32_t i = 0; i < " +
+           count + "; ++i) {\n" + meet + some + call + ");\n    }\n  };\n";
   }
 
   std::string kernel_type(Role role) const {

@@ -132,7 +132,7 @@ __device__ __forceinline__ uint4 load_shared(uint32_t from) {
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh).
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
-          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts>
+          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0>
 struct WgmmaMatmul {
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
@@ -271,14 +271,19 @@ struct WgmmaMatmul {
       return count;
     }
 
-    // The next launch starts when all of this one's loads are on their way: its own early ones then keep the memory
-    // busy while this one ends.
+    // The next launch starts when all of this one's loads are on their way, or kStepsLeft of each block are not: its own
+    // early ones then keep the memory busy while this one ends.
     __device__ void run() const {
       int step = load_early();
       Stage stage{uint32_t(step)};
+      bool told = kStepsLeft == 0;
       for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
         const MatmulTile tile = work.tile(index);
         for (; step < work.steps; ++step, stage.next()) {
+          if (!told && work.steps - step <= kStepsLeft) {
+            told = true;
+            launch_dependents();
+          }
           barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
           expect(stage.slot);
           load_x(stage.slot, step, tile);
