@@ -73,6 +73,19 @@ TEST(MatmulCudaConfig, few_rows_keep_many_weights_under_way) {
       << to_string(c);
 }
 
+TEST(MatmulCudaConfig, few_rows_of_whole_stages_are_kept) {
+  const MatmulConfig c = choose(1, 2048, 8192, MatmulFamily::wgmma);
+  ASSERT_GT(c.splits, 1) << to_string(c);
+  const MatmulSizes sizes{1, 1, 2048, 8192};
+  EXPECT_TRUE(keeps_x(sizes, c));
+  EXPECT_EQ(kept_x_bytes(sizes, c, false), 8192 * 2);
+  EXPECT_EQ(kept_x_bytes(sizes, c, true), 8192 * 2 / c.splits);
+  for (const MatmulSizes& other :
+       {MatmulSizes{1, 9, 2048, 1024}, MatmulSizes{1, 1, 2048, 1000}, MatmulSizes{2, 1, 2048, 1024},
+        MatmulSizes{1, 2, 2048, 8192}, MatmulSizes{1, 1, 2048, 1024, true, false}})
+    EXPECT_FALSE(keeps_x(other, c)) << other.m << " " << other.k;
+}
+
 TEST(MatmulCudaConfig, parts_of_few_rows_are_sent) {
   const MatmulConfig c = choose(1, 2048, 2048, MatmulFamily::wgmma, 90, false);
   EXPECT_GT(c.splits, 1) << to_string(c);

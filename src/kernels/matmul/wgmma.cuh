@@ -271,8 +271,8 @@ struct WgmmaMatmul {
       return count;
     }
 
-    // The next launch starts when all of this one's loads are on their way, or kStepsLeft of each block are not: its own
-    // early ones then keep the memory busy while this one ends.
+    // The next launch starts when all of this one's loads are on their way, or the last kStepsLeft of each block
+    // are not: its own early ones then keep the memory busy while this one ends.
     __device__ void run() const {
       int step = load_early();
       Stage stage{uint32_t(step)};
@@ -280,7 +280,7 @@ struct WgmmaMatmul {
       for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
         const MatmulTile tile = work.tile(index);
         for (; step < work.steps; ++step, stage.next()) {
-          if (!told && work.steps - step <= kStepsLeft) {
+          if (!told && index + work.stride >= work.tiles && work.steps - step <= kStepsLeft) {
             told = true;
             launch_dependents();
           }
