@@ -154,8 +154,11 @@ Graph fuse_regions(const Graph& graph, const PassContext& context) {
   RegionGroups groups(graph, context);
   std::set<NodeId> plain;
   Former(groups, plain).run();
-  if (context.target.is_cuda() && context.gradients) plain = heavy_epilogues(groups);
-  if (!plain.empty()) {
+  // What one product gives up, another may take: until none is too heavy.
+  while (context.target.is_cuda() && context.gradients) {
+    const std::set<NodeId> heavy = heavy_epilogues(groups);
+    if (heavy.empty()) break;
+    plain.insert(heavy.begin(), heavy.end());
     groups.clear();
     Former(groups, plain).run();
   }
