@@ -1,4 +1,5 @@
-// A training step that launches cost more than its work: it is one launch, and has the bits of many.
+// Training steps whose launches cost as much as their work: they are one launch or a few, and have the bits
+// of many.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -18,8 +19,17 @@ namespace {
 
 using testing::TestDevice;
 
-// linear, relu, linear and the mean of squares, 8 to 16 to 8.
-Program small_network() {
+struct Network {
+  int64_t batch;
+  std::vector<int64_t> sizes;
+  Precision precision = Precision::kF32;
+};
+
+const Network kSmall{64, {8, 16, 8}}, kLarger{128, {784, 512, 512, 10}},
+    kLargerTf32{128, {784, 512, 512, 10}, Precision::kTf32};
+
+// Linear layers with relu between them, the mean of squares, and Adam.
+Program training(const Network& network) {
   Program program;
   Graph graph("loss");
   std::mt19937 engine(3);
@@ -31,27 +41,30 @@ Program small_network() {
     program.variables[name] = {name, Role::kParam, type, data};
     return graph.add_param(name, type);
   };
-  const TensorType rows{DType::f32, {Dim(64), Dim(8)}};
-  const ValueId x = graph.add_input("x", rows), y = graph.add_input("y", rows);
-  const ValueId wide =
-      graph.add(Op::add, {graph.add(Op::matmul, {x, param("w0", {8, 16})}), param("b0", {16})});
-  const ValueId last = graph.add(
-      Op::add,
-      {graph.add(Op::matmul, {graph.add(Op::relu, {wide}), param("w1", {16, 8})}), param("b1", {8})});
-  graph.add_output(add_loss(graph, LossKind::kMse, last, y), "loss");
+  const std::vector<int64_t>& sizes = network.sizes;
+  ValueId x = graph.add_input("x", {DType::f32, {Dim(network.batch), Dim(sizes.front())}});
+  const ValueId y = graph.add_input("y", {DType::f32, {Dim(network.batch), Dim(sizes.back())}});
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    if (i > 0) x = graph.add(Op::relu, {x});
+    const std::string number = std::to_string(i);
+    const ValueId product = graph.add(Op::matmul, {x, param("w" + number, {sizes[i], sizes[i + 1]})});
+    x = graph.add(Op::add, {product, param("b" + number, {sizes[i + 1]})});
+  }
+  graph.add_output(add_loss(graph, LossKind::kMse, x, y), "loss");
   program.entries.push_back(std::move(graph));
   TrainOptions options;
   options.optimizer.kind = OptimizerKind::kAdam;
   options.schedule = constant_rate(1e-2);
   options.skip_bad_steps = false;
+  options.precision = network.precision;
   return make_train_program(program, options);
 }
 
-Artifact compiled(const std::string& target, bool bundles) {
+Artifact compiled(const Network& network, const std::string& target, bool bundles) {
   CompileOptions options;
   options.target = target;
   if (!bundles) options.skip_passes.insert(kBundleCalls);
-  return compile(small_network(), options);
+  return compile(training(network), options);
 }
 
 size_t launches(const Artifact& artifact) {
@@ -66,35 +79,47 @@ TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
   } catch (const EnvironmentError&) {
     GTEST_SKIP() << "NVRTC is not installed";
   }
-  EXPECT_EQ(launches(compiled("sm_90", true)), 1u);
+  EXPECT_EQ(launches(compiled(kSmall, "sm_90", true)), 1u);
   // One block in place of a cluster.
   for (const char* target : {"sm_80", "sm_86", "sm_89"})
-    EXPECT_LE(launches(compiled(target, true)), 6u) << target;
+    EXPECT_LE(launches(compiled(kSmall, target, true)), 6u) << target;
+}
+
+// Forward three products, then what the gradients of two layers wait for; all steps of Adam run side by side.
+TEST(BundledStep, ProductsOfWeightsAndBiasesShareALaunch) {
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  for (const Network& network : {kLarger, kLargerTf32})
+    EXPECT_EQ(launches(compiled(network, "sm_90", true)), 6u);
 }
 
 // Params, states and losses of some steps.
-std::vector<Array> trained(bool bundles) {
+std::vector<Array> trained(const Network& network, bool bundles) {
   const auto device = open_device({"cuda", 1, ""});
-  Executable exe(Model::load(compiled(TestDevice::get().target, bundles), device));
+  Executable exe(Model::load(compiled(network, TestDevice::get().target, bundles), device));
   std::mt19937 engine(7);
   std::normal_distribution<double> normal;
   std::vector<Array> results;
   for (int step = 0; step < 20; ++step) {
     std::map<std::string, Array> inputs;
-    for (const char* name : {"x", "y"}) {
-      Array array(DType::f32, {64, 8});
+    for (const auto& [name, size] : {std::pair("x", network.sizes.front()), {"y", network.sizes.back()}}) {
+      Array array(DType::f32, {network.batch, size});
       for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
       inputs.emplace(name, std::move(array));
     }
     results.push_back(exe.run(kStepEntry, inputs).at("loss"));
   }
-  for (const auto& [name, variable] : small_network().variables) results.push_back(exe.state(name));
+  for (const auto& [name, variable] : training(network).variables) results.push_back(exe.state(name));
   return results;
 }
 
 TEST(BundledStep, HasTheBitsOfSingleLaunches) {
   if (!TestDevice::get().cuda || !TestDevice::get().runs) GTEST_SKIP() << "bundles run on GPUs";
-  EXPECT_EQ(trained(true), trained(false));
+  for (const Network& network : {kSmall, kLarger, kLargerTf32})
+    EXPECT_EQ(trained(network, true), trained(network, false)) << network.batch;
 }
 
 }  // namespace

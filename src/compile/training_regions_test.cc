@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
@@ -114,6 +115,44 @@ TEST(TrainingRegions, ASmallBiasStepsAsInTheReference) {
 }
 )");
   expect_near_reference(program, {{"bias", 1e-5}, {"m", 1e-5}});
+}
+
+// Where a gradient is the sum of two products, neither walks over the optimizer's tensors in its epilogue.
+TEST(TrainingRegions, NoProductTakesTheStepOfALargeParam) {
+  const Program program = parse(R"(program {
+  param "w" : bf16[1024, 768]
+  state "m" : bf16[1024, 768]
+  entry step(%a: bf16[512, 1024], %b: bf16[512, 768], %c: bf16[512, 1024], %d: bf16[512, 768], %e: bf16[1024, 768]) {
+    %w = param "w" : bf16[1024, 768]
+    %m = state "m" : bf16[1024, 768]
+    %0 = matmul(%a, %b) {transpose_x = true} : bf16[1024, 768]
+    %1 = matmul(%c, %d) {transpose_x = true} : bf16[1024, 768]
+    %2 = add(%0, %1) : bf16[1024, 768]
+    %3 = add(%m, %2) : bf16[1024, 768]
+    %4 = mul(%3, %e) : bf16[1024, 768]
+    %5 = sub(%w, %4) : bf16[1024, 768]
+    update "w" = %5
+    update "m" = %3
+    return "y" = %2
+  }
+}
+)");
+  CompileOptions options;
+  options.target = "sm_90";
+  options.stop_after = "select";
+  options.print_stage = true;
+  std::string text;
+  options.on_dump = [&](const std::string&, const std::string& dump) { text += dump; };
+  compile(program, options);
+  std::istringstream lines(text);
+  int products = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("matmul") == std::string::npos) continue;
+    ++products;
+    EXPECT_EQ(line.find(" w["), std::string::npos) << line;
+    EXPECT_EQ(line.find(" m["), std::string::npos) << line;
+  }
+  EXPECT_EQ(products, 2) << text;
 }
 
 // On sm_90 so many rows of such length stay in shared memory.
