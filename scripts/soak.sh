@@ -52,7 +52,7 @@ if compgen -G 'fuzz/*.cc' >/dev/null; then
     # One input may take 1 GB and 20 s; the process limit adds what the sanitizer's quarantine holds.
     "build-fuzz/fuzz/$name" -fork="$jobs" -ignore_ooms=0 -ignore_timeouts=0 -runs="$runs" -timeout=20 -malloc_limit_mb=1024 \
       -rss_limit_mb=2560 -max_len=65536 -len_control=0 -artifact_prefix="build-fuzz/found/$name-" "$corpus" "$seeds" 2>&1 |
-      grep -v NEW_FUNC || failed=1
+      grep --line-buffered -v NEW_FUNC || failed=1
   done
 fi
 exit $failed

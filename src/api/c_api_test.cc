@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 #include "test_models.h"
@@ -80,7 +81,9 @@ TEST_F(CApi, GivesTheBitsOfTheCppApi) {
   std::memcpy(x_, x.data(), sizeof(x_));
   ASSERT_EQ(run(64, AICF_DTYPE_f32), AICF_OK) << aicf_last_error();
   aicf::Executable exe = aicf::Executable::load(path());
-  EXPECT_EQ(std::memcmp(exe.run({{"x", x}}).at("y").data(), y_, sizeof(y_)), 0);
+  const aicf::Tensor y = exe.run({{"x", x}}).at("y");
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(y_), sizeof(y_)),
+            std::string_view(static_cast<const char*>(y.data()), sizeof(y_)));
 }
 
 TEST_F(CApi, ReportsErrors) {
