@@ -339,7 +339,12 @@ void add_contractions(Cases& cases) {
     operands.insert(operands.end(), 2, x({2, heads, t, 3}));
     return operands;
   };
-  cases.push_back({"attention_backward", Op::attention_backward, back(4, 2, 5, 7), attend(0.5, true), sizes});
+  // The key heads are as many as batches; only some numbers of them would fit, so neither has a name.
+  cases.push_back({"attention_backward",
+                   Op::attention_backward,
+                   back(4, 2, 5, 7),
+                   attend(0.5, true),
+                   {{5, "t"}, {7, "s"}}});
   cases.push_back({"attention_backward_softcap", Op::attention_backward,
                    with(back(3, 3, 5, 7), boolean({5, 7})), attend(0.5, false, 2), sizes});
   const Attrs interleaved = {{"interleaved", true}};
