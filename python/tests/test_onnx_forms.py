@@ -190,6 +190,25 @@ def test_a_reshape_must_fit_every_size() -> None:
     )
 
 
+@pytest.mark.parametrize("parts", ["p", 3])
+def test_a_transform_knows_whether_its_input_is_complex(parts: str | int) -> None:
+    model = model_of(
+        [helper.make_node("DFT", ["x"], ["y"], axis=1)], {"x": (np.float32, [1, 5, parts])}, ["y"]
+    )
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model, dims={"p": "1..2"} if parts == "p" else None)
+    assert caught.value.name == ("size_not_static" if parts == "p" else "bad_model_file")
+
+
+@pytest.mark.parametrize("coordinates", ["c", 3])
+def test_a_grid_has_a_coordinate_for_each_axis(coordinates: str | int) -> None:
+    inputs: dict[str, Any] = {"x": (np.float32, [1, 2, 4, 4]), "grid": (np.float32, [1, 3, 3, coordinates])}
+    model = model_of([helper.make_node("GridSample", ["x", "grid"], ["y"])], inputs, ["y"])
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model, dims={"c": "1..4"} if coordinates == "c" else None)
+    assert caught.value.name == "bad_model_file"
+
+
 def test_a_size_divided_by_a_sum() -> None:
     """Text recognition: rows of pooled columns, regrouped through -1."""
     nodes = [

@@ -84,8 +84,10 @@ void dft(NodeContext& n) {
     return n.transpose(n.reshape(n.slice_axis(x, rank - 1, which, which + 1), shape), last);
   };
   if (rank < 3) n.bad("input", "rank >= 3", std::to_string(rank));
+  const int64_t parts = n.shape_of(x).back().require_constant("real and imaginary parts of DFT");
+  if (parts != 1 && parts != 2) n.bad("input", "1 or 2 parts on the last axis", std::to_string(parts));
   ValueId re = n.add(Op::matmul, {part(0), cosines}), im = n.add(Op::matmul, {part(0), sines});
-  if (n.shape_of(x).back() == Dim(2)) {
+  if (parts == 2) {
     const ValueId imaginary = part(1);
     re = n.add(Op::sub, {re, n.add(Op::matmul, {imaginary, sines})});
     im = n.add(Op::add, {im, n.add(Op::matmul, {imaginary, cosines})});
@@ -119,6 +121,8 @@ class GridSample {
     if (x_.size() < 3 || grid_.size() != x_.size())
       n.bad("X and grid", "equal ranks of at least 3", to_string(grid_));
     spatial_ = x_.size() - 2;
+    if (!(grid_.back() == Dim(static_cast<int64_t>(spatial_))))
+      n.bad("grid", std::to_string(spatial_) + " coordinates on the last axis", to_string(grid_));
     for (size_t i = 0; i < spatial_; ++i) places_ = places_ * grid_[1 + i];
   }
 
