@@ -1,5 +1,7 @@
 // The text of the convolution rows compiles for random problems, and the weights and layouts decide what is
 // in it.
+#include <array>
+
 #include "build/nvrtc.h"
 #include "kernels/conv/conv_program.h"
 #include "kernels/cuda_testing.h"
@@ -78,25 +80,25 @@ CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
   return find_cuda_kernel("conv_mma")->generate(problem);
 }
 
-// Layers of ResNet-50: the copy engine finds the windows, at strides and with few pixels too.
+// Layers of ResNet-50: the copy engine finds the windows, at strides, with few pixels and with many tiles.
 TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
   std::vector<std::string> texts;
   RandomWindows random(3);
-  for (int64_t images : {1, 64})
-    for (int64_t size : {56, 9}) {
-      CudaProblem p = conv_problem(random, DType::bf16, {.channels = 128, .maps = 96, .bias = images == 1});
-      p.inputs[0].sizes = {Dim(images), Dim(128), Dim(size), Dim(size)};
-      p.outputs[0].sizes = {Dim(images), Dim(96), Dim((size + 1) / 2), Dim((size + 1) / 2)};
-      for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
-      const CudaCode code = hopper_code(p, random);
-      EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_bf16")) << code.launches[0].function;
-      ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
-      const TensorMapSpec& x = code.launches[0].tensor_maps[0];
-      EXPECT_EQ(x.steps, (std::vector<int32_t>{1, 2, 2, 1}));
-      for (int32_t elements : x.box) EXPECT_LE(elements, 256);
-      EXPECT_LE(x.box[1] * 2, 256);
-      texts.push_back(code.source);
-    }
+  for (const auto& [images, size, maps] : std::vector<std::array<int64_t, 3>>{
+           {1, 56, 96}, {1, 9, 96}, {64, 56, 96}, {64, 9, 96}, {64, 56, 2048}}) {
+    CudaProblem p = conv_problem(random, DType::bf16, {.channels = 128, .maps = maps, .bias = images == 1});
+    p.inputs[0].sizes = {Dim(images), Dim(128), Dim(size), Dim(size)};
+    p.outputs[0].sizes = {Dim(images), Dim(maps), Dim((size + 1) / 2), Dim((size + 1) / 2)};
+    for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+    const CudaCode code = hopper_code(p, random);
+    EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_bf16")) << code.launches[0].function;
+    ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
+    const TensorMapSpec& x = code.launches[0].tensor_maps[0];
+    EXPECT_EQ(x.steps, (std::vector<int32_t>{1, 2, 2, 1}));
+    for (int32_t elements : x.box) EXPECT_LE(elements, 256);
+    EXPECT_LE(x.box[1] * 2, 256);
+    texts.push_back(code.source);
+  }
   for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
 }
 

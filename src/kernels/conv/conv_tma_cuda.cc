@@ -61,8 +61,11 @@ struct Plan {
 MatmulConfig choose_config(const MatmulSizes& sizes, int arch) {
   constexpr int64_t kShortDepth = 256;
   const int64_t tiles = ceil_div(sizes.m, 128) * ceil_div(sizes.n, 64);
-  if (tiles < 2 * kMultiprocessors || (sizes.n > 64 && sizes.k > kShortDepth))
-    return choose_matmul(sizes, MatmulFamily::wgmma, arch, 4);
+  if (tiles < 2 * kMultiprocessors || (sizes.n > 64 && sizes.k > kShortDepth)) {
+    // Boxes of pixels are stored by the warps that multiply.
+    const std::vector<MatmulConfig> configs = matmul_configs(sizes, MatmulFamily::wgmma, arch, 4);
+    return *std::find_if(configs.begin(), configs.end(), [](const MatmulConfig& c) { return !c.handed; });
+  }
   return {.family = MatmulFamily::wgmma,
           .block_m = 128,
           .block_n = 64,
