@@ -183,12 +183,11 @@ std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const BoundCall& step
 
 std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const BoundCall& step) {
   if (call.op != CudnnOp::kAttention || call.bias >= 0 || call.addend >= 0 || call.relu) return std::nullopt;
-  // No mask, no cap on the scores, no sums of rows beside the result.
-  if (step.inputs.size() != 3 || step.outputs.empty() || step.params.size() != 2 || step.params[1] != 0 ||
+  // Every row sees every key, and the sums of rows are not asked for.
+  if (step.inputs.size() != 3 || step.outputs.empty() || step.params != std::vector<int64_t>{0, 0} ||
       step.fparams.size() != 2 || step.fparams[1] != 0)
     return std::nullopt;
-  CudnnAttention a{step.inputs[0],  step.inputs[1],      step.inputs[2],
-                   step.outputs[0], step.params[0] != 0, step.fparams[0]};
+  CudnnAttention a{step.inputs[0], step.inputs[1], step.inputs[2], step.outputs[0], step.fparams[0]};
   for (TensorArg* arg : {&a.q, &a.k, &a.v, &a.out}) {
     if (arg->rank != 4 || arg->dtype != a.q.dtype || !is_half(arg->dtype) || !has_sizes(*arg))
       return std::nullopt;
@@ -201,9 +200,7 @@ std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const Bound
   const int64_t *q = a.q.sizes, *k = a.k.sizes, *v = a.v.sizes, *out = a.out.sizes;
   const bool fits = q[0] == k[0] && q[0] == v[0] && q[0] == out[0] && k[1] == v[1] && q[1] == out[1] &&
                     q[1] % k[1] == 0 && k[2] == v[2] && q[2] == out[2] && q[3] == k[3] && v[3] == out[3];
-  // The library counts the diagonal from the first key, we from the last.
-  if (!fits || (a.causal && q[2] != k[2])) return std::nullopt;
-  return a;
+  return fits ? std::optional(a) : std::nullopt;
 }
 
 bool cudnn_takes(const CudnnCall& call, const BoundCall& step) {

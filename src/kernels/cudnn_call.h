@@ -18,7 +18,7 @@ namespace aicf {
 enum class CudnnOp : uint8_t { kConv, kAttention };
 
 // conv: out = relu(conv(x, w) + bias + addend); the bias is a number per channel, the addend is as large as
-// the result. attention: softmax(scale q k^T) v, causal or not.
+// the result. attention: softmax(scale q k^T) v.
 struct CudnnCall {
   int64_t version = 0;  // of the library: 91901 is 9.19.1
   CudnnOp op = CudnnOp::kConv;
@@ -44,7 +44,6 @@ struct CudnnConv {
 };
 struct CudnnAttention {
   TensorArg q, k, v, out;
-  bool causal = false;
   double scale = 1;
 };
 

@@ -173,7 +173,7 @@ TEST(Choose, convolutions_and_attention_of_a_library) {
   std::vector<ValueId> operands;
   for (const char* name : {"q", "k", "v"})
     operands.push_back(attention.add_input(name, {DType::bf16, {Dim(1), Dim(4), Dim(128), Dim(64)}}));
-  attention.add_output(attention.add(Op::attention, operands, {{"scale", 0.125}, {"causal", true}}), "y");
+  attention.add_output(attention.add(Op::attention, operands, {{"scale", 0.125}}), "y");
   const std::string call = "91901 attention workspace 16 engine 1";
   const KernelCall found = chosen(attention, "attention_cudnn/" + call);
   EXPECT_EQ(found.library.call, call);

@@ -50,7 +50,6 @@ enum ValueType : int {
 enum Attribute : int {
   kPointwiseMode = 0,
   kPointwiseMathType = 1,
-  kPointwiseAxis = 9,
   kConvolutionComputeType = 100,
   kConvolutionMode = 101,
   kConvolutionDilations = 102,
@@ -78,7 +77,6 @@ enum Attribute : int {
   kPointwiseX = 751,
   kPointwiseB = 752,
   kPointwiseY = 753,
-  kPointwiseT = 758,
   kGraphHandle = 800,
   kGraphOperations = 801,
   kTensorAlignment = 900,
@@ -108,8 +106,7 @@ enum Attribute : int {
 
 constexpr int kCrossCorrelation = 1;
 constexpr int kHeuristicFallback = 2, kHeuristicA = 3;
-constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kLog = 15, kRelu = 100,
-              kGreaterEqual = 304, kGenerateIndex = 501, kSelect = 601;
+constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExp = 13, kLog = 15, kRelu = 100;
 constexpr int kReduceAdd = 0, kReduceMax = 3;
 constexpr int kNoteReducedPrecision = 2, kNoteNondeterministic = 4, kNoteCount = 10;
 constexpr int kFloat = 0, kInt32 = 4, kBoolean = 11;  // cudnnDataType_t

@@ -1,7 +1,5 @@
 #include "runtime/cuda/cudnn_graph.h"
 
-#include <limits>
-
 namespace aicf::cuda::cudnn {
 namespace {
 
@@ -39,18 +37,15 @@ class Builder {
     return add(sizes, strides, type, true, false);
   }
 
-  // y = x op b; `b` and `t`, the condition of a selection, may be missing.
-  void pointwise(int mode, const Node& x, const Node* b, const Node* t, const Node& y, int compute = kFloat,
-                 int64_t axis = -1) {
+  // y = x op b, or y = op x.
+  void pointwise(int mode, const Node& x, const Node* b, const Node& y) {
     Descriptor op(kPointwise);
     op.set(kPointwiseMode, kPointwiseModeType, mode);
-    op.set(kPointwiseMathType, kDataType, compute);
-    if (axis >= 0) op.set(kPointwiseAxis, axis);
+    op.set(kPointwiseMathType, kDataType, kFloat);
     Descriptor node(kOperationPointwise);
     node.set(kPointwiseDescriptor, keep(std::move(op)));
     node.set(kPointwiseX, *x.descriptor);
     if (b != nullptr) node.set(kPointwiseB, *b->descriptor);
-    if (t != nullptr) node.set(kPointwiseT, *t->descriptor);
     node.set(kPointwiseY, *y.descriptor);
     add(std::move(node));
   }
@@ -142,7 +137,7 @@ OperationGraph conv_graph(const CudnnCall& call, const CudnnConv& conv) {
   graph.convolution(conv, x, w, y);
   const auto then = [&](int mode, const Node* operand) {
     const Node next = result();
-    graph.pointwise(mode, y, operand, nullptr, next);
+    graph.pointwise(mode, y, operand, next);
     y = next;
   };
   // The order in which the library's own fused kernels take them.
@@ -172,32 +167,21 @@ OperationGraph attention_graph(const CudnnAttention& attention) {
   graph.matmul(q, k, scores);
   const auto next = [&](int mode, const Node& x, const Node* b) {
     const Node y = graph.inner(sizes, strides);
-    graph.pointwise(mode, x, b, nullptr, y);
+    graph.pointwise(mode, x, b, y);
     return y;
   };
   const Node scale = graph.value(static_cast<float>(attention.scale), 4);
   scores = next(kMultiply, scores, &scale);
-  if (attention.causal) {
-    const Node row = graph.inner(sizes, strides, kInt32), column = graph.inner(sizes, strides, kInt32);
-    graph.pointwise(kGenerateIndex, scores, nullptr, nullptr, row, kInt32, 2);
-    graph.pointwise(kGenerateIndex, scores, nullptr, nullptr, column, kInt32, 3);
-    const Node seen = graph.inner(sizes, strides, kBoolean);
-    graph.pointwise(kGreaterEqual, row, &column, nullptr, seen, kBoolean);
-    const Node hidden = graph.value(-std::numeric_limits<float>::infinity(), 4);
-    const Node masked = graph.inner(sizes, strides);
-    graph.pointwise(kSelect, scores, &hidden, &seen, masked);
-    scores = masked;
-  }
   const Node most = graph.inner(rows, row_strides), sum = graph.inner(rows, row_strides);
   graph.reduction(kReduceMax, scores, most);
   const Node weights = next(kExp, next(kSubtract, scores, &most), nullptr);
   graph.reduction(kReduceAdd, weights, sum);
   // The library knows its pattern by these two, although nobody reads them.
   const Node logarithm = graph.inner(rows, row_strides), sums = graph.inner(rows, row_strides);
-  graph.pointwise(kLog, sum, nullptr, nullptr, logarithm);
-  graph.pointwise(kAdd, most, &logarithm, nullptr, sums);
+  graph.pointwise(kLog, sum, nullptr, logarithm);
+  graph.pointwise(kAdd, most, &logarithm, sums);
   const Node shares = graph.inner(sizes, strides, data_type(attention.q.dtype));
-  graph.pointwise(kDivide, weights, &sum, nullptr, shares);
+  graph.pointwise(kDivide, weights, &sum, shares);
   graph.matmul(shares, graph.operand(attention.v, Kind::kInput, 2),
                graph.operand(attention.out, Kind::kOutput, 0));
   return graph.finish();
