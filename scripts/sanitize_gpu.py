@@ -2,7 +2,8 @@
 initcheck and synccheck. Between them the models call every family of CUDA kernels.
 
 Every model is compiled outside of the tools and run once under each of them, several processes at a time.
-Prints a line for each run that reports something, then the counts; exit 1 if any run does. `--prepare` only
+Prints what each run reports, then the counts; exit 1 if any run reports something that is not known to
+be false. `--prepare` only
 writes the compiled models to `--folder`, on any machine.
 """
 
@@ -37,6 +38,10 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 DECODER = replace(
     LLAMA_1B, hidden=512, layers=1, heads=8, kv_heads=2, intermediate=1024, vocabulary=512, cache=300
 )
+# Reports that are none: racecheck attributes a bulk copy without a tensor map to the thread that issues it,
+# and does not see that its readers wait for the barrier which the copy itself completes (FlashAttention's
+# notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way.
+KNOWN = {("racecheck", "block")}
 F16, BF16, F32 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT
 
 
@@ -353,17 +358,22 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = list(pool.map(lambda pair: run(options, *pair), itertools.product(options.tools, cases)))
     for each in runs:
-        if each["count"] != 0:
+        each["known"] = each["count"] > 0 and (each["tool"], each["case"]) in KNOWN
+        if each["count"] != 0 and not each["known"]:
             print(f"--- {each['tool']} {each['case']}: {each['count']}\n{each['output'][-3000:]}")
     for tool in options.tools:
         counts = [each["count"] for each in runs if each["tool"] == tool]
+        known = sum(each["known"] for each in runs if each["tool"] == tool)
         seconds = sum(each["seconds"] for each in runs if each["tool"] == tool)
         clean, silent = counts.count(0), counts.count(-1)
-        print(f"{tool}: {clean} of {len(counts)} models clean, {silent} without an answer, {seconds:.0f} s")
+        print(
+            f"{tool}: {clean} of {len(counts)} models clean, {known} with known false reports, "
+            f"{silent} without an answer, {seconds:.0f} s"
+        )
     if options.output:
         version = subprocess.run([options.sanitizer, "--version"], capture_output=True, text=True, check=True)
         options.output.write_text(json.dumps({"version": version.stdout, "runs": runs}, indent=1))
-    return int(any(each["count"] != 0 for each in runs))
+    return int(any(each["count"] != 0 and not each["known"] for each in runs))
 
 
 if __name__ == "__main__":
