@@ -176,8 +176,9 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
   const Plan plan = plan_of(problem, axes);
   const MatmulConfig& c = plan.config;
-  const WgmmaTile tile{true, true, static_cast<int>(plan.box.rows()), problem.inputs[1].constant,
-                       epilogue_tile(*epilogue_problem.program).has_value()};
+  const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
+                       .constant_y = problem.inputs[1].constant,
+                       .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
   const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kDepth) * kDepth);
   const DType dtype = problem.inputs[0].dtype;
   CudaParams params;

@@ -255,15 +255,15 @@ class Writer {
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
   WgmmaTile wgmma_tile() const {
-    return {x_.along_k,
-            y_.along_k,
-            x_rows_,
-            problem_.inputs[1].constant,
-            keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
-            own_part(),
-            epilogue_tile(*problem_.program).has_value(),
-            config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
-            handed_storers(*problem_.program, a_.k)};
+    return {.x_along_k = x_.along_k,
+            .y_along_k = y_.along_k,
+            .x_rows = x_rows_,
+            .constant_y = problem_.inputs[1].constant,
+            .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
+            .own_part = own_part(),
+            .half_tile = epilogue_tile(*problem_.program).has_value(),
+            .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
+            .storers = handed_storers(*problem_.program, a_.k)};
   }
 
   int64_t shared_bytes(Role role) const {
