@@ -176,6 +176,7 @@ struct Step {
   std::vector<int64_t> params;
   std::vector<double> fparams;
   const TileProgram* program = nullptr;
+  int64_t workers = 1;
 };
 
 inline BoundCall bind_step(const Step& step, IsaLevel isa) {
@@ -188,6 +189,7 @@ inline BoundCall bind_step(const Step& step, IsaLevel isa) {
   call.fparams = step.fparams;
   call.program = step.program;
   call.isa = isa;
+  call.workers = step.workers;
   kernel->prepare(call);
   return call;
 }

@@ -69,12 +69,22 @@ struct Job {
 int64_t first_pixel(const ConvPlan& plan, int64_t tile) { return tile * plan.pixels / plan.column_tiles; }
 
 // First output channel of a tile: that of a panel, except that tiles without a split of the pixels halve
-// evenly.
+// evenly; the first of a half and the last of the other begin or end there, wherever panels do.
 int64_t first_map(const ConvPlan& plan, int64_t nr, int64_t tile) {
   if (plan.splits_pixels) return std::min(tile * plan.column_tile, plan.group_maps);
-  const int64_t at =
-      tile * ceil_div(plan.group_maps, kFinishWidth) / std::max<int64_t>(plan.row_tiles, 1) * kFinishWidth;
-  return std::min(2 * tile == plan.row_tiles ? at : (at + nr / 2) / nr * nr, plan.group_maps);
+  const int64_t units = ceil_div(plan.group_maps, kFinishWidth);
+  const auto share = [&](int64_t tiles) {
+    return tiles * units / std::max<int64_t>(plan.row_tiles, 1) * kFinishWidth;
+  };
+  const int64_t half = share(plan.row_tiles / 2), at = (share(tile) + nr / 2) / nr * nr;
+  if (2 * tile == plan.row_tiles) return half;
+  return std::min(2 * tile < plan.row_tiles ? std::min(at, half) : std::max(at, half), plan.group_maps);
+}
+
+// Of output channels, the last tile those that are left.
+int64_t map_count(const ConvPlan& plan, int64_t nr, int64_t tile) {
+  const int64_t end = tile + 1 == plan.row_tiles ? plan.group_maps : first_map(plan, nr, tile + 1);
+  return end - first_map(plan, nr, tile);
 }
 
 // Workers begin with neighbouring tiles. Each half of the pixels comes after the other, so that two workers
@@ -94,8 +104,7 @@ ConvTile tile_at(const ConvPlan& plan, int64_t nr, int64_t index) {
   tile.group = take(plan.groups);
   const int64_t pixel_tile = take(halves) * per_half + in_half;
   tile.batch = index;
-  tile.rows =
-      (map_tile + 1 == plan.row_tiles ? plan.group_maps : first_map(plan, nr, map_tile + 1)) - tile.row;
+  tile.rows = map_count(plan, nr, map_tile);
   tile.pixel = first_pixel(plan, pixel_tile);
   tile.pixels = first_pixel(plan, pixel_tile + 1) - tile.pixel;
   return tile;
@@ -227,8 +236,7 @@ void choose_narrow_tiles(ConvPlan& plan, int64_t workers, int64_t nr) {
   plan.row_tiles = round_up(std::max(wanted, ceil_div(plan.group_maps, kNarrowTile * nr)), 2);
   plan.column_tile = 0;
   for (int64_t tile = 0; tile < plan.row_tiles; ++tile)
-    plan.column_tile =
-        std::max(plan.column_tile, round_up(first_map(plan, nr, tile + 1) - first_map(plan, nr, tile), nr));
+    plan.column_tile = std::max(plan.column_tile, round_up(map_count(plan, nr, tile), nr));
 }
 
 // Tiles for a few workers that halve evenly. Wide ones: a group of rows is found once for all columns of its

@@ -299,6 +299,28 @@ TEST(Conv, PackedEqualsPlain) {
   }
 }
 
+// Few pixels: workers share output channels, whose tiles end anywhere in the panels of an ISA.
+TEST(Conv, PackedOfFewPixelsTakesAnyNumberOfMaps) {
+  for (const int64_t maps : {145, 160, 177, 208, 224, 272, 369}) {
+    const Case c = {1, 32, maps, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+    for (const IsaLevel isa : isa_levels()) {
+      Tensors plain = make(c, DType::f32, false, Layout::kDense);
+      run_step(step_of(c, plain, "conv_f32"), isa);
+      for (const int64_t workers : {1, 2, 3, 4, 8, 17}) {
+        Tensors t = make(c, DType::f32, false, Layout::kChannelsLast);
+        t.out.poison();
+        const Packed packed = pack(c, t, isa);
+        Step step = packed_step(c, t, packed);
+        step.workers = workers;
+        run_step(step, isa, true);
+        for (int64_t i = 0; i < t.out.count(); ++i)
+          ASSERT_EQ(t.out.bits(i), plain.out.bits(i))
+              << isa_name(isa) << " " << maps << " maps, " << workers << " workers, element " << i;
+      }
+    }
+  }
+}
+
 TEST(Conv, PackedRefusesStepsThatDoNotFit) {
   const Case c = {1, 4, 6, 2, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   const Tensors t = make(c, DType::f32, false, Layout::kDense);
