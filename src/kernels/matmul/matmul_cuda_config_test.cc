@@ -52,6 +52,9 @@ TEST(MatmulCudaConfig, threads_of_little_products_have_one_result_each) {
   EXPECT_TRUE(is_single(choose(16, 8, 64, MatmulFamily::simt, 80)));
   EXPECT_FALSE(is_single(choose(128, 512, 784, MatmulFamily::simt)));
   EXPECT_FALSE(is_single(choose(4096, 4096, 64, MatmulFamily::simt)));
+  for (const auto& [m, n, k] : {std::tuple(64, 16, 8), {16, 8, 64}, {128, 512, 10}})
+    EXPECT_TRUE(is_single(choose_matmul({.m = m, .n = n, .k = k, .f32 = true}, MatmulFamily::simt, 90, 4)))
+        << "K is sliced only where it is long";
 }
 
 TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
