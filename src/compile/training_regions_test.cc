@@ -2,7 +2,6 @@
 // reference in f64.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <sstream>
 
 #include "compile/compile.h"

@@ -47,8 +47,8 @@ struct TrainOptions {
 // bad_option for numbers out of range.
 void check_loss_scale(const LossScale& scale);
 
-// Errors: bad_graph (no params, a loss that is no float scalar, an integer param, a param that the loss does
-// not depend on, a reserved name), bad_option, and those of add_gradients.
+// Errors: no_params, unused_param, bad_graph (no entry, a reserved name), bad_option, and those of
+// add_gradients.
 Program make_train_program(const Program& forward, const TrainOptions& options);
 
 }  // namespace aicf

@@ -25,7 +25,6 @@ struct Windows {
 
   int64_t in_count() const { return axis[0].in * axis[1].in * axis[2].in; }
   int64_t out_count() const { return axis[0].out * axis[1].out * axis[2].out; }
-  int64_t kernel_count() const { return axis[0].kernel * axis[1].kernel * axis[2].kernel; }
 };
 
 // The kernel positions [begin, end) of the window at `o` that lie inside the input; empty if begin >= end.

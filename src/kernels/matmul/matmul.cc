@@ -6,7 +6,6 @@
 #include "kernels/element.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul/gemm.h"
-#include "kernels/matmul/gemm_finish.h"
 #include "kernels/matmul/gemm_next.h"
 #include "kernels/matmul/matmul_plan.h"
 #include "kernels/matmul/pack.h"
@@ -20,9 +19,6 @@ constexpr int64_t kCopyPadding = 16;  // elements after a copied row of x, so th
 constexpr int64_t kSetPeriod = 4096;  // bytes after which the sets of an L1 cache repeat
 constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing would cost more than it saves
 
-using Tile = MatmulTile;
-using Epilogue = TileEpilogue;
-
 // One tile in the making: the addresses that stay, and the current block of k.
 template <class T>
 struct Job {
@@ -31,7 +27,7 @@ struct Job {
   const GemmIsa& isa;
   std::byte* scratch;
   int64_t index;
-  Tile tile;
+  MatmulTile tile;
   int64_t nr;
   int64_t k = 0, depth = 0;
 };
@@ -40,7 +36,7 @@ struct Job {
 // where they can; otherwise a few rows at a time are finished while they are in the L1 cache, where the
 // kernels go by rows at all.
 template <class T>
-void multiply(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
+void multiply(const Job<T>& job, GemmBlock<T>& block, TileEpilogue* epilogue) {
   if (epilogue != nullptr && epilogue->finish() != nullptr) {
     block.finish = epilogue->finish();
     return run_block(job.isa, block);
@@ -127,12 +123,12 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   block.panel_stride = kGemmDepth * job.nr;
 }
 
-const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const Tile& tile, int64_t k) {
+const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
   return static_cast<const float*>(call.inputs[1].data) + tile.column * plan.k +
          k * gemm_isa(call.isa).nr_f32;
 }
 
-FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const Tile& tile, int64_t k) {
+FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
   const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
   return {reinterpret_cast<const std::byte*>(panels_at(call, plan, tile, k)), ceil_div(tile.columns, nr),
           std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
@@ -144,7 +140,7 @@ FirstWeights first_weights(const BoundCall& call, int64_t tile) {
 }
 
 // Next come the following steps of k, then the weights of the next tile, or those of the next call.
-void run_packed(const Job<float>& job, GemmBlock<float>& block, Epilogue* epilogue) {
+void run_packed(const Job<float>& job, GemmBlock<float>& block, TileEpilogue* epilogue) {
   block.b = panels_at(job.call, job.plan, job.tile, job.k);
   block.ldb = job.nr;
   block.panel_stride = job.plan.k * job.nr;
@@ -174,7 +170,7 @@ void run_direct(const Job<T>& job, GemmBlock<T> block) {
 }
 
 template <class T>
-void run_right(const Job<T>& job, GemmBlock<T>& block, Epilogue* epilogue) {
+void run_right(const Job<T>& job, GemmBlock<T>& block, TileEpilogue* epilogue) {
   if constexpr (sizeof(T) == sizeof(float)) {
     if (job.plan.packed) return run_packed(job, block, epilogue);
   }
@@ -215,7 +211,7 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
               offset_of(plan, plan.operand[0], job.tile, job.tile.row, job.tile.column);
     block.ldc = plan.operand[0].row;
   }
-  std::optional<Epilogue> epilogue;
+  std::optional<TileEpilogue> epilogue;
   if (call.program) epilogue.emplace(call, isa, job.tile, scratch, block.c, block.ldc);
   do {  // once even for K = 0: the empty sum is stored
     job.depth = std::min(kGemmDepth, plan.k - job.k);
