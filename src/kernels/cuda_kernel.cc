@@ -17,6 +17,11 @@ namespace aicf {
 #include "kernels/cuda_variants.def"
 #undef AICF_CUDA_VARIANTS
 
+const SymbolRanges& ranges_of(const CudaProblem& problem) {
+  static const SymbolRanges kNone;
+  return problem.ranges != nullptr ? *problem.ranges : kNone;
+}
+
 const std::vector<CudaKernel>& cuda_kernel_table() {
   static const std::vector<CudaKernel> table = {
 #define AICF_CUDA_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program,  \

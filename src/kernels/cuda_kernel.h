@@ -51,6 +51,9 @@ struct CudaProblem {
   }
 };
 
+// Of the symbols in the problem's sizes; empty when it has none.
+const SymbolRanges& ranges_of(const CudaProblem& problem);
+
 // One way in which a row can run a problem: a tile, a split, a number of stages.
 struct KernelVariant {
   std::string name;         // stable: tuning records and forced choices hold it

@@ -157,8 +157,7 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   if (!w.sizes[0].is_constant() || !w.sizes[1].is_constant() || !is_multiple(w.sizes[1], kDepth) ||
       constant(w.sizes[0]) < 1 || constant(w.sizes[1]) < 1)
     return false;
-  const SymbolRanges none;
-  const Interval images = bounds(x.sizes[0], problem.ranges != nullptr ? *problem.ranges : none);
+  const Interval images = bounds(x.sizes[0], ranges_of(problem));
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
       images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)

@@ -142,8 +142,7 @@ EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, Cu
   std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
                                   problem.inputs.end());
   windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
-  static const SymbolRanges kNoRanges;
-  const SymbolRanges& ranges = problem.ranges != nullptr ? *problem.ranges : kNoRanges;
+  const SymbolRanges& ranges = ranges_of(problem);
   // The last axis stays apart even if its size is 1.
   has_axis_ = !problem.outputs[0].sizes.empty() && !is_number(problem.outputs[0].sizes.back(), 1);
   space_ = tile_space(windows, has_axis_ ? 1 : 0, AxisOrder::kKept, AxisOrder::kKept, ranges);

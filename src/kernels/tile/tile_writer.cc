@@ -87,9 +87,4 @@ std::vector<CudaWindow> all_windows(const CudaProblem& problem) {
   return windows;
 }
 
-const SymbolRanges& ranges_of(const CudaProblem& problem) {
-  static const SymbolRanges kNone;
-  return problem.ranges != nullptr ? *problem.ranges : kNone;
-}
-
 }  // namespace aicf

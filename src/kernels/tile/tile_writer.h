@@ -60,7 +60,6 @@ class TileWriter {
 
 // Windows of a problem, inputs first.
 std::vector<CudaWindow> all_windows(const CudaProblem& problem);
-const SymbolRanges& ranges_of(const CudaProblem& problem);
 
 // The kernels; `generate_tile` chooses.
 CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space);
