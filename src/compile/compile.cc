@@ -3,10 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "build/bundle_calls.h"
-#include "build/join_attention.h"
-#include "build/join_inputs.h"
-#include "build/join_rows.h"
+#include "build/call_passes.h"
 #include "compile/compile_variant.h"
 #include "ir/range_fit.h"
 #include "ir/text.h"
@@ -76,10 +73,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.opt_level = options.opt_level;
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
-  pipeline.skip.erase(kBundleCalls);
-  pipeline.skip.erase(kJoinRows);
-  pipeline.skip.erase(kJoinInputs);
-  pipeline.skip.erase(kJoinAttention);
+  for (const CallPass& pass : call_passes()) pipeline.skip.erase(pass.name);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

@@ -5,11 +5,8 @@
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
-#include "build/bundle_calls.h"
+#include "build/call_passes.h"
 #include "build/cuda_build.h"
-#include "build/join_attention.h"
-#include "build/join_inputs.h"
-#include "build/join_rows.h"
 #include "build/region_codegen.h"
 #include "compile/buckets.h"
 #include "ir/text.h"
@@ -146,23 +143,21 @@ class VariantCompiler {
   void build() {
     for (Unit& unit : units_) {
       unit.programs = build_programs(unit.calls);
-      const bool shares = target_.is_cuda() && options_.opt_level > 0;
-      if (shares && !options_.skip_passes.contains(kJoinAttention))
-        join_attention(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
-      if (shares && !options_.skip_passes.contains(kJoinRows))
-        join_rows(unit.calls, unit.graph, unit.programs, target_, unit.part->options);
-      if (shares && !options_.skip_passes.contains(kJoinInputs))
-        join_inputs(unit.calls, unit.graph, unit.programs, target_, unit.part->optimised.sizes);
+      if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, true);
       for (const KernelCall& call : unit.calls.calls)
         results_.choices.push_back(
             {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
-      if (shares && !options_.skip_passes.contains(kBundleCalls))
-        bundle_calls(unit.calls, unit.programs, target_, unit.part->optimised.sizes);
+      if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, false);
       if (!target_.is_cuda()) continue;
       cuda_.set_ranges(unit.part->optimised.sizes);
       unit.launches = cuda_.add(unit.calls, unit.programs);
       unit.init_launches = cuda_.add_init(unit.calls, unit.programs);
     }
+  }
+  void run_call_passes(Unit& unit, bool joins) const {
+    for (const CallPass& pass : call_passes())
+      if (pass.joins == joins && !options_.skip_passes.contains(pass.name))
+        pass.run({unit.calls, unit.graph, unit.programs, target_, unit.part->options});
   }
   std::string build_text() const {
     std::string text;

@@ -1,10 +1,8 @@
 #include "runtime/cuda/cublaslt.h"
 
-#include <map>
-#include <mutex>
-
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "runtime/cuda/library_handles.h"
 
 namespace aicf::cuda {
 namespace {
@@ -76,25 +74,11 @@ const Library& library() {
   return table;
 }
 
-void check_status(int status, const char* call) {
-  if (status == 0) return;
-  throw EnvironmentError(ErrorCode::kE_device_missing, "a call of cuBLASLt failed")
-      .with_value(call)
-      .with_actual("status " + std::to_string(status))
-      .with_remedy("compile again with AICF_VENDOR_LIBRARIES=0");
-}
-#define AICF_CUBLASLT(call) check_status((call), #call)
+#define AICF_CUBLASLT(call) check_library_status((call), "cuBLASLt", #call)
 
-// One per context; the library's handles live as long as the process.
 Handle handle() {
-  static std::mutex mutex;
-  static std::map<Context, Handle> handles;
-  Context context = nullptr;
-  AICF_CUDA(driver().get_current(&context));
-  const std::lock_guard<std::mutex> lock(mutex);
-  Handle& known = handles[context];
-  if (known == nullptr) AICF_CUBLASLT(library().create(&known));
-  return known;
+  static LibraryHandles handles("cuBLASLt", "cublasLtCreate", library().create);
+  return handles.current();
 }
 
 int library_dtype(DType dtype) {  // cudaDataType

@@ -1,11 +1,10 @@
 #include "runtime/cuda/cudnn_api.h"
 
-#include <map>
-#include <mutex>
 #include <string>
 
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "runtime/cuda/library_handles.h"
 
 namespace aicf::cuda::cudnn {
 
@@ -48,23 +47,11 @@ const Api& api() {
   return table;
 }
 
-void check_status(int status, const char* call) {
-  if (status == 0) return;
-  throw EnvironmentError(ErrorCode::kE_device_missing, "a call of cuDNN failed")
-      .with_value(call)
-      .with_actual("status " + std::to_string(status))
-      .with_remedy("compile again with AICF_VENDOR_LIBRARIES=0");
-}
+void check_status(int status, const char* call) { check_library_status(status, "cuDNN", call); }
 
 Handle handle() {
-  static std::mutex mutex;
-  static std::map<Context, Handle> handles;
-  Context context = nullptr;
-  AICF_CUDA(driver().get_current(&context));
-  const std::lock_guard<std::mutex> lock(mutex);
-  Handle& known = handles[context];
-  if (known == nullptr) check_status(api().create(&known), "cudnnCreate");
-  return known;
+  static LibraryHandles handles("cuDNN", "cudnnCreate", api().create);
+  return handles.current();
 }
 
 int data_type(DType dtype) {

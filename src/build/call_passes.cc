@@ -1,0 +1,28 @@
+#include "build/call_passes.h"
+
+#include "build/bundle_calls.h"
+#include "build/join_attention.h"
+#include "build/join_inputs.h"
+#include "build/join_rows.h"
+
+namespace aicf {
+
+const std::vector<CallPass>& call_passes() {
+  static const std::vector<CallPass> passes = {
+      {kJoinAttention, true,
+       [](const CallPassInput& in) {
+         join_attention(in.calls, in.graph, in.programs, in.target, in.options);
+       }},
+      {kJoinRows, true,
+       [](const CallPassInput& in) { join_rows(in.calls, in.graph, in.programs, in.target, in.options); }},
+      {kJoinInputs, true,
+       [](const CallPassInput& in) {
+         join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
+       }},
+      {kBundleCalls, false,
+       [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
+  };
+  return passes;
+}
+
+}  // namespace aicf

@@ -1,0 +1,27 @@
+// The passes over a graph's selected calls, on a GPU, in their order: those that make one call of two, then
+// the one that lets small calls share launches. Names are those of CompileOptions::skip_passes.
+#pragma once
+
+#include "select/choose.h"
+#include "select/kernel_call.h"
+#include "select/target.h"
+
+namespace aicf {
+
+struct CallPassInput {
+  KernelCalls& calls;
+  const Graph& graph;
+  std::vector<TileProgram>& programs;  // of the calls' regions
+  const Target& target;
+  const SelectOptions& options;
+};
+
+struct CallPass {
+  const char* name;
+  bool joins;  // a call of its own kernel takes the place of others; else the others stay as members
+  void (*run)(const CallPassInput& input);
+};
+
+const std::vector<CallPass>& call_passes();
+
+}  // namespace aicf
