@@ -38,6 +38,11 @@ class Call:
         return self.lowering.graph
 
     @property
+    def trains(self) -> bool:
+        """Whether the graph will be differentiated."""
+        return self.lowering.trains
+
+    @property
     def dtype(self) -> str:
         """Dtype of the result, of the first if there are several."""
         return dtype_name(self._first().dtype)

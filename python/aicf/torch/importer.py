@@ -141,8 +141,8 @@ def import_entries(
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once.
 
-    `finish` writes the outputs of the first entry from its results. `prefix` is taken off the names of what a
-    program holds. `loops` says whether the device runs loops.
+    `finish` writes the outputs of the first entry, which is a loss then, from its results. `prefix` is taken
+    off the names of what a program holds. `loops` says whether the device runs loops.
     """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
@@ -150,7 +150,8 @@ def import_entries(
     written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops)
+        trains = finish is not None and not graphs
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops, trains)
         graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)

@@ -22,6 +22,7 @@ from .autocast import autocast
 from .call import Call, Decompose
 from .control_flow import CONTROL_FLOW, MISSING, Incomplete
 from .decompose import decompose, is_mutable
+from .gradients import DERIVATIVES
 from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
@@ -47,6 +48,7 @@ _CHECKS = frozenset(
 )
 # The element of a tensor of one: it stays a tensor, so that it can be computed with.
 _SCALARS = frozenset({"aten.item.default", "aten._local_scalar_dense.default"})
+_DETACHING = frozenset({"aten.detach.default", "aten.detach_copy.default"})
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "hints_wrapper")
 
 
@@ -80,8 +82,10 @@ class Lowering:
         symbols: Symbols,
         on_unsupported: Callable[[torch.fx.Node, Error | None], Any] | None = None,
         loops: bool = True,
+        trains: bool = False,
     ) -> None:
         self.loops = loops  # whether the device runs them
+        self.trains = trains  # whether the graph will be differentiated
         self.graph = graph
         self.symbols = symbols
         self.streams = 0  # of random numbers, one per node that draws some
@@ -91,6 +95,7 @@ class Lowering:
         self._sizes: Any = None  # torch's knowledge of the sizes
         self._symbols: frozenset[Any] = frozenset()  # those of the inputs
         self._autocast = False
+        self._in_parts = False  # of an op that torch decomposed
         self._is_body = False
 
     def run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -198,7 +203,10 @@ class Lowering:
         reason = "AICF has no rule for it, and torch no decomposition"
         if rule is not None:
             try:
-                return self._checked(node, out, rule(Call(self, node, out, fakes), *args, **kwargs))
+                result = rule(Call(self, node, out, fakes), *args, **kwargs)
+                return self._checked(
+                    node, out, self._differentiated(node, out, fakes, result, (args, kwargs))
+                )
             except Decompose as other:
                 reason = str(other) or reason
         if is_mutable(node.target):
@@ -207,7 +215,18 @@ class Lowering:
         result = self._parts(node, node.target, fakes, fake_kwargs, (args, kwargs))
         if result is None:
             raise unsupported(node, reason)
-        return result
+        return self._differentiated(node, out, fakes, result, (args, kwargs))
+
+    def _differentiated(
+        self, node: torch.fx.Node, out: Any, fakes: Any, result: Any, operands: tuple[Any, Any]
+    ) -> Any:
+        """The result with torch's derivative, where that is another than the one of what we compute."""
+        derivative = DERIVATIVES.get(str(node.target)) if self.trains else None
+        if self._in_parts and str(node.target) in _DETACHING:
+            return result  # torch decomposes what it has differentiated already
+        if derivative is None:
+            return result
+        return derivative(Call(self, node, out, fakes), result, *operands[0], **operands[1])
 
     def _parts(self, node: torch.fx.Node, op: Any, fakes: Any, fake_kwargs: Any, operands: Any) -> Any:
         """The result of torch's decomposition of an op; None if it has none."""
@@ -218,7 +237,11 @@ class Lowering:
             return None
         module, used = parts
         leaves = pytree.tree_leaves(operands, is_leaf=lambda x: x is None or isinstance(x, SymTensor))
-        return self._run(module, [leaves[i] for i in used])
+        outer, self._in_parts = self._in_parts, True
+        try:
+            return self._run(module, [leaves[i] for i in used])
+        finally:
+            self._in_parts = outer
 
     def _at_every_size(self, outer: bool, node: torch.fx.Node) -> Any:
         """Not where each size has one value, or where the outer node is watched."""
@@ -255,7 +278,7 @@ class Lowering:
 
     def inside(self, graph: Graph) -> Lowering:
         """A lowering into a body of a node of this graph, whose sizes are watched already."""
-        inner = Lowering(graph, self.symbols, loops=self.loops)
+        inner = Lowering(graph, self.symbols, loops=self.loops, trains=self.trains)
         inner._autocast = self._autocast
         inner._is_body = True
         note = self._on_unsupported

@@ -12,6 +12,7 @@ from .._aicf import Program, dtype_name
 from ..errors import make_error
 from ..tracing import Graph, TensorSpec, tracing
 from .export import export
+from .gradients import no_custom_derivatives, stop_where_no_grad
 from .importer import import_entries
 
 __all__ = ["frozen_params", "import_training"]
@@ -54,10 +55,11 @@ def import_training(
     rows = list(specs.items())
     model_specs, target = (rows, None) if loss is None else (rows[:-1], rows[-1])
     torch_loss = isinstance(loss, torch.nn.Module)
-    with _mode(model, training=True):
+    with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
         whole = _WithLoss(model, loss) if torch_loss else model
         trained, names, _ = export(whole, _examples(rows if torch_loss else model_specs))
-    with _mode(model, training=False):
+        trained = stop_where_no_grad(trained)
+    with _mode(model, training=False), torch.no_grad():
         evaluated, eval_names, _ = export(model, _examples(list(eval_specs.items())))
 
     def finish(graph: Graph, results: Sequence[Any]) -> None:
@@ -97,8 +99,7 @@ def _mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
     model.train(training)
     try:
-        with torch.no_grad():
-            yield
+        yield
     finally:
         for module, mode in before:
             module.training = mode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import ops
@@ -13,7 +13,7 @@ from ..types import is_float
 from .shape import axis_of
 from .table import rule
 
-__all__ = ["axes_of"]
+__all__ = ["axes_of", "flat_at_zero", "norm", "root"]
 
 
 def axes_of(x: SymTensor, dim: Any) -> list[int]:
@@ -179,7 +179,7 @@ def _var_dim(c: Call, x: Any, dim: Any, unbiased: bool = True, keepdim: bool = F
 
 @rule("std.correction")
 def _std(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> SymTensor:
-    return ops.sqrt(_variance(c, x, dim, correction, keepdim)[0])
+    return root(c, _variance(c, x, dim, correction, keepdim)[0])
 
 
 @rule("var_mean.correction")
@@ -190,7 +190,29 @@ def _var_mean(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepd
 @rule("std_mean.correction")
 def _std_mean(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     variance, mean = _variance(c, x, dim, correction, keepdim)
-    return ops.sqrt(variance), mean
+    return root(c, variance), mean
+
+
+def flat_at_zero(c: Call, x: SymTensor, function: Callable[[SymTensor], SymTensor]) -> SymTensor:
+    """A function with f(0) = 0; torch's derivative there is 0, that of the formula infinite."""
+    if not c.trains:
+        return function(x)
+    zero = ops.eq(x, c.number(0, x.dtype))
+    return ops.select(zero, c.number(0, x.dtype), function(ops.select(zero, c.number(1, x.dtype), x)))
+
+
+def root(c: Call, x: SymTensor) -> SymTensor:
+    return flat_at_zero(c, x, ops.sqrt)
+
+
+def norm(c: Call, x: SymTensor, p: float, total: Callable[[SymTensor], SymTensor]) -> SymTensor:
+    """total(x^p)^(1/p) of magnitudes."""
+    if p == 2:
+        return root(c, total(ops.mul(x, x)))
+    if p < 0:
+        return ops.pow(total(ops.pow(x, c.number(p, x.dtype))), c.number(1 / p, x.dtype))
+    powers = flat_at_zero(c, x, lambda x: ops.pow(x, c.number(p, x.dtype)))
+    return flat_at_zero(c, total(powers), lambda x: ops.pow(x, c.number(1 / p, x.dtype)))
 
 
 @rule("linalg_vector_norm")
@@ -208,11 +230,8 @@ def _vector_norm(
         result = _reduced("reduce_sum", nonzero, dim, keepdim)
     elif ord == 1:
         result = _reduced("reduce_sum", x, dim, keepdim)
-    elif ord == 2:
-        result = ops.sqrt(_reduced("reduce_sum", ops.mul(x, x), dim, keepdim))
     else:
-        powers = _reduced("reduce_sum", ops.pow(x, c.number(ord, x.dtype)), dim, keepdim)
-        result = ops.pow(powers, c.number(1 / ord, x.dtype))
+        result = norm(c, x, ord, lambda terms: _reduced("reduce_sum", terms, dim, keepdim))
     return ops.reshape(result, shape=c.shape) if whole else result
 
 

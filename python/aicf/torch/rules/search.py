@@ -10,6 +10,7 @@ from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from ..types import is_float
 from .create import flat_mask
+from .reduce import norm
 from .shape import axis_of, moved, squeezed
 from .table import rule
 
@@ -142,9 +143,7 @@ def _norm(c: Call, x: SymTensor, p: float) -> SymTensor:
         return ops.reduce_sum(c.cast(ops.ne(x, c.number(0, x.dtype))), axes=axes)
     if p == 1:
         return ops.reduce_sum(x, axes=axes)
-    if p == 2:
-        return ops.sqrt(ops.reduce_sum(ops.mul(x, x), axes=axes))
-    return ops.pow(ops.reduce_sum(ops.pow(x, c.number(p, x.dtype)), axes=axes), c.number(1 / p, x.dtype))
+    return norm(c, x, p, lambda terms: ops.reduce_sum(terms, axes=axes))
 
 
 @rule("_pdist_forward")

@@ -13,7 +13,7 @@ from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from .table import rule
 
-__all__: list[str] = []
+__all__ = ["digamma", "polygamma"]
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 Function = Callable[[Call, SymTensor], SymTensor]
@@ -107,7 +107,7 @@ def _lgamma(c: Call, x: SymTensor) -> SymTensor:
     return ops.select(ops.bit_or(pole, ops.is_inf(x)), c.number(math.inf, "f64"), result)
 
 
-def _digamma(c: Call, x: SymTensor) -> SymTensor:
+def digamma(c: Call, x: SymTensor) -> SymTensor:
     """AS 6.3.18 from 10 on, reached by the recurrence; reflection below 0 (AS 6.3.7). At 0 ∓inf, at other
     poles NaN.
     """
@@ -162,17 +162,20 @@ def _zeta_rule(c: Call, s: Any, q: Any) -> SymTensor:
 
 
 @rule("polygamma", "special_polygamma")
-def _polygamma(c: Call, n: int, x: Any) -> SymTensor:
+def _polygamma_rule(c: Call, n: int, x: Any) -> SymTensor:
+    return c.cast(polygamma(c, n, c.cast(x, "f64")))
+
+
+def polygamma(c: Call, n: int, x: SymTensor) -> SymTensor:
     """(-1)^(n+1) n! zeta(n + 1, x), AS 6.4.10."""
-    x = c.cast(x, "f64")
     if n == 0:
-        return c.cast(_digamma(c, x))
+        return digamma(c, x)
     scale = (-1.0) ** (n + 1) * math.factorial(n)
-    return c.cast(_zeta(c, c.number(n + 1, "f64"), x) * scale)
+    return _zeta(c, c.number(n + 1, "f64"), x) * scale
 
 
 _add("lgamma prims.lgamma special_gammaln", _lgamma)
-_add("digamma prims.digamma special_digamma special_psi", _digamma)
+_add("digamma prims.digamma special_digamma special_psi", digamma)
 
 
 # --- Bessel functions

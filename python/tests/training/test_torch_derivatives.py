@@ -1,0 +1,133 @@
+"""Gradients of torch modules where torch's convention is not the derivative of the formula, and what stops
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import aicf
+import numpy as np
+import pytest
+from aicf import optim
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+# Zeros, ties, rows of equal elements, and the bounds of the clipping functions.
+POINTS = torch.tensor(
+    [[0.0, 0.0, 1.0, 1.0], [-1.0, 2.0, 2.0, -1.0], [0.5] * 4, [0.0] * 4, [3.0, -3.0, 6.0, -6.0]]
+)
+POSITIVE = torch.tensor(
+    [[0.2, 0.9, 0.4, 0.4], [1.0, 1.0, 0.5, 0.25], [0.3] * 4, [2.0, 3, 4, 5], [0.1, 7, 1, 1]]
+)
+HALF = (POSITIVE > 0.5).float()
+ROWS = torch.tensor([0, 0, 1, 4])
+
+
+class Weighted(torch.nn.Module):
+    """The sum of an element-wise weighted function of one parameter."""
+
+    def __init__(self, function: Callable, x: torch.Tensor) -> None:
+        super().__init__()
+        self.x, self.function = torch.nn.Parameter(x.clone()), function
+
+    def forward(self, scale: torch.Tensor) -> torch.Tensor:
+        y = self.function(self.x)
+        return (y * torch.linspace(0.5, 1.5, y.numel()).reshape(y.shape)).sum() * scale
+
+
+def without_gradient(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        fixed = x * 2
+        more = fixed.exp()
+    return x * fixed + more
+
+
+def normed(x: torch.Tensor) -> torch.Tensor:
+    """The running statistics make torch rewrite the whole graph."""
+    return without_gradient(F.batch_norm(x, torch.zeros(4), torch.ones(4), training=True))
+
+
+CASES = {
+    "clamp": (lambda x: x.clamp(0, 1), POINTS),
+    "clamp_min": (lambda x: x.clamp(min=0.5), POINTS),
+    "clamp_max": (lambda x: x.clamp(max=1.0), POINTS),
+    "clamp_tensors": (lambda x: torch.clamp(x, torch.zeros(4), torch.ones(4)), POINTS),
+    "hardtanh": (F.hardtanh, POINTS),
+    "relu6": (F.relu6, POINTS),
+    "hardsigmoid": (F.hardsigmoid, POINTS),
+    "hardswish": (F.hardswish, POINTS),
+    "max": (lambda x: x.max(-1).values, POINTS),
+    "min": (lambda x: x.min(0, keepdim=True).values, POINTS),
+    "fmax": (lambda x: torch.fmax(x, torch.roll(x, 1, -1)), POINTS),
+    "std": (lambda x: x.std(-1), POINTS),
+    "std_mean": (lambda x: torch.std_mean(x, -1)[0], POINTS),
+    "norm": (lambda x: torch.linalg.vector_norm(x, 2, -1), POINTS),
+    "norm_3": (lambda x: torch.linalg.vector_norm(x, 3, -1), POINTS),
+    "norm_half": (lambda x: torch.linalg.vector_norm(x, 0.5, -1), POINTS),
+    "normalize": (lambda x: F.normalize(x, dim=-1), POINTS),
+    "cdist": (lambda x: torch.cdist(x, x), POINTS),
+    "dist": (lambda x: torch.dist(x, x * 1.0), POINTS),
+    "cosine": (lambda x: F.cosine_similarity(x, torch.roll(x, 1, 0), dim=-1), POINTS),
+    "margin": (lambda x: F.margin_ranking_loss(x[:, 0], x[:, 1], torch.ones(5)), POINTS),
+    "atan2": (lambda x: torch.atan2(x, x), POINTS),
+    "sinc": (torch.sinc, POINTS),
+    "erfinv": (lambda x: torch.erfinv(x * 0.1), POINTS),
+    "log_ndtr": (torch.special.log_ndtr, POINTS),
+    "lgamma": (torch.lgamma, POSITIVE),
+    "digamma": (torch.digamma, POSITIVE),
+    "saturated_bce": (lambda x: F.binary_cross_entropy(x.clamp(0, 1), HALF), POINTS),
+    "target_of_bce": (lambda x: F.binary_cross_entropy(torch.sigmoid(POSITIVE), torch.sigmoid(x)), POINTS),
+    "weighted_bce": (lambda x: F.binary_cross_entropy(torch.sigmoid(x), HALF, POSITIVE), POINTS),
+    "padding": (lambda x: F.embedding(ROWS, x, padding_idx=0), POINTS),
+    "detach": (lambda x: x.detach() * x, POINTS),
+    "no_grad": (without_gradient, POINTS),
+    "no_grad_rewritten": (normed, POINTS),
+    "checkpoint": (lambda x: torch.utils.checkpoint.checkpoint(torch.tanh, x, use_reentrant=True), POINTS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_torch(name: str) -> None:
+    function, x = CASES[name]
+    model = Weighted(function, x)
+    expected = model(torch.ones(()))
+    expected.backward()
+    step = aicf.compile_train_step(
+        model, None, optim.SGD(0.1), [aicf.TensorSpec((), "f32", "scale")], gradients=True
+    )
+    loss, gradient = step.run_entry("gradients", np.ones((), np.float32))
+    np.testing.assert_allclose(np.asarray(loss), expected.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(gradient), model.x.grad.numpy(), rtol=2e-4, atol=2e-5)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+def hooked(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 2)
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: Straight.apply(x),
+        hooked,
+        lambda x: F.embedding(ROWS, x, scale_grad_by_freq=True),
+    ],
+)
+def test_a_derivative_that_would_be_lost_is_refused(function: Callable) -> None:
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile_train_step(Weighted(function, POINTS), None, optim.SGD(0.1), [aicf.TensorSpec(())])
+    assert caught.value.code == "AICF-U0301" and caught.value.remedy
+    assert Straight.apply(POINTS).shape == POINTS.shape
