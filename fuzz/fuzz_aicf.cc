@@ -1,5 +1,7 @@
 // A stranger's .aicf: whatever it says under fitting checksums, loading and running it ends in success or in
-// a coded error. Checksums are made to fit before every use, so mutations reach what stands behind them.
+// a coded error. Checksums are made to fit before every use, so mutations reach what stands behind them. What
+// is compiled for GPUs runs on the null driver, which judges launches and machine code as the cuda driver
+// does and computes nothing.
 #include <xxhash.h>
 
 #include <filesystem>
@@ -8,6 +10,8 @@
 #include "harness.h"
 #include "import/onnx.h"
 #include "ir/text.h"
+#include "kernels/cuda_kernel.h"
+#include "runtime/null/null_device.h"
 #include "train/losses.h"
 #include "train/schedules.h"
 #include "train/train_step.h"
@@ -60,7 +64,8 @@ void compact(Json& header, std::string& data) {
   data = packed;
 }
 
-constexpr const char* kPlan = "aicf.plan.cpu";
+constexpr const char *kPlans = "aicf.plan.", *kCode = "aicf.code.";
+constexpr const char* kGpu = "sm_90";
 constexpr uintmax_t kMaxSeedBytes = 12000;
 
 // All checksums made to fit; the bytes as they are where the file cannot be taken apart.
@@ -78,6 +83,11 @@ std::string resealed(std::string_view bytes) {
     header["__metadata__"]["aicf.header_checksum"] = checksum(text);
   return join_safetensors(header, data);
 }
+
+constexpr const char* kLibraryCall =
+    "130101 workspace 256 algorithm "
+    "00000000000000010000000000000002000000000000000300000000000000040000000000000005000000000000000600000000"
+    "000000070000000000000008";
 
 const std::vector<std::string>& words() {
   static const std::vector<std::string> list = [] {
@@ -113,9 +123,13 @@ const std::vector<std::string>& words() {
                                     "batch*1099511627776",
                                     "batch*batch*batch*4611686018427387904",
                                     "max(batch, 3)",
-                                    "mod(batch, 2)"};
+                                    "mod(batch, 2)",
+                                    kLibraryCall,
+                                    "91901 conv bias 2 relu workspace 0 engine 17 knobs 2:5,14:3",
+                                    "91901 attention workspace 0 engine 3"};
     for (const char* name : {"if_else", "while_loop", "scan"}) all.emplace_back(name);
     for (const Kernel& kernel : kernel_table()) all.emplace_back(kernel.name);
+    for (const CudaKernel& kernel : cuda_kernel_table()) all.emplace_back(kernel.name);
 #define AICF_TILE_OP(name, arity, types) all.emplace_back(#name);
 #include "kernels/tile_ops.def"
 #undef AICF_TILE_OP
@@ -249,6 +263,61 @@ void add_train_steps(Seeds& list) {
                         });
 }
 
+// A product, a norm and attention in the types that the matrix units and the copy engine take.
+void blocks(Program& program, Graph& graph, ValueId x) {
+  const auto cast = [&](ValueId v) { return graph.add(Op::cast, {v}, {{"dtype", DType::f16}}); };
+  const ValueId flat =
+      graph.add(Op::reshape, {x}, {{"shape", Shape{Dim::symbol("batch") * Dim(3), Dim(16)}}});
+  const ValueId w = cast(add_param(program, graph, "0.W", {16, 128}));
+  const ValueId h = graph.add(Op::matmul, {cast(flat), w});
+  const ValueId y = graph.add(Op::matmul, {h, cast(add_param(program, graph, "1.W", {128, 128}))});
+  const Shape heads{Dim::symbol("batch"), Dim(3), Dim(2), Dim(64)};
+  const ValueId q = graph.add(Op::transpose, {graph.add(Op::reshape, {y}, {{"shape", heads}})},
+                              {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  graph.add_output(graph.add(Op::attention, {q, q, q}, {{"scale", 0.125}}), "y");
+}
+
+// The smallest file that counts as a cubin, in place of kilobytes that nothing here reads: an ELF header and
+// one section of no type.
+Array smallest_cubin() {
+  Array image(DType::u8, {128});
+  const std::pair<int64_t, int64_t> bytes[] = {{0, 0x7f}, {1, 'E'},  {2, 'L'}, {3, 'F'}, {4, 2},
+                                               {5, 1},    {18, 190}, {40, 64}, {58, 64}, {60, 1}};
+  for (const auto& [at, value] : bytes) image.set_i64(at, value);
+  return image;
+}
+
+Artifact for_gpu(const Program& program, int level) {
+  CompileOptions options;
+  options.opt_level = level;
+  options.target = kGpu;
+  Artifact artifact = compile(program, options);
+  for (Array& image : artifact.variants[0].code) image = smallest_cubin();
+  return artifact;
+}
+
+// The first step is handed to a library.
+Artifact with_library(Artifact artifact) {
+  for (EntryPlan& entry : artifact.variants[0].plan.entries) entry.steps[0].library.call = kLibraryCall;
+  return artifact;
+}
+
+void add_gpu(Seeds& list) {
+  const std::pair<const char*, Build> models[] = {{"mlp", mlp}, {"state", state}, {"blocks", blocks}};
+  for (const auto& [name, body] : models)
+    for (const int level : {0, 2})
+      list.emplace_back(std::string(name) + std::to_string(level) + kGpu + ".aicf",
+                        [body = body, level](const std::string& path) {
+                          write_artifact(path, for_gpu(program_of(body, level), level));
+                        });
+  list.emplace_back("library.aicf", [](const std::string& path) {
+    write_artifact(path, with_library(for_gpu(program_of(mlp, 0), 0)));
+  });
+  list.emplace_back(std::string("adamw") + kGpu + ".aicf", [](const std::string& path) {
+    write_artifact(path, for_gpu(make_train_program(program_of(loss, 2), train_options(true)), 2));
+  });
+}
+
 // Every ONNX file in the folder AICF_FUZZ_MODELS becomes a seed too, if it compiles: so all kernels take
 // part.
 void add_models(Seeds& list) {
@@ -277,29 +346,56 @@ Seeds seeds() {
                             write_artifact(path, compiled(program_of(body, level), level, precision));
                           });
   add_train_steps(list);
+  add_gpu(list);
   add_models(list);
   return list;
+}
+
+// One of the sections whose names begin like this; "" if there is none.
+std::string section_like(const Json& header, const std::string& prefix, Random& random) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : header.items())
+    if (name.starts_with(prefix)) names.push_back(name);
+  return names.empty() ? "" : pick(random, names);
+}
+
+void mutate_section(Json& header, std::string& data, const std::string& name, bool as_text, Random& random) {
+  const std::string text(section(header, data, name));
+  Json plan = as_text ? Json() : Json::parse(text, nullptr, false);
+  if (as_text || plan.is_discarded()) {
+    replace_section(header, data, name, mutate_text(text, 64));
+  } else {
+    mutate_json(plan, words(), random);
+    replace_section(header, data, name, dump(plan));
+  }
+  compact(header, data);
 }
 
 std::string mutated(std::string_view bytes, Random& random) {
   Json header;
   std::string data;
   if (!split_safetensors(bytes, header, data)) return {};
-  const uint64_t way = random() % 8;
-  if (way == 0) {
+  const uint64_t way = random() % 16;
+  const std::string code = section_like(header, kCode, random), plan = section_like(header, kPlans, random);
+  if (way < 2 || plan.empty()) {
     mutate_json(header, words(), random);
+  } else if (way == 2 && !code.empty()) {
+    mutate_section(header, data, code, true, random);
   } else {
-    const std::string text(section(header, data, kPlan));
-    Json plan = Json::parse(text, nullptr, false);
-    if (way == 1 || plan.is_discarded()) {
-      replace_section(header, data, kPlan, mutate_text(text, 64));
-    } else {
-      mutate_json(plan, words(), random);
-      replace_section(header, data, kPlan, dump(plan));
-    }
-    compact(header, data);
+    mutate_section(header, data, plan, way < 5, random);
   }
   return resealed(join_safetensors(header, data));
+}
+
+// Each variant on the device that it is for.
+void run_variants(const Artifact& artifact) {
+  static const std::shared_ptr<Device> no_gpu = make_null_device(true);
+  for (const Variant& variant : artifact.variants) {
+    Artifact one = artifact;
+    one.variants = {variant};
+    const bool runs_here = device()->fitness(variant.target) > 0;
+    allow_coded_errors([&] { run_everything(std::move(one), runs_here ? device() : no_gpu); });
+  }
 }
 
 }  // namespace
@@ -319,6 +415,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace aicf;
   static fuzz::MemoryFile file;
   file.write(fuzz::resealed({reinterpret_cast<const char*>(data), size}));
-  fuzz::allow_coded_errors([&] { fuzz::run_everything(read_artifact(file.path())); });
+  fuzz::allow_coded_errors([&] { fuzz::run_variants(read_artifact(file.path())); });
   return 0;
 }

@@ -132,8 +132,8 @@ inline std::vector<SymbolValues> sizes_to_run(const Plan& plan) {
 
 // Loads the artifact and runs every entry at some of its sizes, each on its own: an error of one does not
 // keep the others from running.
-inline void run_everything(Artifact artifact) {
-  Executable exe(Model::load(std::move(artifact), device()));
+inline void run_everything(Artifact artifact, const std::shared_ptr<Device>& on = device()) {
+  Executable exe(Model::load(std::move(artifact), on));
   const Plan& plan = exe.model().plan();
   for (const SymbolValues& sizes : sizes_to_run(plan))
     for (const EntryPlan& entry : plan.entries) {

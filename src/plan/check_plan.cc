@@ -26,6 +26,18 @@ void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& 
     throw violation("a window has a bad rank", where);
 }
 
+// Boxes, steps and swizzles that the copy engine has.
+bool has_box(const TensorMapSpec& map) {
+  constexpr int64_t kMostBox = 256, kMostStep = 8;
+  if (!map.steps.empty() && map.steps.size() != map.axes.size()) return false;
+  for (size_t i = 0; i < map.box.size(); ++i) {
+    const int64_t step = map.steps.empty() ? 1 : map.steps[i];
+    if (step < 1 || step > kMostStep || map.box[i] < 1 || map.box[i] * step > kMostBox) return false;
+  }
+  constexpr int32_t kSwizzles[] = {0, 32, 64, 128};
+  return std::find(std::begin(kSwizzles), std::end(kSwizzles), map.swizzle_bytes) != std::end(kSwizzles);
+}
+
 // What a launch asks of a device is within what any device can be asked; the code itself is trusted or not as
 // a whole.
 void check_launches(const Step& step, const Plan& plan, const std::string& where) {
@@ -40,7 +52,7 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
       throw violation("a launch asks for more than devices have", where);
     for (const TensorMapSpec& map : launch.tensor_maps) {
       if (map.operand < 0 || map.operand >= operands || map.axes.empty() || map.axes.size() > kMaxMapRank ||
-          map.axes.size() != map.box.size() || (!map.steps.empty() && map.steps.size() != map.axes.size()))
+          map.axes.size() != map.box.size() || !has_box(map))
         throw violation("a tensor map is malformed", where);
       const auto inputs = static_cast<int32_t>(step.inputs.size());
       const TensorRef& ref = map.operand < inputs ? step.inputs[static_cast<size_t>(map.operand)]

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "runtime/code_image.h"
 
 namespace aicf::cuda {
 
@@ -110,6 +111,7 @@ Modules::Modules(std::shared_ptr<DeviceContext> context, const std::vector<Array
     : context_(std::move(context)) {
   context_->enter();
   for (const Array& image : images) {
+    check_code_image(image);
     // PTX is text and must end in a zero, which the section need not have.
     std::string bytes(image.data_as<char>(), static_cast<size_t>(image.bytes()));
     Module module = nullptr;

@@ -5,67 +5,21 @@
 
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "runtime/bind_launch.h"
 
 namespace aicf::cuda {
 namespace {
 
-constexpr int64_t kMaxGridX = INT32_MAX, kMaxGridYZ = 65535;
 constexpr int kPortableCluster = 8;
 constexpr int64_t kStaticSharedLimit = 48 * 1024;  // beyond it a function must be told
 
-uint64_t word_of(double value) {
-  uint64_t word;
-  std::memcpy(&word, &value, sizeof(word));
-  return word;
-}
-
-// CUtensorMapDataType
-int map_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 6;
-    case DType::f32:
-      return 7;
-    case DType::f64:
-      return 8;
-    case DType::bf16:
-      return 9;
-    case DType::u8:
-    case DType::i8:
-    case DType::boolean:
-      return 0;
-    case DType::i16:
-      return 1;
-    case DType::i32:
-      return 3;
-    case DType::i64:
-      return 5;
-    default:
-      break;
-  }
-  AICF_CHECK(false, "a dtype without a tensor map type");
-}
-
-int swizzle_code(int32_t bytes) { return bytes == 32 ? 1 : bytes == 64 ? 2 : bytes == 128 ? 3 : 0; }
-
-TensorMap encode_map(const TensorMapSpec& spec, const TensorArg& arg) {
-  TensorMap map;
-  uint64_t sizes[5], strides[5];
-  uint32_t box[5], steps[5];
-  const size_t rank = spec.axes.size();
-  for (size_t i = 0; i < rank; ++i) {
-    const auto axis = static_cast<size_t>(spec.axes[i]);
-    sizes[i] = static_cast<uint64_t>(arg.sizes[axis]);
-    if (i > 0) strides[i - 1] = static_cast<uint64_t>(arg.strides[axis] * dtype_bytes(arg.dtype));
-    // The driver counts elements passed over.
-    steps[i] = spec.steps.empty() ? 1 : static_cast<uint32_t>(spec.steps[i]);
-    box[i] = static_cast<uint32_t>(spec.box[i]) * steps[i];
-  }
+TensorMap encode_map(const TensorMapGeometry& map, void* address) {
   constexpr int kPromoteTo256Bytes = 3;
-  AICF_CUDA(driver().tensor_map_encode(&map, map_dtype(arg.dtype), static_cast<uint32_t>(rank), arg.data,
-                                       sizes, strides, box, steps, 0, swizzle_code(spec.swizzle_bytes),
+  TensorMap encoded;
+  AICF_CUDA(driver().tensor_map_encode(&encoded, map.dtype, map.rank, address, map.sizes.data(),
+                                       map.strides.data(), map.box.data(), map.steps.data(), 0, map.swizzle,
                                        kPromoteTo256Bytes, 0));
-  return map;
+  return encoded;
 }
 
 }  // namespace
@@ -97,18 +51,9 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   Kernel kernel;
   kernel.step = index;
   kernel.cluster = launch.cluster;
-  bool empty = false;
-  for (size_t i = 0; i < 3; ++i) {
-    const int64_t blocks = evaluate(launch.grid[i], sizes);
-    if (blocks < 0 || blocks > (i == 0 ? kMaxGridX : kMaxGridYZ))
-      throw UserError(ErrorCode::kU_bad_artifact, "a launch has more blocks than a grid can hold")
-          .with_op(step.origin)
-          .with_value(launch.function)
-          .with_actual(std::to_string(blocks));
-    empty = empty || blocks == 0;
-    kernel.node.grid[i] = static_cast<unsigned>(blocks);
-  }
-  if (empty) return;
+  const BoundLaunch bound = bind_launch(step, launch, sizes);
+  if (bound.empty()) return;
+  std::copy(bound.grid.begin(), bound.grid.end(), kernel.node.grid);
   kernel.node.func = modules.function(step.module, launch.function);
   kernel.node.block[0] = static_cast<unsigned>(launch.block);
   kernel.node.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
@@ -122,9 +67,7 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   arguments->launch = &launch;
   const size_t operands = step.inputs.size() + step.outputs.size();
   arguments->words.resize(operands);
-  for (const Dim& param : launch.params)
-    arguments->words.push_back(static_cast<uint64_t>(evaluate(param, sizes)));
-  for (double param : launch.fparams) arguments->words.push_back(word_of(param));
+  arguments->words.insert(arguments->words.end(), bound.words.begin(), bound.words.end());
   const size_t words = arguments->words.size();
   if (launch.reports_errors)
     arguments->words.push_back(errors_->device() + sizeof(DeviceError) * static_cast<size_t>(index));
@@ -140,18 +83,9 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
 
 // False if the step's own kernels are to run.
 bool Launches::add_library(const Step& step, int32_t index) {
-  if (step.library.call.empty() || !vendor_libraries_allowed()) return false;
-  const auto call = parse_library_call(step.library.call);
-  const int64_t workspace =
-      step.library.workspace < 0
-          ? 0
-          : entry_.buffers[static_cast<size_t>(step.library.workspace)].bytes.constant().value_or(0);
+  const std::optional<LibraryCall> call = bound_library_call(entry_, step);
+  if (!call || !vendor_libraries_allowed()) return false;
   const BoundCall& bound = calls_[static_cast<size_t>(index)];
-  if (!call || workspace_bytes(*call) > workspace)
-    throw UserError(ErrorCode::kU_bad_artifact, "a step's library call is malformed")
-        .with_op(step.origin)
-        .with_actual(step.library.call)
-        .with_remedy("compile the model again");
   Kernel kernel;
   kernel.step = index;
   kernel.library = open_library_routine(*call, bound, step.origin);
@@ -189,12 +123,12 @@ Graph Launches::capture(Kernel& kernel) {
 
 void Launches::encode_maps(Arguments& arguments, int32_t step) {
   const BoundCall& call = calls_[static_cast<size_t>(step)];
-  const auto inputs = static_cast<int32_t>(call.inputs.size());
   for (size_t i = 0; i < arguments.maps.size(); ++i) {
     const TensorMapSpec& spec = arguments.launch->tensor_maps[i];
-    const TensorArg& arg = spec.operand < inputs ? call.inputs[static_cast<size_t>(spec.operand)]
-                                                 : call.outputs[static_cast<size_t>(spec.operand - inputs)];
-    if (arg.data != nullptr) arguments.maps[i] = encode_map(spec, arg);
+    const TensorArg& arg = operand_of(call, spec.operand);
+    if (arg.data != nullptr)
+      arguments.maps[i] =
+          encode_map(tensor_map_geometry(entry_.steps[static_cast<size_t>(step)], spec, call), arg.data);
   }
 }
 

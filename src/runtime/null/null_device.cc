@@ -1,6 +1,8 @@
 #include "runtime/null/null_device.h"
 
+#include "runtime/bind_launch.h"
 #include "runtime/bind_step.h"
+#include "runtime/code_image.h"
 
 namespace aicf {
 namespace {
@@ -20,8 +22,10 @@ class NullSequence final : public Sequence {
   NullSequence(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes,
                const std::vector<std::byte*>& addresses, std::shared_ptr<std::vector<NullRecord>> records)
       : entry_(entry), calls_(entry.steps.size()), records_(std::move(records)) {
-    for (size_t i = 0; i < entry.steps.size(); ++i)
+    for (size_t i = 0; i < entry.steps.size(); ++i) {
       bind_step(plan, entry, static_cast<int32_t>(i), sizes, calls_[i], patches_);
+      check_launches(entry, entry.steps[i], calls_[i], sizes);
+    }
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);
   }
@@ -62,6 +66,10 @@ class RecordingDevice final : public NullDevice {
   int fitness(std::string_view) const override { return 1; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<NullMemory>(bytes);
+  }
+  std::shared_ptr<const Code> load_code(const Variant& variant) override {
+    for (const Array& image : variant.code) check_code_image(image);
+    return nullptr;
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code*,
                                  const SymbolValues& sizes, const BufferAddresses& addresses) override {
