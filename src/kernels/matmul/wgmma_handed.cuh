@@ -8,14 +8,14 @@
 
 namespace aicf {
 
-// Product: a WgmmaMatmul of two warpgroups that share a tile, each 64 rows. kStorers: warps that run the epilogue, 4 or 7:
+// Product: a WgmmaMatmul of two warpgroups that share a tile's rows. kStorers: warps that run the epilogue, 4 or 7:
 // a warpgroup, and what another has beside the warp that loads.
 template <class Product, int kStorers>
 struct HandedMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
-  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + 4;
+  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + (kStorers == 3 ? 3 : 4);
   static constexpr int kHandedOfLast = 1;  // chunks of a block's last tile that are handed on: a third of 192 columns
 
   // The warps' results and what says that they are there, and that they have been read: one place per warp
@@ -23,7 +23,7 @@ struct HandedMatmul : Product {
   template <class C>
   struct Places {
     static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
-    static constexpr int kAtOnce = kStorers == 4 ? C::kCount : 1;  // chunks that one warp stores after another
+    static constexpr int kAtOnce = kStorers <= 4 ? C::kCount : 1;  // chunks that one warp stores after another
     uint32_t base;
     __device__ uint32_t full(int warp) const { return base + warp * 8; }
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
@@ -36,10 +36,15 @@ struct HandedMatmul : Product {
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
   }
-  static __device__ __forceinline__ void clear(float (&acc)[1][Product::kResults]) {
+  using Results = float[Product::kRowBlocks][Product::kResults];
+  static __device__ __forceinline__ void clear(Results& acc) {
 #pragma unroll
-    for (int j = 0; j < Product::kResults; ++j) acc[0][j] = 0.0f;
+    for (int i = 0; i < Product::kRowBlocks; ++i)
+#pragma unroll
+      for (int j = 0; j < Product::kResults; ++j) acc[i][j] = 0.0f;
   }
+  // The first 16 rows of a warp that multiplies.
+  static __device__ __forceinline__ int rows_of(int warp) { return warp / 4 * (Product::kRows / 16) + warp % 4; }
 
   template <class Operands, class Epilogue, class C = typename Product::template Chunks<Operands, Epilogue>>
   static __device__ void multiply(const Operands& o, const Shared& shared, const Work& work,
@@ -48,24 +53,25 @@ struct HandedMatmul : Product {
     const int warp = int(threadIdx.x) / 32;
     uint32_t index = work.first, number = 0;  // of the block's tiles
     wait_for_inputs();
-    const auto multiplied = [&](float(&acc)[1][Product::kResults]) {
+    const auto multiplied = [&](Results& acc) {
       clear(acc);
       Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
       barrier_wait(places.empty(warp), (number & 1) ^ 1);
     };
-    const auto put = [&](const float(&acc)[1][Product::kResults], int chunk) {
-      C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[0], chunk * (C::kColumns / 8));
+    const auto put = [&](const Results& acc, int chunk) {
+      C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[chunk / C::kAcross],
+                chunk % C::kAcross * (C::kColumns / 8));
     };
     for (; index + work.stride < work.tiles; index += work.stride, ++number) {
-      float acc[1][Product::kResults];
+      Results acc;
       multiplied(acc);
 #pragma unroll
       for (int chunk = 0; chunk < C::kCount; ++chunk) put(acc, chunk);
       arrive(places.full(warp));
     }
     if (index >= work.tiles) return;
-    C chunks(o, epilogue, work.tile(index), warp, kHandedOfLast);
-    float acc[1][Product::kResults];
+    C chunks(o, epilogue, work.tile(index), rows_of(warp), kHandedOfLast);
+    Results acc;
     multiplied(acc);
 #pragma unroll
     for (int chunk = 0; chunk < C::kCount; ++chunk) {
@@ -91,7 +97,7 @@ struct HandedMatmul : Product {
 #pragma unroll 1
       for (int item = storer; item / kWarps * kAtOnce < end; item += kStorers) {
         const int warp = item % kWarps, first = item / kWarps * kAtOnce;
-        C chunks(o, epilogue, work.tile(index), warp, first);
+        C chunks(o, epilogue, work.tile(index), rows_of(warp), first);
         barrier_wait(places.full(warp), number & 1);
         chunks.each(first, min(first + kAtOnce, end),
                     [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
@@ -104,7 +110,7 @@ struct HandedMatmul : Product {
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
                              const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
-    static_assert(Product::kRowBlocks == 1 && sizeof(typename Epilogue::Tile) == 2, "halves of 64 rows");
+    static_assert(sizeof(typename Epilogue::Tile) == 2, "what is handed on are halves");
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
@@ -116,12 +122,12 @@ struct HandedMatmul : Product {
       Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
     Product::set_up(shared);
     const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-    // Registers: what the launch of 512 threads has.
+    // Registers: what the launch of 512 threads has, or of 384.
     if (warpgroup < 2) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 184 : 136));
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers <= 4 ? 184 : 136));
       multiply(o, shared, work, epilogue, warpgroup);
-    } else if (kStorers == 7 || warpgroup == 2) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 104 : 120));
+    } else if (kStorers != 4 || warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 3 ? 144 : kStorers == 4 ? 104 : 120));
       if (warp != kLoader)
         store(o, shared, work, epilogue, warp - kWarps - (warp > kLoader));
       else if (threadIdx.x == 32 * kLoader)

@@ -152,6 +152,13 @@ AICF_FN float sigmoid(float x) {
   const float q = n * r;
   return __fmaf_rn(__fmaf_rn(-q, d, n), r, q);
 }
+// For values that end in half types: few instructions, relative error below 2^-20 for |x| up to 8 and growing with |x|.
+AICF_FN float sigmoid_half(float x) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * -1.44269504f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  return r;
+}
 AICF_FN double sigmoid(double x) {
   const double e = ::exp(-fabs(x));
   return (x < 0 ? e : 1.0) / (1.0 + e);
@@ -237,7 +244,7 @@ AICF_FN float gelu_tanh_half(float x) {
 // For half results too, where the program also computes gelu's slope: written operation by operation as
 // autodiff writes the slope, so that the compiler computes what both share once.
 AICF_FN float gelu_tanh_beside_slope(float x) {
-  return x * sigmoid(x * 1.59576917f * (1.0f + x * x * 0.044715f));
+  return x * sigmoid_half(x * 1.59576917f * (1.0f + x * x * 0.044715f));
 }
 AICF_FN double gelu_tanh(double x) {
   return x / (1.0 + ::exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));

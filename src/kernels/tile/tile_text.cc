@@ -89,8 +89,9 @@ std::string tile_loaded(DType dtype, const std::string& element) {
 
 namespace {
 
-// Of a function that need not be exact, since its result is rounded to a half type.
+// Of a function that need not be exact, since its result ends in half types.
 std::string variant_of(const TileValues& program, const TileValue& v) {
+  if (v.op == TileOp::sigmoid) return v.into_halves ? "_half" : "";
   if (!v.half) return "";
   if (v.op == TileOp::gelu) return "_" + std::string(dtype_name(*v.half));
   if (v.op != TileOp::gelu_tanh) return "";

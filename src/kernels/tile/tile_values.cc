@@ -31,6 +31,7 @@ class Builder {
       }
     for (const auto& [instr, unused] : stores) add_store(instr, at(instr.a));
     mark_half();
+    mark_into_halves();
     return std::move(result_);
   }
 
@@ -90,11 +91,31 @@ class Builder {
         if (arg >= 0) use(arg, rounded_type(user.op));
     for (const TileStore& store : result_.stores) {
       const DType memory = program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
-      const bool half = !store.sums && (memory == DType::f16 || memory == DType::bf16);
-      use(store.value, half ? std::optional(memory) : std::nullopt);
+      use(store.value, is_half(store) ? std::optional(memory) : std::nullopt);
     }
     for (size_t i = 0; i < exact.size(); ++i)
       if (!exact[i] && result_.values[i].result == TileType::f32) result_.values[i].half = halves[i];
+  }
+
+  bool is_half(const TileStore& store) const {
+    const DType memory = program_.outputs[static_cast<size_t>(store.operand) - program_.inputs.size()];
+    return !store.sums && (memory == DType::f16 || memory == DType::bf16);
+  }
+
+  // Users come after what they use.
+  void mark_into_halves() {
+    std::vector<TileValue>& values = result_.values;
+    std::vector<bool> elsewhere(values.size());
+    for (const TileStore& store : result_.stores)
+      if (!is_half(store)) elsewhere[static_cast<size_t>(store.value)] = true;
+    for (size_t i = values.size(); i-- > 0;) {
+      values[i].into_halves = !elsewhere[i] && values[i].result == TileType::f32;
+      const TileOp op = values[i].op;
+      const bool passes = op == TileOp::add || op == TileOp::sub || op == TileOp::mul || op == TileOp::neg;
+      if (rounded_type(op) || (passes && values[i].into_halves)) continue;
+      for (const int arg : values[i].args)
+        if (arg >= 0) elsewhere[static_cast<size_t>(arg)] = true;
+    }
   }
 
   void add_store(const TileInstr& instr, int value) {
