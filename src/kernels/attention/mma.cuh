@@ -139,46 +139,77 @@ __device__ __forceinline__ uint32_t lane_columns_first() {
   return uint32_t((lane / 16 * 8 + lane % 8) * HalfTile<kColumns>::kBytesPerRow + lane / 8 % 2 * 16);
 }
 
+// One block's queries: kWarps warps with 16 · kRowTiles rows each, against blocks of kKeys keys. The copies of the next
+// keys run under the scores' exponentials, those of the next values under the product with the keys.
 template <class Traits, int kWarps, int kRowTiles>
-__device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
+struct MmaAttention {
   using T = typename Traits::Element;
-  constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = Traits::kKeys,
-                kThreads = 32 * kWarps;
-  constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
-  static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
+  using Mask = typename Traits::Mask;
+  static constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = Traits::kKeys;
+  static constexpr int kThreads = 32 * kWarps, kMaskLoads = (kKeys + kThreads - 1) / kThreads;
+  static constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
+  static constexpr int kRowBytes = HalfTile<kDepth>::kBytesPerRow, kValueBytes = HalfTile<kValueDepth>::kBytesPerRow;
   // Beyond this depth the queries would not fit in registers beside the result.
-  constexpr bool kHoldsQueries = kSteps * kRowTiles <= 8;
-  extern __shared__ __align__(16) char shared[];
-  char* const q_tile = shared;
-  char* const k_tile = q_tile + Traits::kRows * HalfTile<kDepth>::kBytesPerRow;
-  char* const v_tile = k_tile + kKeys * HalfTile<kDepth>::kBytesPerRow;
-  // A mask that is the same for all rows: two blocks of keys, one in use and the next.
-  float* const mask_tile = reinterpret_cast<float*>(v_tile + kKeys * HalfTile<kValueDepth>::kBytesPerRow);
+  static constexpr bool kHoldsQueries = kSteps * kRowTiles <= 8;
+  static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
 
-  const Place place = place_of_block(call);
-  const int64_t b = place.batch, h = place.head, kv_head = place.head / call.group;
-  const int32_t first = place.tile * Traits::kRows;
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const T* q = call.q + b * call.q_view.batch + h * call.q_view.head + first * call.q_view.row;
-  const T* k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
-  const T* v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
-  const typename Traits::Mask* mask = nullptr;
-  if (Traits::kHasMask) mask = call.mask + b * call.mask_view.batch + h * call.mask_view.head;
-  const int32_t rows = call.queries - first < Traits::kRows ? call.queries - first : Traits::kRows;
-  const int32_t end = visible_keys(call, first + rows - 1);
-  const auto copy_keys = [&](int32_t from) {
+  const Call<Traits>& call;
+  const T *q, *k, *v;
+  const Mask* mask = nullptr;
+  int64_t batch, head;
+  int32_t first, end;  // the first query, and the end of the keys that some query of the block sees
+  char *q_tile, *k_tile, *v_tile;
+  float* mask_tile;  // of a mask that is the same for all rows: two blocks of keys, one in use and the next
+  float mask_held[kMaskLoads];
+
+  Rows state[kRowTiles];
+  float o[kRowTiles][kColumns / 2];
+  int32_t row[kRowTiles], visible[kRowTiles][2];
+  uint32_t q_address, k_address, v_address;  // the lane's, for ldmatrix
+  uint32_t q_held[kRowTiles][kHoldsQueries ? kSteps : 1][4];
+
+  __device__ __forceinline__ MmaAttention(const Call<Traits>& c, char* shared) : call(c) {
+    const Place place = place_of_block(call);
+    batch = place.batch;
+    head = place.head;
+    first = place.tile * Traits::kRows;
+    const int64_t kv_head = head / call.group;
+    q = call.q + batch * call.q_view.batch + head * call.q_view.head + first * call.q_view.row;
+    k = call.k + batch * call.k_view.batch + kv_head * call.k_view.head;
+    v = call.v + batch * call.v_view.batch + kv_head * call.v_view.head;
+    if (Traits::kHasMask) mask = call.mask + batch * call.mask_view.batch + head * call.mask_view.head;
+    end = visible_keys(call, first + rows() - 1);
+    q_tile = shared;
+    k_tile = q_tile + Traits::kRows * kRowBytes;
+    v_tile = k_tile + kKeys * kRowBytes;
+    mask_tile = reinterpret_cast<float*>(v_tile + kKeys * kValueBytes);
+    q_address = shared_address(q_tile) + warp() * kRowTiles * 16 * kRowBytes + lane_rows_first<kDepth>();
+    k_address = shared_address(k_tile) + lane_columns_first<kDepth>();
+    v_address = shared_address(v_tile) + lane_rows_first<kValueDepth>();
+  }
+  static __device__ __forceinline__ int warp() { return int(threadIdx.x) / 32; }
+  static __device__ __forceinline__ int lane() { return int(threadIdx.x) % 32; }
+  __device__ __forceinline__ int32_t rows() const {
+    return call.queries - first < Traits::kRows ? call.queries - first : Traits::kRows;
+  }
+
+  // ---- into shared memory ----
+
+  __device__ __forceinline__ void copy_queries() const {
+    copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column,
+                                                                 rows());
+  }
+  __device__ __forceinline__ void copy_keys(int32_t from) const {
     copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(k_tile, k + from * call.k_view.row, call.k_view.row,
                                                          call.k_view.column, call.keys - from);
     commit_copies();
-  };
-  const auto copy_values = [&](int32_t from) {
+  }
+  __device__ __forceinline__ void copy_values(int32_t from) const {
     copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
         v_tile, v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
     commit_copies();
-  };
-  constexpr int kMaskLoads = (kKeys + kThreads - 1) / kThreads;
-  float mask_held[kMaskLoads];
-  const auto load_mask = [&](int32_t from) {
+  }
+  __device__ __forceinline__ void load_mask(int32_t from) {
     if constexpr (Traits::kMaskPerKey) {
 #pragma unroll
       for (int i = 0; i < kMaskLoads; ++i) {
@@ -188,63 +219,43 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
           mask_held[i] = Scores<Traits>::template mask_value<float>(mask[key * call.mask_view.column]);
       }
     }
-  };
-  const auto keep_mask = [&](int32_t from) {
+  }
+  __device__ __forceinline__ float* mask_of(int32_t from) const { return mask_tile + from / kKeys % 2 * kKeys; }
+  __device__ __forceinline__ void keep_mask(int32_t from) const {
     if constexpr (Traits::kMaskPerKey) {
 #pragma unroll
       for (int i = 0; i < kMaskLoads; ++i) {
         const int at = i * kThreads + int(threadIdx.x);
-        if (at < kKeys) mask_tile[from / kKeys % 2 * kKeys + at] = mask_held[i];
+        if (at < kKeys) mask_of(from)[at] = mask_held[i];
       }
     }
-  };
-
-  wait_for_inputs();
-  launch_dependents();
-  copy_rows<kDepth, Traits::kRows, kThreads, Traits::kVectorQ>(q_tile, q, call.q_view.row, call.q_view.column,
-                                                               rows);
-  if (end > 0) {
-    copy_keys(0);
-    copy_values(0);
-    load_mask(0);
-    keep_mask(0);
   }
 
-  Rows state[kRowTiles];
-  float o[kRowTiles][kColumns / 2];
-  int32_t row[kRowTiles], visible[kRowTiles][2];
-#pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-    row[t] = first + (warp * kRowTiles + t) * 16 + lane / 4;
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      visible[t][half] = row[t] + 8 * half < call.queries ? visible_keys(call, row[t] + 8 * half) : 0;
-#pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) o[t][i] = 0;
-  }
-  const uint32_t q_address = shared_address(q_tile) + warp * kRowTiles * 16 * HalfTile<kDepth>::kBytesPerRow +
-                             lane_rows_first<kDepth>();
-  const uint32_t k_address = shared_address(k_tile) + lane_columns_first<kDepth>();
-  const uint32_t v_address = shared_address(v_tile) + lane_rows_first<kValueDepth>();
-  uint32_t q_held[kRowTiles][kHoldsQueries ? kSteps : 1][4];
+  // ---- in registers ----
 
-  for (int32_t from = 0; from < end; from += kKeys) {
-    if (from == 0) {
-      wait_copies<1>();
-      __syncthreads();
-    } else {
-      wait_copies<0>();
-      __syncthreads();
-      copy_values(from);
-    }
-    if (kHoldsQueries && from == 0) {
+  __device__ __forceinline__ void clear() {
 #pragma unroll
-      for (int t = 0; t < kRowTiles; ++t)
+    for (int t = 0; t < kRowTiles; ++t) {
+      row[t] = first + (warp() * kRowTiles + t) * 16 + lane() / 4;
 #pragma unroll
-        for (int d = 0; d < (kHoldsQueries ? kSteps : 0); ++d)
-          load_matrices(q_held[t][d], q_address + t * 16 * HalfTile<kDepth>::kBytesPerRow + d * 32);
+      for (int half = 0; half < 2; ++half)
+        visible[t][half] = row[t] + 8 * half < call.queries ? visible_keys(call, row[t] + 8 * half) : 0;
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) o[t][i] = 0;
     }
-    float s[kRowTiles][kKeys / 2];
+  }
+  __device__ __forceinline__ void load_query(uint32_t (&a)[4], int t, int d) const {
+    load_matrices(a, q_address + t * 16 * kRowBytes + d * 32);
+  }
+  __device__ __forceinline__ void hold_queries() {
+#pragma unroll
+    for (int t = 0; t < kRowTiles; ++t)
+#pragma unroll
+      for (int d = 0; d < (kHoldsQueries ? kSteps : 0); ++d) load_query(q_held[t][d], t, d);
+  }
+
+  // s = q · kᵀ of the block of keys in shared memory.
+  __device__ __forceinline__ void multiply_keys(float (&s)[kRowTiles][kKeys / 2]) const {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t)
 #pragma unroll
@@ -255,7 +266,7 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         if constexpr (!kHoldsQueries)
-          load_matrices(a[t], q_address + t * 16 * HalfTile<kDepth>::kBytesPerRow + d * 32);
+          load_query(a[t], t, d);
         else
 #pragma unroll
           for (int i = 0; i < 4; ++i) a[t][i] = q_held[t][d][i];
@@ -263,7 +274,7 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n) {
         uint32_t keys[4];
-        load_matrices(keys, k_address + n * 16 * HalfTile<kDepth>::kBytesPerRow + d * 32);
+        load_matrices(keys, k_address + n * 16 * kRowBytes + d * 32);
 #pragma unroll
         for (int t = 0; t < kRowTiles; ++t) {
           multiply_add<T>(s[t] + n * 8, a[t], keys[0], keys[1]);
@@ -271,38 +282,32 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
         }
       }
     }
-    __syncthreads();
-    if (from + kKeys < end) {
-      copy_keys(from + kKeys);
-      load_mask(from + kKeys);
-    }
+  }
 
+  // Scores become weights, and what was summed before is scaled to the new maximum.
+  __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2], int32_t from) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       const bool hides =
           __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
-      const int32_t key = from + lane % 4 * 2;
+      const int32_t key = from + lane() % 4 * 2;
       if constexpr (Traits::kMaskPerKey) {
-        const float* const values = mask_tile + from / kKeys % 2 * kKeys + lane % 4 * 2;
+        const float* const values = mask_of(from) + lane() % 4 * 2;
         finish_scores<Traits>(
             s[t], [&](int tile) { return *reinterpret_cast<const float2*>(values + tile * 8); }, key,
             visible[t], hides);
       } else {
-        const typename Traits::Mask* const line[2] = {mask + row[t] * call.mask_view.row,
-                                                      mask + (row[t] + 8) * call.mask_view.row};
+        const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
         finish_scores<Traits>(s[t], line, call.mask_view.column, key, visible[t], hides);
       }
       float scale[2];
       weigh<Traits>(s[t], state[t], scale);
       rescale(o[t], scale);
     }
-    if (from + kKeys < end) {
-      keep_mask(from + kKeys);
-      wait_copies<1>();
-    } else {
-      wait_copies<0>();
-    }
-    __syncthreads();
+  }
+
+  // o += weights · values of the block in shared memory.
+  __device__ __forceinline__ void add_values(const float (&s)[kRowTiles][kKeys / 2]) {
 #pragma unroll
     for (int key = 0; key < kKeys / 16; ++key) {
       uint32_t a[kRowTiles][4];
@@ -311,7 +316,7 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
 #pragma unroll
       for (int n = 0; n < kColumns / 16; ++n) {
         uint32_t values[4];
-        load_matrices_transposed(values, v_address + key * 16 * HalfTile<kValueDepth>::kBytesPerRow + n * 32);
+        load_matrices_transposed(values, v_address + key * 16 * kValueBytes + n * 32);
 #pragma unroll
         for (int t = 0; t < kRowTiles; ++t) {
           multiply_add<T>(o[t] + n * 8, a[t], values[0], values[1]);
@@ -321,13 +326,65 @@ __device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
     }
   }
 
-  T* out = call.out + b * call.out_view.batch + h * call.out_view.head;
+  __device__ __forceinline__ void store() {
+    T* out = call.out + batch * call.out_view.batch + head * call.out_view.head;
 #pragma unroll
-  for (int t = 0; t < kRowTiles; ++t) {
-    total_sums(state[t]);
-    store_rows<Traits>(o[t], state[t], call, out, row[t]);
-    store_lse(state[t], call, b * call.heads + h, row[t]);
+    for (int t = 0; t < kRowTiles; ++t) {
+      total_sums(state[t]);
+      store_rows<Traits>(o[t], state[t], call, out, row[t]);
+      store_lse(state[t], call, batch * call.heads + head, row[t]);
+    }
   }
+
+  __device__ __forceinline__ void block_of_keys(int32_t from) {
+    if (from == 0) {
+      wait_copies<1>();
+      __syncthreads();
+      if (kHoldsQueries) hold_queries();
+    } else {
+      wait_copies<0>();
+      __syncthreads();
+      copy_values(from);
+    }
+    float s[kRowTiles][kKeys / 2];
+    multiply_keys(s);
+    __syncthreads();
+    const int32_t next = from + kKeys;
+    if (next < end) {
+      copy_keys(next);
+      load_mask(next);
+    }
+    weigh_scores(s, from);
+    if (next < end) {
+      keep_mask(next);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
+    }
+    __syncthreads();
+    add_values(s);
+  }
+
+  __device__ __forceinline__ void run() {
+    wait_for_inputs();
+    launch_dependents();
+    copy_queries();
+    if (end > 0) {
+      copy_keys(0);
+      copy_values(0);
+      load_mask(0);
+      keep_mask(0);
+    }
+    clear();
+    for (int32_t from = 0; from < end; from += kKeys) block_of_keys(from);
+    store();
+  }
+};
+
+template <class Traits, int kWarps, int kRowTiles>
+__device__ __forceinline__ void attend_mma(const Call<Traits>& call) {
+  extern __shared__ __align__(16) char shared[];
+  MmaAttention<Traits, kWarps, kRowTiles>(call, shared).run();
 }
 
 }  // namespace aicf::attention
