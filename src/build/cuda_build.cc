@@ -18,11 +18,11 @@ namespace {
 
 constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
 
-// Matrix units unroll into long code: such a kernel takes as long to compile as many small ones. A bundle
-// counts for its members.
+// Products unroll into long code: such a kernel takes as long to compile as many small ones. A bundle counts
+// for its members.
 int compile_cost(const std::string& source) {
-  if (source.find("wgmma") != std::string::npos || source.find("mma.cuh") != std::string::npos)
-    return kModuleCost;
+  for (const char* header : {"wgmma", "mma.cuh", "sliced.cuh"})
+    if (source.find(header) != std::string::npos) return kModuleCost;
   return std::clamp(member_texts(source), 1, kModuleCost);
 }
 
