@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "build/unit_writer.h"
@@ -17,6 +18,7 @@ constexpr int kMaxBlock = 512;             // threads: more would leave other me
 constexpr int64_t kMaxShared = 32 * 1024;  // bytes, dynamic; beside them those of the members' own
 constexpr int kSharedThreads = 384;        // of a multiprocessor, for which registers are kept side by side
 constexpr int kMaxCluster = 8;             // blocks that every device with clusters takes
+constexpr int64_t kManyCallers = 4;        // of a function, from which on its code stands there once
 constexpr char kMemberPrefix[] = "member_";
 
 class BundleWriter {
@@ -76,39 +78,98 @@ class BundleWriter {
     return blocks;
   }
 
-  // Block `at` of the stage belongs to the member whose range it lies in.
+  struct Argument {
+    std::string type, value;
+  };
+
+  // Block `at` of the stage belongs to the member whose range it lies in. Many members with one function
+  // choose its arguments, and one call of it follows: its code stands there once.
   std::string stage_text(int stage) {
-    std::string text, else_text;
+    std::string text, else_text, shared;
     Dim begin(0);
+    std::set<std::string> declared;
     for (size_t i = 0; i < launches_.size(); ++i) {
       if (bundle_.members[i].stage != stage) continue;
       const Dim end = begin + launches_[i].grid[0];
-      text += else_text + "if (at < uint32_t(" + params_.expr(end) + ")) {\n" + call_text(i, begin) + "}";
+      const std::vector<Argument> list = arguments(i, begin);
+      const bool shares = callers(i) >= kManyCallers;
+      text += else_text + "if (at < uint32_t(" + params_.expr(end) + ")) {\n" +
+              (shares ? choice_text(i, list) : call_text(i, values(list))) + "}";
+      if (shares && declared.insert(functions_[i]).second) {
+        text = declaration_text(i, list) + text;
+        shared += "if (" + variable(i) + "chosen) " + call_text(i, variables(i, list));
+      }
       else_text = " else ";
       begin = end;
     }
-    if (blocks_ == 0) return "const uint32_t at = blockIdx.x;\n" + text + "\n";
+    text += "\n" + shared;
+    if (blocks_ == 0) return "const uint32_t at = blockIdx.x;\n" + text;
     // A member's shared memory is free for the next block when all threads have left it.
     return "for (uint32_t at = blockIdx.x; at < uint32_t(" + params_.expr(begin) +
-           "); at += " + std::to_string(blocks_) + ") {\n" + text + "\n__syncthreads();\n}\n";
+           "); at += " + std::to_string(blocks_) + ") {\n" + text + "__syncthreads();\n}\n";
   }
 
-  std::string call_text(size_t index, const Dim& begin) {
+  // Members of its stage that call the function of this one.
+  int64_t callers(size_t index) const {
+    int64_t count = 0;
+    for (size_t i = 0; i < functions_.size(); ++i)
+      count += functions_[i] == functions_[index] && bundle_.members[i].stage == bundle_.members[index].stage;
+    return count;
+  }
+
+  std::vector<Argument> arguments(size_t index, const Dim& begin) {
     const KernelCall& member = bundle_.members[index];
     const CudaLaunch& launch = launches_[index];
-    std::string text =
-        launch.block < launch_.block ? "if (threadIdx.x < " + std::to_string(launch.block) + ") " : "";
-    text += functions_[index] + "(at - uint32_t(" + params_.expr(begin) + ")";
-    for (const int32_t number : operand_numbers(member.inputs, bundle_.inputs))
-      text += ", in" + std::to_string(number);
-    for (const int32_t number : operand_numbers(member.outputs, bundle_.outputs))
-      text += ", out" + std::to_string(number);
-    for (const Dim& param : launch.params) text += ", " + params_.expr(param);
+    std::vector<Argument> list = {{"uint32_t", "at - uint32_t(" + params_.expr(begin) + ")"}};
+    const auto add = [&](const std::vector<Window>& windows, const std::vector<Window>& all, const char* name,
+                         const std::string& qualifier) {
+      const std::vector<int32_t> numbers = operand_numbers(windows, all);
+      for (size_t i = 0; i < numbers.size(); ++i)
+        list.push_back(
+            {qualifier + std::string(cuda_type(windows[i].dtype)) + "*", name + std::to_string(numbers[i])});
+    };
+    add(member.inputs, bundle_.inputs, "in", "const ");
+    add(member.outputs, bundle_.outputs, "out", "");
+    for (const Dim& param : launch.params) list.push_back({"int64_t", params_.expr(param)});
     for (const double param : launch.fparams) {
-      text += ", f" + std::to_string(launch_.fparams.size());
+      list.push_back({"double", "f" + std::to_string(launch_.fparams.size())});
       launch_.fparams.push_back(param);
     }
+    return list;
+  }
+  static std::vector<std::string> values(const std::vector<Argument>& list) {
+    std::vector<std::string> texts;
+    for (const Argument& argument : list) texts.push_back(argument.value);
+    return texts;
+  }
+  std::string call_text(size_t index, const std::vector<std::string>& texts) const {
+    const int block = launches_[index].block;
+    std::string text = block < launch_.block ? "if (threadIdx.x < " + std::to_string(block) + ") " : "";
+    text += functions_[index] + "(";
+    for (size_t i = 0; i < texts.size(); ++i) text += (i == 0 ? "" : ", ") + texts[i];
     return text + ");\n";
+  }
+
+  // Variables of a shared function: member_2_0, …, and member_2_chosen.
+  std::string variable(size_t index) const {
+    return functions_[index].substr(0, functions_[index].find(':')) + "_";
+  }
+  std::vector<std::string> variables(size_t index, const std::vector<Argument>& list) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < list.size(); ++i) names.push_back(variable(index) + std::to_string(i));
+    return names;
+  }
+  std::string declaration_text(size_t index, const std::vector<Argument>& list) const {
+    const std::vector<std::string> names = variables(index, list);
+    std::string text = "bool " + variable(index) + "chosen = false;\n";
+    for (size_t i = 0; i < list.size(); ++i) text += list[i].type + " " + names[i] + " = {};\n";
+    return text;
+  }
+  std::string choice_text(size_t index, const std::vector<Argument>& list) const {
+    const std::vector<std::string> names = variables(index, list);
+    std::string text = variable(index) + "chosen = true;\n";
+    for (size_t i = 0; i < list.size(); ++i) text += names[i] + " = " + list[i].value + ";\n";
+    return text;
   }
 
   const KernelCall& bundle_;
