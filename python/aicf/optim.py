@@ -43,9 +43,23 @@ class Schedule:
 
 
 def _whole(steps: int) -> int:
-    if hasattr(steps, "__index__"):
+    if hasattr(steps, "__index__") and -(2**62) <= operator.index(steps) <= 2**62:
         return operator.index(steps)
-    raise make_error("bad_option", "steps are counted", value=repr(steps), expected="a whole number")
+    raise make_error(
+        "bad_option", "steps are counted", value=repr(steps), expected="a whole number of less than 63 bits"
+    )
+
+
+def _rates(*values: float) -> tuple[float, ...]:
+    return tuple(_real("a rate", value) for value in values)
+
+
+def _real(name: str, value: Any) -> float:
+    if hasattr(value, "__float__") and not isinstance(value, bool):
+        return float(value)
+    raise make_error(
+        "bad_option", "a number is missing", value=name, expected="a number", actual=repr(value)[:80]
+    )
 
 
 Rate = float | Schedule | Callable[[Any], Any]
@@ -53,22 +67,23 @@ Rate = float | Schedule | Callable[[Any], Any]
 
 def constant(rate: float, warmup: int = 0) -> Schedule:
     """Always `rate`, after the warm-up."""
-    return Schedule(_aicf.constant_rate(rate)).warmup(warmup)
+    return Schedule(_aicf.constant_rate(_real("a rate", rate))).warmup(warmup)
 
 
 def linear(first: float, last: float, total: int, warmup: int = 0) -> Schedule:
     """From `first`, when the warm-up is over, to `last` at step `total`."""
-    return Schedule(_aicf.linear_rate(first, last, _whole(total) - _whole(warmup))).warmup(warmup)
+    return Schedule(_aicf.linear_rate(*_rates(first, last), _whole(total) - _whole(warmup))).warmup(warmup)
 
 
 def cosine(peak: float, total: int, warmup: int = 0, floor: float = 0.0) -> Schedule:
     """Half a cosine from `peak`, when the warm-up is over, to `floor` at step `total`."""
+    peak, floor = _rates(peak, floor)
     return Schedule(_aicf.cosine_rate(peak, _whole(total) - _whole(warmup), floor)).warmup(warmup)
 
 
 def step(rate: float, factor: float, every: int, warmup: int = 0) -> Schedule:
     """rate * factor^(step // every), counted from the end of the warm-up."""
-    return Schedule(_aicf.step_rate(rate, factor, _whole(every))).warmup(warmup)
+    return Schedule(_aicf.step_rate(*_rates(rate, factor), _whole(every))).warmup(warmup)
 
 
 def schedule_graph(rate: Rate) -> _aicf.Graph:
@@ -114,7 +129,13 @@ class Group:
                 value=repr(self.patterns),
                 expected=f"[{self.patterns!r}]",
             )
-        _aicf.check_group(self.rate_factor, self.weight_decay)
+        for pattern in self.patterns:
+            if not isinstance(pattern, str):
+                raise make_error(
+                    "bad_option", "a pattern is no text", expected="a text", actual=repr(pattern)[:80]
+                )
+        decay = None if self.weight_decay is None else _real("weight_decay", self.weight_decay)
+        _aicf.check_group(_real("rate_factor", self.rate_factor), decay)
 
 
 @dataclass(frozen=True)
@@ -137,8 +158,9 @@ class LossScale:
     def numbers(self) -> _aicf.LossScale:
         """As the compiler takes them."""
         raw = _aicf.LossScale()
-        for name in ("initial", "dynamic", "growth", "backoff", "interval"):
-            setattr(raw, name, getattr(self, name))
+        for name in ("initial", "growth", "backoff"):
+            setattr(raw, name, _real(name, getattr(self, name)))
+        raw.dynamic, raw.interval = bool(self.dynamic), _whole(self.interval)
         return raw
 
 
@@ -155,12 +177,20 @@ class Optimizer:
     def __post_init__(self) -> None:
         if not callable(self.lr):
             schedule_graph(self.lr)
+        for group in self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]:
+            if not isinstance(group, Group):
+                raise make_error(
+                    "bad_option",
+                    "groups are a list",
+                    actual=repr(group)[:80],
+                    expected="[aicf.optim.Group(...)]",
+                )
         _aicf.check_optimizer(self.numbers())
 
     def numbers(self) -> _aicf.OptimizerOptions:
         """What the compiler needs besides the rate."""
         numbers = _aicf.OptimizerOptions()
-        numbers.weight_decay = self.weight_decay
+        numbers.weight_decay = _real("weight_decay", self.weight_decay)
         return numbers
 
     def rows(self) -> list[tuple[list[str], float, float | None, bool]]:
@@ -179,7 +209,7 @@ class SGD(Optimizer):
 
     def numbers(self) -> _aicf.OptimizerOptions:
         numbers = super().numbers()
-        numbers.momentum, numbers.nesterov = self.momentum, self.nesterov
+        numbers.momentum, numbers.nesterov = _real("momentum", self.momentum), bool(self.nesterov)
         return numbers
 
 
@@ -195,12 +225,12 @@ class Adam(Optimizer):
 
     def numbers(self) -> _aicf.OptimizerOptions:
         numbers = super().numbers()
-        if len(self.betas) != 2:
+        if not isinstance(self.betas, Sequence) or len(self.betas) != 2:
             raise make_error(
                 "bad_option", "Adam takes two betas", value=repr(self.betas), expected="(0.9, 0.999)"
             )
-        numbers.beta1, numbers.beta2 = self.betas
-        numbers.epsilon = self.eps
+        numbers.beta1, numbers.beta2 = (_real("a beta", beta) for beta in self.betas)
+        numbers.epsilon = _real("eps", self.eps)
         return numbers
 
 

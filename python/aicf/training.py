@@ -21,6 +21,7 @@ from .tracing import (
     _check_sizes,
     _fix,
     _name_specs,
+    _spec_of,
     _split_dims,
     _symbols,
     program_of,
@@ -44,7 +45,11 @@ class TrainStep:
         self._trainer = _aicf.Trainer(raw)
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        results = self._raw.run(self._trainer.next_entry(), args, by_name)
+        try:
+            results = self._raw.run(self._trainer.next_entry(), args, by_name)
+        except BaseException:
+            self._trainer.note_failure()
+            raise
         self._trainer.note_run()
         return results[0] if len(results) == 1 else results
 
@@ -95,12 +100,15 @@ class TrainStep:
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Goes on from a state_dict; bad_checkpoint lists every name and shape that does not fit."""
+        check_type("states", states, Mapping, "a state_dict: arrays by name")
         self._trainer.set_states(dict(states))
 
     def save_checkpoint(
         self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
     ) -> None:
         """Writes the state_dict as safetensors; the file appears by rename, so the one before stays whole."""
+        for part in (part for item in (metadata or {}).items() for part in item):
+            check_type("metadata", part, str, "texts by name")
         self._trainer.save_checkpoint(os.fspath(path), dict(metadata or {}))
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, str]:
@@ -126,6 +134,8 @@ class TrainStep:
                 "bad_option", "verify needs at least one step", actual=f"steps={steps}, runs={runs}"
             )
         batches = list(inputs) if isinstance(inputs, list) else [inputs]
+        if not batches:
+            raise make_error("missing_input", "verify needs a batch")
         before = self.state_dict()
         hashes: dict[str, int] = {}
         for _ in range(runs):
@@ -207,12 +217,23 @@ def compile_train_step(
     check_type("accumulate", accumulate, int, "a number of calls")
     check_type("clip_norm", clip_norm, (int, float), "a number")
     check_type("seed", seed, int, "a whole number")
+    check_type("precision", precision, str, "a name such as 'bf16-mixed'")
+    check_type("loss_scale", loss_scale, (LossScale, type(None)), "an aicf.optim.LossScale")
+    for name, value in (("skip_bad_steps", skip_bad_steps), ("gradients", gradients)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise make_error(
+                "bad_option",
+                "an option has the wrong type",
+                value=name,
+                expected="True or False",
+                actual=repr(value)[:80],
+            )
     if not -(2**63) <= seed < 2**63:
         raise make_error("bad_option", "a seed is out of range", value=str(seed), expected="64 bits")
     forward = _forward_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
     settings = _aicf.TrainOptions()
     settings.clip_norm, settings.accumulate = clip_norm, accumulate
-    settings.skip_bad_steps, settings.gradients_entry = skip_bad_steps, gradients
+    settings.skip_bad_steps, settings.gradients_entry = bool(skip_bad_steps), bool(gradients)
     settings.precision = precision
     if loss_scale is not None:
         settings.loss_scale = loss_scale.numbers()
@@ -236,6 +257,15 @@ def load_train_step(
 
 def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
     """The order in which `aicf train` visits its rows in an epoch: a permutation of 0 .. rows-1."""
+    for name, value in (("rows", rows), ("seed", seed), ("epoch", epoch)):
+        check_type(name, value, (int, np.integer), "a whole number")
+    if not 0 <= seed < 2**64 or not 0 <= epoch < 2**63 or not 0 <= rows < 2**63:
+        raise make_error(
+            "bad_option",
+            "a number of the order is out of range",
+            expected="rows and epoch from 0, a seed of 64 bits",
+            actual=f"{rows}, {epoch}, {seed}",
+        )
     return np.asarray(_aicf.shuffled_rows(rows, seed, epoch), np.int64)
 
 
@@ -291,9 +321,12 @@ def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, Tens
     """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
     if isinstance(inputs, Mapping) or not has_target:
         return _name_specs(model, inputs)
-    named = _name_specs(model, list(inputs)[:-1])
-    target = list(inputs)[-1]
-    named[target.name or "target"] = target
+    *given, target = [_spec_of(spec) for spec in inputs] or [TensorSpec(())]
+    named = _name_specs(model, given)
+    name = target.name or "target"
+    if name in named:
+        raise make_error("bad_option", "the target has the name of an input", value=name)
+    named[name] = target
     return named
 
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/error.h"
 #include "bindings.h"
 #include "executable.h"
 #include "ir/precision.h"
@@ -93,6 +94,10 @@ struct PyTrainer {
 void set_states(PyTrainer& self, nb::dict given) {
   std::map<std::string, Array> states;
   for (const auto& [key, value] : given) {
+    if (!nb::isinstance<nb::str>(key))
+      throw UserError(ErrorCode::kU_bad_checkpoint, "a state has no name")
+          .with_expected("a text")
+          .with_actual(nb::cast<std::string>(nb::repr(key)));
     const auto name = nb::cast<std::string>(key);
     states[name] = copy_array(value, "state '" + name + "'");
   }
@@ -108,6 +113,8 @@ void bind_trainer(nb::module_& module) {
           nb::keep_alive<1, 2>())
       .def("next_entry", [](const PyTrainer& self) { return self.trainer.next_entry(); })
       .def("note_run", [](PyTrainer& self) { self.trainer.note_run(); })
+      .def(
+          "note_failure", [](PyTrainer& self) { self.trainer.note_failure(); }, unlocked())
       .def("accumulate", [](const PyTrainer& self) { return self.trainer.accumulate(); })
       .def(
           "steps", [](const PyTrainer& self) { return self.trainer.steps(); }, unlocked())

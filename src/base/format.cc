@@ -17,4 +17,10 @@ std::string format_bytes(int64_t bytes) {
   return text;
 }
 
+std::string format_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.10g", value);
+  return text;
+}
+
 }  // namespace aicf

@@ -9,10 +9,19 @@
 #include "base/error.h"
 
 namespace aicf {
+namespace {
+
+constexpr int64_t kMostRows = int64_t{1} << 40;  // of an order that is held in memory
+
+}  // namespace
 
 // Fisher and Yates with numbers that are hashes of (seed, epoch, place): the modulo's bias is below rows /
 // 2^64.
 std::vector<int64_t> shuffled_rows(int64_t rows, uint64_t seed, int64_t epoch) {
+  if (rows < 0 || rows > kMostRows)
+    throw UserError(ErrorCode::kU_bad_option, "a number of rows is out of range")
+        .with_expected("0 to " + std::to_string(kMostRows))
+        .with_actual(std::to_string(rows));
   std::vector<int64_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), int64_t{0});
   for (int64_t i = rows - 1; i > 0; --i) {

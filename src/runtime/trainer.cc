@@ -1,9 +1,11 @@
 #include "runtime/trainer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/safetensors.h"
 #include "base/training_names.h"
 
@@ -71,12 +73,10 @@ Trainer::Trainer(Executable& executable) : executable_(executable) {
   has_flag_ = has_state(names, kBadTensorState);
   if (accumulate_ > 1 && (!has_micro_ || plan.entry(kAccumulateEntry) == nullptr))
     throw UserError(ErrorCode::kU_bad_artifact, "the model accumulates gradients and has no entry for it");
-  read_micro();
+  note_failure();
 }
 
 int64_t Trainer::counter(const std::string& name) const { return executable_.state(name).get_i64(0); }
-
-void Trainer::read_micro() { micro_ = has_micro_ ? counter(kMicroState) : 0; }
 
 std::vector<Array> Trainer::step(const std::vector<TensorView>& inputs, const RunOptions& options) {
   const EntryPlan& plan = entry();
@@ -96,7 +96,7 @@ void Trainer::step_into(const std::vector<TensorView>& inputs, const std::vector
   try {
     executable_.run_into(next_entry(), inputs, outputs, options);
   } catch (...) {
-    read_micro();  // an index out of range in the data is met after the run
+    note_failure();
     throw;
   }
   note_run();
@@ -105,6 +105,8 @@ void Trainer::step_into(const std::vector<TensorView>& inputs, const std::vector
 const char* Trainer::next_entry() const { return micro_ + 1 >= accumulate_ ? kStepEntry : kAccumulateEntry; }
 
 void Trainer::note_run() { micro_ = micro_ + 1 >= accumulate_ ? 0 : micro_ + 1; }
+
+void Trainer::note_failure() { micro_ = has_micro_ ? counter(kMicroState) : 0; }
 
 std::string Trainer::hash(const std::vector<Array>& outputs) const {
   std::map<std::string, Array> all = states();
@@ -147,8 +149,33 @@ void Trainer::set_states(const std::map<std::string, Array>& states) {
   const std::string text = differences(this->states(), states);
   if (!text.empty())
     throw UserError(ErrorCode::kU_bad_checkpoint, "the states belong to another model").with_actual(text);
+  check_counters(states);
   for (const auto& [name, array] : states) executable_.set_state(name, array);
-  read_micro();
+  note_failure();
+}
+
+void Trainer::check_counters(const std::map<std::string, Array>& states) const {
+  const auto check = [&](const char* name, double low, double high) {
+    const auto at = states.find(name);
+    if (at == states.end()) return;
+    const double value = at->second.get_f64(0);
+    if (value >= low && value <= high) return;
+    throw UserError(ErrorCode::kU_bad_checkpoint, "a counter of the states is out of range")
+        .with_value(name)
+        .with_expected(format_number(low) + " to " + format_number(high))
+        .with_actual(format_number(value));
+  };
+  constexpr double kMost = 0x1p62;
+  const auto& metadata = executable_.model().metadata();
+  const auto names = metadata.find(kCheckedKey);
+  const auto checked =
+      names == metadata.end() ? 0 : std::count(names->second.begin(), names->second.end(), '\n');
+  check(kStepState, 0, kMost);
+  check(kMicroState, 0, static_cast<double>(accumulate_ - 1));
+  check(kBadTensorState, -1, static_cast<double>(checked));
+  check(kSkippedState, 0, kMost);
+  check(kGoodStepsState, 0, kMost);
+  check(kLossScaleState, 0, std::numeric_limits<float>::max());
 }
 
 void Trainer::save_checkpoint(const std::string& path,

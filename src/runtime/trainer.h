@@ -30,9 +30,11 @@ class Trainer {
                  const RunOptions& options = {});
 
   // The same in two halves for callers that run the executable themselves: the entry that takes the next
-  // batch, and the note that it ran.
+  // batch, and the note that it ran, or that it threw: an index out of range in the data is met after the
+  // run.
   const char* next_entry() const;
   void note_run();
+  void note_failure();
 
   int64_t accumulate() const { return accumulate_; }
   // Optimizer steps finished, and those skipped because something was not finite. They wait for the device.
@@ -50,7 +52,8 @@ class Trainer {
   std::string hash(const std::vector<Array>& outputs = {}) const;
 
   // Params that are trained and all states, by name. Setting them checks that names, dtypes and shapes are
-  // exactly these: bad_checkpoint lists every difference, and nothing has changed then.
+  // exactly these and that counters are in range: bad_checkpoint lists every difference, and nothing has
+  // changed then.
   std::map<std::string, Array> states() const;
   void set_states(const std::map<std::string, Array>& states);
   // As a safetensors file that appears by rename: the one before stays whole if this fails or the process is
@@ -69,7 +72,7 @@ class Trainer {
 
  private:
   int64_t counter(const std::string& name) const;
-  void read_micro();
+  void check_counters(const std::map<std::string, Array>& states) const;
   Executable& executable_;
   bool has_micro_ = false, has_flag_ = false;
   int64_t accumulate_ = 1;

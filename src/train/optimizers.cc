@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "ir/decompose/emitter.h"
 
 namespace aicf {
@@ -17,7 +18,7 @@ void require(bool holds, const char* name, double value, const char* expected) {
   throw UserError(ErrorCode::kU_bad_option, "a number of the optimizer is out of range")
       .with_value(name)
       .with_expected(expected)
-      .with_actual(std::to_string(value));
+      .with_actual(format_number(value));
 }
 
 void require_decay(double weight_decay) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "ir/decompose/emitter.h"
 
 namespace aicf {
@@ -33,7 +34,7 @@ void require(bool holds, const char* what, double value) {
   if (holds) return;
   throw UserError(ErrorCode::kU_bad_option, "a learning rate schedule has an impossible number")
       .with_expected(what)
-      .with_actual(std::to_string(value));
+      .with_actual(format_number(value));
 }
 
 void require_rate(double rate) {

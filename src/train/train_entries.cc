@@ -49,7 +49,8 @@ class EntryBuilder {
   }
 
   Graph accumulate() && {
-    const std::vector<ValueId> sums = summed_gradients();
+    std::vector<ValueId> sums = summed_gradients();
+    if (options_.skip_bad_steps) spoil_if_loss_is_bad(sums);
     for (size_t i = 0; i < sums.size(); ++i) update("opt.acc." + params_[i].name, sums[i]);
     const ValueId micro = state(kMicroState, {DType::i64, {}});
     update(kMicroState, e_.add(micro, e_.scalar_int(DType::i64, 1)));
@@ -142,17 +143,37 @@ class EntryBuilder {
     const ValueId none = e_.scalar_int(DType::i64, count + 1);
     const ValueId finite = e_.op(Op::lt, {sizes[0], e_.scalar(dtype, infinity)});
     const ValueId first = e_.reduce(Op::reduce_min, e_.select(finite, none, numbers), {0}, false);
-    const ValueId loss = e_.op(Op::abs, {e_.cast(loss_, dtype)});
-    const ValueId loss_finite = e_.op(Op::lt, {loss, e_.scalar(dtype, infinity)});
-    const ValueId zero = e_.scalar_int(DType::i64, 0);
-    const ValueId found = e_.select(loss_finite, first, zero);
+    const ValueId found = e_.select(loss_is_finite(), first, e_.scalar_int(DType::i64, 0));
     ok_ = e_.op(Op::eq, {found, none});
 
-    const ValueId flag = state(kBadTensorState, {DType::i64, {}}, Array::scalar_i64(DType::i64, -1));
-    const ValueId now = e_.select(ok_, e_.scalar_int(DType::i64, -1), found);
-    update(kBadTensorState, e_.select(e_.op(Op::lt, {flag, zero}), now, flag));
+    note_bad_tensor(e_.select(ok_, e_.scalar_int(DType::i64, -1), found));
     const ValueId skipped = state(kSkippedState, {DType::i64, {}});
     update(kSkippedState, e_.select(ok_, skipped, e_.add(skipped, e_.scalar_int(DType::i64, 1))));
+  }
+
+  ValueId loss_is_finite() {
+    const DType dtype = scalar_dtype();
+    const ValueId infinity = e_.scalar(dtype, std::numeric_limits<double>::infinity());
+    return e_.op(Op::lt, {e_.op(Op::abs, {e_.cast(loss_, dtype)}), infinity});
+  }
+
+  // `number` is -1 if there is none; the first since the flag was cleared stays.
+  void note_bad_tensor(ValueId number) {
+    const ValueId flag = state(kBadTensorState, {DType::i64, {}}, Array::scalar_i64(DType::i64, -1));
+    update(kBadTensorState, e_.select(e_.op(Op::lt, {flag, e_.scalar_int(DType::i64, 0)}), number, flag));
+  }
+
+  // Sets ok_. The gradients of a loss that is not finite may be: the whole step is skipped, because the
+  // shortest of its sums becomes NaN.
+  void spoil_if_loss_is_bad(std::vector<ValueId>& sums) {
+    ok_ = loss_is_finite();
+    note_bad_tensor(e_.select(ok_, e_.scalar_int(DType::i64, -1), e_.scalar_int(DType::i64, 0)));
+    const auto length = [&](ValueId sum) {
+      return element_count(graph_.type(sum).shape).constant().value_or(std::numeric_limits<int64_t>::max());
+    };
+    ValueId& sum = *std::min_element(sums.begin(), sums.end(),
+                                     [&](ValueId a, ValueId b) { return length(a) < length(b); });
+    sum = e_.select(ok_, sum, e_.scalar(graph_.dtype(sum), std::numeric_limits<double>::quiet_NaN()));
   }
 
   // What every gradient is multiplied with: 1 / (scale accumulated), and less where the norm is too large.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "ir/linear_cross_entropy.h"
 #include "ir/verify.h"
 #include "train/schedules.h"
@@ -76,7 +77,7 @@ void require(bool holds, const char* name, double value, const char* expected) {
     throw UserError(ErrorCode::kU_bad_option, "a training option is out of range")
         .with_value(name)
         .with_expected(expected)
-        .with_actual(std::to_string(value));
+        .with_actual(format_number(value));
 }
 
 void check_options(const TrainOptions& options) {
@@ -87,8 +88,11 @@ void check_options(const TrainOptions& options) {
   for (const ParamGroup& group : options.groups) check_group(group);
   require(options.accumulate >= 1, "accumulate", static_cast<double>(options.accumulate), "1 or more");
   require(options.clip_norm >= 0, "clip_norm", options.clip_norm, "0 or more");
-  require(scale.initial == 0 || options.skip_bad_steps, "skip_bad_steps", 0,
-          "true, since the loss is scaled");
+  if (scale.initial != 0 && !options.skip_bad_steps)
+    throw UserError(ErrorCode::kU_bad_option, "a scaled loss needs steps that can be skipped")
+        .with_value("skip_bad_steps")
+        .with_expected("true")
+        .with_actual("false");
 }
 
 std::string checked_names(const std::vector<TrainedParam>& params) {

@@ -11,6 +11,7 @@ import pytest
 from aicf import TensorSpec, nn, optim
 
 NAN, INF = float("nan"), float("inf")
+
 MISTAKES: dict[str, Callable[[], Any]] = {
     "negative rate": lambda: optim.AdamW(-1),
     "rate that is no number": lambda: optim.SGD(NAN),
@@ -38,6 +39,21 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     "scale that shrinks as it grows": lambda: optim.LossScale(growth=0.5),
     "scale that grows as it backs off": lambda: optim.LossScale(backoff=2),
     "scale that never grows": lambda: optim.LossScale(interval=0),
+    "momentum of another type": lambda: optim.SGD(0.1, momentum="a"),  # type: ignore[arg-type]
+    "no decay": lambda: optim.SGD(0.1, weight_decay=None),  # type: ignore[arg-type]
+    "no betas": lambda: optim.Adam(betas=None),  # type: ignore[arg-type]
+    "betas of another type": lambda: optim.Adam(betas=("a", "b")),  # type: ignore[arg-type]
+    "epsilon of another type": lambda: optim.Adam(eps="a"),  # type: ignore[arg-type]
+    "constant of another type": lambda: optim.constant("a"),  # type: ignore[arg-type]
+    "steps beyond 63 bits": lambda: optim.cosine(1e-3, 2**70),
+    "group of numbers": lambda: optim.Group([1]),  # type: ignore[list-item]
+    "factor of another type": lambda: optim.Group(["*"], rate_factor="x"),  # type: ignore[arg-type]
+    "scale of another type": lambda: optim.LossScale("a"),  # type: ignore[arg-type]
+    "half an interval": lambda: optim.LossScale(interval=1.5),  # type: ignore[arg-type]
+    "groups that are none": lambda: optim.SGD(0.1, groups=[1]),  # type: ignore[list-item]
+    "negative rows": lambda: aicf.shuffled_rows(-1, 0, 0),
+    "more rows than memory": lambda: aicf.shuffled_rows(2**60, 0, 0),
+    "rows of another type": lambda: aicf.shuffled_rows(5.0, 0, 0),  # type: ignore[arg-type]
     "negative layer": lambda: nn.Linear(-1, 3),
     "half a layer": lambda: nn.Linear(2.5, 3),  # type: ignore[arg-type]
     "heads that do not divide": lambda: nn.MultiheadAttention(10, 3),
@@ -83,6 +99,12 @@ def test_a_size_may_be_numpys() -> None:
         {"accumulate": 1.5},
         {"clip_norm": "1"},
         {"seed": 2**70},
+        {"precision": None},
+        {"loss_scale": 5},
+        {"skip_bad_steps": "no"},
+        {"gradients": 1},
+        {"inputs": [TensorSpec((2, 3), "f32", "x")] * 2},
+        {"inputs": []},
         {"threads": "2"},
         {"options": {"opt": "x"}},
         {"options": {"skip_passes": "simplify"}},

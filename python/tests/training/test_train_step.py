@@ -120,6 +120,54 @@ def test_labels_out_of_range_change_nothing(make_step: Make, batches: list[Batch
         np.testing.assert_array_equal(np.asarray(value), before[name], err_msg=name)
 
 
+def test_a_batch_that_fails_counts_as_one_of_those_accumulated(make_step: Make, batches: list[Batch]) -> None:
+    step = make_step(accumulate=2)
+    before = {name: np.asarray(value).copy() for name, value in step.parameters().items()}
+    x, y = batches[0][0], batches[0][1].copy()
+    y[0] = 4
+    with pytest.raises(aicf.UserError):
+        step(x, y)
+    step(*batches[1])  # ends the step that the failed batch began, and is skipped
+    assert (step.steps, step.skipped) == (0, 1)
+    for name, value in step.parameters().items():
+        np.testing.assert_array_equal(np.asarray(value), before[name], err_msg=name)
+    step.clear_bad_tensor()
+    train(step, batches, 4)
+    assert (step.steps, step.skipped) == (2, 1)
+
+
+def test_a_batch_that_is_not_finite_moves_no_running_statistics(make_step: Make) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 4))
+    specs = [aicf.TensorSpec((3, 1, 2, 2)), aicf.TensorSpec((3,), "i64", "labels")]
+    step = make_step(model=model, inputs=specs, accumulate=2)
+    before = {name: np.asarray(value).copy() for name, value in step.state_dict().items()}
+    x, y = np.random.default_rng(0).standard_normal((3, 1, 2, 2)).astype(np.float32), np.arange(3)
+    step(np.full_like(x, np.nan), y)
+    for name, value in step.state_dict().items():
+        if not name.startswith("opt."):
+            np.testing.assert_array_equal(np.asarray(value), before[name], err_msg=name)
+    step(x, y)
+    assert (step.steps, step.skipped, step.bad_tensor) == (0, 1, "loss")
+
+
+@pytest.mark.parametrize(
+    ("counter", "value"), [("opt.step", -5), ("opt.micro", 2), ("opt.micro", -1), ("opt.bad_tensor", 99)]
+)
+def test_counters_out_of_range_are_refused(make_step: Make, counter: str, value: int) -> None:
+    step = make_step(accumulate=2)
+    before = step.hash()
+    with pytest.raises(aicf.UserError) as error:
+        step.load_state_dict({**step.state_dict(), counter: np.array(value)})
+    assert error.value.name == "bad_checkpoint" and error.value.value == counter
+    assert step.hash() == before
+
+
+@pytest.mark.parametrize("states", [None, [1, 2], {3: np.ones(3)}])
+def test_a_state_dict_holds_arrays_by_name(make_step: Make, states: object) -> None:
+    with pytest.raises(aicf.UserError):
+        make_step().load_state_dict(states)  # type: ignore[arg-type]
+
+
 def test_a_scaled_loss_shrinks_its_scale_until_it_fits(make_step: Make, batches: list[Batch]) -> None:
     scale = optim.LossScale(initial=2.0**127, backoff=2.0**-8, interval=20)
     scaled, plain = make_step(loss_scale=scale), make_step()
