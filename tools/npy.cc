@@ -87,7 +87,9 @@ Array parse_npy(std::string_view file, const std::string& path) {
   if (length > file.size() - 8 - length_bytes) throw malformed(path, "the header is truncated");
   const std::string_view header = file.substr(8 + length_bytes, length);
   const std::string_view descr = after(header, "'descr'", path);
-  const bool fortran = after(header, "'fortran_order'", path).starts_with("True");
+  const std::string_view order = after(header, "'fortran_order'", path);
+  const bool fortran = order.starts_with("True");
+  if (!fortran && !order.starts_with("False")) throw malformed(path, "the order of axes is not stated");
   const std::vector<int64_t> sizes = parse_shape(after(header, "'shape'", path), path);
   const NpyType* type = nullptr;
   for (const NpyType& t : kTypes)

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include "npy.h"
 #include "runtime/batches.h"
 #include "runtime/trainer.h"
+#include "runtime/verify.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -17,13 +20,14 @@ constexpr double kStatusSeconds = 0.25;  // between two lines of progress
 // What a checkpoint of this verb says besides the states: batches taken so far, and of what.
 constexpr const char* kBatchesKey = "aicf.train.batches";
 constexpr const char* kOrderKey = "aicf.train.order";
+constexpr int64_t kMostBatches = int64_t{1} << 53;
 
 struct Options {
   std::string model, labels, checkpoint, output;
   std::vector<std::string> data;
   RunOptions run;
   uint64_t seed = 0;
-  bool in_order = false, resume = false;
+  bool in_order = false, resume = false, batch_given = false;
   int64_t batch = 0, steps = 0, checkpoint_every = 0;
 };
 
@@ -32,12 +36,19 @@ std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) 
   std::map<std::string, Array> given;
   std::string names;
   for (const IoTensor& io : entry.inputs) names += (names.empty() ? "" : ", ") + io.name;
+  const auto give = [&](const std::string& name, const std::string& path) {
+    if (!given.emplace(name, read_npy(path)).second)
+      throw UserError(ErrorCode::kU_bad_option, "an input of the step has data twice").with_value(name);
+  };
   for (const std::string& text : options.data) {
     const size_t equals = text.find('=');
-    const std::string name = equals == std::string::npos ? entry.inputs.front().name : text.substr(0, equals);
-    given[name] = read_npy(equals == std::string::npos ? text : text.substr(equals + 1));
+    if (equals == std::string::npos) {
+      give(entry.inputs.front().name, text);
+    } else {
+      give(text.substr(0, equals), text.substr(equals + 1));
+    }
   }
-  if (!options.labels.empty()) given[entry.inputs.back().name] = read_npy(options.labels);
+  if (!options.labels.empty()) give(entry.inputs.back().name, options.labels);
   std::vector<Array> columns;
   for (const IoTensor& io : entry.inputs) {
     const auto at = given.find(io.name);
@@ -66,9 +77,26 @@ int64_t batch_size(const Options& options, const EntryPlan& entry) {
   return *fixed;
 }
 
-std::string describe(const BatchOrder& order, int64_t rows) {
+// What a run that is resumed must have in common with the one before.
+std::string describe(const BatchOrder& order, const std::vector<Array>& columns) {
+  std::map<std::string, Array> data;
+  for (size_t i = 0; i < columns.size(); ++i) data.emplace(std::to_string(i), columns[i]);
+  const int64_t rows = columns.front().rank() == 0 ? 0 : columns.front().sizes()[0];
   return std::to_string(rows) + " rows in batches of " + std::to_string(order.batch) +
-         (order.shuffle ? ", seed " + std::to_string(order.seed) : ", in order");
+         (order.shuffle ? ", seed " + std::to_string(order.seed) : ", in order") + ", data " +
+         hash_arrays(data);
+}
+
+// Batches that a checkpoint of this verb counts.
+int64_t batches_of(const std::string& text, const std::string& path) {
+  int64_t count = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 0 || count > kMostBatches)
+    throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint does not say how many batches it has seen")
+        .with_value(path)
+        .with_expected("0 to " + std::to_string(kMostBatches))
+        .with_actual(text);
+  return count;
 }
 
 BatchOrder order_of(const Options& options, const EntryPlan& entry) {
@@ -84,7 +112,9 @@ class Run {
         exe_(options.run.load(read_artifact(options.model))),
         trainer_(*exe_),
         order_(order_of(options, trainer_.entry())),
-        batches_(read_columns(options, trainer_.entry()), order_) {
+        columns_(read_columns(options, trainer_.entry())),
+        batches_(columns_, order_) {
+    check_steps();
     if (options_.resume && std::filesystem::exists(checkpoint_path())) resume();
   }
 
@@ -113,22 +143,36 @@ class Run {
     return options_.checkpoint.empty() ? options_.model + ".checkpoint" : options_.checkpoint;
   }
 
+  void check_steps() const {
+    const int64_t most = kMostBatches / trainer_.accumulate();
+    if (options_.steps <= most && options_.checkpoint_every <= most) return;
+    throw UserError(ErrorCode::kU_bad_option, "more steps than can be counted")
+        .with_value("--steps or --checkpoint-every")
+        .with_expected("at most " + std::to_string(most))
+        .with_actual(std::to_string(std::max(options_.steps, options_.checkpoint_every)));
+  }
+
+  const std::string& order_text() {
+    if (described_.empty()) described_ = describe(order_, columns_);
+    return described_;
+  }
+
   void save() {
-    trainer_.save_checkpoint(checkpoint_path(), {{kBatchesKey, std::to_string(taken_)},
-                                                 {kOrderKey, describe(order_, batches_.rows())}});
+    trainer_.save_checkpoint(checkpoint_path(),
+                             {{kBatchesKey, std::to_string(taken_)}, {kOrderKey, order_text()}});
   }
 
   void resume() {
-    const std::map<std::string, std::string> metadata = trainer_.load_checkpoint(checkpoint_path());
+    const auto metadata = trainer_.load_checkpoint(checkpoint_path());
     const auto batches = metadata.find(kBatchesKey), order = metadata.find(kOrderKey);
-    const std::string now = describe(order_, batches_.rows());
+    const std::string& now = order_text();
     if (batches == metadata.end() || order == metadata.end() || order->second != now)
       throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint was written by a run over other batches")
           .with_value(checkpoint_path())
           .with_expected(now)
           .with_actual(order == metadata.end() ? "a checkpoint of another program" : order->second)
           .with_remedy("resume with the data, --batch, --seed and --in-order of that run");
-    taken_ = std::atoll(batches->second.c_str());
+    taken_ = batches_of(batches->second, checkpoint_path());
     trainer_.clear_bad_tensor();
   }
 
@@ -173,8 +217,10 @@ class Run {
   std::unique_ptr<Executable> exe_;
   Trainer trainer_;
   BatchOrder order_;
+  std::vector<Array> columns_;
   Batches batches_;
-  int64_t taken_ = 0;  // batches
+  std::string described_;  // made when it is first asked for: it reads all data
+  int64_t taken_ = 0;      // batches
   double loss_ = std::nan("");
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double shown_ = 0;
@@ -183,6 +229,11 @@ class Run {
 int run(const Options& options, const Console& console) {
   if (options.steps < 1 || options.checkpoint_every < 0)
     throw UserError(ErrorCode::kU_bad_option, "--steps must be at least 1 and --checkpoint-every at least 0");
+  if (options.batch_given && options.batch < 1)
+    throw UserError(ErrorCode::kU_bad_option, "a batch has at least one row")
+        .with_value("--batch")
+        .with_expected("1 or more")
+        .with_actual(std::to_string(options.batch));
   return Run(options, console).train();
 }
 
@@ -204,7 +255,10 @@ VerbRun setup_train(VerbOptions& verb) {
   verb.add_flag("--resume", options->resume, "go on from the checkpoint, if there is one");
   verb.add_option("-o,--output", options->output, "the .aicf file with the trained params");
   options->run.add_to(verb);
-  return [options](const Console& console) { return run(*options, console); };
+  return [options, verb](const Console& console) {
+    options->batch_given = verb.given("--batch");
+    return run(*options, console);
+  };
 }
 
 }  // namespace aicf::cli

@@ -1,5 +1,6 @@
 #include "runtime/batches.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -45,8 +46,8 @@ Batches::Batches(std::vector<Array> columns, const BatchOrder& order)
                  std::to_string(column.sizes()[0]));
   }
   if (order_.batch < 1 || order_.batch > rows())
-    throw fail("the data does not fill a batch", "1 to " + std::to_string(rows()) + " rows",
-               std::to_string(order_.batch));
+    throw fail("the data does not fill a batch", std::to_string(std::max<int64_t>(order_.batch, 1)) + " rows",
+               std::to_string(rows()));
   for (const Array& column : columns_) {
     std::vector<int64_t> sizes = column.sizes();
     sizes[0] = order_.batch;

@@ -121,12 +121,40 @@ def test_data_that_is_not_finite_is_named(train: Train, folder: Path, data: Batc
         (["--steps", "9", "--data", "labels=none.npy"], "AICF-U0003"),
         (["--steps", "9", "--checkpoint", "kept", "--resume", "--seed", "3"], "AICF-U0805"),
         (["--steps", "9", "--checkpoint", "x.safetensors", "--resume"], "AICF-U0805"),
+        (["--steps", "9", "--checkpoint", "kept", "--resume", "--data", "y=x.npy"], "AICF-U0401"),
+        (["--steps", "9", "--data", "x.npy"], "AICF-U0001"),
+        (["--steps", "9", "--batch", "0"], "AICF-U0001"),
+        (["--steps", str(2**63 - 1)], "AICF-U0001"),
+        (["--steps", "9", "--checkpoint-every", str(2**62)], "AICF-U0001"),
     ],
 )
 def test_mistakes_have_codes(train: Train, folder: Path, arguments: list[str], code: str) -> None:
     state(train("--steps", 4, "--checkpoint", "kept"))
     aicf.save_safetensors(str(folder / "x.safetensors"), {"a": np.ones(3, np.float32)})
     assert error(train(*arguments))["code"] == code
+
+
+def test_other_data_of_the_same_shape_is_refused(train: Train, folder: Path, data: Batch) -> None:
+    state(train("--steps", 4, "--checkpoint", "kept"))
+    np.save(folder / "x.npy", data[0] + 1)
+    found = error(train("--steps", 9, "--checkpoint", "kept", "--resume"))
+    assert found["code"] == "AICF-U0805" and found["expected"] != found["actual"]
+
+
+@pytest.mark.parametrize("batches", ["-5", "x", "", "8 ", "1e3", "9" * 20])
+def test_a_count_of_batches_that_is_none_is_refused(train: Train, folder: Path, batches: str) -> None:
+    state(train("--steps", 4, "--checkpoint", "kept"))
+    step = aicf.load_train_step(folder / "step.aicf")
+    metadata = step.load_checkpoint(folder / "kept")
+    step.save_checkpoint(folder / "kept", {**metadata, "aicf.train.batches": batches})
+    assert error(train("--steps", 9, "--checkpoint", "kept", "--resume"))["code"] == "AICF-U0805"
+
+
+@pytest.mark.parametrize("order", [b"'maybe'", b"Fortran"])
+def test_an_array_of_no_order_is_refused(train: Train, folder: Path, order: bytes) -> None:
+    array = (folder / "x.npy").read_bytes()
+    (folder / "x.npy").write_bytes(array.replace(b"False, 's", order + b", 's"))
+    assert error(train("--steps", 4))["code"] == "AICF-U0300"
 
 
 def test_a_model_without_a_step_is_refused(train: Train, folder: Path) -> None:
