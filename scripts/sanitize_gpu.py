@@ -26,6 +26,7 @@ import numpy as np
 from gpu_models import (
     LLAMA_1B,
     MINILM,
+    DecoderShape,
     EncoderShape,
     decoder_states,
     decoder_weights,
@@ -38,10 +39,13 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 DECODER = replace(
     LLAMA_1B, hidden=512, layers=1, heads=8, kv_heads=2, intermediate=1024, vocabulary=512, cache=300
 )
+# So many pairs of heads that attention needs no second kernel, and rotates and appends in its own.
+ROPED = replace(DECODER, hidden=1024, heads=16, kv_heads=8)
 # Reports that are none: racecheck attributes a bulk copy without a tensor map to the thread that issues it,
 # and does not see that its readers wait for the barrier which the copy itself completes (FlashAttention's
 # notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way.
 KNOWN = {("racecheck", "block")}
+WIDE = EncoderShape(512, 1, 8, 2048)
 F16, BF16, F32 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT
 
 
@@ -171,13 +175,17 @@ def tables() -> Callable[[Path], None]:
     return write
 
 
-def decoder(path: Path) -> None:
-    rng = np.random.default_rng(0)
-    weights = {
-        name: (0.02 * rng.standard_normal(sizes)).astype(np.float16).tobytes()
-        for name, sizes in decoder_weights(DECODER).items()
-    }
-    write_decoder(path, DECODER, weights, F16)
+def decoder(shape: DecoderShape, name: str) -> Case:
+    def write(path: Path) -> None:
+        rng = np.random.default_rng(0)
+        weights = {
+            name: (0.02 * rng.standard_normal(sizes)).astype(np.float16).tobytes()
+            for name, sizes in decoder_weights(shape).items()
+        }
+        write_decoder(path, shape, weights, F16)
+
+    options = tuple(decoder_states(shape, advancing=False))
+    return Case(name, write, options, {"token": "0..99", "position": "9..9"})
 
 
 # ---- training steps
@@ -260,27 +268,25 @@ def linear_loss(path: Path) -> None:
 def encoder(shape: EncoderShape, batch: int, length: int, *options: str) -> Case:
     small = replace(shape, layers=1, vocabulary=200, positions=length)
     dims = ("--dim", f"batch={batch}", "--dim", f"sequence={length}", *options)
-    name = "-".join(["encoder", f"{shape.hidden}x{batch}x{length}", *(o.lstrip("-") for o in options)])
+    words = (o.lstrip("-*=") for o in options)
+    name = "-".join(["encoder", f"{shape.hidden}x{batch}x{length}", *words])
     ranges = {"input_ids": "0..199", "attention_mask": "0..1"}
     return Case(name, lambda path: write_encoder(path, small), dims, ranges)
 
 
 LABELS = {"labels": "0..9"}
 CASES = [
-    encoder(EncoderShape(512, 1, 8, 2048), 1, 128),
-    encoder(EncoderShape(512, 1, 8, 2048), 8, 128),
+    encoder(WIDE, 1, 128),
+    encoder(WIDE, 8, 128),
     encoder(MINILM, 64, 128),
+    *(encoder(shape, 8, 128, "--choose", "*=matmul_attention") for shape in (MINILM, WIDE)),
     encoder(MINILM, 2, 77, "--target", "compute_80"),
     *(Case(f"linear-{rows}", linear(rows, 1024, 1024)) for rows in (1, 16, 64, 256, 2048)),
     Case("linear-tf32", linear(300, 260, 520, F32), ("--precision", "tf32")),
     Case("linear-f32", linear(300, 260, 520, F32)),
     *(Case(f"attention-{n}x{depth}", attention(n, depth)) for n, depth in ((700, 64), (300, 128), (50, 32))),
-    Case(
-        "decoder",
-        decoder,
-        tuple(decoder_states(DECODER, advancing=False)),
-        {"token": "0..99", "position": "9..9"},
-    ),
+    decoder(DECODER, "decoder"),
+    decoder(ROPED, "decoder-roped"),
     Case("convolutions-f16", convolutions(F16)),
     Case("convolutions-f32", convolutions(F32)),
     Case("residual-block", residual_block(F16)),
