@@ -53,6 +53,9 @@ constexpr Case kCases[] = {
     {"deep", DType::bf16, 1, 2, 1, 60, 60, 160, 160, true},
     {"many_short", DType::bf16, 12, 12, 4, 70, 100, 64, 48, true},
     {"many_short_shallow", DType::f16, 12, 12, 12, 128, 80, 32, 24, true},
+    // More tiles than a GPU has multiprocessors: blocks take several.
+    {"many_tiles", DType::bf16, 1, 70, 70, 257, 257, 64, 64, false},
+    {"many_tiles_causal", DType::f16, 2, 68, 68, 130, 130, 64, 64, true},
     {"single", DType::f32, 2, 4, 2, 70, 90, 32, 48, true},
     {"double", DType::f64, 1, 2, 1, 40, 50, 20, 24, true},
 };

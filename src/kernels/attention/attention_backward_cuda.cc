@@ -36,19 +36,19 @@ int64_t simt_size(const CudaProblem& problem, const AttentionSizes& sizes) {
   return size;
 }
 
-// As backward_wgmma.cuh lays it out.
+// As backward_dq.cuh and backward_dkv.cuh lay it out.
 struct HopperSizes {
-  int64_t halves, step, dq_bytes, dkv_bytes;
+  int64_t step, dq_bytes, dkv_bytes;
 };
 
 HopperSizes hopper_sizes(const AttentionSizes& sizes) {
-  constexpr int64_t kAlign = 1024, kRows = 128, kStages = 2;
+  constexpr int64_t kAlign = 1024, kHalf = 128 * 128, kStages = 3, kBarriers = 14 * 8;
+  const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
+  const int64_t halves = depth + value_depth, tiles = (halves > 2 ? 1 : 2) * halves * kHalf;
   HopperSizes hopper{};
-  hopper.halves = (sizes.depth + 63) / 64 + (sizes.value_depth + 63) / 64;
-  hopper.step = hopper.halves > 2 ? 64 : 128;
-  hopper.dq_bytes = kAlign + (1 + kStages) * hopper.halves * kRows * 128 + 72;
-  hopper.dkv_bytes = kAlign + hopper.halves * (kRows + kStages * hopper.step) * 128 +
-                     kStages * hopper.step * 8 + 8 + 16 * kStages;
+  hopper.step = halves > 2 ? 64 : 128;
+  hopper.dq_bytes = kAlign + tiles + (kStages * depth + 2 * value_depth) * kHalf + kBarriers;
+  hopper.dkv_bytes = kAlign + tiles + kStages * hopper.step * (halves * 128 + 8) + kBarriers;
   return hopper;
 }
 
@@ -72,6 +72,7 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, Back
           constant("kVectorK", vector(problem.inputs[kK], sizes.depth)) +
           constant("kVectorV", vector(problem.inputs[kV], sizes.value_depth)) +
           constant("kVectorDout", vector(problem.inputs[kDout], sizes.value_depth)) +
+          constant("kVectorResult", vector(problem.inputs[kOut], sizes.value_depth)) +
           constant("kVectorDq", vector(problem.outputs[kDq], sizes.depth)) +
           constant("kVectorDk", vector(problem.outputs[kDk], sizes.depth)) +
           constant("kVectorDv", vector(problem.outputs[kDv], sizes.value_depth));
@@ -122,13 +123,15 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   const std::string suffix = std::string(simt ? "_simt_" : "_wgmma_") +
                              std::string(dtype_name(problem.inputs[kQ].dtype)) + "_" + std::to_string(size);
   CudaParams params;
-  const std::string call_text = call(problem, sizes, params);
+  const std::string call_text = call(problem, sizes, params) + (simt ? "" : all_heads(sizes, params));
   const std::string kv_heads = "int32_t(" + params.expr(sizes.kv_heads) + ")";
   CudaLaunch dq, dkv;
   dq.function = "attention_dq" + suffix;
   dq.grid[0] = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(size));
   dkv.function = "attention_dkv" + suffix;
   dkv.grid[0] = sizes.batch * sizes.kv_heads * ceildiv(sizes.keys, Dim(size));
+  if (!simt)
+    for (CudaLaunch* launch : {&dq, &dkv}) launch->grid[0] = min(launch->grid[0], Dim(kMultiprocessors));
   dq.block = dkv.block = simt ? 256 : 384;
   dq.shared_bytes = simt ? simt_shared(problem, sizes, size) : hopper.dq_bytes;
   dkv.shared_bytes = simt ? dq.shared_bytes : hopper.dkv_bytes;
@@ -137,7 +140,7 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
     add_maps(dq, 128, 128);
     add_maps(dkv, static_cast<int32_t>(hopper.step), 128);
   }
-  const std::string maps = simt ? ");\n}\n" : ", {map0, map1, map2, map3});\n}\n",
+  const std::string maps = simt ? ");\n}\n" : ", all_heads, {map0, map1, map2, map3});\n}\n",
                     unit_name = simt ? "_simt" : "_hopper";
   CudaCode code;
   code.workspace_bytes = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)) *

@@ -71,6 +71,8 @@ TEST(AttentionBackwardCuda, HopperKernelsCompile) {
     const CudaCode code = attention_backward_code(p, BackwardUnit::kWgmma);
     ASSERT_EQ(code.launches.size(), 2u);
     for (const CudaLaunch& launch : code.launches) EXPECT_LE(launch.shared_bytes, 227 * 1024);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"t", 300}}), 24);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"t", 4096}}), 132) << "no more blocks than run at once";
     sources.push_back(code.source);
   }
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());

@@ -12,8 +12,7 @@ namespace aicf {
 
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;  // of the machine the choices were measured on
-constexpr double kFewRows = 32;            // rows that share keys; up to here keys are split among blocks
+constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
 
 // Whether all rows of a tile have the same mask; with split keys they are rows of several heads.
 bool is_per_key(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
@@ -53,9 +52,9 @@ int64_t shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes, co
       return queries +
              std::max(tile.stages * key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 5 * 16 * 8);
     case AttentionUnit::kWgmma: {
-      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kBarriers = 72;
+      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kStages = 2, kBarriers = 96;
       const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
-      return kAlign + tile.rows * 128 * depth + kHalf * 2 * (depth + value_depth) + kBarriers;
+      return kAlign + kStages * (tile.rows * 128 * depth + kHalf * (depth + value_depth)) + kBarriers;
     }
     case AttentionUnit::kShort: {
       constexpr int64_t kAlign = 1024, kBarriers = 16;
@@ -135,6 +134,13 @@ bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2)
     return false;
   return has_tensor_maps(problem);
+}
+
+// Three warpgroups share keys of shallow heads, unless so few tiles of 192 rows see unequal numbers of keys
+// that pairs of them do not fill the last round of a persistent launch.
+int wgmma_rows(const AttentionSizes& sizes) {
+  const bool shallow = std::max(sizes.depth, sizes.value_depth) <= 64;
+  return shallow && !(sizes.causal && sizes.most_queries <= 2048) ? 192 : 128;
 }
 
 // Rows of a block of short.cuh; 0: others suit better. Keys and values of shallow heads are cheap to load
@@ -235,8 +241,8 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
     case AttentionUnit::kShort:
       return {"attention/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)", 128};
     case AttentionUnit::kWgmma:
-      return {"attention/wgmma.cuh", "attention_wgmma" + name, "attend_hopper(call, map0, map1, map2)",
-              128 * (tile.rows / 64 + 1)};
+      return {"attention/wgmma.cuh", "attention_wgmma" + name,
+              "attend_hopper(call, all_heads, map0, map1, map2)", 128 * (tile.rows / 64 + 1)};
   }
   AICF_CHECK(false, "an attention unit without a kernel");
 }
@@ -282,7 +288,7 @@ AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   const AttentionSizes sizes = sizes_of(problem);
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
-    return {AttentionUnit::kWgmma, std::max(sizes.depth, sizes.value_depth) <= 64 ? 192 : 128, 128};
+    return {AttentionUnit::kWgmma, wgmma_rows(sizes), 128};
   if (unit == AttentionUnit::kWgmma)
     if (const int rows = short_rows(problem, sizes)) return {AttentionUnit::kShort, rows, 128};
   return mma_tile(problem, sizes);
@@ -297,6 +303,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   CudaParams params;
   std::string call_text = call(problem, sizes, params);
   if (problem.made != nullptr) call_text += rope_text(*problem.made, params);
+  if (tile.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
   const CudaProblem& kernel = problem.made != nullptr ? *problem.made->kernel : problem;
   CudaLaunch launch;
   launch.function = unit.name;
@@ -305,6 +312,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   launch.params = params.dims();
   launch.reports_errors = problem.made != nullptr;
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
+  if (tile.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
   AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
   launch.tensor_maps = tensor_maps(sizes, tile);
 

@@ -106,6 +106,10 @@ std::string constant(const char* name, double value) {
   return std::string("  static constexpr double ") + name + " = " + number(value) + ";\n";
 }
 
+std::string all_heads(const AttentionSizes& sizes, CudaParams& params) {
+  return "  const int32_t all_heads = int32_t(" + params.expr(sizes.batch * sizes.heads) + ");\n";
+}
+
 std::string view(CudaParams& params, const std::vector<Dim>& strides) {
   std::string text = "{";
   for (size_t i = 0; i < 4; ++i) text += (i > 0 ? ", " : "") + params.expr(strides[i]);

@@ -10,6 +10,9 @@
 
 namespace aicf {
 
+// Of the machine the choices were measured on; persistent launches have as many blocks.
+inline constexpr int64_t kMultiprocessors = 132;
+
 // AttentionSizes of a problem with their upper bounds.
 struct AttentionSizes {
   Dim batch, heads, kv_heads, queries, keys, group;
@@ -41,6 +44,8 @@ int64_t head_group(const CudaProblem& problem, const AttentionSizes& sizes);
 std::string constant(const char* name, int64_t value);
 std::string constant(const char* name, bool value);
 std::string constant(const char* name, double value);
+// Defines `all_heads`, the query heads of the whole batch.
+std::string all_heads(const AttentionSizes& sizes, CudaParams& params);
 // Strides as the text's View.
 std::string view(CudaParams& params, const std::vector<Dim>& strides);
 

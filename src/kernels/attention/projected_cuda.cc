@@ -12,7 +12,6 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kPositions = 128, kPartColumns = 64;  // of a tile's q, k or v
-constexpr double kMultiprocessors = 132;
 // Clock cycles of an H100: a launch with its first loads and last stores, a step of 64 of k, what a tile
 // costs beside; the attention of 64 rows of a head, and of each of its columns.
 constexpr double kStart = 3400, kStep = 870, kTile = 600, kAttended = 1500, kAttendedColumn = 47;
