@@ -2,6 +2,7 @@
 
 #include "build/bundle_calls.h"
 #include "build/join_attention.h"
+#include "build/join_gathers.h"
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
 
@@ -19,6 +20,7 @@ const std::vector<CallPass>& call_passes() {
        [](const CallPassInput& in) {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
+      {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
       {kBundleCalls, false,
        [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
   };

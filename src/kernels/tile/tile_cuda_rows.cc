@@ -22,6 +22,7 @@ CudaCode RowsWriter::write() {
   for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
   CudaCode code;
   code.source = kTileIncludes;
+  if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
   code.member = problem_.member;
   code.static_shared_bytes = kReductionBytes * reduction_count();
   if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
@@ -37,8 +38,9 @@ CudaCode RowsWriter::write() {
   }
   for (size_t s = 0; s < bodies.size(); ++s) {
     code.launches[s].params = params_.dims();
-    code.source += cuda_kernel_head(problem_, code.launches[s], splits_ > 1 || has_sums(),
-                                    has_sums() && s == 0 ? kSumBlocks : 0) +
+    code.launches[s].reports_errors = gathered_ != nullptr;
+    code.source += cuda_kernel_head(gathered_ != nullptr ? *gathered_->kernel : problem_, code.launches[s],
+                                    splits_ > 1 || has_sums(), has_sums() && s == 0 ? kSumBlocks : 0) +
                    bodies[s] + "}\n";
   }
   return code;
@@ -186,8 +188,9 @@ bool RowsWriter::loads_ahead() {
     for (size_t view : late_reads(s)) bytes += view_bytes(view);
   return bytes <= 4 * 32;
 }
-CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space) {
-  return RowsWriter(problem, space).write();
+CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space,
+                            const GatheredRows* gathered) {
+  return RowsWriter(problem, space, gathered).write();
 }
 
 }  // namespace aicf

@@ -17,9 +17,18 @@ inline constexpr int kMaxKept = 32;    // elements of a row in one thread's regi
 inline constexpr int kSumBlocks = 3;   // of those that sum rows on a multiprocessor: all its registers
 inline constexpr int kAddAcross = 32;  // columns of a block that adds the blocks' sums
 
+// The operand `view` is rows of a table of `size` rows, `stride` elements apart, which the last input of
+// `kernel` numbers; the last view of the space is that input.
+struct GatheredRows {
+  const CudaProblem* kernel = nullptr;
+  size_t view = 0;
+  Dim size = {}, stride = {};
+};
+
 class RowsWriter : public StagedWriter {
  public:
-  RowsWriter(const CudaProblem& problem, const TileSpace& space) : StagedWriter(problem, space) {}
+  RowsWriter(const CudaProblem& problem, const TileSpace& space, const GatheredRows* gathered)
+      : StagedWriter(problem, space), gathered_(gathered) {}
 
   CudaCode write();
 
@@ -60,6 +69,8 @@ class RowsWriter : public StagedWriter {
   // Row number, columns [begin, length) and the rows' offsets.
   std::string row_text(size_t stage);
   std::string row_offsets_text();
+  // Where the row of the table begins.
+  std::string gathered_text();
 
   // --- tile_cuda_row_sums.cc
   // A row of sums that a block leaves in the workspace, by number of the sum.
@@ -109,6 +120,7 @@ class RowsWriter : public StagedWriter {
   // The result of a reduction of an earlier launch from its parts.
   std::string complete_text(int id);
 
+  const GatheredRows* gathered_;  // null: none
   Dim rows_, length_;
   int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
   std::vector<size_t> staged_;  // operands whose rows are held in shared memory

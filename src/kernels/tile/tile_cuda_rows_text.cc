@@ -4,8 +4,18 @@
 namespace aicf {
 
 std::string RowsWriter::row_offset(size_t view) {
+  if (gathered_ != nullptr && view == gathered_->view) return "gathered";
   const int number = pattern_of(view);
   return number < 0 ? "0" : "o" + std::to_string(number);
+}
+
+std::string RowsWriter::gathered_text() {
+  if (gathered_ == nullptr) return "";
+  const std::string index =
+      "in" + std::to_string(input_count()) + "[" + row_offset(space_.views.size() - 1) + "]";
+  return "const int64_t from = aicf::resolve_index(" + index + ", " + params_.expr(gathered_->size) +
+         ", error);\nconst Index gathered = Index(from < 0 ? 0 : from) * Index(" +
+         params_.expr(gathered_->stride) + ");\n";
 }
 
 std::string RowsWriter::offset_text(size_t view) {
@@ -39,7 +49,7 @@ std::string RowsWriter::body_text(size_t stage) {
   }
   const std::string begin = cuda_wait_text(problem_);
   if (has_sums()) return text + begin + sums_text();
-  text += row_text(stage) + loads_text(early_reads()) + begin;
+  text += row_text(stage) + loads_text(early_reads()) + begin + gathered_text();
   if (splits_ > 1) {
     for (int id : stages_[stage].complete) text += complete_text(id);
     return text + stage_text(static_cast<int>(stage));

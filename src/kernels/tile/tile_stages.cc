@@ -28,10 +28,12 @@ bool contains(const std::vector<int>& list, int id) {
 
 }  // namespace
 
-TileSpace staged_space(const CudaProblem& problem) {
+TileSpace staged_space(const CudaProblem& problem) { return rows_space(problem, all_windows(problem)); }
+
+TileSpace rows_space(const CudaProblem& problem, const std::vector<CudaWindow>& windows) {
   const auto inner = static_cast<size_t>(problem.params[0].require_constant("inner_rank"));
   const AxisOrder order = uses_inner_index(*problem.program) ? AxisOrder::kKept : AxisOrder::kFree;
-  return tile_space(all_windows(problem), inner, AxisOrder::kFree, order, ranges_of(problem));
+  return tile_space(windows, inner, AxisOrder::kFree, order, ranges_of(problem));
 }
 
 StagedWriter::StagedWriter(const CudaProblem& problem, const TileSpace& space)

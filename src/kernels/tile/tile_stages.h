@@ -56,7 +56,8 @@ class StagedWriter : public TileWriter {
   std::vector<std::pair<int, int>> revived_;
 };
 
-// The space of a problem with rows.
+// The space of a problem with rows, and the same over other windows than the problem's alone.
 TileSpace staged_space(const CudaProblem& problem);
+TileSpace rows_space(const CudaProblem& problem, const std::vector<CudaWindow>& windows);
 
 }  // namespace aicf

@@ -65,7 +65,9 @@ std::vector<CudaWindow> all_windows(const CudaProblem& problem);
 CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space);
 // Nullopt where inputs and outputs are walked alike.
 std::optional<CudaCode> generate_tile_transpose(const CudaProblem& problem, TileSpace space);
-CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space);
+struct GatheredRows;
+CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space,
+                            const GatheredRows* gathered = nullptr);
 CudaCode generate_tile_columns(const CudaProblem& problem, const TileSpace& space);
 
 }  // namespace aicf
