@@ -103,6 +103,66 @@ std::string rank_reason(const Choice& choice) {
          microseconds(list[0].microseconds);
 }
 
+// What decides over the order of a call's candidates. A library's call is a candidate if it is known by name:
+// by a record of exactly this problem, or forced.
+class Chooser {
+ public:
+  Chooser(KernelCall& call, std::string_view op, const Region* region, const Target& target,
+          const SelectOptions& options)
+      : call_(call), choice_(call.choice) {
+    if (options.libraries && target.is_cuda()) library_form_ = library_form(call, op, region);
+  }
+
+  void use_record(const Records& records) {
+    bool stale = false;
+    const auto usable = [&](const Record& record, Records::Match match) {
+      if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
+      if (index_of(record.choice) < choice_.candidates.size() && !is_stale(record)) return true;
+      stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice));
+      return false;
+    };
+    if (const auto found = records.find(*choice_.key, usable)) {
+      choose(index_of(found->record->choice), ChoiceSource::kRecord,
+             "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
+                 "): " + microseconds(found->record->microseconds) + " measured, " +
+                 microseconds(found->record->heuristic_microseconds) + " by the heuristic");
+    } else if (stale) {
+      call_.reason += "; its record is of a kernel that has changed and is passed over";
+    }
+  }
+
+  void use_forced(const std::string& candidate) {
+    add_library(candidate, 0);
+    const size_t index = index_of(candidate);
+    if (index < choice_.candidates.size()) choose(index, ChoiceSource::kForced, "forced");
+  }
+
+ private:
+  // By its full name or by its kernel's; the number of candidates if there is none.
+  size_t index_of(const std::string& name) const {
+    const auto found =
+        std::find_if(choice_.candidates.begin(), choice_.candidates.end(),
+                     [&](const Candidate& c) { return to_string(c) == name || c.kernel == name; });
+    return static_cast<size_t>(found - choice_.candidates.begin());
+  }
+  bool add_library(const std::string& name, double measured) {
+    const auto known = library_form_ ? parse_library_candidate(name) : std::nullopt;
+    if (!known || !same_meaning(*known, *library_form_)) return false;
+    if (index_of(name) == choice_.candidates.size())
+      choice_.candidates.push_back({std::string(library_kernel(*known)), to_string(*known), measured});
+    return true;
+  }
+  void choose(size_t index, ChoiceSource source, const std::string& why) {
+    choice_.chosen = index;
+    choice_.source = source;
+    call_.reason = why + ", of " + std::to_string(choice_.candidates.size()) + " candidates";
+  }
+
+  KernelCall& call_;
+  Choice& choice_;
+  std::optional<LibraryCall> library_form_;
+};
+
 }  // namespace
 
 bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op) {
@@ -140,55 +200,16 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
 
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options) {
-  Choice& choice = call.choice;
-  choice.candidates = list_candidates(call, rows, target, options.ranges);
-  const auto index_of = [&](const std::string& name) {
-    for (size_t i = 0; i < choice.candidates.size(); ++i)
-      if (to_string(choice.candidates[i]) == name || choice.candidates[i].kernel == name) return i;
-    return choice.candidates.size();
-  };
-  call.reason = rank_reason(choice);
-  // A library's call is a candidate if it is known by name: by a record of exactly this problem, or forced.
-  const bool may_call_library = options.libraries && target.is_cuda();
-  const auto form = may_call_library ? library_form(call, op, region) : std::nullopt;
-  const auto add_library = [&](const std::string& name, double measured) {
-    const auto known = form ? parse_library_candidate(name) : std::nullopt;
-    if (!known || !same_meaning(*known, *form)) return false;
-    if (index_of(name) == choice.candidates.size())
-      choice.candidates.push_back({std::string(library_kernel(*known)), to_string(*known), measured});
-    return true;
-  };
-  const bool has_options = choice.candidates.size() > 1;
-  if (has_options) choice.key = problem_key(call, op, region, target, options.ranges);
-  if (has_options && options.records != nullptr) {
-    bool stale = false;
-    const auto usable = [&](const Record& record, Records::Match match) {
-      if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
-      if (index_of(record.choice) < choice.candidates.size() && !is_stale(record)) return true;
-      stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice));
-      return false;
-    };
-    if (const auto found = options.records->find(*choice.key, usable)) {
-      choice.chosen = index_of(found->record->choice);
-      choice.source = ChoiceSource::kRecord;
-      call.reason = "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
-                    "): " + microseconds(found->record->microseconds) + " measured, " +
-                    microseconds(found->record->heuristic_microseconds) + " by the heuristic, of " +
-                    std::to_string(choice.candidates.size()) + " candidates";
-    } else if (stale) {
-      call.reason += "; its record is of a kernel that has changed and is passed over";
-    }
+  call.choice.candidates = list_candidates(call, rows, target, options.ranges);
+  call.reason = rank_reason(call.choice);
+  Chooser chooser(call, op, region, target, options);
+  if (call.choice.candidates.size() > 1) {
+    call.choice.key = problem_key(call, op, region, target, options.ranges);
+    if (options.records != nullptr) chooser.use_record(*options.records);
   }
-  for (const ForcedChoice& forced : options.forced) {
-    if (!is_meant(forced, call, op)) continue;
-    add_library(forced.candidate, 0);
-    const size_t index = index_of(forced.candidate);
-    if (index == choice.candidates.size()) continue;
-    choice.chosen = index;
-    choice.source = ChoiceSource::kForced;
-    call.reason = "forced, of " + std::to_string(choice.candidates.size()) + " candidates";
-  }
-  use_candidate(call, choice.candidates[choice.chosen], choice.candidates[0]);
+  for (const ForcedChoice& forced : options.forced)
+    if (is_meant(forced, call, op)) chooser.use_forced(forced.candidate);
+  use_candidate(call, call.choice.candidates[call.choice.chosen], call.choice.candidates[0]);
   return *std::find_if(rows.begin(), rows.end(),
                        [&](const KernelRow* row) { return row->name == call.kernel; });
 }
