@@ -1,0 +1,64 @@
+"""The models of the GPU board compile for the board's machine at their sizes, a layer deep: every kernel that the
+selector chooses for them is one that the compiler of machine code takes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aicf
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+pytest.importorskip("torch")  # whose modules give the train steps their weights
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+import gpu_models
+import gpu_train
+
+TARGET = {"target": "cpu,sm_90"}
+ENCODERS = {
+    "minilm 1x32": (gpu_models.MINILM, 1, 32),
+    "minilm 64x128": (gpu_models.MINILM, 64, 128),
+    "bert 1x128": (gpu_models.BERT_BASE, 1, 128),
+    "bert 32x128": (gpu_models.BERT_BASE, 32, 128),
+}
+STEPS = {row.name: row for row in gpu_train.ROWS if row.name != "linear-loss"}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoder(name: str, tmp_path: Path) -> None:
+    shape, batch, sequence = ENCODERS[name]
+    path = tmp_path / "encoder.onnx"
+    gpu_models.write_encoder(path, replace(shape, layers=2, vocabulary=1000))
+    aicf.compile(path, dims={"batch": batch, "sequence": sequence}, options=TARGET)
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_resnet50(batch: int, tmp_path: Path) -> None:
+    path = tmp_path / "resnet50.onnx"
+    gpu_models.write_resnet50(path)
+    aicf.compile(path, dims={"batch": batch}, options=TARGET)
+
+
+def test_decoder(tmp_path: Path) -> None:
+    shape = replace(gpu_models.LLAMA_1B, layers=2, vocabulary=1024)
+    sizes = gpu_models.decoder_weights(shape)
+    weights = {name: bytes(2 * int(np.prod(size))) for name, size in sizes.items()}
+    path = tmp_path / "decoder.onnx"
+    gpu_models.write_decoder(path, shape, weights, TensorProto.BFLOAT16)
+    states = [text.split("=") for text in gpu_models.decoder_states(shape, advancing=True)[1::2]]
+    options: dict[str, Any] = {**TARGET, "states": [tuple(pair) for pair in states]}
+    aicf.compile(path, options=options)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_train_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = STEPS[name]
+    if isinstance(row.shape, gpu_train.Gpt):
+        row = replace(row, shape=replace(row.shape, layers=2))
+    compile_step = aicf.compile_train_step
+    monkeypatch.setattr(aicf, "compile_train_step", lambda *a, **k: compile_step(*a, **k, options=TARGET))
+    gpu_train.compile_ours(row, gpu_train.peer_module(row, "cpu"), "cpu")
