@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 def error_table() -> list[tuple[str, str, str, str]]: ...
 
+def rounded(arg0: object, arg1: str, /) -> Tensor:
+    """A copy in another float dtype, also in one that numpy does not have."""
+
 class Tensor:
     """
     A dense array on the CPU that owns its memory; numpy.asarray and DLPack share it.

@@ -184,7 +184,19 @@ Array copy_array(nb::handle object, const std::string& what) {
 
 nb::object to_python(Array array) { return nb::cast(Tensor{std::move(array)}); }
 
+namespace {
+
+Tensor rounded(nb::handle object, const std::string& dtype) {
+  const Array from = copy_array(object, "array");
+  Array to = Array::uninitialized(dtype_by_name(dtype), from.sizes());
+  for (int64_t i = 0; i < from.count(); ++i) to.set_f64(i, from.get_f64(i));
+  return {std::move(to)};
+}
+
+}  // namespace
+
 void bind_tensor(nb::module_& module) {
+  module.def("rounded", rounded, "A copy in another float dtype, also in one that numpy does not have.");
   nb::class_<Tensor>(module, "Tensor",
                      "A dense array on the CPU that owns its memory; numpy.asarray and DLPack share it.")
       .def_prop_ro("shape", [](const Tensor& t) { return shape_tuple(t.array.sizes()); })

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .. import _aicf
 from ..errors import make_error
 from .module import Parameter
 
@@ -32,16 +33,28 @@ def _checked(shape: Sequence[int]) -> tuple[int, ...]:
     )
 
 
+def _parameter(data: np.ndarray, dtype: str) -> Parameter:
+    """Of f64 contents."""
+    name = _aicf.dtype_name(dtype)
+    if name not in ("f64", "f32", "f16", "bf16"):
+        raise make_error(
+            "bad_dtype", "params of a layer are floats", actual=dtype, expected="f64, f32, f16 or bf16"
+        )
+    if name == "bf16":
+        return Parameter(_aicf.rounded(data, name))
+    return Parameter(data.astype(f"f{int(name[1:]) // 8}"))
+
+
 def uniform(shape: Sequence[int], fan_in: int, dtype: str = "float32") -> Parameter:
     """Uniform in ±1/sqrt(fan_in)."""
     bound = 1.0 / math.sqrt(max(fan_in, 1))
-    return Parameter(_state["rng"].uniform(-bound, bound, _checked(shape)).astype(dtype))
+    return _parameter(_state["rng"].uniform(-bound, bound, _checked(shape)), dtype)
 
 
 def normal(shape: Sequence[int], dtype: str = "float32") -> Parameter:
     """Standard normal."""
-    return Parameter(_state["rng"].standard_normal(_checked(shape)).astype(dtype))
+    return _parameter(_state["rng"].standard_normal(_checked(shape)), dtype)
 
 
 def filled(shape: Sequence[int], value: float, dtype: str = "float32") -> Parameter:
-    return Parameter(np.full(_checked(shape), value, dtype))
+    return _parameter(np.full(_checked(shape), value, "f8"), dtype)

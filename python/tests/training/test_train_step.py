@@ -278,3 +278,31 @@ def test_other_shapes_and_checkpoints_are_refused(
     with pytest.raises(aicf.UserError) as error:
         aicf.load_train_step(tmp_path / "model.aicf")
     assert error.value.name == "not_trainable"
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16-pure"])
+@pytest.mark.parametrize("dtype", ["bf16", "bfloat16", "f16", "float64"])
+def test_layers_of_any_float_dtype_train(make_step: Make, dtype: str, precision: str) -> None:
+    nn.seed(0)
+    model = nn.Sequential(
+        nn.Linear(3, 8, dtype=dtype), nn.LayerNorm(8, dtype=dtype), nn.Linear(8, 4, dtype=dtype)
+    )
+    specs = [aicf.TensorSpec((5,), "i64", "rows"), aicf.TensorSpec((5,), "i64", "labels")]
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            self.table, self.model = nn.Embedding(5, 3, dtype=dtype), model
+
+        def forward(self, rows: object) -> object:
+            return aicf.ops.cast(self.model(self.table(rows)), dtype="f32")
+
+    step = make_step(model=Rows(), inputs=specs, precision=precision, optimizer=optim.AdamW(1e-2))
+    losses = [number(step(np.arange(5), np.arange(5) % 4)) for _ in range(60)]
+    assert losses[-1] < losses[0] / 2
+    assert step.parameters()["table.W"].dtype == model[0].W.dtype
+
+
+def test_a_layer_of_integers_is_refused() -> None:
+    with pytest.raises(aicf.UserError) as error:
+        nn.Linear(2, 2, dtype="int64")
+    assert error.value.name == "bad_dtype"
