@@ -268,10 +268,10 @@ void blocks(Program& program, Graph& graph, ValueId x) {
   const auto cast = [&](ValueId v) { return graph.add(Op::cast, {v}, {{"dtype", DType::f16}}); };
   const ValueId flat =
       graph.add(Op::reshape, {x}, {{"shape", Shape{Dim::symbol("batch") * Dim(3), Dim(16)}}});
-  const ValueId w = cast(add_param(program, graph, "0.W", {16, 128}));
+  const ValueId w = cast(add_param(program, graph, "0.W", {16, 64}));
   const ValueId h = graph.add(Op::matmul, {cast(flat), w});
-  const ValueId y = graph.add(Op::matmul, {h, cast(add_param(program, graph, "1.W", {128, 128}))});
-  const Shape heads{Dim::symbol("batch"), Dim(3), Dim(2), Dim(64)};
+  const ValueId y = graph.add(Op::matmul, {h, cast(add_param(program, graph, "1.W", {64, 64}))});
+  const Shape heads{Dim::symbol("batch"), Dim(3), Dim(1), Dim(64)};
   const ValueId q = graph.add(Op::transpose, {graph.add(Op::reshape, {y}, {{"shape", heads}})},
                               {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
   graph.add_output(graph.add(Op::attention, {q, q, q}, {{"scale", 0.125}}), "y");

@@ -1,6 +1,10 @@
 // What every driver must do, as one list of cases: cpu, null (computing nothing), null with memory of its
-// own, and cuda where there is a GPU. A case that a driver cannot show is skipped with the reason.
+// own, and cuda where there is a GPU, on its second one too if it has one. A case that a driver cannot show
+// is skipped with the reason.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "compile/compile.h"
@@ -42,12 +46,32 @@ Program conformance_program() {
   return program;
 }
 
+std::map<std::string, Array> conformance_inputs(int64_t n, double step = 0.25) {
+  Array index(DType::i64, {n});
+  for (int64_t i = 0; i < n; ++i) index.set_f64(i, static_cast<double>((i * 7) % 5));
+  return {{"x", counting(DType::f32, {n, 4}, step)}, {"index", index}};
+}
+
+void expect_right(const std::map<std::string, Array>& results, const std::map<std::string, Array>& given) {
+  const Program program = conformance_program();
+  const auto expected = evaluate(program, program.entries[0], {given, {}}).outputs;
+  for (const auto& [name, array] : results) {
+    ASSERT_EQ(array.sizes(), expected.at(name).sizes()) << name;
+    for (int64_t i = 0; i < array.count(); ++i)
+      ASSERT_NEAR(array.get_f64(i), expected.at(name).get_f64(i), 1e-5) << name << " " << i;
+  }
+}
+
 struct Driver {
   const char* name;
   bool computes;
 };
 
-std::string label(const ::testing::TestParamInfo<Driver>& info) { return info.param.name; }
+std::string label(const ::testing::TestParamInfo<Driver>& info) {
+  std::string text = info.param.name;
+  std::replace(text.begin(), text.end(), ':', '_');
+  return text;
+}
 
 class DriverConformance : public ::testing::TestWithParam<Driver> {
  protected:
@@ -79,22 +103,6 @@ class DriverConformance : public ::testing::TestWithParam<Driver> {
     return at->second;
   }
   Executable load(const Artifact& given) const { return Executable(Model::load(given, device_)); }
-
-  static std::map<std::string, Array> inputs(int64_t n, double step = 0.25) {
-    Array index(DType::i64, {n});
-    for (int64_t i = 0; i < n; ++i) index.set_f64(i, static_cast<double>((i * 7) % 5));
-    return {{"x", counting(DType::f32, {n, 4}, step)}, {"index", index}};
-  }
-  static void expect_right(const std::map<std::string, Array>& results,
-                           const std::map<std::string, Array>& given) {
-    const Program program = conformance_program();
-    const auto expected = evaluate(program, program.entries[0], {given, {}}).outputs;
-    for (const auto& [name, array] : results) {
-      ASSERT_EQ(array.sizes(), expected.at(name).sizes()) << name;
-      for (int64_t i = 0; i < array.count(); ++i)
-        ASSERT_NEAR(array.get_f64(i), expected.at(name).get_f64(i), 1e-5) << name << " " << i;
-    }
-  }
 
   std::shared_ptr<Device> device_;
   std::string target_ = "cpu";
@@ -146,18 +154,18 @@ TEST_P(DriverConformance, WorkOnAnotherStreamComesAfterWhatItWasOrderedBehind) {
 TEST_P(DriverConformance, ResultsAreThoseOfTheReferenceAtEverySize) {
   Executable exe = load(artifact());
   for (int64_t n = 1; n <= 40; n += n < 4 ? 1 : 2) {  // more sets of sizes than stay bound
-    const auto given = inputs(n);
+    const auto given = conformance_inputs(n);
     const auto results = exe.run("", given);
     EXPECT_EQ(results.at("y").sizes(), (std::vector<int64_t>{n, 8}));
     if (computes()) expect_right(results, given);
   }
-  const auto again = inputs(1, 0.5);
+  const auto again = conformance_inputs(1, 0.5);
   if (computes()) expect_right(exe.run("", again), again);
 }
 
 TEST_P(DriverConformance, TensorsOfTheDeviceAreUsedWhereTheyLie) {
   Executable exe = load(artifact());
-  const auto given = inputs(6);
+  const auto given = conformance_inputs(6);
   std::vector<DeviceTensor> there;
   std::vector<TensorView> views;
   for (const IoTensor& io : exe.entry("").inputs) {
@@ -176,7 +184,7 @@ TEST_P(DriverConformance, TensorsOfTheDeviceAreUsedWhereTheyLie) {
 
 TEST_P(DriverConformance, StatesAreKeptResetAndCloned) {
   Executable exe = load(artifact());
-  const auto given = inputs(2);
+  const auto given = conformance_inputs(2);
   exe.run("", given);
   const auto twin = exe.clone();
   EXPECT_EQ(twin->state("count").get_f64(0), exe.state("count").get_f64(0));
@@ -193,10 +201,10 @@ TEST_P(DriverConformance, StatesAreKeptResetAndCloned) {
 TEST_P(DriverConformance, ErrorsInDataAreReportedOnceAndTheDeviceGoesOn) {
   if (!computes()) GTEST_SKIP() << "the null driver reads no data";
   Executable exe = load(artifact());
-  auto given = inputs(3);
+  auto given = conformance_inputs(3);
   given.at("index").set_f64(1, 5);
   EXPECT_EQ(code_of([&] { exe.run("", given); }), ErrorCode::kU_index_out_of_range);
-  const auto right = inputs(3);
+  const auto right = conformance_inputs(3);
   expect_right(exe.run("", right), right);
 }
 
@@ -227,9 +235,9 @@ TEST_P(DriverConformance, AModelThatCannotRunLeavesTheDeviceUsable) {
           if (fault == 2) launch.block = 2048;                     // the graph cannot be made
         }
       }
-    EXPECT_THROW(load(broken).run("", inputs(4)), Error) << fault;
+    EXPECT_THROW(load(broken).run("", conformance_inputs(4)), Error) << fault;
     Executable exe = load(artifact());
-    const auto given = inputs(4);
+    const auto given = conformance_inputs(4);
     expect_right(exe.run("", given), given);
   }
 }
@@ -237,7 +245,7 @@ TEST_P(DriverConformance, AModelThatCannotRunLeavesTheDeviceUsable) {
 TEST_P(DriverConformance, ProfilesHaveATimeForEveryStepOrNone) {
   Executable exe = load(artifact());
   EXPECT_TRUE(exe.profile(exe.entry(""), 2).empty());  // nothing is bound yet
-  const auto given = inputs(4);
+  const auto given = conformance_inputs(4);
   const auto result = exe.run("", given);  // a profile replays over the memory of the last run
   const std::vector<StepCost> costs = exe.profile(exe.entry(""), 3);
   if (!computes()) {
@@ -251,7 +259,7 @@ TEST_P(DriverConformance, ProfilesHaveATimeForEveryStepOrNone) {
 TEST_P(DriverConformance, SeveralUsersOfOneModelDoNotMeet) {
   const auto model = Model::load(artifact(), device_);
   Executable a(model), b(model);
-  const auto small = inputs(2), large = inputs(33, 0.5);
+  const auto small = conformance_inputs(2), large = conformance_inputs(33, 0.5);
   const auto first = a.run("", small);
   b.run("", large);
   const auto second = a.run("", small);
@@ -262,8 +270,77 @@ TEST_P(DriverConformance, SeveralUsersOfOneModelDoNotMeet) {
 
 INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance,
                          ::testing::Values(Driver{"cpu", true}, Driver{"null", false},
-                                           Driver{"null_own_memory", false}, Driver{"cuda", true}),
+                                           Driver{"null_own_memory", false}, Driver{"cuda", true},
+                                           Driver{"cuda:1", true}),
                          label);
+
+class TwoGpus : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      for (const char* name : {"cuda:0", "cuda:1"}) devices_.push_back(open_device({name}));
+      CompileOptions options;
+      options.target = target_of_device("cuda:1");
+      artifact_ = compile(conformance_program(), options);
+    } catch (const EnvironmentError& error) {
+      GTEST_SKIP() << error.message << " " << error.actual;
+    }
+  }
+  std::vector<std::shared_ptr<Device>> devices_;
+  Artifact artifact_;
+};
+
+TEST_F(TwoGpus, GiveTheSameBitsAtTheSameTime) {
+  std::vector<std::unique_ptr<Executable>> all;
+  for (const auto& device : devices_) {
+    all.push_back(std::make_unique<Executable>(Model::load(artifact_, device)));
+    all.push_back(all.back()->clone());
+  }
+  EXPECT_EQ(devices_[0]->id().ordinal, 0);
+  EXPECT_EQ(devices_[1]->id().ordinal, 1);
+  const auto given = conformance_inputs(33);
+  const auto expected = all[0]->run("", given);
+  expect_right(expected, given);
+  std::vector<std::thread> threads;
+  std::vector<int> different(all.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    threads.emplace_back([&, i] {
+      for (int turn = 0; turn < 50; ++turn)
+        for (const auto& [name, array] : all[i]->run("", given))
+          different[i] += !(array == expected.at(name));
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(different, std::vector<int>(all.size(), 0));
+}
+
+// What lies on one GPU goes to a model on the other, and back.
+TEST_F(TwoGpus, MemoryOfTheOtherOneIsCopiedOrRefused) {
+  Executable here(Model::load(artifact_, devices_[0])), there(Model::load(artifact_, devices_[1]));
+  const auto given = conformance_inputs(6);
+  std::vector<DeviceTensor> far;
+  std::vector<TensorView> views;
+  for (const IoTensor& io : here.entry("").inputs) {
+    const Array& array = given.at(io.name);
+    far.push_back(there.device_tensor(array.dtype(), array.sizes()));
+    devices_[1]->upload(far.back().data(), array.data(), array.bytes(), {});
+    views.push_back(view_of(far.back()));
+  }
+  devices_[1]->wait({});
+  try {
+    const std::vector<DeviceTensor> results = here.run_on_device("", views, {{}, false});
+    here.finish();
+    expect_right({{"y", results[0].to_host()}, {"rows", results[1].to_host()}}, given);
+  } catch (const UserError& error) {
+    EXPECT_FALSE(error.remedy.empty()) << error.text();
+  }
+  expect_right(there.run("", given), given);
+}
+
+TEST(Ordinals, ThatAreNotThereAreNamed) {
+  for (const char* name : {"cuda:-1", "cuda:x", "cuda:", "gpu"})
+    EXPECT_EQ(code_of([&] { open_device({name}); }), ErrorCode::kU_bad_option) << name;
+  EXPECT_EQ(code_of([] { open_device({"cuda:63"}); }), ErrorCode::kE_device_missing);
+}
 
 }  // namespace
 }  // namespace aicf
