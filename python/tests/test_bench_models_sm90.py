@@ -1,5 +1,5 @@
-"""The models of the GPU board compile for the board's machine at their sizes, a layer deep: every kernel that the
-selector chooses for them is one that the compiler of machine code takes."""
+"""The models of the GPU board compile for sm_90 at their sizes, two layers deep: every kernel that is chosen for
+them is one that the compiler of machine code takes."""
 
 from __future__ import annotations
 

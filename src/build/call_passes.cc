@@ -5,6 +5,7 @@
 #include "build/join_gathers.h"
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
+#include "build/join_sums.h"
 
 namespace aicf {
 
@@ -21,6 +22,8 @@ const std::vector<CallPass>& call_passes() {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
       {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
+      {kJoinSums, true,
+       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
       {kBundleCalls, false,
        [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
   };

@@ -40,6 +40,7 @@ template <class Shape, class Inner>
 struct BoxEpilogue {
   using Acc = typename Inner::Acc;
   using Tile = typename Inner::Tile;
+  static constexpr bool kSumsRows = false;
   struct Row {
     typename Inner::Row row;
     bool inside;

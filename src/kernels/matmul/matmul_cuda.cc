@@ -40,6 +40,14 @@ std::string_view accumulator(DType dtype) {
 }
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
 
+// The result that is a sum over all rows.
+size_t summed_output(const TileProgram& program) {
+  for (const TileInstr& instr : program.stages[0])
+    if (instr.op == TileOp::store && instr.imm_i != 0)
+      return static_cast<size_t>(instr.operand) - program.inputs.size();
+  AICF_CHECK(false, "a program without sums over rows");
+}
+
 enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
 
 // Writes one contraction: its translation unit and launches.
@@ -65,7 +73,8 @@ class Writer {
                                       ? cuda_row_epilogue(problem_, kProductInputs, params_)
                                       : cuda_epilogue(problem_, kProductInputs, params_);
     const MatmulOperandsText operands = matmul_operands_text(problem_, a_, config_, params_);
-    const bool workspace = config_.splits > 1 && !config_.cluster;
+    const bool splits = config_.splits > 1 && !config_.cluster, sums = sums_rows(*problem_.program);
+    const bool workspace = splits || sums;
     CudaCode code;
     code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
     code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" + epilogue.text + operands.text;
@@ -74,7 +83,7 @@ class Writer {
     if (config_.family == MatmulFamily::wgmma)
       code.source += wgmma_multiply_text(dtype_, config_.block_n, a_.x.along_k, a_.y.along_k);
     std::vector<Role> roles{Role::kWhole};
-    if (workspace) roles = {Role::kPart, Role::kSum};
+    if (splits) roles = {Role::kPart, Role::kSum};
     for (const Role role : roles) {
       CudaLaunch launch = launch_of(role);
       std::string call =
@@ -84,21 +93,50 @@ class Writer {
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
       call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
       if (keeps_x_) call += make_text();
-      call += "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
+      call += "  " + kernel_type(role) + "::run(" + run_arguments(splits) + ");\n}\n";
       launch.params = params_.dims();
       code.launches.push_back(launch);
       bodies_.push_back(call);
     }
+    if (sums) {
+      bodies_.push_back(column_sums_text());
+      code.launches.push_back(column_sums_launch(code.launches[0]));
+    }
     const CudaProblem& kernel = problem_.made != nullptr ? *problem_.made->kernel : problem_;
     for (size_t i = 0; i < code.launches.size(); ++i)
       code.source += cuda_kernel_head(kernel, code.launches[i], workspace, min_blocks()) + bodies_[i];
-    if (workspace)
+    if (sums) code.workspace_bytes = sum_parts() * a_.n * Dim(4);
+    if (splits)
       code.workspace_bytes = tiles_ * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n *
                                           accumulator_bytes(dtype_));
     return code;
   }
 
  private:
+  // Sums over all rows come in parts of 16, which a second launch adds: 32 columns to a block.
+  static constexpr int kSumRows = 16, kSumThreads = 512, kSumColumns = 32;
+  Dim sum_parts() const { return ceildiv(a_.m, Dim(kSumRows)); }
+  CudaLaunch column_sums_launch(const CudaLaunch& first) {
+    CudaLaunch launch;
+    launch.function = first.function + "_sums";
+    launch.block = kSumThreads;
+    launch.grid[0] = ceildiv(a_.n, Dim(kSumColumns));
+    launch.params = params_.dims();
+    return launch;
+  }
+  std::string column_sums_text() {
+    const size_t output = summed_output(*problem_.program);
+    const CudaWindow& window = problem_.outputs[output];
+    const std::string across = std::to_string(kSumColumns), n = "int64_t(" + params_.param(a_.n) + ")";
+    return "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n  const int64_t c = "
+           "int64_t(block_index) * " +
+           across + " + threadIdx.x % " + across + ";\n  const float sum = aicf::tile::sum_column<" + across +
+           ", " + std::to_string(kSumThreads / kSumColumns) + ">(static_cast<const float*>(workspace), int(" +
+           params_.param(sum_parts()) + "), " + n + ", c);\n  if (threadIdx.x < " + across + " && c < " + n +
+           ") out" + std::to_string(output) + "[c * " + params_.param(window.strides.back()) +
+           "] = aicf::tile::narrowed<" + std::string(cuda_type(window.dtype)) + ">(sum);\n}\n";
+  }
+
   std::string family_name() const {
     return config_.family == MatmulFamily::simt  ? "simt"
            : config_.family == MatmulFamily::mma ? "mma"
@@ -136,7 +174,7 @@ class Writer {
             .own_part = own_part(),
             .half_tile = epilogue_tile(*problem_.program).has_value(),
             .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
-            .storers = handed_storers(*problem_.program, a_.k)};
+            .storers = handed_storers(config_, *problem_.program, a_.k)};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -268,14 +306,22 @@ class Writer {
   std::vector<std::string> bodies_;
 };
 
+// Of one matrix, where whole tiles run the epilogue by rows, in groups of columns.
+bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
+  const MatmulView a = matmul_view(problem);
+  return config.family == MatmulFamily::wgmma && config.splits == 1 && a.batch.empty() &&
+         divides(a.n, kEpilogueGroup);
+}
+
 // The families' configurations, those of the first family first.
 std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
   std::vector<MatmulConfig> configs;
+  const bool sums = problem.program != nullptr && sums_rows(*problem.program);
   for (const MatmulFamily family : families) {
     if (!matmul_family_fits(problem, family)) continue;
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
     for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
-      configs.push_back(config);
+      if (!sums || can_sum_rows(problem, config)) configs.push_back(config);
   }
   return configs;
 }

@@ -2,6 +2,9 @@
 // code computes is checked where there is a GPU (compile/join_rows_test.cc).
 #include <gtest/gtest.h>
 
+#include <array>
+#include <utility>
+
 #include "build/testing/compile_texts.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/wgmma_text.h"
@@ -142,7 +145,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
       if (result == DType::f16) sources.push_back(code.source);
     }
   }
-  EXPECT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources.size(), 3u);
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
@@ -153,10 +156,11 @@ TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
                   moves(TileOp::store, 2, 1)}};
   TileProgram sum = gelu;
   sum.stages[0][2].op = TileOp::neg;
-  EXPECT_EQ(handed_storers(gelu, Dim(384)), 7);
-  EXPECT_EQ(handed_storers(gelu, Dim(768)), 4);
-  EXPECT_EQ(handed_storers(gelu, Dim::symbol("k")), 4);
-  EXPECT_EQ(handed_storers(sum, Dim(384)), 4);
+  const MatmulConfig tile{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  EXPECT_EQ(handed_storers(tile, gelu, Dim(384)), 7);
+  EXPECT_EQ(handed_storers(tile, gelu, Dim(768)), 4);
+  EXPECT_EQ(handed_storers(tile, gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(handed_storers(tile, sum, Dim(384)), 4);
   try {
     nvrtc_version();
   } catch (const EnvironmentError&) {
@@ -170,9 +174,48 @@ TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
     c.problem.outputs.pop_back();
     c.problem.program = &gelu;
     const CudaCode code = matmul_code(c.problem, config);
-    EXPECT_NE(code.source.find(", 7>::run"), std::string::npos);
+    // Who multiplies the largest tile needs the registers of three warps more.
+    EXPECT_NE(code.source.find(config.block_m == 256 ? ", 4>::run" : ", 7>::run"), std::string::npos);
     EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
   }
+}
+
+// y = x * w, stored, and the sum of y over the rows: a second launch adds the parts of 16 rows.
+TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
+  TileProgram program{{DType::f32, DType::bf16},
+                      {DType::bf16, DType::f32},
+                      std::vector<TileRegister>(4, {TileType::f32}),
+                      {},
+                      {}};
+  TileInstr sums = moves(TileOp::store, 3, 3);
+  sums.imm_i = 1;
+  program.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_bf16, 1, 0), moves(TileOp::load, 2, 1),
+                     instr(TileOp::mul, 2, 1, 2), instr(TileOp::round_bf16, 3, 2), moves(TileOp::store, 2, 2),
+                     sums}};
+  check_tile_program(program);
+  Case c;
+  set_up(c, DType::bf16, false, Dim(4096), Dim(2304));
+  c.problem.program = &program;
+  c.problem.outputs[1] = {DType::f32, Dim(0), {Dim(4096), Dim(2304)}, {Dim(0), Dim(1)}};
+  const CudaKernel& product = *find_cuda_kernel("matmul_tensor_core");
+  std::vector<std::string> sources;
+  std::array<bool, 3> seen{};
+  for (const KernelVariant& variant : cuda_variants(product, c.problem)) {
+    EXPECT_EQ(variant.name.find("splits"), std::string::npos) << variant.name;
+    c.problem.variant = variant.name;
+    const CudaCode code = product.generate(c.problem);
+    ASSERT_EQ(code.launches.size(), 2u) << variant.name;
+    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << variant.name;
+    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << variant.name;
+    // One of each way to store.
+    const bool handed = variant.name.find("handed") != std::string::npos,
+               alternate = variant.name.find("alternate") != std::string::npos;
+    const size_t way = handed ? 1 : alternate ? 2 : 0;
+    if (!std::exchange(seen[way], true)) sources.push_back(code.source);
+  }
+  EXPECT_EQ(sources.size(), seen.size());
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "matmul/wgmma_instructions.cuh"
 #include "tile/tile_memory.cuh"
+#include "tile/tile_reduce.cuh"
 
 namespace aicf {
 
@@ -19,6 +20,7 @@ struct WgmmaChunks {
   using Row = typename Epilogue::Row;
   static constexpr int kColumns = BN % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
   static constexpr int kAcross = BN / kColumns, kCount = kRowBlocks * kAcross;
+  static constexpr int kSumRows = 16;  // of a part of a column's sum
   static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
   static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
 
@@ -124,20 +126,36 @@ struct WgmmaChunks {
       tile::Vec<Tile, 8> values[kAll ? kVectors : 1];
 #pragma unroll
       for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
+      float sums[8] = {};  // of the thread's rows, where the epilogue wants them
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
         if (!kFetchAhead) fetch_own(loaded, chunk, v);
         if (!kAll) get(values[0], v);
         const Row at = row_at(block, v);
-        if (has_columns(c))
-          epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, loaded.own[kFetchAhead ? v : 0]);
+        const auto& own = loaded.own[kFetchAhead ? v : 0];
+        if constexpr (Epilogue::kSumsRows)
+          epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own, sums);
+        else if (has_columns(c))
+          epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own);
         else if (!Operands::kWholeGroups)
           store_columns<8>(epilogue, at, c, n, values[kAll ? v : 0].at);
       }
+      if constexpr (Epilogue::kSumsRows) store_sums(chunk, sums);
       __syncwarp();
       if (kFetchAhead) loaded = next;
     }
+  }
+
+  // Sums over the thread's rows become those over the warp's 16: of neighbouring rows, then of these in pairs.
+  __device__ __forceinline__ void store_sums(int chunk, float (&sums)[8]) const {
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+#pragma unroll
+      for (int distance = kRowThreads; distance < 32; distance *= 2)
+        sums[e] = tile::add(sums[e], tile::exchange(sums[e], distance));
+    const int first = row - int(lane) / kRowThreads + chunk / kAcross * 64, c = column_of(chunk);
+    if (int(lane) < kRowThreads && first < m && has_columns(c)) epilogue.store_sums(first / kSumRows, c, sums);
   }
 
   __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {

@@ -15,7 +15,7 @@ struct HandedMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
-  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + (kStorers == 3 ? 3 : 4);
+  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + 4;
   static constexpr int kHandedOfLast = 1;  // chunks of a block's last tile that are handed on: a third of 192 columns
 
   // The warps' results and what says that they are there, and that they have been read: one place per warp
@@ -23,7 +23,7 @@ struct HandedMatmul : Product {
   template <class C>
   struct Places {
     static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
-    static constexpr int kAtOnce = kStorers <= 4 ? C::kCount : 1;  // chunks that one warp stores after another
+    static constexpr int kAtOnce = kStorers == 4 ? C::kCount : 1;  // chunks that one warp stores after another
     uint32_t base;
     __device__ uint32_t full(int warp) const { return base + warp * 8; }
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
@@ -122,12 +122,12 @@ struct HandedMatmul : Product {
       Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
     Product::set_up(shared);
     const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-    // Registers: what the launch of 512 threads has, or of 384.
+    // Registers: what the launch of 512 threads has.
     if (warpgroup < 2) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers <= 4 ? 184 : 136));
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 184 : 136));
       multiply(o, shared, work, epilogue, warpgroup);
-    } else if (kStorers != 4 || warpgroup == 2) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 3 ? 144 : kStorers == 4 ? 104 : 120));
+    } else if (kStorers == 7 || warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 104 : 120));
       if (warp != kLoader)
         store(o, shared, work, epilogue, warp - kWarps - (warp > kLoader));
       else if (threadIdx.x == 32 * kLoader)

@@ -22,7 +22,7 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
   // Places in wgmma_handed.cuh: all columns of the rows.
-  if (c.handed) return warps * (16 * (columns * 2 + 16) * (c.block_n / columns) + kBarrierBytes);
+  if (c.handed) return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
@@ -73,7 +73,9 @@ bool is_function(TileOp op) {
 
 }  // namespace
 
-int handed_storers(const TileProgram& epilogue, const Dim& k) {
+int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
+  constexpr int kFewResults = 96;  // of a thread that multiplies, so that seven warps more have registers
+  if (config.block_m * config.block_n > kFewResults * 128 * config.warpgroups) return 4;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
   // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
   constexpr int64_t kLongest = 512;

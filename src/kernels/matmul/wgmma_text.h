@@ -30,7 +30,7 @@ struct WgmmaTile {
 };
 // Warps that store handed tiles: more where the epilogue of four would take longer than the product of a
 // tile.
-int handed_storers(const TileProgram& epilogue, const Dim& k);
+int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k);
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.

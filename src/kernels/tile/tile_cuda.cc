@@ -18,14 +18,6 @@ bool is_pointwise(const TileProgram& program) {
   return true;
 }
 
-// Some result is a sum over all rows.
-bool sums_rows(const TileProgram& program) {
-  for (const auto& stage : program.stages)
-    for (const TileInstr& instr : stage)
-      if (instr.op == TileOp::store && instr.imm_i != 0) return true;
-  return false;
-}
-
 // Moves the outer axis along which most bytes of the largest inputs are neighbours to the end of the outer
 // ones, if rows lie across memory: false if most are neighbours along the innermost axis, or nowhere. Which
 // inputs are largest follows from the axes along which they vary, not from sizes: those may be ranges.
@@ -60,6 +52,13 @@ bool turn_to_columns(TileSpace& space, size_t inputs) {
 }
 
 }  // namespace
+
+bool sums_rows(const TileProgram& program) {
+  for (const auto& stage : program.stages)
+    for (const TileInstr& instr : stage)
+      if (instr.op == TileOp::store && instr.imm_i != 0) return true;
+  return false;
+}
 
 CudaCode generate_tile(const CudaProblem& problem) {
   AICF_CHECK(problem.program != nullptr && problem.params.size() == 1 && !problem.outputs.empty(),

@@ -10,6 +10,9 @@
 
 namespace aicf {
 
+// Some result of the program is a sum over all rows.
+bool sums_rows(const TileProgram& program);
+
 // `text` defines, after the includes it needs,
 //
 //   struct Epilogue {
@@ -29,9 +32,18 @@ namespace aicf {
 //     template <int V> __device__ void fetch(Own<V>& to, const Row& row, int64_t col) const;
 //     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V],
 //                                                     const Shared<V>& shared, const Own<V>& own) const;
+//     static constexpr bool kSumsRows = …;  // Whether a result is a sum over all rows. Then, in place of
+//     apply():
+//     // Adds the elements of that result to `sums`.
+//     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V],
+//                                                     const Shared<V>& shared, const Own<V>& own,
+//                                                     float (&sums)[V]) const;
+//     // Keeps part number `block` of V columns' sums, for sum_column() in tile_reduce.cuh: in the workspace,
+//     // rows of as many values as the domain has columns.
+//     template <int V> __device__ void store_sums(int block, int64_t col, const float (&sums)[V]) const;
 //   };
 //
-// and `make` is an expression building it from a kernel's arguments in0…, out0…, p0….
+// and `make` is an expression building it from a kernel's arguments in0…, out0…, workspace, p0….
 struct CudaEpilogue {
   std::string text;
   std::string make;

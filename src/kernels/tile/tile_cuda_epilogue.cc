@@ -24,7 +24,7 @@ class TileEpilogueWriter : public EpilogueWriter {
     std::iota(views.begin(), views.end(), size_t{0});
     const std::string row = row_function(), shared = fetch_function("Shared", views, true),
                       own = fetch_function("Own", views, false);
-    return struct_text(row + shared + own + apply_function());
+    return struct_text(row + shared + own + apply_function() + sums_function());
   }
 
  private:
@@ -32,11 +32,14 @@ class TileEpilogueWriter : public EpilogueWriter {
     const std::string head =
         "  template <int V, class A>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, "
         "const A (&acc)[V]";
+    const std::string two_steps = head + ", const Shared<V>& shared, const Own<V>& own";
     std::string text =
-        head +
-        ") const {\n    Shared<V> shared;\n    Own<V> own;\n    fetch(shared, col);\n    fetch(own, row, "
-        "col);\n    apply(row, col, acc, shared, own);\n  }\n" +
-        head + ", const Shared<V>& shared, const Own<V>& own) const {\n    const Index c = Index(col);\n";
+        has_sums_ ? two_steps + ", float (&sums)[V]"
+                  : head +
+                        ") const {\n    Shared<V> shared;\n    Own<V> own;\n    fetch(shared, col);\n    "
+                        "fetch(own, row, col);\n    apply(row, col, acc, shared, own);\n  }\n" +
+                        two_steps;
+    text += ") const {\n    const Index c = Index(col);\n";
     const std::vector<std::optional<DType>> sums = half_sums(values_, half_inputs());
     std::vector<int> sinks, rounded;
     std::vector<bool> wanted(sums.size());  // of the sums
@@ -44,6 +47,12 @@ class TileEpilogueWriter : public EpilogueWriter {
     for (const TileStore& store : values_.stores) {
       const size_t view = static_cast<size_t>(store.operand) - 1;
       const DType dtype = space_.views[view].dtype;
+      if (store.sums) {
+        sinks.push_back(store.value);
+        results +=
+            "      sums[v] = aicf::tile::add(sums[v], " + tile_reference(values_, store.value) + ");\n";
+        continue;
+      }
       const int value = stored(store);
       if (sums[static_cast<size_t>(value)] == dtype) {
         wanted[static_cast<size_t>(value)] = true;
@@ -71,6 +80,18 @@ class TileEpilogueWriter : public EpilogueWriter {
                                              std::to_string(half_sum_of(values_, sums, id)) + ".at[v])");
     for (int id : needed) text += element_text(id);
     return text + results + "    }\n" + stores + "  }\n";
+  }
+
+  // Where part `block` of a column's sum goes.
+  std::string sums_function() {
+    if (!has_sums_) return "";
+    const std::string columns = members_.number(space_.sizes.back());
+    return "  template <int V>\n  __device__ __forceinline__ void store_sums(int block, int64_t col, const "
+           "float "
+           "(&sums)[V]) const {\n    aicf::tile::Vec<float, V> parts;\n    aicf::tile::narrow(parts, "
+           "sums);\n    "
+           "aicf::tile::store<16>(static_cast<float*>(workspace) + Size(block) * Size(" +
+           columns + ") + Size(col), parts);\n  }\n";
   }
 
   // Element types of the operands that are there as halves.
@@ -138,6 +159,7 @@ EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, Cu
                  problem.outputs.size() == program_.outputs.size(),
              "an epilogue's operands are not those of its program");
   values_ = tile_values(program_, [](int) { return true; });
+  has_sums_ = sums_rows(program_);
   tile_type_ = epilogue_tile(program_);
   std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
                                   problem.inputs.end());
@@ -162,6 +184,11 @@ CudaEpilogue EpilogueWriter::struct_text(const std::string& functions) const {
     text += "  " + std::string(output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)) +
             "* " + name + ";\n";
     make += (i ? ", " : "") + name;
+  }
+  text += "  static constexpr bool kSumsRows = " + std::string(has_sums_ ? "true" : "false") + ";\n";
+  if (has_sums_) {
+    text += "  void* workspace;\n";
+    make += ", workspace";
   }
   text += members_.declarations();
   return {text + functions + "};\n", make + members_.arguments() + "}"};

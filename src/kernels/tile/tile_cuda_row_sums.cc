@@ -76,25 +76,19 @@ std::string RowsWriter::adding_text() {
       tile_index_types(space_) +
       "aicf::wait_for_inputs();\naicf::launch_dependents();\nconstexpr int kAcross = " +
       std::to_string(kAddAcross) + ", kDeep = " + std::to_string(kAddThreads / kAddAcross) +
-      ", kBlocks = " + std::to_string(sum_blocks()) +
-      ";\n__shared__ float shared[kAcross * kDeep];\nconst Size number = Size(block_index) / " + count +
+      ", kBlocks = " + std::to_string(sum_blocks()) + ";\nconst Size number = Size(block_index) / " + count +
       ", c = Size(block_index) % " + count +
       " * kAcross + threadIdx.x % kAcross;\n"
-      "const int depth = threadIdx.x / kAcross;\nfloat sum[1] = {0.0f};\nif (c < " +
-      length +
-      ")\n"
-      "#pragma unroll 8\nfor (int i = depth; i < kBlocks; i += kDeep)\nsum[0] = aicf::tile::add(sum[0], "
-      "static_cast<const float*>(workspace)[(number * kBlocks + i) * " +
-      length +
-      " + c]);\n"
-      "aicf::tile::reduce_deep<aicf::tile::reduce_sum<float>, kAcross, kDeep>(sum, shared);\n"
-      "if (depth > 0 || c >= " +
-      length + ") return;\n";
+      "const float sum = aicf::tile::sum_column<kAcross, kDeep>(static_cast<const float*>(workspace) + "
+      "number "
+      "* "
+      "kBlocks * " +
+      length + ", kBlocks, " + length + ", c);\nif (threadIdx.x >= kAcross || c >= " + length + ") return;\n";
   size_t number = 0;
   for (const TileStore& store : sums()) {
     const auto view = static_cast<size_t>(store.operand);
     text += "if (number == " + std::to_string(number++) + ") " + operand(view) + "[" + offset_text(view) +
-            "] = aicf::tile::narrowed<" + memory_type(view) + ">(sum[0]);\n";
+            "] = aicf::tile::narrowed<" + memory_type(view) + ">(sum);\n";
   }
   return text;
 }

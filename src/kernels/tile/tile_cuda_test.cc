@@ -240,6 +240,30 @@ TEST(TileCuda, EpiloguesAddHalvesTwoAtATime) {
   EXPECT_EQ(text(gelu).find("tile::add("), std::string::npos);
 }
 
+// A sigmoid's cheap form is for what ends in half types alone.
+TEST(TileCuda, SigmoidsThatEndInHalvesAreCheap) {
+  const auto text = [](DType result, TileOp last) {
+    TileProgram program{{DType::f16}, {result}, std::vector<TileRegister>(4, {TileType::f32}), {}, {}};
+    program.stages = {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                       {.op = TileOp::sigmoid, .type = TileType::f32, .dst = 1, .a = 0},
+                       {.op = TileOp::mul, .type = TileType::f32, .dst = 2, .a = 0, .b = 1},
+                       {.op = last, .type = TileType::f32, .dst = 3, .a = 2},
+                       {.op = TileOp::store, .type = TileType::f32, .a = 3, .operand = 1}}};
+    const Shape sizes{Dim(32), Dim(64)};
+    CudaProblem problem;
+    problem.inputs = {{DType::f16, Dim(0), sizes, {Dim(64), Dim(1)}}};
+    problem.outputs = {{result, Dim(0), sizes, {Dim(64), Dim(1)}}};
+    problem.params = {Dim(0)};
+    problem.program = &program;
+    return find_cuda_kernel("tile")->generate(problem).source;
+  };
+  for (const TileOp last : {TileOp::neg, TileOp::round_f16})
+    EXPECT_NE(text(DType::f16, last).find("sigmoid_half("), std::string::npos);
+  EXPECT_EQ(text(DType::f32, TileOp::neg).find("sigmoid_half("), std::string::npos);
+  EXPECT_NE(text(DType::f32, TileOp::round_f16).find("sigmoid_half("), std::string::npos);
+  EXPECT_EQ(text(DType::f16, TileOp::log).find("sigmoid_half("), std::string::npos);
+}
+
 // y = x / sum(x) * scale, where the scale is the same for all rows: it is read before the launch waits for x
 // if no launch writes it.
 TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {

@@ -62,7 +62,7 @@ class EpilogueWriter {
   EpilogueMembers members_;
   TileValues values_;
   TileSpace space_;
-  bool has_axis_ = true;
+  bool has_axis_ = true, has_sums_ = false;
 
  private:
   std::string operand_name(size_t view) const;

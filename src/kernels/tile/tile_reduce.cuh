@@ -171,5 +171,18 @@ AICF_FN void reduce_deep(T (&x)[N], T* shared) {
   for (int v = 0; v < N; ++v) x[v] = shared[v * kAcross + at];
 }
 
+// The sum of one column of `count` rows of `length` values, in a fixed order: the kDeep threads of a column
+// take every kDeep-th row. For the first kAcross threads of a block of kAcross * kDeep.
+template <int kAcross, int kDeep>
+AICF_FN float sum_column(const float* rows, int count, int64_t length, int64_t column) {
+  __shared__ float shared[kAcross * kDeep];
+  float sum[1] = {0.0f};
+  if (column < length)
+#pragma unroll 8
+    for (int i = threadIdx.x / kAcross; i < count; i += kDeep) sum[0] = add(sum[0], rows[i * length + column]);
+  reduce_deep<reduce_sum<float>, kAcross, kDeep>(sum, shared);
+  return sum[0];
+}
+
 }  // namespace tile
 }  // namespace aicf

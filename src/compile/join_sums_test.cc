@@ -1,0 +1,154 @@
+// Products that take along the sums of their columns: when they do, and that the results are those of two
+// kernels.
+#include "build/join_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <utility>
+
+#include "build/region_codegen.h"
+#include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
+#include "compile/testing/test_device.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "runtime/executable.h"
+#include "select/select.h"
+
+namespace aicf::testing {
+namespace {
+
+struct Sizes {
+  int64_t rows, columns, depth;
+};
+
+// dh = (dy · w) * slope and the sum of its rows; also that of dy, which no product of the graph makes.
+Program network(DType dtype, const Sizes& s) {
+  Program program;
+  Graph graph("main");
+  const ValueId dy = graph.add_input("dy", {dtype, {Dim(s.rows), Dim(s.depth)}});
+  const ValueId w = graph.add_input("w", {dtype, {Dim(s.depth), Dim(s.columns)}});
+  const ValueId slope = graph.add_input("slope", {dtype, {Dim(s.rows), Dim(s.columns)}});
+  const ValueId dh = graph.add(Op::mul, {graph.add(Op::matmul, {dy, w}), slope});
+  graph.add_output(dh, "dh");
+  graph.add_output(graph.add(Op::reduce_sum, {dh}, {{"axes", Ints{0}}}), "db");
+  graph.add_output(graph.add(Op::reduce_sum, {dy}, {{"axes", Ints{0}}}), "db2");
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+struct Calls {
+  std::vector<KernelCall> calls;
+  std::vector<TileProgram> programs;
+};
+
+Calls calls_of(const Program& program, const char* target_name, std::vector<ForcedChoice> forced = {}) {
+  const Target target = Target::from_name(target_name);
+  const Program optimised = run_pipeline(program, target, {}, nullptr);
+  SelectOptions options;
+  options.ranges = optimised.sizes;
+  options.forced = std::move(forced);
+  KernelCalls calls = select_kernels(optimised.entries[0], target, options);
+  std::vector<TileProgram> programs(calls.regions.size());
+  for (const KernelCall& call : calls.calls)
+    if (call.region >= 0)
+      programs[static_cast<size_t>(call.region)] =
+          generate_tile_program(calls.regions[static_cast<size_t>(call.region)], call.schedule);
+  join_sums(calls, programs, target, options.ranges);
+  return {calls.calls, programs};
+}
+
+const KernelCall* product_of(const Calls& calls) {
+  for (const KernelCall& call : calls.calls)
+    if (call.kernel == "matmul_tensor_core") return &call;
+  return nullptr;
+}
+
+bool joins(const Calls& calls) {
+  const KernelCall* product = product_of(calls);
+  return product != nullptr && product->outputs.size() == 2;
+}
+
+TEST(JoinSums, OfWhatAProductStores) {
+  const Calls calls = calls_of(network(DType::bf16, {4096, 768, 512}), "sm_90");
+  ASSERT_TRUE(joins(calls));
+  ASSERT_EQ(calls.calls.size(), 2u);  // and the sums of dy
+  const KernelCall& product = *product_of(calls);
+  EXPECT_EQ(product.outputs[1].sizes, (Shape{Dim(4096), Dim(768)}));
+  EXPECT_EQ(product.outputs[1].strides, (std::vector<Dim>{Dim(0), Dim(1)}));
+  const TileInstr& last = calls.programs[static_cast<size_t>(product.region)].stages[0].back();
+  EXPECT_EQ(last.op, TileOp::store);
+  EXPECT_EQ(last.imm_i, 1);
+}
+
+TEST(JoinSums, NotOfFewRowsNorOnOtherTargets) {
+  EXPECT_FALSE(joins(calls_of(network(DType::bf16, {512, 768, 512}), "sm_90")));
+  for (const char* target : {"sm_80", "sm_89"})
+    EXPECT_FALSE(joins(calls_of(network(DType::bf16, {4096, 768, 512}), target)));
+  EXPECT_FALSE(joins(calls_of(network(DType::f32, {4096, 768, 512}), "sm_90")));
+  // Columns in groups of eight.
+  EXPECT_FALSE(joins(calls_of(network(DType::bf16, {4096, 764, 512}), "sm_90")));
+}
+
+TEST(JoinSums, AProductThatCannotStaysApart) {
+  const Program program = network(DType::f16, {4096, 768, 512});
+  const Calls calls = calls_of(program, "sm_90");
+  for (const Candidate& candidate : product_of(calls)->choice.candidates) {
+    const bool whole =
+        candidate.variant.starts_with("wgmma") && candidate.variant.find("splits") == std::string::npos;
+    EXPECT_EQ(joins(calls_of(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
+        << to_string(candidate);
+  }
+}
+
+// One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.
+std::vector<Candidate> ways(const Program& program) {
+  std::vector<Candidate> found;
+  std::array<bool, 4> seen{};
+  const Calls calls = calls_of(program, "sm_90");
+  for (const Candidate& candidate : product_of(calls)->choice.candidates) {
+    const auto has = [&](const char* word) { return candidate.variant.find(word) != std::string::npos; };
+    if (!candidate.variant.starts_with("wgmma") || has("splits")) continue;
+    const size_t way = has("alternate") ? 1 : !has("handed") ? 0 : has("256x128") ? 3 : 2;
+    if (!std::exchange(seen[way], true)) found.push_back(candidate);
+  }
+  return found;
+}
+
+void compare(const Program& program, const Candidate& candidate, DType dtype) {
+  const TestDevice& test = TestDevice::get();
+  SCOPED_TRACE(print(program) + to_string(candidate));
+  CompileOptions joint, apart;
+  joint.target = apart.target = test.target;
+  joint.forced = apart.forced = {{"matmul", to_string(candidate)}};
+  apart.skip_passes.insert(kJoinSums);
+  Artifact one = compile(program, joint), two = compile(program, apart);
+  EXPECT_LT(one.variants[0].plan.entries[0].steps.size(), two.variants[0].plan.entries[0].steps.size());
+  if (!test.runs) return;
+  const auto device = open_device({"cuda", 1, ""});
+  Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+  const auto inputs = normal_inputs(program, 5);
+  const auto got = first.run("main", inputs), want = second.run("main", inputs);
+  EXPECT_EQ(got.at("dh"), want.at("dh"));
+  // Rounded once, from f32 sums.
+  EXPECT_LT(relative_error(got.at("db"), want.at("db")), dtype == DType::f16 ? 5e-4 : 4e-3);
+  EXPECT_EQ(first.run("main", inputs).at("db"), got.at("db"));
+}
+
+// The product has the bits of the kernel without sums; these are added in another order, the same every time.
+TEST(JoinSums, HasTheResultsOfTwoKernels) {
+  const TestDevice& test = TestDevice::get();
+  if (!test.cuda || Target::from_name(test.target).arch < 90)
+    GTEST_SKIP() << "sums are joined on GPUs with tiles of wgmma";
+  for (const auto& [sizes, dtype] : {std::pair(Sizes{9000, 1536, 192}, DType::bf16),
+                                     {Sizes{1500, 200, 72}, DType::f16},
+                                     {Sizes{1024, 8, 64}, DType::bf16}}) {
+    const Program program = network(dtype, sizes);
+    const std::vector<Candidate> candidates = ways(program);
+    test.for_each(candidates.size(), [&, type = dtype](size_t i) { compare(program, candidates[i], type); });
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing
