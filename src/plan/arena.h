@@ -16,5 +16,7 @@ namespace aicf {
 int64_t assign_arena_offsets(std::vector<Buffer>& buffers);
 
 int64_t align_up(int64_t bytes);  // to kBufferAlignment, overflow-checked
+// The first offset from `offset` on for a buffer of so many bytes.
+int64_t aligned_offset(int64_t offset, int64_t bytes);
 
 }  // namespace aicf

@@ -34,6 +34,7 @@ TEST(Arena, LiveBuffersNeverOverlap) {
     const int64_t arena = assign_arena_offsets(buffers);
     for (size_t i = 0; i < buffers.size(); ++i) {
       EXPECT_EQ(buffers[i].offset % kBufferAlignment, 0);
+      EXPECT_TRUE(buffers[i].max_bytes < kLargeBuffer || buffers[i].offset % kLargeBufferAlignment == 0);
       EXPECT_LE(buffers[i].offset + buffers[i].max_bytes, arena);
       for (size_t j = 0; j < i; ++j)
         EXPECT_FALSE(share_time(buffers[i], buffers[j]) && share_bytes(buffers[i], buffers[j]))

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "plan/arena.h"
 #include "plan/control_layout.h"
 #include "select/layout.h"
@@ -173,7 +174,8 @@ int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
   buffer.max_bytes = buffer.bytes.require_constant("the size of packed weights");
   buffer.offset = plan_.packed_bytes;
   // Empty values have offsets of their own too.
-  plan_.packed_bytes = checked_add(plan_.packed_bytes, align_up(std::max<int64_t>(buffer.max_bytes, 1)));
+  plan_.packed_bytes = checked_add(
+      plan_.packed_bytes, checked_round_up(std::max<int64_t>(buffer.max_bytes, 1), kLargeBufferAlignment));
   const auto index = static_cast<int32_t>(init_.buffers.size());
   init_packed_.emplace(buffer.offset, index);
   init_.buffers.push_back(std::move(buffer));

@@ -31,11 +31,12 @@ States::States(const Model& model) : model_(model) {
   int64_t bytes = 0;
   for (const PlanVariable& v : model.plan().variables) {
     if (!owned.contains(v.name)) continue;
-    State state{v.dtype, evaluate(v.sizes, {}), 0, bytes};
+    State state{v.dtype, evaluate(v.sizes, {}), 0, 0};
     if (std::any_of(state.sizes.begin(), state.sizes.end(), [](int64_t size) { return size < 0; }))
       throw UserError(ErrorCode::kU_bad_artifact, "a state has a negative size").with_op(v.name);
     state.bytes = checked_mul(element_count(state.sizes), dtype_bytes(v.dtype));
-    bytes = checked_add(bytes, align_up(state.bytes));
+    state.offset = aligned_offset(bytes, state.bytes);
+    bytes = checked_add(state.offset, align_up(state.bytes));
     states_.emplace(v.name, std::move(state));
   }
   if (model.device().uses_host_memory()) require_memory(bytes, "states");
