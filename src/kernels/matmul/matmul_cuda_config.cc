@@ -365,7 +365,10 @@ std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes) {
 double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions) {
   const double exchange = kRowExchange * (config.row_blocks - 1);
   const double results = static_cast<double>(config.block_m) * config.block_n;
-  return matmul_cycles(sizes, config) + reductions * (exchange + kRowResult * results);
+  // The blocks of a cluster have one tile: in each wave they start, load and reduce anew.
+  const auto waves = static_cast<double>(ceil_div(tiles_of(sizes, config), capacity(config)));
+  return matmul_cycles(sizes, config) + waves * reductions * (exchange + kRowResult * results) +
+         std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
 }
 
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
