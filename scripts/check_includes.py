@@ -33,7 +33,8 @@ PARTIAL = {
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/library_call.h"},
     ("build", "kernels"): LAUNCH
-    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"},
+    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
+    | {"kernels/product_group.h"},
     ("build", "select"): {
         "select/choose.h",
         "select/cost_model.h",

@@ -1,6 +1,7 @@
 #include "build/call_passes.h"
 
 #include "build/bundle_calls.h"
+#include "build/group_products.h"
 #include "build/join_attention.h"
 #include "build/join_gathers.h"
 #include "build/join_inputs.h"
@@ -17,13 +18,17 @@ const std::vector<CallPass>& call_passes() {
        }},
       {kJoinRows, true,
        [](const CallPassInput& in) { join_rows(in.calls, in.graph, in.programs, in.target, in.options); }},
+      {kJoinSums, true,
+       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
       {kJoinInputs, true,
        [](const CallPassInput& in) {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
       {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
-      {kJoinSums, true,
-       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
+      {kGroupProducts, true,
+       [](const CallPassInput& in) {
+         group_products(in.calls, in.graph, in.programs, in.target, in.options.ranges);
+       }},
       {kBundleCalls, false,
        [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
   };

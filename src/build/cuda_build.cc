@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "build/bundle_code.h"
 #include "build/code_cache.h"
+#include "build/group_products.h"
 #include "build/made_input_code.h"
 #include "build/nvrtc.h"
 #include "build/unit_writer.h"
@@ -51,6 +52,7 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
 StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& context) {
   CudaCode code = call.members.empty()           ? call_code(call, context, false)
                   : call.kernel == kBundleKernel ? bundle_code(call, context)
+                  : call.kernel == kProductGroup ? product_group_code(call, context)
                                                  : made_input_code(call, context);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);

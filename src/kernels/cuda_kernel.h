@@ -29,6 +29,7 @@ struct CudaWindow {
 };
 
 struct MadeInput;
+struct ProductGroup;
 
 // What a row is asked for. Sizes are symbolic; `ranges` bounds them.
 struct CudaProblem {
@@ -43,6 +44,8 @@ struct CudaProblem {
   std::vector<int32_t> replaced = {};
   // The first input is made by every block itself; matmul_tensor_core understands it (made_input.h).
   const MadeInput* made = nullptr;
+  // The product is the first of several in one launch; matmul_tensor_core understands it (product_group.h).
+  const ProductGroup* group = nullptr;
   // The text's functions are to be members of a bundle, as cuda_kernel_head writes them. A row that can say
   // its work so answers with CudaCode::member; the text of any other is of no use then.
   bool member = false;

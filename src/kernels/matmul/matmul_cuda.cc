@@ -8,6 +8,7 @@
 #include "kernels/made_input.h"
 #include "kernels/matmul/matmul_operands.h"
 #include "kernels/matmul/wgmma_text.h"
+#include "kernels/product_group.h"
 #include "kernels/tile/tile_cuda.h"
 
 namespace aicf {
@@ -77,7 +78,9 @@ class Writer {
     const bool workspace = splits || sums;
     CudaCode code;
     code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
-    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n" + epilogue.text + operands.text;
+    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n";
+    if (problem_.group != nullptr) code.source += "#include \"matmul/grouped.cuh\"\n";
+    code.source += epilogue.text + operands.text;
     if (problem_.made != nullptr) code.source += problem_.made->text;
     if (keeps_x_) code.source += wgmma_multiply_made_text(dtype_, config_.block_n, a_.y.along_k);
     if (config_.family == MatmulFamily::wgmma)
@@ -91,7 +94,8 @@ class Writer {
           operands.make + ";\n";
       if (config_.family == MatmulFamily::wgmma)
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
-      call += "  const Epilogue epilogue = " + epilogue.make + ";\n";
+      call += problem_.group != nullptr ? grouped_epilogue_text(epilogue.make)
+                                        : "  const Epilogue epilogue = " + epilogue.make + ";\n";
       if (keeps_x_) call += make_text();
       call += "  " + kernel_type(role) + "::run(" + run_arguments(splits) + ");\n}\n";
       launch.params = params_.dims();
@@ -102,7 +106,9 @@ class Writer {
       bodies_.push_back(column_sums_text());
       code.launches.push_back(column_sums_launch(code.launches[0]));
     }
-    const CudaProblem& kernel = problem_.made != nullptr ? *problem_.made->kernel : problem_;
+    const CudaProblem& kernel = problem_.made != nullptr    ? *problem_.made->kernel
+                                : problem_.group != nullptr ? *problem_.group->kernel
+                                                            : problem_;
     for (size_t i = 0; i < code.launches.size(); ++i)
       code.source += cuda_kernel_head(kernel, code.launches[i], workspace, min_blocks()) + bodies_[i];
     if (sums) code.workspace_bytes = sum_parts() * a_.n * Dim(4);
@@ -169,7 +175,7 @@ class Writer {
     return {.x_along_k = a_.x.along_k,
             .y_along_k = a_.y.along_k,
             .x_rows = x_rows_,
-            .constant_y = problem_.inputs[1].constant,
+            .constant_y = problem_.inputs[1].constant && problem_.group == nullptr,
             .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
             .own_part = own_part(),
             .half_tile = epilogue_tile(*problem_.program).has_value(),
@@ -208,8 +214,13 @@ class Writer {
       return launch;
     }
     if (wgmma) {
-      launch.tensor_maps = {matmul_map(problem_, a_, 0, x_rows_),
-                            matmul_map(problem_, a_, 1, config_.block_n)};
+      if (problem_.group != nullptr) launch.function += "_grouped";
+      for (const ProductGroup::Operands& product : products()) {
+        launch.tensor_maps.push_back(matmul_map(problem_, a_, 0, x_rows_));
+        launch.tensor_maps.back().operand = product.x;
+        launch.tensor_maps.push_back(matmul_map(problem_, a_, 1, config_.block_n));
+        launch.tensor_maps.back().operand = product.y;
+      }
       return launch;
     }
     launch.block = threads();
@@ -217,6 +228,22 @@ class Writer {
     launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
     if (config_.cluster) launch.cluster = config_.splits;
     return launch;
+  }
+
+  // Those of the launch.
+  std::vector<ProductGroup::Operands> products() const {
+    return problem_.group != nullptr ? problem_.group->products
+                                     : std::vector<ProductGroup::Operands>{{0, 1, 0}};
+  }
+
+  // The results' pointers of all products around the first one's epilogue.
+  std::string grouped_epilogue_text(const std::string& make) {
+    std::string outs;
+    for (const ProductGroup::Operands& product : products())
+      outs += (outs.empty() ? "out" : ", out") + std::to_string(product.out);
+    return "  const Epilogue one = " + make + ";\n  const aicf::GroupedEpilogue<Epilogue, " +
+           std::string(cuda_type(problem_.outputs[0].dtype)) + ", " + std::to_string(products().size()) +
+           "> epilogue{one, {" + outs + "}, uint32_t(" + params_.param(a_.m) + ")};\n";
   }
 
   std::string run_arguments(bool workspace) {
@@ -313,6 +340,11 @@ bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
          divides(a.n, kEpilogueGroup);
 }
 
+// Whether a configuration's blocks take whole tiles, of any batch.
+bool shares_launch(const MatmulConfig& config) {
+  return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1;
+}
+
 // The families' configurations, those of the first family first.
 std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
   std::vector<MatmulConfig> configs;
@@ -321,7 +353,8 @@ std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vect
     if (!matmul_family_fits(problem, family)) continue;
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
     for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
-      if (!sums || can_sum_rows(problem, config)) configs.push_back(config);
+      if ((!sums || can_sum_rows(problem, config)) && (problem.group == nullptr || shares_launch(config)))
+        configs.push_back(config);
   }
   return configs;
 }
@@ -377,7 +410,21 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   sizes.f32 = problem.inputs[0].dtype == DType::f32;
   if (in_tf32(problem)) sizes.k *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
+  if (problem.group != nullptr) sizes.batch = static_cast<int64_t>(problem.group->products.size());
   return sizes;
+}
+
+std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count) {
+  const TileProgram* program = problem.program;
+  if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matrices_of(problem).batch.empty() ||
+      problem.inputs.size() != kProductInputs || program == nullptr || program->inputs.size() != 1 ||
+      program->outputs.size() != 1)
+    return {};
+  ProductGroup group;
+  group.products.resize(static_cast<size_t>(count));
+  CudaProblem grouped = problem;
+  grouped.group = &group;
+  return variants_of(grouped, {MatmulFamily::wgmma});
 }
 
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/product_group.h"
+
 namespace aicf {
 namespace {
 
@@ -25,15 +27,23 @@ std::string matrix_function(const MatmulView& a, const std::string& name) {
 }
 
 std::string load_function(const MatmulView& a, const std::string& name, const MatmulOperand& operand,
-                          const char* load) {
+                          const char* load, const std::string& map) {
   std::string text = "  __device__ __forceinline__ void load_" + name +
                      "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
                      "batch) const {\n" +
-                     batch_indices(a) + "    aicf::" + load + "(map, to, barrier, " +
+                     batch_indices(a) + "    aicf::" + load + "(" + map + ", to, barrier, " +
                      (operand.along_k ? "k, other" : "other, k");
   for (size_t axis = a.batch.size(); axis-- > 0;)
     if (operand.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
   return text + ");\n  }\n";
+}
+
+// Of a group, whose products have tensor maps of their own.
+std::string map_pointers(const CudaProblem& problem, bool is_y) {
+  std::string list;
+  for (size_t i = 0; i < problem.group->products.size(); ++i)
+    list += (i == 0 ? "{&map" : ", &map") + std::to_string(2 * i + (is_y ? 1 : 0));
+  return list + "}";
 }
 
 // One tile has all rows of x.
@@ -84,6 +94,12 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
     member("x_stride" + number, a.x.batch[axis]);
     member("y_stride" + number, a.y.batch[axis]);
   }
+  for (const bool is_y : {false, true}) {
+    if (problem.group == nullptr) continue;
+    operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps[" +
+                     std::to_string(problem.group->products.size()) + "];\n";
+    operands.make += ", " + map_pointers(problem, is_y);
+  }
   operands.make += "}";
   operands.text += matrix_function(a, "x") + matrix_function(a, "y");
   // Whether the epilogue's groups of columns never reach beyond the last column.
@@ -91,9 +107,12 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
   operands.text += flag_text("kWholeTiles", divides(a.m, config.block_m) && divides(a.n, config.block_n));
   if (config.family == MatmulFamily::wgmma) {
-    operands.text += load_function(a, "x", a.x, "load_box");
-    operands.text +=
-        load_function(a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box");
+    const auto map = [&](const char* maps) {
+      return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
+    };
+    operands.text += load_function(a, "x", a.x, "load_box", map("x_maps"));
+    operands.text += load_function(
+        a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box", map("y_maps"));
   }
   operands.text += "};\n";
   return operands;

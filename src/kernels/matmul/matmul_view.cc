@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/product_group.h"
+
 namespace aicf {
 namespace {
 
@@ -60,7 +62,7 @@ bool map_fits(const CudaWindow& window, const MatmulOperand& operand, const Dim&
 }  // namespace
 
 Dim MatmulView::batches() const {
-  Dim count(1);
+  Dim count(products);
   for (const Dim& size : batch) count = count * size;
   return count;
 }
@@ -81,6 +83,7 @@ MatmulView matmul_view(const CudaProblem& problem) {
     view.x.batch.erase(view.x.batch.begin() + at);
     view.y.batch.erase(view.y.batch.begin() + at);
   }
+  if (problem.group != nullptr) view.products = static_cast<int64_t>(problem.group->products.size());
   set_layout(problem.inputs[0], view.x, view.x.column, view.x.row);
   set_layout(problem.inputs[1], view.y, view.y.row, view.y.column);
   return view;

@@ -18,6 +18,7 @@ struct MatmulView {
   Shape batch;  // of the result, without axes of size 1
   Dim m, n, k;
   MatmulOperand x, y;
+  int64_t products = 1;  // of the launch: those of a group (product_group.h)
   Dim batches() const;
 };
 

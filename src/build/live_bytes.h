@@ -1,0 +1,14 @@
+// How much memory the values between calls take. Takes calls in their order, of which those without a kernel
+// stand for none, and the calls of the graph that say what the values are; sizes are those of the upper
+// bounds. An arena is at least as large.
+#pragma once
+
+#include "ir/graph.h"
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+int64_t peak_live_bytes(const std::vector<KernelCall>& order, const KernelCalls& calls, const Graph& graph,
+                        const SymbolRanges& ranges);
+
+}  // namespace aicf

@@ -1,0 +1,98 @@
+// Products of one shape that share a launch: when they do, what stays apart, and that results stay.
+#include "build/group_products.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
+#include "compile/testing/test_device.h"
+#include "runtime/executable.h"
+
+namespace aicf::testing {
+namespace {
+
+constexpr int64_t kRows = 2048, kWidth = 1024, kColumns = 768;
+
+enum class Operands { kInputs, kTemps, kOneAfterAnother };
+
+// x_i^T · y of `count` inputs x_i; or of relu(x_i), which are temps of which only one is needed at a time; or
+// products of which each reads the one before.
+Program network(int count, Operands operands) {
+  Program program;
+  Graph graph("main");
+  const DType half = DType::bf16;
+  const ValueId y = graph.add_input("y", {half, {Dim(kRows), Dim(kColumns)}});
+  const ValueId zero = graph.add_constant(Array(half, std::vector<int64_t>{}));
+  ValueId before = kNoValue;
+  for (int i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    ValueId x = graph.add_input("x" + number, {half, {Dim(kRows), Dim(kWidth)}});
+    if (operands == Operands::kTemps) x = graph.add(Op::softmax, {x}, {{"axis", int64_t{1}}});
+    ValueId right = y;
+    if (before != kNoValue) {
+      const ValueId sum = graph.add(Op::reduce_sum, {before}, {{"axes", Ints{0, 1}}, {"keepdims", false}});
+      right = graph.add(Op::add, {y, graph.add(Op::mul, {sum, zero})});
+    }
+    const ValueId product = graph.add(Op::matmul, {x, right}, {{"transpose_x", true}});
+    if (operands == Operands::kOneAfterAnother) before = product;
+    graph.add_output(product, "z" + number);
+  }
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+CompileOptions options_of(const std::string& target, bool groups) {
+  CompileOptions options;
+  options.target = target;
+  if (!groups) options.skip_passes.insert(kGroupProducts);
+  return options;
+}
+
+// Members of each group.
+std::vector<size_t> groups_of(const Program& program, const char* target = "sm_90", bool groups = true) {
+  const Artifact artifact = compile(program, options_of(target, groups));
+  std::vector<size_t> sizes;
+  for (const Step& step : artifact.variants[0].plan.entries[0].steps)
+    if (step.kernel == kProductGroup) sizes.push_back(step.members.size());
+  return sizes;
+}
+
+TEST(GroupProducts, EqualOnesShareALaunch) {
+  const Program program = network(4, Operands::kInputs);
+  EXPECT_EQ(groups_of(program), std::vector<size_t>{4});
+  EXPECT_EQ(groups_of(program, "sm_80"), std::vector<size_t>{});
+  EXPECT_EQ(groups_of(program, "sm_90", false), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, NoneReadsWhatAnotherGives) {
+  EXPECT_EQ(groups_of(network(3, Operands::kOneAfterAnother)), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, OperandsThatWouldWaitTakeNoMoreMemory) {
+  EXPECT_EQ(groups_of(network(4, Operands::kTemps)), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, ResultsAreThoseOfTheProductsApart) {
+  const TestDevice& where = TestDevice::get();
+  if (!where.cuda || !where.runs) GTEST_SKIP() << "needs a GPU (AICF_TEST_DEVICE=cuda)";
+  const Program program = network(5, Operands::kInputs);
+  const auto inputs = normal_inputs(program, 3);
+  const auto results = [&](bool groups) {
+    Artifact artifact = compile(program, options_of(where.target, groups));
+    return std::make_unique<Executable>(Model::load(std::move(artifact), open_device({"cuda", 0, ""})))
+        ->run("", inputs);
+  };
+  // Apart they split K, so that the last bits may differ.
+  const auto apart = results(false), together = results(true), again = results(true);
+  for (const auto& [name, array] : together) {
+    EXPECT_LT(relative_error(array, apart.at(name)), 4e-3) << name;
+    EXPECT_EQ(std::memcmp(array.data(), again.at(name).data(), static_cast<size_t>(array.bytes())), 0)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing

@@ -1,0 +1,26 @@
+// Products that differ in their buffers alone and share a launch (kernels/matmul/grouped.cuh): what the text
+// of the first needs to know of all. build/ makes these.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/cuda_kernel.h"
+
+namespace aicf {
+
+// A kernel's arguments are at most 4 KiB, of which a product takes two tensor maps and its pointers.
+inline constexpr int kMostGrouped = 12;
+
+struct ProductGroup {
+  const CudaProblem* kernel = nullptr;  // operands of all, every one once
+  struct Operands {
+    int32_t x, y, out;  // numbers among the kernel's
+  };
+  std::vector<Operands> products;  // the problem's own first
+};
+
+// How so many products of this problem can share a launch, best first; none: not at all.
+std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count);
+
+}  // namespace aicf
