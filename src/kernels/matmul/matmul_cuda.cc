@@ -416,7 +416,7 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
 
 std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count) {
   const TileProgram* program = problem.program;
-  if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matrices_of(problem).batch.empty() ||
+  if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matmul_view(problem).batch.empty() ||
       problem.inputs.size() != kProductInputs || program == nullptr || program->inputs.size() != 1 ||
       program->outputs.size() != 1)
     return {};
