@@ -38,7 +38,7 @@ class AICF_API Artifact {
  private:
   friend struct Access;
   struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  detail::Held<std::shared_ptr<const Impl>> impl_;
 };
 
 AICF_API Artifact compile(const Program& program, const CompileOptions& options = {});

@@ -63,7 +63,7 @@ class AICF_API Model {
   friend struct Access;
   Model() = default;
   struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  detail::Held<std::shared_ptr<const Impl>> impl_;
 };
 
 struct RunOptions {
@@ -132,7 +132,7 @@ class AICF_API Executable {
   friend struct Access;
   struct Impl;
   explicit Executable(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  detail::Held<std::unique_ptr<Impl>> impl_;
 };
 
 }  // namespace aicf::v1

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "aicf/error.h"
+#include "aicf/held.h"
 #include "aicf/tensor.h"
 
 namespace aicf::v1 {
@@ -81,7 +82,7 @@ class AICF_API Program {
  private:
   friend struct Access;
   struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  detail::Held<std::shared_ptr<const Impl>> impl_;
 };
 
 // A value of the entry under construction. Default: an absent optional operand.
@@ -130,7 +131,7 @@ class AICF_API Builder {
  private:
   friend struct Access;
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::Held<std::unique_ptr<Impl>> impl_;
 };
 
 struct ImportOptions {

@@ -88,6 +88,16 @@ class AICF_API Tensor {
  public:
   Tensor() = default;
   Tensor(DType dtype, std::vector<int64_t> sizes);  // zeros
+  Tensor(const Tensor&) = default;
+  Tensor& operator=(const Tensor&) = default;
+  // The other is as default-made afterwards.
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Tensor() = default;
   // Copies the elements of a view.
   explicit Tensor(const TensorView& view);
   template <typename T>
@@ -124,6 +134,12 @@ class AICF_API Tensor {
 
  private:
   friend struct Access;
+  void swap(Tensor& other) noexcept {
+    std::swap(dtype_, other.dtype_);
+    sizes_.swap(other.sizes_);
+    std::swap(count_, other.count_);
+    data_.swap(other.data_);
+  }
   void check_dtype(DType wanted) const;
   void check_count(int64_t given) const;
   DType dtype_ = DType::f32;

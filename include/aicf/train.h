@@ -48,7 +48,7 @@ class AICF_API Schedule {
   friend struct Access;
   Schedule() = default;
   struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  detail::Held<std::shared_ptr<const Impl>> impl_;
 };
 
 struct OptimizerOptions {
@@ -133,7 +133,7 @@ class AICF_API TrainStep {
  private:
   struct Impl;
   explicit TrainStep(Executable executable);
-  std::unique_ptr<Impl> impl_;
+  detail::Held<std::unique_ptr<Impl>> impl_;
 };
 
 // The rows of an epoch in the order in which `aicf train` visits them.

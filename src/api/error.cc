@@ -54,4 +54,10 @@ void rethrow_public() {
   }
 }
 
+void detail::throw_empty() {
+  throw_public(core::UserError(core::ErrorCode::kU_misuse, "an object is used that holds nothing")
+                   .with_actual("it was moved from")
+                   .with_remedy("use the object that it was moved to"));
+}
+
 }  // namespace aicf::v1

@@ -243,4 +243,39 @@ TEST(ArtifactTest, RefusesMissingAndDamagedFiles) {
   }
 }
 
+TEST(MovedFromTest, EveryUseIsAMistakeWithACode) {
+  Executable exe = Executable::load(mlp_path()), now = std::move(exe);
+  const Tensor x = pattern({5, 16}, 1);
+  EXPECT_EQ(code_of([&] { exe.run({{"x", x}}); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { (void)exe.model(); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { (void)exe.state_names(); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { exe.clone(); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { exe.run_into(std::vector<TensorView>{x}, {}); }), "AICF-U0004");
+  EXPECT_EQ(now.run({{"x", x}}).size(), 1u);
+  exe = std::move(now);
+  EXPECT_EQ(exe.run({{"x", x}}).size(), 1u);
+
+  aicf::Model model = aicf::Model::load(mlp_path());
+  const aicf::Model other = std::move(model);
+  EXPECT_EQ(code_of([&] { Executable user(model); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { (void)model.metadata(); }), "AICF-U0004");
+  EXPECT_EQ(other.entries().size(), 1u);
+
+  aicf::Builder b, elsewhere = std::move(b);
+  EXPECT_EQ(code_of([&] { b.input("x", DType::f32, {2}); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { b.finish(); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { (void)b.sizes({}); }), "AICF-U0004");
+  EXPECT_EQ(code_of([&] { (void)aicf::Program().text(); }), "AICF-U0004");
+}
+
+TEST(MovedFromTest, ATensorHoldsNothing) {
+  Tensor x = pattern({5, 16}, 1);
+  const Tensor y = std::move(x);
+  EXPECT_EQ(x, Tensor());
+  EXPECT_EQ(x.clone(), Tensor());
+  EXPECT_EQ(y.count(), 80);
+  Executable exe = Executable::load(mlp_path());
+  EXPECT_EQ(code_of([&] { exe.run({{"x", x}}); }), "AICF-U0004");
+}
+
 }  // namespace

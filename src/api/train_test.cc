@@ -128,4 +128,12 @@ TEST(TrainApi, TheCFunctionsReachTheSameBits) {
   std::remove(checkpoint.c_str());
 }
 
+TEST(TrainApi, AMovedStepSaysSo) {
+  aicf::TrainStep step(artifact()), other = std::move(step);
+  EXPECT_THROW(step.hash(), aicf::UserError);
+  EXPECT_THROW(step.run({}), aicf::UserError);
+  EXPECT_THROW((void)step.executable(), aicf::UserError);
+  EXPECT_EQ(other.steps(), 0);
+}
+
 }  // namespace
