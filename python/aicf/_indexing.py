@@ -61,7 +61,13 @@ def _int_range(size: Any, key: Any) -> tuple[Any, Any, int]:
         raise _bad_key(key, type(key).__name__, "ints, slices, None, ... or an integer tensor")
     index = key.__index__()
     if isinstance(size, int) and not -size <= index < size:
-        raise IndexError(f"index {index} is out of bounds for an axis of size {size}")
+        raise make_error(
+            "index_out_of_range",
+            "an index is out of range",
+            op="[]",
+            value=str(index),
+            expected=f"{-size} <= index < {size}",
+        )
     start = index if index >= 0 else size + index
     return start, start + 1, 1
 

@@ -28,6 +28,10 @@ class UserError(Error):
     """The model, an input or an option is at fault."""
 
 
+class RangeError(UserError, IndexError):
+    """An index lies outside its axis; Python's loops end at an IndexError."""
+
+
 class EnvError(Error):
     """The machine refused something: files, memory, devices, missing packages."""
 
@@ -60,7 +64,7 @@ def make_error(
     code, kind = _table()[name]
     fields = dict(zip(_FIELDS, (op, value, expected, actual, remedy), strict=True))
     lines = [f"[{code}] {message}", *(f"  {field}: {text}" for field, text in fields.items() if text)]
-    error = _TYPES[kind]("\n".join(lines))
+    error = (RangeError if name == "index_out_of_range" else _TYPES[kind])("\n".join(lines))
     error.code, error.name, error.kind = code, name, kind
     for field, text in fields.items():
         setattr(error, field, text)

@@ -205,3 +205,15 @@ def test_every_op_has_a_function() -> None:
     rows = [row for row in aicf._aicf.op_table() if "has_body" not in row["traits"]]
     assert sorted(ops.__all__) == sorted(row["name"] for row in rows)
     assert all(getattr(ops, row["name"]).__doc__ for row in rows)
+
+
+def test_an_index_out_of_range_has_a_code_and_ends_loops() -> None:
+    def read(x: aicf.SymTensor) -> aicf.SymTensor:
+        with pytest.raises(IndexError) as caught:
+            x[5]
+        assert isinstance(caught.value, aicf.UserError) and caught.value.name == "index_out_of_range"
+        assert caught.value.expected == "-4 <= index < 4"
+        return sum(row for row in x)  # type: ignore[return-value]
+
+    exe = aicf.compile(read, [aicf.TensorSpec((4, 3))])
+    assert np.asarray(exe(np.ones((4, 3), np.float32))).tolist() == [4.0, 4.0, 4.0]

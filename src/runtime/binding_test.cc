@@ -164,5 +164,33 @@ TEST(Binding, OutputsThatShareElementsWithOtherOperandsAreRefused) {
   EXPECT_EQ(run_in_one_buffer({0, {32}, {2}}, {1, {32}, {2}}), none);  // every second element
 }
 
+// An input of 3 x 4 and an output of as many elements in one buffer of the caller's.
+ErrorCode run_in_memory(const Cut& in, const Cut& out) {
+  NullRun run;
+  Array memory(DType::f32, {64});
+  const auto view = [&](const Cut& cut) {
+    return TensorView{DType::f32, cut.sizes, cut.strides, memory.mutable_data_as<float>() + cut.offset};
+  };
+  return code_of([&] { run.exe.run_into("", {view(in)}, {view(out)}); });
+}
+
+TEST(Binding, OutputsThatShareMemoryOfTheCallerAreRefused) {
+  const ErrorCode none = ErrorCode::kI_check_failed, bad = ErrorCode::kU_misuse;
+  const std::vector<int64_t> sizes{3, 4};
+  EXPECT_EQ(run_in_memory({0, sizes, {4, 1}}, {12, sizes, {4, 1}}), none);
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {0, sizes, {}}), bad);
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {11, sizes, {}}), bad);
+  EXPECT_EQ(run_in_memory({0, sizes, {8, 1}}, {4, sizes, {8, 1}}), none);  // columns of the same rows
+  EXPECT_EQ(run_in_memory({0, sizes, {8, 1}}, {3, sizes, {8, 1}}), bad);
+  EXPECT_EQ(run_in_memory({0, sizes, {8, 2}}, {1, sizes, {8, 2}}), none);
+  EXPECT_EQ(run_in_memory({0, sizes, {0, 1}}, {4, sizes, {}}), none);  // an input may repeat its elements
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {12, sizes, {0, 1}}), bad);  // an output may not
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {12, sizes, {1, 1}}), bad);
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {12, sizes, {2, 3}}), none);
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {12, sizes, {3, 2}}), bad);    // 6 = 2 * 3 = 3 * 2
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {20, sizes, {-4, 1}}), none);  // backwards, up to the input's end
+  EXPECT_EQ(run_in_memory({0, sizes, {}}, {19, sizes, {-4, 1}}), bad);
+}
+
 }  // namespace
 }  // namespace aicf

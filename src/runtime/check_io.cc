@@ -76,6 +76,13 @@ void check_shape(const IoTensor& io, const TensorView& input, const SymbolValues
   throw wrong_shape(io, declared == wanted ? wanted : declared + " = " + wanted, input);
 }
 
+UserError shared_memory(const IoTensor& output, const std::string& other) {
+  return UserError(ErrorCode::kU_misuse, "an output has an element in memory that is needed otherwise")
+      .with_op("output '" + output.name + "'")
+      .with_actual("it shares memory with " + other)
+      .with_remedy("give every output memory of its own");
+}
+
 }  // namespace
 
 std::vector<Array> inputs_in_order(const EntryPlan& entry, const std::map<std::string, Array>& given) {
@@ -123,6 +130,19 @@ void check_outputs(const EntryPlan& entry, const std::vector<std::vector<int64_t
                     "output '" + io.name + "' does not fit")
         .with_expected(std::string(dtype_name(io.dtype)) + to_string(sizes[i]))
         .with_actual(std::string(dtype_name(outputs[i].dtype)) + to_string(outputs[i].sizes));
+  }
+}
+
+void check_apart(const EntryPlan& entry, const std::vector<TensorView>& inputs,
+                 const std::vector<TensorView>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (repeats_elements(outputs[i])) throw shared_memory(entry.outputs[i], "itself");
+    for (size_t other = 0; other < i; ++other)
+      if (share_elements(outputs[i], outputs[other]))
+        throw shared_memory(entry.outputs[i], "output '" + entry.outputs[other].name + "'");
+    for (size_t input = 0; input < inputs.size(); ++input)
+      if (share_elements(inputs[input], outputs[i]))
+        throw shared_memory(entry.outputs[i], input_name(entry.inputs[input]));
   }
 }
 

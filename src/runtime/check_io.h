@@ -23,6 +23,10 @@ SymbolValues sizes_of_inputs(const Plan& plan, const EntryPlan& entry, const std
 void check_outputs(const EntryPlan& entry, const std::vector<std::vector<int64_t>>& sizes,
                    const std::vector<TensorView>& outputs);
 
+// No element of an output is one of another output, of an input or a second one of its own: misuse.
+void check_apart(const EntryPlan& entry, const std::vector<TensorView>& inputs,
+                 const std::vector<TensorView>& outputs);
+
 // A bucket takes and gives what its entry does, against which the caller's memory was checked: bad_artifact.
 void check_bucket(const EntryPlan& entry, const EntryPlan& bucket, const SymbolValues& sizes);
 

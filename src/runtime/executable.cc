@@ -149,6 +149,7 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
   if (known) std::rotate(bound_.begin(), at, at + 1);
   BoundEntry& bound = known ? *bound_.front() : bind(plan, bind_sizes(plan, inputs));
   check_outputs(plan, bound.output_sizes(), outputs);
+  check_apart(plan, inputs, outputs);
   continue_on(options.stream);
   for (size_t i = 0; i < inputs.size(); ++i) bound.bind_input(i, inputs[i], options.stream);
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);

@@ -21,6 +21,10 @@ struct TensorView {
 TensorView view_of(const Array& array);
 TensorView view_of(const DeviceTensor& tensor);
 
+// Whether two elements lie in the same bytes: of one view, or of two in the same kind of memory.
+bool repeats_elements(const TensorView& view);
+bool share_elements(const TensorView& a, const TensorView& b);
+
 // Copies the elements of a view in host memory to row-major bytes, and back.
 void pack(const TensorView& from, std::byte* to);
 void unpack(const std::byte* from, const TensorView& to);
