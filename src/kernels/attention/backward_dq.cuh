@@ -131,70 +131,107 @@ struct DqConsumer {
     weigh<Traits>(s, rows, scale);
   }
 
-  // Adds what a block of keys gives. On entry `s` are its products, on exit those of the next block, unless it is the last.
-  template <bool kHides, bool kLast>
-  __device__ __forceinline__ void add_block(float (&s)[64], int32_t block) {
-    float dp[64];
+  // Issues the products of dout with the next block of values.
+  __device__ __forceinline__ void multiply_values(float (&dp)[64]) {
     wait_barrier(shared.v_full(value_turn.stage), value_turn.parity);
     fence_wgmma();
     multiply_tiles<T, Shared::kValueHalves, 128, 128>(dp, shared.dout(row_turn.stage) + group * 64 * 128,
                                                       shared.v(value_turn.stage));
+  }
+
+  // Scores of a block to weights while its other products run.
+  template <bool kHides>
+  __device__ __forceinline__ void weigh_block(float (&s)[64], float (&dp)[64], int32_t block) {
     if (kHides) hide(s, block * Shared::kKeys + lane % 4 * 2, visible);
 #pragma unroll
     for (int i = 0; i < 64; ++i) s[i] = power_of_two(__fmaf_rn(s[i], kMultiplier, -level[i / 2 % 2]));
     wait_wgmma<0>();
     hold(dp);
-    if (lane == 0) {
-      arrive(shared.v_empty(value_turn.stage));
-      if (kLast) arrive(shared.rows_empty(row_turn.stage));
-    }
+    if (lane == 0) arrive(shared.v_empty(value_turn.stage));
     value_turn.next();
+  }
+
+  // Adds what a block of keys gives, from its weights `s` and products `dp`. Unless it is the last, these are of block
+  // `next` afterwards, and the turn goes on when the next scores are there: from then on this warpgroup computes weights.
+  template <bool kHides, bool kLast>
+  __device__ __forceinline__ void add_block(float (&s)[64], float (&dp)[64], int32_t next) {
+    uint32_t slopes[8][4];
 #pragma unroll
     for (int i = 0; i < 64; ++i) s[i] *= dp[i] - along[i / 2 % 2];
-    uint32_t slopes[8][4];
     pack_products<T>(slopes, s);
     wait_turn<2>(group);
     fence_wgmma();
     add_products<T>(dq, slopes, shared.k(slope_turn.stage));
     if (!kLast) multiply_keys(s);
-    pass_turn<2>(group);
-    wait_wgmma<0>();
-    if (!kLast) hold(s);
+    wait_wgmma<kLast ? 0 : 1>();
     hold(dq);
     release_keys();
+    if (!kLast) {
+      multiply_values(dp);
+      wait_wgmma<1>();
+      hold(s);
+    }
+    pass_turn<2>(group);
+    if (!kLast) weigh_block<kHides>(s, dp, next);
+  }
+
+  // What the rows' numbers are made of, fetched early: parts of dout and out, and the sums of the forward pass.
+  struct Facts {
+    static constexpr int kLanes = Shared::kValueHalves * 8, kRowsAtOnce = 32 / kLanes, kTurns = 16 / kRowsAtOnce;
+    Eight<T> dout[kTurns], result[kTurns];
+    float sums[2];
+  };
+  // Registers for the next tile's beside this one's products.
+  static constexpr bool kFetchesAhead = Shared::kDepthHalves + Shared::kValueHalves == 2;
+
+  __device__ __forceinline__ int32_t warp_row(const RowJob& job) const {
+    return job.first + group * 64 + int(threadIdx.x) % 128 / 32 * 16;
+  }
+  __device__ __forceinline__ int64_t head_of(const RowJob& job) const { return int64_t(job.batch) * call.heads + job.head; }
+
+  __device__ __forceinline__ void fetch(Facts& facts, const RowJob& job) const {
+    const T* dout = call.dout + job.batch * call.dout_view.batch + job.head * call.dout_view.head;
+    const T* result = call.result + job.batch * call.out_view.batch + job.head * call.out_view.head;
+    const int32_t first = warp_row(job);
+    const int column = lane % Facts::kLanes * 8;
+#pragma unroll
+    for (int turn = 0; turn < Facts::kTurns; ++turn) {
+      const int32_t at = first + turn * Facts::kRowsAtOnce + lane / Facts::kLanes;
+      facts.dout[turn] = Eight<T>();
+      facts.result[turn] = Eight<T>();
+      if (at >= call.queries || column >= Traits::kValueDepth) continue;
+      facts.dout[turn].template load<Traits::kVectorDout>(dout + at * call.dout_view.row, column, Traits::kValueDepth,
+                                                          call.dout_view.column);
+      facts.result[turn].template load<Traits::kVectorResult>(result + at * call.out_view.row, column, Traits::kValueDepth,
+                                                              call.out_view.column);
+    }
+    if constexpr (Traits::kHasSums) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t at = first + lane / 4 + 8 * half;
+        facts.sums[half] = at < call.queries ? call.sums[head_of(job) * call.queries + at] : minus_infinity();
+      }
+    }
   }
 
   // Sums of dout · out: lane l of those that share a row adds columns 8 l to 8 l + 7 in order, then they are combined
-  // pairwise. Fetched early, added up while the first products run.
-  struct Along {
-    static constexpr int kLanes = Shared::kValueHalves * 8, kRowsAtOnce = 32 / kLanes, kTurns = 16 / kRowsAtOnce;
-    Eight<T> dout[kTurns], result[kTurns];
-  };
-  __device__ __forceinline__ void fetch(Along& rows, int32_t first, const T* dout, const T* result) const {
-    const int column = lane % Along::kLanes * 8;
+  // pairwise. And the levels, if the forward pass left the sums.
+  __device__ __forceinline__ void take(const Facts& facts) {
 #pragma unroll
-    for (int turn = 0; turn < Along::kTurns; ++turn) {
-      const int32_t at = first + turn * Along::kRowsAtOnce + lane / Along::kLanes;
-      rows.dout[turn] = Eight<T>();
-      rows.result[turn] = Eight<T>();
-      if (at >= call.queries || column >= Traits::kValueDepth) continue;
-      rows.dout[turn].template load<Traits::kVectorDout>(dout + at * call.dout_view.row, column, Traits::kValueDepth,
-                                                         call.dout_view.column);
-      rows.result[turn].template load<Traits::kVectorResult>(result + at * call.out_view.row, column, Traits::kValueDepth,
-                                                             call.out_view.column);
-    }
-  }
-  __device__ __forceinline__ void add_up(const Along& rows) {
-#pragma unroll
-    for (int turn = 0; turn < Along::kTurns; ++turn) {
+    for (int turn = 0; turn < Facts::kTurns; ++turn) {
       float sum = 0;
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sum = __fmaf_rn(rows.dout[turn].get(i), rows.result[turn].get(i), sum);
+      for (int i = 0; i < 8; ++i) sum = __fmaf_rn(facts.dout[turn].get(i), facts.result[turn].get(i), sum);
 #pragma unroll
-      for (int step = Along::kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-      sum = __shfl_sync(0xffffffffu, sum, lane / 4 % Along::kRowsAtOnce * Along::kLanes);
-      if (turn == lane / 4 / Along::kRowsAtOnce) along[0] = sum;
-      if (turn == (lane / 4 + 8) / Along::kRowsAtOnce) along[1] = sum;
+      for (int step = Facts::kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+      sum = __shfl_sync(0xffffffffu, sum, lane / 4 % Facts::kRowsAtOnce * Facts::kLanes);
+      if (turn == lane / 4 / Facts::kRowsAtOnce) along[0] = sum;
+      if (turn == (lane / 4 + 8) / Facts::kRowsAtOnce) along[1] = sum;
+    }
+    if constexpr (Traits::kHasSums) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        level[half] = facts.sums[half] == minus_infinity() ? -minus_infinity() : float(kLog2E) * facts.sums[half];
     }
   }
 
@@ -209,16 +246,7 @@ struct DqConsumer {
     }
   }
 
-  // From the sums that the forward pass left.
-  __device__ __forceinline__ void fetch_levels(int64_t head) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const bool inside = row + 8 * half < call.queries;
-      const float sum = inside ? call.sums[head * call.queries + row + 8 * half] : minus_infinity();
-      level[half] = sum == minus_infinity() ? -minus_infinity() : float(kLog2E) * sum;
-    }
-  }
-  // From all scores.
+  // The levels from all scores.
   __device__ __forceinline__ void find_levels(int32_t block, int32_t all_visible) {
     Rows rows;
 #pragma unroll 1
@@ -232,18 +260,17 @@ struct DqConsumer {
   }
 };
 
+// `facts` are the job's where they are fetched ahead, and those of job `next` afterwards.
 template <class Traits>
-__device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const RowJob& job,
+__device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const RowJob& job, const RowJob& next,
+                                             typename DqConsumer<Traits>::Facts& facts,
                                              const RowNumbers<float>& numbers) {
   using Shared = DqShared<Traits>;
+  constexpr bool kFetchesAhead = DqConsumer<Traits>::kFetchesAhead;
   const BackwardCall<Traits>& call = consumer.call;
-  const int64_t b = job.batch, h = job.head, all_heads = b * call.heads + h;
-  const int32_t group_row = job.first + consumer.group * 64, warp_row = group_row + int(threadIdx.x) % 128 / 32 * 16;
-  typename DqConsumer<Traits>::Along rows;
-  consumer.fetch(rows, warp_row, call.dout + b * call.dout_view.batch + h * call.dout_view.head,
-                 call.result + b * call.out_view.batch + h * call.out_view.head);
-  consumer.row = warp_row + consumer.lane / 4;
-  if constexpr (Traits::kHasSums) consumer.fetch_levels(all_heads);
+  const int32_t group_row = job.first + consumer.group * 64;
+  if constexpr (!kFetchesAhead) consumer.fetch(facts, job);
+  consumer.row = consumer.warp_row(job) + consumer.lane / 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int32_t at = consumer.row + 8 * half;
@@ -261,24 +288,30 @@ __device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const
     float s[64];
     fence_wgmma();
     consumer.multiply_keys(s);
-    consumer.add_up(rows);
-    consumer.keep_numbers(numbers, all_heads);
-    wait_wgmma<0>();
+    consumer.take(facts);
+    consumer.keep_numbers(numbers, consumer.head_of(job));
+    float dp[64];
+    consumer.multiply_values(dp);
+    wait_wgmma<1>();
     hold(s);
+    consumer.template weigh_block<true>(s, dp, block);
 #pragma unroll 1
-    for (; block > 0 && block >= all_visible; --block) consumer.template add_block<true, false>(s, block);
+    for (; block > 0 && block > all_visible; --block) consumer.template add_block<true, false>(s, dp, block - 1);
 #pragma unroll 1
-    for (; block > 0; --block) consumer.template add_block<false, false>(s, block);
-    consumer.template add_block<true, true>(s, 0);
+    for (; block > 0; --block) consumer.template add_block<false, false>(s, dp, block - 1);
+    if (consumer.lane == 0) arrive(consumer.shared.rows_empty(consumer.row_turn.stage));
+    if constexpr (kFetchesAhead) consumer.fetch(facts, next);
+    consumer.template add_block<false, true>(s, dp, -1);
     consumer.row_turn.next();
   } else {
+    consumer.take(facts);
     consumer.level[0] = consumer.level[1] = -minus_infinity();
-    consumer.add_up(rows);
-    consumer.keep_numbers(numbers, all_heads);
+    consumer.keep_numbers(numbers, consumer.head_of(job));
+    if constexpr (kFetchesAhead) consumer.fetch(facts, next);
   }
   store_gradient<Traits::kDepth, Traits::kVectorDq>(consumer.dq, float(Traits::kScale),
-                                                    call.dq + b * call.dq_view.batch + h * call.dq_view.head, call.dq_view,
-                                                    consumer.row, call.queries);
+                                                    call.dq + job.batch * call.dq_view.batch + job.head * call.dq_view.head,
+                                                    call.dq_view, consumer.row, call.queries);
 }
 
 // `all_heads`: of the whole batch.
@@ -309,9 +342,15 @@ __device__ __forceinline__ void attention_dq_hopper(const BackwardCall<Traits>& 
     consumer.group = warpgroup - 1;
     consumer.lane = int(threadIdx.x) % 32;
     if (consumer.group == 1) pass_turn<2>(1);
-    for (; !walk.done(); walk.next())
-      consume_rows(consumer, row_job(call, walk.head(), walk.tile()),
-                   row_numbers<float>(call, workspace, int64_t(all_heads)));
+    const RowNumbers<float> numbers = row_numbers<float>(call, workspace, int64_t(all_heads));
+    typename DqConsumer<Traits>::Facts facts;
+    if constexpr (DqConsumer<Traits>::kFetchesAhead)
+      if (!walk.done()) consumer.fetch(facts, row_job(call, walk.head(), walk.tile()));
+    while (!walk.done()) {
+      const RowJob job = row_job(call, walk.head(), walk.tile());
+      walk.next();
+      consume_rows(consumer, job, walk.done() ? job : row_job(call, walk.head(), walk.tile()), facts, numbers);
+    }
   }
 }
 

@@ -117,9 +117,9 @@ struct Consumer {
     wait_turn<Shared::kGroups>(group);
     fence_wgmma();
     multiply_keys(s);
-    pass_turn<Shared::kGroups>(group);
     wait_wgmma<0>();
     hold(s);
+    pass_turn<Shared::kGroups>(group);
     release_keys();
     float scale[2];
     weigh_block<true>(s, block, scale);
@@ -135,9 +135,9 @@ struct Consumer {
     multiply_keys(s);
     wait_barrier(shared.v_full(value_turn.stage), value_turn.parity);
     add_values();
-    pass_turn<Shared::kGroups>(group);
     wait_wgmma<1>();
     hold(s);
+    pass_turn<Shared::kGroups>(group);
     release_keys();
     weigh_block<kHides>(s, block, scale);
     wait_wgmma<0>();
