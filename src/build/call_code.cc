@@ -8,8 +8,12 @@ namespace aicf {
 
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
   CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
-  for (size_t i = 0; i < call.inputs.size() && !context.constant.empty(); ++i)
-    problem.inputs[i].constant = context.constant[static_cast<size_t>(call.inputs[i].root)];
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const ValueId root = call.inputs[i].root;
+    CudaWindow& window = problem.inputs[i];
+    window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
+    window.settled = window.constant || (context.running && !context.running->contains(root));
+  }
   if (call.region >= 0) problem.program = &context.programs[static_cast<size_t>(call.region)];
   return problem;
 }

@@ -1,6 +1,8 @@
 // The CUDA text of one kernel call, asked from its row of the kernel table.
 #pragma once
 
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
@@ -15,6 +17,9 @@ struct CodeContext {
   const std::vector<bool>& constant;         // see KernelCalls; empty: nothing is
   const Target& target;
   const SymbolRanges& ranges;
+  // Roots that launches write which can still be running when the call's first launch begins; none: not
+  // known.
+  std::optional<std::set<ValueId>> running = std::nullopt;
 };
 
 // What the call's row of the kernel table is asked.

@@ -41,6 +41,18 @@ std::string with_unique_names(const CudaCode& code, size_t index) {
   return text;
 }
 
+// What the calls before the next one write, back to the last that launches whatever the sizes: it has waited
+// for all before itself, and the next call's first launch begins after that (prelude.cuh).
+std::optional<std::set<ValueId>> roots_of_running(const std::vector<KernelCall>& calls,
+                                                  const std::vector<StepLaunches>& before) {
+  std::set<ValueId> roots;
+  for (size_t i = before.size(); i-- > 0;) {
+    for (const Window& w : calls[i].outputs) roots.insert(w.root);
+    if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return roots;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int32_t CudaBuilder::intern_source(const CudaCode& code) {
@@ -62,9 +74,12 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& co
 std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
                                                 const std::vector<TileProgram>& programs,
                                                 const std::vector<bool>& constant) {
-  const CodeContext context{programs, constant, target_, ranges_};
+  CodeContext context{programs, constant, target_, ranges_};
   std::vector<StepLaunches> result;
-  for (const KernelCall& call : calls) result.push_back(add_call(call, context));
+  for (const KernelCall& call : calls) {
+    context.running = roots_of_running(calls, result);
+    result.push_back(add_call(call, context));
+  }
   return result;
 }
 

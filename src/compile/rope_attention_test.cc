@@ -9,6 +9,7 @@
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
+#include "plan/plan.h"
 #include "runtime/executable.h"
 
 namespace aicf::testing {
@@ -20,8 +21,9 @@ struct Case {
   bool interleaved = false;
 };
 
-// One step of a decoder's attention: caches are states.
-Program step(const Case& c, bool returns_queries = false) {
+// One step of the attention of a decoder's layers, each with the queries that the one before made: caches are
+// states.
+Program step(const Case& c, bool returns_queries = false, int layers = 1) {
   Program program;
   Graph graph("main");
   const auto type = [&](int64_t heads, int64_t rows) {
@@ -32,20 +34,24 @@ Program step(const Case& c, bool returns_queries = false) {
     return graph.add_state(name, type(c.kv_heads, c.rows));
   };
   const TensorType angles{c.dtype, {Dim(c.steps), Dim(c.depth / 2)}};
-  const ValueId q = graph.add_input("q", type(c.heads, c.steps));
+  ValueId q = graph.add_input("q", type(c.heads, c.steps));
   const ValueId k = graph.add_input("k", type(c.kv_heads, c.steps));
   const ValueId v = graph.add_input("v", type(c.kv_heads, c.steps));
   const ValueId cos = graph.add_input("cos", angles), sin = graph.add_input("sin", angles);
   const ValueId position = graph.add_input("position", {DType::i64, {Dim(c.batch)}});
   const ValueId seen = graph.add_input("seen", {DType::boolean, {Dim(1), Dim(1), Dim(1), Dim(c.rows)}});
-  const ValueId keys = cache("keys"), values = cache("values");
-  const NodeId append = graph.add_node(Op::rope_append, {q, k, v, cos, sin, keys, values, position},
-                                       {{"interleaved", c.interleaved}});
-  const std::vector<ValueId> made = graph.node(append).results;
-  graph.add_output(graph.add(Op::attention, {made[0], made[1], made[2], seen}, {{"scale", 0.125}}), "y");
-  if (returns_queries) graph.add_output(made[0], "queries");
-  graph.add_update(keys, made[1]);
-  graph.add_update(values, made[2]);
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    const ValueId keys = cache("keys" + number), values = cache("values" + number);
+    const NodeId append = graph.add_node(Op::rope_append, {q, k, v, cos, sin, keys, values, position},
+                                         {{"interleaved", c.interleaved}});
+    const std::vector<ValueId> made = graph.node(append).results;
+    q = graph.add(Op::attention, {made[0], made[1], made[2], seen}, {{"scale", 0.125}});
+    if (returns_queries) graph.add_output(made[0], "queries");
+    graph.add_update(keys, made[1]);
+    graph.add_update(values, made[2]);
+  }
+  graph.add_output(q, "y");
   program.entries.push_back(std::move(graph));
   return program;
 }
@@ -75,6 +81,24 @@ TEST(RopeAttention, OnlyOfOneStepWhoseQueriesNobodyElseReads) {
   EXPECT_FALSE(joined(step(other)));
 }
 
+// Caches, mask and position come before the wait where the launch before the last has ended with all that
+// wrote them.
+TEST(RopeAttention, ReadsBeforeTheWaitWhatNoRunningLaunchWrites) {
+  Artifact artifact = compiled(step({DType::bf16, 1, 32, 8, 1, 1024, 64}, false, 2), true);
+  Plan& plan = artifact.variants[0].plan;
+  std::vector<Step>& steps = plan.entries[0].steps;
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_TRUE(steps[0].launches[0].early_inputs.empty());  // nothing is known of what runs before
+  std::vector<int32_t>& early = steps[1].launches[0].early_inputs;
+  EXPECT_EQ(early.size(), 4u);
+  EXPECT_NO_THROW(check_plan(plan));
+  early.push_back(4);  // the queries, which the launch before makes
+  EXPECT_THROW(check_plan(plan), UserError);
+  early.pop_back();
+  steps[0].launches[0].grid[0] = Dim::symbol("n");  // which may be left out
+  EXPECT_THROW(check_plan(plan), UserError);
+}
+
 const Case kCases[] = {
     {DType::bf16, 1, 32, 8, 1, 1024, 64}, {DType::f16, 6, 16, 8, 1, 1500, 64, true},
     {DType::bf16, 2, 8, 2, 1, 100, 128},  {DType::f16, 1, 6, 6, 1, 128, 72},
@@ -83,15 +107,16 @@ const Case kCases[] = {
 
 TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
   for (const Case& c : kCases) {
-    const Program program = step(c);
+    constexpr size_t kLayers = 2;
+    const Program program = step(c, false, kLayers);
     SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.depth));
     Artifact one = compiled(program, true);
-    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
+    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), kLayers);
     if (!TestDevice::get().cuda || !TestDevice::get().runs ||
         Target::from_name(TestDevice::get().target).arch < 90)
       continue;
     Artifact two = compiled(program, false);
-    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
+    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2 * kLayers);
     const auto device = open_device({"cuda", 1, ""});
     Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
     // The first row, neighbours on both sides of a tile's end, one counted from the end.
@@ -101,7 +126,7 @@ TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
       for (int64_t i = 0; i < c.batch; ++i) inputs.at("position").set_i64(i, position);
       for (int64_t i = 0; i < c.rows; ++i) inputs.at("seen").set_i64(i, i <= c.rows / 2 + 3 ? 1 : 0);
       EXPECT_EQ(first.run("main", inputs).at("y"), second.run("main", inputs).at("y")) << position;
-      for (const char* name : {"keys", "values"})
+      for (const char* name : {"keys0", "values0", "keys1", "values1"})
         EXPECT_EQ(first.state(name), second.state(name)) << name << " at " << position;
     }
     auto outside = normal_inputs(program, 9);

@@ -25,6 +25,8 @@ struct CudaWindow {
   std::vector<Dim> strides;  // elements
   // No launch of a run writes this memory (a weight, a constant): it may be read before wait_for_inputs().
   bool constant = false;
+  // Nor does a launch that can still be running when this one begins (CodeContext::running): the same.
+  bool settled = false;
   bool operator==(const CudaWindow&) const = default;
 };
 

@@ -10,10 +10,12 @@
 // each other or with an input, but for CudaProblem::replaced.
 //
 // Every kernel calls aicf::wait_for_inputs() before its first access to global memory (programmatic dependent
-// launch); only operands that no launch of a run writes (CudaWindow::constant) may be read before, and the
-// launch names them in early_inputs, which check_plan() checks.
+// launch); only operands that no launch of a run writes (CudaWindow::constant), or none that can still be
+// running (CudaWindow::settled), may be read before, and the launch names them in early_inputs, which
+// check_plan() checks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -49,5 +51,13 @@ struct CudaLaunch {
   bool reports_errors = false;
   bool operator==(const CudaLaunch&) const = default;
 };
+
+// Whatever the sizes: its grid is not empty.
+inline bool is_always_launched(const CudaLaunch& launch) {
+  return std::all_of(launch.grid.begin(), launch.grid.end(), [](const Dim& blocks) {
+    const auto count = blocks.constant();
+    return count && *count > 0;
+  });
+}
 
 }  // namespace aicf

@@ -135,8 +135,22 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
   if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
 }
 
+// Whether no launch writes the buffer that can still be running when step `at` begins: those of the steps
+// before it, back to the last that launches whatever the sizes, which has waited for all before itself.
+bool is_settled(const EntryPlan& entry, size_t at, int32_t index) {
+  const auto name = [&](int32_t i) { return entry.buffers[static_cast<size_t>(i)].name; };
+  const bool variable = entry.buffers[static_cast<size_t>(index)].kind == BufferKind::kVariable;
+  while (at-- > 0) {
+    const Step& before = entry.steps[at];
+    for (const TensorRef& ref : before.outputs)
+      if (ref.buffer == index || (variable && name(ref.buffer) == name(index))) return false;
+    if (std::any_of(before.launches.begin(), before.launches.end(), is_always_launched)) return true;
+  }
+  return false;
+}
+
 // What a kernel reads before the launches before it have finished: weights and constants that no step of the
-// entry writes.
+// entry writes; a step's first launch also what is settled.
 void check_early_inputs(const EntryPlan& entry) {
   std::set<int32_t> written;
   std::set<std::string> written_variables;
@@ -145,7 +159,8 @@ void check_early_inputs(const EntryPlan& entry) {
       written.insert(ref.buffer);
       written_variables.insert(entry.buffers[static_cast<size_t>(ref.buffer)].name);
     }
-  for (const Step& step : entry.steps)
+  for (size_t at = 0; at < entry.steps.size(); ++at) {
+    const Step& step = entry.steps[at];
     for (const CudaLaunch& launch : step.launches)
       for (const int32_t input : launch.early_inputs) {
         if (input < 0 || input >= static_cast<int32_t>(step.inputs.size()))
@@ -155,9 +170,11 @@ void check_early_inputs(const EntryPlan& entry) {
         const bool stored =
             buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kPacked ||
             (buffer.kind == BufferKind::kVariable && !written_variables.contains(buffer.name));
-        if (!stored || written.contains(index))
+        const bool first = &launch == step.launches.data();
+        if ((!stored || written.contains(index)) && !(first && is_settled(entry, at, index)))
           throw violation("a launch reads early what the entry writes", "buffer '" + buffer.name + "'");
       }
+  }
 }
 
 // Two buffers of the arena that live at the same step share no byte. A sweep over the steps with the live

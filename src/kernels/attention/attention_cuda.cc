@@ -247,8 +247,21 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
   AICF_CHECK(false, "an attention unit without a kernel");
 }
 
+// What a kernel that takes in the rope reads before the launches before it have ended, by its numbers:
+// caches, mask and position, if all of them are settled.
+std::vector<int32_t> early_inputs(const CudaProblem& problem, const MadeInput& made) {
+  std::vector<int32_t> early;
+  bool settled = made.problem->inputs[kRopePosition].settled;
+  for (size_t i = 1; i < problem.inputs.size(); ++i) {
+    early.push_back(static_cast<int32_t>(i));
+    settled = settled && problem.inputs[i].settled;
+  }
+  early.push_back(made.inputs[kRopePosition]);
+  return settled ? early : std::vector<int32_t>();
+}
+
 // Defines `rope` from the operands that the whole kernel has of the call.
-std::string rope_text(const MadeInput& made, CudaParams& params) {
+std::string rope_text(const MadeInput& made, bool early, CudaParams& params) {
   const auto names = [](const char* prefix, const std::vector<int32_t>& numbers) {
     std::vector<std::string> list;
     for (const int32_t number : numbers) list.push_back(prefix + std::to_string(number));
@@ -257,7 +270,8 @@ std::string rope_text(const MadeInput& made, CudaParams& params) {
   std::string sizes = rope_sizes_text(*made.problem);
   sizes.back() = ',';
   return rope_operands_text(*made.problem, names("in", made.inputs), names("out", made.outputs), params) +
-         "  const aicf::attention::Roped" + sizes + " Traits::Element> rope{o, error};\n";
+         "  const aicf::attention::Roped" + sizes + (early ? " true," : " false,") +
+         " Traits::Element> rope{o, error};\n";
 }
 
 std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
@@ -302,10 +316,13 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
 
   CudaParams params;
   std::string call_text = call(problem, sizes, params);
-  if (problem.made != nullptr) call_text += rope_text(*problem.made, params);
+  CudaLaunch launch;
+  if (problem.made != nullptr) {
+    launch.early_inputs = early_inputs(problem, *problem.made);
+    call_text += rope_text(*problem.made, !launch.early_inputs.empty(), params);
+  }
   if (tile.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
   const CudaProblem& kernel = problem.made != nullptr ? *problem.made->kernel : problem;
-  CudaLaunch launch;
   launch.function = unit.name;
   launch.block = unit.block;
   launch.shared_bytes = shared_bytes(problem, sizes, tile);

@@ -9,7 +9,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kBlock = 64;
-enum Operand : size_t { kQ, kK, kV, kCos, kSin, kKeys, kValues, kPosition };
+enum Operand : size_t { kQ, kK, kV, kCos, kSin, kKeys, kValues, kPosition = kRopePosition };
 constexpr size_t kOperands = 8;
 
 struct Sizes {

@@ -9,9 +9,9 @@ namespace aicf::attention {
 
 // Every block rotates its queries, from q as it comes from the product; the block that holds the step's row rotates and
 // stores it before it copies its tile.
-template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, class T>
+template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, bool kSettled, class T>
 struct Roped {
-  static constexpr bool kRopes = true;
+  static constexpr bool kRopes = true, kEarly = kSettled;
   using Chunks = RopeChunks<kUnit, kPairs, kDepth, kValueDepth>;
   const RopeAppend<T>& o;
   CallError* error;
@@ -36,6 +36,21 @@ struct Roped {
     own.kv_heads = 1;
     const uint32_t items = uint32_t(group) * Chunks::kRope + (all ? Chunks::kRope + Chunks::kValue : 0);
     for (uint32_t item = threadIdx.x; item < items; item += kThreads)
+      rope_item<kUnit, kPairs, kDepth, kValueDepth, kInterleaved>(own, item, 0, batch, error);
+  }
+  // The row of the caches that run() appends, rotated again, to where it lies in a tile of keys and one of values. By the
+  // last threads, so that both go on at a time.
+  template <int kThreads>
+  __device__ __forceinline__ void put_row(T* keys, T* values, int64_t batch, int32_t kv_head) const {
+    RopeAppend<T> own = o;
+    own.k += kv_head * o.k_view.head;
+    own.v += kv_head * o.v_view.head;
+    own.keys = keys;
+    own.values = values;
+    own.keys_view = own.values_view = {0, 0, 0, 1};
+    own.heads = 0;
+    own.kv_heads = 1;
+    for (uint32_t item = kThreads - 1 - threadIdx.x; item < uint32_t(Chunks::kRope + Chunks::kValue); item += kThreads)
       rope_item<kUnit, kPairs, kDepth, kValueDepth, kInterleaved>(own, item, 0, batch, error);
   }
 };

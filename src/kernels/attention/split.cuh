@@ -10,6 +10,7 @@
 #pragma once
 
 #include "attention/mma.cuh"
+#include "cluster_sends.cuh"
 
 namespace aicf::attention {
 
@@ -51,39 +52,41 @@ __device__ __forceinline__ void store_four(const Call<Traits>& call, int64_t bat
 
 // Queries and keys are what they are; see roped.cuh for another way.
 struct AsTheyAre {
-  static constexpr bool kRopes = false;
+  static constexpr bool kRopes = false, kEarly = false;
 };
 
 enum class Split { kSingle, kCluster, kWorkspace };  // who has all the keys of a row
 
 constexpr int kClusterBlocks = 8;
 
-__device__ __forceinline__ void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-// Nobody leaves while others read its memory. What this thread read has come, so there is nothing to fence.
-__device__ __forceinline__ void leave_cluster() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-// The address of the same shared variable in block `rank` of the cluster.
-__device__ __forceinline__ uint32_t in_block(const void* pointer, int rank) {
-  uint32_t address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(pointer)), "r"(rank));
-  return address;
-}
-__device__ __forceinline__ float2 load_two(uint32_t address) {
-  float2 x;
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address) : "memory");
-  return x;
-}
-__device__ __forceinline__ float4 load_four(uint32_t address) {
-  float4 x;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "r"(address)
-               : "memory");
-  return x;
-}
+// What the blocks of a cluster send the one that adds their parts: four columns each of every kClusterBlocks-th group
+// of them, with the row's maximum and sum of weights.
+template <int kGroups>
+struct Sent {
+  static constexpr int kOwn = kGroups / kClusterBlocks, kBytes = 6 * sizeof(float);
+  float values[kClusterBlocks][kOwn][4], stats[kClusterBlocks][kOwn][2];
+  uint64_t barrier;
+
+  // By all threads; `groups`: that have a row. The cluster has met at the end of meet().
+  __device__ __forceinline__ void set_up(int groups, int split) {
+    if (threadIdx.x == 0) {
+      const int own = groups > split ? (groups - split + kClusterBlocks - 1) / kClusterBlocks : 0;
+      expect_sends(shared_address(&barrier), kClusterBlocks * own * kBytes);
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  }
+  static __device__ __forceinline__ void meet() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+  __device__ __forceinline__ void send(int group, int split, const float (&x)[4], float top, float sum) {
+    const int rank = group % kClusterBlocks, slot = group / kClusterBlocks;
+    const uint32_t there = in_block(shared_address(&barrier), rank);
+    send_four(in_block(shared_address(values[split][slot]), rank), there, x[0], x[1], x[2], x[3]);
+    send_two(in_block(shared_address(stats[split][slot]), rank), there, top, sum);
+  }
+  __device__ __forceinline__ void wait() const { wait_for_sends(shared_address(&barrier)); }
+};
 
 // Parts of four columns of one row, each relative to its own maximum, added up relative to the largest.
 struct Sum4 {
@@ -129,7 +132,6 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
   float* const sums =
       reinterpret_cast<float*>(stages);  // once keys and values have been used: [warp][row][column]
   float* const stats = sums + kWarps * 16 * kSumStride;  // maximum, sum [warp][row]
-  float* const block_stats = stats + kWarps * 16 * 2;    // of the block [row]
 
   const int32_t tiles = split_count<Traits, kKeys>(call);
   const int32_t splits = kSplit == Split::kSingle    ? 1
@@ -168,8 +170,37 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     commit_copies();
   };
 
-  wait_for_inputs();
-  launch_dependents();
+  __shared__ Sent<kSplit == Split::kCluster ? 16 * kQuads : kClusterBlocks> sent;
+  if constexpr (kSplit == Split::kCluster) sent.set_up(min(16, all_rows - first) * kQuads, split);
+
+  // Loaded before the keys, the mask's values arrive while they do.
+  float mask_values[kWarpKeys / 8][2];
+  const auto load_mask = [&](int32_t tile) {
+    if constexpr (Traits::kMaskPerKey) {
+      const typename Traits::Mask* mask =
+          call.mask + b * call.mask_view.batch + kv_head * call.group * call.mask_view.head;
+#pragma unroll
+      for (int i = 0; i < kWarpKeys / 4; ++i) {
+        const int32_t at = tile * kKeys + warp * kWarpKeys + lane % 4 * 2 + i / 2 * 8 + i % 2;
+        mask_values[i / 2][i % 2] = 0;
+        if (at < call.keys)
+          mask_values[i / 2][i % 2] = Scores<Traits>::template mask_value<float>(mask[at * call.mask_view.column]);
+      }
+    }
+  };
+  const auto copy_first_tiles = [&] {
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
+  };
+  // Row `row` of the caches is written by this launch, in the block that has its tile.
+  const auto holds = [&](int32_t row) {
+    const int32_t tile = row / kKeys;
+    return kSplit == Split::kSingle || (kSplit == Split::kCluster ? tile % kClusterBlocks : tile / kTiles) == split;
+  };
+  if constexpr (!Rope::kEarly) {
+    wait_for_inputs();
+    launch_dependents();
+  }
   {
     constexpr int kChunks = HalfTile<kDepth>::kPadded / 8;
     const T* q = call.q + b * call.q_view.batch;
@@ -182,17 +213,26 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
                                            call.q_view.column, inside);
     }
   }
-  const auto copy_first_tiles = [&] {
-#pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
-  };
-  if constexpr (Rope::kRopes) {
-    const int32_t tile = rope.row(b) / kKeys;
-    const bool holds =
-        kSplit == Split::kSingle || (kSplit == Split::kCluster ? tile % kClusterBlocks : tile / kTiles) == split;
-    if (!holds) copy_first_tiles();
-    rope.template run<kThreads>(reinterpret_cast<T*>(q_tile), HalfTile<kDepth>::kStride, b, kv_head, call.group, holds);
-    if (holds) {
+  if constexpr (Rope::kEarly) {
+    copy_first_tiles();
+    load_mask(first_tile);
+    const int32_t row = rope.row(b), turn = (row / kKeys - first_tile) / kStep;
+    const bool own = holds(row);
+    wait_for_inputs();
+    launch_dependents();
+    if (own && turn < kStages) {  // its tile has come without the row
+      wait_copies<0>();
+      __syncthreads();
+      rope.template put_row<kThreads>(reinterpret_cast<T*>(k_tile(turn)) + row % kKeys * HalfTile<kDepth>::kStride,
+                                      reinterpret_cast<T*>(v_tile(turn)) + row % kKeys * HalfTile<kValueDepth>::kStride,
+                                      b, kv_head);
+    }
+    rope.template run<kThreads>(reinterpret_cast<T*>(q_tile), HalfTile<kDepth>::kStride, b, kv_head, call.group, own);
+  } else if constexpr (Rope::kRopes) {
+    const bool own = holds(rope.row(b));
+    if (!own) copy_first_tiles();
+    rope.template run<kThreads>(reinterpret_cast<T*>(q_tile), HalfTile<kDepth>::kStride, b, kv_head, call.group, own);
+    if (own) {
       __syncthreads();
       copy_first_tiles();
     }
@@ -210,9 +250,6 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
       mask[half] = call.mask + b * call.mask_view.batch + head_of(row) * call.mask_view.head +
                    row % call.queries * call.mask_view.row;
   }
-  const typename Traits::Mask* head_mask = nullptr;
-  if (Traits::kMaskPerKey)
-    head_mask = call.mask + b * call.mask_view.batch + kv_head * call.group * call.mask_view.head;
   Rows state;
   float o[kColumns / 2];
 #pragma unroll
@@ -225,18 +262,7 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
 #pragma unroll
     for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = 0;
     const int32_t warp_key = tile * kKeys + warp * kWarpKeys, key = warp_key + lane % 4 * 2;
-    // Loaded here, the mask's values arrive while the keys do.
-    float mask_values[kWarpKeys / 8][2];
-    if constexpr (Traits::kMaskPerKey) {
-#pragma unroll
-      for (int i = 0; i < kWarpKeys / 4; ++i) {
-        const int32_t at = key + i / 2 * 8 + i % 2;
-        mask_values[i / 2][i % 2] = 0;
-        if (at < call.keys)
-          mask_values[i / 2][i % 2] =
-              Scores<Traits>::template mask_value<float>(head_mask[at * call.mask_view.column]);
-      }
-    }
+    if (!Rope::kEarly || tile != first_tile) load_mask(tile);
     wait_copies<2 * kStages - 1>();
     __syncthreads();
     const uint32_t k_address = shared_address(k_tile(stage)) +
@@ -303,6 +329,7 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
           make_float2(o[n * 4 + 2 * half], o[n * 4 + 2 * half + 1]);
   }
   __syncthreads();
+  if constexpr (kSplit == Split::kCluster) sent.meet();
 #pragma unroll 1
   for (int at = int(threadIdx.x); at < 16 * kQuads; at += kThreads) {
     const int local = at / kQuads, column = at % kQuads * 4;
@@ -316,47 +343,38 @@ __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* wor
     for (int w = 0; w < kWarps; ++w)
       total.add<Traits>(*reinterpret_cast<const float2*>(stats + 2 * (w * 16 + local)),
                         *reinterpret_cast<const float4*>(sums + (w * 16 + local) * kSumStride + column));
-    const float4 x = make_float4(total.x[0], total.x[1], total.x[2], total.x[3]);
     const int32_t head = head_of(row), query = row % call.queries;
     if constexpr (kSplit == Split::kSingle) {
       store_sum(call, total, b, head, query, column);
     } else if constexpr (kSplit == Split::kCluster) {
-      // In place of the first warp's part, which only this thread has read.
-      *reinterpret_cast<float4*>(sums + local * kSumStride + column) = x;
-      if (column == 0)
-        *reinterpret_cast<float2*>(block_stats + 2 * local) = make_float2(total.top, total.sum);
+      sent.send(at, split, total.x, total.top, total.sum);
     } else {
       const int64_t all = int64_t(gridDim.x) / splits / row_tiles * all_rows;
       const Parts<Traits> parts(workspace, all, splits);
       const int64_t part = ((b * call.heads + head) * call.queries + query) * splits + split;
-      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) = x;
+      *reinterpret_cast<float4*>(parts.values + part * kColumns + column) =
+          make_float4(total.x[0], total.x[1], total.x[2], total.x[3]);
       if (column == 0) *reinterpret_cast<float2*>(parts.stats + part * 2) = make_float2(total.top, total.sum);
     }
   }
 
   if constexpr (kSplit == Split::kCluster) {
-    sync_cluster();
 #pragma unroll 1
-    for (int at = int(threadIdx.x) * kClusterBlocks + split; at < 16 * kQuads;
-         at += kThreads * kClusterBlocks) {
-      const int local = at / kQuads, column = at % kQuads * 4;
-      const int32_t row = first + local;
+    for (int at = int(threadIdx.x) * kClusterBlocks + split; at < 16 * kQuads; at += kThreads * kClusterBlocks) {
+      const int32_t row = first + at / kQuads;
       if (row >= all_rows) break;
-      float2 stat[kClusterBlocks];
-      float4 part[kClusterBlocks];
+      sent.wait();
+      const int slot = at / kClusterBlocks;
       Sum4 total;
       total.top = minus_infinity();
 #pragma unroll
-      for (int rank = 0; rank < kClusterBlocks; ++rank) {
-        stat[rank] = load_two(in_block(block_stats + 2 * local, rank));
-        part[rank] = load_four(in_block(sums + local * kSumStride + column, rank));
-        total.top = fmaxf(total.top, stat[rank].x);
-      }
+      for (int rank = 0; rank < kClusterBlocks; ++rank) total.top = fmaxf(total.top, sent.stats[rank][slot][0]);
 #pragma unroll
-      for (int rank = 0; rank < kClusterBlocks; ++rank) total.add<Traits>(stat[rank], part[rank]);
-      store_sum(call, total, b, head_of(row), row % call.queries, column);
+      for (int rank = 0; rank < kClusterBlocks; ++rank)
+        total.add<Traits>(*reinterpret_cast<const float2*>(sent.stats[rank][slot]),
+                          *reinterpret_cast<const float4*>(sent.values[rank][slot]));
+      store_sum(call, total, b, head_of(row), row % call.queries, at % kQuads * 4);
     }
-    leave_cluster();
   }
 }
 

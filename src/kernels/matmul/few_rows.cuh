@@ -3,6 +3,7 @@
 // bytes that have come. Nobody meets, and no fence waits for other accesses, as finish_cluster (matmul_common.cuh) must.
 #pragma once
 
+#include "cluster_sends.cuh"
 #include "matmul/matmul_common.cuh"
 
 namespace aicf {
@@ -20,35 +21,15 @@ struct FewRows {
 #if __CUDA_ARCH__ >= 900
   // By one thread of each block, before the cluster's first meeting.
   static __device__ __forceinline__ void set_up(uint32_t memory, int rows) {
-    const uint32_t barrier = memory + kBarrierAt;
     const int own = int(cluster_rank()), quads = own < kQuads ? (kQuads - own + kParts - 1) / kParts : 0;
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(kParts * quads * rows * 4 * kLaneBytes)
-                 : "memory");
+    expect_sends(memory + kBarrierAt, kParts * quads * rows * 4 * kLaneBytes);
   }
 
   static __device__ __forceinline__ void send(uint32_t memory, int own, int quad, int lane, const float (&x)[8]) {
-    uint32_t to, barrier;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(place(memory, own, quad, lane)), "r"(quad % kParts));
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(memory + kBarrierAt), "r"(quad % kParts));
+    const uint32_t to = in_block(place(memory, own, quad, lane), quad % kParts),
+                   barrier = in_block(memory + kBarrierAt, quad % kParts);
 #pragma unroll
-    for (int i = 0; i < 8; i += 4)
-      asm volatile(
-          "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to + i * 4),
-          "f"(x[i]), "f"(x[i + 1]), "f"(x[i + 2]), "f"(x[i + 3]), "r"(barrier)
-          : "memory");
-  }
-
-  static __device__ __forceinline__ void wait(uint32_t memory) {
-    uint32_t done;
-    do {
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\nselp.u32 %0, 1, 0, p;\n}"
-          : "=r"(done)
-          : "r"(memory + kBarrierAt)
-          : "memory");
-    } while (!done);
+    for (int i = 0; i < 8; i += 4) send_four(to + i * 4, barrier, x[i], x[i + 1], x[i + 2], x[i + 3]);
   }
 #endif
 
@@ -65,7 +46,7 @@ struct FewRows {
       if (lane / 4 < rows) send(memory, own, quad, lane, x);
     }
     if (own >= kQuads || lane / 4 >= rows) return;
-    wait(memory);
+    wait_for_sends(memory + kBarrierAt);
 #pragma unroll 1
     for (int quad = own; quad < kQuads; quad += kParts) {
       float parts[kParts][8];
