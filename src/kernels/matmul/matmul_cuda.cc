@@ -14,6 +14,7 @@
 namespace aicf {
 namespace {
 
+constexpr int64_t kStepDepth = 64;      // of K in a stage of wgmma.cuh
 constexpr int64_t kUnknownSize = 4096;  // stands for a size without a useful upper bound
 
 // Whether the problem's params ask for products in tf32.
@@ -59,7 +60,7 @@ class Writer {
     const int64_t rows = std::max<int64_t>(largest(a_.m, ranges_of(problem)), 1);
     keeps_x_ = keeps_x(matmul_sizes(problem), config) && a_.k.constant() && a_.batch.empty();
     x_rows_ = keeps_x_ ? 0
-              : config.family == MatmulFamily::wgmma && a_.x.along_k && rows < config.block_m
+              : config.family == MatmulFamily::wgmma && a_.x.along_k && !config.stays && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
     tiles_ = a_.batches() * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
@@ -172,15 +173,17 @@ class Writer {
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
   WgmmaTile wgmma_tile() const {
-    return {.x_along_k = a_.x.along_k,
-            .y_along_k = a_.y.along_k,
-            .x_rows = x_rows_,
-            .constant_y = problem_.inputs[1].constant && problem_.group == nullptr,
-            .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
-            .own_part = own_part(),
-            .half_tile = epilogue_tile(*problem_.program).has_value(),
-            .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
-            .storers = handed_storers(config_, *problem_.program, a_.k)};
+    return {
+        .x_along_k = a_.x.along_k,
+        .y_along_k = a_.y.along_k,
+        .x_rows = config_.stays ? 0 : x_rows_,
+        .constant_y = problem_.inputs[1].constant && problem_.group == nullptr,
+        .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
+        .kept_steps = config_.stays ? static_cast<int>((*a_.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
+        .own_part = own_part(),
+        .half_tile = epilogue_tile(*problem_.program).has_value(),
+        .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
+        .storers = handed_storers(config_, *problem_.program, a_.k)};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -206,7 +209,10 @@ class Writer {
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (config_.slices > 0) launch.function += "_sliced";
     if (config_.row_blocks > 0) launch.function += "_rows";
-    if (config_.handed) launch.function += "_handed";
+    if (config_.handed) launch.function += config_.stays ? "_staying" : "_handed";
+    if (config_.stays)
+      launch.grid[0] =
+          ceildiv(a_.m, Dim(config_.block_m)) * Dim(blocks_of_row(matmul_sizes(problem_), config_));
     if (role == Role::kSum) launch.function += "_sum";
     if (keeps_x_) {
       if (problem_.made != nullptr) launch.function += "_made";
@@ -432,6 +438,9 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
              "a matmul kernel that cannot run the problem: " + to_string(config));
   MatmulConfig possible = config;
   possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
+  const MatmulView a = matmul_view(problem);
+  possible.stays = possible.handed && problem.group == nullptr && a.m.constant() && a.k.constant() &&
+                   a.batch.empty() && blocks_of_row(matmul_sizes(problem), config) > 0;
   return Writer(problem, possible).write();
 }
 

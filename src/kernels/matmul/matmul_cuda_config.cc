@@ -63,7 +63,7 @@ double wgmma_step_cycles(const MatmulConfig& c) {
     case 128256:
       return 1110;
     case 128192:
-      return c.handed ? 870 : 850;
+      return c.handed && !c.stays ? 870 : 850;  // with fewer stages
     case 128128:
       return c.alternate ? 615 : 700;
     case 128096:
@@ -154,7 +154,9 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
   std::vector<MatmulConfig> others;
   for (size_t i = 0; i < std::min(kBest, configs.size()); ++i) {
     const int64_t stage = (loaded_rows(sizes, configs[i]) + configs[i].block_n) * kDepth * 2;
-    const int64_t kept = keeps_x(sizes, configs[i]) ? kept_x_bytes(sizes, configs[i], true) : 0;
+    const int64_t kept = keeps_x(sizes, configs[i]) ? kept_x_bytes(sizes, configs[i], true)
+                         : deals_chunks(configs[i]) ? dealt_bytes(configs[i])
+                                                    : 0;
     const int64_t most = (kPipelineBytes / configs[i].resident - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kDepth), configs[i].splits);
     for (const int64_t stages :
@@ -193,6 +195,26 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
 
 }  // namespace
 
+int64_t dealt_bytes(const MatmulConfig& c) {
+  return int64_t{c.block_m} * c.block_n * 4 / c.splits * (c.splits - 1);
+}
+
+bool deals_chunks(const MatmulConfig& c) {
+  constexpr int64_t kMostBytes = 32 * 1024;
+  return c.family == MatmulFamily::wgmma && c.cluster && c.warpgroups == 2 && c.block_n % 64 == 0 &&
+         c.block_m / 128 * (c.block_n / 64) % c.splits == 0 && dealt_bytes(c) <= kMostBytes;
+}
+
+int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulConfig& c) {
+  constexpr int64_t kMostSteps = 6;  // of x in shared memory, beside three stages of y and what is handed on
+  const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
+  if (!c.stays || sizes.batch != 1 || !sizes.x_along_k || ceil_div(sizes.k, kDepth) > kMostSteps ||
+      rows < 1 || rows > kMultiprocessors)
+    return 0;
+  const int64_t blocks = kMultiprocessors / rows;
+  return columns >= 2 * blocks ? blocks : 0;
+}
+
 bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& c) {
   constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
   return c.family == MatmulFamily::wgmma && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 &&
@@ -230,6 +252,11 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     config.alternate = true;
     return config;
   };
+  const auto staying = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.handed = config.stays = true;
+    return config;
+  };
   const auto handed = [&](int m, int n, int stages) {
     MatmulConfig config = wgmma(m, n, 2, stages, 1);
     config.handed = true;
@@ -246,10 +273,11 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
     default:
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
-      return {wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1), wgmma(128, 128, 2, 6, 1),
-              handed(256, 128, 3),      handed(128, 192, 4),      handed(128, 128, 5),
-              alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),  wgmma(128, 64, 2, 8, 1),
-              wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),  wgmma(64, 32, 1, 8, 2)};
+      return {staying(128, 192, 3),     wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1),
+              wgmma(128, 128, 2, 6, 1), handed(256, 128, 3),      handed(128, 192, 4),
+              handed(128, 128, 5),      alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),
+              wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),
+              wgmma(64, 32, 1, 8, 2)};
   }
 }
 
@@ -284,15 +312,17 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
   const int64_t blocks = tiles_of(sizes, c) * c.splits;
   const double running = static_cast<double>(std::min(blocks, capacity(c)));
-  const double waves = static_cast<double>(ceil_div(blocks, capacity(c)));
+  const int64_t sharing_row = blocks_of_row(sizes, c);
+  const double waves = static_cast<double>(
+      sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row) : ceil_div(blocks, capacity(c)));
   // Blocks on a multiprocessor.
   const double mean = running / kMultiprocessors;
   const double sharing = waves > 1 ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kDepth), c.splits));
-  const double loaded = (c.block_m + c.block_n) * kDepth * 2;
+  const double loaded = ((c.stays ? 0 : c.block_m) + c.block_n) * kDepth * 2;
   const double latency = is_single(c)                     ? kSingleLatency
                          : c.family == MatmulFamily::simt ? kSimtLatency
-                                                          : kLoadLatency / c.stages;
+                                                          : kLoadLatency / (c.stages + (c.stays ? 1 : 0));
   const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
@@ -327,10 +357,14 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (is_single(tile) && !wants_single(sizes)) continue;
     if (tile.handed && !has_several_tiles(sizes, tile)) continue;
+    if (tile.stays && blocks_of_row(sizes, tile) == 0) continue;
     for (const int splits : splits_of(tile, sizes.k, arch)) {
       MatmulConfig config = tile;
       config.splits = splits;
       config.cluster = splits > 1 && arch >= kClusterArch;
+      if (deals_chunks(config))
+        config.stages = static_cast<int>((kPipelineBytes - dealt_bytes(config)) /
+                                         ((config.block_m + config.block_n) * kDepth * 2));
       found.emplace_back(matmul_cycles(sizes, config), config);
     }
   }
@@ -385,6 +419,7 @@ std::string to_string(const MatmulConfig& c) {
   if (c.resident > 1) text += " resident " + std::to_string(c.resident);
   if (c.alternate) text += " alternate";
   if (c.handed) text += " handed";
+  if (c.stays) text += " x stays";
   if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }

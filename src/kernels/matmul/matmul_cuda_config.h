@@ -33,6 +33,7 @@ struct MatmulConfig {
   int resident = 1;                // wgmma: blocks of a multiprocessor at a time
   bool alternate = false;          // wgmma: warpgroups take whole tiles in turn
   bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
+  bool stays = false;              // handed: a block has tiles of one row alone and keeps their x
   int slices = 0;                  // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
   int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
@@ -48,6 +49,14 @@ std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 spli
 inline bool sends_few_rows(int64_t rows, const MatmulConfig& config) {
   return config.cluster && rows <= 8 && config.family == MatmulFamily::wgmma && config.warpgroups == 1;
 }
+
+// Whether its blocks share a tile's epilogue by chunks, as wgmma_cluster.cuh says; and the bytes of shared
+// memory for the parts that each of them gets from the others.
+bool deals_chunks(const MatmulConfig& config);
+int64_t dealt_bytes(const MatmulConfig& config);
+
+// Blocks that share a row of tiles where x stays, for these sizes; 0: it does not fit, or is not worth it.
+int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulConfig& config);
 
 // Whether x, of few rows, lies whole in the shared memory of every block (made_x.cuh), beside stages of y
 // alone; and its bytes there, of one part of K or all of it.

@@ -17,11 +17,39 @@ MatmulConfig choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int ar
 }
 
 TEST(MatmulCudaConfig, blocks_of_several_tiles_hand_them_on) {
-  for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}, {8192, 1152, 384}})
+  for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}})
     EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
   for (const MatmulConfig& config :
        matmul_configs({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
     EXPECT_FALSE(config.handed && config.block_n == 192) << "one tile each";
+}
+
+TEST(MatmulCudaConfig, x_of_a_row_of_tiles_stays_where_k_is_short) {
+  EXPECT_EQ(to_string(choose(8192, 1152, 384, MatmulFamily::wgmma)),
+            "wgmma 128x192 stages 3 warpgroups 2 handed x stays");
+  MatmulConfig config{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  config.handed = config.stays = true;
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, config), 2);
+  EXPECT_EQ(blocks_of_row({1, 4096, 1536, 64}, config), 4);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 392}, config), 0) << "more than fits";
+  EXPECT_EQ(blocks_of_row({1, 4096, 1152, 384}, config), 0) << "a block would have one tile or two";
+  EXPECT_EQ(blocks_of_row({2, 8192, 1152, 384}, config), 0);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384, true, false}, config), 0);
+}
+
+TEST(MatmulCudaConfig, chunks_are_dealt_where_each_block_has_as_many_and_the_parts_fit) {
+  const MatmulConfig c = choose(256, 4096, 8192, MatmulFamily::wgmma);
+  EXPECT_EQ(to_string(c), "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2");
+  EXPECT_TRUE(deals_chunks(c));
+  for (const auto& [m, n, splits] : {std::tuple(128, 128, 3), {128, 64, 2}, {256, 128, 2}, {128, 192, 2}}) {
+    const MatmulConfig other{.family = MatmulFamily::wgmma,
+                             .block_m = m,
+                             .block_n = n,
+                             .splits = splits,
+                             .cluster = true,
+                             .warpgroups = 2};
+    EXPECT_FALSE(deals_chunks(other)) << to_string(other);
+  }
 }
 
 TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {

@@ -156,6 +156,51 @@ TEST(MatmulCuda, every_tile_compiles) {
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
+// bias_program of results that are rounded first.
+TileProgram rounded_program(DType dtype) {
+  TileProgram program = bias_program(dtype);
+  program.registers.push_back({TileType::f32});
+  std::vector<TileInstr>& code = program.stages[0];
+  code.insert(code.begin() + 1, {.op = dtype == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16,
+                                 .type = TileType::f32,
+                                 .dst = 3,
+                                 .a = 0});
+  code[3].a = 3;
+  return program;
+}
+
+TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  struct Shape {
+    int64_t m, n, k;
+    bool stays, dealt;
+  };
+  std::vector<std::string> sources;
+  for (const Shape& s :
+       {Shape{8192, 1536, 384, true, false}, {8000, 1160, 360, true, false}, {256, 4096, 4096, false, true}})
+    for (const bool rounded : {true, false})
+      for (const bool transposed : {true, false}) {
+        Case c;
+        const DType dtype = transposed ? DType::bf16 : DType::f16;
+        set_windows(c, dtype, {}, Dim(s.m), Dim(s.n), Dim(s.k), {.y_transposed = transposed});
+        if (rounded) c.program = rounded_program(dtype);
+        link(c, 90);
+        int found = 0;
+        for (const MatmulConfig& config :
+             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          if (config.stays != s.stays || deals_chunks(config) != s.dealt) continue;
+          const CudaCode code = matmul_code(c.problem, config);
+          EXPECT_LE(code.launches.at(0).shared_bytes, 226 * 1024) << to_string(config);
+          if (s.stays && rounded) {
+            EXPECT_EQ(code.launches[0].grid[0], Dim((s.m + 127) / 128 * 2));
+          }
+          if (found++ == 0) sources.push_back(code.source);
+        }
+        EXPECT_GT(found, 0);
+      }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
   if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;

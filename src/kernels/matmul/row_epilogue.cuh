@@ -36,17 +36,7 @@ struct RowExchange {
         "r"(at), "r"(block), "r"(__float_as_uint(x))
         : "memory");
   }
-  __device__ __forceinline__ void wait(int exchange, int warp) const {
-    uint32_t done;
-    do {
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\nselp.u32 %0, 1, 0, "
-          "p;\n}"
-          : "=r"(done)
-          : "r"(barrier(exchange, warp))
-          : "memory");
-    } while (!done);
-  }
+  __device__ __forceinline__ void wait(int exchange, int warp) const { wait_for_cluster(barrier(exchange, warp)); }
   template <class Op>
   __device__ __forceinline__ float combined(int exchange, int warp, int row) const {
     float result = 0;

@@ -22,7 +22,7 @@ namespace aicf {
 // kFetchAhead: there are registers for operands of the epilogue ahead of their use.
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
-// T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh).
+// T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
           bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0>
 struct WgmmaMatmul {
@@ -39,6 +39,9 @@ struct WgmmaMatmul {
   static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
   using Few = FewRows<kParts, kQuadBlocks>;
   static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
+  // As deals_chunks in matmul_cuda_config.h says.
+  static constexpr bool kDealt = kInCluster && kWarpgroups == 2 && BN % 64 == 0 && kRowBlocks * (BN / 64) % kParts == 0 &&
+                                 BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
   static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
@@ -55,8 +58,15 @@ struct WgmmaMatmul {
     }
   };
 
+  // x of a block's row of tiles stays (wgmma_handed.cuh): before the stages, in so many parts of 64 k at most.
+  static constexpr bool kXStays = kXRows == 0 && kWarpgroups == 2;
+  static constexpr int kMostKept = 8, kKeptBytes = BM * 128, kKeptBarriers = 1024;  // the parts lie on whole swizzles
+
   struct Shared {
     uint32_t base;
+    uint32_t kept = 0;
+    __device__ uint32_t kept_x(int step) const { return kept + kKeptBarriers + step * kKeptBytes; }
+    __device__ uint32_t kept_full(int step) const { return kept + step * 8; }
     __device__ uint32_t x(uint32_t slot) const { return base + slot * kStageBytes; }
     __device__ uint32_t y(uint32_t slot) const { return x(slot) + kXBytes; }
     __device__ uint32_t full(uint32_t slot) const { return base + kStages * kStageBytes + slot * 8; }
@@ -69,6 +79,7 @@ struct WgmmaMatmul {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
     __device__ MatmulTile tile(uint32_t index) const {
+      if constexpr (kXStays) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
       return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
                                    : tile_at(index, row_tiles, column_tiles);
     }
@@ -99,6 +110,8 @@ struct WgmmaMatmul {
         barrier_init(shared.full(slot), 1);
         barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
       }
+      if constexpr (kXStays)
+        for (int step = 0; step < kMostKept; ++step) barrier_init(shared.kept_full(step), 1);
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     if constexpr (kInCluster)
@@ -141,8 +154,10 @@ struct WgmmaMatmul {
     const int first_row = row_of(warpgroup);
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
+      if constexpr (kXStays) barrier_wait(shared.kept_full(step), 0);
       barrier_wait(shared.full(stage.slot), stage.parity);
-      const uint64_t a = wgmma_descriptor<kXAlongK>(shared.x(stage.slot) + first_row * 128);
+      const uint32_t x = kXStays ? shared.kept_x(step) : shared.x(stage.slot);
+      const uint64_t a = wgmma_descriptor<kXAlongK>(x + first_row * 128);
       const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
       wgmma_fence();
 #pragma unroll
@@ -170,6 +185,30 @@ struct WgmmaMatmul {
     }
   };
 
+  static __device__ __forceinline__ void clear(float (&acc)[kRowBlocks][BN / 2]) {
+#pragma unroll
+    for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+      for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+  }
+
+  // A part of a tile, whose blocks share the epilogue by chunks.
+  template <class X, class Operands, class Epilogue>
+  static __device__ void multiply_part(const X& x, const Operands& o, const Shared& shared, const Work& work,
+                                       const Epilogue& epilogue, int warpgroup) {
+#if __CUDA_ARCH__ >= 900
+    using Dealt = WgmmaDealt<WgmmaMatmul, Operands, Epilogue>;
+    const Dealt dealt{shared.chunks()};
+    const int own = int(cluster_rank());
+    wait_for_inputs();
+    Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(work.first), row_of(warpgroup), dealt.base, own * Dealt::kOwn);
+    float acc[kRowBlocks][BN / 2];
+    clear(acc);
+    x.accumulate(shared, Stage(0), work, warpgroup, acc);
+    dealt.finish(chunks, acc, own);
+#endif
+  }
+
   template <class X, class Operands, class Epilogue>
   static __device__ void multiply(const X& x, const Operands& o, const Shared& shared, const Work& work,
                                   const Epilogue& epilogue, int warpgroup, char* memory) {
@@ -180,10 +219,7 @@ struct WgmmaMatmul {
     for (uint32_t index = work.first + number * work.stride; index < work.tiles;
          index += kTurns * work.stride, number += kTurns) {
       float acc[kRowBlocks][BN / 2];
-#pragma unroll
-      for (int i = 0; i < kRowBlocks; ++i)
-#pragma unroll
-        for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+      clear(acc);
       const Stage stage(number * uint32_t(work.steps));
       if constexpr (kInCluster) {
         const WgmmaPlace<WgmmaMatmul, Operands, Epilogue> place(o, epilogue, work.tile(index), row_of(warpgroup));
@@ -218,18 +254,25 @@ struct WgmmaMatmul {
     const Work work = work_of(o, part_depth);
     // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kDealt)
+      if (threadIdx.x == 0) WgmmaDealt<WgmmaMatmul, Operands, Epilogue>{shared.chunks()}.set_up();
+#endif
     set_up(shared, int(o.m));
     if (warpgroup == kWarpgroups) {
       give_registers();
       if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
       __syncwarp();
-      if constexpr (kInCluster && !kFewRows) {
+      if constexpr (kInCluster && !kFewRows && !kDealt) {
         cluster_barrier();  // those of finish_cluster
         cluster_barrier();
       }
     } else {
       take_registers();
-      multiply(x, o, shared, work, epilogue, warpgroup, memory);
+      if constexpr (kDealt)
+        multiply_part(x, o, shared, work, epilogue, warpgroup);
+      else
+        multiply(x, o, shared, work, epilogue, warpgroup, memory);
     }
   }
 };

@@ -1,11 +1,93 @@
-// The end of a wgmma tile whose K the blocks of a cluster have in parts: its groups of eight columns are dealt to the
-// blocks, each of which adds the parts of its groups in order and runs the epilogue on them.
+// The end of a wgmma tile whose K the blocks of a cluster have in parts: its groups of eight columns, or its chunks, are
+// dealt to the blocks, each of which adds the parts of its own in order and runs the epilogue on them.
 #pragma once
 
 #include "matmul/few_rows.cuh"
+#include "matmul/wgmma_epilogue.cuh"
 #include "matmul/wgmma_instructions.cuh"
 
 namespace aicf {
+
+// Neighbouring chunks to each block, where there is shared memory for the parts beside the pipeline: each block sends the
+// others their chunks' parts as soon as its own products are done, and a barrier counts the bytes that have come. Nobody
+// meets. Product: a WgmmaMatmul with Split::kCluster.
+template <class Product, class Operands, class Epilogue>
+struct WgmmaDealt {
+  using Chunks = WgmmaChunks<Product, Operands, Epilogue>;
+  static constexpr int kParts = Product::kBlocksOfTile, kOwn = Chunks::kCount / kParts;
+  static constexpr int kThreads = Product::kConsumers, kVectors = Chunks::kColumns / 8;  // of a thread in a chunk
+  static constexpr int kChunkBytes = kThreads / 32 * 16 * Chunks::kRowBytes;
+  static_assert(kOwn * kParts == Chunks::kCount, "as many chunks to every block");
+  uint32_t base;  // the warps' rows as Chunks has them, a barrier, the parts
+
+  __device__ uint32_t barrier() const { return base + kChunkBytes; }
+  __device__ uint32_t place(int part, int chunk, int vector) const {
+    return barrier() + 16 + uint32_t((((part * kOwn + chunk) * kVectors + vector) * kThreads + int(threadIdx.x)) * 16);
+  }
+  // Its place among the parts that `to` gets from the others.
+  static __device__ __forceinline__ int part_of(int from, int to) { return from < to ? from : from - 1; }
+
+#if __CUDA_ARCH__ >= 900
+  // By one thread, before the cluster's first meeting.
+  __device__ void set_up() const {
+    barrier_init(barrier(), 1);
+    barrier_expect(barrier(), (kParts - 1) * kOwn * kVectors * kThreads * 16);
+  }
+  __device__ __forceinline__ void send(const float (&acc)[Product::kRowBlocks][Product::kResults], int own) const {
+#pragma unroll
+    for (int c = 0; c < Chunks::kCount; ++c) {
+      const int to = c / kOwn;
+      if (to == own) continue;
+      uint32_t at, counted;
+      asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(place(part_of(own, to), c % kOwn, 0)), "r"(to));
+      asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(barrier()), "r"(to));
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const float* x = &acc[c / Chunks::kAcross][(c % Chunks::kAcross * kVectors + i) * 4];
+        asm volatile(
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                at + i * kThreads * 16),
+            "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(counted)
+            : "memory");
+      }
+    }
+  }
+  // Where the chunk's results are the sums of all parts; elsewhere they are of no use.
+  __device__ __forceinline__ void add_parts(float (&acc)[Product::kResults], int own, int c) const {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      float sum[4];
+      float* x = &acc[(c % Chunks::kAcross * kVectors + i) * 4];
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        float v[4] = {x[0], x[1], x[2], x[3]};
+        if (part != own)
+          asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                       : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                       : "r"(place(part_of(part, own), c % kOwn, i))
+                       : "memory");
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum[e] = part == 0 ? v[e] : sum[e] + v[e];
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[e] = sum[e];
+    }
+  }
+  __device__ __forceinline__ void finish(Chunks& chunks, float (&acc)[Product::kRowBlocks][Product::kResults], int own) const {
+    send(acc, own);
+    wait_for_cluster(barrier());
+    chunks.each(own * kOwn, own * kOwn + kOwn, [&](int chunk) {
+#pragma unroll
+      for (int c = 0; c < Chunks::kCount; ++c)
+        if (c == chunk) {
+          add_parts(acc[c / Chunks::kAcross], own, c);
+          Chunks::put_at(chunks.memory, acc[c / Chunks::kAcross], c % Chunks::kAcross * (Chunks::kColumns / 8));
+        }
+      __syncwarp();
+    });
+  }
+#endif
+};
 
 // The place of a thread's groups in its tile: 8 columns from `column` + 32 · quad on of rows `row` + 64 · block + 8 · half.
 // Product: a WgmmaMatmul with Split::kCluster.

@@ -36,8 +36,8 @@ struct WgmmaChunks {
   Loaded loaded;
 
   __device__ __forceinline__ WgmmaChunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
-                                    uint32_t shared)
-      : WgmmaChunks(o, e, tile, first_row / 16 + int(threadIdx.x) / 32 % 4) {
+                                         uint32_t shared, int first = 0)
+      : WgmmaChunks(o, e, tile, first_row / 16 + int(threadIdx.x) / 32 % 4, first) {
     memory = shared + uint32_t(int(threadIdx.x) / 32 * 16 * kRowBytes);
   }
   // The 16 rows of the tile from 16 · `rows_of` on, beginning with chunk `first`; `memory` is still open.

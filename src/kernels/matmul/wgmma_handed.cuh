@@ -9,8 +9,9 @@
 namespace aicf {
 
 // Product: a WgmmaMatmul of two warpgroups that share a tile's rows. kStorers: warps that run the epilogue, 4 or 7:
-// a warpgroup, and what another has beside the warp that loads.
-template <class Product, int kStorers>
+// a warpgroup, and what another has beside the warp that loads. kKeptSteps: of K, where a block has tiles of one row alone
+// and keeps their x, so that its stages are of y alone; else 0.
+template <class Product, int kStorers, int kKeptSteps = 0>
 struct HandedMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
@@ -37,12 +38,6 @@ struct HandedMatmul : Product {
     if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
   }
   using Results = float[Product::kRowBlocks][Product::kResults];
-  static __device__ __forceinline__ void clear(Results& acc) {
-#pragma unroll
-    for (int i = 0; i < Product::kRowBlocks; ++i)
-#pragma unroll
-      for (int j = 0; j < Product::kResults; ++j) acc[i][j] = 0.0f;
-  }
   // The first 16 rows of a warp that multiplies.
   static __device__ __forceinline__ int rows_of(int warp) { return warp / 4 * (Product::kRows / 16) + warp % 4; }
 
@@ -54,7 +49,7 @@ struct HandedMatmul : Product {
     uint32_t index = work.first, number = 0;  // of the block's tiles
     wait_for_inputs();
     const auto multiplied = [&](Results& acc) {
-      clear(acc);
+      Product::clear(acc);
       Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
       barrier_wait(places.empty(warp), (number & 1) ^ 1);
     };
@@ -111,7 +106,9 @@ struct HandedMatmul : Product {
                              const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
     static_assert(sizeof(typename Epilogue::Tile) == 2, "what is handed on are halves");
-    const Shared shared{shared_address(memory)};
+    static_assert(Product::kXStays == (kKeptSteps > 0) && kKeptSteps <= Product::kMostKept, "what x is kept");
+    constexpr int kKept = kKeptSteps > 0 ? Product::kKeptBarriers + kKeptSteps * Product::kKeptBytes : 0;
+    const Shared shared{shared_address(memory) + kKept, shared_address(memory)};
     if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
       prefetch_map(*x_map);

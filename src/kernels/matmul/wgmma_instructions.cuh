@@ -30,6 +30,18 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
   } while (!done);
 }
 
+// For what other blocks of the cluster write: the first phase.
+__device__ __forceinline__ void wait_for_cluster(uint32_t barrier) {
+  uint32_t done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\nselp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(barrier)
+        : "memory");
+  } while (!done);
+}
+
 // A box of the tensor from the given coordinates, innermost first.
 __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1) {
   asm volatile(

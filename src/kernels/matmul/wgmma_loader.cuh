@@ -42,19 +42,28 @@ struct WgmmaLoader {
                int(tile.column) * BN + panel * kYPanel, tile.batch);
   }
 
+  // All of x that the block's tiles have in common.
+  __device__ __forceinline__ void load_kept(const MatmulTile& tile) const {
+    for (int step = 0; step < work.steps; ++step) {
+      barrier_expect(shared.kept_full(step), Product::kKeptBytes);
+      o.load_x(x_map, shared.kept_x(step), shared.kept_full(step), k_of(step), int(tile.row) * BM, tile.batch);
+    }
+  }
+
   // The first stages, of which y need not wait. Returns how many.
   __device__ int load_early() const {
-    if (!Product::kYIsConstant || work.first >= work.tiles) {
+    if (work.first >= work.tiles) {
       wait_for_inputs();
       return 0;
     }
     const MatmulTile tile = work.tile(work.first);
-    const int count = min(work.steps, kStages);
+    const int count = Product::kYIsConstant ? min(work.steps, kStages) : 0;
     for (int step = 0; step < count; ++step) {
       expect(step);
       load_y(step, step, tile);
     }
     wait_for_inputs();
+    if constexpr (Product::kXStays) load_kept(tile);
     for (int step = 0; step < count; ++step) load_x(step, step, tile);
     return count;
   }

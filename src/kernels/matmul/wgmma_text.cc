@@ -25,7 +25,9 @@ int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   if (c.handed) return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
-  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges;
+  // WgmmaDealt in wgmma_cluster.cuh: a barrier and the parts.
+  const int64_t dealt = deals_chunks(c) ? 16 + dealt_bytes(c) : 0;
+  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + dealt;
 }
 
 // FewRows::kBytes in few_rows.cuh.
@@ -34,14 +36,19 @@ int64_t few_rows_bytes(const MatmulConfig& c) {
   return c.splits * ((quads + c.splits - 1) / c.splits) * 1024 + 16;
 }
 
+// kKeptBarriers and kKeptBytes in wgmma.cuh.
+int64_t staying_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  return c.stays ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
+}
+
 // Stages and what the epilogue needs.
 int64_t product_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   const int64_t results = int64_t{c.block_m} * c.block_n * 4, stages = c.stages * stage_bytes(c, tile);
   // Where fewer rows of x are loaded, the last stage's products read on behind it.
   const int64_t read = tile.x_rows > 0 ? stages - stage_bytes(c, tile) + c.block_m * kRowBytes : 0;
-  return std::max(read, sends_few_rows(tile.x_rows, c) ? stages + few_rows_bytes(c)
-                        : c.cluster                    ? std::max(stages, results)
-                                                       : stages + chunk_bytes(c, tile));
+  return std::max(read, sends_few_rows(tile.x_rows, c)  ? stages + few_rows_bytes(c)
+                        : c.cluster && !deals_chunks(c) ? std::max(stages, results)
+                                                        : stages + chunk_bytes(c, tile));
 }
 
 // The matrix instruction with x by `x_operands`, whose values `inputs` gives.
@@ -101,7 +108,9 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
                               std::to_string(c.splits) + steps_left + ">";
-  if (c.handed) return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + ">";
+  const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
+  if (c.handed)
+    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + kept_steps + ">";
   if (tile.kept_bytes > 0)
     return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
@@ -117,7 +126,7 @@ int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
   launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes;
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   launch.grid[0] = c.row_blocks > 0 ? tiles

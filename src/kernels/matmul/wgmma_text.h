@@ -23,6 +23,7 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
+  int kept_steps = 0;      // of K, where x of a row of tiles stays (wgmma_handed.cuh)
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
   int reductions = 0;      // of rows, in the epilogue
