@@ -47,6 +47,22 @@ __device__ __forceinline__ void copy(const Walk<I, R, 2>& walk, const Unit* x, U
   out[at[1]] = x[at[0]];
 }
 
+// One element everywhere.
+template <class Unit, class Element, class I, int R>
+__device__ __forceinline__ void fill(const Walk<I, R, 1>& walk, const Element* x, Unit* out) {
+  const I flat = flat_thread<I>();
+  if (past(flat, walk.count())) return;
+  union {
+    Element each[sizeof(Unit) / sizeof(Element)];
+    Unit all;
+  } unit;
+#pragma unroll
+  for (int i = 0; i < int(sizeof(Unit) / sizeof(Element)); ++i) unit.each[i] = *x;
+  I at[1] = {0};
+  walk.locate(flat, at);
+  out[at[0]] = unit.all;
+}
+
 enum PadMode { kPadConstant, kPadEdge, kPadReflect, kPadWrap };
 
 // Index into an axis of x for a position relative to its start, -1 where the padding value goes.

@@ -1,4 +1,6 @@
 // CUDA rows of gather, gather_elements, gather_nd, pad, iota and size_of.
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/indexing/copy_cuda.h"
@@ -114,14 +116,16 @@ CudaCode generate_gather_elements(const CudaProblem& problem) {
 void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const std::string& name,
               size_t output) {
   const CudaWindow &x = problem.inputs[input], &out = problem.outputs[output];
-  CudaWalk walk = walk_windows({&x, &out});
-  const int64_t unit = widest_unit(walk, {x.offset, out.offset}, dtype_bytes(x.dtype));
+  const bool fills =
+      std::all_of(x.strides.begin(), x.strides.end(), [](const Dim& stride) { return stride == Dim(0); });
+  CudaWalk walk = fills ? walk_windows({&out}) : walk_windows({&x, &out});
+  const int64_t unit = widest_unit(walk, {fills ? Dim(0) : x.offset, out.offset}, dtype_bytes(x.dtype));
   use_units(walk, unit);
   CudaParams params;
   const std::string body = "  using I = " + std::string(index_type(problem, walk.count())) + ";\n  const " +
                            walk_type(walk) + " walk = " + walk_value(walk, params) +
-                           ";\n  aicf::copy(walk, " +
-                           unit_pointer(x, unit, "in" + std::to_string(input), true) + ", " +
+                           ";\n  aicf::" + (fills ? "fill" : "copy") + "(walk, " +
+                           unit_pointer(x, fills ? 1 : unit, "in" + std::to_string(input), true) + ", " +
                            unit_pointer(out, unit, "out" + std::to_string(output), false) + ");\n";
   add_kernel(code, problem, flat_launch(name, blocks_for(walk.count(), kBlock), kBlock, params), body);
 }

@@ -110,6 +110,20 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
+TEST(IndexingCuda, OneElementFillsInWideUnits) {
+  CudaProblem p;
+  p.inputs = {{DType::f32, Dim(0), {Dim(1000), Dim(768)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(64), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(64), Dim(768)}, {Dim(768), Dim(1)}}};
+  p.outputs = {{DType::f32, Dim(0), {Dim(1000), Dim(768)}, {Dim(768), Dim(1)}}};
+  p.params = {Dim(1)};
+  RowTexts texts;
+  const CudaCode code = texts.add("scatter_nd", p, {});
+  EXPECT_NE(code.source.find("aicf::fill("), std::string::npos);
+  EXPECT_NE(code.source.find("Bits<16>"), std::string::npos);
+  compile_all(texts);
+}
+
 TEST(OrderCuda, Compiles) {
   RowTexts texts;
   for (DType dtype : cuda_testing::all_dtypes()) {

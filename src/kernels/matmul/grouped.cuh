@@ -23,6 +23,7 @@ template <class Inner, class Element, int kCount>
 struct GroupedEpilogue {
   using Acc = typename Inner::Acc;
   using Tile = typename Inner::Tile;
+  static constexpr bool kSumsRows = false;
   struct Row {
     typename Inner::Row row;
     Element* out;
