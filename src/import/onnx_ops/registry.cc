@@ -10,7 +10,7 @@ std::vector<OpRule> collect() {
   for (const auto& family :
        {math_rules(), activation_rules(), reduce_rules(), shape_rules(), index_rules(), contraction_rules(),
         norm_rules(), window_rules(), quant_rules(), resize_rules(), attention_rules(), loss_rules(),
-        control_rules(), recurrent_rules(), signal_rules(), stateful_rules()})
+        control_rules(), recurrent_rules(), signal_rules(), stateful_rules(), contrib_rules()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }

@@ -37,6 +37,7 @@ std::vector<OpRule> control_rules();
 std::vector<OpRule> recurrent_rules();
 std::vector<OpRule> signal_rules();
 std::vector<OpRule> stateful_rules();
+std::vector<OpRule> contrib_rules();
 
 inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 
