@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per warp
+constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per warp and item, and 32 at least
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
@@ -24,7 +24,8 @@ CudaCode RowsWriter::write() {
   code.source = kTileIncludes;
   if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
   code.member = problem_.member;
-  code.static_shared_bytes = kReductionBytes * reduction_count();
+  code.static_shared_bytes =
+      std::max(kReductionBytes, int64_t{items_} * threads_ / 32 * 8) * reduction_count();
   if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
   std::vector<std::string> bodies;
   for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {
@@ -50,6 +51,12 @@ bool RowsWriter::has_sums() const {
   return std::any_of(values_.stores.begin(), values_.stores.end(), [](const TileStore& s) { return s.sums; });
 }
 
+bool RowsWriter::in_order(int id) const {
+  const TileValue& v = value(id);
+  const bool rounds = v.result == TileType::f32 || v.result == TileType::f64;
+  return kept_ && cluster_ == 1 && rounds && (v.op == TileOp::reduce_sum || v.op == TileOp::reduce_prod);
+}
+
 void RowsWriter::choose() {
   rows_ = space_count(space_, 0, space_.outer);
   length_ = space_count(space_, space_.outer, space_.rank());
@@ -70,7 +77,7 @@ void RowsWriter::choose() {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
   } else if (clusters) {
     choose_cluster(vectors);
-  } else if (reduces && rows < kMachineBlocks / 4 && vectors >= 4096 && vectors * rows >= 4 * 4096) {
+  } else if (reduces && rows < kMachineBlocks / 4 && length > kMaxBlockRow && vectors * rows >= 4 * 4096) {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
     splits_ = static_cast<int>(std::min((kMachineBlocks + rows - 1) / rows, vectors / 1024));
   } else {

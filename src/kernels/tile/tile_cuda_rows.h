@@ -115,6 +115,9 @@ class RowsWriter : public StagedWriter {
   std::string element_text(int number, int id);
   std::string tile_expression_of(int id, const TileValue& v) const;
   std::string reduce_group(int id, const std::string& own);
+  // Whether bits depend on the order, which is then that of the elements' numbers (tile_reduce.cuh): sums and
+  // products of floats, where a row stays in the registers of a block or less.
+  bool in_order(int id) const;
   std::string finish_reduction(int id);
 
   // The result of a reduction of an earlier launch from its parts.

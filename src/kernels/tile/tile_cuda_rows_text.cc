@@ -162,7 +162,14 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     if (keeps(id) && !revived(number, id))
       before += value_type(id) + " h" + std::to_string(id) + "[kItems][kVector];\n";
   for (int id : stage.reductions) {
-    const std::string r = "r" + std::to_string(id);
+    const std::string r = "r" + std::to_string(id), e = "e" + std::to_string(id);
+    if (in_order(id)) {
+      before += value_type(id) + " " + r + "[kItems];\n#pragma unroll\nfor (int k = 0; k < kItems; ++k) " +
+                r + "[k] = " + operation(id) + "::neutral();\n";
+      inside += value_type(id) + " " + e + "[kVector];\n";
+      after += r + "[k] = aicf::tile::combine<" + operation(id) + ">(" + e + ");\n";
+      continue;
+    }
     before += value_type(id) + " " + r + "[kVector];\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) " +
               r + "[v] = " + operation(id) + "::neutral();\n";
   }
@@ -171,6 +178,13 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
       inside += array_text(view) + ";\n" + loaded_text(number, view);
   for (int id : stage.elements) body += element_text(number, id);
   for (int id : stage.reductions) {
+    if (in_order(id)) {
+      const std::string from = tile_reference(values_, value(id).args[0]);
+      body += "e" + std::to_string(id) +
+              "[v] = " + (tail_ ? "c + v < length ? " + from + " : " + operation(id) + "::neutral()" : from) +
+              ";\n";
+      continue;
+    }
     const std::string r = "r" + std::to_string(id) + "[v]";
     body += (tail_ ? "if (c + v < length) " : "") + r + " = " + operation(id) + "::apply(" + r + ", " +
             tile_reference(values_, value(id).args[0]) + ");\n";
@@ -233,6 +247,13 @@ std::string RowsWriter::reduce_group(int id, const std::string& own) {
 
 std::string RowsWriter::finish_reduction(int id) {
   const std::string number = std::to_string(id);
+  if (in_order(id)) {
+    const std::string items = "<" + operation(id) + ", " + std::to_string(group_) + ">(r" + number;
+    if (group_ <= 32) return tile_definition(values_, id, "aicf::tile::reduce_items" + items + ")");
+    return "__shared__ " + value_type(id) + " s" + number + "[kItems * " + std::to_string(group_ / 32) +
+           "];\n" +
+           tile_definition(values_, id, "aicf::tile::reduce_block_items" + items + ", s" + number + ")");
+  }
   const std::string text = reduce_group(id, "aicf::tile::combine<" + operation(id) + ">(r" + number + ")");
   if (splits_ == 1) return text;
   return text + "if (lane == 0) " + partial_text(id, rows_, splits_) + "[row_number * kSplits + split] = v" +

@@ -295,6 +295,46 @@ TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
   }
 }
 
+// x per row, summed, as an f32 row scalar.
+TileProgram row_sum(DType input) {
+  TileProgram program;
+  program.inputs = {input};
+  program.outputs = {DType::f32};
+  program.registers.assign(1, {TileType::f32});
+  program.scalars = {TileType::f32};
+  program.stages = {
+      {{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+       {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+      {{.op = TileOp::store_scalar, .type = TileType::f32, .a = kTileScalarBase, .operand = 1}}};
+  check_tile_program(program);
+  return program;
+}
+
+// How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
+// nor from what vectors fit: all of them take the tree over the elements' numbers.
+TEST(TileCuda, SumsOfRowsInRegistersAreTreesOverTheElementsNumbers) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t length : {1, 3, 5, 64, 100, 384, 1000, 4096, 32768})
+      for (const int64_t rows : {1, 7, 40000})
+        for (const bool symbolic : {false, true}) {
+          const SymbolRanges ranges{{"n", {1, length}}};
+          const Dim columns = symbolic ? Dim::symbol("n") : Dim(length);
+          const Shape sizes{Dim(rows), columns};
+          const TileProgram program = row_sum(dtype);
+          CudaProblem problem;
+          problem.inputs = {{dtype, Dim(0), sizes, {columns, Dim(1)}}};
+          problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+          problem.params = {Dim(1)};
+          problem.program = &program;
+          problem.ranges = &ranges;
+          const std::string text = find_cuda_kernel("tile")->generate(problem).source;
+          const bool tree = text.find("::reduce_items<") != std::string::npos ||
+                            text.find("::reduce_block_items<") != std::string::npos;
+          EXPECT_TRUE(tree) << dtype_name(dtype) << " " << rows << " x " << to_string(sizes);
+          if (!no_nvrtc() && rows == 7) compile_cuda({text}, "sm_90a");
+        }
+}
+
 // y = x - sum(x) per row, and the sum of y over the rows: two launches, the second of which adds parts.
 TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
   TileProgram program;

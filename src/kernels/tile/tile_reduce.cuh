@@ -1,6 +1,11 @@
 // Reductions of one value per thread over the threads of a group: 1 to 32 neighbouring lanes, or a whole
 // block. The order is fixed: pairs of lanes at distance 1, 2, 4, …, then warps the same way. Every thread
 // gets the result.
+//
+// Where a row stays in registers (reduce_items, reduce_block_items) the order is one binary tree over the
+// numbers of its elements: neighbours, then neighbouring pairs, and so on, whatever threads have them. Places
+// without an element hold the neutral one, which changes nothing; so neither the size of a group, nor that of
+// a vector, nor the longest row that was planned for changes a bit.
 #pragma once
 
 #include "tile/tile_math.cuh"
@@ -69,16 +74,16 @@ AICF_FN T exchange(T x, int distance) {
 }
 AICF_FN bool exchange(bool x, int distance) { return __shfl_xor_sync(0xffffffffu, int(x), distance) != 0; }
 
-// The N values of one thread, pairwise.
+// The N values of one thread: neighbours, then neighbouring pairs, and so on.
 template <class Op, class T, int N>
 AICF_FN T combine(const T (&x)[N]) {
   T sums[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) sums[i] = x[i];
 #pragma unroll
-  for (int half = N / 2; half > 0; half /= 2)
+  for (int step = 1; step < N; step *= 2)
 #pragma unroll
-    for (int i = 0; i < half; ++i) sums[i] = Op::apply(sums[i], sums[i + half]);
+    for (int i = 0; i + step < N; i += 2 * step) sums[i] = Op::apply(sums[i], sums[i + step]);
   return sums[0];
 }
 
@@ -103,6 +108,70 @@ AICF_FN T reduce_block(T x, T* shared) {
   constexpr int kGroup = kWarps <= 2 ? 2 : kWarps <= 4 ? 4 : kWarps <= 8 ? 8 : kWarps <= 16 ? 16 : 32;
   const int warp = lane % kGroup;
   return reduce_lanes<Op, kGroup>(warp < kWarps ? shared[warp] : Op::neutral());
+}
+
+constexpr int power_of_two_from(int n) {
+  int power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+// Each of N values over kGroup neighbouring lanes, as reduce_lanes does: lane l gets that of value l modulo
+// the next power of two of N. At each distance a lane gives away the half of the values that its neighbour
+// goes on with, so that about N exchanges do, not N for each distance. N is at most kGroup.
+template <class Op, int kGroup, int kDistance = 1, class T, int N>
+AICF_FN T reduce_values(const T (&x)[N]) {
+  constexpr int kLeft = (N + 1) / 2;
+  T left[kLeft];
+  const bool odd = (threadIdx.x & kDistance) != 0;
+#pragma unroll
+  for (int i = 0; i < kLeft; ++i) {
+    if constexpr (N == 1) {
+      left[i] = Op::apply(x[i], exchange(x[i], kDistance));
+    } else {
+      const T next = 2 * i + 1 < N ? x[2 * i + 1 < N ? 2 * i + 1 : 0] : Op::neutral();
+      left[i] = Op::apply(odd ? next : x[2 * i], exchange(odd ? x[2 * i] : next, kDistance));
+    }
+  }
+  if constexpr (2 * kDistance < kGroup)
+    return reduce_values<Op, kGroup, 2 * kDistance>(left);
+  else
+    return left[0];
+}
+
+// Of a row of which value i of lane l is part i * kGroup + l. A sum of negative zeros is a positive one,
+// as it is where a neutral element stands beside them.
+template <class Op, int kGroup, class T, int N>
+AICF_FN T reduce_items(T (&x)[N]) {
+  if constexpr (kGroup > 1 && N <= kGroup) {
+    const T value = reduce_values<Op, kGroup>(x);
+    return Op::apply(Op::neutral(), reduce_lanes<Op, power_of_two_from(N)>(value));
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = reduce_lanes<Op, kGroup>(x[i]);
+    return Op::apply(Op::neutral(), combine<Op>(x));
+  }
+}
+
+// Of a row of which value i of thread t is part i * kThreads + t. `shared` has room for N * kThreads / 32
+// values, used by this call alone.
+template <class Op, int kThreads, class T, int N>
+AICF_FN T reduce_block_items(T (&x)[N], T* shared) {
+  constexpr int kWarps = kThreads / 32, kParts = N * kWarps;
+  static_assert(N <= 32, "a lane of a warp for each value");
+  const T value = reduce_values<Op, 32>(x);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (lane < N) shared[lane * kWarps + warp] = value;
+  sync_threads<kThreads>();
+  constexpr int kEach = power_of_two_from((kParts + 31) / 32);
+  constexpr int kLanes = power_of_two_from((kParts + kEach - 1) / kEach);
+  T parts[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int part = lane % kLanes * kEach + i;
+    parts[i] = part < kParts ? shared[part] : Op::neutral();
+  }
+  return Op::apply(Op::neutral(), reduce_lanes<Op, kLanes>(combine<Op>(parts)));
 }
 
 // A cluster of blocks. Between cluster_arrive() and cluster_wait() every block has started, so that others
