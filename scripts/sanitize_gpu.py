@@ -43,9 +43,9 @@ DECODER = replace(
 ROPED = replace(DECODER, hidden=1024, heads=16, kv_heads=8)
 # Reports that are none: racecheck attributes a bulk copy without a tensor map to the thread that issues it,
 # and does not see that its readers wait for the barrier which the copy itself completes (FlashAttention's
-# notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way. Nor does
-# it see that __syncwarp() orders what a warp wrote before one lane's arrival at a barrier in shared memory: of
-# the biases that projected attention hands to the warps that multiply, it reports those of every other lane.
+# notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way. Nor
+# does it see that __syncwarp() orders what a warp wrote before one lane's arrival at a barrier: of the biases
+# that projected attention hands to the warps that multiply, it reports those of every other lane.
 JOINED = ("encoder-384x8x128-choose-matmul_attention", "encoder-512x8x128-choose-matmul_attention")
 KNOWN = {("racecheck", "block"), *(("racecheck", name) for name in JOINED)}
 WIDE = EncoderShape(512, 1, 8, 2048)
