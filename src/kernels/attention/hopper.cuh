@@ -166,8 +166,9 @@ struct Ring {
   }
 };
 
-// A warpgroup may issue its products when the one before has issued its own (named barriers from 1 on): while one computes
-// weights, the others multiply. Each takes as many turns as the others; the last one's first pass begins.
+// A warpgroup may issue its products when the one before passes the turn, with its own issued or its scores there (named
+// barriers from 1 on): while one computes weights, the others multiply. Each takes as many turns as the others; the last
+// one's first pass begins.
 template <int kGroups>
 __device__ __forceinline__ void wait_turn(int group) {
   sync_named(1 + group, 256);
