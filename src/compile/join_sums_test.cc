@@ -110,7 +110,7 @@ std::vector<Candidate> ways(const Program& program) {
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
     const auto has = [&](const char* word) { return candidate.variant.find(word) != std::string::npos; };
     if (!candidate.variant.starts_with("wgmma") || has("splits")) continue;
-    const size_t way = has("alternate") ? 1 : !has("handed") ? 0 : has("256x128") ? 3 : 2;
+    const size_t way = has("alternate") ? 1 : !has("handed") ? 0 : has("128x256") ? 3 : 2;
     if (!std::exchange(seen[way], true)) found.push_back(candidate);
   }
   return found;

@@ -437,7 +437,9 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
   MatmulConfig possible = config;
-  possible.handed = config.handed && epilogue_tile(*problem.program);  // what is handed on are halves
+  // What is handed on are halves; where they are not, its memory has room for a stage.
+  possible.handed = config.handed && epilogue_tile(*problem.program);
+  if (config.handed && !possible.handed) ++possible.stages;
   const MatmulView a = matmul_view(problem);
   possible.stays = possible.handed && problem.group == nullptr && a.m.constant() && a.k.constant() &&
                    a.batch.empty() && blocks_of_row(matmul_sizes(problem), config) > 0;

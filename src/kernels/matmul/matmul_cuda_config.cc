@@ -23,7 +23,8 @@ constexpr double kStepOverhead = 50;     // barriers between stages
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;        // where the products of another warpgroup go on
-constexpr double kHandedCycles = 0.2;       // by the warps that only store
+constexpr double kHandedCycles = 0.2;       // by the warps that only store,
+constexpr double kFewHandedCycles = 0.6;    //   where they are three
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
@@ -59,9 +60,9 @@ int64_t capacity(const MatmulConfig& c) {
 double wgmma_step_cycles(const MatmulConfig& c) {
   switch (c.block_m * 1000 + c.block_n) {
     case 256128:
-      return c.handed ? 1170 : 1110;  // with fewer stages
-    case 128256:
       return 1110;
+    case 128256:
+      return c.handed ? 1077 : 1110;
     case 128192:
       return c.handed && !c.stays ? 870 : 850;  // with fewer stages
     case 128128:
@@ -274,7 +275,7 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
       return {staying(128, 192, 3),     wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1),
-              wgmma(128, 128, 2, 6, 1), handed(256, 128, 3),      handed(128, 192, 4),
+              wgmma(128, 128, 2, 6, 1), handed(128, 256, 3),      handed(128, 192, 4),
               handed(128, 128, 5),      alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),
               wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),
               wgmma(64, 32, 1, 8, 2)};
@@ -331,7 +332,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
       results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
   // Of warpgroups that take turns, only the last one's epilogue is not behind another's products; what is
   // handed on has the time of the next tile's.
-  const double tile = c.handed ? std::max(steps * step, results * kHandedCycles) : steps * step;
+  const double tile =
+      c.handed ? std::max(steps * step, results * (has_few_storers(c) ? kFewHandedCycles : kHandedCycles))
+               : steps * step;
   double cycles = waves * tile + (c.handed ? 1 : c.alternate ? 2 : waves) * stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +

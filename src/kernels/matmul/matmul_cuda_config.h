@@ -38,6 +38,9 @@ struct MatmulConfig {
   int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
+// Whether three warps have the epilogue of handed tiles: beside 128 results of every thread that multiplies
+// there are registers for so many.
+inline bool has_few_storers(const MatmulConfig& config) { return config.handed && config.block_n == 256; }
 // The tile of single.cuh, whose threads have one result each.
 inline constexpr int kSingleSide = 16;
 inline bool is_single(const MatmulConfig& config) {

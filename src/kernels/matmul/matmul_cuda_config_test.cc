@@ -53,7 +53,11 @@ TEST(MatmulCudaConfig, chunks_are_dealt_where_each_block_has_as_many_and_the_par
 }
 
 TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
-  EXPECT_EQ(to_string(choose(8192, 8192, 8192, MatmulFamily::wgmma)), "wgmma 256x128 stages 4 warpgroups 2");
+  // Three warps store what is handed on: not faster than twelve steps of K.
+  for (const int64_t n : {4096, 8192})
+    EXPECT_EQ(to_string(choose(8192, n, n, MatmulFamily::wgmma)),
+              "wgmma 128x256 stages 3 warpgroups 2 handed");
+  EXPECT_NE(choose(16384, 3072, 768, MatmulFamily::wgmma).block_n, 256);
   EXPECT_EQ(choose(8192, 8192, 8192, MatmulFamily::mma).block_m, 128);
   EXPECT_EQ(choose(4096, 4096, 4096, MatmulFamily::simt).block_n, 128);
 }

@@ -1,5 +1,5 @@
 // A product of wgmma.cuh whose blocks have several tiles each: the warpgroups that multiply hand a tile's results as
-// halves to four or seven more warps, through shared memory, and multiply the next tile while these run the epilogue. Of
+// halves to three, four or seven more warps, through shared memory, and multiply the next tile while these run the epilogue. Of
 // its last tile a block hands on the first chunk of columns, and stores the others by the warps that multiplied. Results
 // are those of WgmmaMatmul, bit for bit.
 #pragma once
@@ -8,15 +8,15 @@
 
 namespace aicf {
 
-// Product: a WgmmaMatmul of two warpgroups that share a tile's rows. kStorers: warps that run the epilogue, 4 or 7:
-// a warpgroup, and what another has beside the warp that loads. kKeptSteps: of K, where a block has tiles of one row alone
+// Product: a WgmmaMatmul of two warpgroups that share a tile's rows. kStorers: warps that run the epilogue, 3, 4 or 7: what
+// a warpgroup has beside the warp that loads, a warpgroup, or both. kKeptSteps: of K, where a block has tiles of one row alone
 // and keeps their x, so that its stages are of y alone; else 0.
 template <class Product, int kStorers, int kKeptSteps = 0>
 struct HandedMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
-  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + 4;
+  static constexpr int kWarps = Product::kConsumers / 32, kLoader = kWarps + (kStorers == 3 ? 3 : 4);
   static constexpr int kHandedOfLast = 1;  // chunks of a block's last tile that are handed on: a third of 192 columns
 
   // The warps' results and what says that they are there, and that they have been read: one place per warp
@@ -24,7 +24,7 @@ struct HandedMatmul : Product {
   template <class C>
   struct Places {
     static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
-    static constexpr int kAtOnce = kStorers == 4 ? C::kCount : 1;  // chunks that one warp stores after another
+    static constexpr int kAtOnce = kStorers == 7 ? 1 : C::kCount;  // chunks that one warp stores after another
     uint32_t base;
     __device__ uint32_t full(int warp) const { return base + warp * 8; }
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
@@ -119,12 +119,12 @@ struct HandedMatmul : Product {
       Places<typename Product::template Chunks<Operands, Epilogue>>{shared.chunks()}.set_up();
     Product::set_up(shared);
     const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0);
-    // Registers: what the launch of 512 threads has.
+    // Registers: together what the launch has, 128 of 512 threads each or 168 of 384.
     if (warpgroup < 2) {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 184 : 136));
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kStorers == 7 ? 136 : 184));
       multiply(o, shared, work, epilogue, warpgroup);
-    } else if (kStorers == 7 || warpgroup == 2) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 4 ? 104 : 120));
+    } else if (kStorers != 4 || warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kStorers == 3 ? 136 : kStorers == 4 ? 104 : 120));
       if (warp != kLoader)
         store(o, shared, work, epilogue, warp - kWarps - (warp > kLoader));
       else if (threadIdx.x == 32 * kLoader)

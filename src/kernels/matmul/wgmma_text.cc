@@ -81,8 +81,7 @@ bool is_function(TileOp op) {
 }  // namespace
 
 int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
-  constexpr int kFewResults = 96;  // of a thread that multiplies, so that seven warps more have registers
-  if (config.block_m * config.block_n > kFewResults * 128 * config.warpgroups) return 4;
+  if (has_few_storers(config)) return 3;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
   // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
   constexpr int64_t kLongest = 512;
@@ -125,7 +124,8 @@ int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
 
 CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block = c.handed ? 512 : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block =
+      c.handed ? (has_few_storers(c) ? 384 : 512) : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
