@@ -2,13 +2,16 @@
 // of many.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "build/bundle_calls.h"
 #include "build/nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
+#include "plan/plan.h"
 #include "runtime/executable.h"
 #include "train/losses.h"
 #include "train/schedules.h"
@@ -95,6 +98,35 @@ TEST(BundledStep, ProductsOfWeightsAndBiasesShareALaunch) {
   }
   for (const Network& network : {kLarger, kLargerTf32})
     EXPECT_LE(launches(compiled(network, "sm_90", true)), 7u);
+}
+
+// Weights are loaded before the launch before has ended, but nothing that it writes.
+TEST(BundledStep, ProductsReadWeightsEarly) {
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  Plan plan = compiled(kLarger, "sm_90", true).variants[0].plan;
+  const auto step_entry = std::find_if(plan.entries.begin(), plan.entries.end(),
+                                       [](const EntryPlan& entry) { return entry.name == kStepEntry; });
+  ASSERT_NE(step_entry, plan.entries.end());
+  std::set<std::string> early;
+  for (const Step& step : step_entry->steps)
+    for (const CudaLaunch& launch : step.launches)
+      for (const int32_t input : launch.early_inputs)
+        early.insert(
+            step_entry->buffers[static_cast<size_t>(step.inputs[static_cast<size_t>(input)].buffer)].name);
+  EXPECT_EQ(early, (std::set<std::string>{"w1", "w2"})) << "what the first launch reads may still be written";
+  check_plan(plan);
+  // The last launch reads what the one before it writes.
+  Step& last = step_entry->steps.back();
+  const int32_t fresh = step_entry->steps[step_entry->steps.size() - 2].outputs[0].buffer;
+  const auto reads_fresh = [&](const TensorRef& ref) { return ref.buffer == fresh; };
+  const auto input = std::find_if(last.inputs.begin(), last.inputs.end(), reads_fresh);
+  ASSERT_NE(input, last.inputs.end());
+  last.launches[0].early_inputs = {static_cast<int32_t>(input - last.inputs.begin())};
+  EXPECT_THROW(check_plan(plan), UserError);
 }
 
 // Params, states and losses of some steps.

@@ -93,7 +93,7 @@ class Writer {
       std::string call =
           "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n  const Operands operands = " +
           operands.make + ";\n";
-      if (config_.family == MatmulFamily::wgmma)
+      if (config_.family == MatmulFamily::wgmma || early_y())
         call.erase(0, call.find("  const Operands"));  // waits after its set-up
       call += problem_.group != nullptr ? grouped_epilogue_text(epilogue.make)
                                         : "  const Epilogue epilogue = " + epilogue.make + ";\n";
@@ -172,6 +172,11 @@ class Writer {
     if (config_.slices > 0) return config_.slices >= 8 ? 2 : 12 / config_.slices;
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
+  // Whether y is read before the wait for the launches before (sliced.cuh).
+  bool early_y() const {
+    const CudaWindow& y = problem_.inputs[1];
+    return config_.slices > 0 && !problem_.member && problem_.group == nullptr && y.settled;
+  }
   WgmmaTile wgmma_tile() const {
     return {
         .x_along_k = a_.x.along_k,
@@ -230,6 +235,7 @@ class Writer {
       return launch;
     }
     launch.block = threads();
+    if (early_y()) launch.early_inputs = {1};
     launch.shared_bytes = shared_bytes(role);
     launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
     if (config_.cluster) launch.cluster = config_.splits;
@@ -309,9 +315,9 @@ class Writer {
     const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
     if (config_.slices > 0) {
       const std::string name = config_.family == MatmulFamily::simt ? "SimtSlice<" : "Tf32Slice<";
-      return "aicf::SlicedMatmul<aicf::" + name + tile + number(config_.stages) + ", " + layouts +
-             flag(a_.x.vector) + ", " + flag(a_.y.vector) + ">, " + tile + number(config_.stages) + ", " +
-             number(config_.slices) + ", " + last;
+      return "aicf::SlicedMatmul<aicf::" + name + tile + layouts + flag(a_.x.vector) + ", " +
+             flag(a_.y.vector) + ">, " + tile + number(config_.stages) + ", " + number(config_.slices) +
+             ", aicf::Split::" + split + ", " + number(config_.splits) + ", " + flag(early_y()) + ">";
     }
     switch (config_.family) {
       case MatmulFamily::simt:

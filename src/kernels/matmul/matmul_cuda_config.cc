@@ -44,6 +44,7 @@ constexpr int64_t kSliceStage = 32, kLeastSlice = 16, kMostSlicedTiles = 6 * kMu
 constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 4;
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
+constexpr double kSlicedElement = 60;  // of K in a slice beyond the least, if y comes an element at a time
 
 // Blocks that run at a time. Clusters of three and more leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
@@ -191,6 +192,9 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / c.splits;
   if (c.splits > 1) cycles += waves * (kClusterSum + kClusterPart * c.splits);
+  // Rows of y that do not start at 16 bytes.
+  if (!sizes.y_along_k && sizes.n % 4 != 0)
+    cycles += kSlicedElement * std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
   return cycles;
 }
 
@@ -283,7 +287,10 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
 }
 
 int64_t sliced_bytes(const MatmulConfig& c) {
-  return c.slices * c.stages * (c.block_m + c.block_n) * kSliceStage * 4;
+  const int64_t stages = c.stages * (c.block_m + c.block_n) * kSliceStage * 4;
+  // Sent by the cluster's blocks, and a barrier.
+  const int64_t parts = int64_t{c.block_m} * c.block_n * 4 + 16;
+  return c.slices * stages + (c.cluster ? parts : 0);
 }
 
 std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch) {
@@ -291,7 +298,7 @@ std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, Matmul
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
   if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > kMostSlicedTiles) return configs;
   // So short a K has nothing to slice: on an H100 a step of such products took 7.5 us with single.cuh, 12 so.
-  if (sizes.k <= kDepth && wants_single(sizes)) return configs;
+  if (family == MatmulFamily::simt && sizes.k <= kDepth && wants_single(sizes)) return configs;
   const int64_t depth = sliced_depth(sizes, family);
   MatmulConfig config{.family = family, .block_m = kSlicedSide, .block_n = kSlicedSide};
   // Short products of different sizes are alike, so that they can share a launch.
@@ -300,10 +307,10 @@ std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, Matmul
     if (splits > 1 && (arch < kClusterArch || depth < splits * config.slices * kLeastSlice)) continue;
     config.splits = splits;
     config.cluster = splits > 1;
-    config.stages = 1;
-    const int64_t room = (arch >= kClusterArch ? kPipelineBytes : 96 * 1024) / sliced_bytes(config);
+    const int64_t room = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
     const int64_t steps = ceil_div(depth, splits * config.slices * kSliceStage);
-    config.stages = static_cast<int>(std::clamp<int64_t>(steps, 1, std::min<int64_t>(room, 4)));
+    for (config.stages = 4; config.stages > 1 && (config.stages > steps || sliced_bytes(config) > room);)
+      --config.stages;
     configs.push_back(config);
   }
   return configs;

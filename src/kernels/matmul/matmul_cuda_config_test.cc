@@ -90,6 +90,18 @@ TEST(MatmulCudaConfig, threads_of_little_products_have_one_result_each) {
         << "K is sliced only where it is long";
 }
 
+// K as tf32 counts it: twice.
+TEST(MatmulCudaConfig, slices_of_narrow_results_are_short_or_split) {
+  const auto sliced = [](int64_t m, int64_t n, int64_t k) {
+    return choose_matmul({.m = m, .n = n, .k = 2 * k, .y_along_k = false, .f32 = true}, MatmulFamily::mma, 90,
+                         4);
+  };
+  EXPECT_EQ(sliced(128, 10, 512).splits, 4);  // y comes an element at a time
+  EXPECT_EQ(sliced(128, 512, 512).splits, 1);
+  for (const auto& [m, n, k] : {std::tuple(128, 512, 10), {512, 10, 128}, {784, 512, 128}})
+    EXPECT_TRUE(sliced(m, n, k).slices == 4 && sliced(m, n, k).splits == 1) << "can share a launch";
+}
+
 TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
   EXPECT_GT(choose(32, 384, 8192, MatmulFamily::wgmma).splits, 1);
   EXPECT_TRUE(choose(32, 384, 8192, MatmulFamily::wgmma).cluster);
