@@ -44,7 +44,8 @@ constexpr int64_t kSliceStage = 32, kLeastSlice = 16, kMostSlicedTiles = 6 * kMu
 constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 4;
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
-constexpr double kSlicedElement = 60;  // of K in a slice beyond the least, if y comes an element at a time
+constexpr double kSlicedCluster = 300;  // blocks that send their parts; and each part, kClusterPart
+constexpr double kSlicedElement = 60;   // of K in a slice beyond the least, if y comes an element at a time
 
 // Blocks that run at a time. Clusters of three and more leave multiprocessors of a processing cluster idle.
 int64_t capacity(const MatmulConfig& c) {
@@ -191,7 +192,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / c.splits;
-  if (c.splits > 1) cycles += waves * (kClusterSum + kClusterPart * c.splits);
+  if (c.splits > 1) cycles += waves * (kSlicedCluster + kClusterPart * c.splits);
   // Rows of y that do not start at 16 bytes.
   if (!sizes.y_along_k && sizes.n % 4 != 0)
     cycles += kSlicedElement * std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
@@ -302,9 +303,12 @@ std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, Matmul
   const int64_t depth = sliced_depth(sizes, family);
   MatmulConfig config{.family = family, .block_m = kSlicedSide, .block_n = kSlicedSide};
   // Short products of different sizes are alike, so that they can share a launch.
-  config.slices = depth <= 4 * kSliceStage ? 4 : 8;
+  const bool is_short = depth <= 4 * kSliceStage;
+  config.slices = is_short ? 4 : 8;
   for (const int splits : {1, 2, 4, 8}) {
-    if (splits > 1 && (arch < kClusterArch || depth < splits * config.slices * kLeastSlice)) continue;
+    const bool splittable =
+        arch >= kClusterArch && !is_short && depth >= splits * config.slices * kLeastSlice;
+    if (splits > 1 && !splittable) continue;
     config.splits = splits;
     config.cluster = splits > 1;
     const int64_t room = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
