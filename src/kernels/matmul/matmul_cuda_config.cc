@@ -29,6 +29,8 @@ constexpr double kBehindMemory = 0.1;       // share of other work that adds to 
 constexpr double kClusterSum = 2400;        // barriers,
 constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
 constexpr double kClusterResult = 0.35;     //   and of each result;
+constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
+constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kWorkspaceSum = 6000;      // a second launch
@@ -134,9 +136,13 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
   // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kDepth * 2;
   if (keeps_x(sizes, c)) {
+    // One block of each multiprocessor leaves half of the memory to the next launch. Several take all of it,
+    // so that they spread evenly (five stages of 64 x 64 let four blocks crowd on half of the machine); the
+    // next launch's blocks then take the places of those that end.
     constexpr int64_t kHalfOfAll = 113 * 1024, kOther = 12 * 1024;  // other: the system's, the epilogue's
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));
-    const int64_t room = kHalfOfAll / blocks - kOther - kept_x_bytes(sizes, c, true);
+    const int64_t room =
+        2 * kHalfOfAll / std::max<int64_t>(blocks, 2) - kOther - kept_x_bytes(sizes, c, true);
     c.stages = static_cast<int>(std::clamp<int64_t>(room / (c.block_n * kStepBytes), 2, kMostStages));
   } else if (sizes.m <= 64) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
@@ -354,12 +360,14 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
   const double result = c.family == MatmulFamily::simt ? kSimtClusterResult : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
-  if (c.splits > 1 && c.cluster)
-    cycles += waves * ((kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) +
-                       result * results) +
-              std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
-  else if (c.splits > 1)
-    cycles += kWorkspaceSum;
+  if (c.splits > 1 && c.cluster) {
+    const double sum =
+        keeps_x(sizes, c)
+            ? kFewClusterSum + kFewClusterPart * c.splits
+            : (kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) + result * results;
+    cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
+  }
+  if (c.splits > 1 && !c.cluster) cycles += kWorkspaceSum;
   return cycles;
 }
 

@@ -121,6 +121,17 @@ TEST(MatmulCudaConfig, few_rows_keep_many_weights_under_way) {
       << to_string(c);
 }
 
+// A decoder's products. Where a multiprocessor has two blocks, a third finds no place, so that they do not
+// crowd.
+TEST(MatmulCudaConfig, blocks_of_one_row_spread_over_the_machine) {
+  for (const auto& [n, k] : {std::pair(3072, 2048), {2048, 2048}, {16384, 2048}, {2048, 8192}}) {
+    const MatmulConfig c = choose(1, n, k, MatmulFamily::wgmma, 90, false);
+    const int blocks = n / c.block_n * c.splits;
+    EXPECT_GE(blocks, 128) << to_string(c);
+    if (blocks > 192) EXPECT_GT(3 * c.stages * c.block_n * 128, 227 * 1024) << to_string(c);
+  }
+}
+
 TEST(MatmulCudaConfig, few_rows_of_whole_stages_are_kept) {
   const MatmulConfig c = choose(1, 2048, 8192, MatmulFamily::wgmma);
   ASSERT_GT(c.splits, 1) << to_string(c);
