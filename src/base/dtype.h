@@ -34,6 +34,7 @@ inline constexpr int kDTypeCount = 0
 const DTypeInfo& dtype_info(DType dtype);
 inline int dtype_bytes(DType dtype) { return dtype_info(dtype).bytes; }
 inline std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
+inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 inline bool is_float(DType dtype) { return dtype_info(dtype).cls == DTypeClass::kFloat; }
 inline bool is_integer(DType dtype) {
   return dtype_info(dtype).cls == DTypeClass::kSigned || dtype_info(dtype).cls == DTypeClass::kUnsigned;

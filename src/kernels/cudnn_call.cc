@@ -11,8 +11,6 @@ constexpr size_t kMostKnobs = 64;
 constexpr int64_t kMostEngines = 1 << 20, kMostKnobTypes = 1 << 20;
 constexpr int64_t kVector = 8;  // halves of 16 bytes
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 bool parse_knobs(std::string_view text, std::vector<std::pair<int64_t, int64_t>>& knobs) {
   if (text.ends_with(',')) return false;
   Words list(text, ',');

@@ -8,8 +8,6 @@
 
 namespace aicf {
 
-inline bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 template <class T>
 T load_element(const void* data, DType dtype, int64_t index) {
   if (dtype == DType::f16) return static_cast<T>(f16_to_f32(static_cast<const uint16_t*>(data)[index]));

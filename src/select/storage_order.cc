@@ -94,8 +94,6 @@ class Orders {
   bool prefers_last(const Graph& graph, const Node& conv) const {
     return target_.is_cuda() ? is_half(graph.dtype(conv.operands[0])) : has_packed_form(graph, conv);
   }
-  static bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
   const Graph& graph_;
   const Target& target_;
   std::vector<Ints> orders_;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kClipSlack = 1e-6;  // added to the norm before dividing by it, as torch does
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 TensorType wide_type(const TensorType& type) {
   return {is_half(type.dtype) ? DType::f32 : type.dtype, type.shape};
 }

@@ -83,8 +83,6 @@ Trial trial_of(const ProblemKey& key, const KernelCall& call, const std::vector<
 
 // ---- the reference ----
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // In a problem of half types f32 is precise enough; in others f64 is.
 DType raised(DType dtype, bool half) {
   if (half) return is_half(dtype) ? DType::f32 : dtype;

@@ -20,15 +20,10 @@ std::string number(double value) {
 
 }  // namespace
 
-const SymbolRanges& attention_ranges(const CudaProblem& problem) {
-  static const SymbolRanges none;
-  return problem.ranges != nullptr ? *problem.ranges : none;
-}
-
 AttentionSizes sizes_of(const CudaProblem& problem) {
   const Shape &q = problem.inputs[0].sizes, &k = problem.inputs[1].sizes, &v = problem.inputs[2].sizes;
   const auto most = [&](const Dim& dim) {
-    return static_cast<double>(std::max<int64_t>(1, bounds(dim, attention_ranges(problem)).hi));
+    return static_cast<double>(std::max<int64_t>(1, bounds(dim, ranges_of(problem)).hi));
   };
   AttentionSizes sizes{q[0],       q[1],       k[1], q[2],       k[2],       Dim(1), 0,    0,
                        most(q[0]), most(q[1]), 1,    most(q[2]), most(k[2]), false,  false};
@@ -71,8 +66,8 @@ bool has_vector_rows(const CudaWindow& window, int64_t elements) {
 bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window) {
   if (!has_vector_rows(window, 8)) return false;
   for (size_t axis = 0; axis < 4; ++axis) {
-    if (bounds(window.sizes[axis], attention_ranges(problem)).lo < 1) return false;
-    if (bounds(window.strides[axis], attention_ranges(problem)).lo < 1) return false;
+    if (bounds(window.sizes[axis], ranges_of(problem)).lo < 1) return false;
+    if (bounds(window.strides[axis], ranges_of(problem)).lo < 1) return false;
   }
   return true;
 }

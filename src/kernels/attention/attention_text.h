@@ -20,7 +20,6 @@ struct AttentionSizes {
   double most_batch, most_heads, most_group, most_queries, most_keys;
   bool has_mask, causal;
 };
-const SymbolRanges& attention_ranges(const CudaProblem& problem);
 // Of q, k and v, which are the first inputs.
 AttentionSizes sizes_of(const CudaProblem& problem);
 

@@ -15,8 +15,6 @@ bool parse_algorithm(std::string_view hex, std::array<uint64_t, 8>& algorithm) {
   return true;
 }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 // The last two axes with these strides, and at most one axis before them that is walked.
 struct Matrix {
   int64_t rows, columns, row_stride, column_stride;

@@ -23,8 +23,6 @@ bool in_tf32(const AnyProblem& problem) {
   return problem.params == std::vector<Dim>{Dim(1)} && problem.inputs[0].dtype == DType::f32;
 }
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 std::string_view accumulator(DType dtype) {
   switch (dtype) {
     case DType::f64:
