@@ -138,19 +138,23 @@ class AttentionJoiner {
                          target_.facts().edge_microseconds +
                          estimate_microseconds(attention, attention.kernel, target_, options_.ranges);
     const double together = variants[0].microseconds;
+    joined.choice.key = product.choice.key;
     joined.choice.candidates.push_back({kJoinedKernel, joined.variant, together});
+    const auto recorded = recorded_join(product.choice.key, kJoinedKernel, options_);
+    if (recorded && (*recorded == kJoinedKernel || *recorded == to_string(joined.choice.candidates[0])))
+      joined.choice.source = ChoiceSource::kRecord;
     for (const ForcedChoice& forced : options_.forced)
       if (forced.candidate == kJoinedKernel &&
           (is_meant(forced, product, "matmul") || is_meant(forced, attention, "attention")))
         joined.choice.source = ChoiceSource::kForced;
     const bool is_forced = joined.choice.source == ChoiceSource::kForced;
-    if (!is_forced && (attention.choice.source == ChoiceSource::kForced || together >= apart))
-      return std::nullopt;
+    if (!is_forced && attention.choice.source == ChoiceSource::kForced) return std::nullopt;
+    if (joined.choice.source == ChoiceSource::kRank && together >= apart) return std::nullopt;
     char reason[120];
     std::snprintf(reason, sizeof reason,
                   "a product and its attention in one kernel, estimated %.1f us, apart %.1f us", together,
                   apart);
-    joined.reason = is_forced ? "forced; " + std::string(reason) : reason;
+    joined.reason = joined_reason(joined.choice.source) + reason;
     return joined;
   }
 

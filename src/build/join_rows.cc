@@ -145,6 +145,7 @@ class RowJoiner {
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
                          estimate_microseconds(rows, rows.kernel, target_, ranges_);
+    joined.choice.key = product.choice.key;
     if (!take_variant(joined, variants, apart)) return std::nullopt;
     check_tile_program(program);
     joined.region = static_cast<int>(programs_.size());
@@ -152,25 +153,29 @@ class RowJoiner {
     return joined;
   }
 
-  // The cheapest variant if it is cheaper than the calls apart, or the one that the caller wants.
+  // The cheapest variant if it is cheaper than the calls apart, or the one that a record of the product or
+  // the caller wants.
   bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart) const {
     Choice& choice = joined.choice;
     for (const KernelVariant& variant : variants)
       choice.candidates.push_back({joined.kernel, variant.name, variant.microseconds});
+    const auto want = [&](const std::string& name, ChoiceSource source) {
+      for (size_t i = choice.candidates.size(); i-- > 0;)
+        if (name == joined.kernel || name == to_string(choice.candidates[i]))
+          choice.chosen = i, choice.source = source;
+    };
+    if (const auto recorded = recorded_join(choice.key, joined.kernel, options_))
+      want(*recorded, ChoiceSource::kRecord);
     for (const ForcedChoice& forced : options_.forced)
-      for (size_t i = choice.candidates.size(); is_meant(forced, joined, "matmul") && i-- > 0;)
-        if (forced.candidate == joined.kernel || forced.candidate == to_string(choice.candidates[i])) {
-          choice.chosen = i;
-          choice.source = ChoiceSource::kForced;
-        }
+      if (is_meant(forced, joined, "matmul")) want(forced.candidate, ChoiceSource::kForced);
     const Candidate& chosen = choice.candidates[choice.chosen];
     joined.variant = chosen.variant;
     char reason[120];
     std::snprintf(reason, sizeof reason,
                   "a product and its rows in one kernel, estimated %.1f us, apart %.1f us",
                   chosen.microseconds, apart);
-    joined.reason = choice.source == ChoiceSource::kForced ? "forced; " + std::string(reason) : reason;
-    return choice.source == ChoiceSource::kForced || chosen.microseconds < apart;
+    joined.reason = joined_reason(choice.source) + reason;
+    return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;
   }
 
   static bool can_join(const TileProgram& first, size_t from) {

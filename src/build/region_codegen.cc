@@ -339,4 +339,16 @@ TileProgram generate_tile_program(const Region& region, const Schedule& schedule
   return RegionCompiler(region, schedule).run();
 }
 
+std::vector<TileProgram> generate_tile_programs(const KernelCalls& calls) {
+  std::vector<TileProgram> code(calls.regions.size());
+  for (const auto* list : {&calls.init_calls, &calls.calls})
+    for (const KernelCall& call : *list)
+      if (call.region >= 0) {
+        const auto index = static_cast<size_t>(call.region);
+        code[index] = generate_tile_program(calls.regions[index], call.schedule);
+        check_tile_program(code[index]);
+      }
+  return code;
+}
+
 }  // namespace aicf

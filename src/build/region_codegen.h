@@ -11,5 +11,7 @@
 namespace aicf {
 
 TileProgram generate_tile_program(const Region& region, const Schedule& schedule);
+// Of calls.regions, each as the first call that uses it runs it.
+std::vector<TileProgram> generate_tile_programs(const KernelCalls& calls);
 
 }  // namespace aicf

@@ -53,18 +53,6 @@ struct Unit {
   int32_t number = -1;  // of a body, in the plan
 };
 
-std::vector<TileProgram> build_programs(const KernelCalls& calls) {
-  std::vector<TileProgram> code(calls.regions.size());
-  for (const auto* list : {&calls.init_calls, &calls.calls})
-    for (const KernelCall& call : *list)
-      if (call.region >= 0) {
-        const auto index = static_cast<size_t>(call.region);
-        code[index] = generate_tile_program(calls.regions[index], call.schedule);
-        check_tile_program(code[index]);
-      }
-  return code;
-}
-
 class VariantCompiler {
  public:
   VariantCompiler(const Program& program, const Target& target, const CompileOptions& options,
@@ -142,7 +130,7 @@ class VariantCompiler {
   // rows, small kernels share launches.
   void build() {
     for (Unit& unit : units_) {
-      unit.programs = build_programs(unit.calls);
+      unit.programs = generate_tile_programs(unit.calls);
       if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, true);
       for (const KernelCall& call : unit.calls.calls)
         results_.choices.push_back(

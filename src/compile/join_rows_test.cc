@@ -56,12 +56,13 @@ Program large(Sum sum) { return network(DType::f16, {}, 8192, 384, 384, Rows::kL
 
 // The calls of the entry as compile() has them, by name.
 std::vector<KernelCall> calls_of(const Program& program, const char* target_name,
-                                 std::vector<ForcedChoice> forced = {}) {
+                                 std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   const Target target = Target::from_name(target_name);
   const Program optimised = run_pipeline(program, target, {}, nullptr);
   SelectOptions options;
   options.ranges = optimised.sizes;
   options.forced = std::move(forced);
+  options.records = records;
   KernelCalls calls = select_kernels(optimised.entries[0], target, options);
   std::vector<TileProgram> programs;
   for (const KernelCall& call : calls.calls)
@@ -114,6 +115,29 @@ TEST(JoinRows, ChoicesDecide) {
   ASSERT_EQ(joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
   EXPECT_EQ(calls[0].variant, calls[0].choice.candidates[calls[0].choice.chosen].variant);
+}
+
+// A record of the product's problem decides: one of the joined kernel joins where estimates would not, one of
+// the product's own kernels keeps apart where they would join.
+TEST(JoinRows, RecordsDecide) {
+  const auto recorded = [](const Program& program, const std::string& choice) {
+    const KernelCall product = calls_of(program, "sm_90")[0];
+    Records records;
+    records.add_layer("test", {{product.choice.key.value(), choice, 1, 2, ""}});
+    return calls_of(program, "sm_90", {}, &records);
+  };
+  const Program small = network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
+  ASSERT_EQ(joined(calls_of(small, "sm_90")), 0u);
+  const std::vector<KernelCall> calls = recorded(small, "matmul_rows");
+  ASSERT_EQ(joined(calls), 1u);
+  EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
+  EXPECT_NE(calls[0].reason.find("recorded"), std::string::npos);
+  const std::string variant = to_string(calls[0].choice.candidates.back());
+  EXPECT_EQ(to_string(recorded(small, variant)[0].choice.candidates.back()), variant);
+  EXPECT_EQ(recorded(small, variant)[0].choice.chosen, calls[0].choice.candidates.size() - 1);
+  EXPECT_EQ(joined(recorded(small, "matmul_attention")), 0u);
+  EXPECT_EQ(joined(recorded(large(Sum::kDropped), "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2")),
+            0u);
 }
 
 struct Case {

@@ -96,6 +96,8 @@ std::string microseconds(double value) {
   return text;
 }
 
+std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
+
 std::string rank_reason(const Choice& choice) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
@@ -118,7 +120,8 @@ class Chooser {
     const auto usable = [&](const Record& record, Records::Match match) {
       if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
       if (index_of(record.choice) < choice_.candidates.size() && !is_stale(record)) return true;
-      stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice));
+      stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice) &&
+                        !is_joined_kernel(kernel_of(record.choice)));
       return false;
     };
     if (const auto found = records.find(*choice_.key, usable)) {
@@ -212,6 +215,23 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
   use_candidate(call, call.choice.candidates[call.choice.chosen], call.choice.candidates[0]);
   return *std::find_if(rows.begin(), rows.end(),
                        [&](const KernelRow* row) { return row->name == call.kernel; });
+}
+
+bool is_joined_kernel(std::string_view kernel) {
+  return kernel == "matmul_rows" || kernel == "matmul_attention";
+}
+
+std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
+                                         const SelectOptions& options) {
+  if (!key || options.records == nullptr) return std::nullopt;
+  const auto found = options.records->find(*key, [&](const Record& record, Records::Match) {
+    return kernel_of(record.choice) == kernel && !is_stale(record);
+  });
+  return found ? std::optional(found->record->choice) : std::nullopt;
+}
+
+std::string joined_reason(ChoiceSource source) {
+  return source == ChoiceSource::kForced ? "forced; " : source == ChoiceSource::kRecord ? "recorded; " : "";
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {

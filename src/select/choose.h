@@ -4,6 +4,7 @@
 // reason.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -45,6 +46,17 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
 // Fills call.kernel, variant, choice and reason; gives the chosen row. `op` is the family asked for.
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
+
+// Kernels that take the place of a product and what follows it (build/join_rows.h, build/join_attention.h).
+// They are no candidates of a product, but a record of its problem may name one.
+bool is_joined_kernel(std::string_view kernel);
+// Of the record of this problem, if it names a joined kernel or one of its variants that is as it was then:
+// that name.
+std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
+                                         const SelectOptions& options);
+
+// How the reason of a joined call begins.
+std::string joined_reason(ChoiceSource source);
 
 // Makes the call run `winner`; `own` is what runs in place of a library where that is not wanted.
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own);

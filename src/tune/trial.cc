@@ -4,6 +4,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "build/join_attention.h"
+#include "build/join_rows.h"
+#include "build/region_codegen.h"
 #include "select/layout.h"
 #include "select/library_call.h"
 #include "select/update_targets.h"
@@ -179,9 +182,14 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
   std::map<std::string, size_t> known;
   const SelectOptions options = select_options(optimised);
   for (const Graph& entry : optimised.entries) {
-    const KernelCalls calls = select_kernels(entry, target, options);
+    KernelCalls calls = select_kernels(entry, target, options);
+    std::vector<TileProgram> programs = generate_tile_programs(calls);
+    if (target.is_cuda()) {
+      join_attention(calls, entry, programs, target, options);
+      join_rows(calls, entry, programs, target, options);
+    }
     for (const KernelCall& call : calls.calls) {
-      if (!call.choice.key) continue;
+      if (!call.choice.key || is_joined_kernel(call.kernel)) continue;
       const auto [at, fresh] = known.emplace(to_string(*call.choice.key), problems.size());
       if (fresh) {
         TuneProblem problem{*call.choice.key, call.origin, 0, call.choice.candidates, call, std::nullopt};

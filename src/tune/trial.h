@@ -28,7 +28,9 @@ struct Trial {
   std::vector<Window> operands, outputs;  // the problem's, wherever they lie
 };
 
-// Takes an optimised program. Problems in the order of their first steps.
+// Takes an optimised program. Problems in the order of their first steps. Products that share a kernel with
+// their rows or their attention are none: by itself such a product says nothing about that kernel, and a
+// record of it would keep the two apart.
 std::vector<TuneProblem> list_problems(const Program& optimised, const Target& target);
 
 class TrialMaker {

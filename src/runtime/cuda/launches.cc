@@ -11,7 +11,6 @@ namespace aicf::cuda {
 namespace {
 
 constexpr int kPortableCluster = 8;
-constexpr int64_t kStaticSharedLimit = 48 * 1024;  // beyond it a function must be told
 
 TensorMap encode_map(const TensorMapGeometry& map, void* address) {
   constexpr int kPromoteTo256Bytes = 3;
@@ -57,7 +56,7 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   kernel.node.func = modules.function(step.module, launch.function);
   kernel.node.block[0] = static_cast<unsigned>(launch.block);
   kernel.node.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
-  if (launch.shared_bytes > kStaticSharedLimit)
+  if (launch.shared_bytes > 0)  // beyond 48 KiB with the function's own it must be told
     AICF_CUDA(driver().function_set_attribute(kernel.node.func, kMaxDynamicShared,
                                               static_cast<int>(launch.shared_bytes)));
   if (launch.cluster > kPortableCluster)
