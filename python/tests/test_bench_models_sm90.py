@@ -1,4 +1,4 @@
-"""The models of the GPU board compile for sm_90 at their sizes, two layers deep: every kernel that is chosen for
+"""The models of the GPU board compile for sm_90 at their sizes, two layers deep: each kernel chosen for
 them is one that the compiler of machine code takes."""
 
 from __future__ import annotations
