@@ -128,7 +128,9 @@ TEST(MatmulCudaConfig, blocks_of_one_row_spread_over_the_machine) {
     const MatmulConfig c = choose(1, n, k, MatmulFamily::wgmma, 90, false);
     const int blocks = n / c.block_n * c.splits;
     EXPECT_GE(blocks, 128) << to_string(c);
-    if (blocks > 192) EXPECT_GT(3 * c.stages * c.block_n * 128, 227 * 1024) << to_string(c);
+    if (blocks > 192) {
+      EXPECT_GT(3 * c.stages * c.block_n * 128, 227 * 1024) << to_string(c);
+    }
   }
 }
 
