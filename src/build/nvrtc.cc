@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -125,6 +126,17 @@ std::string compile_unit(const std::string& source, const std::string& target) {
   return image;
 }
 
+// What takes long starts first, so that the last does not end alone: kernels, of which those on matrix units
+// unroll into long code, and text.
+size_t length_of(const std::string& source) {
+  constexpr size_t kTextOfKernel = 4096, kKernelsOfUnrolled = 4;
+  const size_t kernel = source.find("wgmma") == std::string::npos ? 1 : kKernelsOfUnrolled;
+  size_t length = source.size();
+  for (size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1))
+    length += kernel * kTextOfKernel;
+  return length;
+}
+
 }  // namespace
 
 std::string compile_cuda(const std::string& source, const std::string& target) {
@@ -135,8 +147,16 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
   if (sources.empty()) return {};
   nvrtc();  // loaded once, before the processes part
-  return run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
-                    [&](size_t i) { return compile_unit(sources[i], target); });
+  std::vector<size_t> order(sources.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return length_of(sources[a]) > length_of(sources[b]); });
+  std::vector<std::string> images =
+      run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
+                 [&](size_t i) { return compile_unit(sources[order[i]], target); });
+  std::vector<std::string> result(sources.size());
+  for (size_t i = 0; i < order.size(); ++i) result[order[i]] = std::move(images[i]);
+  return result;
 }
 
 std::string nvrtc_version() {
