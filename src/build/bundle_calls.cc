@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build/bundle_code.h"
+#include "build/call_windows.h"
 #include "select/cost_model.h"
 
 namespace aicf {
@@ -108,10 +109,6 @@ KernelCall bundle_of(Open open) {
   bundle.members = std::move(open.calls);
   std::stable_sort(bundle.members.begin(), bundle.members.end(),
                    [](const KernelCall& a, const KernelCall& b) { return a.stage < b.stage; });
-  const auto add_once = [](const std::vector<Window>& own, std::vector<Window>& all) {
-    for (const Window& w : own)
-      if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
-  };
   for (const KernelCall& member : bundle.members) {
     add_once(member.inputs, bundle.inputs);
     add_once(member.outputs, bundle.outputs);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "build/call_windows.h"
 #include "build/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/layout.h"
@@ -16,22 +17,10 @@ namespace {
 
 constexpr double kMoreMemory = 1.02;  // that values may take because they are needed later
 
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
-bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
-}
-
 bool same_form(const std::vector<Window>& a, const std::vector<Window>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Window& x, const Window& y) {
     return x.dtype == y.dtype && x.offset == y.offset && x.sizes == y.sizes && x.strides == y.strides;
   });
-}
-
-void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
-  for (const Window& w : own)
-    if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
 }
 
 // How the products of one form are dealt to launches: groups of neighbours in their order, with the least sum

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "build/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
@@ -15,10 +16,6 @@ namespace {
 constexpr char kJoinedKernel[] = "matmul_attention";
 constexpr char kProductKernel[] = "matmul_tensor_core";
 constexpr char kAttentionKernel[] = "attention_wgmma";
-
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
 
 // What a program does that only adds a bias, if anything, to results that it sees as halves: whether it has
 // one.

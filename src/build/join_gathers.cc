@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "build/call_windows.h"
+
 namespace aicf {
 namespace {
 
 constexpr char kGatheredKernel[] = "tile_gathered";
-
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
-bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
-}
 
 class GatherJoiner {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "build/bundle_code.h"
+#include "build/call_windows.h"
 #include "build/made_input_code.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
@@ -14,13 +15,6 @@ namespace {
 
 constexpr double kMostBytes = 64 * 1024;  // that the region moves: every block reads them
 constexpr int64_t kMostBlocks = 8;        // of the region, which each block runs one after the other
-
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
-bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
-}
 
 // The same elements in the same order, in neighbouring places.
 bool same_row(const Window& a, const Window& b) {

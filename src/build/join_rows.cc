@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "build/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
@@ -15,10 +16,6 @@ namespace {
 
 constexpr char kJoinedKernel[] = "matmul_rows";
 constexpr char kProductKernel[] = "matmul_tensor_core";
-
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
 
 // A window of the row region over the product's axes: all but the last are one.
 std::optional<Window> over_rows(const Window& window, size_t rank) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "build/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cuda_problem.h"
 
@@ -12,10 +13,6 @@ namespace {
 
 // Fewer rows are read again in no time.
 constexpr int64_t kLeastRows = 1024;
-
-bool meets(const std::vector<Window>& windows, ValueId root) {
-  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
 
 Window turned(Window w) {
   std::swap(w.sizes[0], w.sizes[1]);

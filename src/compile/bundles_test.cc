@@ -30,12 +30,7 @@ class Flow {
         optimised_(run_pipeline(program, target_, {}, nullptr)),
         calls_(select_kernels(graph(), target_,
                               {optimised_.sizes, nullptr, {}, false, updated_variables(optimised_)})) {
-    programs_.resize(calls_.regions.size());
-    for (auto* list : {&calls_.init_calls, &calls_.calls})
-      for (KernelCall& call : *list)
-        if (call.region >= 0)
-          programs_[static_cast<size_t>(call.region)] =
-              generate_tile_program(calls_.regions[static_cast<size_t>(call.region)], call.schedule);
+    programs_ = generate_tile_programs(calls_);
     for (size_t i = 0; i < calls_.calls.size(); ++i) calls_.calls[i].origin = std::to_string(i);
     before_ = calls_.calls;
     bundle_calls(calls_, programs_, target_, optimised_.sizes);

@@ -63,11 +63,7 @@ std::vector<KernelCall> calls_of(const Case& c, const char* target_name,
   options.ranges = optimised.sizes;
   options.forced = std::move(forced);
   KernelCalls calls = select_kernels(optimised.entries[0], target, options);
-  std::vector<TileProgram> programs(calls.regions.size());
-  for (const KernelCall& call : calls.calls)
-    if (call.region >= 0)
-      programs[static_cast<size_t>(call.region)] =
-          generate_tile_program(calls.regions[static_cast<size_t>(call.region)], call.schedule);
+  std::vector<TileProgram> programs = generate_tile_programs(calls);
   join_attention(calls, optimised.entries[0], programs, target, options);
   return calls.calls;
 }
@@ -104,8 +100,7 @@ TEST(JoinAttention, ChoicesDecide) {
 }
 
 TEST(JoinAttention, HasTheResultsOfTwoKernels) {
-  if (!TestDevice::get().cuda || Target::from_name(TestDevice::get().target).arch < 90)
-    GTEST_SKIP() << "the joined kernel needs wgmma";
+  if (!TestDevice::get().has_clusters()) GTEST_SKIP() << "the joined kernel needs wgmma";
   for (const Case& c :
        {Case{}, Case{.batch = 3, .heads = 5, .depth = 64, .width = 200, .bias = false},
         Case{.dtype = DType::bf16, .batch = 40, .heads = 4, .width = 136, .mask = false, .causal = true},

@@ -64,13 +64,7 @@ std::vector<KernelCall> calls_of(const Program& program, const char* target_name
   options.forced = std::move(forced);
   options.records = records;
   KernelCalls calls = select_kernels(optimised.entries[0], target, options);
-  std::vector<TileProgram> programs;
-  for (const KernelCall& call : calls.calls)
-    if (call.region >= 0) {
-      programs.resize(calls.regions.size());
-      programs[static_cast<size_t>(call.region)] =
-          generate_tile_program(calls.regions[static_cast<size_t>(call.region)], call.schedule);
-    }
+  std::vector<TileProgram> programs = generate_tile_programs(calls);
   join_rows(calls, optimised.entries[0], programs, target, options);
   return calls.calls;
 }
@@ -173,8 +167,7 @@ std::string unsplit(const Program& program) {
 
 // The sums have the bits of two kernels; the statistics are added in another order.
 TEST(JoinRows, HasTheResultsOfTwoKernels) {
-  if (!TestDevice::get().cuda || Target::from_name(TestDevice::get().target).arch < 90)
-    GTEST_SKIP() << "kernels over rows run on GPUs with clusters";
+  if (!TestDevice::get().has_clusters()) GTEST_SKIP() << "kernels over rows run on GPUs with clusters";
   for (const Case& c : cases()) {
     const Program program = network(c.dtype, c.batch, c.rows, c.columns, c.depth, c.kind, c.sum);
     SCOPED_TRACE(print(program));

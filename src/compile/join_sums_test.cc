@@ -50,11 +50,7 @@ Calls calls_of(const Program& program, const char* target_name, std::vector<Forc
   options.ranges = optimised.sizes;
   options.forced = std::move(forced);
   KernelCalls calls = select_kernels(optimised.entries[0], target, options);
-  std::vector<TileProgram> programs(calls.regions.size());
-  for (const KernelCall& call : calls.calls)
-    if (call.region >= 0)
-      programs[static_cast<size_t>(call.region)] =
-          generate_tile_program(calls.regions[static_cast<size_t>(call.region)], call.schedule);
+  std::vector<TileProgram> programs = generate_tile_programs(calls);
   join_sums(calls, programs, target, options.ranges);
   return {calls.calls, programs};
 }
@@ -139,8 +135,7 @@ void compare(const Program& program, const Candidate& candidate, DType dtype) {
 // The product has the bits of the kernel without sums; these are added in another order, the same every time.
 TEST(JoinSums, HasTheResultsOfTwoKernels) {
   const TestDevice& test = TestDevice::get();
-  if (!test.cuda || Target::from_name(test.target).arch < 90)
-    GTEST_SKIP() << "sums are joined on GPUs with tiles of wgmma";
+  if (!test.has_clusters()) GTEST_SKIP() << "sums are joined on GPUs with tiles of wgmma";
   for (const auto& [sizes, dtype] : {std::pair(Sizes{9000, 1536, 192}, DType::bf16),
                                      {Sizes{1500, 200, 72}, DType::f16},
                                      {Sizes{1024, 8, 64}, DType::bf16}}) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/open_device.h"
+#include "select/target.h"
 
 namespace aicf::testing {
 
@@ -28,6 +29,9 @@ struct TestDevice {
     }();
     return chosen;
   }
+
+  // Whether it has clusters of blocks and wgmma.
+  bool has_clusters() const { return cuda && Target::from_name(target).arch >= 90; }
 
   // Calls work(0 … count-1); in parallel for a GPU, whose compiler and not its kernels takes the time.
   void for_each(size_t count, const std::function<void(size_t)>& work) const {

@@ -1,0 +1,25 @@
+// What passes over calls ask of the windows that calls read and write.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+// Whether one of the windows is of this value.
+inline bool meets(const std::vector<Window>& windows, ValueId root) {
+  return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
+}
+// Whether both have windows of one value.
+inline bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
+}
+// The windows of a member among those of a call of several.
+inline void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
+  for (const Window& w : own)
+    if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
+}
+
+}  // namespace aicf
