@@ -18,7 +18,7 @@ struct CallPassInput {
 
 struct CallPass {
   const char* name;
-  bool joins;  // a call of its own kernel takes the place of others; else the others stay as members
+  bool joins;  // runs before the calls' choices are told; a bundle would hide those of its members
   void (*run)(const CallPassInput& input);
 };
 
