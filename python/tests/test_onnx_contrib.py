@@ -63,6 +63,7 @@ EMBED = {
     "gamma": real(D),
     "beta": real(D),
 }
+NO_KINDS = {name if name != "kinds" else "_kinds": value for name, value in EMBED.items()}
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
 
 CASES: list[tuple[str, dict[str, np.ndarray], list[str], dict[str, Any]]] = [
@@ -144,6 +145,7 @@ def test_results_are_those_of_onnxruntime(case: Any) -> None:
         ("Attention", PACKED, ["y"], {"num_heads": N, "do_rotary": 1}),
         ("Attention", {**PACKED, "mask": whole(5, 3 * B + 2)}, ["y"], {"num_heads": N}),
         ("MultiHeadAttention", {"q": real(B, S, N, 3, H)}, ["y"], {"num_heads": N}),
+        ("EmbedLayerNormalization", NO_KINDS, ["y", "count:i32"], {}),
     ],
 )
 def test_other_forms_are_refused_by_name(

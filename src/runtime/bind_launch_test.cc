@@ -36,15 +36,6 @@ Artifact launched_steps() {
   return artifact;
 }
 
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code;
-  }
-  return ErrorCode::kI_check_failed;
-}
-
 // Of binding the changed second step at n = 2.
 ErrorCode changed(const std::function<void(Step& step, CudaLaunch& launch)>& change) {
   Artifact artifact = launched_steps();

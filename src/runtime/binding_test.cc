@@ -16,16 +16,6 @@ struct NullRun {
   Executable exe{Model::load(two_steps(), device)};
 };
 
-template <typename Call>
-ErrorCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code;
-  }
-  return ErrorCode::kI_check_failed;
-}
-
 TEST(Binding, RowMajorMemoryIsUsedWhereItLies) {
   NullRun run;
   const Array x(DType::f32, {3, 4}), y(DType::f32, {3, 4});

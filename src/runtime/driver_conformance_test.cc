@@ -12,6 +12,7 @@
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
 #include "runtime/open_device.h"
+#include "runtime/testing.h"
 
 namespace aicf {
 namespace {
@@ -107,15 +108,6 @@ class DriverConformance : public ::testing::TestWithParam<Driver> {
   std::shared_ptr<Device> device_;
   std::string target_ = "cpu";
 };
-
-ErrorCode code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code;
-  }
-  return ErrorCode::kI_check_failed;
-}
 
 TEST_P(DriverConformance, MemoryHoldsWhatIsCopied) {
   const int64_t bytes = 1000;

@@ -1,12 +1,25 @@
-// Plans that the tests of this folder run on the null driver.
+// What the tests of this folder share: plans that they run on the null driver, and the code of what a call
+// throws.
 #pragma once
 
 #include <string>
 #include <utility>
 
 #include "artifact/artifact.h"
+#include "base/error.h"
 
 namespace aicf {
+
+// kI_check_failed where nothing is thrown.
+template <typename Call>
+ErrorCode code_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code;
+  }
+  return ErrorCode::kI_check_failed;
+}
 
 inline TensorRef ref(int32_t buffer, Shape sizes) {
   TensorRef r;

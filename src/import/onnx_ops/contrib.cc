@@ -54,7 +54,8 @@ void embed_layer_norm(NodeContext& n) {
   ValueId sum = rows(2, n.in(0));
   const ValueId positions = n.has(8) ? rows(3, n.in(8)) : n.slice_axis(n.in(3), 0, Dim(0), ids[1]);
   sum = n.add(Op::add, {sum, positions});
-  if (n.has(1) && n.has(4)) sum = n.add(Op::add, {sum, rows(4, n.in(1))});
+  if (n.has(1) && !n.has(4)) n.unsupported("segments without a table of them");
+  if (n.has(1)) sum = n.add(Op::add, {sum, rows(4, n.in(1))});
   n.out(0, n.add(Op::layer_norm, {sum, n.in(5), n.in(6)},
                  {{"axis", int64_t{-1}}, {"epsilon", n.attr_float("epsilon", 1e-12)}}));
   n.ignore("mask_index_type");  // says what output 1 is when there is no mask: zeros, whatever it is
