@@ -18,8 +18,6 @@ const std::vector<CallPass>& call_passes() {
        }},
       {kJoinRows, true,
        [](const CallPassInput& in) { join_rows(in.calls, in.graph, in.programs, in.target, in.options); }},
-      {kJoinSums, true,
-       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
       {kJoinInputs, true,
        [](const CallPassInput& in) {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
@@ -29,6 +27,8 @@ const std::vector<CallPass>& call_passes() {
        [](const CallPassInput& in) {
          group_products(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
+      {kJoinSums, true,
+       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
       {kBundleCalls, false,
        [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
   };

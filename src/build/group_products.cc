@@ -160,6 +160,12 @@ void group_products(KernelCalls& calls, const Graph& graph, const std::vector<Ti
   ProductGrouper(calls, graph, context).run();
 }
 
+CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
+  KernelCall product = member;
+  product.outputs.resize(1);
+  return call_problem(product, context);
+}
+
 CudaCode product_group_code(const KernelCall& call, const CodeContext& context) {
   const CudaProblem kernel = call_problem(call, context);
   ProductGroup group;
@@ -167,9 +173,11 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
   for (const KernelCall& member : call.members) {
     const std::vector<int32_t> in = operand_numbers(member.inputs, call.inputs),
                                out = operand_numbers(member.outputs, call.outputs);
-    group.products.push_back({in[0], in[1], out[0]});
+    const bool sums = out.size() > 1;
+    group.products.push_back({in[0], in[1], out[0], sums ? out[1] : -1});
+    if (sums) group.x_sums = member.outputs[1].dtype;
   }
-  CudaProblem problem = call_problem(call.members[0], context);
+  CudaProblem problem = product_of(call.members[0], context);
   problem.group = &group;
   return find_cuda_kernel(call.members[0].kernel)->generate(problem);
 }

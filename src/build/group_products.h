@@ -17,6 +17,9 @@ inline constexpr char kProductGroup[] = "matmul_group";  // KernelCall::kernel o
 void group_products(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
                     const Target& target, const SymbolRanges& ranges);
 
+// A member's problem, without the sums that join_sums may have given it.
+CudaProblem product_of(const KernelCall& member, const CodeContext& context);
+
 // The text of such a call.
 CudaCode product_group_code(const KernelCall& call, const CodeContext& context);
 

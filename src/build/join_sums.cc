@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "build/call_windows.h"
-#include "kernels/cuda_kernel.h"
-#include "select/cuda_problem.h"
+#include "build/group_products.h"
+#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {
@@ -24,18 +24,14 @@ class SumJoiner {
  public:
   SumJoiner(KernelCalls& calls, std::vector<TileProgram>& programs, const Target& target,
             const SymbolRanges& ranges)
-      : calls_(calls.calls), programs_(programs), target_(target), ranges_(ranges) {}
+      : calls_(calls.calls), programs_(programs), context_{programs, calls.constant, target, ranges} {}
 
   void run() {
     for (size_t i = 0; i < calls_.size();) {
-      const std::optional<size_t> product = adds_columns(calls_[i]) ? find_product(i) : std::nullopt;
-      std::optional<KernelCall> joined = product ? join(calls_[*product], calls_[i]) : std::nullopt;
-      if (!joined) {
+      if (adds_columns(calls_[i]) && (join_group(i) || join_product(i)))
+        calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i));
+      else
         ++i;
-        continue;
-      }
-      calls_[*product] = std::move(*joined);
-      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
 
@@ -56,6 +52,55 @@ class SumJoiner {
     return stages.size() == 2 && stages[0].size() == 2 && is(stages[0][0], TileOp::load) &&
            is(stages[0][1], TileOp::reduce_sum) && stages[1].size() == 1 &&
            is(stages[1][0], TileOp::store_scalar);
+  }
+
+  // Into a group of products of which one reads what the sums are of as its x: the gradient of a layer's
+  // weights. It then costs no pass over memory, nor the product that stores it an epilogue.
+  bool join_group(size_t sums) {
+    const KernelCall& call = calls_[sums];
+    const Window& out = call.outputs[0];
+    const auto rows = call.inputs[0].sizes[1].constant();
+    if (!rows || *rows < kLeastRows || out.strides[0] != Dim(1)) return false;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      KernelCall& group = calls_[i];
+      if (group.kernel != kProductGroup) continue;
+      for (KernelCall& member : group.members)
+        if (member.inputs[0] == call.inputs[0] && member.outputs.size() == 1 && may_move(sums, i) &&
+            takes_sums(group, out.dtype)) {
+          member.outputs.push_back(out);
+          Window& own = member.outputs.back();
+          own.sizes.resize(1);
+          own.strides.resize(1);
+          group.outputs.push_back(own);
+          group.reason += ", with the sums of " + call.origin;
+          return true;
+        }
+    }
+    return false;
+  }
+  // All sums of a group are of one type.
+  bool takes_sums(const KernelCall& group, DType type) const {
+    for (const KernelCall& member : group.members)
+      if (member.outputs.size() > 1 && member.outputs[1].dtype != type) return false;
+    const std::vector<KernelVariant> variants = grouped_variants(
+        product_of(group.members[0], context_), static_cast<int>(group.members.size()), type);
+    return std::any_of(variants.begin(), variants.end(),
+                       [&](const KernelVariant& v) { return v.name == group.variant; });
+  }
+  // Whether the call's results may be written where call `to` stands: nobody between touches them.
+  bool may_move(size_t from, size_t to) const {
+    const ValueId root = calls_[from].outputs[0].root;
+    for (size_t i = std::min(from, to); i <= std::max(from, to); ++i)
+      if (i != from && (meets(calls_[i].inputs, root) || meets(calls_[i].outputs, root))) return false;
+    return true;
+  }
+
+  // Into the product that stores what the sums are of.
+  bool join_product(size_t sums) {
+    const std::optional<size_t> product = find_product(sums);
+    std::optional<KernelCall> joined = product ? join(calls_[*product], calls_[sums]) : std::nullopt;
+    if (joined) calls_[*product] = std::move(*joined);
+    return joined.has_value();
   }
 
   // The product that stores what the sums are of, if the sums may be where it is.
@@ -86,7 +131,7 @@ class SumJoiner {
     joined.reason += ", with the sums of its columns";
     TileProgram program = program_with_sums(
         program_of(product), static_cast<size_t>(at - product.outputs.begin()), sums.outputs[0].dtype);
-    CudaProblem problem = cuda_problem(joined, target_.arch, ranges_);
+    CudaProblem problem = call_problem(joined, context_);
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(joined.kernel), problem);
     if (std::none_of(variants.begin(), variants.end(),
@@ -100,8 +145,7 @@ class SumJoiner {
 
   std::vector<KernelCall>& calls_;
   std::vector<TileProgram>& programs_;
-  const Target& target_;
-  const SymbolRanges& ranges_;
+  const CodeContext context_;
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Which sums over all rows of a product's results, the gradients of biases, are taken by the product's
-// epilogue on a GPU. Takes the selected calls of a graph and the programs of their regions; where one call
-// does nothing but add up the columns of what a product stores, the product's call stores the sums too, and
-// its program, with the sums as a further result, stands at the end of `programs`. Graph and regions stay as
+// Which sums over all rows, the gradients of biases, are taken along by products on a GPU. Takes the selected
+// calls of a graph, groups of products among them, and the programs of their regions. A call that does
+// nothing but add up the columns of a tensor disappears into the group that reads the tensor as the x of a
+// member (kernels/matmul/row_sums.cuh), or else into the epilogue of the product that stores it, whose
+// program, with the sums as a further result, then stands at the end of `programs`. Graph and regions stay as
 // they are.
 #pragma once
 

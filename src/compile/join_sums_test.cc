@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "build/group_products.h"
 #include "build/region_codegen.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
@@ -143,6 +145,82 @@ TEST(JoinSums, HasTheResultsOfTwoKernels) {
     const std::vector<Candidate> candidates = ways(program);
     test.for_each(candidates.size(), [&, type = dtype](size_t i) { compare(program, candidates[i], type); });
   }
+}
+
+// The gradients of the weights of `layers` linear layers, dw_i = dy_i^T · x_i, and those of the biases of all
+// but the last one, db_i, which are the sums of the rows of dy_i.
+Program weight_gradients(DType dtype, const Sizes& s, int layers) {
+  Program program;
+  Graph graph("main");
+  for (int i = 0; i < layers; ++i) {
+    const std::string number = std::to_string(i);
+    const ValueId dy = graph.add_input("dy" + number, {dtype, {Dim(s.rows), Dim(s.columns)}});
+    const ValueId x = graph.add_input("x" + number, {dtype, {Dim(s.rows), Dim(s.depth)}});
+    graph.add_output(graph.add(Op::matmul, {dy, x}, {{"transpose_x", true}}), "dw" + number);
+    if (i + 1 < layers) graph.add_output(graph.add(Op::reduce_sum, {dy}, {{"axes", Ints{0}}}), "db" + number);
+  }
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+std::vector<Step> steps_of(const Program& program, const std::string& target, bool joined) {
+  CompileOptions options;
+  options.target = target;
+  if (!joined) options.skip_passes.insert(kJoinSums);
+  return compile(program, options).variants[0].plan.entries[0].steps;
+}
+
+TEST(JoinSums, OfTheOperandsOfAGroup) {
+  const Program program = weight_gradients(DType::bf16, {2048, 1024, 768}, 4);
+  const std::vector<Step> joined = steps_of(program, "sm_90", true),
+                          apart = steps_of(program, "sm_90", false);
+  ASSERT_EQ(joined.size(), 1u);
+  EXPECT_EQ(joined[0].kernel, kProductGroup);
+  EXPECT_EQ(joined[0].outputs.size(), 4u + 3u);
+  EXPECT_EQ(joined[0].variant, std::find_if(apart.begin(), apart.end(), [](const Step& step) {
+                                 return step.kernel == kProductGroup;
+                               })->variant);
+  // Of few rows they are read again in no time.
+  const std::vector<Step> few = steps_of(weight_gradients(DType::bf16, {512, 1024, 768}, 4), "sm_90", true);
+  EXPECT_TRUE(std::none_of(few.begin(), few.end(), [](const Step& step) {
+    return step.kernel == kProductGroup && step.outputs.size() > 4;
+  }));
+}
+
+// Results of the groups' kernels whose tiles are stored in each way, and of tiles that reach over the edge.
+TEST(JoinSums, OfAGroupEqualThoseOfKernelsOfTheirOwn) {
+  const TestDevice& test = TestDevice::get();
+  if (!test.has_clusters()) GTEST_SKIP() << "sums are joined on GPUs with tiles of wgmma";
+  const std::vector<std::pair<Sizes, DType>> cases = {{{4096, 3072, 768}, DType::bf16},
+                                                      {{4096, 768, 3072}, DType::f16},
+                                                      {{2000, 2304, 768}, DType::bf16},
+                                                      {{3000, 768, 768}, DType::bf16},
+                                                      {{2000, 200, 136}, DType::f16}};
+  test.for_each(cases.size(), [&](size_t at) {
+    const auto& [sizes, dtype] = cases[at];
+    const Program program = weight_gradients(dtype, sizes, 5);
+    SCOPED_TRACE(print(program));
+    CompileOptions joint, apart;
+    joint.target = apart.target = test.target;
+    apart.skip_passes.insert(kJoinSums);
+    Artifact one = compile(program, joint), two = compile(program, apart);
+    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
+    EXPECT_EQ(two.variants[0].plan.entries[0].steps.size(), 5u);
+    if (!test.runs) return;
+    const auto device = open_device({"cuda", 1, ""});
+    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    const auto inputs = normal_inputs(program, 7);
+    const auto got = first.run("main", inputs), want = second.run("main", inputs),
+               again = first.run("main", inputs);
+    for (const auto& [name, array] : want) {
+      if (name.starts_with("dw")) {
+        EXPECT_EQ(got.at(name), array) << name;
+      } else {
+        EXPECT_LT(relative_error(got.at(name), array), dtype == DType::f16 ? 5e-4 : 4e-3) << name;
+      }
+      EXPECT_EQ(again.at(name), got.at(name)) << name;
+    }
+  });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // of the first needs to know of all. build/ makes these.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,16 @@ inline constexpr int kMostGrouped = 12;
 struct ProductGroup {
   const CudaProblem* kernel = nullptr;  // operands of all, every one once
   struct Operands {
-    int32_t x, y, out;  // numbers among the kernel's
+    int32_t x, y, out;    // numbers among the kernel's
+    int32_t x_sums = -1;  // where the sums over k of x's rows go; -1: nowhere
   };
   std::vector<Operands> products;  // the problem's own first
+  std::optional<DType> x_sums;     // their type, where any product has them (kernels/matmul/row_sums.cuh)
 };
 
-// How so many products of this problem can share a launch, best first; none: not at all.
-std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count);
+// How so many products of this problem can share a launch, best first; none: not at all. With x_sums, beside
+// the sums of x's rows.
+std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count,
+                                            std::optional<DType> x_sums = std::nullopt);
 
 }  // namespace aicf

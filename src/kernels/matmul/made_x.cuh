@@ -74,8 +74,9 @@ struct MadeMatmul : Product {
     }
 
     // Two steps at a time, so that each has registers of its own for x while the one before is under way.
-    __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, const Work& work, int,
-                                               float (&acc)[1][Product::kResults]) const {
+    template <class Operands>
+    __device__ __forceinline__ void accumulate(const Operands&, const Shared& shared, Stage stage, const Work& work,
+                                               const MatmulTile&, int, float (&acc)[1][Product::kResults]) const {
       Part parts[2] = {part(work.k_first)};
       uint32_t before = 0;
       for (int step = 0; step < work.steps; step += 2) {

@@ -11,6 +11,7 @@ template <class T, class I>
 struct MatmulOperands {
   using Element = T;
   using Index = I;
+  static constexpr bool kSumsX = false;  // whether it has what row_sums.cuh asks for
   const T* x;
   const T* y;
   Index m, n, k;

@@ -79,6 +79,7 @@ class Writer {
     code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
     code.source = "#include \"matmul/" + header_name() + ".cuh\"\n";
     if (problem_.group != nullptr) code.source += "#include \"matmul/grouped.cuh\"\n";
+    if (sums_x()) code.source += wgmma_multiply_ones_text(dtype_, a_.x.along_k);
     code.source += epilogue.text + operands.text;
     if (problem_.made != nullptr) code.source += problem_.made->text;
     if (keeps_x_) code.source += wgmma_multiply_made_text(dtype_, config_.block_n, a_.y.along_k);
@@ -116,6 +117,8 @@ class Writer {
                                           accumulator_bytes(dtype_));
     return code;
   }
+
+  bool fits_shared() const { return launch_of(Role::kWhole).shared_bytes <= kWgmmaSharedBytes; }
 
  private:
   // Sums over all rows come in parts of 16, which a second launch adds: 32 columns to a block.
@@ -170,6 +173,7 @@ class Writer {
     if (config_.slices > 0) return config_.slices >= 8 ? 2 : 12 / config_.slices;
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
+  bool sums_x() const { return problem_.group != nullptr && problem_.group->x_sums.has_value(); }
   // Whether y is read before the wait for the launches before (sliced.cuh).
   bool early_y() const {
     const CudaWindow& y = problem_.inputs[1];
@@ -186,7 +190,8 @@ class Writer {
         .own_part = own_part(),
         .half_tile = epilogue_tile(*problem_.program).has_value(),
         .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
-        .storers = handed_storers(config_, *problem_.program, a_.k)};
+        .storers = handed_storers(config_, *problem_.program, a_.k),
+        .sums_x = sums_x()};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -350,9 +355,22 @@ bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
          divides(a.n, kEpilogueGroup);
 }
 
-// Whether a configuration's blocks take whole tiles, of any batch.
-bool shares_launch(const MatmulConfig& config) {
-  return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1;
+// The configuration as the problem's epilogue and sizes allow it.
+MatmulConfig possible_config(const CudaProblem& problem, const MatmulConfig& config) {
+  MatmulConfig possible = config;
+  // What is handed on are halves; where they are not, its memory has room for a stage.
+  possible.handed = config.handed && epilogue_tile(*problem.program);
+  if (config.handed && !possible.handed) ++possible.stages;
+  const MatmulView a = matmul_view(problem);
+  possible.stays = possible.handed && problem.group == nullptr && a.m.constant() && a.k.constant() &&
+                   a.batch.empty() && blocks_of_row(matmul_sizes(problem), config) > 0;
+  return possible;
+}
+
+// Whether a configuration's blocks take whole tiles, of any batch; and have room for what sums x.
+bool shares_launch(const CudaProblem& problem, const MatmulConfig& config) {
+  return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1 &&
+         (!problem.group->x_sums || Writer(problem, possible_config(problem, config)).fits_shared());
 }
 
 // The families' configurations, those of the first family first.
@@ -363,7 +381,8 @@ std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vect
     if (!matmul_family_fits(problem, family)) continue;
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
     for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
-      if ((!sums || can_sum_rows(problem, config)) && (problem.group == nullptr || shares_launch(config)))
+      if ((!sums || can_sum_rows(problem, config)) &&
+          (problem.group == nullptr || shares_launch(problem, config)))
         configs.push_back(config);
   }
   return configs;
@@ -424,7 +443,8 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   return sizes;
 }
 
-std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count) {
+std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count,
+                                            std::optional<DType> x_sums) {
   const TileProgram* program = problem.program;
   if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matmul_view(problem).batch.empty() ||
       problem.inputs.size() != kProductInputs || program == nullptr || program->inputs.size() != 1 ||
@@ -432,6 +452,7 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
     return {};
   ProductGroup group;
   group.products.resize(static_cast<size_t>(count));
+  group.x_sums = x_sums;
   CudaProblem grouped = problem;
   grouped.group = &group;
   return variants_of(grouped, {MatmulFamily::wgmma});
@@ -440,14 +461,7 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
-  MatmulConfig possible = config;
-  // What is handed on are halves; where they are not, its memory has room for a stage.
-  possible.handed = config.handed && epilogue_tile(*problem.program);
-  if (config.handed && !possible.handed) ++possible.stages;
-  const MatmulView a = matmul_view(problem);
-  possible.stays = possible.handed && problem.group == nullptr && a.m.constant() && a.k.constant() &&
-                   a.batch.empty() && blocks_of_row(matmul_sizes(problem), config) > 0;
-  return Writer(problem, possible).write();
+  return Writer(problem, possible_config(problem, config)).write();
 }
 
 bool takes_made_input(const CudaProblem& problem, const std::string& variant) {

@@ -46,6 +46,15 @@ std::string map_pointers(const CudaProblem& problem, bool is_y) {
   return list + "}";
 }
 
+// Where a group's sums of x go.
+std::string sum_pointers(const CudaProblem& problem) {
+  std::string list;
+  for (const ProductGroup::Operands& product : problem.group->products)
+    list += (list.empty() ? "{" : ", ") +
+            (product.x_sums < 0 ? std::string("nullptr") : "out" + std::to_string(product.x_sums));
+  return list + "}";
+}
+
 // One tile has all rows of x.
 bool reads_y_once(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
   return largest(a.m, ranges_of(problem)) <= config.block_m &&
@@ -99,6 +108,14 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
     operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps[" +
                      std::to_string(problem.group->products.size()) + "];\n";
     operands.make += ", " + map_pointers(problem, is_y);
+  }
+  if (problem.group != nullptr && problem.group->x_sums) {
+    const std::string type(cuda_type(*problem.group->x_sums));
+    operands.text += flag_text("kSumsX", true) + "  using Ones = MultiplyOnes;\n  using SumOfX = " + type +
+                     ";\n  " + type + "* sums_of_x[" + std::to_string(problem.group->products.size()) +
+                     "];\n  __device__ __forceinline__ " + type +
+                     "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
+    operands.make += ", " + sum_pointers(problem);
   }
   operands.make += "}";
   operands.text += matrix_function(a, "x") + matrix_function(a, "y");

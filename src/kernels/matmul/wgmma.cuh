@@ -10,6 +10,7 @@
 #pragma once
 
 #include "matmul/few_rows.cuh"
+#include "matmul/row_sums.cuh"
 #include "matmul/wgmma_cluster.cuh"
 #include "matmul/wgmma_epilogue.cuh"
 #include "matmul/wgmma_loader.cuh"
@@ -151,20 +152,46 @@ struct WgmmaMatmul {
 
   static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int warpgroup,
                                                     float (&acc)[kRowBlocks][BN / 2]) {
+    NoRowSums none;
+    accumulate_with(none, shared, stage, steps, warpgroup, acc);
+  }
+
+  // The same, and what the operands want of the tile's x beside it. The ones lie before the stages.
+  template <class Operands>
+  static __device__ __forceinline__ void accumulate_tile(const Operands& o, const Shared& shared, Stage stage, int steps,
+                                                         const MatmulTile& tile, int warpgroup,
+                                                         float (&acc)[kRowBlocks][BN / 2]) {
+    if constexpr (Operands::kSumsX) {
+      if (tile.column == 0) {
+        RowSums<WgmmaMatmul, Operands> sums(shared.base - kOnesBytes<Operands>);
+        accumulate_with(sums, shared, stage, steps, warpgroup, acc);
+        sums.store(o, tile, row_of(warpgroup));
+        return;
+      }
+    }
+    accumulate(shared, stage, steps, warpgroup, acc);
+  }
+
+  template <class RowSums>
+  static __device__ __forceinline__ void accumulate_with(RowSums& sums, const Shared& shared, Stage stage, int steps,
+                                                         int warpgroup, float (&acc)[kRowBlocks][BN / 2]) {
     const int first_row = row_of(warpgroup);
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
       if constexpr (kXStays) barrier_wait(shared.kept_full(step), 0);
       barrier_wait(shared.full(stage.slot), stage.parity);
-      const uint32_t x = kXStays ? shared.kept_x(step) : shared.x(stage.slot);
-      const uint64_t a = wgmma_descriptor<kXAlongK>(x + first_row * 128);
+      const uint32_t rows = kXStays ? shared.kept_x(step) : shared.x(stage.slot);
+      const uint64_t a = wgmma_descriptor<kXAlongK>(rows + first_row * 128);
       const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < kWgmmaDepth / 16; ++k)
 #pragma unroll
-        for (int i = 0; i < kRowBlocks; ++i)
-          Multiply::run(acc[i], a + i * (kPanelBytes >> 4) + k * wgmma_k_step<kXAlongK>, b + k * wgmma_k_step<kYAlongK>);
+        for (int i = 0; i < kRowBlocks; ++i) {
+          const uint64_t x = a + i * (kPanelBytes >> 4) + k * wgmma_k_step<kXAlongK>;
+          Multiply::run(acc[i], x, b + k * wgmma_k_step<kYAlongK>);
+          sums.add(i, x, k);
+        }
       wgmma_commit();
       wgmma_wait<1>();  // the step before has read its stage
       if (step > 0) release(shared, before);
@@ -179,9 +206,11 @@ struct WgmmaMatmul {
   // What multiply() has a tile's x from: stages of the pipeline.
   struct LoadedX {
     __device__ __forceinline__ void begin(const Work&) const {}
-    __device__ __forceinline__ void accumulate(const Shared& shared, const Stage& stage, const Work& work, int warpgroup,
+    template <class Operands>
+    __device__ __forceinline__ void accumulate(const Operands& o, const Shared& shared, const Stage& stage, const Work& work,
+                                               const MatmulTile& tile, int warpgroup,
                                                float (&acc)[kRowBlocks][BN / 2]) const {
-      WgmmaMatmul::accumulate(shared, stage, work.steps, warpgroup, acc);
+      accumulate_tile(o, shared, stage, work.steps, tile, warpgroup, acc);
     }
   };
 
@@ -204,7 +233,7 @@ struct WgmmaMatmul {
     Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(work.first), row_of(warpgroup), dealt.base, own * Dealt::kOwn);
     float acc[kRowBlocks][BN / 2];
     clear(acc);
-    x.accumulate(shared, Stage(0), work, warpgroup, acc);
+    x.accumulate(o, shared, Stage(0), work, work.tile(work.first), warpgroup, acc);
     dealt.finish(chunks, acc, own);
 #endif
   }
@@ -225,12 +254,12 @@ struct WgmmaMatmul {
         const WgmmaPlace<WgmmaMatmul, Operands, Epilogue> place(o, epilogue, work.tile(index), row_of(warpgroup));
         typename WgmmaPlace<WgmmaMatmul, Operands, Epilogue>::Loaded first;
         place.fetch_first(first);
-        x.accumulate(shared, stage, work, warpgroup, acc);
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
         place.finish(acc, first, shared, memory);
       } else {
         Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks());
         wait_turn(warpgroup);
-        x.accumulate(shared, stage, work, warpgroup, acc);
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
         chunks.store(acc);
       }
     }
@@ -246,7 +275,8 @@ struct WgmmaMatmul {
   static __device__ __forceinline__ void run_from(const X& x, const Operands& o, const CUtensorMap* x_map,
                                                   const CUtensorMap* y_map, const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
-    const Shared shared{shared_address(memory)};
+    const Shared shared{shared_address(memory) + kOnesBytes<Operands>};
+    put_ones<Operands>(shared_address(memory));
     if (threadIdx.x == kConsumers) {
       prefetch_map(*y_map);
       if constexpr (kXRows > 0) prefetch_map(*x_map);

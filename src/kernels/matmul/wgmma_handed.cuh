@@ -50,7 +50,7 @@ struct HandedMatmul : Product {
     wait_for_inputs();
     const auto multiplied = [&](Results& acc) {
       Product::clear(acc);
-      Product::accumulate(shared, Stage(number * uint32_t(work.steps)), work.steps, warpgroup, acc);
+      Product::accumulate_tile(o, shared, Stage(number * uint32_t(work.steps)), work.steps, work.tile(index), warpgroup, acc);
       barrier_wait(places.empty(warp), (number & 1) ^ 1);
     };
     const auto put = [&](const Results& acc, int chunk) {
@@ -107,8 +107,10 @@ struct HandedMatmul : Product {
     extern __shared__ __align__(1024) char memory[];
     static_assert(sizeof(typename Epilogue::Tile) == 2, "what is handed on are halves");
     static_assert(Product::kXStays == (kKeptSteps > 0) && kKeptSteps <= Product::kMostKept, "what x is kept");
+    static_assert(!(Product::kXStays && Operands::kSumsX), "one of them lies at the start of shared memory");
     constexpr int kKept = kKeptSteps > 0 ? Product::kKeptBarriers + kKeptSteps * Product::kKeptBytes : 0;
-    const Shared shared{shared_address(memory) + kKept, shared_address(memory)};
+    const Shared shared{shared_address(memory) + kOnesBytes<Operands> + kKept, shared_address(memory)};
+    put_ones<Operands>(shared_address(memory));
     if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
       prefetch_map(*x_map);
