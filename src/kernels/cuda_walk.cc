@@ -53,6 +53,13 @@ int64_t upper_bound(const Dim& dim, const SymbolRanges* ranges) {
   }
 }
 
+int64_t size_to_choose_by(const Dim& dim, const CudaProblem& problem) {
+  constexpr int64_t kUsual = 4096, kMost = int64_t{1} << 31;
+  if (const auto value = dim.constant()) return *value;
+  const int64_t most = upper_bound(dim, problem.ranges);
+  return most < kMost ? most : kUsual;
+}
+
 bool is_multiple(const Dim& dim, int64_t of) { return divide_exactly(dim, Dim(of)).has_value(); }
 
 std::string_view index_type(const CudaProblem& problem, const Dim& threads) {

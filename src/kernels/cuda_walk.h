@@ -28,6 +28,8 @@ CudaWalk walk_windows(const std::vector<const CudaWindow*>& windows);
 
 // Upper bound over all sizes, INT64_MAX if it does not fit.
 int64_t upper_bound(const Dim& dim, const SymbolRanges* ranges);
+// What choices take a size for: its upper bound, or a usual size where that is of no use.
+int64_t size_to_choose_by(const Dim& dim, const CudaProblem& problem);
 bool is_multiple(const Dim& dim, int64_t of);
 
 // "int32_t" if the offsets of all windows and the indices of `threads` threads fit, else "int64_t".

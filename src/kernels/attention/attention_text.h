@@ -6,12 +6,10 @@
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
+#include "kernels/cuda_machine.h"  // persistent launches have a block for each multiprocessor
 #include "kernels/cuda_text.h"
 
 namespace aicf {
-
-// Of the machine the choices were measured on; persistent launches have as many blocks.
-inline constexpr int64_t kMultiprocessors = 132;
 
 // AttentionSizes of a problem with their upper bounds.
 struct AttentionSizes {

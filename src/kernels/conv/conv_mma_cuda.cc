@@ -11,7 +11,6 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kDepth = 64;  // K of a stage of mma.cuh
 constexpr int64_t kVector = 8;  // halves in 16 bytes
 constexpr int32_t kBlock = 256;
 
@@ -41,12 +40,6 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
   int64_t unit = kVector;
   while (unit > 1 && !fits(unit)) unit /= 2;
   return unit;
-}
-
-int64_t size_to_choose_by(const Dim& dim, const CudaProblem& problem) {
-  constexpr int64_t kUnknown = 4096;
-  const int64_t most = upper_bound(dim, problem.ranges);
-  return most < (int64_t{1} << 31) ? most : kUnknown;
 }
 
 MatmulConfig choose_config(const CudaProblem& problem, const ConvProblem& c) {
@@ -103,11 +96,11 @@ class MmaWriter {
   MmaWriter(const CudaProblem& problem, const ConvProblem& conv, const MatmulConfig& config)
       : problem_(problem), conv_(conv), config_(config), operands_(mma_operands(problem, conv)) {
     const Dim depth = depth_of(operands_.conv);
-    const int64_t steps = (size_to_choose_by(depth, problem) + kDepth - 1) / kDepth / config.splits;
+    const int64_t steps = (size_to_choose_by(depth, problem) + kStepDepth - 1) / kStepDepth / config.splits;
     config_.stages = static_cast<int>(std::clamp<int64_t>(steps, 2, config.stages));
     tiles_ = batches_of(conv) * ceildiv(rows_of(conv), Dim(config_.block_m)) *
              ceildiv(columns_of(conv), Dim(config_.block_n));
-    part_depth_ = ceildiv(ceildiv(depth, Dim(config_.splits)), Dim(kDepth)) * Dim(kDepth);
+    part_depth_ = ceildiv(ceildiv(depth, Dim(config_.splits)), Dim(kStepDepth)) * Dim(kStepDepth);
   }
 
   CudaCode write() {
@@ -221,7 +214,7 @@ class MmaWriter {
     launch.block = is_wgmma() ? config_.block_m / 64 * 128
                               : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
     if (cluster) launch.cluster = config_.splits;
-    const int64_t pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kDepth * 2;
+    const int64_t pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStepDepth * 2;
     const int64_t results = int64_t{config_.block_m} * config_.block_n * 4;
     if (!sum) launch.shared_bytes = std::max(pipeline, cluster ? results : 0);
     launch.params = params.dims();

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/matmul/wgmma_text.h"
 #include "kernels/tile/tile_cuda.h"
@@ -10,12 +12,10 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kDepth = 64;        // K of a stage
 constexpr int64_t kVector = 8;        // halves in 16 bytes
 constexpr int64_t kMaxStep = 8;       // of a tensor map
 constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
 constexpr int64_t kFewPixels = 16;
-constexpr int64_t kMultiprocessors = 132;
 constexpr size_t kH = 1, kW = 2;  // of the three spatial axes, the first of which is empty
 
 struct Box {
@@ -24,7 +24,6 @@ struct Box {
 };
 
 int64_t constant(const Dim& dim) { return dim.require_constant("a size of a convolution"); }
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t boxes(const Box& box, int64_t w, int64_t h, int64_t images) {
   return ceil_div(w, box.w) * ceil_div(h, box.h) * ceil_div(images, box.n);
@@ -134,12 +133,12 @@ std::vector<TensorMapSpec> maps_of(const CudaWindowAxes& axes, const Plan& plan)
   const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
   TensorMapSpec x{0,
                   {1, 3, 2, 0},
-                  {kDepth, number(plan.box.w), number(plan.box.h), number(plan.box.n)},
+                  {kStepDepth, number(plan.box.w), number(plan.box.h), number(plan.box.n)},
                   128,
                   {1, number(constant(axes[kW].stride)), number(constant(axes[kH].stride)), 1}};
   TensorMapSpec w{1, weight_axes(axes), {}, 128};
   w.box.assign(w.axes.size(), 1);
-  w.box.front() = kDepth;
+  w.box.front() = kStepDepth;
   w.box.back() = plan.config.block_n;
   return {x, w};
 }
@@ -154,7 +153,7 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
       if (!size->is_constant()) return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
     if (constant(axis->stride) > kMaxStep || constant(axis->in) < 1 || constant(axis->out) < 1) return false;
-  if (!w.sizes[0].is_constant() || !w.sizes[1].is_constant() || !is_multiple(w.sizes[1], kDepth) ||
+  if (!w.sizes[0].is_constant() || !w.sizes[1].is_constant() || !is_multiple(w.sizes[1], kStepDepth) ||
       constant(w.sizes[0]) < 1 || constant(w.sizes[1]) < 1)
     return false;
   const Interval images = bounds(x.sizes[0], ranges_of(problem));
@@ -178,7 +177,7 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
   const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
                        .constant_y = problem.inputs[1].constant,
                        .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
-  const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kDepth) * kDepth);
+  const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, 2, params);

@@ -8,13 +8,16 @@
 
 namespace aicf {
 
-inline constexpr size_t kProductInputs = 2;            // of a contraction, before those of its epilogue
-inline constexpr double kCyclesPerMicrosecond = 1700;  // of an H100 under load
+inline constexpr size_t kProductInputs = 2;  // of a contraction, before those of its epilogue
 
+// Of the type in which operands of this one are multiplied and added.
+int accumulator_bytes(DType dtype);
 // Whether a family can run the problem: its types, and for wgmma strides and architecture.
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family);
 // Sizes to choose by: symbolic ones count with the upper end of their range.
 MatmulSizes matmul_sizes(const CudaProblem& problem);
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config);
+// Of a group's blocks on sm_90 (row_sums.cuh).
+bool has_room_for_sums_of_x(const CudaProblem& problem, const MatmulConfig& config);
 
 }  // namespace aicf

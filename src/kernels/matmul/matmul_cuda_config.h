@@ -1,6 +1,6 @@
 // Which CUDA kernel a contraction gets: sizes in, a plain description out. Pure, needs no GPU: the choice
-// follows from an estimate in clock cycles over a short list of tiles. matmul_cuda.h makes the text of a
-// choice.
+// follows from an estimate in clock cycles (matmul_cycles.h) over a short list of tiles. matmul_cuda.h makes
+// the text of a choice.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,10 @@
 #include <vector>
 
 namespace aicf {
+
+inline constexpr int kStepDepth = 64;                  // of K in a step of mma.cuh and wgmma.cuh, in halves
+inline constexpr int64_t kPipelineBytes = 200 * 1024;  // of a multiprocessor, for stages
+inline constexpr int64_t kLeastSlice = 16;             // of K, of a warp of sliced.cuh
 
 struct MatmulSizes {
   int64_t batch = 1, m = 0, n = 0, k = 0;  // k in tf32 counts twice: the bytes and the time of halves
@@ -48,6 +52,11 @@ inline bool is_single(const MatmulConfig& config) {
 }
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"
 
+// Tiles of the result, of all batches.
+int64_t tile_count(const MatmulSizes& sizes, const MatmulConfig& config);
+// K in elements, for operands in f32.
+int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family);
+
 // Whether the parts of a split K come together as few_rows.cuh says, of at most `rows` rows.
 inline bool sends_few_rows(int64_t rows, const MatmulConfig& config) {
   return config.cluster && rows <= 8 && config.family == MatmulFamily::wgmma && config.warpgroups == 1;
@@ -72,8 +81,6 @@ std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes);
 std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch);
 // Bytes of shared memory that a block of one takes.
 int64_t sliced_bytes(const MatmulConfig& config);
-// Estimated cycles of one multiprocessor, launch excluded.
-double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
 // Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
 std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                          int element_bytes);
@@ -81,8 +88,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
 
 // Tiles of which the blocks of a cluster make up whole rows, without their stages; none: the rows are too
-// long, or no tiles fit them. And the estimate of one, with an epilogue that reduces the rows so often.
+// long, or no tiles fit them.
 std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes);
-double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
 
 }  // namespace aicf

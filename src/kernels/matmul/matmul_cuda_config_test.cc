@@ -8,6 +8,8 @@
 #include <string>
 #include <tuple>
 
+#include "kernels/matmul/matmul_cycles.h"
+
 namespace aicf {
 namespace {
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
 #include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/matmul_cycles.h"
 #include "kernels/matmul/wgmma_text.h"
 #include "kernels/tile/tile_cuda.h"
 
@@ -17,12 +20,12 @@ struct Way {
 
 // As many as fit beside the epilogue's memory and have a use.
 void set_row_stages(const CudaProblem& problem, const MatmulSizes& sizes, MatmulConfig& config) {
-  constexpr int64_t kMostStages = 6, kStageDepth = 64;
+  constexpr int64_t kMostStages = 6;
   WgmmaTile tile;
   tile.x_rows = config.block_m;
   tile.half_tile = epilogue_tile(*problem.program).has_value();
   tile.reductions = row_reductions(*problem.program);
-  const int64_t steps = std::max<int64_t>(2, (sizes.k + kStageDepth - 1) / kStageDepth);
+  const int64_t steps = std::max<int64_t>(2, ceil_div(sizes.k, kStepDepth));
   config.stages = static_cast<int>(std::min({steps, kMostStages, int64_t{wgmma_most_stages(config, tile)}}));
 }
 

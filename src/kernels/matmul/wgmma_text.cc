@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/cuda_machine.h"
+
 namespace aicf {
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;
 constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
 constexpr int64_t kBarrierBytes = 16;  // of a stage
 constexpr int64_t kReserved = 1024;    // of shared memory of a block, by the system

@@ -1,0 +1,17 @@
+// What a CUDA contraction takes, in clock cycles of an H100: the estimate that orders the configurations of
+// matmul_cuda_config.h.
+#pragma once
+
+#include "kernels/matmul/matmul_cuda_config.h"
+
+namespace aicf {
+
+// Blocks that the machine runs at a time.
+int64_t concurrent_blocks(const MatmulConfig& config);
+
+// Of one multiprocessor.
+double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
+// With an epilogue that reduces whole rows so often (row_epilogue.cuh).
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
+
+}  // namespace aicf
