@@ -63,53 +63,66 @@ class Writer {
                                       : cuda_epilogue(problem_, kProductInputs, params_);
     const MatmulOperandsText operands = matmul_operands_text(problem_, a_, config_, params_);
     const bool splits = config_.splits > 1 && !config_.cluster, sums = sums_rows(*problem_.program);
-    const bool workspace = splits || sums;
     CudaCode code;
     code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
-    code.source = "#include \"matmul/" + header_name() + ".cuh\"\n";
-    if (problem_.group != nullptr) code.source += "#include \"matmul/grouped.cuh\"\n";
-    if (sums_x()) code.source += wgmma_multiply_ones_text(dtype_, a_.x.along_k);
-    code.source += epilogue.text + operands.text;
-    if (problem_.made != nullptr) code.source += problem_.made->text;
-    if (keeps_x_) code.source += wgmma_multiply_made_text(dtype_, config_.block_n, a_.y.along_k);
-    if (config_.family == MatmulFamily::wgmma)
-      code.source += wgmma_multiply_text(dtype_, config_.block_n, a_.x.along_k, a_.y.along_k);
-    std::vector<Role> roles{Role::kWhole};
-    if (splits) roles = {Role::kPart, Role::kSum};
-    for (const Role role : roles) {
+    code.source = includes_text() + epilogue.text + operands.text + multiply_text();
+    std::vector<std::string> bodies;
+    for (const Role role : splits ? std::vector{Role::kPart, Role::kSum} : std::vector{Role::kWhole}) {
       CudaLaunch launch = launch_of(role);
-      std::string call =
-          "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n  const Operands operands = " +
-          operands.make + ";\n";
-      if (config_.family == MatmulFamily::wgmma || early_y())
-        call.erase(0, call.find("  const Operands"));  // waits after its set-up
-      call += problem_.group != nullptr ? grouped_epilogue_text(epilogue.make)
-                                        : "  const Epilogue epilogue = " + epilogue.make + ";\n";
-      if (keeps_x_) call += make_text();
-      call += "  " + kernel_type(role) + "::run(" + run_arguments(splits) + ");\n}\n";
+      bodies.push_back(body_text(role, operands.make, epilogue.make, splits));
       launch.params = params_.dims();
       code.launches.push_back(launch);
-      bodies_.push_back(call);
     }
     if (sums) {
-      bodies_.push_back(column_sums_text());
+      bodies.push_back(column_sums_text());
       code.launches.push_back(column_sums_launch(code.launches[0]));
+      code.workspace_bytes = sum_parts() * a_.n * Dim(4);
     }
-    const CudaProblem& kernel = problem_.made != nullptr    ? *problem_.made->kernel
-                                : problem_.group != nullptr ? *problem_.group->kernel
-                                                            : problem_;
-    for (size_t i = 0; i < code.launches.size(); ++i)
-      code.source += cuda_kernel_head(kernel, code.launches[i], workspace, min_blocks()) + bodies_[i];
-    if (sums) code.workspace_bytes = sum_parts() * a_.n * Dim(4);
-    if (splits)
-      code.workspace_bytes = tiles_ * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n *
-                                          accumulator_bytes(dtype_));
+    if (splits) code.workspace_bytes = tiles_ * Dim(config_.splits * result_bytes());
+    for (size_t i = 0; i < bodies.size(); ++i)
+      code.source +=
+          cuda_kernel_head(problem_of_head(), code.launches[i], splits || sums, min_blocks()) + bodies[i];
     return code;
   }
 
   int64_t shared_bytes() const { return launch_of(Role::kWhole).shared_bytes; }
 
  private:
+  std::string includes_text() const {
+    return "#include \"matmul/" + header_name() + ".cuh\"\n" +
+           (problem_.group != nullptr ? "#include \"matmul/grouped.cuh\"\n" : "") +
+           (sums_x() ? wgmma_multiply_ones_text(dtype_, a_.x.along_k) : "");
+  }
+  // What makes x in the block, and the instructions of wgmma.
+  std::string multiply_text() const {
+    std::string text;
+    if (problem_.made != nullptr) text += problem_.made->text;
+    if (keeps_x_) text += wgmma_multiply_made_text(dtype_, config_.block_n, a_.y.along_k);
+    if (config_.family == MatmulFamily::wgmma)
+      text += wgmma_multiply_text(dtype_, config_.block_n, a_.x.along_k, a_.y.along_k);
+    return text;
+  }
+  std::string body_text(Role role, const std::string& operands, const std::string& epilogue, bool workspace) {
+    std::string text;
+    // wgmma and what reads y early wait after their set-up.
+    if (config_.family != MatmulFamily::wgmma && !early_y())
+      text = "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n";
+    text += "  const Operands operands = " + operands + ";\n";
+    text += problem_.group != nullptr ? grouped_epilogue_text(epilogue)
+                                      : "  const Epilogue epilogue = " + epilogue + ";\n";
+    if (keeps_x_) text += make_text();
+    return text + "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
+  }
+  // The problem whose operands are the launch's: of several products or with what makes x, all of them.
+  const CudaProblem& problem_of_head() const {
+    return problem_.made != nullptr    ? *problem_.made->kernel
+           : problem_.group != nullptr ? *problem_.group->kernel
+                                       : problem_;
+  }
+  int64_t result_bytes() const {  // of a tile
+    return int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
+  }
+
   // Sums over all rows come in parts of 16, which a second launch adds: 32 columns to a block.
   static constexpr int kSumRows = 16, kSumThreads = 512, kSumColumns = 32;
   Dim sum_parts() const { return ceildiv(a_.m, Dim(kSumRows)); }
@@ -190,13 +203,12 @@ class Writer {
       const int64_t bytes = accumulator_bytes(dtype_), depth = single_depth();
       return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
     }
-    const int64_t results = int64_t{config_.block_m} * config_.block_n * accumulator_bytes(dtype_);
     const int64_t pipeline =
         config_.family == MatmulFamily::simt
             ? int64_t{2} * (config_.block_m >= 64 ? 8 : 16) * (config_.block_m + config_.block_n + 8) *
                   accumulator_bytes(dtype_)
             : int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStageBytes;
-    return std::max(pipeline, config_.cluster ? results : 0);
+    return std::max(pipeline, config_.cluster ? result_bytes() : 0);
   }
 
   CudaLaunch launch_of(Role role) const {
@@ -334,7 +346,6 @@ class Writer {
   bool keeps_x_ = false;
   int x_rows_;  // wgmma: see kXRows there
   CudaParams params_;
-  std::vector<std::string> bodies_;
 };
 
 // The configuration as the problem's epilogue and sizes allow it.
