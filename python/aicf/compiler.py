@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _aicf
+from ._build import build, check_options
 from ._sizes import dim_texts, set_ranges
 from .errors import make_error
 from .executable import Executable
 from .nn.module import Module
 from .tracing import trace
 
-__all__ = ["build", "check_type", "compile", "support"]
-
-_OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
+__all__ = ["compile", "is_torch", "support"]
 
 
 def compile(
@@ -47,8 +46,8 @@ def compile(
                present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
                not just the device: "sm_90,compute_80,cpu".
     """
-    chosen = _check_options(options or {})
-    if _is_torch(model, inputs):
+    chosen = check_options(options or {})
+    if is_torch(model, inputs):
         from .torch import compile_model
 
         return compile_model(model, inputs, dims, device, threads, chosen, precision)
@@ -61,7 +60,7 @@ def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> A
 
     Gives an `aicf.torch.Support`: true if everything is supported, `str()` is the report.
     """
-    if not _is_torch(model, inputs):
+    if not is_torch(model, inputs):
         raise make_error(
             "bad_option",
             "this is not a torch module",
@@ -74,43 +73,7 @@ def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> A
     return support_of(model, inputs, dims)
 
 
-def build(
-    program: _aicf.Program,
-    device: str,
-    threads: int | None,
-    options: Mapping[str, Any],
-    precision: str = "f32",
-) -> _aicf.Executable:
-    """The extension's compiler with the options of `compile`."""
-    level, skipped = options.get("opt", 2), options.get("skip_passes", ())
-    check_type("opt", level, int, "0, 1 or 2")
-    check_type("threads", threads or 0, int, "a number of threads")
-    check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
-    return _aicf.compile_program(
-        program,
-        level,
-        list(skipped),
-        threads or 0,
-        options.get("isa") or "",
-        device,
-        options.get("target") or "",
-        precision,
-    )
-
-
-def check_type(name: str, value: Any, types: Any, expected: str) -> None:
-    """bad_option unless `value` is one of `types`; a bool is no number."""
-    if not isinstance(value, types) or isinstance(value, bool):
-        raise make_error(
-            "bad_option",
-            "an option has the wrong type",
-            value=name,
-            expected=expected,
-            actual=repr(value)[:80],
-        )
-
-
-def _is_torch(model: Any, inputs: Any = ()) -> bool:
+def is_torch(model: Any, inputs: Any = ()) -> bool:
     """A torch module, exported program or function of torch tensors; torch is imported for nothing else."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -121,15 +84,6 @@ def _is_torch(model: Any, inputs: Any = ()) -> bool:
     if not callable(model) or isinstance(model, Module):
         return False
     return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(inputs))
-
-
-def _check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in options:
-        if name not in _OPTIONS:
-            raise make_error(
-                "bad_option", "no compile option of this name", value=name, expected=", ".join(_OPTIONS)
-            )
-    return options
 
 
 def _to_program(

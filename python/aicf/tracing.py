@@ -7,18 +7,17 @@ traced. A real array that meets a traced value becomes a constant; asking a trac
 
 from __future__ import annotations
 
-import inspect
 import json
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from . import _aicf
 from ._aicf import Dim, Program
-from ._sizes import dim_texts, set_ranges, symbol_range
+from ._sizes import set_ranges, symbol_range
+from ._specs import TensorSpec, add_inputs, is_array, name_specs, resolve_sizes
 from ._structure import OUTPUT_STRUCTURE, flatten
 from .errors import make_error
 from .symtensor import SymTensor
@@ -55,29 +54,6 @@ class Variable:
     def sym(self) -> SymTensor:
         """The value in the graph being traced."""
         return current_graph().variable(self)
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Dtype and shape of an input; a size is a number, the name of a dynamic size, or a Dim."""
-
-    shape: Sequence[int | str | Dim]
-    dtype: str = "f32"
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        _aicf.dtype_name(self.dtype)
-        sizes = list(self.shape) if not isinstance(self.shape, (str, Dim)) else [self.shape]
-        plain = [size.__index__() if hasattr(size, "__index__") else size for size in sizes]
-        legal = all(isinstance(s, (str, Dim)) or (type(s) is int and s >= 0) for s in plain)
-        if not legal or isinstance(self.shape, (str, Dim)):
-            raise make_error(
-                "bad_option",
-                "this is not a shape",
-                value=repr(self.shape),
-                expected='a list of sizes: numbers not below 0, names such as "batch", or Dims',
-            )
-        object.__setattr__(self, "shape", tuple(plain))
 
 
 class Graph:
@@ -173,7 +149,7 @@ class Graph:
             return self.node("size_of", [], {"size": [value], "dtype": dtype or "i64"})[0]
         if isinstance(value, (bool, int, float)):
             return self.scalar(value, _scalar_dtype(value, dtype))
-        if _is_array(value):
+        if is_array(value):
             return self.constant(value)
         raise make_error(
             "array_in_trace",
@@ -290,15 +266,11 @@ def trace(
     """
     owner = module if module is not None else fn
     names = {id(v): path for path, v in owner.named_variables()} if hasattr(owner, "named_variables") else {}
-    fixed, ranges = _split_dims(dims or {})
-    named_specs = _name_specs(fn, specs)
-    _check_sizes(_symbols(named_specs), set(fixed), set(ranges))
+    named_specs = name_specs(fn, specs)
+    fixed, ranges = resolve_sizes(named_specs.values(), dims or {})
     graph = Graph("main", names)
     with tracing(graph):
-        arguments = {
-            name: graph.input(name, [_fix(size, fixed) for size in spec.shape], _aicf.dtype_name(spec.dtype))
-            for name, spec in named_specs.items()
-        }
+        arguments = add_inputs(graph, named_specs, fixed)
         results = fn(**arguments) if isinstance(specs, Mapping) else fn(*arguments.values())
         leaves: list[tuple[str, Any]] = []
         structure = flatten(results, leaves)
@@ -307,91 +279,6 @@ def trace(
     program = graph.program(ranges)
     program.metadata = {OUTPUT_STRUCTURE: json.dumps(structure)}
     return program
-
-
-def _name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:
-    parameters = _parameters(fn)
-    if isinstance(specs, Mapping):
-        named = {name: _spec_of(spec) for name, spec in specs.items()}
-    else:
-        named = {}
-        names = list(parameters)
-        given = [specs] if isinstance(specs, TensorSpec) or _is_array(specs) else specs
-        for index, spec in enumerate(map(_spec_of, given)):
-            name = spec.name or (names[index] if index < len(names) else f"x{index}")
-            if name in named:
-                name = f"{name}.{index}"
-            named[name] = spec
-    needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
-    if len(named) < len(needed):
-        raise make_error(
-            "bad_option",
-            "arguments have neither a TensorSpec nor a default",
-            value=", ".join(needed[len(named) :]),
-            remedy="give the dtype and shape of each as inputs",
-        )
-    return named
-
-
-def _parameters(fn: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Those that can be given by position or name; none if they cannot be known."""
-    try:
-        found = inspect.signature(getattr(fn, "forward", fn)).parameters
-    except (TypeError, ValueError):
-        return {}
-    return {k: p for k, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-
-
-def _spec_of(given: Any) -> TensorSpec:
-    if isinstance(given, TensorSpec):
-        return given
-    if not _is_array(given):
-        raise make_error(
-            "bad_option",
-            "an argument's dtype and shape are not known",
-            value=repr(given)[:80],
-            expected="an aicf.TensorSpec, or an array as an example",
-        )
-    dtype, shape = _aicf.array_type(given)
-    return TensorSpec(shape, dtype)
-
-
-def _split_dims(dims: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
-    """Sizes with one value, which become numbers, and the rest."""
-    texts = dim_texts(dims)
-    fixed = {name: int(text) for name, text in texts.items() if text.strip().isdigit()}
-    return fixed, {name: text for name, text in texts.items() if name not in fixed}
-
-
-def _check_sizes(used: set[str], fixed: set[str], ranged: set[str]) -> None:
-    unknown, unset = (fixed | ranged) - used, used - fixed - ranged
-    if unknown:
-        raise make_error(
-            "bad_option",
-            "dims names sizes that no input has",
-            value=", ".join(sorted(unknown)),
-            expected=", ".join(sorted(used)) or "none",
-        )
-    if unset:
-        raise make_error(
-            "unset_size",
-            "dynamic sizes have neither a value nor a range",
-            value=", ".join(sorted(unset)),
-            remedy='give each in dims, such as dims={"batch": "1..8"}',
-        )
-
-
-def _fix(size: int | str | Dim, fixed: Mapping[str, int]) -> Any:
-    return size if isinstance(size, int) else _aicf.substitute(size, dict(fixed))
-
-
-def _symbols(specs: Mapping[str, TensorSpec]) -> set[str]:
-    names: set[str] = set()
-    for spec in specs.values():
-        for size in spec.shape:
-            if not isinstance(size, int):
-                names.update((size if isinstance(size, Dim) else Dim(size)).symbols)
-    return names
 
 
 def _output_name(path: str) -> str:
@@ -417,15 +304,3 @@ def _scalar_dtype(value: bool | int | float, dtype: str | None) -> str:
             remedy="cast the tensor with .astype first",
         )
     return dtype
-
-
-def _is_array(value: Any) -> bool:
-    if hasattr(value, "__dlpack__"):
-        return True
-    if isinstance(value, (str, bytes, bytearray)):
-        return False
-    try:
-        memoryview(value)
-    except TypeError:
-        return False
-    return True

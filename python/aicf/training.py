@@ -10,27 +10,14 @@ import numpy as np
 
 from . import _aicf
 from ._aicf import Tensor
-from .compiler import _check_options, _is_torch, build, check_type
+from ._build import build, check_flag, check_options, check_type
+from ._loss_program import Specs, loss_program
+from .compiler import is_torch
 from .errors import make_error
 from .executable import PlanSummary, TensorInfo, VerifyResult
 from .optim import LossScale, Optimizer, schedule_graph
-from .tracing import (
-    Graph,
-    TensorSpec,
-    Variable,
-    _check_sizes,
-    _fix,
-    _name_specs,
-    _spec_of,
-    _split_dims,
-    _symbols,
-    program_of,
-    tracing,
-)
 
 __all__ = ["TrainStep", "compile_train_step", "load_train_step", "shuffled_rows"]
-
-Specs = Sequence[TensorSpec] | Mapping[str, TensorSpec]
 
 
 class TrainStep:
@@ -200,52 +187,21 @@ def compile_train_step(
     dims, device, threads and options are those of `aicf.compile`. Errors: no_params, unused_param,
     not_differentiable, integer_gradient, loss_not_scalar.
     """
-    if not isinstance(optimizer, Optimizer):
-        raise make_error(
-            "bad_option",
-            "a train step needs an optimizer",
-            expected="one of aicf.optim, such as aicf.optim.AdamW(1e-3)",
-            actual=repr(optimizer)[:80],
-        )
-    if loss is not None and not callable(loss):
-        raise make_error(
-            "bad_option",
-            "a loss is a function of the prediction and the target",
-            expected="such as aicf.nn.CrossEntropyLoss()",
-            actual=repr(loss)[:80],
-        )
-    check_type("accumulate", accumulate, int, "a number of calls")
-    check_type("clip_norm", clip_norm, (int, float), "a number")
+    _check_parts(optimizer, loss)
     check_type("seed", seed, int, "a whole number")
-    check_type("precision", precision, str, "a name such as 'bf16-mixed'")
-    check_type("loss_scale", loss_scale, (LossScale, type(None)), "an aicf.optim.LossScale")
-    for name, value in (("skip_bad_steps", skip_bad_steps), ("gradients", gradients)):
-        if not isinstance(value, (bool, np.bool_)):
-            raise make_error(
-                "bad_option",
-                "an option has the wrong type",
-                value=name,
-                expected="True or False",
-                actual=repr(value)[:80],
-            )
     if not -(2**63) <= seed < 2**63:
         raise make_error("bad_option", "a seed is out of range", value=str(seed), expected="64 bits")
-    forward = _forward_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
-    settings = _aicf.TrainOptions()
-    settings.clip_norm, settings.accumulate = clip_norm, accumulate
-    settings.skip_bad_steps, settings.gradients_entry = bool(skip_bad_steps), bool(gradients)
-    settings.precision = precision
-    if loss_scale is not None:
-        settings.loss_scale = loss_scale.numbers()
+    settings = _settings(clip_norm, accumulate, precision, loss_scale, skip_bad_steps, gradients)
+    forward = loss_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
     rows = optimizer.rows()
-    if _is_torch(model):
+    if is_torch(model):
         from .torch.training import frozen_params
 
         rows.insert(0, (frozen_params(model), 1.0, None, False))
     program = _aicf.train_program(
         forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), rows, settings
     )
-    return TrainStep(build(program, device, threads, _check_options(options or {})))
+    return TrainStep(build(program, device, threads, check_options(options or {})))
 
 
 def load_train_step(
@@ -269,123 +225,41 @@ def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
     return np.asarray(_aicf.shuffled_rows(rows, seed, epoch), np.int64)
 
 
-def _forward_program(
-    model: Any,
-    loss: Callable[[Any, Any], Any] | None,
-    inputs: Specs | None,
-    eval_inputs: Specs | None,
-    dims: Mapping[str, Any],
-    seed: int,
-    optimizer: Optimizer,
-) -> _aicf.Program:
-    if isinstance(model, _aicf.Program):
-        if loss is not None or inputs is not None:
-            raise make_error(
-                "bad_option",
-                "a Program brings its inputs and gives its loss",
-                remedy="leave out loss and inputs",
-            )
-        return model
-    if inputs is None:
+def _check_parts(optimizer: Any, loss: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
         raise make_error(
             "bad_option",
-            "a train step needs the specs of its inputs",
-            expected="inputs=[aicf.TensorSpec(...)]",
+            "a train step needs an optimizer",
+            expected="one of aicf.optim, such as aicf.optim.AdamW(1e-3)",
+            actual=repr(optimizer)[:80],
         )
-    specs = _split_target(model, inputs, loss is not None)
-    if _is_torch(model):
-        return _torch_program(model, loss, specs, eval_inputs, dims)
-    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)
-
-
-def _torch_program(
-    model: Any,
-    loss: Callable[[Any, Any], Any] | None,
-    specs: dict[str, TensorSpec],
-    eval_inputs: Specs | None,
-    dims: Mapping[str, Any],
-) -> _aicf.Program:
-    from .torch.training import import_training
-
-    if dims:
+    if loss is not None and not callable(loss):
         raise make_error(
-            "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
+            "bad_option",
+            "a loss is a function of the prediction and the target",
+            expected="such as aicf.nn.CrossEntropyLoss()",
+            actual=repr(loss)[:80],
         )
-    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    return import_training(
-        model, loss, specs, model_specs if eval_inputs is None else _name_specs(model, eval_inputs)
-    )
 
 
-def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
-    """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
-    if isinstance(inputs, Mapping) or not has_target:
-        return _name_specs(model, inputs)
-    *given, target = [_spec_of(spec) for spec in inputs] or [TensorSpec(())]
-    named = _name_specs(model, given)
-    name = target.name or "target"
-    if name in named:
-        raise make_error("bad_option", "the target has the name of an input", value=name)
-    named[name] = target
-    return named
-
-
-def _trace(
-    model: Any,
-    loss: Callable[[Any, Any], Any] | None,
-    specs: dict[str, TensorSpec],
-    eval_inputs: Specs | None,
-    dims: Mapping[str, Any],
-    seed: int,
-    optimizer: Optimizer,
-) -> _aicf.Program:
-    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    eval_specs = model_specs if eval_inputs is None else _name_specs(model, eval_inputs)
-    fixed, ranges = _split_dims(dims)
-    _check_sizes(_symbols(specs) | _symbols(eval_specs), set(fixed), set(ranges))
-    names = _paths(model)
-    states = tuple(_counter(value) for value in (seed, 0))
-    train, evaluate = Graph("loss", names, states), Graph("eval", names)  # type: ignore[arg-type]
-    with tracing(train):
-        values = _inputs(train, specs, fixed)
-        result = model(*values[: len(model_specs)])
-        train.output(result if loss is None else loss(result, values[-1]), "loss")
-    with tracing(evaluate):
-        results = model(*_inputs(evaluate, eval_specs, fixed))
-        several = isinstance(results, (tuple, list))
-        for index, value in enumerate(results if several else [results]):
-            evaluate.output(value, f"output.{index}" if several else "output")
-    _check_used(model, train, optimizer)
-    return program_of([train, evaluate], ranges)
-
-
-def _inputs(graph: Graph, specs: Mapping[str, TensorSpec], fixed: Mapping[str, int]) -> list[Any]:
-    return [
-        graph.input(name, [_fix(size, fixed) for size in spec.shape], _aicf.dtype_name(spec.dtype))
-        for name, spec in specs.items()
-    ]
-
-
-def _paths(model: Any) -> dict[int, str]:
-    names = {id(module): path for path, module in model.named_modules()}
-    names.update({id(variable): path for path, variable in model.named_variables()})
-    return names
-
-
-def _counter(value: int) -> Variable:
-    variable = Variable(np.array(value, np.int64))
-    variable.is_state = True
-    return variable
-
-
-def _check_used(model: Any, graph: Graph, optimizer: Optimizer) -> None:
-    """A param that the trace never met would silently stay as it is."""
-    frozen = [pattern for group in optimizer.groups if not group.trainable for pattern in group.patterns]
-    for path, parameter in model.named_parameters():
-        if not graph.uses(parameter) and not any(_aicf.matches_pattern(p, path) for p in frozen):
-            raise make_error(
-                "unused_param",
-                "a param does not take part in the loss",
-                value=path,
-                remedy="remove it, or put it into an optim.Group with trainable=False",
-            )
+def _settings(
+    clip_norm: float,
+    accumulate: int,
+    precision: str,
+    loss_scale: LossScale | None,
+    skip_bad_steps: bool,
+    gradients: bool,
+) -> _aicf.TrainOptions:
+    check_type("accumulate", accumulate, int, "a number of calls")
+    check_type("clip_norm", clip_norm, (int, float), "a number")
+    check_type("precision", precision, str, "a name such as 'bf16-mixed'")
+    check_type("loss_scale", loss_scale, (LossScale, type(None)), "an aicf.optim.LossScale")
+    check_flag("skip_bad_steps", skip_bad_steps)
+    check_flag("gradients", gradients)
+    settings = _aicf.TrainOptions()
+    settings.clip_norm, settings.accumulate = clip_norm, accumulate
+    settings.skip_bad_steps, settings.gradients_entry = bool(skip_bad_steps), bool(gradients)
+    settings.precision = precision
+    if loss_scale is not None:
+        settings.loss_scale = loss_scale.numbers()
+    return settings

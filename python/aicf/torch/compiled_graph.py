@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from .. import _aicf
-from ..compiler import build
+from .._build import build
 from ..errors import UserError
 from ..symtensor import SymTensor
 from ..tracing import Graph

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from ..compiler import build
+from .._build import build
 from .control_flow import runs_loops
 from .dims import positional_names
 from .executable import TorchExecutable

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..compiler import build
+from .._build import build
 from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export

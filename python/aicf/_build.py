@@ -1,0 +1,71 @@
+"""The extension's compiler behind `aicf.compile`, and the checks of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _aicf
+from .errors import make_error
+
+__all__ = ["build", "check_flag", "check_options", "check_type"]
+
+_OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
+
+
+def build(
+    program: _aicf.Program,
+    device: str,
+    threads: int | None,
+    options: Mapping[str, Any],
+    precision: str = "f32",
+) -> _aicf.Executable:
+    """The extension's compiler with the options of `compile`."""
+    level, skipped = options.get("opt", 2), options.get("skip_passes", ())
+    check_type("opt", level, int, "0, 1 or 2")
+    check_type("threads", threads or 0, int, "a number of threads")
+    check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
+    return _aicf.compile_program(
+        program,
+        level,
+        list(skipped),
+        threads or 0,
+        options.get("isa") or "",
+        device,
+        options.get("target") or "",
+        precision,
+    )
+
+
+def check_type(name: str, value: Any, types: Any, expected: str) -> None:
+    """bad_option unless `value` is one of `types`; a bool is no number."""
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise _wrong_type(name, value, expected)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """bad_option unless `value` is true or false."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise _wrong_type(name, value, "True or False")
+
+
+def check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `options` of `aicf.compile`, if it has all of their names."""
+    for name in options:
+        if name not in _OPTIONS:
+            raise make_error(
+                "bad_option", "no compile option of this name", value=name, expected=", ".join(_OPTIONS)
+            )
+    return options
+
+
+def _wrong_type(name: str, value: Any, expected: str) -> Exception:
+    return make_error(
+        "bad_option",
+        "an option has the wrong type",
+        value=name,
+        expected=expected,
+        actual=repr(value)[:80],
+    )

@@ -1,0 +1,134 @@
+"""What `aicf.compile_train_step` differentiates: a model and a loss become a program that gives the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _aicf
+from ._specs import TensorSpec, add_inputs, name_specs, resolve_sizes, spec_of
+from .compiler import is_torch
+from .errors import make_error
+from .optim import Optimizer
+from .tracing import Graph, Variable, program_of, tracing
+
+__all__ = ["Specs", "loss_program"]
+
+Specs = Sequence[TensorSpec] | Mapping[str, TensorSpec]
+
+
+def loss_program(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    inputs: Specs | None,
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+    seed: int,
+    optimizer: Optimizer,
+) -> _aicf.Program:
+    """A program whose first entry gives the loss: the model's own, or traced, with an entry "eval"."""
+    if isinstance(model, _aicf.Program):
+        if loss is not None or inputs is not None:
+            raise make_error(
+                "bad_option",
+                "a Program brings its inputs and gives its loss",
+                remedy="leave out loss and inputs",
+            )
+        return model
+    if inputs is None:
+        raise make_error(
+            "bad_option",
+            "a train step needs the specs of its inputs",
+            expected="inputs=[aicf.TensorSpec(...)]",
+        )
+    specs = _split_target(model, inputs, loss is not None)
+    if is_torch(model):
+        return _torch_program(model, loss, specs, eval_inputs, dims)
+    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)
+
+
+def _torch_program(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    specs: dict[str, TensorSpec],
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+) -> _aicf.Program:
+    from .torch.training import import_training
+
+    if dims:
+        raise make_error(
+            "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
+        )
+    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
+    return import_training(
+        model, loss, specs, model_specs if eval_inputs is None else name_specs(model, eval_inputs)
+    )
+
+
+def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
+    """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
+    if isinstance(inputs, Mapping) or not has_target:
+        return name_specs(model, inputs)
+    *given, target = [spec_of(spec) for spec in inputs] or [TensorSpec(())]
+    named = name_specs(model, given)
+    name = target.name or "target"
+    if name in named:
+        raise make_error("bad_option", "the target has the name of an input", value=name)
+    named[name] = target
+    return named
+
+
+def _trace(
+    model: Any,
+    loss: Callable[[Any, Any], Any] | None,
+    specs: dict[str, TensorSpec],
+    eval_inputs: Specs | None,
+    dims: Mapping[str, Any],
+    seed: int,
+    optimizer: Optimizer,
+) -> _aicf.Program:
+    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
+    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
+    fixed, ranges = resolve_sizes([*specs.values(), *eval_specs.values()], dims)
+    names = _paths(model)
+    states = tuple(_counter(value) for value in (seed, 0))
+    train, evaluate = Graph("loss", names, states), Graph("eval", names)  # type: ignore[arg-type]
+    with tracing(train):
+        values = list(add_inputs(train, specs, fixed).values())
+        result = model(*values[: len(model_specs)])
+        train.output(result if loss is None else loss(result, values[-1]), "loss")
+    with tracing(evaluate):
+        results = model(*add_inputs(evaluate, eval_specs, fixed).values())
+        several = isinstance(results, (tuple, list))
+        for index, value in enumerate(results if several else [results]):
+            evaluate.output(value, f"output.{index}" if several else "output")
+    _check_used(model, train, optimizer)
+    return program_of([train, evaluate], ranges)
+
+
+def _paths(model: Any) -> dict[int, str]:
+    names = {id(module): path for path, module in model.named_modules()}
+    names.update({id(variable): path for path, variable in model.named_variables()})
+    return names
+
+
+def _counter(value: int) -> Variable:
+    variable = Variable(np.array(value, np.int64))
+    variable.is_state = True
+    return variable
+
+
+def _check_used(model: Any, graph: Graph, optimizer: Optimizer) -> None:
+    """A param that the trace never met would silently stay as it is."""
+    frozen = [pattern for group in optimizer.groups if not group.trainable for pattern in group.patterns]
+    for path, parameter in model.named_parameters():
+        if not graph.uses(parameter) and not any(_aicf.matches_pattern(p, path) for p in frozen):
+            raise make_error(
+                "unused_param",
+                "a param does not take part in the loss",
+                value=path,
+                remedy="remove it, or put it into an optim.Group with trainable=False",
+            )
