@@ -79,14 +79,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradients, ::testing::ValuesIn(kCases)
 // On sm_90 the forward kernel leaves the sums of its rows, and the gradients' kernel reads them.
 TEST(AttentionSums, AreSharedWhereAKernelCanUseThem) {
   const auto selected = [](const Case& c, const char* target) {
-    std::string text;
     CompileOptions options;
     options.target = target;
-    options.stop_after = "select";
-    options.print_stage = true;
-    options.on_dump = [&](const std::string&, const std::string& dumped) { text += dumped; };
-    compile(program_of(c), options);
-    return text;
+    return printed_stage(program_of(c), "select", options);
   };
   const std::string sums = ", %8[2, 4, 200])";
   EXPECT_NE(selected(kCases[0], "sm_90").find(sums), std::string::npos);

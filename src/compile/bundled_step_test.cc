@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "build/bundle_calls.h"
-#include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
 #include "plan/plan.h"
@@ -77,11 +77,7 @@ size_t launches(const Artifact& artifact) {
 }
 
 TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   EXPECT_EQ(launches(compiled(kSmall, "sm_90", true)), 1u);
   // One block in place of a cluster.
   for (const char* target : {"sm_80", "sm_86", "sm_89"})
@@ -91,22 +87,14 @@ TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
 // Three products forward, two of gradients that others wait for; the others and all steps of Adam run side by
 // side.
 TEST(BundledStep, ProductsOfWeightsAndBiasesShareALaunch) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   for (const Network& network : {kLarger, kLargerTf32})
     EXPECT_LE(launches(compiled(network, "sm_90", true)), 7u);
 }
 
 // Weights are loaded before the launch before has ended, but nothing that it writes.
 TEST(BundledStep, ProductsReadWeightsEarly) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Plan plan = compiled(kLarger, "sm_90", true).variants[0].plan;
   const auto step_entry = std::find_if(plan.entries.begin(), plan.entries.end(),
                                        [](const EntryPlan& entry) { return entry.name == kStepEntry; });

@@ -8,16 +8,13 @@
 #include "base/error.h"
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
-#include "build/region_codegen.h"
 #include "build/testing/compile_texts.h"
 #include "compile/testing/random_graph.h"
+#include "compile/testing/selected_calls.h"
 #include "ir/text.h"
-#include "passes/pass.h"
 #include "plan/plan_builder.h"
 #include "plan/plan_json.h"
 #include "runtime/bind_step.h"
-#include "select/select.h"
-#include "select/update_targets.h"
 
 namespace aicf::testing {
 namespace {
@@ -25,42 +22,33 @@ namespace {
 // An entry from passes to its plan. Calls are told apart by their origin: their number before bundling.
 class Flow {
  public:
-  Flow(const Program& program, const char* target_name)
-      : target_(Target::from_name(target_name)),
-        optimised_(run_pipeline(program, target_, {}, nullptr)),
-        calls_(select_kernels(graph(), target_,
-                              {optimised_.sizes, nullptr, {}, false, updated_variables(optimised_)})) {
-    programs_ = generate_tile_programs(calls_);
-    for (size_t i = 0; i < calls_.calls.size(); ++i) calls_.calls[i].origin = std::to_string(i);
-    before_ = calls_.calls;
-    bundle_calls(calls_, programs_, target_, optimised_.sizes);
+  Flow(const Program& program, const char* target) : s_(select_calls(program, target)) {
+    std::vector<KernelCall>& calls = s_.calls.calls;
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].origin = std::to_string(i);
+    before_ = calls;
+    bundle_calls(s_.calls, s_.programs, s_.target, s_.optimised.sizes);
   }
 
-  const Graph& graph() const { return optimised_.entries[0]; }
-  const SymbolRanges& sizes() const { return optimised_.sizes; }
   const std::vector<KernelCall>& before() const { return before_; }
-  const std::vector<KernelCall>& after() const { return calls_.calls; }
+  const std::vector<KernelCall>& after() const { return s_.calls.calls; }
 
   std::vector<std::string> sources() const {
-    CudaBuilder cuda(target_, optimised_.sizes);
-    cuda.add(calls_, programs_);
+    CudaBuilder cuda(s_.target, s_.optimised.sizes);
+    cuda.add(s_.calls, s_.programs);
     return cuda.sources();
   }
 
   Plan plan() const {
-    CudaBuilder cuda(target_, optimised_.sizes);
-    const auto launches = cuda.add(calls_, programs_), init = cuda.add_init(calls_, programs_);
+    CudaBuilder cuda(s_.target, s_.optimised.sizes);
+    const auto launches = cuda.add(s_.calls, s_.programs), init = cuda.add_init(s_.calls, s_.programs);
     std::map<std::string, Array> constants;
-    PlanBuilder builder(optimised_, constants);
-    builder.add_entry(graph(), calls_, programs_, launches, init);
+    PlanBuilder builder(s_.optimised, constants);
+    builder.add_entry(s_.graph(), s_.calls, s_.programs, launches, init);
     return builder.finish();
   }
 
  private:
-  Target target_;
-  Program optimised_;
-  KernelCalls calls_;
-  std::vector<TileProgram> programs_;
+  SelectedCalls s_;
   std::vector<KernelCall> before_;
 };
 

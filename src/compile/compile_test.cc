@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
@@ -329,12 +330,8 @@ TEST(Records, ShippedOnesDecideWhereNoneAreForbidden) {
   for (const bool allowed : {true, false}) {
     CompileOptions options;
     options.target = "sm_90";
-    options.stop_after = "select";
-    options.print_stage = true;
     if (!allowed) options.records = {"none"};
-    std::string text;
-    options.on_dump = [&](const std::string&, const std::string& dump) { text += dump; };
-    compile(program, options);
+    const std::string text = testing::printed_stage(program, "select", options);
     EXPECT_EQ(text.find("recorded (shipped, exact)") != std::string::npos, allowed) << text;
   }
 }

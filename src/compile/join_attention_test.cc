@@ -6,14 +6,10 @@
 
 #include <algorithm>
 
-#include "build/region_codegen.h"
-#include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/selected_calls.h"
+#include "compile/testing/two_ways.h"
 #include "ir/text.h"
-#include "passes/pass.h"
-#include "runtime/executable.h"
-#include "select/select.h"
 
 namespace aicf::testing {
 namespace {
@@ -55,17 +51,10 @@ Program network(const Case& c) {
   return program;
 }
 
-std::vector<KernelCall> calls_of(const Case& c, const char* target_name,
-                                 std::vector<ForcedChoice> forced = {}) {
-  const Target target = Target::from_name(target_name);
-  const Program optimised = run_pipeline(network(c), target, {}, nullptr);
-  SelectOptions options;
-  options.ranges = optimised.sizes;
-  options.forced = std::move(forced);
-  KernelCalls calls = select_kernels(optimised.entries[0], target, options);
-  std::vector<TileProgram> programs = generate_tile_programs(calls);
-  join_attention(calls, optimised.entries[0], programs, target, options);
-  return calls.calls;
+std::vector<KernelCall> calls_of(const Case& c, const char* target, std::vector<ForcedChoice> forced = {}) {
+  SelectedCalls s = select_calls(network(c), target, std::move(forced));
+  join_attention(s.calls, s.graph(), s.programs, s.target, s.options);
+  return s.calls.calls;
 }
 
 bool joined(const std::vector<KernelCall>& calls) {
@@ -112,12 +101,9 @@ TEST(JoinAttention, HasTheResultsOfTwoKernels) {
     joint.forced = {{"*", "matmul_attention"}};
     apart.skip_passes.insert(kJoinAttention);
     Artifact one = compile(program, joint), two = compile(program, apart);
-    EXPECT_EQ(one.variants[0].plan.entries[0].steps.size() + 1, two.variants[0].plan.entries[0].steps.size());
+    EXPECT_EQ(steps_of(one).size() + 1, steps_of(two).size());
     if (!TestDevice::get().runs) continue;
-    const auto device = open_device({"cuda", 1, ""});
-    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
-    const auto inputs = normal_inputs(program, 5);
-    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 5));
     EXPECT_LT(relative_error(got.at("y"), want.at("y")), c.dtype == DType::f16 ? 1e-4 : 8e-4);
   }
 }

@@ -4,14 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/two_ways.h"
 #include "ir/text.h"
-#include "runtime/executable.h"
 
 namespace aicf::testing {
 namespace {
@@ -53,10 +49,7 @@ Artifact compiled(const Program& program, bool joins, const char* target = "sm_9
 }
 
 size_t joined(const Case& c, const char* target = "sm_90") {
-  const Artifact artifact = compiled(network(c), true, target);
-  const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
-  return static_cast<size_t>(std::count_if(steps.begin(), steps.end(),
-                                           [](const Step& step) { return step.kernel == "tile_gathered"; }));
+  return count_steps(compiled(network(c), true, target), "tile_gathered");
 }
 
 TEST(JoinGathers, OnlyWhereOneRegionOverRowsReadsThem) {
@@ -96,19 +89,17 @@ TEST(JoinGathers, HasTheBitsAndErrorsOfTwoKernels) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
     Artifact one = compiled(program, true);
-    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
-    if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
+    ASSERT_EQ(steps_of(one).size(), 1u);
+    if (!TestDevice::get().runs_clusters()) continue;
     Artifact two = compiled(program, false);
-    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
-    const auto device = open_device({"cuda", 1, ""});
-    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    ASSERT_EQ(steps_of(two).size(), 2u);
+    TwoWays ways(std::move(one), std::move(two));
     auto inputs = normal_inputs(program, 7);
     inputs.at("indices") = indices_of(c, inputs.at("indices"));
-    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    const auto [got, want] = ways.run(inputs);
     EXPECT_EQ(got.at("y"), want.at("y"));
-    EXPECT_EQ(first.run("main", inputs).at("y"), got.at("y"));
     inputs.at("indices").set_i64(0, *c.table[0].constant());
-    EXPECT_THROW(first.run("main", inputs), UserError);
+    EXPECT_THROW(ways.first.run("main", inputs), UserError);
   }
 }
 

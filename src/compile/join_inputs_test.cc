@@ -2,14 +2,10 @@
 // results are those of two kernels.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "build/join_inputs.h"
-#include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/two_ways.h"
 #include "ir/text.h"
-#include "runtime/executable.h"
 
 namespace aicf::testing {
 namespace {
@@ -54,20 +50,15 @@ Program network(const Case& c, Readers readers = Readers::kProduct) {
   return program;
 }
 
-Artifact compiled(const Program& program, bool joins) {
+Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
   CompileOptions options;
-  options.target = "sm_90";
+  options.target = target;
   if (!joins) options.skip_passes.insert(kJoinInputs);
   return compile(program, options);
 }
 
 size_t joined(const Program& program, const char* target = "sm_90") {
-  CompileOptions options;
-  options.target = target;
-  const Artifact artifact = compile(program, options);
-  const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
-  return static_cast<size_t>(std::count_if(steps.begin(), steps.end(),
-                                           [](const Step& step) { return step.kernel == kRegionProduct; }));
+  return count_steps(compiled(program, true, target), kRegionProduct);
 }
 
 TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
@@ -99,16 +90,12 @@ TEST(JoinInputs, HasTheBitsOfTwoKernels) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
     Artifact one = compiled(program, true);
-    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), 1u);
-    if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
+    ASSERT_EQ(steps_of(one).size(), 1u);
+    if (!TestDevice::get().runs_clusters()) continue;
     Artifact two = compiled(program, false);
-    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2u);
-    const auto device = open_device({"cuda", 1, ""});
-    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
-    const auto inputs = normal_inputs(program, 7);
-    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    ASSERT_EQ(steps_of(two).size(), 2u);
+    const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 7));
     EXPECT_EQ(got.at("y"), want.at("y"));
-    EXPECT_EQ(first.run("main", inputs).at("y"), got.at("y"));
   }
 }
 

@@ -5,14 +5,10 @@
 #include <algorithm>
 
 #include "build/join_rows.h"
-#include "build/region_codegen.h"
-#include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/selected_calls.h"
+#include "compile/testing/two_ways.h"
 #include "ir/text.h"
-#include "passes/pass.h"
-#include "runtime/executable.h"
-#include "select/select.h"
 
 namespace aicf::testing {
 namespace {
@@ -55,18 +51,11 @@ Program network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, 
 Program large(Sum sum) { return network(DType::f16, {}, 8192, 384, 384, Rows::kLayerNorm, sum); }
 
 // The calls of the entry as compile() has them, by name.
-std::vector<KernelCall> calls_of(const Program& program, const char* target_name,
+std::vector<KernelCall> calls_of(const Program& program, const char* target,
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
-  const Target target = Target::from_name(target_name);
-  const Program optimised = run_pipeline(program, target, {}, nullptr);
-  SelectOptions options;
-  options.ranges = optimised.sizes;
-  options.forced = std::move(forced);
-  options.records = records;
-  KernelCalls calls = select_kernels(optimised.entries[0], target, options);
-  std::vector<TileProgram> programs = generate_tile_programs(calls);
-  join_rows(calls, optimised.entries[0], programs, target, options);
-  return calls.calls;
+  SelectedCalls s = select_calls(program, target, std::move(forced), records);
+  join_rows(s.calls, s.graph(), s.programs, s.target, s.options);
+  return s.calls.calls;
 }
 
 size_t joined(const std::vector<KernelCall>& calls) {
@@ -177,17 +166,13 @@ TEST(JoinRows, HasTheResultsOfTwoKernels) {
     apart.skip_passes.insert(kJoinRows);
     apart.forced = {{"matmul", unsplit(program)}};
     Artifact one = compile(program, joint), two = compile(program, apart);
-    EXPECT_EQ(one.variants[0].plan.entries[0].steps.size() + 1, two.variants[0].plan.entries[0].steps.size());
+    EXPECT_EQ(steps_of(one).size() + 1, steps_of(two).size());
     if (!TestDevice::get().runs) continue;
-    const auto device = open_device({"cuda", 1, ""});
-    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
-    const auto inputs = normal_inputs(program, 5);
-    const auto got = first.run("main", inputs), want = second.run("main", inputs);
+    const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 5));
     EXPECT_LT(relative_error(got.at("y"), want.at("y")), c.dtype == DType::f16 ? 1e-4 : 8e-4);
     if (c.sum == Sum::kReturned) {
       EXPECT_EQ(got.at("sum"), want.at("sum"));
     }
-    EXPECT_EQ(first.run("main", inputs).at("y"), got.at("y"));
   }
 }
 

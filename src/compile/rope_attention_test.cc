@@ -2,15 +2,11 @@
 // those of two kernels.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "build/join_inputs.h"
-#include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
-#include "compile/testing/test_device.h"
+#include "compile/testing/two_ways.h"
 #include "plan/plan.h"
-#include "runtime/executable.h"
 
 namespace aicf::testing {
 namespace {
@@ -63,11 +59,7 @@ Artifact compiled(const Program& program, bool joins) {
   return compile(program, options);
 }
 
-bool joined(const Program& program) {
-  const Artifact artifact = compiled(program, true);
-  const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
-  return std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.kernel == kRopeAttention; });
-}
+bool joined(const Program& program) { return count_steps(compiled(program, true), kRopeAttention) > 0; }
 
 TEST(RopeAttention, OnlyOfOneStepWhoseQueriesNobodyElseReads) {
   const Case decoder{DType::bf16, 1, 32, 8, 1, 1024, 64};
@@ -111,25 +103,25 @@ TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
     const Program program = step(c, false, kLayers);
     SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.depth));
     Artifact one = compiled(program, true);
-    ASSERT_EQ(one.variants[0].plan.entries[0].steps.size(), kLayers);
-    if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
+    ASSERT_EQ(steps_of(one).size(), kLayers);
+    if (!TestDevice::get().runs_clusters()) continue;
     Artifact two = compiled(program, false);
-    ASSERT_EQ(two.variants[0].plan.entries[0].steps.size(), 2 * kLayers);
-    const auto device = open_device({"cuda", 1, ""});
-    Executable first(Model::load(std::move(one), device)), second(Model::load(std::move(two), device));
+    ASSERT_EQ(steps_of(two).size(), 2 * kLayers);
+    TwoWays ways(std::move(one), std::move(two));
     // The first row, neighbours on both sides of a tile's end, one counted from the end.
     uint32_t seed = 0;
     for (const int64_t position : {int64_t{0}, c.rows / 2 + 3, int64_t{63}, int64_t{64}, int64_t{-1}}) {
       auto inputs = normal_inputs(program, ++seed);
       for (int64_t i = 0; i < c.batch; ++i) inputs.at("position").set_i64(i, position);
       for (int64_t i = 0; i < c.rows; ++i) inputs.at("seen").set_i64(i, i <= c.rows / 2 + 3 ? 1 : 0);
-      EXPECT_EQ(first.run("main", inputs).at("y"), second.run("main", inputs).at("y")) << position;
+      const auto [got, want] = ways.run(inputs);
+      EXPECT_EQ(got.at("y"), want.at("y")) << position;
       for (const char* name : {"keys0", "values0", "keys1", "values1"})
-        EXPECT_EQ(first.state(name), second.state(name)) << name << " at " << position;
+        EXPECT_EQ(ways.first.state(name), ways.second.state(name)) << name << " at " << position;
     }
     auto outside = normal_inputs(program, 9);
     for (int64_t i = 0; i < c.batch; ++i) outside.at("position").set_i64(i, c.rows);
-    EXPECT_THROW(first.run("main", outside), UserError);
+    EXPECT_THROW(ways.first.run("main", outside), UserError);
   }
 }
 

@@ -92,11 +92,7 @@ TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {
   CompileOptions options;
   options.target = "sm_80";
   options.precision = Precision::kTf32;
-  options.stop_after = "select";
-  options.print_stage = true;
-  std::string text;
-  options.on_dump = [&](const std::string&, const std::string& dumped) { text = dumped; };
-  compile(product_of(kCases[0]), options);
+  const std::string text = testing::printed_stage(product_of(kCases[0]), "select", options);
   EXPECT_NE(text.find("matmul_tensor_core"), std::string::npos) << text;
   EXPECT_EQ(text.find("round_tf32"), std::string::npos) << text;
 }

@@ -138,11 +138,7 @@ TEST(TrainingRegions, NoProductTakesTheStepOfALargeParam) {
 )");
   CompileOptions options;
   options.target = "sm_90";
-  options.stop_after = "select";
-  options.print_stage = true;
-  std::string text;
-  options.on_dump = [&](const std::string&, const std::string& dump) { text += dump; };
-  compile(program, options);
+  const std::string text = printed_stage(program, "select", options);
   std::istringstream lines(text);
   int products = 0;
   for (std::string line; std::getline(lines, line);) {

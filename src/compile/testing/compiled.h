@@ -1,7 +1,8 @@
-// A program compiled for the device of test_device.h and loaded there.
+// A program compiled for the device of test_device.h and loaded there, and what a stage of compiling prints.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "compile/compile.h"
@@ -18,6 +19,16 @@ inline std::unique_ptr<Executable> compiled(const Program& program, CompileOptio
   if (!where.runs) return nullptr;
   const std::shared_ptr<Device> device = open_device({where.cuda ? "cuda" : "cpu", 2, ""});
   return std::make_unique<Executable>(Model::load(std::move(artifact), device));
+}
+
+// As `aicf compile --stop-after=STAGE --print` shows it.
+inline std::string printed_stage(const Program& program, const char* stage, CompileOptions options = {}) {
+  options.stop_after = stage;
+  options.print_stage = true;
+  std::string text;
+  options.on_dump = [&](const std::string&, const std::string& dump) { text += dump; };
+  compile(program, options);
+  return text;
 }
 
 }  // namespace aicf::testing

@@ -32,6 +32,7 @@ struct TestDevice {
 
   // Whether it has clusters of blocks and wgmma.
   bool has_clusters() const { return cuda && Target::from_name(target).arch >= 90; }
+  bool runs_clusters() const { return runs && has_clusters(); }
 
   // Calls work(0 … count-1); in parallel for a GPU, whose compiler and not its kernels takes the time.
   void for_each(size_t count, const std::function<void(size_t)>& work) const {
