@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from . import (
+    activations,
     attention,
     backward,
+    conversions,
     convolutions,
     create,
     index,
     linalg,
+    logic,
     norms,
     order,
     pointwise,
@@ -26,12 +29,15 @@ from .table import RULES, Rule, rule
 __all__ = [
     "RULES",
     "Rule",
+    "activations",
     "attention",
     "backward",
+    "conversions",
     "convolutions",
     "create",
     "index",
     "linalg",
+    "logic",
     "norms",
     "order",
     "pointwise",

@@ -202,11 +202,6 @@ def _common_shape(c: Call, indices: Sequence[Any]) -> list[Any]:
     return c.lowering.symbols.shape(torch.broadcast_shapes(*(f.shape for f in fakes)))
 
 
-def _wrapped(c: Call, index: SymTensor, size: Any) -> SymTensor:
-    """Negative places count from the end."""
-    return ops.select(ops.lt(index, c.number(0, "i64")), ops.add(index, c.number(size, "i64")), index)
-
-
 @rule("index.Tensor", "_unsafe_index.Tensor")
 def _index(c: Call, x: Any, indices: Sequence[Any]) -> SymTensor:
     axes, tensors = _prepared(c, x, indices)

@@ -1,0 +1,47 @@
+"""Activations, in the type in which torch computes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ops
+from ...symtensor import SymTensor
+from ..call import Call, Decompose
+from .table import rule
+
+__all__: list[str] = []
+
+
+def _add_activation(name: str, ours: str) -> None:
+    def activation(c: Call, x: Any) -> SymTensor:
+        return getattr(ops, ours)(c.cast(x))
+
+    rule(name)(activation)
+
+
+for _name in ("relu", "silu"):
+    _add_activation(_name, _name)
+
+
+@rule("gelu")
+def _gelu(c: Call, x: Any, approximate: str = "none") -> SymTensor:
+    return ops.gelu(x, approximate=approximate)
+
+
+@rule("leaky_relu")
+def _leaky_relu(c: Call, x: Any, negative_slope: float = 0.01) -> SymTensor:
+    return ops.leaky_relu(x, alpha=float(negative_slope))
+
+
+@rule("elu")
+def _elu(c: Call, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> SymTensor:
+    if scale != 1 or input_scale != 1:
+        raise Decompose("elu with a scale")
+    return ops.elu(x, alpha=float(alpha))
+
+
+@rule("softplus")
+def _softplus(c: Call, x: Any, beta: float = 1.0, threshold: float = 20.0) -> SymTensor:
+    if beta != 1 or threshold < 17:  # from 17 on log1p(e^-x) is below half an ulp of x
+        raise Decompose("softplus with beta or a low threshold")
+    return ops.softplus(x)
