@@ -129,59 +129,73 @@ struct ScoreBlock {
   }
 };
 
-// dq of a tile of rows; level and along of its rows.
+// dq of a tile of rows, and level and along of its rows.
 template <class Traits>
-__device__ __forceinline__ void attention_dq_simt(const BackwardCall<Traits>& call, void* workspace) {
+struct DqSimt {
   using Shape = BackwardShape<Traits>;
   using A = typename Shape::A;
   using T = typename Traits::Element;
-  constexpr int kR = Shape::kRows / 16, kK = Shape::kKeys / 16;
-  constexpr int kC = (Shape::kDepth + 16 * Vec<A>::kSize - 1) / (16 * Vec<A>::kSize);
-  extern __shared__ __align__(16) char shared[];
-  A* const q = reinterpret_cast<A*>(shared);
-  A* const dout = q + Shape::kRows * Shape::kStride;
-  A* const kv = dout + Shape::kRows * Shape::kValueStride;
-  A* const slopes = kv + Shape::kKeys * Shape::kWideStride;
-  const int tx = int(threadIdx.x) % 16, ty = int(threadIdx.x) / 16;
-  const Place place = place_of_block(call);
-  const int32_t first = place.tile * Shape::kRows;
-  const int64_t b = place.batch, h = place.head, kv_head = place.head / call.group;
-  const int rows = call.queries - first < Shape::kRows ? call.queries - first : Shape::kRows;
+  static constexpr int kR = Shape::kRows / 16, kK = Shape::kKeys / 16;
+  static constexpr int kC = (Shape::kDepth + 16 * Vec<A>::kSize - 1) / (16 * Vec<A>::kSize);
 
-  wait_for_inputs();
-  launch_dependents();
-  const T* k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
-  const T* v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
-  const T* result = call.result + b * call.out_view.batch + h * call.out_view.head;
-  const ScoreBlock<Traits> block{call, Traits::kHasMask ? call.mask + b * call.mask_view.batch + h * call.mask_view.head : nullptr};
-  load_tile<Shape::kDepth, Shape::kRows, Traits::kVectorQ>(
-      q, Shape::kStride, call.q + b * call.q_view.batch + h * call.q_view.head + first * call.q_view.row, call.q_view.row,
-      call.q_view.column, rows);
-  load_tile<Shape::kValueDepth, Shape::kRows, Traits::kVectorDout>(
-      dout, Shape::kValueStride, call.dout + b * call.dout_view.batch + h * call.dout_view.head + first * call.dout_view.row,
-      call.dout_view.row, call.dout_view.column, rows);
-  const int32_t end = visible_keys(call, first + rows - 1);
-  const auto count_at = [&](int32_t from) { return call.keys - from < Shape::kKeys ? call.keys - from : Shape::kKeys; };
-  const auto load_keys = [&](int32_t from) {
+  const BackwardCall<Traits>& call;
+  const int tx, ty;
+  A *const q, *const dout, *const kv, *const slopes;  // tiles in shared memory
+  int32_t first, end;                                 // row; keys that its tile sees
+  int rows;
+  int64_t b, h;
+  const T *k, *v, *result;
+  ScoreBlock<Traits> block;
+  A level[kR], along[kR];
+
+  __device__ __forceinline__ DqSimt(const BackwardCall<Traits>& call, char* shared)
+      : call(call),
+        tx(int(threadIdx.x) % 16),
+        ty(int(threadIdx.x) / 16),
+        q(reinterpret_cast<A*>(shared)),
+        dout(q + Shape::kRows * Shape::kStride),
+        kv(dout + Shape::kRows * Shape::kValueStride),
+        slopes(kv + Shape::kKeys * Shape::kWideStride),
+        block{call, nullptr} {
+    const Place place = place_of_block(call);
+    first = place.tile * Shape::kRows;
+    b = place.batch;
+    h = place.head;
+    const int64_t kv_head = place.head / call.group;
+    rows = call.queries - first < Shape::kRows ? call.queries - first : Shape::kRows;
+    end = visible_keys(call, first + rows - 1);
+    k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
+    v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
+    result = call.result + b * call.out_view.batch + h * call.out_view.head;
+    if (Traits::kHasMask) block.mask = call.mask + b * call.mask_view.batch + h * call.mask_view.head;
+  }
+
+  __device__ __forceinline__ void load_rows() const {
+    load_tile<Shape::kDepth, Shape::kRows, Traits::kVectorQ>(
+        q, Shape::kStride, call.q + b * call.q_view.batch + h * call.q_view.head + first * call.q_view.row, call.q_view.row,
+        call.q_view.column, rows);
+    load_tile<Shape::kValueDepth, Shape::kRows, Traits::kVectorDout>(
+        dout, Shape::kValueStride, call.dout + b * call.dout_view.batch + h * call.dout_view.head + first * call.dout_view.row,
+        call.dout_view.row, call.dout_view.column, rows);
+  }
+  __device__ __forceinline__ int count_at(int32_t from) const {
+    return call.keys - from < Shape::kKeys ? call.keys - from : Shape::kKeys;
+  }
+  __device__ __forceinline__ void load_keys(int32_t from) const {
     __syncthreads();
     load_tile<Shape::kDepth, Shape::kKeys, Traits::kVectorK>(kv, Shape::kWideStride, k + from * call.k_view.row,
                                                              call.k_view.row, call.k_view.column, count_at(from));
     __syncthreads();
-  };
-  const auto load_values = [&](int32_t from) {
+  }
+  __device__ __forceinline__ void load_values(int32_t from) const {
     __syncthreads();
     load_tile<Shape::kValueDepth, Shape::kKeys, Traits::kVectorV>(kv, Shape::kWideStride, v + from * call.v_view.row,
                                                                   call.v_view.row, call.v_view.column, count_at(from));
     __syncthreads();
-  };
-
-  A maximum[kR], sum[kR], level[kR], along[kR];
-#pragma unroll
-  for (int i = 0; i < kR; ++i) {
-    maximum[i] = A(minus_infinity());
-    sum[i] = 0;
   }
-  for (int32_t from = 0; from < end; from += Shape::kKeys) {
+
+  // The rows' maxima and sums take in a block of keys.
+  __device__ __forceinline__ void measure(int32_t from, A (&maximum)[kR], A (&sum)[kR]) const {
     load_keys(from);
     A s[kR][kK], bend;
     multiply_rows<Shape::kDepth>(q, Shape::kStride, kv, Shape::kWideStride, tx, ty, s);
@@ -202,32 +216,51 @@ __device__ __forceinline__ void attention_dq_simt(const BackwardCall<Traits>& ca
       for (int j = 0; j < kK; ++j) sum[i] += exp_two(block.kMultiplier * (s[i][j] - reference));
     }
   }
-  __syncthreads();
-  const RowNumbers<A> numbers = row_numbers<A>(call, workspace, gridDim.x / ((call.queries + Shape::kRows - 1) / Shape::kRows));
+
+  __device__ __forceinline__ void find_levels() {
+    A maximum[kR], sum[kR];
 #pragma unroll
-  for (int i = 0; i < kR; ++i) {
-    const int row = ty + 16 * i;
-    along[i] = 0;
-    if (row < rows)
-      for (int c = tx; c < Shape::kValueDepth; c += 16)
-        along[i] = fused(dout[row * Shape::kValueStride + c],
-                         A(widen(result[(first + row) * call.out_view.row + c * call.out_view.column])), along[i]);
-#pragma unroll
-    for (int lane = 8; lane > 0; lane /= 2) {
-      sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lane);
-      along[i] += __shfl_xor_sync(0xffffffffu, along[i], lane);
+    for (int i = 0; i < kR; ++i) {
+      maximum[i] = A(minus_infinity());
+      sum[i] = 0;
     }
-    level[i] = sum[i] == 0 ? infinity<A>() : block.kMultiplier * maximum[i] + log_two(sum[i]);
-    if (tx == 0 && first + row < numbers.padded) {
-      const int64_t at = (b * call.heads + h) * numbers.padded + first + row;
+    for (int32_t from = 0; from < end; from += Shape::kKeys) measure(from, maximum, sum);
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+#pragma unroll
+      for (int lane = 8; lane > 0; lane /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lane);
+      level[i] = sum[i] == 0 ? infinity<A>() : block.kMultiplier * maximum[i] + log_two(sum[i]);
+    }
+  }
+
+  // After the rows have come.
+  __device__ __forceinline__ void find_along() {
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      const int row = ty + 16 * i;
+      along[i] = 0;
+      if (row < rows)
+        for (int c = tx; c < Shape::kValueDepth; c += 16)
+          along[i] = fused(dout[row * Shape::kValueStride + c],
+                           A(widen(result[(first + row) * call.out_view.row + c * call.out_view.column])), along[i]);
+#pragma unroll
+      for (int lane = 8; lane > 0; lane /= 2) along[i] += __shfl_xor_sync(0xffffffffu, along[i], lane);
+    }
+  }
+
+  __device__ __forceinline__ void keep_numbers(const RowNumbers<A>& numbers) const {
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      const int32_t row = first + ty + 16 * i;
+      if (tx != 0 || row >= numbers.padded) continue;
+      const int64_t at = (b * call.heads + h) * numbers.padded + row;
       numbers.level[at] = level[i];
       numbers.along[at] = along[i];
     }
   }
 
-  A o[kR][kC][Vec<A>::kSize];
-  clear(o);
-  for (int32_t from = 0; from < end; from += Shape::kKeys) {
+  // Adds what a block of keys gives.
+  __device__ __forceinline__ void add_keys(int32_t from, A (&o)[kR][kC][Vec<A>::kSize]) const {
     A s[kR][kK], dp[kR][kK];
     load_keys(from);
     multiply_rows<Shape::kDepth>(q, Shape::kStride, kv, Shape::kWideStride, tx, ty, s);
@@ -244,9 +277,30 @@ __device__ __forceinline__ void attention_dq_simt(const BackwardCall<Traits>& ca
     load_keys(from);
     add_rows<Shape::kDepth, Shape::kKeys>(slopes, Shape::kScoreStride, kv, Shape::kWideStride, tx, ty, o);
   }
-  store_sums<Shape::kDepth>(o, A(Traits::kScale),
-                            call.dq + b * call.dq_view.batch + h * call.dq_view.head + first * call.dq_view.row,
-                            call.dq_view.row, call.dq_view.column, rows, tx, ty);
+
+  __device__ __forceinline__ void run(const RowNumbers<A>& numbers) {
+    load_rows();
+    find_levels();
+    __syncthreads();
+    find_along();
+    keep_numbers(numbers);
+    A o[kR][kC][Vec<A>::kSize];
+    clear(o);
+    for (int32_t from = 0; from < end; from += Shape::kKeys) add_keys(from, o);
+    store_sums<Shape::kDepth>(o, A(Traits::kScale),
+                              call.dq + b * call.dq_view.batch + h * call.dq_view.head + first * call.dq_view.row,
+                              call.dq_view.row, call.dq_view.column, rows, tx, ty);
+  }
+};
+
+template <class Traits>
+__device__ __forceinline__ void attention_dq_simt(const BackwardCall<Traits>& call, void* workspace) {
+  using Shape = BackwardShape<Traits>;
+  extern __shared__ __align__(16) char shared[];
+  wait_for_inputs();
+  launch_dependents();
+  const int64_t all_heads = gridDim.x / ((call.queries + Shape::kRows - 1) / Shape::kRows);
+  DqSimt<Traits>(call, shared).run(row_numbers<typename Shape::A>(call, workspace, all_heads));
 }
 
 // dk and dv of a tile of keys: block x is tile x % tiles of head x / tiles of k and v.
