@@ -242,7 +242,7 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
       return {"attention/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)", 128};
     case AttentionUnit::kWgmma:
       return {"attention/wgmma.cuh", "attention_wgmma" + name,
-              "attend_hopper(call, all_heads, map0, map1, map2)", 128 * (tile.rows / 64 + 1)};
+              "attend_hopper(call, all_heads, {map0, map1, map2})", 128 * (tile.rows / 64 + 1)};
   }
   AICF_CHECK(false, "an attention unit without a kernel");
 }

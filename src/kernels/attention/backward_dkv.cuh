@@ -197,12 +197,10 @@ __device__ __forceinline__ void consume_keys(DkvConsumer<Traits>& consumer, cons
   consumer.template add_step<Traits::kCausal, true>(s, block * kStep);
   if (consumer.lane == 0) arrive(consumer.shared.keys_empty(consumer.tile_turn.stage));
   consumer.tile_turn.next();
-  store_gradient<Traits::kDepth, Traits::kVectorDk>(consumer.dk, float(Traits::kScale),
-                                                    call.dk + job.batch * call.dk_view.batch + job.head * call.dk_view.head,
-                                                    call.dk_view, consumer.key, call.keys);
-  store_gradient<Traits::kValueDepth, Traits::kVectorDv>(consumer.dv, 1.0f,
-                                                         call.dv + job.batch * call.dv_view.batch + job.head * call.dv_view.head,
-                                                         call.dv_view, consumer.key, call.keys);
+  store_gradient<Traits::kDepth, Traits::kVectorDk>(consumer.dk, float(Traits::kScale), call.dk, call.dk_view, job.batch,
+                                                    job.head, consumer.key, call.keys);
+  store_gradient<Traits::kValueDepth, Traits::kVectorDv>(consumer.dv, 1.0f, call.dv, call.dv_view, job.batch, job.head,
+                                                         consumer.key, call.keys);
 }
 
 // `kv_heads` of one example, `all_heads`: query heads of the whole batch.
@@ -210,31 +208,22 @@ template <class Traits>
 __device__ __forceinline__ void attention_dkv_hopper(const BackwardCall<Traits>& call, void* workspace, int32_t kv_heads,
                                                      int32_t all_heads, const BackwardMaps& maps) {
   using Shared = DkvShared<Traits>;
-  extern __shared__ __align__(1024) char memory[];
-  const Shared shared{(address_of(memory) + 1023) & ~1023u};
-  const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-  Walk<Traits::kCausal, false> walk((uint32_t(call.keys) + Shared::kKeys - 1) / Shared::kKeys,
-                                    uint32_t(all_heads / call.group));
-  if (threadIdx.x == 0) {
-    maps.prefetch();
-    shared.set_up();
-  }
-  __syncthreads();
-  wait_for_inputs();
-  launch_dependents();
-  if (warpgroup == 0) {
-    share_registers<false>();
-    DkvLoader<Traits> loader{shared, maps, call, row_numbers<float>(call, workspace, int64_t(all_heads))};
-    if (threadIdx.x == 0)
-      for (; !walk.done(); walk.next()) loader.load(key_job(call, kv_heads, walk.head(), walk.tile()));
-  } else {
-    share_registers<true>();
-    DkvConsumer<Traits> consumer{call, shared};
-    consumer.group = warpgroup - 1;
-    consumer.lane = int(threadIdx.x) % 32;
-    if (consumer.group == 1) pass_turn<2>(1);
-    for (; !walk.done(); walk.next()) consume_keys(consumer, key_job(call, kv_heads, walk.head(), walk.tile()));
-  }
+  using Tiles = Walk<Traits::kCausal, false>;
+  const uint32_t tiles = (uint32_t(call.keys) + Shared::kKeys - 1) / Shared::kKeys, heads = uint32_t(all_heads / call.group);
+  run_warpgroups<2, Shared>(
+      maps,
+      [&](const Shared& shared) {
+        DkvLoader<Traits> loader{shared, maps, call, row_numbers<float>(call, workspace, int64_t(all_heads))};
+        for (Tiles walk(tiles, heads); !walk.done(); walk.next())
+          loader.load(key_job(call, kv_heads, walk.head(), walk.tile()));
+      },
+      [&](const Shared& shared, int group) {
+        DkvConsumer<Traits> consumer{call, shared};
+        consumer.group = group;
+        consumer.lane = int(threadIdx.x) % 32;
+        for (Tiles walk(tiles, heads); !walk.done(); walk.next())
+          consume_keys(consumer, key_job(call, kv_heads, walk.head(), walk.tile()));
+      });
 }
 
 }  // namespace aicf::attention

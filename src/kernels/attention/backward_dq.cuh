@@ -309,9 +309,8 @@ __device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const
     consumer.keep_numbers(numbers, consumer.head_of(job));
     if constexpr (kFetchesAhead) consumer.fetch(facts, next);
   }
-  store_gradient<Traits::kDepth, Traits::kVectorDq>(consumer.dq, float(Traits::kScale),
-                                                    call.dq + job.batch * call.dq_view.batch + job.head * call.dq_view.head,
-                                                    call.dq_view, consumer.row, call.queries);
+  store_gradient<Traits::kDepth, Traits::kVectorDq>(consumer.dq, float(Traits::kScale), call.dq, call.dq_view, job.batch,
+                                                    job.head, consumer.row, call.queries);
 }
 
 // `all_heads`: of the whole batch.
@@ -320,38 +319,30 @@ __device__ __forceinline__ void attention_dq_hopper(const BackwardCall<Traits>& 
                                                     const BackwardMaps& maps) {
   using Shared = DqShared<Traits>;
   static_assert(Traits::kRows == 128 && Scores<Traits>::kPlain && !Traits::kHasMask);
-  extern __shared__ __align__(1024) char memory[];
-  const Shared shared{(address_of(memory) + 1023) & ~1023u};
-  const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-  Walk<Traits::kCausal, true> walk((uint32_t(call.queries) + Shared::kRows - 1) / Shared::kRows, uint32_t(all_heads));
-  if (threadIdx.x == 0) {
-    maps.prefetch();
-    shared.set_up();
-  }
-  __syncthreads();
-  wait_for_inputs();
-  launch_dependents();
-  if (warpgroup == 0) {
-    share_registers<false>();
-    DqLoader<Traits> loader{shared, maps, call.group};
-    if (threadIdx.x == 0)
-      for (; !walk.done(); walk.next()) loader.load(row_job(call, walk.head(), walk.tile()));
-  } else {
-    share_registers<true>();
-    DqConsumer<Traits> consumer{call, shared};
-    consumer.group = warpgroup - 1;
-    consumer.lane = int(threadIdx.x) % 32;
-    if (consumer.group == 1) pass_turn<2>(1);
-    const RowNumbers<float> numbers = row_numbers<float>(call, workspace, int64_t(all_heads));
-    typename DqConsumer<Traits>::Facts facts;
-    if constexpr (DqConsumer<Traits>::kFetchesAhead)
-      if (!walk.done()) consumer.fetch(facts, row_job(call, walk.head(), walk.tile()));
-    while (!walk.done()) {
-      const RowJob job = row_job(call, walk.head(), walk.tile());
-      walk.next();
-      consume_rows(consumer, job, walk.done() ? job : row_job(call, walk.head(), walk.tile()), facts, numbers);
-    }
-  }
+  using Tiles = Walk<Traits::kCausal, true>;
+  const uint32_t tiles = (uint32_t(call.queries) + Shared::kRows - 1) / Shared::kRows;
+  run_warpgroups<2, Shared>(
+      maps,
+      [&](const Shared& shared) {
+        DqLoader<Traits> loader{shared, maps, call.group};
+        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next())
+          loader.load(row_job(call, walk.head(), walk.tile()));
+      },
+      [&](const Shared& shared, int group) {
+        DqConsumer<Traits> consumer{call, shared};
+        consumer.group = group;
+        consumer.lane = int(threadIdx.x) % 32;
+        const RowNumbers<float> numbers = row_numbers<float>(call, workspace, int64_t(all_heads));
+        typename DqConsumer<Traits>::Facts facts;
+        Tiles walk(tiles, all_heads);
+        if constexpr (DqConsumer<Traits>::kFetchesAhead)
+          if (!walk.done()) consumer.fetch(facts, row_job(call, walk.head(), walk.tile()));
+        while (!walk.done()) {
+          const RowJob job = row_job(call, walk.head(), walk.tile());
+          walk.next();
+          consume_rows(consumer, job, walk.done() ? job : row_job(call, walk.head(), walk.tile()), facts, numbers);
+        }
+      });
 }
 
 }  // namespace aicf::attention

@@ -77,48 +77,12 @@ __device__ __forceinline__ void pack_products(uint32_t (&a)[kSteps][4], const fl
     for (int i = 0; i < 4; ++i) a[step][i] = pack<T>(s[step * 8 + 2 * i], s[step * 8 + 2 * i + 1]);
 }
 
-// Stores a lane's two rows of sums times `factor`; `to` is the address of row 0, column 0.
+// Stores a lane's two rows of sums times `factor` to a head of `to`.
 template <int kColumns, bool kVector, class T, int kCount>
-__device__ __forceinline__ void store_gradient(const float (&sums)[kCount], float factor, T* to, const View& view, int32_t row,
-                                               int32_t rows) {
-  const int lane = int(threadIdx.x) % 4;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const bool inside = row + 8 * half < rows;
-    T* line = to + (row + 8 * half) * view.row;
-#pragma unroll
-    for (int tile = 0; tile < kCount / 4; tile += 4) {
-      float value[4][2];
-      uint32_t word[4];
-#pragma unroll
-      for (int t = 0; t < 4; ++t) {
-        value[t][0] = sums[(tile + t) * 4 + 2 * half] * factor;
-        value[t][1] = sums[(tile + t) * 4 + 2 * half + 1] * factor;
-        word[t] = pack<T>(value[t][0], value[t][1]);
-      }
-      if constexpr (kVector) {
-        const uint4 eight = gather_tile(word);
-        const int column = (tile + lane) * 8;
-        if (inside && column < kColumns) *reinterpret_cast<uint4*>(line + column) = eight;
-      } else {
-#pragma unroll
-        for (int t = 0; t < 4; ++t)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int column = (tile + t) * 8 + 2 * lane + e;
-            if (inside && column < kColumns) line[column * view.column] = from_float<T>(value[t][e]);
-          }
-      }
-    }
-  }
-}
-
-template <bool kMultiplies>
-__device__ __forceinline__ void share_registers() {
-  if constexpr (kMultiplies)
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-  else
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+__device__ __forceinline__ void store_gradient(const float (&sums)[kCount], float factor, T* to, const View& view,
+                                               int32_t batch, int32_t head, int32_t row, int32_t rows) {
+  const float factors[2] = {factor, factor};
+  store_fragments<kColumns, kVector>(sums, factors, to + batch * view.batch + head * view.head, view, row, rows);
 }
 
 struct BackwardMaps {

@@ -148,20 +148,16 @@ __device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
   return odd ? make_uint4(a, a1, b, b1) : make_uint4(a0, a, b0, b);
 }
 
-// Divides results by their sums and stores the two rows of each lane. `to` is the address of row 0, column 0
-// of the head's output.
-template <class Traits, int kCount>
-__device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows,
-                                           const Call<Traits>& call, typename Traits::Element* to,
-                                           int32_t row) {
-  using T = typename Traits::Element;
+// Stores the two rows of each lane, each times its factor: the first kColumns columns of rows before `rows`. `to` is the
+// address of row 0, column 0.
+template <int kColumns, bool kVector, class T, int kCount>
+__device__ __forceinline__ void store_fragments(const float (&sums)[kCount], const float (&factor)[2], T* to, const View& view,
+                                                int32_t row, int32_t rows) {
   const int lane = int(threadIdx.x) % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float sum = rows.sum[half];
-    const float factor = sum == 0 ? 0.0f : __fdiv_rn(1.0f, sum);
-    const bool inside = row + 8 * half < call.queries;
-    T* line = to + (row + 8 * half) * call.out_view.row;
+    const bool inside = row + 8 * half < rows;
+    T* line = to + (row + 8 * half) * view.row;
 #pragma unroll
     for (int tile = 0; tile < kCount / 4; tile += 4) {
       float value[4][2];
@@ -169,26 +165,37 @@ __device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows&
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
         const bool exists = tile + t < kCount / 4;
-        value[t][0] = exists ? o[exists ? (tile + t) * 4 + 2 * half : 0] * factor : 0.0f;
-        value[t][1] = exists ? o[exists ? (tile + t) * 4 + 2 * half + 1 : 0] * factor : 0.0f;
+        value[t][0] = exists ? sums[exists ? (tile + t) * 4 + 2 * half : 0] * factor[half] : 0.0f;
+        value[t][1] = exists ? sums[exists ? (tile + t) * 4 + 2 * half + 1 : 0] * factor[half] : 0.0f;
         word[t] = pack<T>(value[t][0], value[t][1]);
       }
-      if constexpr (Traits::kVectorOut) {
+      if constexpr (kVector) {
         const uint4 eight = gather_tile(word);
         const int column = (tile + lane) * 8;
-        if (inside && column < Traits::kValueDepth) *reinterpret_cast<uint4*>(line + column) = eight;
+        if (inside && column < kColumns) *reinterpret_cast<uint4*>(line + column) = eight;
       } else {
 #pragma unroll
         for (int t = 0; t < 4; ++t)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int column = (tile + t) * 8 + 2 * lane + e;
-            if (inside && column < Traits::kValueDepth)
-              line[column * call.out_view.column] = from_float<T>(value[t][e]);
+            if (inside && column < kColumns) line[column * view.column] = from_float<T>(value[t][e]);
           }
       }
     }
   }
+}
+
+// Divides results by their sums and stores them. `to` as above.
+template <class Traits, int kCount>
+__device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows,
+                                           const Call<Traits>& call, typename Traits::Element* to,
+                                           int32_t row) {
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    factor[half] = rows.sum[half] == 0 ? 0.0f : __fdiv_rn(1.0f, rows.sum[half]);
+  store_fragments<Traits::kValueDepth, Traits::kVectorOut>(o, factor, to, call.out_view, row, call.queries);
 }
 
 template <class Traits>

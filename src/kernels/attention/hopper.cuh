@@ -178,6 +178,32 @@ __device__ __forceinline__ void pass_turn(int group) {
   arrive_named(group + 1 < kGroups ? 2 + group : 1, 256);
 }
 
+// Divides a block: one thread of its first warpgroup runs `load(shared)`, each of the kGroups others
+// `multiply(shared, number)` with the registers that loading does not need. Before, the barriers of `shared`, which begins
+// at a multiple of 1,024 bytes, are set up, and the launch's inputs are there.
+template <int kGroups, class Shared, class Maps, class Load, class Multiply>
+__device__ __forceinline__ void run_warpgroups(const Maps& maps, const Load& load, const Multiply& multiply) {
+  extern __shared__ __align__(1024) char memory[];
+  const Shared shared{(address_of(memory) + 1023) & ~1023u};
+  // From one lane, so that the compiler sees that a warp does not diverge: it would serialise wgmma.
+  const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    maps.prefetch();
+    shared.set_up();
+  }
+  __syncthreads();
+  wait_for_inputs();
+  launch_dependents();
+  if (warpgroup == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kGroups == 2 ? 24 : 32));
+    if (threadIdx.x == 0) load(shared);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kGroups == 2 ? 240 : 160));
+    if (warpgroup == kGroups) pass_turn<kGroups>(kGroups - 1);
+    multiply(shared, warpgroup - 1);
+  }
+}
+
 // The tiles that a block of a persistent launch works on, one after the other; all its warps walk alike. `tiles` of each
 // head; with the causal mask a tile's work grows or shrinks with its number, so that an item is a pair from both ends, the
 // longer one first, and all items take as long.

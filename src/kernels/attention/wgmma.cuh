@@ -260,41 +260,36 @@ __device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const J
   store_lse(consumer.rows, call, b * call.heads + h, row);
 }
 
+struct ForwardMaps {
+  const CUtensorMap &q, &k, &v;
+  __device__ __forceinline__ void prefetch() const {
+    prefetch_map(q);
+    prefetch_map(k);
+    prefetch_map(v);
+  }
+};
+
 // `all_heads`: query heads of the whole batch.
 template <class Traits>
-__device__ __forceinline__ void attend_hopper(const Call<Traits>& call, int32_t all_heads, const CUtensorMap& q_map,
-                                              const CUtensorMap& k_map, const CUtensorMap& v_map) {
+__device__ __forceinline__ void attend_hopper(const Call<Traits>& call, int32_t all_heads, const ForwardMaps& maps) {
   using Shared = HopperShared<Traits>;
   static_assert(Traits::kRows == 128 || Traits::kRows == 192);
-  extern __shared__ __align__(1024) char memory[];
-  const Shared shared{(address_of(memory) + 1023) & ~1023u};
-  // From one lane, so that the compiler sees that a warp does not diverge: it would serialise wgmma.
-  const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
-  Walk<Traits::kCausal, true> walk((uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows, uint32_t(all_heads));
-
-  if (threadIdx.x == 0) {
-    prefetch_map(q_map);
-    prefetch_map(k_map);
-    prefetch_map(v_map);
-    shared.set_up();
-  }
-  __syncthreads();
-  wait_for_inputs();
-  launch_dependents();
-
-  if (warpgroup == 0) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 24 : 32));
-    Producer<Traits> producer{shared, q_map, k_map, v_map, call.group};
-    if (threadIdx.x == 0)
-      for (; !walk.done(); walk.next()) producer.load_tile(job_of(call, walk.head(), walk.tile()));
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shared::kGroups == 2 ? 240 : 160));
-    Consumer<Traits> consumer{call, shared, {nullptr, nullptr}};
-    consumer.group = warpgroup - 1;
-    consumer.lane = int(threadIdx.x) % 32;
-    if (consumer.group == Shared::kGroups - 1) pass_turn<Shared::kGroups>(consumer.group);
-    for (; !walk.done(); walk.next()) consume_tile(consumer, job_of(call, walk.head(), walk.tile()));
-  }
+  using Tiles = Walk<Traits::kCausal, true>;
+  const uint32_t tiles = (uint32_t(call.queries) + Traits::kRows - 1) / Traits::kRows;
+  run_warpgroups<Shared::kGroups, Shared>(
+      maps,
+      [&](const Shared& shared) {
+        Producer<Traits> producer{shared, maps.q, maps.k, maps.v, call.group};
+        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next())
+          producer.load_tile(job_of(call, walk.head(), walk.tile()));
+      },
+      [&](const Shared& shared, int group) {
+        Consumer<Traits> consumer{call, shared, {nullptr, nullptr}};
+        consumer.group = group;
+        consumer.lane = int(threadIdx.x) % 32;
+        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next())
+          consume_tile(consumer, job_of(call, walk.head(), walk.tile()));
+      });
 }
 
 }  // namespace aicf::attention
