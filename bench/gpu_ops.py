@@ -2,8 +2,9 @@
 
 A program is several copies of the op over operands of their own, one graph, so that no copy finds its
 operands in the L2 cache; a sample is microseconds of one copy, the mean over a batch of replays that keeps
-the queue full. Ours: an ONNX model and `aicf bench --device cuda`. Needs torch with CUDA in the Python that
-runs this.
+the queue full. Ours, an ONNX model, and the peers take turns in one process: products and attention run at
+the card's power limit, where who comes first finds it cool and its clock high. Needs torch with CUDA and
+aicf in the Python that runs this.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpu_replay import captured, replay_microseconds
+from gpu_replay import captured, microseconds_in_turns
 from gpu_report import bench_ours, beside, make_parser, median, write_report
 from onnx import TensorProto, helper
 
@@ -216,35 +217,43 @@ def write_model(op: Op, path: Path) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-def measure_ours(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:
-    model = folder / "op.onnx"
-    write_model(op, model)
-    ours = bench_ours(options, model, ["--target", options.target])
-    return {**ours, "us": [sample / op.copies for sample in ours["us"]]}
-
-
-def measure_peer(op: Op, peer: Callable[..., Any], rounds: int) -> dict[str, Any]:
+def load_ours(op: Op, model: Path, operands: list[list[Any]]) -> Callable[[], object]:
+    import aicf
     import torch
 
+    executable = aicf.compile(model, device="cuda")
+    inputs = [tensor for each in operands for tensor in each[: len(op.sizes) - op.weights]]
+    outputs = [torch.empty(op.output, device="cuda", dtype=torch.bfloat16) for _ in operands]
+    stream = torch.cuda.current_stream()
+    return lambda: executable.run_into(inputs, outputs, stream=stream)
+
+
+def measure(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:
+    import torch
+
+    model = folder / "op.onnx"
+    write_model(op, model)
+    # What runs, and its kernels' times; samples beside the peers follow.
+    alone = bench_ours(options, model, ["--target", options.target])
     operands = [
         [torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in op.sizes]
         for _ in range(op.copies)
     ]
+    programs = {"aicf": load_ours(op, model, operands)}
     with torch.no_grad():
-        replay = captured(lambda: [peer(*each) for each in operands])
-        samples = replay_microseconds(replay, rounds, queued=20 if op.flops < 1e11 else 4)
-    return {"us": [sample / op.copies for sample in samples]}
-
-
-def measure(options: argparse.Namespace, op: Op, folder: Path) -> dict[str, Any]:
+        for name, peer in op.peers.items() if options.peers else []:
+            programs[name] = captured(lambda peer=peer: [peer(*each) for each in operands])
+    samples = microseconds_in_turns(programs, options.rounds, queued=20)
     record: dict[str, Any] = {"op": op.name, "copies": op.copies, "bytes": op.bytes, "flops": op.flops}
-    record["aicf"] = ours = measure_ours(options, op, folder)
-    us = median(ours)
+    for name in programs:
+        record[name] = {"us": [sample / op.copies for sample in samples[name]]}
+    record["aicf"] |= {"coverage": alone["coverage"], "kernels": alone["kernels"]}
+    us = median(record["aicf"])
     text = f"{op.name:<42}{us:>9.1f} µs"
     text += f"{op.flops / us / 1e6:>8.0f} TF/s" if op.flops > 1e11 else f"{op.bytes / us / 1e3:>8.0f} GB/s"
-    for name, peer in op.peers.items() if options.peers else []:
-        record[name] = measure_peer(op, peer, options.rounds)
-        text += beside(name, record[name], ours)
+    for name in programs:
+        if name != "aicf":
+            text += beside(name, record[name], record["aicf"])
     print(text, flush=True)
     return record
 
