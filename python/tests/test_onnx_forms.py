@@ -136,6 +136,13 @@ def test_recurrent_of_unknown_length(op: str, direction: str) -> None:
     check_sizes(model, {"t": "1..40", "n": "1..4"}, cases)
 
 
+def test_a_clip_bounds_the_gates_and_not_the_cell() -> None:
+    constants = {"w": draw(1, 16, 3), "r": draw(1, 16, 4), "p": draw(1, 12)}
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["y"], hidden_size=4, clip=0.9)
+    model = model_of([node], {"x": (np.float32, ["s", 3, 3])}, ["y"], constants)
+    check_sizes(model, {"s": "1..12"}, [({"s": s}, {"x": 9 * draw(s, 3, 3)}) for s in (1, 12)])
+
+
 def test_a_sequence_too_long_to_unroll() -> None:
     node = helper.make_node("GRU", ["x", "w", "r"], ["y", "yh"], hidden_size=4)
     constants = {"w": draw(1, 12, 2), "r": draw(1, 12, 4)}

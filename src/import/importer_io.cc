@@ -200,6 +200,10 @@ void Importer::add_outputs(Scope& scope) {
       report("output", info.name, "nothing defines it");
       continue;
     }
+    if (value->items) {
+      report("output", info.name, "its type is sequence");
+      continue;
+    }
     const ValueId id = main_.materialize(*value);
     auto state = std::find_if(options_.states.begin(), options_.states.end(),
                               [&](const auto& pair) { return pair.second == info.name; });

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <map>
 
+#include "import/onnx_ops/quant.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
-namespace {
 
-// numpy matmul: a vector on the left is a row, on the right a column, and its axis goes away afterwards.
 ValueId numpy_matmul(NodeContext& n, ValueId x, ValueId y) {
   const Shape xs = n.shape_of(x), ys = n.shape_of(y);
   if (xs.empty() || ys.empty()) n.bad("operands", "rank >= 1", "a scalar");
@@ -20,6 +19,32 @@ ValueId numpy_matmul(NodeContext& n, ValueId x, ValueId y) {
   if (row) shape.erase(shape.end() - (column ? 1 : 2));
   return n.reshape(product, shape);
 }
+
+namespace {
+
+// x - zero point in i32; a vector of zero points goes with axis `axis` from the end.
+ValueId centered(NodeContext& n, ValueId x, ValueId zero_point, size_t from_end) {
+  const ValueId wide = n.cast(x, DType::i32);
+  if (zero_point == kNoValue) return wide;
+  ValueId zero = n.cast(zero_point, DType::i32);
+  const Shape own = n.shape_of(zero);
+  if (own.size() == 1 && own[0] != Dim(1)) {
+    Shape thin = own;
+    thin.insert(thin.end(), from_end - 1, Dim(1));
+    zero = n.reshape(zero, thin);
+  } else if (own.size() == 1) {
+    zero = n.reshape(zero, {});
+  }
+  return n.add(Op::sub, {wide, zero});
+}
+
+}  // namespace
+
+ValueId integer_matmul(NodeContext& n, ValueId x, ValueId x_zero, ValueId y, ValueId y_zero) {
+  return numpy_matmul(n, centered(n, x, x_zero, 2), centered(n, y, y_zero, 1));
+}
+
+namespace {
 
 void matmul(NodeContext& n) { n.out(0, numpy_matmul(n, n.in(0), n.in(1))); }
 
@@ -44,22 +69,9 @@ void gemm(NodeContext& n) {
   n.out(0, y);
 }
 
-// x - zero point in i32; a vector of zero points goes with axis `axis` from the end.
-ValueId centered(NodeContext& n, size_t x, size_t zero_point, size_t from_end) {
-  const ValueId wide = n.cast(n.in(x), DType::i32);
-  if (!n.has(zero_point)) return wide;
-  ValueId zero = n.cast(n.in(zero_point), DType::i32);
-  if (n.rank(zero_point) == 1 && n.shape(zero_point)[0] != Dim(1)) {
-    Shape thin = {n.shape(zero_point)[0]};
-    thin.insert(thin.end(), from_end - 1, Dim(1));
-    zero = n.reshape(zero, thin);
-  } else if (n.rank(zero_point) == 1) {
-    zero = n.reshape(zero, {});
-  }
-  return n.add(Op::sub, {wide, zero});
+void matmul_integer(NodeContext& n) {
+  n.out(0, integer_matmul(n, n.in(0), n.in_or_none(2), n.in(1), n.in_or_none(3)));
 }
-
-void matmul_integer(NodeContext& n) { n.out(0, numpy_matmul(n, centered(n, 0, 2, 2), centered(n, 1, 3, 1))); }
 
 // --- Einsum: operands are reduced to labelled values whose labels are unique, then contracted from left to
 // right.

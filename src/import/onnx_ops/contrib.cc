@@ -1,8 +1,6 @@
-// Domain com.microsoft: what onnxruntime's optimizers write in place of the standard ops. Formulas are those
-// of its ContribOperators.md.
-#include <cmath>
-
-#include "import/onnx_ops/heads.h"
+// Domain com.microsoft: what onnxruntime's optimizers write in place of the standard ops, but for attention
+// and quantised ops. Formulas are those of its ContribOperators.md.
+#include "import/onnx_ops/recurrent_cell.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -18,6 +16,33 @@ void fused_matmul(NodeContext& n) {
   const ValueId y =
       n.add(Op::matmul, {n.in(0), n.in(1)}, {{"transpose_x", transpose_a}, {"transpose_y", transpose_b}});
   n.out(0, alpha == 1.0 ? y : n.add(Op::mul, {y, n.scalar(n.dtype_of(y), alpha)}));
+}
+
+// x by the activation that an optimizer fused behind a product or convolution; `numbers` are its alpha and
+// beta, or the bounds of Clip.
+ValueId activated(NodeContext& n, ValueId x, const std::vector<float>& numbers) {
+  const std::string name = n.attr_str("activation", "");
+  if (name.empty()) return x;
+  if (name != "Clip") return activate(n, make_activation(n, name, numbers), x);
+  if (numbers.size() != 2) n.bad("activation_params", "2 numbers", std::to_string(numbers.size()));
+  const auto bound = [&](size_t i) { return n.scalar(n.dtype_of(x), static_cast<double>(numbers[i])); };
+  return n.add(Op::clamp, {x, bound(0), bound(1)});
+}
+
+// act(conv(x, w) + bias + z)
+void fused_conv(NodeContext& n) {
+  ValueId y = convert_as(n, "Conv");
+  if (n.has(3)) y = n.add(Op::add, {y, n.in(3)});
+  n.out(0, activated(n, y, n.attr_floats("activation_params")));
+}
+
+// act(alpha op(A) op(B) + beta C)
+void fused_gemm(NodeContext& n) {
+  std::vector<float> numbers;
+  for (const char* name : {"activation_alpha", "activation_beta"})
+    if (n.has_attr(name)) numbers.push_back(static_cast<float>(n.attr_float(name, 0)));
+  n.ignore("activation_gamma");  // of activations that are refused by name
+  n.out(0, activated(n, convert_as(n, "Gemm"), numbers));
 }
 
 void quick_gelu(NodeContext& n) {
@@ -66,93 +91,6 @@ void embed_layer_norm(NodeContext& n) {
   if (n.wants(2)) n.out(2, sum);
 }
 
-// The mask of keys as something to add to scores [B, H, S, T]: 0, or mask_filter_value where they are hidden.
-// Forms: lengths [B], keys [B, T], scores [B, S, T].
-ValueId additive_mask(NodeContext& n, size_t i, const Dim& batch, const Dim& keys, DType dtype) {
-  const double hidden = n.attr_float("mask_filter_value", -10000.0);
-  if (!n.has(i)) return kNoValue;
-  const Shape s = n.shape(i);
-  ValueId kept = kNoValue;
-  if (s.size() == 1 && s[0] == batch) {
-    const ValueId key =
-        n.add(Op::iota, {}, {{"shape", Shape{Dim(1), keys}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
-    const ValueId length = n.reshape(n.cast(n.in(i), DType::i64), {batch, Dim(1)});
-    kept = n.reshape(n.add(Op::lt, {key, length}), {batch, Dim(1), Dim(1), keys});
-  } else if (s.size() == 2 || s.size() == 3) {
-    const ValueId seen = n.add(Op::ne, {n.in(i), n.iscalar(n.dtype(i), 0)});
-    kept =
-        n.reshape(seen, s.size() == 2 ? Shape{s[0], Dim(1), Dim(1), s[1]} : Shape{s[0], Dim(1), s[1], s[2]});
-  } else {
-    n.unsupported("a mask of shape " + to_string(s));
-  }
-  return n.add(Op::select, {kept, n.scalar(dtype, 0), n.scalar(dtype, hidden)});
-}
-
-struct Heads {
-  ValueId q, k, v;  // [B, H, S, D]
-};
-
-void attend(NodeContext& n, const Heads& h, size_t mask_input, size_t bias_input) {
-  const Shape q = n.shape_of(h.q);
-  const Dim keys = n.shape_of(h.k)[2];
-  const DType dtype = n.dtype_of(h.q);
-  ValueId mask = additive_mask(n, mask_input, q[0], keys, dtype);
-  if (n.has(bias_input))
-    mask = mask == kNoValue ? n.in(bias_input) : n.add(Op::add, {mask, n.in(bias_input)});
-  const double given = n.attr_float("scale", 0.0);
-  const double scale =
-      given != 0.0 ? given : 1.0 / std::sqrt(static_cast<double>(q[3].require_constant("head size")));
-  const bool causal = n.attr_int("unidirectional", 0) != 0;
-  if (causal && q[2] != keys) n.unsupported("unidirectional with more keys than queries");
-  n.out(0,
-        merge_heads(n, n.add(Op::attention, {h.q, h.k, h.v, mask}, {{"scale", scale}, {"causal", causal}})));
-}
-
-void refuse(NodeContext& n, std::initializer_list<const char*> attributes) {
-  for (const char* name : attributes)
-    if (n.attr_int(name, 0) != 0) n.unsupported(std::string(name) + "=1");
-}
-
-// Self-attention of x [B, S, I] by weights [I, Q + K + V] of all three.
-void packed_attention(NodeContext& n) {
-  refuse(n, {"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"});
-  if (n.has(4) || n.has(6) || n.wants(1)) n.unsupported("past or present keys and values");
-  n.require_rank(0, 3);
-  n.require_rank(1, 2);
-  const int64_t heads = n.attr_int("num_heads");
-  const int64_t columns = n.shape(1)[1].require_constant("columns of the weights of Attention");
-  const std::vector<int64_t> sizes = n.attr_ints("qkv_hidden_sizes", {columns / 3, columns / 3, columns / 3});
-  if (heads < 1 || sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
-    n.bad("weights", "as many columns as Q, K and V have together", std::to_string(columns));
-  const ValueId all = n.add(Op::linear, {n.in(0), n.in(1), n.in_or_none(2)}, {{"transpose_w", false}});
-  const auto part = [&](int64_t first, int64_t count) {
-    if (count % heads != 0) n.bad("hidden size", "a multiple of num_heads", std::to_string(count));
-    return split_heads(n, n.slice_axis(all, 2, Dim(first), Dim(first + count)), heads);
-  };
-  attend(n, {part(0, sizes[0]), part(sizes[0], sizes[1]), part(sizes[0] + sizes[1], sizes[2])}, 3, 5);
-}
-
-// Q, K and V [B, T, H D] apart, or K and V as [B, H, T, D]; one bias for the three.
-void multi_head_attention(NodeContext& n) {
-  if (!n.has(1) || !n.has(2) || n.rank(0) != 3) n.unsupported("Q, K and V packed into one tensor");
-  if (n.has(6) || n.has(7) || n.wants(1) || n.wants(2)) n.unsupported("past or present keys and values");
-  const int64_t heads = n.attr_int("num_heads");
-  int64_t first = 0;
-  const auto part = [&](size_t i) {
-    const Shape& s = n.shape(i);
-    ValueId x = n.in(i);
-    if (n.has(3)) {
-      if (s.size() != 3) n.unsupported("a bias beside keys of rank 4");
-      const int64_t count = s[2].require_constant("hidden size of MultiHeadAttention");
-      x = n.add(Op::add, {x, n.slice_axis(n.in(3), 0, Dim(first), Dim(first + count))});
-      first += count;
-    }
-    return split_heads(n, x, heads);
-  };
-  const ValueId q = part(0), k = part(1), v = part(2);
-  attend(n, {q, k, v}, 4, 5);
-}
-
 }  // namespace
 
 std::vector<OpRule> contrib_rules() {
@@ -160,12 +98,13 @@ std::vector<OpRule> contrib_rules() {
   constexpr const char* kDomain = "com.microsoft";
   return {
       {"FusedMatMul", fused_matmul, 1, kLast, kDomain},
+      {"TransposeMatMul", fused_matmul, 1, kLast, kDomain},
+      {"FusedConv", fused_conv, 1, kLast, kDomain},
+      {"FusedGemm", fused_gemm, 1, kLast, kDomain},
       {"QuickGelu", quick_gelu, 1, kLast, kDomain},
       {"SimplifiedLayerNormalization", simplified_layer_norm},
       {"SkipSimplifiedLayerNormalization", skip_simplified_layer_norm, 1, kLast, kDomain},
       {"EmbedLayerNormalization", embed_layer_norm, 1, kLast, kDomain},
-      {"Attention", packed_attention, 1, kLast, kDomain},
-      {"MultiHeadAttention", multi_head_attention, 1, kLast, kDomain},
   };
 }
 

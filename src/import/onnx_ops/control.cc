@@ -73,7 +73,7 @@ bool unroll_loop(NodeContext& n, const GraphProto& body, size_t carried) {
     return false;
   ValueRef condition = n.has(1) ? n.ref(1) : known(Array::scalar_i64(DType::boolean, 1));
   std::vector<ValueRef> values;
-  for (size_t i = 0; i < carried; ++i) values.push_back(n.ref(2 + i));
+  for (size_t i = 0; i < carried; ++i) values.push_back(n.any(2 + i));
   std::vector<std::vector<ValueRef>> steps;
   for (int64_t trip = 0; trip < trips; ++trip) {
     const auto go = n.context().constant(*condition);

@@ -31,6 +31,7 @@ int64_t GraphContext::next_serial() {
 
 ValueId GraphContext::materialize(OnnxValue& value) {
   if (auto at = value.emitted.find(serial_); at != value.emitted.end()) return at->second;
+  if (value.items) throw Unsupported{"a sequence where a tensor is needed"};
   ValueId id = kNoValue;
   if (value.array && !value.param) {
     id = graph_.add_constant(*value.array, value.name);
@@ -48,6 +49,10 @@ ValueId GraphContext::materialize(OnnxValue& value) {
 }
 
 void GraphContext::capture_if_outer(const ValueRef& value) {
+  if (value->items) {
+    for (const ValueRef& item : *value->items) capture_if_outer(item);
+    return;
+  }
   if (parent_ != nullptr && !(value->array && !value->param) && !value->sizes) capture(value);
 }
 

@@ -89,7 +89,7 @@ void cast_like(NodeContext& n) {
 
 void where(NodeContext& n) { n.out(0, n.add(Op::select, {n.in(0), n.in(1), n.in(2)})); }
 
-void identity(NodeContext& n) { n.out(0, n.ref(0)); }
+void identity(NodeContext& n) { n.out(0, n.any(0)); }
 
 // Inference: the identity and, if asked for, a mask of ones.
 void dropout(NodeContext& n) {

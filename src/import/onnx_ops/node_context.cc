@@ -28,11 +28,17 @@ void NodeContext::bad(std::string what, std::string expected, std::string actual
       .with_actual(std::move(actual));
 }
 
-ValueRef NodeContext::ref(size_t i) {
+ValueRef NodeContext::any(size_t i) {
   if (!has(i))
     bad("input " + std::to_string(i) + " is missing", "at least " + std::to_string(i + 1) + " inputs",
         std::to_string(inputs_.size()));
   return inputs_[i];
+}
+
+ValueRef NodeContext::ref(size_t i) {
+  ValueRef value = any(i);
+  if (value->items) unsupported("a sequence as input " + std::to_string(i));
+  return value;
 }
 
 void NodeContext::refuse_unknown_inputs() const {

@@ -28,9 +28,11 @@ struct OnnxValue {
   TensorType type;
   std::optional<Array> array;             // initialiser, or input with a known value
   std::optional<std::vector<Dim>> sizes;  // content of a small integer value, row-major
-  bool param = false;                     // `array` is a weight: emitted as a param
-  bool unsupported = false;               // made by a node that could not be converted
-  std::map<int64_t, ValueId> emitted;     // its IR value by GraphContext::serial()
+  // A sequence of known length; such a value has no type of its own.
+  std::optional<std::vector<std::shared_ptr<OnnxValue>>> items;
+  bool param = false;                  // `array` is a weight: emitted as a param
+  bool unsupported = false;            // made by a node that could not be converted
+  std::map<int64_t, ValueId> emitted;  // its IR value by GraphContext::serial()
 };
 using ValueRef = std::shared_ptr<OnnxValue>;
 
@@ -112,7 +114,8 @@ class NodeContext {
   void ignore_input(size_t i) const { (void)has(i); }
   // Inputs behind all that the converter asked for, which the op does not have: bad_model_file.
   void refuse_unknown_inputs() const;
-  ValueRef ref(size_t i);
+  ValueRef any(size_t i);  // a tensor or a sequence
+  ValueRef ref(size_t i);  // a tensor
   ValueId in(size_t i) { return context_.materialize(*ref(i)); }
   ValueId in_or_none(size_t i) { return has(i) ? in(i) : kNoValue; }
   const TensorType& type(size_t i) { return ref(i)->type; }

@@ -1,7 +1,31 @@
 // Linear quantisation: q = saturate(round(x / scale) + zero point), x = (q - zero point) scale.
+#include "import/onnx_ops/quant.h"
+
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
+
+ValueId quantized(NodeContext& n, ValueId scaled, ValueId zero_point, DType dtype) {
+  ValueId y = n.add(Op::round, {scaled});
+  if (zero_point != kNoValue) y = n.add(Op::add, {y, n.cast(zero_point, n.dtype_of(y))});
+  return n.cast(y, dtype);
+}
+
+// scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min / scale).
+DynamicallyQuantized quantize_dynamically(NodeContext& n, ValueId x) {
+  const DType f = n.dtype_of(x);
+  Ints axes;
+  for (size_t i = 0; i < n.shape_of(x).size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  const ValueId zero = n.scalar(f, 0), top = n.scalar(f, 255);
+  const ValueId high = n.add(Op::max, {n.add(Op::reduce_max, {x}, {{"axes", axes}}), zero});
+  const ValueId low = n.add(Op::min, {n.add(Op::reduce_min, {x}, {{"axes", axes}}), zero});
+  const ValueId scale = n.add(Op::div, {n.add(Op::sub, {high, low}), top});
+  const ValueId point =
+      n.add(Op::round, {n.add(Op::clamp, {n.add(Op::sub, {zero, n.add(Op::div, {low, scale})}), zero, top})});
+  const ValueId values = n.add(Op::add, {n.add(Op::round, {n.add(Op::div, {x, scale})}), point});
+  return {n.cast(values, DType::u8), scale, n.cast(point, DType::u8)};
+}
+
 namespace {
 
 // Scale or zero point shaped to meet x: a scalar, a vector along `axis`, or one entry per block along `axis`.
@@ -21,13 +45,6 @@ ValueId spread(NodeContext& n, size_t i, int64_t axis, int64_t block) {
   whole[at] = own[at] * Dim(block);
   const ValueId repeated = n.reshape(n.broadcast(n.reshape(n.in(i), thin), wide), whole);
   return n.slice_axis(repeated, static_cast<int64_t>(at), 0, x[at]);
-}
-
-// Rounds to a quantised type. Sums stay in a float wide enough that nothing rounds twice; the cast saturates.
-ValueId quantized(NodeContext& n, ValueId scaled, ValueId zero_point, DType dtype) {
-  ValueId y = n.add(Op::round, {scaled});
-  if (zero_point != kNoValue) y = n.add(Op::add, {y, n.cast(zero_point, n.dtype_of(y))});
-  return n.cast(y, dtype);
 }
 
 void quantize(NodeContext& n) {
@@ -63,20 +80,11 @@ void dequantize(NodeContext& n) {
   n.out(0, n.cast(scaled, dtype));
 }
 
-// u8 range chosen so that 0 is exact: scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min / scale).
 void dynamic_quantize(NodeContext& n) {
-  const DType f = n.dtype(0);
-  Ints axes;
-  for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
-  const ValueId x = n.in(0), zero = n.scalar(f, 0), top = n.scalar(f, 255);
-  const ValueId high = n.add(Op::max, {n.add(Op::reduce_max, {x}, {{"axes", axes}}), zero});
-  const ValueId low = n.add(Op::min, {n.add(Op::reduce_min, {x}, {{"axes", axes}}), zero});
-  const ValueId scale = n.add(Op::div, {n.add(Op::sub, {high, low}), top});
-  const ValueId point =
-      n.add(Op::round, {n.add(Op::clamp, {n.add(Op::sub, {zero, n.add(Op::div, {low, scale})}), zero, top})});
-  n.out(0, n.cast(n.add(Op::add, {n.add(Op::round, {n.add(Op::div, {x, scale})}), point}), DType::u8));
-  n.out(1, scale);
-  n.out(2, n.cast(point, DType::u8));
+  const DynamicallyQuantized y = quantize_dynamically(n, n.in(0));
+  n.out(0, y.values);
+  n.out(1, y.scale);
+  n.out(2, y.zero);
 }
 
 // Inputs a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero. f64 holds the integer sums exactly.
@@ -102,7 +110,10 @@ void qlinear_matmul(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> quant_rules() {
-  return {{"QuantizeLinear", quantize},
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  return {{"QuantizeLinear", quantize, 1, kLast, "com.microsoft"},
+          {"DequantizeLinear", dequantize, 1, kLast, "com.microsoft"},
+          {"QuantizeLinear", quantize},
           {"DequantizeLinear", dequantize},
           {"DynamicQuantizeLinear", dynamic_quantize},
           {"QLinearMatMul", qlinear_matmul}};

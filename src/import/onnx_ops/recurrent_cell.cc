@@ -44,20 +44,36 @@ std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::
   return result;
 }
 
-ValueId Cell::activate(size_t which, ValueId x) const {
-  const auto& [name, alpha, beta] = activations[which];
-  if (clip > 0) x = n.add(Op::clamp, {x, num(-clip), num(clip)});
+Activation make_activation(const NodeContext& n, const std::string& name, const std::vector<float>& numbers) {
+  const ActivationRow& row = row_of(n, name);
+  Activation activation{name, row.alpha, row.beta};
+  size_t at = 0;
+  if (row.takes_alpha && at < numbers.size()) activation.alpha = static_cast<double>(numbers[at++]);
+  if (row.takes_beta && at < numbers.size()) activation.beta = static_cast<double>(numbers[at++]);
+  return activation;
+}
+
+ValueId activate(NodeContext& n, const Activation& activation, ValueId x) {
+  const auto& [name, alpha, beta] = activation;
+  const auto num = [&](double value) { return n.scalar(n.dtype_of(x), value); };
+  const auto scaled = [&](ValueId v, double by) { return n.add(Op::mul, {v, num(by)}); };
   if (name == "Tanh") return n.add(Op::tanh, {x});
   if (name == "Relu") return n.add(Op::relu, {x});
   if (name == "Softplus") return n.add(Op::softplus, {x});
-  if (name == "Softsign") return n.add(Op::div, {x, add(n.add(Op::abs, {x}), num(1))});
-  if (name == "Affine") return add(mul(x, num(alpha)), num(beta));
+  if (name == "Softsign") return n.add(Op::div, {x, n.add(Op::add, {n.add(Op::abs, {x}), num(1)})});
+  if (name == "Affine") return n.add(Op::add, {scaled(x, alpha), num(beta)});
   if (name == "LeakyRelu") return n.add(Op::leaky_relu, {x}, {{"alpha", alpha}});
   if (name == "Elu") return n.add(Op::elu, {x}, {{"alpha", alpha}});
   if (name == "ThresholdedRelu") return n.add(Op::select, {n.add(Op::gt, {x, num(alpha)}), x, num(0)});
-  if (name == "ScaledTanh") return mul(n.add(Op::tanh, {mul(x, num(beta))}), num(alpha));
-  if (name == "HardSigmoid") return n.add(Op::clamp, {add(mul(x, num(alpha)), num(beta)), num(0), num(1)});
+  if (name == "ScaledTanh") return scaled(n.add(Op::tanh, {scaled(x, beta)}), alpha);
+  if (name == "HardSigmoid")
+    return n.add(Op::clamp, {n.add(Op::add, {scaled(x, alpha), num(beta)}), num(0), num(1)});
   return n.add(Op::sigmoid, {x});
+}
+
+ValueId Cell::activate(size_t which, ValueId x) const {
+  if (clip > 0) x = n.add(Op::clamp, {x, num(-clip), num(clip)});
+  return onnx::activate(n, activations[which], x);
 }
 
 ValueId Cell::project(ValueId x, ValueId weights, ValueId bias) const {
@@ -92,7 +108,8 @@ std::pair<ValueId, ValueId> Cell::lstm(ValueId wx, ValueId h, ValueId c) const {
   const ValueId f = input_forget ? n.add(Op::sub, {num(1), i}) : activate(0, peeped(2, c));
   const ValueId next_c = add(mul(f, c), mul(i, activate(1, gate(all, 3))));
   const ValueId o = activate(0, peeped(1, next_c));
-  return {mul(o, activate(2, next_c)), next_c};
+  // The clip is for gates: onnxruntime leaves the cell as it is.
+  return {mul(o, onnx::activate(n, activations[2], next_c)), next_c};
 }
 
 }  // namespace aicf::onnx

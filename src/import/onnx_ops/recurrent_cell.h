@@ -1,6 +1,10 @@
 // One step of RNN, GRU and LSTM in one direction. Gate order and formulas as in the ONNX operator list.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "import/onnx_ops/node_context.h"
 
 namespace aicf::onnx {
@@ -9,6 +13,10 @@ struct Activation {
   std::string name;
   double alpha = 0, beta = 0;
 };
+// By its ONNX name; `numbers` go, in order, to those of alpha and beta that it takes. Unsupported names are
+// refused.
+Activation make_activation(const NodeContext& n, const std::string& name, const std::vector<float>& numbers);
+ValueId activate(NodeContext& n, const Activation& activation, ValueId x);
 // Those of all directions, from the attributes `activations`, `activation_alpha` and `activation_beta` or the
 // defaults; the numbers go, in order, to those that take one.
 std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::string>& defaults);

@@ -2,15 +2,20 @@
 
 #include <map>
 
+#include "base/error.h"
+
 namespace aicf::onnx {
 namespace {
 
 std::vector<OpRule> collect() {
   std::vector<OpRule> all;
   for (const auto& family :
-       {math_rules(), activation_rules(), reduce_rules(), shape_rules(), index_rules(), contraction_rules(),
-        norm_rules(), window_rules(), quant_rules(), resize_rules(), attention_rules(), loss_rules(),
-        control_rules(), recurrent_rules(), signal_rules(), stateful_rules(), contrib_rules()})
+       {math_rules(),         activation_rules(),  reduce_rules(),    shape_rules(),
+        index_rules(),        contraction_rules(), norm_rules(),      window_rules(),
+        quant_rules(),        resize_rules(),      attention_rules(), loss_rules(),
+        control_rules(),      recurrent_rules(),   signal_rules(),    stateful_rules(),
+        sequence_rules(),     roi_rules(),         contrib_rules(),   contrib_attention_rules(),
+        contrib_quant_rules()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }
@@ -33,6 +38,13 @@ const OpRule* find_rule(std::string_view domain, std::string_view op, int64_t op
     if (at->second->domain == domain && at->second->since <= opset && opset <= at->second->until)
       return at->second;
   return nullptr;
+}
+
+ValueId convert_as(NodeContext& node, std::string_view op) {
+  const OpRule* rule = find_rule("", op, kMaxOpset);
+  AICF_CHECK(rule != nullptr, std::string(op));
+  rule->convert(node);
+  return node.context().materialize(*node.outputs()[0]);
 }
 
 }  // namespace aicf::onnx

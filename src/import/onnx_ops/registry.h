@@ -37,7 +37,11 @@ std::vector<OpRule> control_rules();
 std::vector<OpRule> recurrent_rules();
 std::vector<OpRule> signal_rules();
 std::vector<OpRule> stateful_rules();
+std::vector<OpRule> sequence_rules();
+std::vector<OpRule> roi_rules();
 std::vector<OpRule> contrib_rules();
+std::vector<OpRule> contrib_attention_rules();
+std::vector<OpRule> contrib_quant_rules();
 
 inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 
@@ -46,6 +50,10 @@ const OpRule* find_rule(std::string_view domain, std::string_view op, int64_t op
 const std::vector<OpRule>& all_rules();
 // The rule of all ops that users registered (import/custom_ops.h); null if this is none.
 const OpRule* find_custom_rule(std::string_view domain, std::string_view op);
+
+// The first result of the standard op of this name on the inputs and attributes of `node`, an op that extends
+// it.
+ValueId convert_as(NodeContext& node, std::string_view op);
 
 // Brings an old form to the current one, in place (may change op_type).
 void upgrade(NodeContext& node);

@@ -142,41 +142,50 @@ class GridSample {
   ValueId num(double v) const { return n_.scalar(dtype_, v); }
   ValueId op(Op o, ValueId a, ValueId b) const { return n_.add(o, {a, b}); }
 
+  // Lengths of a sampled axis, which may be known only when running.
+  struct Axis {
+    ValueId size, last, span;  // last = size - 1; span = what reflection goes over, at least 1
+  };
+
+  Axis axis_of(size_t i) const {
+    const ValueId size = n_.size_scalar(x_[2 + i], dtype_), last = n_.size_scalar(x_[2 + i] - Dim(1), dtype_);
+    return {size, last, align_ ? op(Op::max, last, num(1)) : size};
+  }
+
   // Coordinates of axis i in pixels, [N, places]; the grid lists the last axis first.
-  ValueId pixel(size_t i, double size) const {
+  ValueId pixel(size_t i, const Axis& axis) const {
     const int64_t at = static_cast<int64_t>(spatial_ - 1 - i), last = static_cast<int64_t>(grid_.size()) - 1;
     const ValueId g = n_.reshape(n_.slice_axis(n_.in(1), last, at, at + 1), {x_[0], places_});
     const ValueId unit = op(Op::mul, op(Op::add, g, num(1)), num(0.5));
-    return align_ ? op(Op::mul, unit, num(size - 1)) : op(Op::sub, op(Op::mul, unit, num(size)), num(0.5));
+    return align_ ? op(Op::mul, unit, axis.last) : op(Op::sub, op(Op::mul, unit, axis.size), num(0.5));
   }
 
-  // Mirrors x at low and high.
-  ValueId reflect(ValueId x, double low, double high) const {
-    const double span = high - low;
-    if (span <= 0) return op(Op::mul, x, num(0));
-    const ValueId folded = op(Op::mod, op(Op::sub, x, num(low)), num(2 * span));
-    return op(Op::add, op(Op::min, folded, op(Op::sub, num(2 * span), folded)), num(low));
+  // Mirrors x at the centres of the outer pixels, or at their outer edges.
+  ValueId reflect(ValueId x, const Axis& axis) const {
+    const ValueId low = num(align_ ? 0 : -0.5), twice = op(Op::mul, axis.span, num(2));
+    const ValueId folded = op(Op::mod, op(Op::sub, x, low), twice);
+    return op(Op::add, op(Op::min, folded, op(Op::sub, twice, folded)), low);
   }
 
-  ValueId confine(ValueId x, double size) const {
-    if (padding_ == "reflection") x = align_ ? reflect(x, 0, size - 1) : reflect(x, -0.5, size - 0.5);
-    return padding_ == "zeros" ? x : n_.add(Op::clamp, {x, num(0), num(size - 1)});
+  ValueId confine(ValueId x, const Axis& axis) const {
+    if (padding_ == "reflection") x = reflect(x, axis);
+    return padding_ == "zeros" ? x : n_.add(Op::clamp, {x, num(0), axis.last});
   }
 
   std::vector<std::pair<ValueId, ValueId>> axis_taps(size_t i) const {
-    const double size = static_cast<double>(x_[2 + i].require_constant("sampled axis of GridSample"));
-    ValueId x = pixel(i, size);
+    const Axis axis = axis_of(i);
+    ValueId x = pixel(i, axis);
     // Cubic confines each tap instead of the centre.
-    if (mode_ != "cubic") x = confine(x, size);
-    if (mode_ == "nearest") return {tap(n_.add(Op::round, {x}), num(1), size)};
+    if (mode_ != "cubic") x = confine(x, axis);
+    if (mode_ == "nearest") return {tap(n_.add(Op::round, {x}), num(1), axis)};
     const ValueId base = n_.add(Op::floor, {x});
     const ValueId t = op(Op::sub, x, base);
     if (mode_ == "linear")
-      return {tap(base, op(Op::sub, num(1), t), size), tap(op(Op::add, base, num(1)), t, size)};
+      return {tap(base, op(Op::sub, num(1), t), axis), tap(op(Op::add, base, num(1)), t, axis)};
     std::vector<std::pair<ValueId, ValueId>> taps;
     for (int k = -1; k <= 2; ++k) {
       const ValueId distance = n_.add(Op::abs, {op(Op::sub, t, num(k))});
-      taps.push_back(tap(confine(op(Op::add, base, num(k)), size), cubic(distance, k == 0 || k == 1), size));
+      taps.push_back(tap(confine(op(Op::add, base, num(k)), axis), cubic(distance, k == 0 || k == 1), axis));
     }
     return taps;
   }
@@ -193,12 +202,12 @@ class GridSample {
   }
 
   // A position outside reads the edge with weight zero.
-  std::pair<ValueId, ValueId> tap(ValueId at, ValueId weight, double size) const {
+  std::pair<ValueId, ValueId> tap(ValueId at, ValueId weight, const Axis& axis) const {
     if (padding_ == "zeros") {
-      const ValueId inside = op(Op::bit_and, op(Op::ge, at, num(0)), op(Op::le, at, num(size - 1)));
+      const ValueId inside = op(Op::bit_and, op(Op::ge, at, num(0)), op(Op::le, at, axis.last));
       weight = n_.add(Op::select, {inside, weight, num(0)});
     }
-    const ValueId safe = n_.add(Op::clamp, {at, num(0), num(size - 1)});
+    const ValueId safe = n_.add(Op::clamp, {at, num(0), axis.last});
     return {n_.cast(safe, DType::i64), n_.broadcast(weight, {x_[0], places_})};
   }
 

@@ -293,7 +293,7 @@ bool convert_symbolically(NodeContext& n) {
   Operands operands;
   bool symbolic = false;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    if (!n.has(i) || !is_tracked(n.type(i))) return false;
+    if (!n.has(i) || n.any(i)->items || !is_tracked(n.type(i))) return false;
     auto sizes = n.sizes(i);
     if (!sizes) return false;
     symbolic = true;

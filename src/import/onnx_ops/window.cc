@@ -35,6 +35,8 @@ void pad_same(NodeContext& n, Window& w, const Shape& x, bool upper) {
   }
 }
 
+bool is_same(const std::string& mode) { return mode == "SAME_UPPER" || mode == "SAME_LOWER"; }
+
 Window read_window(NodeContext& n, const Shape& x, Ints kernel) {
   if (x.size() < 3) n.bad("x", "rank >= 3", to_string(x));
   const size_t spatial = x.size() - 2;
@@ -53,11 +55,55 @@ Window read_window(NodeContext& n, const Shape& x, Ints kernel) {
   const std::string mode = n.attr_str("auto_pad", "NOTSET");
   if (mode == "VALID")
     w.pads.assign(2 * spatial, 0);
-  else if (mode == "SAME_UPPER" || mode == "SAME_LOWER")
+  else if (is_same(mode))
     pad_same(n, w, x, mode == "SAME_UPPER");
   else if (mode != "NOTSET" && !mode.empty())
     n.unsupported("auto_pad=" + mode);
   return w;
+}
+
+// SAME_* over strides and sizes that only running tells: x is padded first, by what the size needs in front
+// and by enough behind, and what the last windows see of that is cut off again.
+struct PaddedFirst {
+  bool used = false;
+  ValueId x = kNoValue;
+  std::vector<Dim> low, high;
+  Shape windows;  // of the spatial axes
+
+  ValueId pad(NodeContext& n, ValueId v, double fill) const {
+    return n.add(Op::pad, {v, n.scalar(n.dtype_of(v), fill)},
+                 {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  }
+  ValueId cut(NodeContext& n, ValueId y) const {
+    for (size_t i = 0; i < windows.size(); ++i)
+      y = n.slice_axis(y, static_cast<int64_t>(2 + i), Dim(0), windows[i]);
+    return y;
+  }
+};
+
+PaddedFirst pad_first(NodeContext& n, ValueId x, Ints kernel, double fill, bool known_sizes_too = false) {
+  PaddedFirst padded{false, x, {}, {}, {}};
+  const std::string mode = n.attr_str("auto_pad", "NOTSET");
+  const Shape shape = n.shape_of(x);
+  if (!is_same(mode) || shape.size() < 3) return padded;
+  const Ints strides = n.attr_ints("strides", Ints(shape.size() - 2, 1));
+  check_length(n, strides, shape.size() - 2, "strides");
+  for (size_t i = 0; i < strides.size(); ++i)
+    padded.used = padded.used || (strides[i] > 1 && (known_sizes_too || !shape[2 + i].is_constant()));
+  if (!padded.used) return padded;
+  n.set_attr_str("auto_pad", "VALID");
+  const Window w = read_window(n, shape, std::move(kernel));
+  padded.low.assign(shape.size(), Dim(0));
+  padded.high = padded.low;
+  for (size_t i = 0; i < strides.size(); ++i) {
+    const Dim size = shape[2 + i], windows = ceildiv(size, Dim(w.strides[i]));
+    const Dim total = max((windows - Dim(1)) * Dim(w.strides[i]) + Dim(extent(w, i)) - size, Dim(0));
+    padded.low[2 + i] = mode == "SAME_UPPER" ? floordiv(total, Dim(2)) : ceildiv(total, Dim(2));
+    padded.high[2 + i] = Dim(extent(w, i) - 1);
+    padded.windows.push_back(windows);
+  }
+  padded.x = padded.pad(n, x, fill);
+  return padded;
 }
 
 Ints kernel_of(NodeContext& n, const Shape& w) {
@@ -70,12 +116,13 @@ Ints kernel_of(NodeContext& n, const Shape& w) {
 // --- convolution; `x` and `w` may be conversions of the node's inputs.
 
 ValueId convolve(NodeContext& n, ValueId x, ValueId w, ValueId bias) {
-  const Window window = read_window(n, n.shape_of(x), kernel_of(n, n.shape_of(w)));
-  return n.add(Op::conv, {x, w, bias},
-               {{"strides", window.strides},
-                {"pads", window.pads},
-                {"dilations", window.dilations},
-                {"groups", n.attr_int("group", 1)}});
+  const PaddedFirst padded = pad_first(n, x, kernel_of(n, n.shape_of(w)), 0);
+  const Window window = read_window(n, n.shape_of(padded.x), kernel_of(n, n.shape_of(w)));
+  return padded.cut(n, n.add(Op::conv, {padded.x, w, bias},
+                             {{"strides", window.strides},
+                              {"pads", window.pads},
+                              {"dilations", window.dilations},
+                              {"groups", n.attr_int("group", 1)}}));
 }
 
 void conv(NodeContext& n) { n.out(0, convolve(n, n.in(0), n.in(1), n.in_or_none(2))); }
@@ -133,13 +180,15 @@ void conv_transpose(NodeContext& n) {
   check_length(n, extra, spatial, "output_padding");
   if (wanted.size() == spatial + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   if (!wanted.empty()) check_length(n, wanted, spatial, "output_shape");
-  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  const bool same = is_same(mode);
   if (!same && mode != "NOTSET" && mode != "VALID" && !mode.empty()) n.unsupported("auto_pad=" + mode);
   if (mode == "VALID") w.pads.assign(2 * spatial, 0);
   for (size_t i = 0; i < spatial && (same || !wanted.empty()); ++i) {
-    const int64_t size = x[2 + i].require_constant("output_shape of node '" + n.origin() + "'");
-    const int64_t target = wanted.empty() ? size * w.strides[i] : wanted[i];
-    int64_t total = (size - 1) * w.strides[i] + extra[i] + extent(w, i) - target;
+    // SAME makes the result `stride` times the size, whatever that is.
+    int64_t total = extra[i] + extent(w, i) - w.strides[i];
+    if (!wanted.empty())
+      total +=
+          x[2 + i].require_constant("output_shape of node '" + n.origin() + "'") * w.strides[i] - wanted[i];
     if (total < 0) extra[i] -= total, total = 0;
     w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads[spatial + i] = total - w.pads[i];
@@ -173,20 +222,37 @@ Attrs pool_attrs(NodeContext& n, const Window& w) {
           {"ceil_mode", n.attr_int("ceil_mode", 0) != 0}};
 }
 
+// What never wins a maximum of 8-bit integers or floats.
+double lowest(DType dtype) { return dtype == DType::u8 ? 0 : dtype == DType::i8 ? -128 : -INFINITY; }
+
 void max_pool(NodeContext& n) {
-  const Window w = read_window(n, n.shape(0), {});
-  Attrs attrs = pool_attrs(n, w);
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, lowest(n.dtype(0)));
+  if (padded.used && n.wants(1)) n.unsupported("indices with auto_pad=SAME over a dynamic size");
+  Attrs attrs = pool_attrs(n, read_window(n, n.shape_of(padded.x), {}));
   const bool column_major = n.attr_int("storage_order", 0) != 0;
-  n.out(0, n.add(Op::max_pool, {n.in(0)}, attrs));
+  n.out(0, padded.cut(n, n.add(Op::max_pool, {padded.x}, attrs)));
   if (!n.wants(1)) return;
   attrs.set("column_major", column_major);
   n.out(1, n.add(Op::max_pool_indices, {n.in(0)}, attrs));
 }
 
 void average_pool(NodeContext& n) {
-  Attrs attrs = pool_attrs(n, read_window(n, n.shape(0), {}));
-  attrs.set("count_include_pad", n.attr_int("count_include_pad", 0) != 0);
-  n.out(0, n.add(Op::avg_pool, {n.in(0)}, attrs));
+  const bool counts_padding = n.attr_int("count_include_pad", 0) != 0;
+  // Means that leave the padding out divide twice then; one size does as the range does, to give the same
+  // bits.
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0, !counts_padding);
+  Attrs attrs = pool_attrs(n, read_window(n, n.shape_of(padded.x), {}));
+  attrs.set("count_include_pad", counts_padding);
+  ValueId y = n.add(Op::avg_pool, {padded.x}, attrs);
+  if (padded.used && !counts_padding) {
+    // The mean with the padding, over the share of each window that is not padding.
+    const Shape x = n.shape(0);
+    Shape plane = x;
+    plane[0] = plane[1] = Dim(1);
+    const ValueId ones = padded.pad(n, n.broadcast(n.scalar(n.dtype(0), 1), plane), 0);
+    y = n.add(Op::div, {y, n.add(Op::avg_pool, {ones}, attrs)});
+  }
+  n.out(0, padded.cut(n, y));
 }
 
 Ints spatial_axes(NodeContext& n) {
@@ -217,7 +283,8 @@ ValueId root(NodeContext& n, ValueId x, int64_t p) {
 // The sum over each window is a convolution with ones, each channel on its own.
 void lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
-  const Shape shape = n.shape(0);
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0);
+  const Shape shape = n.shape_of(padded.x);
   Window w = read_window(n, shape, {});
   const size_t spatial = w.kernel.size();
   if (n.attr_int("ceil_mode", 0) != 0)
@@ -237,12 +304,12 @@ void lp_pool(NodeContext& n) {
   planes[0] = shape[0] * shape[1];
   planes[1] = Dim(1);
   const ValueId sums =
-      n.add(Op::conv, {n.reshape(power(n, n.in(0), p), planes), n.constant_of(ones), kNoValue},
+      n.add(Op::conv, {n.reshape(power(n, padded.x, p), planes), n.constant_of(ones), kNoValue},
             {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"groups", int64_t{1}}});
   Shape result = n.shape_of(sums);
   result[0] = shape[0];
   result[1] = shape[1];
-  n.out(0, root(n, n.reshape(sums, result), p));
+  n.out(0, padded.cut(n, root(n, n.reshape(sums, result), p)));
 }
 
 void global_lp_pool(NodeContext& n) {

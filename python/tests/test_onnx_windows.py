@@ -1,0 +1,123 @@
+"""Windows, grids and regions over sizes that only running tells, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aicf
+import numpy as np
+import pytest
+from onnx import helper
+from test_onnx_forms import check_sizes, draw, model_of, ours, peer
+
+IMAGES: dict[str, Any] = {"x": (np.float32, ["n", 4, "h", "w"])}
+RANGES = {"n": "1..3", "h": "1..19", "w": "3..24"}
+SIZES = [(1, 1, 3), (2, 9, 12), (3, 19, 24), (1, 4, 7), (2, 10, 3)]
+
+
+def cases(extra: Any = None) -> list[Any]:
+    return [
+        ({"n": n, "h": h, "w": w}, {"x": draw(n, 4, h, w), **(extra(n) if extra else {})})
+        for n, h, w in SIZES
+    ]
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("strides", [[2, 2], [1, 3]])
+@pytest.mark.parametrize(
+    ("op", "kernel", "attributes"),
+    [
+        ("Conv", [3, 3], {}),
+        ("Conv", [2, 5], {"group": 2}),
+        ("Conv", [1, 1], {}),
+        ("MaxPool", [3, 3], {}),
+        ("AveragePool", [3, 4], {}),
+        ("LpPool", [3, 3], {"p": 2}),
+        ("AveragePool", [2, 4], {"count_include_pad": 1}),
+    ],
+)
+def test_same_padding_with_strides(
+    mode: str, strides: list[int], op: str, kernel: list[int], attributes: dict[str, Any]
+) -> None:
+    conv = op == "Conv"
+    constants = {"w": draw(6, 4 // attributes.get("group", 1), *kernel), "b": draw(6)} if conv else {}
+    node = helper.make_node(
+        op, ["x", *constants], ["y"], auto_pad=mode, strides=strides, kernel_shape=kernel, **attributes
+    )
+    check_sizes(model_of([node], IMAGES, ["y"], constants), RANGES, cases())
+
+
+def test_blocks_of_same_padding_join() -> None:
+    """A residual block as TensorFlow's converters write it: both branches halve the image."""
+    constants = {"a": draw(4, 4, 3, 3), "c": draw(4, 4, 1, 1)}
+    same = {"auto_pad": "SAME_UPPER", "strides": [2, 2]}
+    nodes = [
+        helper.make_node("Conv", ["x", "a"], ["p"], **same),
+        helper.make_node("Conv", ["x", "c"], ["q"], **same),
+        helper.make_node("Add", ["p", "q"], ["s"]),
+        helper.make_node("MaxPool", ["s"], ["m"], kernel_shape=[3, 3], **same),
+        helper.make_node("Conv", ["m", "a"], ["y"], **same),
+    ]
+    check_sizes(model_of(nodes, IMAGES, ["y"], constants), RANGES, cases())
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+def test_a_transposed_convolution_with_same_padding(mode: str) -> None:
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], auto_pad=mode, strides=[2, 3])
+    model = model_of([node], IMAGES, ["y"], {"w": draw(4, 2, 3, 4)})
+    exe = aicf.compile(model, dims=RANGES, threads=1)
+    for _, feeds in cases():
+        # onnxruntime needs the sizes of the result to be a multiple of the strides spelt out.
+        (mine,) = ours(exe, feeds)
+        n, _, h, w = feeds["x"].shape
+        assert mine.shape == (n, 2, 2 * h, 3 * w)
+        fixed = helper.make_node(
+            "ConvTranspose", ["x", "w"], ["y"], auto_pad=mode, strides=[2, 3], output_shape=[2 * h, 3 * w]
+        )
+        (theirs,) = peer(model_of([fixed], IMAGES, ["y"], {"w": draw(4, 2, 3, 4)}), feeds)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_a_grid_over_an_image_of_any_size(mode: str, padding: str, align: int) -> None:
+    inputs = {**IMAGES, "grid": (np.float32, ["n", 3, 5, 2])}
+    node = helper.make_node(
+        "GridSample", ["x", "grid"], ["y"], mode=mode, padding_mode=padding, align_corners=align
+    )
+    model = model_of([node], inputs, ["y"], opset=17)
+    check_sizes(model, RANGES, cases(lambda n: {"grid": draw(n, 3, 5, 2)}))
+
+
+@pytest.mark.parametrize("opset", [10, 16])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_regions(opset: int, mode: str, samples: int) -> None:
+    inputs = {**IMAGES, "rois": (np.float32, ["r", 4]), "batch": (np.int64, ["r"])}
+    node = helper.make_node(
+        "RoiAlign",
+        ["x", "rois", "batch"],
+        ["y"],
+        mode=mode,
+        output_height=2,
+        output_width=3,
+        sampling_ratio=samples,
+        spatial_scale=0.5,
+    )
+    model = model_of([node], inputs, ["y"], opset=opset)
+    runs = []
+    for (sizes, feeds), count in zip(cases(), (1, 4, 2, 3, 4), strict=True):
+        low = np.abs(draw(count, 2)) * 9 - 2
+        rois = np.concatenate([low, low + np.abs(draw(count, 2)) * 20], axis=1)
+        batch = np.arange(count) % sizes["n"]
+        runs.append((sizes | {"r": count}, feeds | {"rois": rois, "batch": batch}))
+    check_sizes(model, RANGES | {"r": "1..4"}, runs)
+
+
+def test_regions_sampled_by_their_size_are_refused() -> None:
+    inputs = {"x": (np.float32, [1, 4, 8, 8]), "rois": (np.float32, [2, 4]), "batch": (np.int64, [2])}
+    node = helper.make_node("RoiAlign", ["x", "rois", "batch"], ["y"])
+    with pytest.raises(aicf.UserError, match="sampling_ratio=0") as caught:
+        aicf.compile(model_of([node], inputs, ["y"], opset=16))
+    assert caught.value.name == "unsupported_op"
