@@ -29,7 +29,7 @@ from gpu_models import (
     write_resnet50,
 )
 from gpu_replay import captured, replay_microseconds
-from gpu_report import bench_ours, beside, make_parser, median, require_cuda, select, tool, write_report
+from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda, select, tool
 
 DECODE_POSITION = 600
 
@@ -178,12 +178,11 @@ def main() -> int:
     if options.modes:
         require_peer()
     print(f"{'model':<16}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")
-    rows = []
+    report = Report(options, ["torch", "transformers"] if options.modes else [])
     for row in ROWS:
         if row.model in options.models:
             with tempfile.TemporaryDirectory() as folder:
-                rows.append(measure_row(options, row, options.folder or Path(folder)))
-    write_report(options, rows, ["torch", "transformers"] if options.modes else [])
+                report.add(measure_row(options, row, options.folder or Path(folder)))
     return 0
 
 

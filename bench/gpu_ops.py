@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from gpu_replay import captured, microseconds_in_turns
-from gpu_report import bench_ours, beside, make_parser, median, write_report
+from gpu_report import Report, bench_ours, beside, make_parser, median
 from onnx import TensorProto, helper
 
 ROWS, COLUMNS = 16384, 4096
@@ -264,12 +264,11 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     options = parser.parse_args()
-    records = []
+    report = Report(options, ["torch", "onnx"])
     for op in torch_ops():
         if not options.ops or any(part in op.name for part in options.ops):
             with tempfile.TemporaryDirectory() as folder:
-                records.append(measure(options, op, Path(folder)))
-    write_report(options, records, ["torch", "onnx"])
+                report.add(measure(options, op, Path(folder)))
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "Report",
     "bench_ours",
     "beside",
     "describe_gpu",
@@ -23,7 +24,6 @@ __all__ = [
     "require_cuda",
     "select",
     "tool",
-    "write_report",
 ]
 
 Record = dict[str, Any]
@@ -99,15 +99,26 @@ def describe_gpu() -> str:
     return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def write_report(options: argparse.Namespace, rows: list[Record], packages: Iterable[str]) -> None:
-    """To `--output`, if it is given; `packages` are those that were measured."""
-    if options.output is None:
-        return
-    report = {
-        "schema": 1,
-        "command": " ".join(["python", *sys.argv]),
-        "gpu": describe_gpu(),
-        "versions": {name: importlib.metadata.version(name) for name in packages},
-        "rows": rows,
-    }
-    options.output.write_text(json.dumps(report, indent=1))
+class Report:
+    """Rows in `--output`, if it is given, which appears anew after each: a run that is cut off keeps what it
+    has. `packages` are those that were measured.
+    """
+
+    def __init__(self, options: argparse.Namespace, packages: Iterable[str]) -> None:
+        self.path: Path | None = options.output
+        self.rows: list[Record] = []
+        self.record: Record = {
+            "schema": 1,
+            "command": " ".join(["python", *sys.argv]),
+            "gpu": describe_gpu(),
+            "versions": {name: importlib.metadata.version(name) for name in packages},
+            "rows": self.rows,
+        }
+
+    def add(self, row: Record) -> None:
+        self.rows.append(row)
+        if self.path is None:
+            return
+        part = self.path.with_name(f".{self.path.name}.part")
+        part.write_text(json.dumps(self.record, indent=1))
+        part.replace(self.path)

@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from aicf import nn, ops, optim
 from gpu_replay import captured, replay_microseconds
-from gpu_report import bench_ours, beside, make_parser, median, require_cuda, select, write_report
+from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda, select
 
 RATE = 1e-3
 
@@ -361,12 +361,11 @@ def main() -> int:
         (row,) = (row for row in ROWS if row.name in options.models)
         print(json.dumps(run_peer(row, options.rounds)))
         return 0
-    rows = []
+    report = Report(options, ["torch"])
     for row in ROWS:
         if row.name in options.models:
             with tempfile.TemporaryDirectory() as folder:
-                rows.append(measure_row(row, options, Path(folder)))
-    write_report(options, rows, ["torch"])
+                report.add(measure_row(row, options, Path(folder)))
     return 0
 
 

@@ -1,0 +1,31 @@
+"""The GPU benches' report: a run that is cut off keeps the rows it has."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+import gpu_report
+
+
+def test_the_file_is_whole_after_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    report = gpu_report.Report(argparse.Namespace(output=path), ["numpy"])
+    assert not path.exists()
+    for count in (1, 2):
+        report.add({"us": [1.0] * count})
+        written = json.loads(path.read_text())
+        assert written["schema"] == 1 and "numpy" in written["versions"]
+        assert [len(row["us"]) for row in written["rows"]] == list(range(1, count + 1))
+    assert [p.name for p in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_without_an_output_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    gpu_report.Report(argparse.Namespace(output=None), []).add({"us": []})
+    assert list(tmp_path.iterdir()) == []
