@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from gpu_models import (
     write_decoder,
     write_encoder,
 )
+from gpu_report import Report
 from onnx import TensorProto, helper, save
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -93,8 +95,14 @@ def linear(rows: int, inner: int, outer: int, element: int = BF16) -> Callable[[
     return nodes(element, sizes, ops)
 
 
-def attention(length: int, depth: int) -> Callable[[Path], None]:
-    sizes = {"q": (1, 4, length, depth), "k": (1, 2, length, depth), "v": (1, 2, length, depth)}
+def way(name: str, rows: int, inner: int, outer: int, variant: str) -> Case:
+    """linear() in a variant of products on matrix units."""
+    return Case(name, linear(rows, inner, outer), ("--choose", f"*=matmul_tensor_core/wgmma {variant}"))
+
+
+def attention(length: int, depth: int, heads: int = 4) -> Callable[[Path], None]:
+    shared = (1, heads // 2, length, depth)
+    sizes = {"q": (1, heads, length, depth), "k": shared, "v": shared}
     return nodes(F16, sizes, [("Attention", ["q", "k", "v"], {"is_causal": 1})])
 
 
@@ -178,6 +186,15 @@ def tables() -> Callable[[Path], None]:
     return write
 
 
+def equal_products() -> Callable[[Path], None]:
+    """Small calls of one function side by side in a launch, and what reads their results after them."""
+    names = [f"x{i}" for i in range(6)]
+    ops: Nodes = [("MatMul", [name, "w"], {}) for name in names]
+    ops.append(("Concat", [str(i) for i in range(len(names))], {"axis": 0}))
+    ops.append(("Softmax", [str(len(names))], {"axis": -1}))
+    return nodes(F32, {"w": (24, 20), **dict.fromkeys(names, (12, 24))}, ops)
+
+
 def decoder(shape: DecoderShape, name: str) -> Case:
     def write(path: Path) -> None:
         rng = np.random.default_rng(0)
@@ -252,6 +269,41 @@ def block(path: Path) -> None:
     step.save(path)
 
 
+def attention_gradients(length: int, depth: int, heads: int) -> Callable[[Path], None]:
+    def gradients(q: Any, k: Any, v: Any, dout: Any) -> Any:
+        from aicf import ops
+
+        attributes = {"scale": depth**-0.5, "causal": True}
+        out = ops.attention(q, k, v, **attributes)
+        return ops.attention_backward(q, k, v, out, dout, **attributes)
+
+    def write(path: Path) -> None:
+        import aicf
+
+        specs = [aicf.TensorSpec((1, heads, length, depth), "bf16", name) for name in ("q", "k", "v", "dout")]
+        aicf.compile(aicf.trace(gradients, specs), options=TARGET).save(path)
+
+    return write
+
+
+def gradients_of_layers(path: Path) -> None:
+    """Weight gradients of one shape, which share a launch, and a product that takes its bias sums along."""
+    import aicf
+    from aicf import ops
+
+    rows, inner, outer, depth, layers = 2048, 1024, 768, 512, 4
+
+    def gradients(dy: Any, w: Any, slope: Any, *activations: Any) -> Any:
+        dh = ops.mul(ops.matmul(dy, w), slope)
+        weights = [ops.matmul(x, dh, transpose_x=True) for x in activations]
+        return [dh, ops.reduce_sum(dh, axes=(0,)), *weights]
+
+    sizes = {"dy": (rows, depth), "w": (depth, outer), "slope": (rows, outer)}
+    sizes |= {f"x{i}": (rows, inner) for i in range(layers)}
+    specs = [aicf.TensorSpec(size, "bf16", name) for name, size in sizes.items()]
+    aicf.compile(aicf.trace(gradients, specs), options=TARGET).save(path)
+
+
 def linear_loss(path: Path) -> None:
     import aicf
     from aicf import ops
@@ -278,6 +330,7 @@ def encoder(shape: EncoderShape, batch: int, length: int, *options: str) -> Case
 
 
 LABELS = {"labels": "0..9"}
+MANY_TILES = ((600, 64, 32), (400, 128, 40))
 CASES = [
     encoder(WIDE, 1, 128),
     encoder(WIDE, 8, 128),
@@ -287,21 +340,35 @@ CASES = [
     *(Case(f"linear-{rows}", linear(rows, 1024, 1024)) for rows in (1, 16, 64, 256, 2048)),
     Case("linear-tf32", linear(300, 260, 520, F32), ("--precision", "tf32")),
     Case("linear-f32", linear(300, 260, 520, F32)),
+    way("linear-x-stays", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 handed x stays"),
+    way("linear-handed", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 handed"),
+    way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),
+    way("linear-dealt", 200, 1096, 1000, "128x128 stages 5 splits 2 cluster warpgroups 2"),
     *(Case(f"attention-{n}x{depth}", attention(n, depth)) for n, depth in ((700, 64), (300, 128), (50, 32))),
+    # More tiles than multiprocessors.
+    *(Case(f"attention-{n}x{depth}x{heads}", attention(n, depth, heads)) for n, depth, heads in MANY_TILES),
+    *(
+        Case(f"attention-gradients-{n}x{depth}x{heads}", attention_gradients(n, depth, heads), traced=True)
+        for n, depth, heads in MANY_TILES
+    ),
     decoder(DECODER, "decoder"),
     decoder(ROPED, "decoder-roped"),
     Case("convolutions-f16", convolutions(F16)),
     Case("convolutions-f32", convolutions(F32)),
     Case("residual-block", residual_block(F16)),
     Case("tables", tables()),
+    Case("equal-products", equal_products()),
     Case("mlp-tiny", mlp((8, 16, 8), 64, "f32"), (), {"labels": "0..7"}, True),
     Case("mlp", mlp((784, 512, 10), 128, "f32"), (), LABELS, True),
+    Case("mlp-tf32", mlp((784, 512, 512, 10), 128, "tf32"), (), LABELS, True),
     Case("block", block, (), {"ids": "0..499", "labels": "0..499"}, True),
+    Case("gradients-of-layers", gradients_of_layers, traced=True),
     Case("linear-loss", linear_loss, (), {"labels": "0..999"}, True),
 ]
 
 
-def prepare(options: argparse.Namespace, case: Case) -> None:
+def prepare(options: argparse.Namespace, name: str) -> None:
+    case = next(case for case in CASES if case.name == name)
     path = options.folder / f"{case.name}.aicf"
     if case.traced:
         return case.write(path)
@@ -360,16 +427,25 @@ def main() -> int:
     cases = [c for c in CASES if not options.cases or any(part in c.name for part in options.cases)]
     options.folder.mkdir(parents=True, exist_ok=True)
     if not options.prepared:
-        for case in cases:
-            prepare(options, case)
+        # In processes of their own: of a traced model this one would be the compiler.
+        with ProcessPoolExecutor(options.jobs, get_context("fork")) as pool:
+            list(pool.map(partial(prepare, options), [case.name for case in cases]))
     if options.prepare:
         return 0
+    report = Report(options, [])
+    version = subprocess.run([options.sanitizer, "--version"], capture_output=True, text=True, check=True)
+    report.record["sanitizer"] = version.stdout
+    pairs = itertools.product(options.tools, cases)
     with ThreadPoolExecutor(options.jobs) as pool:
-        runs = list(pool.map(lambda pair: run(options, *pair), itertools.product(options.tools, cases)))
-    for each in runs:
-        each["known"] = each["count"] > 0 and (each["tool"], each["case"]) in KNOWN
-        if each["count"] != 0 and not each["known"]:
-            print(f"--- {each['tool']} {each['case']}: {each['count']}\n{each['output'][-3000:]}")
+        for each in pool.map(lambda pair: run(options, *pair), pairs):
+            each["known"] = each["count"] > 0 and (each["tool"], each["case"]) in KNOWN
+            if each["count"] == 0:
+                del each["output"]
+            elif not each["known"]:
+                text = f"--- {each['tool']} {each['case']}: {each['count']}\n{each['output'][-3000:]}"
+                print(text, flush=True)
+            report.add(each)
+    runs = report.rows
     for tool in options.tools:
         counts = [each["count"] for each in runs if each["tool"] == tool]
         known = sum(each["known"] for each in runs if each["tool"] == tool)
@@ -379,9 +455,6 @@ def main() -> int:
             f"{tool}: {clean} of {len(counts)} models clean, {known} with known false reports, "
             f"{silent} without an answer, {seconds:.0f} s"
         )
-    if options.output:
-        version = subprocess.run([options.sanitizer, "--version"], capture_output=True, text=True, check=True)
-        options.output.write_text(json.dumps({"version": version.stdout, "runs": runs}, indent=1))
     return int(any(each["count"] != 0 and not each["known"] for each in runs))
 
 
