@@ -10,7 +10,7 @@ export PYTHON
 export NINJA_STATUS ?= [%f/%t %es]$(subst ,, )
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test check demo bench bench-gpu sanitize-gpu soak wheel generate format lint clean
+.PHONY: help setup build test check demo bench bench-gpu prove-gpu sanitize-gpu soak wheel generate format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -54,6 +54,10 @@ bench-gpu: build ## models and single ops on the GPU beside torch.compile; GPU_P
 	@mkdir -p $(BUILD)/bench-results
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_inference.py --output $(BUILD)/bench-results/gpu_inference.json
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_ops.py --output $(BUILD)/bench-results/gpu_ops.json
+
+prove-gpu: build ## training on the GPU: the same bits, PyTorch's accuracy, kills; GPU_PYTHON as for bench-gpu, and scikit-learn
+	@mkdir -p $(BUILD)/bench-results
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_train_proofs.py --output $(BUILD)/bench-results/gpu_train_proofs.json
 
 sanitize-gpu: build ## small models of every kernel family under compute-sanitizer's four tools, on a GPU
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(PY) scripts/sanitize_gpu.py --aicf $(BUILD)/bin/aicf --folder $(BUILD)/sanitize

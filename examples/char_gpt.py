@@ -58,7 +58,7 @@ def loss(scores: aicf.SymTensor, targets: aicf.SymTensor) -> aicf.SymTensor:
     return nn.CrossEntropyLoss()(scores.reshape(batch * length, vocabulary), targets.reshape(batch * length))
 
 
-def compile_step(vocabulary: int, steps: int) -> aicf.TrainStep:
+def compile_step(vocabulary: int, steps: int, device: str = "cpu") -> aicf.TrainStep:
     nn.seed(0)
     ids = aicf.TensorSpec((BATCH, CONTEXT), "i64")
     return aicf.compile_train_step(
@@ -72,7 +72,18 @@ def compile_step(vocabulary: int, steps: int) -> aicf.TrainStep:
         inputs=[ids, ids],
         eval_inputs=[aicf.TensorSpec((1, CONTEXT), "i64")],
         clip_norm=1.0,
+        device=device,
     )
+
+
+def read_text(path: Path | None = None) -> tuple[list[str], np.ndarray]:
+    """The characters of a text in their order, and the text as their numbers."""
+    path = path or next((p for p in TEXTS if p.exists()), None)
+    if path is None:
+        sys.exit("no text found: give --text FILE")
+    text = path.read_text(encoding="utf-8")
+    letters = sorted(set(text))
+    return letters, np.array([letters.index(c) for c in text], np.int64)
 
 
 def batch(data: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -101,12 +112,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--length", type=int, default=300, help="characters to write")
     options = parser.parse_args()
-    path = options.text or next((p for p in TEXTS if p.exists()), None)
-    if path is None:
-        sys.exit("no text found: give --text FILE")
-    text = path.read_text(encoding="utf-8")
-    letters = sorted(set(text))
-    data = np.array([letters.index(c) for c in text], np.int64)
+    letters, data = read_text(options.text)
     step = compile_step(len(letters), options.steps)
     rng = np.random.default_rng(0)
     start = time.perf_counter()

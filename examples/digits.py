@@ -29,7 +29,7 @@ def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return x[~test], y[~test], x[test], y[test]
 
 
-def compile_step(test_rows: int, steps: int) -> aicf.TrainStep:
+def compile_step(test_rows: int, steps: int, device: str = "cpu") -> aicf.TrainStep:
     """The step of a 64-128-10 network."""
     nn.seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
@@ -39,6 +39,7 @@ def compile_step(test_rows: int, steps: int) -> aicf.TrainStep:
         optimizer=optim.AdamW(optim.cosine(5e-3, total=steps, warmup=20)),
         inputs=[aicf.TensorSpec((BATCH, 64)), aicf.TensorSpec((BATCH,), "i64", "labels")],
         eval_inputs=[aicf.TensorSpec((test_rows, 64))],
+        device=device,
     )
 
 
