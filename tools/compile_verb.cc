@@ -18,7 +18,7 @@ std::string default_output(const std::string& model) {
 }
 
 Json report_json(const CompileReport& report) {
-  Json stages = Json::array(), passes = Json::array();
+  Json stages = Json::array(), passes = Json::array(), modules = Json::array();
   for (const StageTime& stage : report.stages)
     stages.push_back({{"stage", stage.stage}, {"ms", stage.milliseconds}});
   for (const PassRecord& pass : report.passes)
@@ -27,7 +27,12 @@ Json report_json(const CompileReport& report) {
                       {"ms", pass.milliseconds},
                       {"nodes_before", pass.nodes_before},
                       {"nodes_after", pass.nodes_after}});
-  return {{"stages", stages}, {"passes", passes}};
+  for (const ModuleRecord& module : report.modules)
+    modules.push_back({{"target", module.target},
+                       {"functions", module.functions},
+                       {"bytes", module.bytes},
+                       {"ms", module.milliseconds}});
+  return {{"stages", stages}, {"passes", passes}, {"modules", modules}};
 }
 
 int run(const Options& options, const Console& console) {

@@ -191,6 +191,19 @@ def test_stages_and_dumps(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").exists()
 
 
+def test_what_compiling_for_a_gpu_took_is_told_module_by_module(cli: Cli) -> None:
+    words = [cli.path, "compile", "m.onnx", *DIM, "--target", "sm_90", "--json"]
+    answer = json.loads(subprocess.run(words, cwd=cli.folder, stdout=subprocess.PIPE).stdout)
+    if answer.get("error", {}).get("code") == "AICF-E0003":
+        pytest.skip("NVRTC is not installed")
+    assert [stage["stage"] for stage in answer["stages"]] == ["passes", "select", "build", "modules", "plan"]
+    assert answer["modules"]
+    for module in answer["modules"]:
+        assert module["target"] == "sm_90" and module["functions"] and module["bytes"] > 0
+    compiled = sum(module["ms"] for module in answer["modules"])
+    assert compiled > 0 or os.environ.get("AICF_CACHE_DIR")
+
+
 def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     cli.run("compile", "m.onnx", "--dim", "batch=1,8")
     target = cli.json("inspect", "m.aicf", "--check")["targets"][0]

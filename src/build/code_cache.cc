@@ -49,9 +49,10 @@ void write_entry(const std::string& path, const std::string& payload) {
 
 }  // namespace
 
-std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target) {
+std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target,
+                                        std::vector<double>* milliseconds) {
   const char* folder = std::getenv("AICF_CACHE_DIR");
-  if (folder == nullptr || *folder == '\0') return compile_cuda(sources, target);
+  if (folder == nullptr || *folder == '\0') return compile_cuda(sources, target, milliseconds);
   std::string common = target + "\n" + nvrtc_version() + "\n";
   for (const CudaHeader& header : cuda_headers()) common += std::string(header.name) + "\n" + header.text;
   std::vector<std::string> images, paths, missing;
@@ -63,9 +64,12 @@ std::vector<std::string> compile_cached(const std::vector<std::string>& sources,
     missing.push_back(sources[i]);
     missing_at.push_back(i);
   }
-  const std::vector<std::string> compiled = compile_cuda(missing, target);
+  std::vector<double> taken;
+  const std::vector<std::string> compiled = compile_cuda(missing, target, &taken);
+  if (milliseconds != nullptr) milliseconds->assign(sources.size(), 0);
   for (size_t i = 0; i < compiled.size(); ++i) {
     images[missing_at[i]] = compiled[i];
+    if (milliseconds != nullptr) (*milliseconds)[missing_at[i]] = taken[i];
     write_entry(paths[missing_at[i]], compiled[i]);
   }
   return images;

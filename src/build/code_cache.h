@@ -9,7 +9,8 @@
 namespace aicf {
 
 // As compile_cuda, each unit at most once for every content while the cache lives. Without AICF_CACHE_DIR
-// nothing is kept.
-std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target);
+// nothing is kept. `milliseconds`: as there, 0 for what the cache has.
+std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target,
+                                        std::vector<double>* milliseconds = nullptr);
 
 }  // namespace aicf

@@ -53,7 +53,29 @@ std::optional<std::set<ValueId>> roots_of_running(const std::vector<KernelCall>&
   return std::nullopt;
 }
 
+void add_records(const std::vector<std::vector<StepLaunches>*>& launches, const std::vector<Array>& modules,
+                 const std::vector<double>& milliseconds, const std::string& target,
+                 std::vector<ModuleRecord>& records) {
+  std::vector<std::set<std::string>> functions(modules.size());
+  for (const std::vector<StepLaunches>* list : launches)
+    for (const StepLaunches& step : *list)
+      for (const CudaLaunch& launch : step.launches)
+        if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
+  for (size_t i = 0; i < modules.size(); ++i)
+    records.push_back(
+        {target, {functions[i].begin(), functions[i].end()}, modules[i].sizes()[0], milliseconds[i]});
+}
+
 }  // namespace
+
+std::string to_string(const ModuleRecord& record) {
+  const size_t count = record.functions.size();
+  std::string text = "module";
+  if (count > 0) text += " of " + record.functions.front();
+  if (count > 1) text += " and " + std::to_string(count - 1) + " more";
+  return text + ": " + std::to_string(record.milliseconds) + " ms, " + std::to_string(record.bytes) +
+         " bytes";
+}
 
 int32_t CudaBuilder::intern_source(const CudaCode& code) {
   const auto [at, fresh] = index_.emplace(code.source, static_cast<int32_t>(sources_.size()));
@@ -93,7 +115,8 @@ std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
   return add_list(calls.init_calls, programs, {});
 }
 
-std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunches>*>& launches) const {
+std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunches>*>& launches,
+                                        std::vector<ModuleRecord>* records) const {
   if (sources_.empty()) return {};
   std::vector<UnitWriter> units;
   std::vector<std::string> images;  // of PTX, which the driver compiles: modules after those of the units
@@ -116,10 +139,11 @@ std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunch
   for (std::vector<StepLaunches>* list : launches)
     for (StepLaunches& step : *list)
       if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
+  std::vector<double> milliseconds;
   std::vector<std::string> texts;
   for (const UnitWriter& unit : units) texts.push_back(unit.text());
   if (!texts.empty()) {
-    std::vector<std::string> compiled = compile_cached(texts, target_.code_target());
+    std::vector<std::string> compiled = compile_cached(texts, target_.code_target(), &milliseconds);
     images.insert(images.begin(), std::make_move_iterator(compiled.begin()),
                   std::make_move_iterator(compiled.end()));
   }
@@ -129,6 +153,8 @@ std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunch
     std::memcpy(bytes.mutable_data(), image.data(), image.size());
     modules.push_back(std::move(bytes));
   }
+  milliseconds.resize(modules.size());
+  if (records != nullptr) add_records(launches, modules, milliseconds, target_.name, *records);
   return modules;
 }
 

@@ -1,6 +1,8 @@
 #include "build/nvrtc.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 #include <sstream>
@@ -126,6 +128,17 @@ std::string compile_unit(const std::string& source, const std::string& target) {
   return image;
 }
 
+// The unit's image behind the milliseconds that it took: what a child has to tell is one text.
+std::string timed_unit(const std::string& source, const std::string& target) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string image = compile_unit(source, target);
+  const double taken =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::string text(sizeof(taken), '\0');
+  std::memcpy(text.data(), &taken, sizeof(taken));
+  return text + image;
+}
+
 // What takes long starts first, so that the last does not end alone: kernels, of which those on matrix units
 // unroll into long code, and text.
 size_t length_of(const std::string& source) {
@@ -144,7 +157,9 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
   return compile_unit(source, target);
 }
 
-std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
+std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target,
+                                      std::vector<double>* milliseconds) {
+  if (milliseconds != nullptr) milliseconds->assign(sources.size(), 0);
   if (sources.empty()) return {};
   nvrtc();  // loaded once, before the processes part
   std::vector<size_t> order(sources.size());
@@ -153,9 +168,12 @@ std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, c
                    [&](size_t a, size_t b) { return length_of(sources[a]) > length_of(sources[b]); });
   std::vector<std::string> images =
       run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
-                 [&](size_t i) { return compile_unit(sources[order[i]], target); });
+                 [&](size_t i) { return timed_unit(sources[order[i]], target); });
   std::vector<std::string> result(sources.size());
-  for (size_t i = 0; i < order.size(); ++i) result[order[i]] = std::move(images[i]);
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));
+    result[order[i]] = images[i].substr(sizeof(double));
+  }
   return result;
 }
 

@@ -46,7 +46,13 @@ TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
   std::vector<fs::path> files;
   for (const auto& file : fs::directory_iterator(folder / "cuda")) files.push_back(file.path());
   ASSERT_EQ(files.size(), 1u);
-  EXPECT_EQ(compile_cached({kKernel}, "sm_80"), first);
+  std::vector<double> milliseconds;
+  const std::vector<std::string> second =
+      compile_cached({kKernel + "// other\n", kKernel}, "sm_80", &milliseconds);
+  EXPECT_EQ(second[1], first[0]);
+  ASSERT_EQ(milliseconds.size(), 2u);
+  EXPECT_GT(milliseconds[0], 0);
+  EXPECT_EQ(milliseconds[1], 0);
   fs::resize_file(files[0], fs::file_size(files[0]) - 1);
   EXPECT_EQ(compile_cached({kKernel}, "sm_80"), first);
   unsetenv("AICF_CACHE_DIR");
@@ -57,8 +63,13 @@ TEST(Nvrtc, compiles_in_parallel_in_order) {
   std::vector<std::string> sources;
   for (int i = 0; i < 4; ++i)
     sources.push_back(kKernel + "__device__ int number" + std::to_string(i) + ";\n");
-  const std::vector<std::string> images = compile_cuda(sources, "sm_80");
-  for (size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(images[i], compile_cuda(sources[i], "sm_80"));
+  std::vector<double> milliseconds;
+  const std::vector<std::string> images = compile_cuda(sources, "sm_80", &milliseconds);
+  ASSERT_EQ(milliseconds.size(), sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(images[i], compile_cuda(sources[i], "sm_80"));
+    EXPECT_GT(milliseconds[i], 0);
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "artifact/artifact.h"
+#include "build/cuda_build.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 #include "select/choose.h"
@@ -47,6 +48,7 @@ struct ChoiceReport {
 struct CompileReport {
   std::vector<PassRecord> passes;
   std::vector<StageTime> stages;
+  std::vector<ModuleRecord> modules;  // of the first target, if it is a GPU
   std::vector<ChoiceReport> choices;  // of all targets, in the order of the steps
 };
 

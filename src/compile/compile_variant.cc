@@ -73,9 +73,10 @@ class VariantCompiler {
     clock.lap("select");
     if (stops_after("select", [&] { return select_text(); })) return std::nullopt;
     build();
+    clock.lap("build");
     if (stops_after("build", [&] { return build_text(); })) return std::nullopt;
     std::vector<Array> modules = compile_modules();
-    clock.lap("build");
+    if (target_.is_cuda()) clock.lap("modules");
     Plan plan = make_plan();
     clock.lap("plan");
     debug_print(3, [&] { return to_string(plan); });
@@ -157,7 +158,11 @@ class VariantCompiler {
   std::vector<Array> compile_modules() {
     std::vector<std::vector<StepLaunches>*> launches;
     for (Unit& unit : units_) launches.insert(launches.end(), {&unit.launches, &unit.init_launches});
-    return cuda_.compile(launches);
+    std::vector<ModuleRecord> records;
+    std::vector<Array> modules = cuda_.compile(launches, &records);
+    for (const ModuleRecord& record : records) debug_print(1, [&] { return to_string(record); });
+    if (results_.report != nullptr) results_.report->modules = std::move(records);
+    return modules;
   }
 
   // Every byte and step.
