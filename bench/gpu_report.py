@@ -80,6 +80,7 @@ def bench_ours(
     result = tool([*command, *arguments, "--kernels", "--json"])
     return {
         "us": [1e3 * sample for sample in result["samples"]],
+        "host_us": result["host_us"],
         "coverage": result.get("coverage", ""),
         "kernels": result["kernels"],
     }

@@ -16,7 +16,8 @@ struct Options : ReplayOptions {
 
 struct Timing {
   std::string name;
-  std::vector<double> samples;  // ms, in the order taken
+  std::vector<double> samples;    // ms, in the order taken
+  std::vector<double> host = {};  // of ours: ms of the calling thread
 };
 
 Json timing_json(const Timing& timing) {
@@ -52,9 +53,11 @@ std::vector<Timing> time_in_turns(Executable& exe, const Resident& resident,
   std::vector<Timing> timings = {{"replay", {}}};
   for (const auto& peer : peers) timings.push_back({peer->name(), {}});
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
-    std::vector<double> round = {time_replay(exe, resident)};
+    const ReplayTime time = time_replay(exe, resident);
+    std::vector<double> round = {time.replay};
     for (const auto& peer : peers) round.push_back(peer->run_ms());
     for (size_t k = 0; i >= options.warmup && k < round.size(); ++k) timings[k].samples.push_back(round[k]);
+    if (i >= options.warmup) timings[0].host.push_back(time.host);
     console.progress("replay", i + 1, options.warmup + options.repeat);
   }
   return timings;
@@ -70,7 +73,10 @@ int run(const Options& options, const Console& console) {
   const std::vector<std::unique_ptr<Peer>> peers = start_peers(options, inputs);
   const std::vector<Timing> timings = time_in_turns(*exe, resident, peers, options, console);
   Json json = timing_json(timings[0]);
+  json["host_us"] = 1e3 * quantile(timings[0].host, 0.5);
   std::string text = describe("replay", json);
+  if (!exe->model().device().uses_host_memory())
+    text += "queueing one takes the host " + format_ms(quantile(timings[0].host, 0.5)) + "\n";
   for (size_t i = 0; i < peers.size(); ++i) {
     Json peer = timing_json(timings[1 + i]);
     const double ratio = peer["median"].get<double>() / json["median"].get<double>();

@@ -51,7 +51,7 @@ int run(const Options& options, const Console& console) {
   const EntryPlan& entry = exe->entry("");
   const Resident resident(*exe, options.gather(*exe));
   std::vector<double> replays;
-  for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident));
+  for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident).replay);
   const double replay_us = quantile(replays, 0.5);
   const std::vector<StepTime> steps = time_steps(*exe, entry, options.repeat);
   double stamped_us = 0;

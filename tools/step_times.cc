@@ -32,12 +32,17 @@ Resident::Resident(Executable& exe, const std::map<std::string, Array>& given) {
   exe.run_into("", inputs, outputs);
 }
 
-double time_replay(Executable& exe, const Resident& resident) {
-  const int batch = exe.model().device().uses_host_memory() ? 1 : kQueuedReplays;
+ReplayTime time_replay(Executable& exe, const Resident& resident) {
+  const int queued = exe.model().device().uses_host_memory() ? 0 : kQueuedReplays - 1;
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < batch; ++i) exe.run_into("", resident.inputs, resident.outputs, {{}, i + 1 == batch});
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return took.count() / batch;
+  const auto milliseconds = [&] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (int i = 0; i < queued; ++i) exe.run_into("", resident.inputs, resident.outputs, {{}, false});
+  const double host = milliseconds();
+  exe.run_into("", resident.inputs, resident.outputs, {{}, true});
+  const double all = milliseconds();
+  return {all / (queued + 1), queued == 0 ? all : host / queued};
 }
 
 double StepTime::gigabytes_per_second() const {

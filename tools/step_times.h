@@ -20,8 +20,12 @@ struct Resident {
   std::vector<TensorView> inputs, outputs;
 };
 
-// Milliseconds of a replay; on a device with queues the mean of a batch that keeps its queue full.
-double time_replay(Executable& exe, const Resident& resident);
+// Milliseconds of a replay. On a device with queues: the mean of a batch that keeps its queue full, and what
+// queueing one took of the calling thread; elsewhere both are the same.
+struct ReplayTime {
+  double replay, host;
+};
+ReplayTime time_replay(Executable& exe, const Resident& resident);
 
 // One step of a plan: what it took, and what it moved and computed.
 struct StepTime {

@@ -204,6 +204,11 @@ def test_what_compiling_for_a_gpu_took_is_told_module_by_module(cli: Cli) -> Non
     assert compiled > 0 or os.environ.get("AICF_CACHE_DIR")
 
 
+def test_bench_tells_the_part_of_the_host(cli: Cli) -> None:
+    answer = cli.json("bench", "m.onnx", *FIXED, "--repeat", "3")
+    assert answer["host_us"] == pytest.approx(1e3 * answer["median"])  # the CPU queues nothing
+
+
 def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     cli.run("compile", "m.onnx", "--dim", "batch=1,8")
     target = cli.json("inspect", "m.aicf", "--check")["targets"][0]
