@@ -50,10 +50,11 @@ demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
 bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
 	@scripts/bench.sh $(BUILD)
 
-bench-gpu: build ## models and single ops on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
+bench-gpu: build ## models, single ops, compiling and loading on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
 	@mkdir -p $(BUILD)/bench-results
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_inference.py --output $(BUILD)/bench-results/gpu_inference.json
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_ops.py --output $(BUILD)/bench-results/gpu_ops.json
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_start.py --output $(BUILD)/bench-results/gpu_start.json
 
 prove-gpu: build ## training on the GPU: the same bits, PyTorch's accuracy, kills; GPU_PYTHON as for bench-gpu, and scikit-learn
 	@mkdir -p $(BUILD)/bench-results

@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-__all__ = ["captured", "microseconds_in_turns", "replay_microseconds"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["captured", "launches", "microseconds_in_turns", "replay_microseconds"]
 
 # A card under load needs some tenths of a second until its clock is what its power limit allows.
 SETTLING_SECONDS = 0.5
 
 
 def captured(program: Callable[[], object]) -> Callable[[], object]:
+    return _graph(program).replay
+
+
+def launches(program: Callable[[], object]) -> int:
+    """Kernels in the captured graph, copies and fills of memory left out."""
+    import ctypes
+
+    handle = ctypes.c_void_p(_graph(program, keep_graph=True).raw_cuda_graph())
+    driver, count, kind = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(), ctypes.c_int()
+    driver.cuGraphGetNodes(handle, None, ctypes.byref(count))
+    nodes = (ctypes.c_void_p * count.value)()
+    driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count))
+    kernels = 0
+    for node in nodes:
+        driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+        kernels += kind.value == 0  # CU_GRAPH_NODE_TYPE_KERNEL
+    return kernels
+
+
+def _graph(program: Callable[[], object], **options: bool) -> torch.cuda.CUDAGraph:
     import torch
 
     stream = torch.cuda.Stream()
@@ -19,10 +43,10 @@ def captured(program: Callable[[], object]) -> Callable[[], object]:
         for _ in range(3):
             program()
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(**options)
     with torch.cuda.graph(graph):
         program()
-    return graph.replay
+    return graph
 
 
 def replay_microseconds(
