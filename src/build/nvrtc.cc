@@ -108,15 +108,31 @@ namespace {
 // Held by the thread that is inside NVRTC.
 std::mutex nvrtc_mutex;
 
+size_t kernels_of(const std::string& source) {
+  size_t count = 0;
+  for (size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1))
+    ++count;
+  return count;
+}
+
+int nvrtc_major() {
+  int major = 0, minor = 0;
+  AICF_NVRTC(nvrtc().version(&major, &minor));
+  return major;
+}
+
 std::string compile_unit(const std::string& source, const std::string& target) {
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
   // No contraction of a·b + c by the compiler's choice: fused multiply-adds are written out where they are
   // meant.
-  const char* options[] = {arch.c_str(),          "--std=c++17",
-                           "--fmad=false",        "--device-as-default-execution-space",
-                           "--no-source-include", "--minimal"};
-  if (nvrtc().compile_program(program.get(), std::size(options), options) != 0)
+  std::vector<const char*> options = {arch.c_str(),          "--std=c++17",
+                                      "--fmad=false",        "--device-as-default-execution-space",
+                                      "--no-source-include", "--minimal"};
+  // Several kernels are optimised and assembled side by side, to the same instructions.
+  constexpr int kSplits = 13;  // the first version known to take the option
+  if (kernels_of(source) > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");
+  if (nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data()) != 0)
     AICF_CHECK(false, "generated CUDA text does not compile for " + target + ":\n" + program.log() + "\n" +
                           with_line_numbers(source));
   size_t size = 0;
@@ -144,10 +160,7 @@ std::string timed_unit(const std::string& source, const std::string& target) {
 size_t length_of(const std::string& source) {
   constexpr size_t kTextOfKernel = 4096, kKernelsOfUnrolled = 4;
   const size_t kernel = source.find("wgmma") == std::string::npos ? 1 : kKernelsOfUnrolled;
-  size_t length = source.size();
-  for (size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1))
-    length += kernel * kTextOfKernel;
-  return length;
+  return source.size() + kernels_of(source) * kernel * kTextOfKernel;
 }
 
 }  // namespace
