@@ -43,13 +43,17 @@ DECODER = replace(
 )
 # So many pairs of heads that attention needs no second kernel, and rotates and appends in its own.
 ROPED = replace(DECODER, hidden=1024, heads=16, kv_heads=8)
+# Lengths, depths and heads of attention with more tiles than there are multiprocessors.
+MANY_TILES = ((600, 64, 32), (400, 128, 40))
 # Reports that are none: racecheck attributes a bulk copy without a tensor map to the thread that issues it,
 # and does not see that its readers wait for the barrier which the copy itself completes (FlashAttention's
-# notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way. Nor
-# does it see that __syncwarp() orders what a warp wrote before one lane's arrival at a barrier: of the biases
-# that projected attention hands to the warps that multiply, it reports those of every other lane.
+# notes on racecheck describe the same). The rows' numbers of attention's gradients come in this way: every
+# write reported there is a UBLKCP, every read an LDS of those numbers. Nor does it see that __syncwarp()
+# orders what a warp wrote before one lane's arrival at a barrier: of the biases that projected attention
+# hands to the warps that multiply, it reports those of every other lane.
 JOINED = ("encoder-384x8x128-choose-matmul_attention", "encoder-512x8x128-choose-matmul_attention")
-KNOWN = {("racecheck", "block"), *(("racecheck", name) for name in JOINED)}
+GRADIENTS = ("block", *(f"attention-gradients-{n}x{depth}x{heads}" for n, depth, heads in MANY_TILES))
+KNOWN = {("racecheck", name) for name in (*JOINED, *GRADIENTS)}
 WIDE = EncoderShape(512, 1, 8, 2048)
 F16, BF16, F32 = TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT
 
@@ -330,7 +334,6 @@ def encoder(shape: EncoderShape, batch: int, length: int, *options: str) -> Case
 
 
 LABELS = {"labels": "0..9"}
-MANY_TILES = ((600, 64, 32), (400, 128, 40))
 CASES = [
     encoder(WIDE, 1, 128),
     encoder(WIDE, 8, 128),
@@ -345,7 +348,6 @@ CASES = [
     way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),
     way("linear-dealt", 200, 1096, 1000, "128x128 stages 5 splits 2 cluster warpgroups 2"),
     *(Case(f"attention-{n}x{depth}", attention(n, depth)) for n, depth in ((700, 64), (300, 128), (50, 32))),
-    # More tiles than multiprocessors.
     *(Case(f"attention-{n}x{depth}x{heads}", attention(n, depth, heads)) for n, depth, heads in MANY_TILES),
     *(
         Case(f"attention-gradients-{n}x{depth}x{heads}", attention_gradients(n, depth, heads), traced=True)
