@@ -42,6 +42,17 @@ def test_one_other_hash_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert passed == [True, False, True]
 
 
+def test_a_part_without_an_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: argparse.Namespace) -> Any:
+        yield {"proof": "first", "passed": True, "shown": ""}
+        raise RuntimeError("a process ended with 1")
+
+    monkeypatch.setitem(proofs.PROVERS, "steps", broken)
+    records = proofs.prove(argparse.Namespace(), "steps")
+    assert [record["passed"] for record in records] == [True, False]
+    assert "ended with 1" in records[1]["shown"]
+
+
 @pytest.mark.parametrize(("ours", "passed"), [(1.19, True), (1.21, False)])
 def test_losses_further_than_twice_the_peers_fail(
     monkeypatch: pytest.MonkeyPatch, ours: float, passed: bool
