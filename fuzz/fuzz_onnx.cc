@@ -2,7 +2,7 @@
 // Mutations keep the protobuf framing: they change, copy, drop and exchange whole fields at any depth.
 #include "harness.h"
 #include "import/onnx.h"
-#include "import/onnx_test_model.h"
+#include "import/testing/onnx_model.h"
 
 namespace aicf::fuzz {
 namespace {

@@ -13,23 +13,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-# (folder, seen folder) -> what may be included from it. Passes ask the target what it claims. Selection asks
-# the kernel table and how large a packed form is, never kernel code. Code generation and planning know what a
-# launch and a tile program look like, not which kernels there are.
+# (folder, seen folder) -> what may be included from it. A target and selection ask the kernel table and how large
+# a packed form is, never kernel code. Code generation and planning know what a launch and a tile program look
+# like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
-    ("passes", "select"): {"select/target.h", "select/update_targets.h"},
+    ("target", "kernels"): {"kernels/kernel.h", "kernels/cuda_kernel.h", "kernels/tile_program.h"},
     ("select", "kernels"): LAUNCH
     | {
         "kernels/kernel.h",
-        "kernels/kernels.def",
         "kernels/cuda_kernel.h",
         "kernels/custom_kernel.h",
         "kernels/in_place.h",
         "kernels/kernel_revision.h",
-        "kernels/tile_ops.def",
         "kernels/work.h",
-        "kernels/custom/custom_call.h",
     }
     | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/library_call.h"},
     ("build", "kernels"): LAUNCH
@@ -41,8 +38,6 @@ PARTIAL = {
         "select/cuda_problem.h",
         "select/kernel_call.h",
         "select/layout.h",
-        "select/target.h",
-        "select/tile_mapping.h",
     },
     ("plan", "kernels"): LAUNCH,
 }

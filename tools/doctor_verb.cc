@@ -5,7 +5,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/open_device.h"
-#include "select/target.h"
+#include "target/target.h"
 #include "verbs.h"
 
 namespace aicf::cli {

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda_kernel.h"
 #include "select/kernel_call.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

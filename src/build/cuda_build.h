@@ -12,7 +12,7 @@
 #include "kernels/cuda_kernel.h"
 #include "kernels/tile_program.h"
 #include "select/kernel_call.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

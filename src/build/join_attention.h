@@ -5,7 +5,7 @@
 
 #include "select/choose.h"
 #include "select/kernel_call.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

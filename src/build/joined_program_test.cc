@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "build/join_rows.h"
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "build/tile_registers.h"
-#include "select/tile_mapping.h"
+#include "target/tile_mapping.h"
 
 namespace aicf {
 namespace {

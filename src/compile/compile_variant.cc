@@ -10,9 +10,9 @@
 #include "build/region_codegen.h"
 #include "compile/buckets.h"
 #include "ir/text.h"
+#include "ir/updates.h"
 #include "plan/plan_builder.h"
 #include "select/select.h"
-#include "select/update_targets.h"
 
 namespace aicf {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
-#include "import/onnx_case_testing.h"
+#include "import/testing/onnx_case.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"

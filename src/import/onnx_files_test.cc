@@ -10,7 +10,7 @@
 #include <iostream>
 
 #include "base/error.h"
-#include "import/onnx_case_testing.h"
+#include "import/testing/onnx_case.h"
 #include "ir/reference/evaluator.h"
 #include "ir/verify.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "import/onnx_test_model.h"
+#include "import/testing/onnx_model.h"
 #include "ir/reference/evaluator.h"
 #include "ir/verify.h"
 

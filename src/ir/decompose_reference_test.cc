@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/splitmix.h"
 #include "ir/decompose.h"
-#include "ir/decompose_cases.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
+#include "ir/testing/decompose_cases.h"
 #include "ir/text.h"
 
 namespace aicf {

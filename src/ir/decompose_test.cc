@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "ir/decompose_cases.h"
+#include "ir/testing/decompose_cases.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 

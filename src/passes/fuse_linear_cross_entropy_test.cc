@@ -1,7 +1,7 @@
 // Losses of a linear layer that are computed a chunk of rows at a time.
 #include <gtest/gtest.h>
 
-#include "passes/testing.h"
+#include "passes/testing/run_pass.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 // Which ops become one region.
 #include <gtest/gtest.h>
 
-#include "passes/testing.h"
+#include "passes/testing/run_pass.h"
 
 namespace aicf {
 namespace {

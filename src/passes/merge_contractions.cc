@@ -5,9 +5,9 @@
 #include <string>
 #include <tuple>
 
+#include "ir/updates.h"
 #include "passes/pass.h"
 #include "passes/pattern.h"
-#include "select/update_targets.h"
 
 namespace aicf {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "ir/graph.h"
 #include "ir/precision.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

@@ -1,7 +1,7 @@
 // Patterns that exporters write apart, and what is narrowed after them.
 #include <gtest/gtest.h>
 
-#include "passes/testing.h"
+#include "passes/testing/run_pass.h"
 
 namespace aicf {
 namespace {

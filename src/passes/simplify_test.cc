@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "passes/testing.h"
+#include "passes/testing/run_pass.h"
 
 namespace aicf {
 namespace {

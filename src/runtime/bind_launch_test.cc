@@ -11,7 +11,7 @@
 #include "runtime/code_image.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
-#include "runtime/testing.h"
+#include "runtime/testing/two_steps.h"
 
 namespace aicf {
 namespace {

@@ -6,7 +6,7 @@
 #include "runtime/check_io.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
-#include "runtime/testing.h"
+#include "runtime/testing/two_steps.h"
 
 namespace aicf {
 namespace {

@@ -6,7 +6,7 @@
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
 #include "runtime/open_device.h"
-#include "runtime/testing.h"
+#include "runtime/testing/two_steps.h"
 
 namespace aicf {
 namespace {

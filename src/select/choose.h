@@ -13,7 +13,7 @@
 #include "kernels/kernel.h"
 #include "select/kernel_call.h"
 #include "select/records.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

@@ -4,7 +4,7 @@
 
 #include "kernels/work.h"
 #include "select/kernel_call.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "select/choose.h"
 #include "select/layout.h"
-#include "select/op_problem.h"
+#include "target/op_problem.h"
 
 namespace aicf {
 

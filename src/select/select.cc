@@ -6,11 +6,11 @@
 #include "kernels/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
-#include "select/op_problem.h"
 #include "select/selector.h"
 #include "select/storage_order.h"
-#include "select/tile_mapping.h"
 #include "select/update_targets.h"
+#include "target/op_problem.h"
+#include "target/tile_mapping.h"
 
 namespace aicf {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 

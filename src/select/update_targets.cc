@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/in_place.h"
-#include "select/tile_mapping.h"
+#include "target/tile_mapping.h"
 
 namespace aicf {
 namespace {
@@ -99,13 +99,6 @@ class UpdateTargets {
 
 std::vector<ValueId> update_targets(const Graph& graph, const Target& target) {
   return UpdateTargets(graph, target).run();
-}
-
-std::set<std::string> updated_variables(const Program& program) {
-  std::set<std::string> names;
-  for (const Graph& entry : program.entries)
-    for (const Update& update : entry.updates()) names.insert(entry.value(update.variable).name);
-  return names;
 }
 
 }  // namespace aicf

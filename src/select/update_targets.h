@@ -3,19 +3,14 @@
 // element only before it writes the same one.
 #pragma once
 
-#include <set>
-#include <string>
 #include <vector>
 
 #include "ir/graph.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 
 // By value: the param or state whose storage it takes, kNoValue for all others.
 std::vector<ValueId> update_targets(const Graph& graph, const Target& target);
-
-// Params and states that some entry of the program writes. A packed copy of such a param would go stale.
-std::set<std::string> updated_variables(const Program& program);
 
 }  // namespace aicf

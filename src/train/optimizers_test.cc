@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "train/testing.h"
+#include "train/testing/evaluate_graph.h"
 
 namespace aicf {
 namespace {

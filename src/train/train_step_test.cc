@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "train/losses.h"
 #include "train/schedules.h"
-#include "train/testing.h"
+#include "train/testing/evaluate_graph.h"
 
 namespace aicf {
 namespace {

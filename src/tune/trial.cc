@@ -7,9 +7,9 @@
 #include "build/join_attention.h"
 #include "build/join_rows.h"
 #include "build/region_codegen.h"
+#include "ir/updates.h"
 #include "select/layout.h"
 #include "select/library_call.h"
-#include "select/update_targets.h"
 
 namespace aicf {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "build/nvrtc.h"
-#include "kernels/cuda_testing.h"
+#include "kernels/testing/cuda_texts.h"
 
 namespace aicf::cuda_testing {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "build/region_codegen.h"
+#include "ir/updates.h"
 #include "passes/pass.h"
 #include "select/select.h"
-#include "select/update_targets.h"
 
 namespace aicf::testing {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/open_device.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf::testing {
 

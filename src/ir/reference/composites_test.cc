@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ir/reference/op_case.h"
+#include "ir/reference/testing/op_case.h"
 
 namespace aicf {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "ir/reference/op_case.h"
+#include "ir/reference/testing/op_case.h"
 
 namespace aicf {
 namespace {

@@ -1,4 +1,4 @@
-#include "ir/reference/op_case.h"
+#include "ir/reference/testing/op_case.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/reference/evaluator.h"
-#include "ir/reference/op_case.h"
+#include "ir/reference/testing/op_case.h"
 
 namespace aicf {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ir/reference/op_case.h"
+#include "ir/reference/testing/op_case.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "ir/reference/op_case.h"
 #include "ir/reference/philox.h"
+#include "ir/reference/testing/op_case.h"
 
 namespace aicf {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/attention/attention_testing.h"
+#include "kernels/attention/testing/masked_attention.h"
 
 namespace aicf {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "build/nvrtc.h"
 #include "kernels/conv/conv_program.h"
-#include "kernels/cuda_testing.h"
+#include "kernels/testing/cuda_texts.h"
 
 namespace aicf {
 namespace {

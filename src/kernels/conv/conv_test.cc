@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "kernels/conv/pack_conv_w.h"
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -1,5 +1,5 @@
 // Gathers, scatters, pad and iota against loops over index tuples, in every layout and on wild indices.
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

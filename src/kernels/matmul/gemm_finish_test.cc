@@ -5,7 +5,7 @@
 
 #include "kernels/conv/pack_conv_w.h"
 #include "kernels/matmul/pack.h"
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "kernels/matmul/pack.h"
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

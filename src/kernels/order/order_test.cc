@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "build/testing/compile_texts.h"
-#include "kernels/tile/random_tile.h"
+#include "kernels/tile/testing/random_tile.h"
 #include "kernels/tile/tile_half_sums.h"
 
 namespace aicf {

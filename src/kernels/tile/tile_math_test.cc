@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {

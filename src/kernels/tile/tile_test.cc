@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 #include "kernels/tile/tile_rows.h"
 
 namespace aicf {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "runtime/cpu/fork_testing.h"
+#include "runtime/cpu/testing/forked.h"
 
 namespace aicf {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/cpu/fork_testing.h"
+#include "runtime/cpu/testing/forked.h"
 
 namespace aicf {
 namespace {

@@ -1,12 +1,12 @@
-#include "select/target.h"
+#include "target/target.h"
 
 #include <array>
 #include <string_view>
 
 #include "base/error.h"
 #include "kernels/cuda_kernel.h"
-#include "select/op_problem.h"
-#include "select/tile_mapping.h"
+#include "target/op_problem.h"
+#include "target/tile_mapping.h"
 
 namespace aicf {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
-#include "kernels/cuda_testing.h"
+#include "kernels/testing/cuda_texts.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf::tile_testing {

@@ -1,4 +1,4 @@
-#include "select/tile_mapping.h"
+#include "target/tile_mapping.h"
 
 namespace aicf {
 

@@ -1,4 +1,4 @@
-#include "ir/decompose_cases.h"
+#include "ir/testing/decompose_cases.h"
 
 #include "ir/decompose.h"
 

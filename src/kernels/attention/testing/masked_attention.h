@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/step_testing.h"
+#include "kernels/testing/step.h"
 
 namespace aicf::step_testing {
 

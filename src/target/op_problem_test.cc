@@ -1,4 +1,4 @@
-#include "select/op_problem.h"
+#include "target/op_problem.h"
 
 #include <gtest/gtest.h>
 

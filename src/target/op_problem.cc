@@ -1,4 +1,4 @@
-#include "select/op_problem.h"
+#include "target/op_problem.h"
 
 #include <algorithm>
 #include <array>
