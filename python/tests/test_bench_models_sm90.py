@@ -16,6 +16,7 @@ from onnx import TensorProto
 pytest.importorskip("torch")  # whose modules give the train steps their weights
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import gpu_models
+import gpu_start
 import gpu_train
 
 TARGET = {"target": "cpu,sm_90"}
@@ -62,3 +63,20 @@ def test_train_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_step = aicf.compile_train_step
     monkeypatch.setattr(aicf, "compile_train_step", lambda *a, **k: compile_step(*a, **k, options=TARGET))
     gpu_train.compile_ours(row, gpu_train.peer_module(row, "cpu"), "cpu")
+
+
+@pytest.mark.parametrize(("seconds", "load", "missed"), [(4.9, 109.0, ""), (5.1, 111.0, "compile, load")])
+def test_limits_of_starting_are_seen(seconds: float, load: float, missed: str) -> None:
+    assert set(gpu_start.NAMES) == set(gpu_start.MOST_SECONDS)
+    assert set(gpu_start.NAMES) <= gpu_start.INFERENCE.keys() | gpu_start.TRAINING.keys()
+    record = {
+        "model": "gpt2-124m",
+        "compiles": [{"seconds": seconds}],
+        "load_ms": load,
+        "copy_ms": 10.0,
+        "python_us": [9.0],
+        "host_us": 3.0,
+        "launches": 323,
+    }
+    text = gpu_start.describe(record)
+    assert text.endswith(f"beyond the limit: {missed}") if missed else "beyond" not in text
