@@ -62,5 +62,61 @@ TEST(ProductTiles, HaveTheResultsOfThePlainWay) {
   }
 }
 
+// Products in a row, each over weights of its own. The first launch knows nothing of what ran before it; b
+// reads an input, c what the launch before it writes, d what an earlier one wrote.
+Program chain(int64_t rows, int64_t width, const std::string& names) {
+  Program program;
+  Graph graph("main");
+  std::map<std::string, ValueId> made;
+  for (const char name : names) {
+    const std::string weights(1, name);
+    const std::vector<int64_t> sizes = {width, width};
+    program.variables[weights] = {weights,
+                                  Role::kParam,
+                                  {DType::bf16, to_shape(sizes)},
+                                  random_array(DType::bf16, sizes, static_cast<uint32_t>(name))};
+    const std::string from = name == 'c' ? "b" : name == 'd' ? "a" : "";
+    const ValueId x = from.empty() ? graph.add_input("x_" + weights, {DType::bf16, {Dim(rows), Dim(width)}})
+                                   : made.at(from);
+    const ValueId w = graph.add_param(weights, program.variables.at(weights).type);
+    made[weights] = graph.add(Op::gelu, {graph.add(Op::matmul, {x, w}, {{"transpose_y", true}})},
+                              {{"approximate", "tanh"}});
+    graph.add_output(made[weights], "y_" + weights);
+  }
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
+  const std::vector<std::vector<int32_t>> early = {{1}, {0, 1}, {1}, {0, 1}};
+  struct Way {
+    int64_t rows;
+    const char* variant;
+  };
+  for (const auto& [rows, variant] :
+       {Way{1, "wgmma 64x32 stages 16 warpgroups 1"},
+        Way{1, "wgmma 64x64 stages 8 splits 2 cluster warpgroups 1 resident 2"},
+        Way{16, "wgmma 64x32 stages 16 warpgroups 1"}, Way{256, "wgmma 128x64 stages 8 warpgroups 2"},
+        Way{256, "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2"}}) {
+    SCOPED_TRACE(variant);
+    const Program program = chain(rows, 1024, "abcd"), alone = chain(rows, 1024, "b");
+    Artifact artifact = compiled(program, variant);
+    const EntryPlan& plan = *artifact.variants.at(0).plan.entry("main");
+    ASSERT_EQ(plan.steps.size(), early.size());
+    for (size_t i = 0; i < early.size(); ++i)
+      EXPECT_EQ(plan.steps[i].launches.at(0).early_inputs, early[i]) << i;
+    if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
+    const auto device = open_device({"cuda", 1, ""});
+    Executable exe(Model::load(std::move(artifact), device)),
+        waiting(Model::load(compiled(alone, variant), device)),
+        cpu(Model::load(compile(program), open_device({})));
+    const auto inputs = normal_inputs(program, 5);
+    const auto got = exe.run("main", inputs), want = cpu.run("main", inputs);
+    for (const auto& [name, y] : want) EXPECT_LT(relative_error(got.at(name), y), 1e-2) << name;
+    EXPECT_EQ(waiting.run("main", {{"x_b", inputs.at("x_b")}}).at("y_b"), got.at("y_b"));
+    for (int again = 0; again < 3; ++again) EXPECT_EQ(exe.run("main", inputs), got);
+  }
+}
+
 }  // namespace
 }  // namespace aicf::testing

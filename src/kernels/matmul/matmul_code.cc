@@ -181,12 +181,19 @@ class Writer {
     const CudaWindow& y = problem_.inputs[1];
     return config_.slices > 0 && !problem_.member && problem_.group == nullptr && y.settled;
   }
+  // Whether x is, too (wgmma.cuh).
+  bool early_x() const {
+    const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
+    return config_.family == MatmulFamily::wgmma && !config_.handed && config_.row_blocks == 0 &&
+           problem_.made == nullptr && problem_.group == nullptr && x.settled && y.constant;
+  }
   WgmmaTile wgmma_tile() const {
     return {
         .x_along_k = a_.x.along_k,
         .y_along_k = a_.y.along_k,
         .x_rows = config_.stays ? 0 : x_rows_,
         .constant_y = problem_.inputs[1].constant && problem_.group == nullptr,
+        .early_x = early_x(),
         .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
         .kept_steps = config_.stays ? static_cast<int>((*a_.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
         .own_part = own_part(),

@@ -62,10 +62,16 @@ struct WgmmaLoader {
       expect(step);
       load_y(step, step, tile);
     }
-    wait_for_inputs();
+    if constexpr (!Product::kXIsEarly) wait_for_inputs();
     if constexpr (Product::kXStays) load_kept(tile);
     for (int step = 0; step < count; ++step) load_x(step, step, tile);
     return count;
+  }
+
+  // The next launch must not start before the last but one has ended (prelude.cuh).
+  __device__ __forceinline__ void let_next_start() const {
+    if constexpr (Product::kXIsEarly) wait_for_inputs();
+    launch_dependents();
   }
 
   // The next launch starts when all of this one's loads are on their way, or the last kStepsLeft of each block
@@ -79,7 +85,7 @@ struct WgmmaLoader {
       for (; step < work.steps; ++step, stage.next()) {
         if (!told && index + work.stride >= work.tiles && work.steps - step <= Product::kLeftToLoad) {
           told = true;
-          launch_dependents();
+          let_next_start();
         }
         barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
         expect(stage.slot);
@@ -87,7 +93,7 @@ struct WgmmaLoader {
         load_y(stage.slot, step, tile);
       }
     }
-    launch_dependents();
+    let_next_start();
   }
 };
 

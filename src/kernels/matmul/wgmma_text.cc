@@ -101,15 +101,20 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
   const bool ahead = c.resident <= kFewBlocks;
   const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
-  // Measured on H100 where x is kept: 64 x 32 of 4096 x 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12;
-  // a decoder of 64 x 64 tiles 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
-  constexpr const char *kOneBlock = ", 4", *kSeveralBlocks = ", 12";  // that a multiprocessor has room for
-  const std::string steps_left = tile.kept_bytes == 0 ? "" : c.resident > 1 ? kSeveralBlocks : kOneBlock;
+  // Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x
+  // 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two
+  // launches multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64
+  // tiles takes 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
+  constexpr int kOneBlock = 4, kSeveralBlocks = 12;  // that a multiprocessor has room for, or multiplies
+  const int steps_left = tile.kept_bytes == 0             ? 0
+                         : c.resident > 1 || tile.early_x ? kSeveralBlocks
+                                                          : kOneBlock;
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
                               flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
                               number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
-                              std::to_string(c.splits) + steps_left + ">";
+                              number(c.splits) + std::to_string(steps_left) +
+                              (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
   if (c.handed)
     return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + kept_steps + ">";
@@ -132,6 +137,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile) + ones_bytes(tile);
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
+  if (tile.early_x) launch.early_inputs = {0, 1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
                    : c.cluster      ? tiles * Dim(c.splits)
                                     : min(tiles, Dim(kMultiprocessors * c.resident));
