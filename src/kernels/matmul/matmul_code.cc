@@ -181,11 +181,12 @@ class Writer {
     const CudaWindow& y = problem_.inputs[1];
     return config_.slices > 0 && !problem_.member && problem_.group == nullptr && y.settled;
   }
-  // Whether x is, too (wgmma.cuh).
+  // Whether x is, too (wgmma.cuh). Not by blocks that have a multiprocessor for themselves: 256 x 4096 x 4096
+  // took 19.6 us on an H100, 19.0 without.
   bool early_x() const {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
-    return config_.family == MatmulFamily::wgmma && !config_.handed && config_.row_blocks == 0 &&
-           problem_.made == nullptr && problem_.group == nullptr && x.settled && y.constant;
+    return config_.family == MatmulFamily::wgmma && config_.warpgroups == 1 && problem_.made == nullptr &&
+           problem_.group == nullptr && x.settled && y.constant;
   }
   WgmmaTile wgmma_tile() const {
     return {
