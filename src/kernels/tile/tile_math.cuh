@@ -117,16 +117,19 @@ AICF_FN double min(double x, double y) { return x < y || x != x ? x : y; }
 
 // Division of many numbers by one: the reciprocal r is computed once, and q = x r is corrected by its
 // remainder (P. Markstein, IA-64 and Elementary Functions, 2000, chapter 8), which gives the correctly
-// rounded quotient where nothing under- or overflows. A divisor outside [2^-60, 2^60] is divided by as usual.
+// rounded quotient where nothing under- or overflows. Both are scaled by s, so that r is a normal number: x s
+// is lost only where the quotient is.
 struct Divisor {
-  float y, r;
-  AICF_FN explicit Divisor(float divisor) : y(divisor) {
+  float y, r, s;
+  AICF_FN explicit Divisor(float divisor) {
     const float size = fabsf(divisor);
-    r = size >= 8.67361738e-19f && size <= 1.15292150e18f ? __frcp_rn(divisor) : 0.0f;
+    s = size < 8.67361738e-19f ? 4294967296.0f : size > 1.15292150e18f ? 2.32830644e-10f : 1.0f;  // 2^-60, 2^60
+    r = __frcp_rn(divisor * s);
+    y = size == __uint_as_float(0x7f800000) ? 0.0f : divisor * s;  // 0 = 0 · y has a remainder then, too
   }
 };
 AICF_FN float div(float x, const Divisor& d) {
-  if (d.r == 0) return __fdiv_rn(x, d.y);
+  x *= d.s;
   const float q = x * d.r;
   const float corrected = __fmaf_rn(__fmaf_rn(-q, d.y, x), d.r, q);
   return fabsf(q) < __uint_as_float(0x7f800000) ? corrected

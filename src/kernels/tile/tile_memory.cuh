@@ -99,6 +99,22 @@ AICF_FN int32_t value(int16_t x) { return x; }
 AICF_FN int32_t value(int8_t x) { return x; }
 AICF_FN int32_t value(uint8_t x) { return x; }
 
+// Element v of a vector. Two of bf16 are taken from their word: as 16 bits the upper one would cost two
+// instructions.
+template <class T, int N>
+AICF_FN auto lane(const Vec<T, N>& x, int v) {
+  return value(x.at[v]);
+}
+template <int N>
+AICF_FN float lane(const Vec<bf16, N>& x, int v) {
+  if constexpr (N % 2 != 0) {
+    return value(x.at[v]);
+  } else {
+    const uint32_t word = reinterpret_cast<const uint32_t*>(&x)[v / 2];
+    return __uint_as_float(v % 2 != 0 ? word & 0xffff0000u : word << 16);
+  }
+}
+
 // f64 to f32 with the last bit set if anything was lost: rounding that once more to a narrower type gives
 // what rounding the f64 directly would.
 AICF_FN float round_to_odd(double x) {

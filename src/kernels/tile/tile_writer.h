@@ -42,7 +42,9 @@ class TileWriter {
   int lanes(size_t view, size_t axis, int vector) const { return one_element(view, axis) ? 1 : vector; }
   // Lane v of the vector `x` that load_text filled.
   std::string lane_text(size_t view, size_t axis, const std::string& x) const {
-    return tile_loaded(space_.views[view].dtype, x + (one_element(view, axis) ? ".at[0]" : ".at[v]"));
+    const DType dtype = space_.views[view].dtype;
+    if (one_element(view, axis)) return tile_loaded(dtype, x + ".at[0]");
+    return dtype == DType::boolean ? x + ".at[v] != 0" : "aicf::tile::lane(" + x + ", v)";
   }
   std::string value_type(int value) const {
     return std::string(tile_cuda_type(values_.values[static_cast<size_t>(value)].result));
