@@ -128,9 +128,10 @@ class Chunks {
     const ValueId classes =
         e_.op(Op::iota, {}, {{"shape", Shape{1, classes_}}, {"axis", int64_t{1}}, {"dtype", DType::i32}});
     const ValueId own = e_.op(Op::eq, {classes, e_.cast(index, DType::i32)});
-    const ValueId chances = e_.div(rows.powers, rows.sum);
-    const ValueId slope = e_.select(own, e_.sub(chances, e_.scalar(wide_, 1)), chances);
-    const ValueId wide = e_.select(kept, e_.mul(slope, share_), e_.scalar(wide_, 0));
+    // (powers / sum - own) · share with one division a row.
+    const ValueId chances = e_.mul(rows.powers, e_.div(share_, rows.sum));
+    const ValueId slope = e_.select(own, e_.sub(chances, share_), chances);
+    const ValueId wide = e_.select(kept, slope, e_.scalar(wide_, 0));
     const ValueId dlogits = e_.cast(wide, e_.dtype(x_));
     dx_.push_back(product(dlogits, w_, false, !transposed_));
     sum_weights(transposed_ ? product(dlogits, x, true, false) : product(x, dlogits, true, false));
