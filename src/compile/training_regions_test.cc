@@ -2,6 +2,8 @@
 // reference in f64.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "compile/compile.h"
@@ -150,13 +152,99 @@ TEST(TrainingRegions, NoProductTakesTheStepOfALargeParam) {
   EXPECT_EQ(products, 2) << text;
 }
 
-// On sm_90 so many rows of such length stay in shared memory.
+// On sm_90 so many rows of such length are fetched into shared memory ahead of their use, several by each
+// block.
+int64_t long_rows() { return TestDevice::get().cuda ? 600 : 7; }
+
+// Infinities, NaN, ties, what over- and underflows: element by element.
 TEST(TrainingRegions, LongRowsAreThoseOfTheReference) {
-  const std::string rows = TestDevice::get().cuda ? "600" : "3", shape = "[" + rows + ", 33280]";
+  constexpr int64_t kLength = 33280;
+  const std::string shape = "[" + std::to_string(long_rows()) + ", " + std::to_string(kLength) + "]";
   const Program program =
       parse("program {\n  entry main(%x: bf16" + shape + ") {\n    %0 = softmax(%x) {axis = 1} : bf16" +
             shape + "\n    return \"y\" = %0\n  }\n}\n");
-  expect_near_reference(program, {{"y", 4e-3}});
+  Arrays inputs = normal_inputs(program, 5);
+  Array& x = inputs.at("x");
+  const double inf = std::numeric_limits<double>::infinity();
+  const int64_t last = long_rows() - 1;
+  x.set_f64(0, inf);
+  x.set_f64(1 * kLength + 33, std::nan(""));
+  for (int64_t i = 0; i < kLength; ++i) {
+    x.set_f64(2 * kLength + i, -inf);
+    x.set_f64(3 * kLength + i, 2.5);
+    x.set_f64(4 * kLength + i, i % 2 == 0 ? -inf : x.get_f64(i));
+    x.set_f64(5 * kLength + i, 1e38 * x.get_f64(i + 1));
+  }
+  x.set_f64((last + 1) * kLength - 1, 80);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  const Array got = exe->run("", inputs).at("y");
+  const Array want = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs.at("y");
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const double y = want.get_f64(i);
+    if (std::isnan(y))
+      ASSERT_TRUE(std::isnan(got.get_f64(i))) << i;
+    else
+      ASSERT_NEAR(got.get_f64(i), y, 4e-3 * y + 1e-37) << i;
+  }
+}
+
+// The gradient of a loss over as many classes; some rows are ignored.
+TEST(TrainingRegions, GradientsOfManyClassesAreThoseOfTheReference) {
+  const std::string rows = std::to_string(long_rows());
+  const Program program = parse("program {\n  entry main(%x: bf16[" + rows +
+                                ", 16], %w: bf16[33280, 16], %labels: i64[" + rows + R"(], %dloss: f32[]) {
+    %0, %1, %2 = linear_cross_entropy_backward(%x, %w, %labels, %dloss) {dtype = f32, transpose_w = true} : f32[], bf16[)" +
+                                rows + R"(, 16], bf16[33280, 16]
+    return "loss" = %0, "dx" = %1, "dw" = %2
+  }
+}
+)");
+  Arrays inputs = normal_inputs(program, 5);
+  Array& labels = inputs.at("labels");
+  for (int64_t i = 0; i < labels.count(); ++i) labels.set_i64(i, i % 5 == 4 ? -100 : i * 7919 % 33280);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  const Arrays results = exe->run("", inputs);
+  const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}}, {false});
+  EXPECT_LT(relative_error(results.at("loss"), expected.outputs.at("loss")), 1e-3);
+  EXPECT_LT(relative_error(results.at("dx"), expected.outputs.at("dx")), 1e-2);
+  EXPECT_LT(relative_error(results.at("dw"), expected.outputs.at("dw")), 1e-2);
+}
+
+// Rows divided by one of their own numbers, whose reciprocal may lie outside f32's normal numbers: the
+// quotient is the correctly rounded one.
+TEST(TrainingRegions, QuotientsByAnyNumberOfARowAreRoundedCorrectly) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[96, 200]) {
+    %0 = reduce_max(%x) {axes = [1], keepdims = true} : f32[96, 1]
+    %1 = div(%x, %0) : f32[96, 200]
+    return "y" = %1
+  }
+}
+)");
+  Arrays inputs = normal_inputs(program, 5);
+  Array& x = inputs.at("x");
+  for (int64_t i = 0; i < x.count(); ++i)
+    x.set_f64(i, std::ldexp(std::abs(x.get_f64(i)), static_cast<int>(i / 200 * 5 / 2) - 120));
+  x.set_f64(0, std::numeric_limits<double>::infinity());
+  for (int64_t i = 200; i < 400; ++i) x.set_f64(i, 0);
+  x.set_f64(401, std::nan(""));
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  const Array got = exe->run("", inputs).at("y");
+  for (int64_t row = 0; row < 96; ++row) {
+    float top = x.get_f64(row * 200);
+    for (int64_t i = row * 200; i < row * 200 + 200; ++i)
+      top = std::isnan(x.get_f64(i)) || x.get_f64(i) > top ? static_cast<float>(x.get_f64(i)) : top;
+    for (int64_t i = row * 200; i < row * 200 + 200; ++i) {
+      const float want = static_cast<float>(x.get_f64(i)) / top;
+      if (std::isnan(want))
+        ASSERT_TRUE(std::isnan(got.get_f64(i))) << i;
+      else
+        ASSERT_EQ(got.get_f64(i), static_cast<double>(want)) << i;
+    }
+  }
 }
 
 }  // namespace

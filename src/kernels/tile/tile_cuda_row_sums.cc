@@ -8,7 +8,6 @@ namespace aicf {
 namespace {
 
 constexpr int kSumThreads = 128;  // of a block that sums rows
-constexpr int64_t kMostSumBlocks = kSumBlocks * 132;
 constexpr int kAddThreads = 512;  // of a block that adds the blocks' sums
 
 }  // namespace
@@ -24,28 +23,16 @@ void RowsWriter::choose_sums(int64_t vectors) {
   items_ = static_cast<int>(std::max<int64_t>(1, (vectors + group_ - 1) / group_));
   AICF_CHECK(one_inner_axis() && items_ * vector_ <= kMaxKept, "rows are too long to be summed");
   whole_ = length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
-}
-
-int64_t RowsWriter::sum_blocks() const {
-  const int64_t rows = std::max<int64_t>(bound(rows_), 1), at_once = threads_ / group_;
-  return std::min(kMostSumBlocks, (rows + at_once - 1) / at_once);
+  choose_fetched_sums();
 }
 
 std::string RowsWriter::partial_sums(size_t number) {
   return "(static_cast<float*>(workspace) + " +
-         params_.expr(length_ * Dim(static_cast<int64_t>(number) * sum_blocks())) + ")";
+         params_.expr(length_ * Dim(static_cast<int64_t>(number) * walk_blocks())) + ")";
 }
 
 std::string RowsWriter::sums_text() {
-  std::string text;
-  for (const TileStore& store : sums()) text += "float " + sum_name(store) + "[kItems][kVector] = {};\n";
-  text += "const Index length = " + offsets_.number(length_) +
-          ";\nconst int group = threadIdx.x / kGroup;\nconstexpr int kGroups = " +
-          std::to_string(threads_ / group_) +
-          ";\nfor (Size place = Size(block_index) * kGroups + group; place < Size(" + offsets_.number(rows_) +
-          "); place += Size(" + std::to_string(sum_blocks()) + ") * kGroups) {\nSize row = place;\n" +
-          row_offsets_text() + stages_text() + "}\n";
-  text += "__shared__ float parts[kGroups][kItems * kGroup * kVector];\n";
+  std::string text = "__shared__ float parts[kGroups][kItems * kGroup * kVector];\n";
   size_t number = 0;
   for (const TileStore& store : sums()) {
     text +=
@@ -76,7 +63,7 @@ std::string RowsWriter::adding_text() {
       tile_index_types(space_) +
       "aicf::wait_for_inputs();\naicf::launch_dependents();\nconstexpr int kAcross = " +
       std::to_string(kAddAcross) + ", kDeep = " + std::to_string(kAddThreads / kAddAcross) +
-      ", kBlocks = " + std::to_string(sum_blocks()) + ";\nconst Size number = Size(block_index) / " + count +
+      ", kBlocks = " + std::to_string(walk_blocks()) + ";\nconst Size number = Size(block_index) / " + count +
       ", c = Size(block_index) % " + count +
       " * kAcross + threadIdx.x % kAcross;\n"
       "const float sum = aicf::tile::sum_column<kAcross, kDeep>(static_cast<const float*>(workspace) + "

@@ -10,9 +10,8 @@ namespace {
 constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per warp and item, and 32 at least
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
-constexpr int64_t kMaxStagedBytes = 110 * 1024;  // of a row: two blocks of an sm_90 multiprocessor
-constexpr int64_t kEarlyBytes = 4 * 32;          // of a thread's registers for constants read ahead
-constexpr int64_t kMachineBlocks = 528;          // four of a hundred and thirty-two multiprocessors' worth
+constexpr int64_t kEarlyBytes = 4 * 32;  // of a thread's registers for constants read ahead
+constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
 
 }  // namespace
 
@@ -22,8 +21,9 @@ CudaCode RowsWriter::write() {
   for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
   CudaCode code;
   code.source = kTileIncludes;
+  if (!fetched_.empty()) code.source += "#include \"tile/tile_ahead.cuh\"\n";
   if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
-  code.member = problem_.member;
+  code.member = problem_.member && fetched_.empty();
   code.static_shared_bytes =
       std::max(kReductionBytes, int64_t{items_} * threads_ / 32 * 8) * reduction_count();
   if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
@@ -35,7 +35,7 @@ CudaCode RowsWriter::write() {
   if (has_sums()) {
     bodies.push_back(adding_text());
     code.launches.push_back(adding_launch(code.launches[0]));
-    code.workspace_bytes = length_ * Dim(static_cast<int64_t>(sums().size()) * sum_blocks() * 4);
+    code.workspace_bytes = length_ * Dim(static_cast<int64_t>(sums().size()) * walk_blocks() * 4);
   }
   for (size_t s = 0; s < bodies.size(); ++s) {
     code.launches[s].params = params_.dims();
@@ -72,8 +72,7 @@ void RowsWriter::choose() {
       problem_.arch >= 90 && length > kMaxBlockRow && length <= kMaxClusterRow && rows >= 16;
   if (has_sums()) {
     choose_sums(vectors);
-  } else if (problem_.arch >= 90 && length > kMaxBlockRow && rows >= kMachineBlocks &&
-             choose_staged(length)) {
+  } else if (length > kMaxBlockRow && rows >= kMachineBlocks && choose_fetched_rows()) {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
   } else if (clusters) {
     choose_cluster(vectors);
@@ -108,26 +107,6 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
   whole_ = kept_ && length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
 }
 
-bool RowsWriter::choose_staged(int64_t length) {
-  if (tail_ || !one_inner_axis()) return false;
-  plan_stages(false, false);
-  std::vector<int> readers(space_.views.size());
-  for (const Stage& stage : stages_)
-    for (size_t view : loaded_views(stage.elements)) ++readers[view];
-  stages_.clear();
-  for (size_t view = 0; view < readers.size(); ++view)
-    if (readers[view] > 1 && lanes(view, axis(), vector_) == vector_) {
-      staged_.push_back(view);
-      staged_bytes_ += staged_row_bytes(view, length);
-    }
-  if (staged_.empty() || staged_bytes_ > kMaxStagedBytes) staged_.clear(), staged_bytes_ = 0;
-  return !staged_.empty();
-}
-
-int64_t RowsWriter::staged_row_bytes(size_t view, int64_t length) const {
-  return (length * dtype_bytes(space_.views[view].dtype) + 15) / 16 * 16;
-}
-
 void RowsWriter::choose_cluster(int64_t vectors) {
   threads_ = 512;
   const int64_t items = std::max(1, 16 / vector_);
@@ -143,10 +122,10 @@ CudaLaunch RowsWriter::launch_of(size_t stage) {
       "tile_rows" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
   launch.block = threads_;
   launch.cluster = cluster_;
-  launch.shared_bytes = staged_bytes_;
+  launch.shared_bytes = ahead_ * (threads_ / group_) * fetched_row_bytes();
   for (size_t view : early_reads()) launch.early_inputs.push_back(static_cast<int32_t>(view));
   launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
-  if (has_sums()) launch.grid[0] = Dim(sum_blocks());
+  if (walks_rows()) launch.grid[0] = Dim(walk_blocks());
   if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
   return launch;
 }

@@ -3,7 +3,7 @@
 // else they are read again in every stage. Few long rows are split over blocks: every stage is a launch,
 // which leaves partial results that the next one combines in order. Sums over the rows are taken along: a
 // block goes through many rows and adds its columns up in registers; a second launch adds the blocks' sums in
-// order.
+// order. Blocks that go through many rows have the next ones brought into shared memory meanwhile (sm_90).
 #pragma once
 
 #include <string>
@@ -34,6 +34,8 @@ class RowsWriter : public StagedWriter {
 
  private:
   bool has_sums() const;
+  // Blocks go through many rows each.
+  bool walks_rows() const { return has_sums() || !fetched_.empty(); }
   std::vector<TileStore> sums() const;
   bool has_inner() const { return space_.rank() > space_.outer; }
   size_t axis() const { return space_.rank() - 1; }
@@ -47,10 +49,6 @@ class RowsWriter : public StagedWriter {
 
   // Threads per row and vectors per thread.
   void choose_group(int64_t vectors, int64_t rows);
-
-  // Which operands of a row are held in shared memory: all that several stages read. False: they do not fit.
-  bool choose_staged(int64_t length);
-  int64_t staged_row_bytes(size_t view, int64_t length) const;
 
   // A row in the registers of several blocks, which exchange sums through shared memory.
   void choose_cluster(int64_t vectors);
@@ -72,13 +70,30 @@ class RowsWriter : public StagedWriter {
   // Where the row of the table begins.
   std::string gathered_text();
 
+  // --- tile_cuda_rows_ahead.cc: walks over many rows
+  // Which operands of a long row are fetched ahead: all that several stages read. False: they do not fit.
+  bool choose_fetched_rows();
+  // Of the rows that a block sums: all that it reads.
+  void choose_fetched_sums();
+  bool fetchable(size_t view) const;
+  bool fetched(size_t view) const;
+  // Of one row: the operand's, and where they lie among those of all.
+  int64_t fetched_bytes(size_t view) const;
+  int64_t fetched_from(size_t view) const;
+  int64_t fetched_row_bytes() const;
+  int64_t walk_blocks() const;
+  std::string walk_rows_text();
+  std::string ahead_text() const;
+  std::string fetch_text();
+  // Operands with one value for a row, asked for before the wait for those that were fetched.
+  std::string row_loads_text();
+
   // --- tile_cuda_row_sums.cc
   // A row of sums that a block leaves in the workspace, by number of the sum.
-  int64_t sum_blocks() const;
   std::string sum_name(const TileStore& store) const { return "t" + std::to_string(store.operand); }
   std::string partial_sums(size_t number);
 
-  // All rows of a block, then its sums: those of the warps in order.
+  // The sums of a block's rows: those of the warps in order.
   std::string sums_text();
 
   // The launch that adds the blocks' sums: 32 columns of one sum to a block.
@@ -107,11 +122,12 @@ class RowsWriter : public StagedWriter {
   bool loads_ahead();
   std::string loads_text(const std::vector<size_t>& views);
   std::string stage_text(int number);
+  // An operand with one value for a row.
+  std::string row_load_text(int id);
   std::string elements_text(int number, const Stage& stage);
 
-  // The vector of a stage from memory, or from where the first stage that read it put it: every thread reads
-  // only what it put there itself.
-  std::string loaded_text(int stage, size_t view);
+  // Loads the vector `x` from memory, or from where it was fetched to.
+  std::string vector_text(size_t view, const std::string& x);
   std::string element_text(int number, int id);
   std::string tile_expression_of(int id, const TileValue& v) const;
   std::string reduce_group(int id, const std::string& own);
@@ -126,11 +142,11 @@ class RowsWriter : public StagedWriter {
   const GatheredRows* gathered_;  // null: none
   Dim rows_, length_;
   int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
-  std::vector<size_t> staged_;  // operands whose rows are held in shared memory
-  int64_t staged_bytes_ = 0;
-  bool tail_ = false;   // the length is no multiple of the vector
-  bool kept_ = true;    // elements stay in registers
-  bool whole_ = false;  // every thread has all its vectors in every row
+  std::vector<size_t> fetched_;  // operands whose rows are fetched into shared memory
+  int ahead_ = 0;                // rows that are there or on their way
+  bool tail_ = false;            // the length is no multiple of the vector
+  bool kept_ = true;             // elements stay in registers
+  bool whole_ = false;           // every thread has all its vectors in every row
 };
 
 }  // namespace aicf

@@ -40,16 +40,8 @@ std::string RowsWriter::body_text(size_t stage) {
                              ";\nconst int lane = block_index % kCluster * " + std::to_string(threads_) +
                              " + threadIdx.x;\naicf::tile::cluster_arrive();\n"
                        : "const int lane = threadIdx.x % kGroup;\n";
-  int64_t from = 0;
-  if (!staged_.empty()) text += "extern __shared__ __align__(16) char staged[];\n";
-  for (size_t view : staged_) {
-    text += memory_type(view) + "* const row" + std::to_string(view) + " = reinterpret_cast<" +
-            memory_type(view) + "*>(staged + " + std::to_string(from) + ");\n";
-    from += staged_row_bytes(view, bound(length_));
-  }
-  const std::string begin = cuda_wait_text(problem_);
-  if (has_sums()) return text + begin + sums_text();
-  text += row_text(stage) + loads_text(early_reads()) + begin + gathered_text();
+  if (walks_rows()) return text + walk_rows_text();
+  text += row_text(stage) + loads_text(early_reads()) + cuda_wait_text(problem_) + gathered_text();
   if (splits_ > 1) {
     for (int id : stages_[stage].complete) text += complete_text(id);
     return text + stage_text(static_cast<int>(stage));
@@ -128,22 +120,25 @@ std::string RowsWriter::loads_text(const std::vector<size_t>& views) {
   std::string text, loads;
   for (size_t view : views) {
     text += array_text(view) + "[kItems];\n";
-    loads += load_text(view, axis(), "x" + std::to_string(view) + "[k]", offset_text(view), left());
+    loads += vector_text(view, "x" + std::to_string(view) + "[k]");
   }
   return text + walk_text() + column_coordinates() + loads + walk_end();
+}
+
+std::string RowsWriter::row_load_text(int id) {
+  const auto view = static_cast<size_t>(value(id).operand);
+  const std::string element = operand(view) + "[" + row_offset(view) + "]";
+  return tile_definition(values_, id, tile_loaded(space_.views[view].dtype, element));
 }
 
 std::string RowsWriter::stage_text(int number) {
   const Stage& stage = stages_[static_cast<size_t>(number)];
   std::string text;
-  for (int id : stage.row_values) {
-    const TileValue& v = value(id);
-    const auto view = static_cast<size_t>(v.operand);
-    const std::string from = v.op == TileOp::load ? tile_loaded(space_.views[view].dtype,
-                                                                operand(view) + "[" + row_offset(view) + "]")
-                                                  : tile_expression(values_, id);
-    text += tile_definition(values_, id, from);
-  }
+  for (int id : stage.row_values)
+    if (value(id).op != TileOp::load)
+      text += tile_definition(values_, id, tile_expression(values_, id));
+    else if (fetched_.empty())
+      text += row_load_text(id);
   if (stage.walks()) text += elements_text(number, stage);
   for (int id : stage.reductions) text += finish_reduction(id);
   for (const TileStore& store : stage.row_stores) {
@@ -175,7 +170,7 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
   }
   if (!kept_)
     for (size_t view : loaded_views(stage.elements))
-      inside += array_text(view) + ";\n" + loaded_text(number, view);
+      inside += array_text(view) + ";\n" + vector_text(view, "x" + std::to_string(view));
   for (int id : stage.elements) body += element_text(number, id);
   for (int id : stage.reductions) {
     if (in_order(id)) {
@@ -199,19 +194,14 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     body += y + "[v] = " + tile_reference(values_, store.value) + ";\n";
     after += store_text(view, axis(), y, offset_text(view), left());
   }
-  const std::string unroll = !kept_ && stage.stores.empty() ? "#pragma unroll 4\n" : "";
+  const std::string unroll = kept_ ? "" : stage.stores.empty() ? "#pragma unroll 4\n" : "#pragma unroll 2\n";
   return before + unroll + walk_text() + inside + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" +
          body + "}\n" + after + walk_end();
 }
 
-std::string RowsWriter::loaded_text(int stage, size_t view) {
-  const std::string x = "x" + std::to_string(view), row = "row" + std::to_string(view) + " + c";
-  const std::string load = load_text(view, axis(), x, offset_text(view), left());
-  if (std::find(staged_.begin(), staged_.end(), view) == staged_.end()) return load;
-  const std::vector<size_t> first = first_reads(static_cast<size_t>(stage));
-  if (std::find(first.begin(), first.end(), view) == first.end())
-    return "aicf::tile::load<16>(" + x + ", " + row + ");\n";
-  return load + "aicf::tile::store<16>(" + row + ", " + x + ");\n";
+std::string RowsWriter::vector_text(size_t view, const std::string& x) {
+  if (fetched(view)) return "aicf::tile::load<16>(" + x + ", row" + std::to_string(view) + " + c);\n";
+  return load_text(view, axis(), x, offset_text(view), left());
 }
 
 std::string RowsWriter::element_text(int number, int id) {

@@ -358,11 +358,60 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
     problem.outputs = {{DType::bf16, Dim(0), sizes, strides}, {DType::f32, Dim(0), sizes, {Dim(0), Dim(1)}}};
     problem.program = &program;
     problem.params = {Dim(1)};
+    for (const int arch : {80, 90}) {
+      problem.arch = arch;
+      const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+      ASSERT_EQ(code.launches.size(), 2u);
+      EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
+      EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, arch == 90);
+      if (no_nvrtc()) continue;
+      for (const char* target : kTargets)
+        if (arch == 80 || target == std::string("sm_90a")) compile_cuda({code.source}, target);
+    }
+  }
+}
+
+// y = x - sum(x) per row, over many rows that a block's registers do not hold: from sm_90 on a block goes
+// through several, and has the next one brought into shared memory, if its rows begin and end at whole 16
+// bytes and two fit.
+TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
+  TileProgram program;
+  program.inputs = {DType::bf16};
+  program.outputs = {DType::bf16};
+  program.registers.assign(2, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{load, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+                    {load,
+                     {.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = kTileScalarBase},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1}}};
+  check_tile_program(program);
+  struct Rows {
+    int64_t rows, length, stride;
+    int arch;
+    bool fetched;
+  };
+  for (const Rows& c : std::vector<Rows>{{8192, 50304, 50304, 90, true},
+                                         {600, 33280, 33288, 90, true},
+                                         {8192, 50304, 50304, 80, false},
+                                         {100, 50304, 50304, 90, false},
+                                         {8192, 50257, 50257, 90, false},
+                                         {8192, 50304, 50308, 90, false},
+                                         {8192, 65536, 65536, 90, false}}) {
+    const Shape sizes{Dim(c.rows), Dim(c.length)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, {Dim(c.stride), Dim(1)}}};
+    problem.outputs = problem.inputs;
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    problem.arch = c.arch;
     const CudaCode code = find_cuda_kernel("tile")->generate(problem);
-    ASSERT_EQ(code.launches.size(), 2u);
-    EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
-    if (no_nvrtc()) continue;
-    for (const char* target : kTargets) compile_cuda({code.source}, target);
+    EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, c.fetched) << c.rows << " x " << c.length;
+    if (c.fetched) {
+      EXPECT_EQ(code.launches.at(0).shared_bytes, 2 * 2 * c.length);
+      EXPECT_LT(*code.launches.at(0).grid[0].constant(), c.rows);
+    }
+    if (!no_nvrtc()) compile_cuda({code.source}, c.arch == 90 ? "sm_90a" : "sm_80");
   }
 }
 
