@@ -129,7 +129,9 @@ class RowsWriter : public StagedWriter {
   // Loads the vector `x` from memory, or from where it was fetched to.
   std::string vector_text(size_t view, const std::string& x);
   std::string element_text(int number, int id);
-  std::string tile_expression_of(int id, const TileValue& v) const;
+  std::string tile_expression_of(int number, int id, const TileValue& v) const;
+  // Of a softmax, computed once more, after their sum, for results of half types alone.
+  bool powers_for_halves(int number, const TileValue& v) const;
   std::string reduce_group(int id, const std::string& own);
   // Whether bits depend on the order, which is then that of the elements' numbers (tile_reduce.cuh): sums and
   // products of floats, where a row stays in the registers of a block or less.

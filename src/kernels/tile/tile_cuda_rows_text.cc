@@ -208,13 +208,21 @@ std::string RowsWriter::element_text(int number, int id) {
   const TileValue& v = value(id);
   const std::string kept = "h" + std::to_string(id) + "[k][v]";
   if (revived(number, id)) return tile_definition(values_, id, kept);
-  std::string from = tile_expression_of(id, v);
+  const std::string from = tile_expression_of(number, id, v);
   const std::string text = tile_definition(values_, id, from);
   return keeps(id) ? text + kept + " = v" + std::to_string(id) + ";\n" : text;
 }
 
-std::string RowsWriter::tile_expression_of(int id, const TileValue& v) const {
+bool RowsWriter::powers_for_halves(int number, const TileValue& v) const {
+  if (kept_ || v.op != TileOp::exp || !v.stored_in_halves) return false;
+  const TileValue& difference = value(v.args[0]);
+  return stages_[static_cast<size_t>(number)].reductions.empty() && difference.op == TileOp::sub &&
+         value(difference.args[1]).op == TileOp::reduce_max;
+}
+
+std::string RowsWriter::tile_expression_of(int number, int id, const TileValue& v) const {
   if (v.op == TileOp::inner_index) return value_type(id) + "(c + v)";
+  if (powers_for_halves(number, v)) return "aicf::tile::exp_half(" + tile_reference(values_, v.args[0]) + ")";
   if (v.op != TileOp::load) return tile_expression(values_, id);
   const auto view = static_cast<size_t>(v.operand);
   return lane_text(view, axis(), "x" + std::to_string(view) + (kept_ ? "[k]" : ""));

@@ -415,5 +415,45 @@ TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
   }
 }
 
+// A softmax's powers may be cheap where they are computed once more for results of half types, never in the
+// sum.
+TEST(TileCuda, PowersOfLongRowsThatEndInHalvesAreCheap) {
+  const auto cheap = [](int64_t length, DType result, TileOp function) {
+    TileProgram program;
+    program.inputs = {DType::bf16};
+    program.outputs = {result};
+    program.registers.assign(3, {TileType::f32});
+    program.scalars = {TileType::f32, TileType::f32};
+    const int16_t top = kTileScalarBase, sum = kTileScalarBase + 1;
+    const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+    const TileInstr difference{.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = top};
+    const TileInstr power{.op = function, .type = TileType::f32, .dst = 2, .a = 1};
+    program.stages = {
+        {load, {.op = TileOp::reduce_max, .type = TileType::f32, .dst = top, .a = 0}},
+        {load, difference, power, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = sum, .a = 2}},
+        {load,
+         difference,
+         power,
+         {.op = TileOp::mul, .type = TileType::f32, .dst = 1, .a = 2, .b = sum},
+         {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1}}};
+    check_tile_program(program);
+    const Shape sizes{Dim(8192), Dim(length)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, {Dim(length), Dim(1)}}};
+    problem.outputs = {{result, Dim(0), sizes, {Dim(length), Dim(1)}}};
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    problem.arch = 90;
+    const std::string text = find_cuda_kernel("tile")->generate(problem).source;
+    const size_t at = text.find("exp_half(");
+    EXPECT_TRUE(at == std::string::npos || text.find("tile::exp(") < at);  // the sum's are as before
+    return at != std::string::npos;
+  };
+  EXPECT_TRUE(cheap(50304, DType::bf16, TileOp::exp));
+  EXPECT_FALSE(cheap(50304, DType::f32, TileOp::exp));
+  EXPECT_FALSE(cheap(50304, DType::bf16, TileOp::tanh));
+  EXPECT_FALSE(cheap(4096, DType::bf16, TileOp::exp));  // they stay in registers
+}
+
 }  // namespace
 }  // namespace aicf

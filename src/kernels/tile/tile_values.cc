@@ -31,7 +31,8 @@ class Builder {
       }
     for (const auto& [instr, unused] : stores) add_store(instr, at(instr.a));
     mark_half();
-    mark_into_halves();
+    mark_into_halves(&TileValue::into_halves, true);
+    mark_into_halves(&TileValue::stored_in_halves, false);
     return std::move(result_);
   }
 
@@ -103,16 +104,17 @@ class Builder {
   }
 
   // Users come after what they use.
-  void mark_into_halves() {
+  void mark_into_halves(bool TileValue::* mark, bool reductions) {
     std::vector<TileValue>& values = result_.values;
     std::vector<bool> elsewhere(values.size());
     for (const TileStore& store : result_.stores)
       if (!is_half(store)) elsewhere[static_cast<size_t>(store.value)] = true;
     for (size_t i = values.size(); i-- > 0;) {
-      values[i].into_halves = !elsewhere[i] && values[i].result == TileType::f32;
+      values[i].*mark = !elsewhere[i] && values[i].result == TileType::f32;
       const TileOp op = values[i].op;
-      const bool passes = op == TileOp::add || op == TileOp::sub || op == TileOp::mul || op == TileOp::neg;
-      if (rounded_type(op) || (passes && values[i].into_halves)) continue;
+      const bool passes = op == TileOp::add || op == TileOp::sub || op == TileOp::mul || op == TileOp::neg ||
+                          op == TileOp::select;
+      if (rounded_type(op) || (passes && values[i].*mark) || (!reductions && is_tile_reduction(op))) continue;
       for (const int arg : values[i].args)
         if (arg >= 0) elsewhere[static_cast<size_t>(arg)] = true;
     }
