@@ -62,11 +62,14 @@ Values decompose_adamw_step(Emitter& e, const Node& node, const Values& x) {
 
   const ValueId m = moving_average(e, e.widen(x[2]), grad, beta1);
   const ValueId v = moving_average(e, e.widen(x[3]), e.mul(grad, grad), beta2);
-  const ValueId m_hat = e.div(m, bias_correction(e, step, beta1));
-  const ValueId v_hat = e.div(v, bias_correction(e, step, beta2));
-  const ValueId divisor = e.add(e.op(Op::sqrt, {v_hat}), e.scalar(wide, attrs.get_float("epsilon")));
-  const ValueId decay = e.mul(param, e.scalar(wide, attrs.get_float("weight_decay")));
-  const ValueId next = e.sub(param, e.mul(lr, e.add(e.div(m_hat, divisor), decay)));
+  // The corrections, of one number each, are divided by before they meet the elements: those have one
+  // division.
+  const ValueId rate = e.div(lr, bias_correction(e, step, beta1));
+  const ValueId scale = e.op(Op::rsqrt, {bias_correction(e, step, beta2)});
+  const ValueId divisor =
+      e.add(e.mul(e.op(Op::sqrt, {v}), scale), e.scalar(wide, attrs.get_float("epsilon")));
+  const ValueId decay = e.mul(param, e.mul(lr, e.scalar(wide, attrs.get_float("weight_decay"))));
+  const ValueId next = e.sub(param, e.add(e.div(e.mul(m, rate), divisor), decay));
   return {e.cast(next, dtype), e.cast(m, dtype), e.cast(v, dtype)};
 }
 
