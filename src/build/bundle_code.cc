@@ -20,6 +20,7 @@ constexpr int kSharedThreads = 384;        // of a multiprocessor, for which reg
 constexpr int kMaxCluster = 8;             // blocks that every device with clusters takes
 constexpr int64_t kManyCallers = 4;        // of a function, from which on its code stands there once
 constexpr char kMemberPrefix[] = "member_";
+constexpr char kWaitText[] = "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
 
 class BundleWriter {
  public:
@@ -32,7 +33,9 @@ class BundleWriter {
     launch_.function = kBundleKernel;
     launch_.cluster = std::max(blocks_, 1);
     launch_.grid[0] = stages == 1 ? total(0) : Dim(blocks_);
-    std::string body = "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+    if (stages == 1)
+      for (size_t i = 0; i < launches_.size(); ++i) add_early_inputs(i);
+    std::string body = launch_.early_inputs.empty() ? kWaitText : "";
     for (int stage = 0; stage < stages; ++stage)
       body += (stage == 0 ? "" : "aicf::meet<" + std::to_string(blocks_) + ">();\n") + stage_text(stage);
     launch_.params = params_.dims();
@@ -52,9 +55,7 @@ class BundleWriter {
  private:
   void add_members() {
     std::map<std::string, std::string> names;  // of namespaces, by text: equal texts stand there once
-    for (const KernelCall& member : bundle_.members) {
-      CudaCode code = call_code(member, context_, true);
-      AICF_CHECK(joins_bundle(code), "a member of a bundle cannot be one: " + member.origin);
+    for (const CudaCode& code : member_codes()) {
       const auto [at, fresh] = names.emplace(code.source, kMemberPrefix + std::to_string(names.size()));
       if (fresh) unit_.add(code.source, at->second);
       functions_.push_back(at->second + "::" + code.launches[0].function);
@@ -63,6 +64,23 @@ class BundleWriter {
           functions_.size() == 1 ? code.launches[0].block : std::max(launch_.block, code.launches[0].block);
       launch_.shared_bytes = std::max(launch_.shared_bytes, code.launches[0].shared_bytes);
     }
+  }
+
+  // Members that differ in sizes alone get one text for any.
+  std::vector<CudaCode> member_codes() {
+    std::vector<CudaCode> codes, any_sizes;
+    for (const KernelCall& member : bundle_.members) {
+      codes.push_back(call_code(member, context_, true));
+      any_sizes.push_back(call_code(member, context_, true, true));
+      AICF_CHECK(joins_bundle(codes.back()), "a member of a bundle cannot be one: " + member.origin);
+    }
+    std::map<std::string, std::set<std::string>> texts;  // by that for any sizes
+    for (size_t i = 0; i < codes.size(); ++i) texts[any_sizes[i].source].insert(codes[i].source);
+    for (size_t i = 0; i < codes.size(); ++i) {
+      any_sizes_.push_back(texts[any_sizes[i].source].size() > 1);
+      if (any_sizes_[i]) codes[i] = any_sizes[i];
+    }
+    return codes;
   }
 
   Dim total(int stage) const {
@@ -92,12 +110,12 @@ class BundleWriter {
       if (bundle_.members[i].stage != stage) continue;
       const Dim end = begin + launches_[i].grid[0];
       const std::vector<Argument> list = arguments(i, begin);
-      const bool shares = callers(i) >= kManyCallers;
+      const bool shares = any_sizes_[i] || callers(i) >= kManyCallers;
       text += else_text + "if (at < uint32_t(" + params_.expr(end) + ")) {\n" +
               (shares ? choice_text(i, list) : call_text(i, values(list))) + "}";
       if (shares && declared.insert(functions_[i]).second) {
         text = declaration_text(i, list) + text;
-        shared += "if (" + variable(i) + "chosen) " + call_text(i, variables(i, list));
+        shared += "if (" + variable(i) + "chosen) {\n" + call_text(i, variables(i, list)) + "}\n";
       }
       else_text = " else ";
       begin = end;
@@ -145,9 +163,21 @@ class BundleWriter {
   std::string call_text(size_t index, const std::vector<std::string>& texts) const {
     const int block = launches_[index].block;
     std::string text = block < launch_.block ? "if (threadIdx.x < " + std::to_string(block) + ") " : "";
+    if (!launch_.early_inputs.empty() && launches_[index].early_inputs.empty()) text = kWaitText + text;
     text += functions_[index] + "(";
     for (size_t i = 0; i < texts.size(); ++i) text += (i == 0 ? "" : ", ") + texts[i];
     return text + ");\n";
+  }
+
+  // The inputs that a member reads early are the bundle's; all its members then wait by themselves.
+  void add_early_inputs(size_t index) {
+    const std::vector<int32_t> numbers = operand_numbers(bundle_.members[index].inputs, bundle_.inputs);
+    for (const int32_t input : launches_[index].early_inputs) {
+      const int32_t number = numbers[static_cast<size_t>(input)];
+      if (std::find(launch_.early_inputs.begin(), launch_.early_inputs.end(), number) ==
+          launch_.early_inputs.end())
+        launch_.early_inputs.push_back(number);
+    }
   }
 
   // Variables of a shared function: member_2_0, …, and member_2_chosen.
@@ -180,6 +210,7 @@ class BundleWriter {
   int blocks_ = 0;                      // that all stages are dealt to; 0: one stage
   std::vector<std::string> functions_;  // of the members
   std::vector<CudaLaunch> launches_;
+  std::vector<bool> any_sizes_;  // whether a member has its text with members of other sizes
 };
 
 }  // namespace

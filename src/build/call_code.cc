@@ -18,12 +18,13 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
   return problem;
 }
 
-CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member) {
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes) {
   if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
   const CudaKernel* kernel = find_cuda_kernel(call.kernel);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
   CudaProblem problem = call_problem(call, context);
   problem.member = member;
+  problem.any_sizes = any_sizes;
   return kernel->generate(problem);
 }
 

@@ -25,7 +25,7 @@ struct CodeContext {
 // What the call's row of the kernel table is asked.
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context);
 
-// `member`: for a bundle; see CudaProblem.
-CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member);
+// `member`, `any_sizes`: for a bundle; see CudaProblem.
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes = false);
 
 }  // namespace aicf

@@ -51,6 +51,9 @@ struct CudaProblem {
   // The text's functions are to be members of a bundle, as cuda_kernel_head writes them. A row that can say
   // its work so answers with CudaCode::member; the text of any other is of no use then.
   bool member = false;
+  // A member's text that calls of other sizes can have, too: sizes and strides are launch params even where
+  // they are constant. A row that does not know it gives the text that it gives else.
+  bool any_sizes = false;
   bool replaces(size_t input) const {
     return std::find(replaced.begin(), replaced.end(), static_cast<int32_t>(input)) != replaced.end();
   }

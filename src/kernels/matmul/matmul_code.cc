@@ -104,8 +104,8 @@ class Writer {
   }
   std::string body_text(Role role, const std::string& operands, const std::string& epilogue, bool workspace) {
     std::string text;
-    // wgmma and what reads y early wait after their set-up.
-    if (config_.family != MatmulFamily::wgmma && !early_y())
+    // wgmma and slices wait after their set-up.
+    if (config_.family != MatmulFamily::wgmma && config_.slices == 0)
       text = "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n";
     text += "  const Operands operands = " + operands + ";\n";
     text += problem_.group != nullptr ? grouped_epilogue_text(epilogue)
@@ -176,13 +176,8 @@ class Writer {
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
   bool sums_x() const { return problem_.group != nullptr && problem_.group->x_sums.has_value(); }
-  // Whether y is read before the wait for the launches before (sliced.cuh).
-  bool early_y() const {
-    const CudaWindow& y = problem_.inputs[1];
-    return config_.slices > 0 && !problem_.member && problem_.group == nullptr && y.settled;
-  }
-  // Whether x is, too (wgmma.cuh). Not by blocks that have a multiprocessor for themselves: 256 x 4096 x 4096
-  // took 19.6 us on an H100, 19.0 without.
+  // Whether x is read before the wait for the launches before (wgmma.cuh). Not by blocks that have a
+  // multiprocessor for themselves: 256 x 4096 x 4096 took 19.6 us on an H100, 19.0 without.
   bool early_x() const {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
     return config_.family == MatmulFamily::wgmma && config_.warpgroups == 1 && problem_.made == nullptr &&
@@ -247,7 +242,7 @@ class Writer {
       return launch;
     }
     launch.block = threads();
-    if (early_y()) launch.early_inputs = {1};
+    launch.early_inputs = settled_operands(problem_, config_).early_inputs(problem_.inputs.size());
     launch.shared_bytes = shared_bytes(role);
     launch.grid[0] = role == Role::kSum ? tiles_ : tiles_ * Dim(config_.splits);
     if (config_.cluster) launch.cluster = config_.splits;
@@ -327,9 +322,9 @@ class Writer {
     const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
     if (config_.slices > 0) {
       const std::string name = config_.family == MatmulFamily::simt ? "SimtSlice<" : "Tf32Slice<";
-      return "aicf::SlicedMatmul<aicf::" + name + tile + layouts + flag(a_.x.vector) + ", " +
-             flag(a_.y.vector) + ">, " + tile + number(config_.stages) + ", " + number(config_.slices) +
-             ", aicf::Split::" + split + ", " + number(config_.splits) + ", " + flag(early_y()) + ">";
+      return "aicf::SlicedMatmul<aicf::" + name + tile + flag(a_.x.along_k) + ", " + flag(a_.y.along_k) +
+             ">, " + tile + number(config_.stages) + ", " + number(config_.slices) +
+             ", aicf::Split::" + split + ", " + number(config_.splits) + ">";
     }
     switch (config_.family) {
       case MatmulFamily::simt:

@@ -240,6 +240,27 @@ TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
   }
 }
 
+// Of a bundle: rows that start at multiples of 16 bytes and others, whole tiles and others.
+TEST(MatmulCuda, slices_for_any_sizes_have_one_text) {
+  for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma}) {
+    std::set<std::string> own, shared;
+    for (const int64_t n : {72, 128, 264})
+      for (const int padding : {3, 4}) {
+        Case c;
+        set_windows(c, DType::f32, {}, Dim(96), Dim(n), Dim(128), {.x_transposed = true, .padding = padding});
+        if (family == MatmulFamily::mma) c.problem.params = kTf32;
+        link(c, 90);
+        c.problem.member = true;
+        const MatmulConfig config = matmul_sliced_configs(matmul_sizes(c.problem), family, 90).at(0);
+        own.insert(matmul_code(c.problem, config).source);
+        c.problem.any_sizes = true;
+        shared.insert(matmul_code(c.problem, config).source);
+      }
+    EXPECT_GT(own.size(), 1u);
+    EXPECT_EQ(shared.size(), 1u);
+  }
+}
+
 TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
   const auto fits = [](DType dtype, int arch, const Layout& layout) {
     Case c;

@@ -83,6 +83,20 @@ std::vector<int32_t> map_batch_axes(const CudaProblem& problem, const MatmulView
 
 }  // namespace
 
+SettledOperands settled_operands(const CudaProblem& problem, const MatmulConfig& config) {
+  if (config.slices == 0 || problem.group != nullptr) return {};
+  const auto settled = [](const CudaWindow& window) { return window.settled; };
+  return {problem.inputs[0].settled, problem.inputs[1].settled,
+          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), settled)};
+}
+
+std::vector<int32_t> SettledOperands::early_inputs(size_t inputs) const {
+  std::vector<int32_t> early;
+  for (size_t i = 0; i < inputs; ++i)
+    if (i == 0 ? x && y && others : i == 1 ? y : others) early.push_back(static_cast<int32_t>(i));
+  return early;
+}
+
 MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const MatmulView& a,
                                         const MatmulConfig& config, CudaParams& params) {
   const std::string index = fits_int32(a, ranges_of(problem)) ? "int32_t" : "int64_t";
@@ -117,12 +131,32 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
                      "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
     operands.make += ", " + sum_pointers(problem);
   }
+  if (config.slices > 0) {
+    const SettledOperands settled = settled_operands(problem, config);
+    const std::pair<const char*, bool> flags[] = {
+        // Whether rows start at multiples of 16 bytes and their elements are neighbours.
+        {"x_vectors", a.x.vector},
+        {"y_vectors", a.y.vector},
+        // Whether they are read before the launch before has ended; others: of the epilogue.
+        {"x_early", settled.x},
+        {"y_early", settled.y},
+        {"others_early", settled.others}};
+    for (const auto& [name, value] : flags) {
+      if (problem.any_sizes) {
+        operands.text += std::string("  bool ") + name + ";\n";
+        operands.make += ", " + params.param(Dim(value ? 1 : 0)) + " != 0";
+      } else {
+        operands.text += flag_text(name, value);
+      }
+    }
+  }
   operands.make += "}";
   operands.text += matrix_function(a, "x") + matrix_function(a, "y");
   // Whether the epilogue's groups of columns never reach beyond the last column.
   operands.text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
-  operands.text += flag_text("kWholeTiles", divides(a.m, config.block_m) && divides(a.n, config.block_n));
+  operands.text += flag_text(
+      "kWholeTiles", !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, config.block_n));
   if (config.family == MatmulFamily::wgmma) {
     const auto map = [&](const char* maps) {
       return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");

@@ -1,9 +1,9 @@
 // Contraction of f32, plain or in tf32, of so few results that every multiprocessor has one block or a few, and the wait
 // for memory is the time. Every warp of a block has the whole tile and a slice of K, for which it loads by itself, as many
-// stages ahead as there are: no barrier stands between a load and its use. If no launch of the run has written y yet, it is
-// loaded before the wait for the launch before. The slices' sums are added in order, and so are the parts of a K that is
-// split among the blocks of a cluster: each block is sent the parts of its share of the tile. Code is short and stands here
-// once where it can: most of it runs once, and to fetch it takes longer than to run it.
+// stages ahead as there are: no barrier stands between a load and its use. What no running launch writes is read before the
+// wait for the launch before: y, what the epilogue reads, and x if these are. The slices' sums are added in order, and so
+// are the parts of a K that is split among the blocks of a cluster: each block is sent the parts of its share of the tile.
+// Code is short and stands here once where it can: most of it runs once, and to fetch it takes longer than to run it.
 #pragma once
 
 #include "matmul/mma.cuh"
@@ -67,10 +67,10 @@ struct TileLoad {
     }
   }
 
-  template <bool kVectors, class I>
-  static __device__ __forceinline__ void run(uint32_t tile, const float* from, I row_stride, I inner_stride, I rows_left,
-                                             I inner_left, int lane) {
-    if constexpr (kVectors)
+  template <class I>
+  static __device__ __forceinline__ void run(bool in_vectors, uint32_t tile, const float* from, I row_stride,
+                                             I inner_stride, I rows_left, I inner_left, int lane) {
+    if (in_vectors)
       vectors(tile, from, row_stride, rows_left, inner_left, lane);
     else
       elements(tile, from, row_stride, inner_stride, rows_left, inner_left, lane);
@@ -78,9 +78,9 @@ struct TileLoad {
 };
 
 // The tiles of a stage, 32 of K, placed as MmaMatmul reads them.
-template <int BM, int BN, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole>
-struct SliceLoads : MmaMatmul<float, BM, BN, BM, BN, 1, kXAlongK, kYAlongK, kXWhole, kYWhole, Split::kNone, 1> {
-  using Matmul = MmaMatmul<float, BM, BN, BM, BN, 1, kXAlongK, kYAlongK, kXWhole, kYWhole, Split::kNone, 1>;
+template <int BM, int BN, bool kXAlongK, bool kYAlongK>
+struct SliceLoads : MmaMatmul<float, BM, BN, BM, BN, 1, kXAlongK, kYAlongK, true, true, Split::kNone, 1> {
+  using Matmul = MmaMatmul<float, BM, BN, BM, BN, 1, kXAlongK, kYAlongK, true, true, Split::kNone, 1>;
   using typename Matmul::XTile, typename Matmul::YTile;
   static constexpr int kDepth = Matmul::kDepth;
   template <class Tile, bool kAlongK, int kOther>
@@ -90,25 +90,25 @@ struct SliceLoads : MmaMatmul<float, BM, BN, BM, BN, 1, kXAlongK, kYAlongK, kXWh
   static __device__ __forceinline__ void load_x(const Operands& o, const float* x, I k, I k_end, I m_left, uint32_t stage,
                                                 int lane) {
     const I k_left = k_end - k;
-    Load<XTile, kXAlongK, BM>::template run<kXWhole>(stage, x + k * o.x_column, kXAlongK ? o.x_row : o.x_column,
-                                                     kXAlongK ? o.x_column : o.x_row, kXAlongK ? m_left : k_left,
-                                                     kXAlongK ? k_left : m_left, lane);
+    Load<XTile, kXAlongK, BM>::run(o.x_vectors, stage, x + k * o.x_column, kXAlongK ? o.x_row : o.x_column,
+                                   kXAlongK ? o.x_column : o.x_row, kXAlongK ? m_left : k_left,
+                                   kXAlongK ? k_left : m_left, lane);
   }
 
   template <class Operands, class I>
   static __device__ __forceinline__ void load_y(const Operands& o, const float* y, I k, I k_end, I n_left, uint32_t stage,
                                                 int lane) {
     const I k_left = k_end - k;
-    Load<YTile, kYAlongK, BN>::template run<kYWhole>(stage + XTile::kBytes, y + k * o.y_row,
-                                                     kYAlongK ? o.y_column : o.y_row, kYAlongK ? o.y_row : o.y_column,
-                                                     kYAlongK ? n_left : k_left, kYAlongK ? k_left : n_left, lane);
+    Load<YTile, kYAlongK, BN>::run(o.y_vectors, stage + XTile::kBytes, y + k * o.y_row,
+                                   kYAlongK ? o.y_column : o.y_row, kYAlongK ? o.y_row : o.y_column,
+                                   kYAlongK ? n_left : k_left, kYAlongK ? k_left : n_left, lane);
   }
 };
 
 // Products of a warp's stage in f32, each result with k ascending. A lane has TM × TN results.
-template <int BM, int BN, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole>
+template <int BM, int BN, bool kXAlongK, bool kYAlongK>
 struct SimtSlice {
-  using Loads = SliceLoads<BM, BN, kXAlongK, kYAlongK, kXWhole, kYWhole>;
+  using Loads = SliceLoads<BM, BN, kXAlongK, kYAlongK>;
   static constexpr int TM = 8, TN = BM * BN / 32 / TM;
   static constexpr int kAcross = BN / TN, kDown = BM / TM;  // lanes
   static constexpr int kUnit = 4;                           // of K
@@ -181,9 +181,9 @@ struct SimtSlice {
 };
 
 // The same in tf32.
-template <int BM, int BN, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole>
+template <int BM, int BN, bool kXAlongK, bool kYAlongK>
 struct Tf32Slice {
-  using Loads = SliceLoads<BM, BN, kXAlongK, kYAlongK, kXWhole, kYWhole>;
+  using Loads = SliceLoads<BM, BN, kXAlongK, kYAlongK>;
   static constexpr int kUnit = 8;
   float acc[Loads::kRowBlocks][Loads::kQuadBlocks][4][4] = {};
 
@@ -253,7 +253,7 @@ struct SharedParts {
   }
 };
 
-template <class Slice, int BM, int BN, int kStages, int kSlices, Split kSplit, int kParts, bool kEarlyY>
+template <class Slice, int BM, int BN, int kStages, int kSlices, Split kSplit, int kParts>
 struct SlicedMatmul {
   using Loads = typename Slice::Loads;
   static constexpr int kThreads = kSlices * 32, kColumns = 4;
@@ -266,23 +266,34 @@ struct SlicedMatmul {
   static_assert(kSums > 0 && kGroups % kParts == 0, "every thread has sums, every block a share");
   using Parts = SharedParts<kParts, kShare>;
 
-  // `while_loading` runs when the first loads are under way.
-  template <class Operands, class I, class WhileLoading>
+  static __device__ __forceinline__ void wait_and_launch() {
+    wait_for_inputs();
+    launch_dependents();
+  }
+  // Whether all that is read may be read before the launch before has ended: then only the stores wait for it.
+  template <class Operands>
+  static __device__ __forceinline__ bool waits_last(const Operands& o) {
+    return o.x_early && o.y_early && o.others_early;
+  }
+
+  // `fetch_others` asks for what the epilogue reads first.
+  template <class Operands, class I, class FetchOthers>
   static __device__ __forceinline__ void accumulate(const Operands& o, const float* x, const float* y, I k_first, I k_end,
                                                     I m_left, I n_left, char* stages, int lane, Slice& slice,
-                                                    const WhileLoading& while_loading) {
+                                                    const FetchOthers& fetch_others) {
     const int steps = k_first < k_end ? int((k_end - k_first + Loads::kDepth - 1) / Loads::kDepth) : 0;
     const auto stage = [&](int step) { return stages + step % kStages * Loads::kStageBytes; };
     const auto k_of = [&](int step) { return I(k_first + I(step) * Loads::kDepth); };
     const auto load_y = [&](int step) {
       Loads::load_y(o, y, k_of(step), k_end, n_left, shared_address(stage(step)), lane);
     };
-    if constexpr (kEarlyY) {
+    if (o.y_early) {
 #pragma unroll 1
       for (int step = 0; step < min(steps, kStages); ++step) load_y(step);
-      wait_for_inputs();
-      launch_dependents();
     }
+    if (!o.others_early) wait_and_launch();
+    fetch_others();
+    if (o.others_early && !waits_last(o)) wait_and_launch();
 #pragma unroll 1
     for (int step = -kStages; step < steps; ++step) {
       if (step >= 0) {
@@ -294,10 +305,9 @@ struct SlicedMatmul {
       const int next = step + kStages;
       if (next < steps) {
         Loads::load_x(o, x, k_of(next), k_end, m_left, shared_address(stage(next)), lane);
-        if (!kEarlyY || step >= 0) load_y(next);
+        if (!o.y_early || step >= 0) load_y(next);
       }
       commit_copies();
-      if (step == -1) while_loading();
     }
     wait_for_copies<0>();
   }
@@ -388,6 +398,7 @@ struct SlicedMatmul {
       Parts::wait(shared_address(parts));
     }
 #endif
+    if (waits_last(o)) wait_and_launch();
 #pragma unroll 1  // the epilogue's code once: it may be long
     for (int g = 0; g < kStored; ++g) {
       if (!is_stored(g)) break;

@@ -133,7 +133,7 @@ class TileEpilogueWriter : public EpilogueWriter {
 }  // namespace
 
 std::string EpilogueMembers::number(const Dim& dim) {
-  if (const auto value = dim.constant())
+  if (const auto value = dim.constant(); value && (!any_sizes_ || *value == 0 || *value == 1))
     return *value < 0 ? "(" + std::to_string(*value) + ")" : std::to_string(*value);
   auto at = std::find(dims_.begin(), dims_.end(), dim);
   if (at == dims_.end()) at = dims_.insert(dims_.end(), dim);
@@ -148,12 +148,13 @@ std::string EpilogueMembers::declarations() const {
 
 std::string EpilogueMembers::arguments() const {
   std::string text;
-  for (const Dim& dim : dims_) text += ", Epilogue::Index(" + params_.expr(dim) + ")";
+  for (const Dim& dim : dims_)
+    text += ", Epilogue::Index(" + (any_sizes_ ? params_.param(dim) : params_.expr(dim)) + ")";
   return text;
 }
 
 EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
-    : program_(*problem.program), members_(params), own_inputs_(own_inputs) {
+    : program_(*problem.program), members_(params, problem.any_sizes), own_inputs_(own_inputs) {
   AICF_CHECK(!program_.inputs.empty(), "an epilogue has a tile");
   AICF_CHECK(problem.inputs.size() - own_inputs + 1 == program_.inputs.size() &&
                  problem.outputs.size() == program_.outputs.size(),

@@ -15,13 +15,15 @@ namespace aicf {
 // Sizes and strides become members of the struct, because its functions do not see the kernel's arguments.
 class EpilogueMembers {
  public:
-  explicit EpilogueMembers(CudaParams& params) : params_(params) {}
+  // any_sizes: see CudaProblem.
+  EpilogueMembers(CudaParams& params, bool any_sizes) : params_(params), any_sizes_(any_sizes) {}
   std::string number(const Dim& dim);  // "384" or the member "q0"
   std::string declarations() const;
   std::string arguments() const;
 
  private:
   CudaParams& params_;
+  bool any_sizes_;
   std::vector<Dim> dims_;
 };
 
