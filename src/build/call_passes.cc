@@ -7,6 +7,7 @@
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
 #include "build/join_sums.h"
+#include "build/join_updates.h"
 
 namespace aicf {
 
@@ -26,6 +27,10 @@ const std::vector<CallPass>& call_passes() {
       {kGroupProducts, true,
        [](const CallPassInput& in) {
          group_products(in.calls, in.graph, in.programs, in.target, in.options.ranges);
+       }},
+      {kJoinUpdates, true,
+       [](const CallPassInput& in) {
+         join_updates(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
       {kJoinSums, true,
        [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},

@@ -16,6 +16,12 @@ inline bool meets(const std::vector<Window>& windows, ValueId root) {
 inline bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
 }
+// Whether windows of two lists differ in their values alone.
+inline bool same_form(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Window& x, const Window& y) {
+    return x.dtype == y.dtype && x.offset == y.offset && x.sizes == y.sizes && x.strides == y.strides;
+  });
+}
 // The windows of a member among those of a call of several.
 inline void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
   for (const Window& w : own)

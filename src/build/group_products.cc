@@ -17,12 +17,6 @@ namespace {
 
 constexpr double kMoreMemory = 1.02;  // that values may take because they are needed later
 
-bool same_form(const std::vector<Window>& a, const std::vector<Window>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Window& x, const Window& y) {
-    return x.dtype == y.dtype && x.offset == y.offset && x.sizes == y.sizes && x.strides == y.strides;
-  });
-}
-
 // How the products of one form are dealt to launches: groups of neighbours in their order, with the least sum
 // of estimated times.
 struct Deal {
@@ -160,9 +154,13 @@ void group_products(KernelCalls& calls, const Graph& graph, const std::vector<Ti
   ProductGrouper(calls, graph, context).run();
 }
 
+bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {
+  return member.outputs.size() > programs[static_cast<size_t>(member.region)].outputs.size();
+}
+
 CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
   KernelCall product = member;
-  product.outputs.resize(1);
+  if (has_sums(member, context.programs)) product.outputs.pop_back();
   return call_problem(product, context);
 }
 
@@ -171,11 +169,14 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
   ProductGroup group;
   group.kernel = &kernel;
   for (const KernelCall& member : call.members) {
-    const std::vector<int32_t> in = operand_numbers(member.inputs, call.inputs),
-                               out = operand_numbers(member.outputs, call.outputs);
-    const bool sums = out.size() > 1;
-    group.products.push_back({in[0], in[1], out[0], sums ? out[1] : -1});
-    if (sums) group.x_sums = member.outputs[1].dtype;
+    ProductGroup::Operands product{operand_numbers(member.inputs, call.inputs),
+                                   operand_numbers(member.outputs, call.outputs)};
+    if (has_sums(member, context.programs)) {
+      product.x_sums = product.outputs.back();
+      product.outputs.pop_back();
+      group.x_sums = member.outputs.back().dtype;
+    }
+    group.products.push_back(std::move(product));
   }
   CudaProblem problem = product_of(call.members[0], context);
   problem.group = &group;

@@ -17,7 +17,8 @@ inline constexpr char kProductGroup[] = "matmul_group";  // KernelCall::kernel o
 void group_products(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
                     const Target& target, const SymbolRanges& ranges);
 
-// A member's problem, without the sums that join_sums may have given it.
+// Whether join_sums has given a member the sums of its x, as its last result; and its problem without them.
+bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs);
 CudaProblem product_of(const KernelCall& member, const CodeContext& context);
 
 // The text of such a call.

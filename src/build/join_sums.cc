@@ -65,7 +65,7 @@ class SumJoiner {
       KernelCall& group = calls_[i];
       if (group.kernel != kProductGroup) continue;
       for (KernelCall& member : group.members)
-        if (member.inputs[0] == call.inputs[0] && member.outputs.size() == 1 && may_move(sums, i) &&
+        if (member.inputs[0] == call.inputs[0] && !has_sums(member, programs_) && may_move(sums, i) &&
             takes_sums(group, out.dtype)) {
           member.outputs.push_back(out);
           Window& own = member.outputs.back();
@@ -81,7 +81,7 @@ class SumJoiner {
   // All sums of a group are of one type.
   bool takes_sums(const KernelCall& group, DType type) const {
     for (const KernelCall& member : group.members)
-      if (member.outputs.size() > 1 && member.outputs[1].dtype != type) return false;
+      if (has_sums(member, programs_) && member.outputs.back().dtype != type) return false;
     const std::vector<KernelVariant> variants = grouped_variants(
         product_of(group.members[0], context_), static_cast<int>(group.members.size()), type);
     return std::any_of(variants.begin(), variants.end(),

@@ -194,6 +194,7 @@ class Writer {
         .kept_steps = config_.stays ? static_cast<int>((*a_.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
         .own_part = own_part(),
         .half_tile = epilogue_tile(*problem_.program).has_value(),
+        .own_bytes = problem_.group != nullptr ? own_operand_bytes(problem_) : 0,
         .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
         .storers = handed_storers(config_, *problem_.program, a_.k),
         .sums_x = sums_x()};
@@ -235,9 +236,9 @@ class Writer {
       if (problem_.group != nullptr) launch.function += "_grouped";
       for (const ProductGroup::Operands& product : products()) {
         launch.tensor_maps.push_back(matmul_map(problem_, a_, 0, x_rows_));
-        launch.tensor_maps.back().operand = product.x;
+        launch.tensor_maps.back().operand = product.inputs[0];
         launch.tensor_maps.push_back(matmul_map(problem_, a_, 1, config_.block_n));
-        launch.tensor_maps.back().operand = product.y;
+        launch.tensor_maps.back().operand = product.inputs[1];
       }
       return launch;
     }
@@ -252,17 +253,28 @@ class Writer {
   // Those of the launch.
   std::vector<ProductGroup::Operands> products() const {
     return problem_.group != nullptr ? problem_.group->products
-                                     : std::vector<ProductGroup::Operands>{{0, 1, 0}};
+                                     : std::vector<ProductGroup::Operands>{{{0, 1}, {0}}};
   }
 
-  // The results' pointers of all products around the first one's epilogue.
-  std::string grouped_epilogue_text(const std::string& make) {
-    std::string outs;
-    for (const ProductGroup::Operands& product : products())
-      outs += (outs.empty() ? "out" : ", out") + std::to_string(product.out);
-    return "  const Epilogue one = " + make + ";\n  const aicf::GroupedEpilogue<Epilogue, " +
-           std::string(cuda_type(problem_.outputs[0].dtype)) + ", " + std::to_string(products().size()) +
-           "> epilogue{one, {" + outs + "}, uint32_t(" + params_.param(a_.m) + ")};\n";
+  // The first one's epilogue, made anew for the operands of each product.
+  std::string grouped_epilogue_text(const std::string& make) const {
+    std::string parameters, list;
+    const auto named = [](const char* name, size_t i) { return name + std::to_string(i); };
+    for (size_t i = kProductInputs; i < problem_.inputs.size(); ++i)
+      parameters += "const auto* " + named("in", i) + ", ";
+    for (size_t i = 0; i < problem_.outputs.size(); ++i)
+      parameters += (i == 0 ? "auto* " : ", auto* ") + named("out", i);
+    for (const ProductGroup::Operands& product : products()) {
+      list += list.empty() ? "of(" : ", of(";
+      for (size_t i = kProductInputs; i < product.inputs.size(); ++i)
+        list += named("in", static_cast<size_t>(product.inputs[i])) + ", ";
+      for (size_t i = 0; i < product.outputs.size(); ++i)
+        list += (i == 0 ? "" : ", ") + named("out", static_cast<size_t>(product.outputs[i]));
+      list += ")";
+    }
+    return "  const auto of = [&](" + parameters + ") { return " + make +
+           "; };\n  const aicf::GroupedEpilogue<Epilogue, " + std::to_string(products().size()) +
+           "> epilogue{{" + list + "}};\n";
   }
 
   std::string run_arguments(bool workspace) {

@@ -47,12 +47,24 @@ std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vect
   return configs;
 }
 
+// What the epilogues of a group move beyond the results themselves.
+double grouped_cycles(const CudaProblem& problem, const MatmulConfig& config) {
+  if (problem.group == nullptr) return 0;
+  int bytes = own_operand_bytes(problem);
+  for (size_t i = 1; i < problem.outputs.size(); ++i) bytes += dtype_bytes(problem.outputs[i].dtype);
+  return matmul_epilogue_cycles(matmul_sizes(problem), config, bytes);
+}
+
 std::vector<KernelVariant> variants_of(const CudaProblem& problem,
                                        const std::vector<MatmulFamily>& families) {
   std::vector<KernelVariant> variants;
   for (const MatmulConfig& config : configs_of(problem, families))
     variants.push_back(
-        {to_string(config), matmul_cycles(matmul_sizes(problem), config) / kCyclesPerMicrosecond});
+        {to_string(config), (matmul_cycles(matmul_sizes(problem), config) + grouped_cycles(problem, config)) /
+                                kCyclesPerMicrosecond});
+  if (problem.group != nullptr && problem.inputs.size() > kProductInputs)
+    std::stable_sort(variants.begin(), variants.end(),
+                     [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
   return variants;
 }
 
@@ -77,6 +89,17 @@ bool has_matrices(const Problem& problem) {
 }  // namespace
 
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
+
+int own_operand_bytes(const CudaProblem& problem) {
+  int bytes = 0;
+  for (size_t i = kProductInputs; i < problem.inputs.size(); ++i) {
+    const auto& strides = problem.inputs[i].strides;
+    const bool shared =
+        std::all_of(strides.begin(), strides.end() - 1, [](const Dim& s) { return s == Dim(0); });
+    if (!shared) bytes += dtype_bytes(problem.inputs[i].dtype);
+  }
+  return bytes;
+}
 
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   const bool half = is_half(problem.inputs[0].dtype), tf32 = in_tf32(problem);
@@ -104,8 +127,9 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
                                             std::optional<DType> x_sums) {
   const TileProgram* program = problem.program;
   if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matmul_view(problem).batch.empty() ||
-      problem.inputs.size() != kProductInputs || program == nullptr || program->inputs.size() != 1 ||
-      program->outputs.size() != 1)
+      program == nullptr || program->stages.size() != 1 || sums_rows(*program) ||
+      problem.inputs.size() + 1 != kProductInputs + program->inputs.size() ||
+      problem.outputs.size() != program->outputs.size())
     return {};
   ProductGroup group;
   group.products.resize(static_cast<size_t>(count));

@@ -17,6 +17,8 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family);
 // Sizes to choose by: symbolic ones count with the upper end of their range.
 MatmulSizes matmul_sizes(const CudaProblem& problem);
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config);
+// Of the epilogue's operands that differ by row, for one result.
+int own_operand_bytes(const CudaProblem& problem);
 // Of a group's blocks on sm_90 (row_sums.cuh).
 bool has_room_for_sums_of_x(const CudaProblem& problem, const MatmulConfig& config);
 

@@ -20,21 +20,22 @@ namespace aicf {
 // kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kAlternate: the warpgroups
 // take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
 // kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
-// kFetchAhead: there are registers for operands of the epilogue ahead of their use.
+// kAhead: registers for operands of the epilogue ahead of their use: 2, a chunk and the next one; 1, a chunk; 0, a vector.
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
 // kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too. Where
 // x lies in shared memory from end to end, blocks of two launches fit beside each other: such a block even multiplies
 // before it waits, and only its results wait for the launches before.
-template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, bool kFetchAhead,
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, int kAhead,
           bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0,
           bool kEarlyX = false>
 struct WgmmaMatmul {
   static constexpr int kBlockM = BM, kBlockN = BN, kPipeline = kStages, kRowsOfX = kXRows, kBlocksOfTile = kParts;
   static constexpr int kLeftToLoad = kStepsLeft;
   static constexpr bool kXIsEarly = kEarlyX;
-  static constexpr bool kXRowsAlongK = kXAlongK, kYIsConstant = kConstantY, kFetches = kFetchAhead;
+  static constexpr bool kXRowsAlongK = kXAlongK, kYIsConstant = kConstantY;
+  static constexpr int kAheadOfUse = kAhead;
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
   static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup

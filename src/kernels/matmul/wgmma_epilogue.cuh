@@ -7,16 +7,28 @@
 
 namespace aicf {
 
+// What a kernel's epilogue is for a tile of this batch. That of a group differs by product (grouped.cuh).
+template <class Epilogue>
+struct EpilogueOf {
+  static constexpr bool kByBatch = false;
+  using Held = const Epilogue&;
+  using Type = Epilogue;
+  static __device__ __forceinline__ Held get(const Epilogue& epilogue, uint32_t) { return epilogue; }
+};
+
 // The epilogue of a whole tile. Each warp puts 16 rows of a chunk of columns into shared memory, as the element type in
 // which the epilogue sees them, and reads them back by rows: neighbouring threads have neighbouring vectors of 8 columns,
-// so that all accesses to memory are whole lines. The operands of the next chunk are fetched before one is stored. The
+// so that all accesses to memory are whole lines. The operands of a chunk are fetched before it is stored, as
+// kAheadOfUse of the product says. The
 // loop over chunks stays a loop: a warp that runs through long unrolled code waits for instructions.
 // Product: a WgmmaMatmul.
-template <class Product, class Operands, class Epilogue>
+template <class Product, class Operands, class Given>
 struct WgmmaChunks {
+  using Of = EpilogueOf<Given>;
+  using Epilogue = typename Of::Type;
   using Tile = typename Epilogue::Tile;
   static constexpr int BM = Product::kBlockM, BN = Product::kBlockN, kRowBlocks = Product::kRowBlocks;
-  static constexpr bool kFetchAhead = Product::kFetches;
+  static constexpr int kAhead = Product::kAheadOfUse;
   using Row = typename Epilogue::Row;
   static constexpr int kColumns = BN % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
   static constexpr int kAcross = BN / kColumns, kCount = kRowBlocks * kAcross;
@@ -24,33 +36,37 @@ struct WgmmaChunks {
   static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
   static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
 
-  const Epilogue& epilogue;
+  typename Of::Held epilogue;
   int m, n, row, column;  // of the thread's first vector
   int64_t outer;
   uint32_t memory, lane;  // the warp's 16 rows
   Row rows[kRowBlocks][kVectors];
   struct Loaded {
     typename Epilogue::template Shared<8> shared;
-    typename Epilogue::template Own<8> own[kFetchAhead ? kVectors : 1];
+    typename Epilogue::template Own<8> own[kAhead > 0 ? kVectors : 1];
   };
   Loaded loaded;
 
-  __device__ __forceinline__ WgmmaChunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
+  __device__ __forceinline__ WgmmaChunks(const Operands& o, const Given& e, const MatmulTile& tile, int first_row,
                                          uint32_t shared, int first = 0)
       : WgmmaChunks(o, e, tile, first_row / 16 + int(threadIdx.x) / 32 % 4, first) {
     memory = shared + uint32_t(int(threadIdx.x) / 32 * 16 * kRowBytes);
   }
   // The 16 rows of the tile from 16 · `rows_of` on, beginning with chunk `first`; `memory` is still open.
-  __device__ __forceinline__ WgmmaChunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int rows_of,
+  __device__ __forceinline__ WgmmaChunks(const Operands& o, const Given& e, const MatmulTile& tile, int rows_of,
                                     int first = 0)
-      : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m), lane(threadIdx.x % 32) {
+      : epilogue(Of::get(e, tile.batch)),
+        m(int(o.m)),
+        n(int(o.n)),
+        outer(Of::kByBatch ? 0 : int64_t(tile.batch) * o.m),
+        lane(threadIdx.x % 32) {
     row = int(tile.row) * BM + rows_of * 16 + int(lane) / kRowThreads;
     column = int(tile.column) * BN + int(lane) % kRowThreads * 8;
 #pragma unroll
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) rows[i][v] = e.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
-    if (kFetchAhead) fetch(loaded, first);
+      for (int v = 0; v < kVectors; ++v) rows[i][v] = epilogue.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
+    if (kAhead == 2) fetch(loaded, first);
   }
   __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
   __device__ __forceinline__ bool has_row(int block, int v) const {
@@ -67,13 +83,13 @@ struct WgmmaChunks {
 
   __device__ __forceinline__ void fetch_own(Loaded& to, int chunk, int v) const {
     const int block = chunk / kAcross, c = column_of(chunk);
-    if (has_row(block, v) && has_columns(c)) epilogue.fetch(to.own[kFetchAhead ? v : 0], row_at(block, v), c);
+    if (has_row(block, v) && has_columns(c)) epilogue.fetch(to.own[kAhead > 0 ? v : 0], row_at(block, v), c);
   }
   __device__ __forceinline__ void fetch(Loaded& to, int chunk) const {
     const int c = column_of(chunk);
     if (has_columns(c)) epilogue.fetch(to.shared, c);
 #pragma unroll
-    for (int v = 0; kFetchAhead && v < kVectors; ++v) fetch_own(to, chunk, v);
+    for (int v = 0; kAhead > 0 && v < kVectors; ++v) fetch_own(to, chunk, v);
   }
 
   // Blocks of 8 columns of the warp's rows, as the matrix instructions leave them.
@@ -117,12 +133,12 @@ struct WgmmaChunks {
 #pragma unroll 1
     for (int chunk = first; chunk < end; ++chunk) {
       Loaded next;
-      if (!kFetchAhead) fetch(loaded, chunk);
-      if (kFetchAhead && chunk + 1 < end) fetch(next, chunk + 1);
+      if (kAhead < 2) fetch(loaded, chunk);
+      if (kAhead == 2 && chunk + 1 < end) fetch(next, chunk + 1);
       ready(chunk);
       const int block = chunk / kAcross, c = column_of(chunk);
       // Of whole tiles all vectors at once, in one piece of code; else one after another.
-      constexpr bool kAll = kFetchAhead && Operands::kWholeTiles;
+      constexpr bool kAll = kAhead > 0 && Operands::kWholeTiles;
       tile::Vec<Tile, 8> values[kAll ? kVectors : 1];
 #pragma unroll
       for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
@@ -130,10 +146,10 @@ struct WgmmaChunks {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
-        if (!kFetchAhead) fetch_own(loaded, chunk, v);
+        if (kAhead == 0) fetch_own(loaded, chunk, v);
         if (!kAll) get(values[0], v);
         const Row at = row_at(block, v);
-        const auto& own = loaded.own[kFetchAhead ? v : 0];
+        const auto& own = loaded.own[kAhead > 0 ? v : 0];
         if constexpr (Epilogue::kSumsRows)
           epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own, sums);
         else if (has_columns(c))
@@ -143,7 +159,7 @@ struct WgmmaChunks {
       }
       if constexpr (Epilogue::kSumsRows) store_sums(chunk, sums);
       __syncwarp();
-      if (kFetchAhead) loaded = next;
+      if (kAhead == 2) loaded = next;
     }
   }
 

@@ -98,8 +98,12 @@ int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, cons
 std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
-  constexpr int kFewBlocks = 2;  // on a multiprocessor, so that each has registers to spare
-  const bool ahead = c.resident <= kFewBlocks;
+  // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
+  // chunks, or of one.
+  constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
+  const int ahead = c.resident > kFewBlocks || tile.own_bytes > kOneChunk ? 0
+                    : tile.own_bytes > kTwoChunks                         ? 1
+                                                                          : 2;
   const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
   // Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x
   // 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two
@@ -113,9 +117,9 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
                                                           : kOneBlock;
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
-                              flag(c.alternate) + flag(ahead) + flag(tile.x_along_k) + flag(tile.y_along_k) +
-                              number(tile.x_rows) + flag(tile.constant_y) + "aicf::Split::" + split +
-                              number(c.splits) + std::to_string(steps_left) +
+                              flag(c.alternate) + number(ahead) + flag(tile.x_along_k) +
+                              flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
+                              "aicf::Split::" + split + number(c.splits) + std::to_string(steps_left) +
                               (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
   if (c.handed)

@@ -29,6 +29,7 @@ struct WgmmaTile {
   int kept_steps = 0;      // of K, where x of a row of tiles stays (wgmma_handed.cuh)
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
+  int own_bytes = 0;       // of a group's epilogue, that it reads for each result
   int reductions = 0;      // of rows, in the epilogue
   int storers = 4;         // of handed tiles: warps that run the epilogue
   bool sums_x = false;     // beside the product (row_sums.cuh)

@@ -1,0 +1,266 @@
+#include "build/join_updates.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "build/call_code.h"
+#include "build/call_windows.h"
+#include "build/group_products.h"
+#include "build/join_rows.h"
+#include "build/live_bytes.h"
+#include "kernels/product_group.h"
+#include "select/cost_model.h"
+
+namespace aicf {
+namespace {
+
+// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
+constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
+
+// Of the updates' time apart that may be left beside the products: their launches also share bundles.
+constexpr double kMostSeen = 0.5;
+
+bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
+
+class UpdateJoiner {
+ public:
+  UpdateJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
+               const Target& target, const SymbolRanges& ranges)
+      : all_(calls),
+        calls_(calls.calls),
+        graph_(graph),
+        programs_(programs),
+        target_(target),
+        ranges_(ranges) {}
+
+  void run() {
+    for (size_t i = 0; i < calls_.size(); ++i)
+      if (const std::vector<KernelCall> products = products_of(calls_[i]); !products.empty())
+        join(i, products);
+    std::erase_if(calls_, is_left_out);
+  }
+
+ private:
+  const TileProgram& program_of(const KernelCall& call) const {
+    return programs_[static_cast<size_t>(call.region)];
+  }
+  CodeContext context() const { return {programs_, all_.constant, target_, ranges_}; }
+
+  // The members of a group; or a product by itself whose K is in one piece, as it is in a group.
+  std::vector<KernelCall> products_of(const KernelCall& call) const {
+    if (call.kernel == kProductGroup) return call.members;
+    if (call.kernel != "matmul_tensor_core" || !call.library.call.empty() || !call.members.empty() ||
+        call.choice.source != ChoiceSource::kRank || call.region < 0 || call.inputs.size() != 2 ||
+        call.outputs.size() != 1)
+      return {};
+    const std::vector<KernelVariant> variants = grouped_variants(call_problem(call, context()), 1);
+    const bool whole = std::any_of(variants.begin(), variants.end(),
+                                   [&](const KernelVariant& v) { return v.name == call.variant; });
+    return whole ? std::vector<KernelCall>{call} : std::vector<KernelCall>{};
+  }
+
+  // The only call that reads this result of a product, if it updates variables element by element.
+  std::optional<size_t> update_of(const Window& result) const {
+    if (result.root >= graph_.value_count() || graph_.value(result.root).role != Role::kTemp ||
+        std::find(all_.output_roots.begin(), all_.output_roots.end(), result.root) != all_.output_roots.end())
+      return std::nullopt;
+    std::optional<size_t> found;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (!meets(calls_[i].inputs, result.root)) continue;
+      if (found || !is_update(calls_[i], result)) return std::nullopt;
+      found = i;
+    }
+    return found;
+  }
+
+  bool is_update(const KernelCall& call, const Window& gradient) const {
+    if (call.kernel != "tile" || call.region < 0 || !call.members.empty() ||
+        program_of(call).stages.size() != 1 || is_variable(gradient.root))
+      return false;
+    if (std::count_if(call.inputs.begin(), call.inputs.end(),
+                      [&](const Window& w) { return w.root == gradient.root; }) != 1 ||
+        std::find(call.inputs.begin(), call.inputs.end(), gradient) == call.inputs.end())
+      return false;
+    const auto has_its_sizes = [&](const Window& w) { return w.sizes == gradient.sizes; };
+    // What it overwrites it reads in step.
+    const auto is_in_step = [&](const Window& w) {
+      return !meets(call.outputs, w.root) ||
+             std::find(call.outputs.begin(), call.outputs.end(), w) != call.outputs.end();
+    };
+    return std::all_of(call.inputs.begin(), call.inputs.end(),
+                       [&](const Window& w) { return has_its_sizes(w) && is_in_step(w); }) &&
+           std::all_of(call.outputs.begin(), call.outputs.end(), has_its_sizes) &&
+           std::any_of(call.outputs.begin(), call.outputs.end(),
+                       [&](const Window& w) { return is_variable(w.root); });
+  }
+  bool is_variable(ValueId root) const {
+    return root < graph_.value_count() && graph_.value(root).role != Role::kTemp;
+  }
+
+  void join(size_t at, const std::vector<KernelCall>& products) {
+    std::vector<size_t> updates;
+    for (const KernelCall& product : products)
+      if (const auto update = update_of(product.outputs[0]))
+        updates.push_back(*update);
+      else
+        return;
+    std::optional<KernelCall> joined = joined_call(at, products, updates);
+    if (!joined) return;
+    std::vector<KernelCall> before = calls_;
+    const auto leave = [&] {
+      calls_ = std::move(before);
+      programs_.pop_back();
+    };
+    if (!place(at, updates, std::move(*joined))) return leave();
+    if (peak_live_bytes(calls_, all_, graph_, ranges_) > peak_live_bytes(before, all_, graph_, ranges_))
+      leave();
+  }
+
+  // One call of them all, if they are alike and the updates hide; its program then is the last one.
+  std::optional<KernelCall> joined_call(size_t at, const std::vector<KernelCall>& products,
+                                        const std::vector<size_t>& updates) {
+    const KernelCall& first = calls_[updates[0]];
+    const auto middle = static_cast<size_t>(
+        std::find(first.inputs.begin(), first.inputs.end(), products[0].outputs[0]) - first.inputs.begin());
+    std::optional<TileProgram> program = program_with(program_of(products[0]), program_of(first), middle);
+    if (!program) return std::nullopt;
+    KernelCall joined;
+    joined.kernel = kProductGroup;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const KernelCall& update = calls_[updates[i]];
+      if (!(program_of(update) == program_of(first)) || !same_form(update.inputs, first.inputs) ||
+          !same_form(update.outputs, first.outputs) || !(update.inputs[middle] == products[i].outputs[0]) ||
+          meet(products[i].inputs, update.outputs))
+        return std::nullopt;
+      KernelCall member = products[i];
+      member.inputs.insert(member.inputs.end(), update.inputs.begin(), update.inputs.end());
+      member.inputs.erase(member.inputs.begin() +
+                          static_cast<std::ptrdiff_t>(products[i].inputs.size() + middle));
+      member.outputs = update.outputs;
+      member.region = static_cast<int>(programs_.size());
+      member.origin += " … " + update.origin;
+      add_once(member.inputs, joined.inputs);
+      add_once(member.outputs, joined.outputs);
+      joined.members.push_back(std::move(member));
+    }
+    if ((joined.inputs.size() + joined.outputs.size()) * kPointerBytes +
+            joined.members.size() * 2 * kMapBytes + kSizeBytes >
+        kArgumentBytes)
+      return std::nullopt;
+    programs_.push_back(std::move(*program));
+    if (choose(joined, calls_[at], products, updates)) return joined;
+    programs_.pop_back();
+    return std::nullopt;
+  }
+
+  static std::optional<TileProgram> program_with(const TileProgram& product, const TileProgram& update,
+                                                 size_t middle) {
+    const DType gradient = product.outputs[0];
+    if ((gradient != DType::f16 && gradient != DType::bf16) || product.stages.size() != 1 ||
+        product.registers.size() + update.registers.size() >= static_cast<size_t>(kMaxTileRegisters) ||
+        product.scalars.size() + update.scalars.size() > static_cast<size_t>(kMaxTileRegisters) ||
+        product.inputs.size() + update.inputs.size() + update.outputs.size() >
+            static_cast<size_t>(kMaxTileOperands))
+      return std::nullopt;
+    TileProgram program = joined_program(product, 0, {false}, update, middle);
+    check_tile_program(program);
+    return program;
+  }
+
+  // The variant, if it hides the updates behind the products.
+  bool choose(KernelCall& joined, const KernelCall& product, const std::vector<KernelCall>& products,
+              const std::vector<size_t>& updates) const {
+    const auto count = static_cast<int>(products.size());
+    const std::vector<KernelVariant> variants =
+        grouped_variants(call_problem(joined.members[0], context()), count);
+    if (variants.empty()) return false;
+    const double alone = product.members.empty()
+                             ? product.choice.candidates[product.choice.chosen].microseconds
+                             : grouped_variants(call_problem(products[0], context()), count)[0].microseconds;
+    double apart = 0;
+    for (const size_t update : updates)
+      apart += estimate_microseconds(calls_[update], calls_[update].kernel, target_, ranges_);
+    joined.variant = variants[0].name;
+    for (KernelCall& member : joined.members) member.variant = joined.variant;
+    joined.origin = joined.members.front().origin;
+    if (count > 1) joined.origin += " … " + joined.members.back().origin;
+    char reason[120];
+    std::snprintf(reason, sizeof reason,
+                  "%d products and their updates in one launch, estimated %.1f us, apart %.1f us", count,
+                  variants[0].microseconds, alone + apart);
+    joined.reason = reason;
+    return variants[0].microseconds - alone < kMostSeen * apart;
+  }
+
+  // Puts the joined call where the product stood, or after calls that must come before the updates, and takes
+  // the product and the updates away.
+  bool place(size_t at, std::vector<size_t> updates, KernelCall joined) {
+    size_t last = at;  // call before it
+    for (size_t k = 0; k < updates.size(); ++k)
+      for (size_t c = at + 1; c < updates[k]; ++c) {
+        if (std::find(updates.begin(), updates.end(), c) != updates.end() || !must_precede(c, at, updates[k]))
+          continue;
+        if (may_rise(c, at)) {
+          rise(c, at, updates);
+          ++at, ++last;
+          continue;
+        }
+        last = std::max(last, c);
+      }
+    if (last >= *std::min_element(updates.begin(), updates.end())) return false;
+    for (size_t c = at + 1; c <= last; ++c)
+      if (meet(calls_[c].outputs, calls_[at].inputs)) return false;
+    calls_[at] = KernelCall();
+    for (const size_t update : updates) calls_[update] = KernelCall();
+    if (last == at)
+      calls_[at] = std::move(joined);
+    else
+      calls_.insert(calls_.begin() + static_cast<std::ptrdiff_t>(last) + 1, std::move(joined));
+    return true;
+  }
+
+  // Whether an update, which reads the results of the product at `product`, may not run before this call.
+  bool must_precede(size_t call, size_t product, size_t update) const {
+    const KernelCall &other = calls_[call], &one = calls_[update];
+    return std::any_of(one.inputs.begin(), one.inputs.end(),
+                       [&](const Window& w) {
+                         return !meets(calls_[product].outputs, w.root) && meets(other.outputs, w.root);
+                       }) ||
+           meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs);
+  }
+
+  // Whether a call may run before the one at `first` and all after that.
+  bool may_rise(size_t call, size_t first) const {
+    for (size_t i = first; i < call; ++i)
+      if (meet(calls_[i].outputs, calls_[call].inputs) || meet(calls_[i].outputs, calls_[call].outputs) ||
+          meet(calls_[i].inputs, calls_[call].outputs))
+        return false;
+    return true;
+  }
+
+  void rise(size_t call, size_t first, std::vector<size_t>& updates) {
+    const auto begin = calls_.begin();
+    std::rotate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(call),
+                begin + static_cast<std::ptrdiff_t>(call) + 1);
+    for (size_t& update : updates) update += update < call ? 1 : 0;
+  }
+
+  KernelCalls& all_;
+  std::vector<KernelCall>& calls_;
+  const Graph& graph_;
+  std::vector<TileProgram>& programs_;
+  const Target& target_;
+  const SymbolRanges& ranges_;
+};
+
+}  // namespace
+
+void join_updates(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
+                  const Target& target, const SymbolRanges& ranges) {
+  if (target.arch < 90) return;
+  UpdateJoiner(calls, graph, programs, target, ranges).run();
+}
+
+}  // namespace aicf
