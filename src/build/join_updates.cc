@@ -22,6 +22,14 @@ constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSiz
 // Of the updates' time apart that may be left beside the products: their launches also share bundles.
 constexpr double kMostSeen = 0.5;
 
+// Whether an element depends on nothing but the operands' elements, as epilogues see them.
+bool has_elements_alone(const TileProgram& program) {
+  return program.stages.size() == 1 &&
+         std::none_of(program.stages[0].begin(), program.stages[0].end(), [](const TileInstr& instr) {
+           return instr.op == TileOp::inner_index || (instr.op == TileOp::store && instr.imm_i != 0);
+         });
+}
+
 bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
 
 class UpdateJoiner {
@@ -77,7 +85,7 @@ class UpdateJoiner {
 
   bool is_update(const KernelCall& call, const Window& gradient) const {
     if (call.kernel != "tile" || call.region < 0 || !call.members.empty() ||
-        program_of(call).stages.size() != 1 || is_variable(gradient.root))
+        !has_elements_alone(program_of(call)))
       return false;
     if (std::count_if(call.inputs.begin(), call.inputs.end(),
                       [&](const Window& w) { return w.root == gradient.root; }) != 1 ||
