@@ -11,7 +11,7 @@
 #include "ir/graph.h"
 #include "kernels/tile_program.h"
 #include "select/kernel_call.h"
-#include "select/target.h"
+#include "target/target.h"
 
 namespace aicf {
 
