@@ -134,9 +134,49 @@ Dim make_function(Dim::AtomKind kind, const Dim& a, const Dim& b) {
   return dim;
 }
 
+namespace {
+
+// The term divided by a number, with these of its factors.
+Dim from_term(const Dim::Term& term, const std::vector<Dim::Atom>& factors, int64_t divisor) {
+  Dim product(term.coefficient / divisor);
+  for (const Dim::Atom& factor : factors)
+    product = product * (factor.args ? make_function(factor.kind, factor.args->first, factor.args->second)
+                                     : Dim::symbol(factor.text));
+  return product;
+}
+
+// Divisors beyond this are left alone, so that products of them stay small.
+constexpr int64_t kMaxDivisor = int64_t{1} << 20;
+
+// The division that `dim` is, if it is one by a constant and nothing else.
+const std::pair<Dim, Dim>* as_division(const Dim& dim) {
+  if (dim.terms().size() != 1 || dim.terms()[0].coefficient != 1 || dim.terms()[0].factors.size() != 1)
+    return nullptr;
+  const Dim::Atom& atom = dim.terms()[0].factors[0];
+  return atom.kind == Dim::AtomKind::kFloorDiv && atom.args->second.is_constant() ? atom.args.get() : nullptr;
+}
+
+}  // namespace
+
+// One form for what strided windows give and exporters write in their own ways: multiples of a constant
+// divisor stand outside, and floor((floor(x / m) + c) / d) is floor((x + m c) / (m d)).
 Dim floordiv(const Dim& a, const Dim& b) {
   if (auto exact = divide_exactly(a, b)) return *exact;
-  return make_function(Dim::AtomKind::kFloorDiv, a, b);
+  const int64_t divisor = b.constant().value_or(0);
+  if (a.is_constant() || divisor < 1 || divisor > kMaxDivisor)
+    return make_function(Dim::AtomKind::kFloorDiv, a, b);
+  const int64_t rest = apply_function(Dim::AtomKind::kMod, a.constant_part(), divisor);
+  Dim outside(apply_function(Dim::AtomKind::kFloorDiv, a.constant_part(), divisor)), inside;
+  for (const Dim::Term& term : a.terms()) {
+    const bool whole = term.coefficient % divisor == 0;
+    Dim& side = whole ? outside : inside;
+    side = side + from_term(term, term.factors, whole ? divisor : 1);
+  }
+  const std::pair<Dim, Dim>* inner = as_division(inside);
+  const int64_t inner_divisor = inner ? inner->second.constant_part() : 0;
+  if (inner_divisor > 0 && inner_divisor <= kMaxDivisor / divisor)
+    return outside + floordiv(inner->first + Dim(inner_divisor * rest), Dim(inner_divisor * divisor));
+  return outside + make_function(Dim::AtomKind::kFloorDiv, inside + Dim(rest), b);
 }
 
 Dim mod(const Dim& a, const Dim& b) {
@@ -159,15 +199,6 @@ Dim min(const Dim& a, const Dim& b) {
 }
 
 namespace {
-
-// The term divided by a number, with these of its factors.
-Dim from_term(const Dim::Term& term, const std::vector<Dim::Atom>& factors, int64_t divisor) {
-  Dim product(term.coefficient / divisor);
-  for (const Dim::Atom& factor : factors)
-    product = product * (factor.args ? make_function(factor.kind, factor.args->first, factor.args->second)
-                                     : Dim::symbol(factor.text));
-  return product;
-}
 
 // The term of most factors, the first of these in the order of atoms; the constant if there is none.
 Dim leading_term(const Dim& dim) {

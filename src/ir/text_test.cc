@@ -97,7 +97,7 @@ TEST(Text, PrintsAsDocumented) {
   meta "vocabulary" = "a\nb\x09\"c\\\"\x01\xff é 漢"
   param "0.W" : f32[4, 3]
   state "kv \"k\"" : f16[batch, 4]
-  entry main(%x: f32[batch, 3], %"0": f32[2*batch-1, floordiv(batch+3, 2)]) {
+  entry main(%x: f32[batch, 3], %"0": f32[2*batch-1, floordiv(batch+1, 2)+1]) {
     %0 = param "0.W" : f32[4, 3]
     %1 = state "kv \"k\"" : f16[batch, 4]
     %2 = constant f32[4] = [1, -0, 0.1, 1e-45] as "bias"
@@ -113,7 +113,7 @@ TEST(Text, PrintsAsDocumented) {
         %2 = add(%0, %1) : f32[batch, 4]
         return %2
       } : f32[batch, 4] @"n"
-    %11 = broadcast_to(%"0") {shape = [2, 2*batch-1, floordiv(batch+3, 2)]} : f32[2, 2*batch-1, floordiv(batch+3, 2)]
+    %11 = broadcast_to(%"0") {shape = [2, 2*batch-1, floordiv(batch+1, 2)+1]} : f32[2, 2*batch-1, floordiv(batch+1, 2)+1]
     %12 = cast(%10) {dtype = f16} : f16[batch, 4]
     update "kv \"k\"" = %12
     return "logits" = %10, "again \"x\"" = %10

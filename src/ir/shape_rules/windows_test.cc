@@ -23,7 +23,7 @@ std::vector<ShapeCase> window_shapes() {
       {Op::conv, "f32[n, 3, h, w]; f32[16, 3, 3, 3]; f32[16]", same2, "f32[n, 16, h, w]"},
       {Op::conv, "f32[1, 4, 224]; f32[8, 2, 7]", with(windows({2}, {3, 3}, {1}), "groups", i(2)),
        "f32[1, 8, 112]"},
-      {Op::conv, "f32[1, 3, n]; f32[8, 3, 3]", windows({2}, {0, 1}, {2}), "f32[1, 8, floordiv(n-4, 2)+1]"},
+      {Op::conv, "f32[1, 3, n]; f32[8, 3, 3]", windows({2}, {0, 1}, {2}), "f32[1, 8, floordiv(n, 2)-1]"},
       {Op::conv, "f32[0, 3, 9]; f32[8, 3, 3]", one, "f32[0, 8, 7]"},
       {Op::conv, "f32[1, 3, 9]; f32[8, 4, 3]", one, "bad_shape"},
       {Op::conv, "f32[1, 3, 2]; f32[8, 3, 3]", one, "bad_shape"},
@@ -61,7 +61,7 @@ std::vector<ShapeCase> window_shapes() {
     add("f32[n, 3, 9]", {2}, two, true, "f32[n, 3, 5]", "i64[n, 3, 5]");
     // The third window would start in the right padding (5 + 1 <= 6): it is dropped.
     add("f32[n, 3, 5]", {2}, windows({3}, {1, 1}, {1}), true, "f32[n, 3, 2]", "i64[n, 3, 2]");
-    add("f32[n, 3, h]", {2}, two, false, "f32[n, 3, floordiv(h-2, 2)+1]", "i64[n, 3, floordiv(h-2, 2)+1]");
+    add("f32[n, 3, h]", {2}, two, false, "f32[n, 3, floordiv(h, 2)]", "i64[n, 3, floordiv(h, 2)]");
     add("f32[n, 3, h]", {3}, windows({1}, {1, 1}, {1}), true, "f32[n, 3, h]", "i64[n, 3, h]");
     add("f32[0, 3, 8]", {2}, two, false, "f32[0, 3, 4]", "i64[0, 3, 4]");
     add("f32[n, 3, 1]", {2}, two, false, "bad_shape", "bad_shape");

@@ -1,0 +1,49 @@
+#include "base/dim.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace aicf {
+namespace {
+
+const Dim n = Dim::symbol("n");
+
+TEST(Floordiv, HasOneForm) {
+  EXPECT_EQ(floordiv(n + Dim(2 * 1 - 3), Dim(2)) + Dim(1), ceildiv(n, Dim(2)));
+  EXPECT_EQ(floordiv(Dim(4) * n - Dim(1), Dim(2)), Dim(2) * n - Dim(1));
+  EXPECT_EQ(floordiv(floordiv(floordiv(n - Dim(10), Dim(5)) - Dim(2), Dim(2)) - Dim(2), Dim(2)) + Dim(1),
+            floordiv(n, Dim(20)) - Dim(1));
+  EXPECT_EQ(floordiv(n + Dim(7), Dim(3)).to_string(), "floordiv(n+1, 3)+2");
+  EXPECT_EQ(Dim::parse("floordiv(n+7, 3)"), floordiv(n + Dim(7), Dim(3)));
+}
+
+// Chains of divisions and additions have the value that plain arithmetic gives them.
+TEST(Floordiv, KeepsItsValue) {
+  std::mt19937 random(0);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (int chain = 0; chain < 500; ++chain) {
+    const int64_t at = draw(0, 300), factor = draw(1, 6);
+    Dim dim = Dim(factor) * n;
+    int64_t value = factor * at;
+    for (int step = 0; step < 4; ++step) {
+      const int64_t added = draw(-9, 9), divisor = draw(1, 7), times = draw(1, 3);
+      dim = Dim(times) * floordiv(dim + Dim(added), Dim(divisor));
+      const int64_t sum = value + added;
+      value = times * (sum / divisor - (sum % divisor < 0 ? 1 : 0));
+    }
+    EXPECT_EQ(evaluate(dim, {{"n", at}}), value) << dim.to_string() << " at " << at;
+  }
+}
+
+// A divisor that a stranger may have chosen stays within what multiplies safely.
+TEST(Floordiv, JoinsNoDivisorsBeyondBounds) {
+  const Dim half = floordiv(n, Dim(int64_t{1} << 62));
+  EXPECT_EQ(floordiv(half, Dim(1 << 20)).to_string(), "floordiv(" + half.to_string() + ", 1048576)");
+  EXPECT_NO_THROW(floordiv(n + Dim(INT64_MIN), Dim(3)));
+}
+
+}  // namespace
+}  // namespace aicf
