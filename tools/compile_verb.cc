@@ -37,6 +37,8 @@ Json report_json(const CompileReport& report) {
 
 int run(const Options& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
+  const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
+  options.source.refuse_overwriting(path);
   CompileOptions compile_options = options.source.compile_options();
   // With --json the dumps are part of the one object.
   Json dumps = Json::array();
@@ -62,7 +64,6 @@ int run(const Options& options, const Console& console) {
     console.result("", json);
     return kOk;
   }
-  const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
   write_artifact(path, artifact);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const EntryPlan& entry = artifact.variants[0].plan.entries[0];

@@ -1,6 +1,7 @@
 #include "model_source.h"
 
 #include <charconv>
+#include <filesystem>
 
 #include "base/error.h"
 #include "npy.h"
@@ -137,6 +138,14 @@ void ModelSource::refuse_artifact() const {
   throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
       .with_value(path)
       .with_expected("an .onnx file");
+}
+
+void ModelSource::refuse_overwriting(const std::string& output) const {
+  std::error_code none;  // a path that names nothing is no model
+  if (std::filesystem::equivalent(path, output, none))
+    throw UserError(ErrorCode::kU_bad_option, "the output would overwrite the model")
+        .with_value(output)
+        .with_remedy("name another file with --output");
 }
 
 Program ModelSource::import() const {

@@ -32,6 +32,8 @@ struct ModelSource {
   bool is_artifact() const;
   // bad_option if the model is compiled already.
   void refuse_artifact() const;
+  // bad_option if a file written to `output` would take the model's place.
+  void refuse_overwriting(const std::string& output) const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.
   CompileOptions compile_options(const std::string& device = "cpu") const;
