@@ -119,6 +119,13 @@ CASES: list[tuple[str, dict[str, np.ndarray], list[str], dict[str, Any]]] = [
         {"transA": 1, "transB": 1, "alpha": 0.3},
     ),
     ("FusedMatMul", {"a": real(2, 1, 4, 5), "b": real(3, 6, 5)}, ["y"], {"transB": 1, "alpha": 2.0}),
+    ("FusedMatMul", {"a": real(4, 3, 5), "b": real(5, 3, 6)}, ["y"], {"transBatchA": 1, "transBatchB": 1}),
+    (
+        "FusedMatMul",
+        {"a": real(5, 2, 3, 4), "b": real(6, 2, 3, 5)},
+        ["y"],
+        {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1},
+    ),
     ("QuickGelu", {"x": real(3, 4)}, ["y"], {}),
     ("QuickGelu", {"x": real(3, 4)}, ["y"], {"alpha": 1.0}),
     ("SimplifiedLayerNormalization", {"x": X, "scale": real(D)}, ["y"], {"epsilon": 1e-3}),
@@ -270,7 +277,6 @@ def test_results_are_those_of_onnxruntime(case: Any) -> None:
 @pytest.mark.parametrize(
     ("op", "feeds", "outputs", "attributes"),
     [
-        ("FusedMatMul", {"a": real(3, 4, 5), "b": real(3, 5, 6)}, ["y"], {"transBatchA": 1}),
         ("FusedConv", {"x": IMAGE, "w": FILTERS}, ["y"], {"activation": "Cosine"}),
         (
             "GroupQueryAttention",

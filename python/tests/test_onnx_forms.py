@@ -136,6 +136,102 @@ def test_recurrent_of_unknown_length(op: str, direction: str) -> None:
     check_sizes(model, {"t": "1..40", "n": "1..4"}, cases)
 
 
+@pytest.mark.parametrize("scale", [0.5, 0.7, 1.1, 2.2])
+def test_a_resized_length_is_rounded_as_f32(scale: float) -> None:
+    """40 times the f32 nearest to 0.7 is below 28, and rounds to it."""
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    constants = {"scales": np.array([1, 1, 1, scale], np.float32)}
+    model = model_of([node], {"x": (np.float32, [1, 1, 2, "w"])}, ["y"], constants)
+    check_sizes(model, {"w": "1..200"}, [({"w": w}, {"x": draw(1, 1, 2, w)}) for w in (10, 40, 70)])
+
+
+def test_a_length_that_f32_rounds_unevenly_is_refused() -> None:
+    """70 times the f32 nearest to 1.3 rounds to 91, 90 times it to less than 117: no fraction gives both."""
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    constants = {"scales": np.array([1, 1, 1, 1.3], np.float32)}
+    model = model_of([node], {"x": (np.float32, [1, 1, 2, "w"])}, ["y"], constants)
+    with pytest.raises(aicf.UserError, match="rounds unevenly"):
+        aicf.compile(model, dims={"w": "1..200"})
+    check_sizes(model, {"w": "5..60"}, [({"w": w}, {"x": draw(1, 1, 2, w)}) for w in (5, 60)])
+
+
+@pytest.mark.parametrize("scale", [0.6, 0.5, 1.5])
+def test_nearest_of_opset_10_rounds_up_where_it_shrinks(scale: float) -> None:
+    constants = {"scales": np.array([1, 1, scale, 2], np.float32)}
+    node = helper.make_node("Resize", ["x", "scales"], ["y"], mode="nearest")
+    model = model_of([node], {"x": (np.float32, [1, 1, "h", 3])}, ["y"], constants, opset=10)
+    check_sizes(model, {"h": "2..9"}, [({"h": h}, {"x": draw(1, 1, h, 3)}) for h in (2, 4, 5, 9)])
+
+
+def test_a_cubic_resize_to_one_row_takes_the_first() -> None:
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "scales"],
+        ["y"],
+        mode="cubic",
+        coordinate_transformation_mode="pytorch_half_pixel",
+    )
+    constants = {"scales": np.array([1, 1, 0.5, 1], np.float32)}
+    model = model_of([node], {"x": (np.float32, [1, 1, "h", 3])}, ["y"], constants)
+    check_sizes(model, {"h": "2..9"}, [({"h": h}, {"x": draw(1, 1, h, 3)}) for h in (2, 3, 8)])
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_the_only_window_may_hang_over(op: str) -> None:
+    node = helper.make_node(op, ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 3], ceil_mode=1)
+    model = model_of([node], {"x": (np.float32, [1, 2, "h", "w"])}, ["y"])
+    sizes = [(2, 1), (2, 2), (3, 4), (9, 8)]
+    check_sizes(
+        model, {"h": "2..9", "w": "1..9"}, [({"h": h, "w": w}, {"x": draw(1, 2, h, w)}) for h, w in sizes]
+    )
+
+
+def test_lengths_that_an_exporter_writes_in_its_own_form() -> None:
+    """Two strided convolutions, and a reshape to what torch's exporter makes of their lengths."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["p"], strides=[5]),
+        helper.make_node("Conv", ["p", "v"], ["q"], strides=[4]),
+        helper.make_node("Shape", ["x"], ["length"], start=2),
+        helper.make_node("Div", ["length", "twenty"], ["twentieths"]),
+        helper.make_node("Sub", ["twentieths", "one"], ["count"]),
+        helper.make_node("Concat", ["one", "two", "count", "one"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["q", "shape"], ["y"]),
+    ]
+    constants = {"w": draw(2, 1, 10), "v": draw(2, 2, 7), "twenty": np.array([20]), "one": np.array([1])}
+    constants |= {"two": np.array([2])}
+    model = model_of(nodes, {"x": (np.float32, [1, 1, "w"])}, ["y"], constants)
+    check_sizes(model, {"w": "40..200"}, [({"w": w}, {"x": draw(1, 1, w)}) for w in (40, 59, 60, 133, 200)])
+
+
+def test_gathers_of_a_shape_written_as_a_split() -> None:
+    """As onnxruntime's optimizer writes them, before an Expand of keys."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Split", ["shape"], ["b", "t", "d"], axis=0),
+        helper.make_node("Concat", ["b", "two", "t", "d"], ["wide"], axis=0),
+        helper.make_node("Equal", ["wide", "less"], ["unset"]),
+        helper.make_node("Where", ["unset", "ones", "wide"], ["target"]),
+        helper.make_node("Unsqueeze", ["x", "one"], ["thin"]),
+        helper.make_node("Expand", ["thin", "target"], ["y"]),
+    ]
+    constants = {
+        "two": np.array([2]),
+        "less": np.array([-1]),
+        "ones": np.ones(4, np.int64),
+        "one": np.array([1]),
+    }
+    model = model_of(nodes, {"x": (np.float32, ["b", "t", 3])}, ["y"], constants, opset=13)
+    check_sizes(model, {"b": "1..3", "t": "1..9"}, [({"b": 2, "t": 9}, {"x": draw(2, 9, 3)})])
+
+
+def test_more_activations_than_directions() -> None:
+    """onnxruntime's optimizer writes the default of the schema, which has two."""
+    node = helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=4, activations=["Tanh", "Tanh"])
+    constants = {"w": draw(1, 4, 3), "r": draw(1, 4, 4)}
+    model = model_of([node], {"x": (np.float32, ["s", 2, 3])}, ["y"], constants)
+    check_sizes(model, {"s": "1..5"}, [({"s": 5}, {"x": draw(5, 2, 3)})])
+
+
 def test_a_clip_bounds_the_gates_and_not_the_cell() -> None:
     constants = {"w": draw(1, 16, 3), "r": draw(1, 16, 4), "p": draw(1, 12)}
     node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["y"], hidden_size=4, clip=0.9)

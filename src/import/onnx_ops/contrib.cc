@@ -6,15 +6,21 @@
 namespace aicf::onnx {
 namespace {
 
-// alpha op(A) op(B), batches as numpy means them.
+// alpha op(A) op(B), batches as numpy means them. transBatch puts the first axis before the last, transA and
+// transB then exchange the last two.
 void fused_matmul(NodeContext& n) {
-  if (n.attr_int("transBatchA", 0) != 0 || n.attr_int("transBatchB", 0) != 0)
-    n.unsupported("transBatchA or transBatchB");
   if (n.rank(0) < 2 || n.rank(1) < 2) n.unsupported("an operand that is a vector");
   const bool transpose_a = n.attr_int("transA", 0) != 0, transpose_b = n.attr_int("transB", 0) != 0;
   const double alpha = n.attr_float("alpha", 1.0);
-  const ValueId y =
-      n.add(Op::matmul, {n.in(0), n.in(1)}, {{"transpose_x", transpose_a}, {"transpose_y", transpose_b}});
+  const auto operand = [&](size_t i, std::string_view batch_first) {
+    if (n.attr_int(batch_first, 0) == 0) return n.in(i);
+    Ints perm;
+    for (int64_t axis = 1; axis < n.rank(i) - 1; ++axis) perm.push_back(axis);
+    perm.insert(perm.end(), {0, n.rank(i) - 1});
+    return n.transpose(n.in(i), perm);
+  };
+  const ValueId a = operand(0, "transBatchA"), b = operand(1, "transBatchB");
+  const ValueId y = n.add(Op::matmul, {a, b}, {{"transpose_x", transpose_a}, {"transpose_y", transpose_b}});
   n.out(0, alpha == 1.0 ? y : n.add(Op::mul, {y, n.scalar(n.dtype_of(y), alpha)}));
 }
 

@@ -145,9 +145,10 @@ void recurrent(NodeContext& n, const Layer& layer) {
   std::vector<std::string> defaults;
   for (int64_t d = 0; d < directions; ++d)
     defaults.insert(defaults.end(), layer.defaults.begin(), layer.defaults.end());
-  const std::vector<Activation> activations = read_activations(n, defaults);
-  if (activations.size() != defaults.size())
+  std::vector<Activation> activations = read_activations(n, defaults);
+  if (activations.size() < defaults.size())
     n.bad("activations", std::to_string(defaults.size()) + " names", std::to_string(activations.size()));
+  activations.resize(defaults.size());  // onnxruntime's optimizer writes those of two directions for one
   for (const auto& [input, rank] :
        {std::pair<size_t, int>{0, 3}, {1, 3}, {2, 3}, {3, 2}, {5, 3}, {6, 3}, {7, 2}})
     if (n.has(input)) n.require_rank(input, rank);

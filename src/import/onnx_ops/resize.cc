@@ -59,9 +59,9 @@ Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
   const double shrink = r.antialias ? std::min(*a.scale, 1.0) : 1.0;
   if (r.mode == "nearest") {
     bool right = ratio > 0.5;
-    if (r.nearest == "round_prefer_ceil") right = ratio >= 0.5;
-    if (r.nearest == "floor") right = ratio == 1.0;
-    if (r.nearest == "ceil") right = true;
+    if (a.nearest == "round_prefer_ceil") right = ratio >= 0.5;
+    if (a.nearest == "floor") right = ratio == 1.0;
+    if (a.nearest == "ceil") right = true;
     t.first = base + (right ? 1 : 0);
     t.weights = {1.0};
     return t;
@@ -111,17 +111,6 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
   for (int64_t y = 0; y < a.out; ++y) mask.set_i64(y, rows[static_cast<size_t>(y)].outside);
   return n.add(Op::select,
                {n.reshape(n.constant_of(mask), thin), n.scalar(n.dtype_of(x), r.extrapolation), x});
-}
-
-// floor(size * scale), the scale being a fraction of two whole numbers as every real one is.
-Dim scaled_size(NodeContext& n, const Dim& size, double scale) {
-  if (auto known = size.constant())
-    return Dim(static_cast<int64_t>(std::floor(static_cast<double>(*known) * scale)));
-  int64_t below = 1;
-  for (; scale * static_cast<double>(below) != std::floor(scale * static_cast<double>(below)); below *= 2)
-    if (below > (int64_t{1} << 30)) n.unsupported("a scale of " + std::to_string(scale));
-  if (scale * static_cast<double>(below) > 1e12) n.unsupported("a scale of " + std::to_string(scale));
-  return floordiv(size * Dim(static_cast<int64_t>(scale * static_cast<double>(below))), Dim(below));
 }
 
 // Output sizes and scales per axis from `scales` or `sizes`, with the aspect-ratio policies of the latter.
@@ -183,7 +172,14 @@ void resize(NodeContext& n) {
            n.attr_int("exclude_outside", 0) != 0};
   if (r.mode == "bilinear") r.mode = "linear";
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.unsupported("mode=" + r.mode);
+  // Before 11 there was no such attribute, and onnxruntime rounds up where it shrinks and down where it
+  // grows.
+  const bool by_scale = r.nearest == "by_scale" && n.opset() < 11;
+  if (r.nearest != "round_prefer_floor" && r.nearest != "round_prefer_ceil" && r.nearest != "floor" &&
+      r.nearest != "ceil" && !by_scale)
+    n.unsupported("nearest_mode=" + r.nearest);
   std::vector<Axis> axes = resized_axes(n);
+  for (Axis& a : axes) a.nearest = !by_scale ? r.nearest : *a.scale < 1 ? "ceil" : "floor";
   if (r.coordinates == "tf_crop_and_resize") {
     const Array roi = n.require_constant(1, "roi");
     const bool partial = n.has_attr("axes");

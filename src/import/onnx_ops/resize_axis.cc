@@ -1,5 +1,9 @@
 #include "import/onnx_ops/resize_axis.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 namespace aicf::onnx {
 namespace {
 
@@ -41,7 +45,32 @@ At positions(NodeContext& n, const Resize& r, const Axis& a, DType dtype) {
   return source<At>(n, r, a, p, at, if_one);
 }
 
+int64_t scaled(int64_t size, double scale) {
+  return static_cast<int64_t>(std::floor(static_cast<float>(size) * static_cast<float>(scale)));
+}
+
+// Longer ranges are not walked: no image is larger.
+constexpr int64_t kMaxScaledSize = 1 << 20;
+
 }  // namespace
+
+// Of an unknown size: floor(size * above / below) by the least fraction that gives every size of the range,
+// which is the greatest scaled size over its size.
+Dim scaled_size(NodeContext& n, const Dim& size, double scale) {
+  if (const auto known = size.constant()) return Dim(scaled(*known, scale));
+  const Interval range = n.bounds_of(size);
+  int64_t above = 0, below = 1;
+  const auto fits = [&](int64_t at) { return at * above / below == scaled(at, scale); };
+  bool found = range.lo >= 0 && range.hi <= kMaxScaledSize && scale < 1e4;
+  for (int64_t at = std::max<int64_t>(range.lo, 1); found && at <= range.hi; ++at)
+    if (scaled(at, scale) * below > above * at) above = scaled(at, scale), below = at;
+  for (int64_t at = range.lo; found && at <= range.hi; ++at) found = fits(at);
+  if (!found)
+    n.unsupported("a scale of " + std::to_string(scale) + " that f32 rounds unevenly over sizes from " +
+                  std::to_string(range.lo) + " to " + std::to_string(range.hi) + "; a shorter range may do");
+  const int64_t common = std::gcd(above, below);
+  return floordiv(size * Dim(above / common), Dim(below / common));
+}
 
 ValueId weighted(NodeContext& n, const Axis& a, ValueId x, ValueId matrix) {
   Ints last;
@@ -65,9 +94,9 @@ ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const Axis& a, Valu
   };
   if (nearest) {
     const At right = left + one;
-    const At chosen = r.nearest == "ceil"    ? right
-                      : r.nearest == "floor" ? ratio.is(Op::eq, one, right, left)
-                                             : ratio.is(r.nearest == "round_prefer_ceil" ? Op::ge : Op::gt,
+    const At chosen = a.nearest == "ceil"    ? right
+                      : a.nearest == "floor" ? ratio.is(Op::eq, one, right, left)
+                                             : ratio.is(a.nearest == "round_prefer_ceil" ? Op::ge : Op::gt,
                                                         at.number(0.5), right, left);
     return n.add(Op::gather, {x, n.cast(clamped(chosen).id, DType::i64)}, {{"axis", a.axis}});
   }

@@ -14,10 +14,14 @@ struct Resize {
   bool antialias, exclude_outside;
 };
 
+// floor(size * scale) with the product rounded to f32, as onnxruntime has it.
+Dim scaled_size(NodeContext& n, const Dim& size, double scale);
+
 struct Axis {
   int64_t axis = 0;
   Dim size_in, size_out;
   std::optional<double> scale;  // absent: size_out / size_in
+  std::string nearest;          // how this axis rounds
   int64_t in = 0, out = 0;      // the sizes, if they are known
   double roi_start = 0, roi_end = 1;
 
@@ -40,7 +44,7 @@ T source(NodeContext& n, const Resize& r, const Axis& a, const Position<T>& p, T
   if (r.coordinates == "half_pixel") return half;
   if (r.coordinates == "asymmetric") return at / p.scale;
   if (r.coordinates == "align_corners") return if_one(width, p.zero, at * (p.in - p.one) / (width - p.one));
-  if (r.coordinates == "pytorch_half_pixel") return if_one(width, p.zero - p.half, half);
+  if (r.coordinates == "pytorch_half_pixel") return if_one(p.out, p.zero, half);
   if (r.coordinates == "half_pixel_symmetric")
     return p.in / p.two * (p.one - p.out / width) + (at + p.half) / p.scale - p.half;
   n.unsupported("coordinate_transformation_mode=" + r.coordinates +

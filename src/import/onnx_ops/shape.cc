@@ -47,7 +47,8 @@ void reshape(NodeContext& n) {
                       "node '" + n.origin() + "': the inferred size is not a whole number")
           .with_op("Reshape")
           .with_expected("a multiple of " + known.to_string())
-          .with_actual(count.to_string());
+          .with_actual(count.to_string())
+          .with_remedy("give sizes that are always equal one name (--dim A=B), or sizes values that fit");
     to[*inferred] = *size;
   }
   n.out(0, n.reshape(n.in(0), to));

@@ -219,6 +219,30 @@ bool slice(NodeContext& n, const Operands& x) {
   return true;
 }
 
+// onnxruntime's optimizer writes several Gathers of one shape as a Split.
+bool split(NodeContext& n, const Operands& x) {
+  const int64_t size = static_cast<int64_t>(x[0].size()), parts = static_cast<int64_t>(n.output_count());
+  if (n.rank(0) != 1 || parts < 1) return false;
+  Dims counts(n.output_count(), Dim(size / parts));
+  if (x.size() > 1) counts = x[1];
+  if (counts.size() != n.output_count() || (x.size() == 1 && size % parts != 0)) return false;
+  int64_t end = 0;
+  for (const Dim& count : counts) {
+    if (!count.is_constant() || *count.constant() < 0) return false;
+    end += *count.constant();
+  }
+  if (end != size) return false;
+  n.ignore("axis");
+  n.ignore("num_outputs");
+  auto at = x[0].begin();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto next = at + static_cast<std::ptrdiff_t>(*counts[i].constant());
+    n.out_sizes(i, {at, next}, {n.dtype(0), {counts[i]}});
+    at = next;
+  }
+  return true;
+}
+
 bool reduce(NodeContext& n, const Operands& x) {
   if (n.rank(0) != 1 || x[0].empty()) return false;
   const bool keepdims = n.attr_int("keepdims", 1) != 0;
@@ -276,6 +300,7 @@ constexpr SymbolicRow kRows[] = {
     {"Squeeze", rank_change},
     {"Unsqueeze", rank_change, 2},
     {"Slice", slice, 3},
+    {"Split", split},
     {"ReduceProd", reduce},
     {"ReduceSum", reduce},
     {"ReduceMax", reduce},

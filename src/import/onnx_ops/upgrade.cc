@@ -52,7 +52,7 @@ void softmax_flatten(NodeContext& n) {
 // Upsample and Resize 10 knew one coordinate rule: x / scale.
 void old_resize(NodeContext& n) {
   n.set_attr_str("coordinate_transformation_mode", "asymmetric");
-  n.set_attr_str("nearest_mode", "floor");
+  n.set_attr_str("nearest_mode", n.op_type == "Resize" ? "by_scale" : "floor");
   if (n.has(1)) {
     n.insert_input(1);
   } else if (const AttributeProto* scales = n.attr("scales")) {

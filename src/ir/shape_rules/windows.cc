@@ -38,7 +38,9 @@ Dim window_count(const ShapeQuery& query, const Windows& windows, size_t i, cons
   const Dim& size = query.shape(0)[2 + i];
   const Dim padded = size + Dim(windows.low(i)) + Dim(windows.high(i));
   const Dim window = extent(kernel, windows.dilations[i]);
-  if (known_greater(window, padded))
+  // A window that hangs over may be the only one.
+  const Dim reach = ceil_mode ? padded + Dim(windows.strides[i] - 1) : padded;
+  if (known_greater(window, reach))
     fail_shape(query,
                "windows that fit into the padded size " + padded.to_string() + " on spatial axis " +
                    std::to_string(i),

@@ -51,10 +51,13 @@ Windows make_windows(const TensorArg& x, const TensorArg& out, const int64_t* ke
 void check_window_counts(const Windows& windows, bool ceil_mode, const char* name) {
   for (const WindowAxis& axis : windows.axis) {
     const int64_t spare = axis.in + axis.low + axis.high - (axis.dilation * (axis.kernel - 1) + 1);
-    check_step(spare >= 0, name, "window beyond the padded input", ">= 0 spare", spare);
+    const int64_t least = ceil_mode ? 1 - axis.stride : 0;
+    check_step(spare >= least, name, "window beyond the padded input",
+               ">= " + std::to_string(least) + " spare", spare);
     int64_t count = spare / axis.stride + 1;
     if (ceil_mode)
-      count = std::min(ceil_div(spare, axis.stride) + 1, ceil_div(axis.in + axis.low, axis.stride));
+      count =
+          std::min((spare + axis.stride - 1) / axis.stride + 1, ceil_div(axis.in + axis.low, axis.stride));
     check_step(axis.out == count, name, "spatial size of the output", std::to_string(count), axis.out);
   }
 }
