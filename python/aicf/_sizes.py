@@ -13,16 +13,21 @@ __all__ = ["dim_text", "dim_texts", "set_ranges", "symbol_range"]
 _FORMS = '8, "1,8", "16..512", (16, 512), range(16, 513) or a name'
 
 
+def _is_whole(value: Any) -> bool:
+    """Python's integers and those of arrays, which say of themselves that they are whole."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "ndim", 0) == 0
+
+
 def dim_text(name: str, value: Any) -> str:
     """The form of the command line."""
     if isinstance(value, str):
         return value
     if isinstance(value, range) and value.step == 1 and len(value) > 0:
         return f"{value.start}..{value.stop - 1}"
-    if isinstance(value, tuple) and len(value) == 2 and all(type(end) is int for end in value):
-        return f"{value[0]}..{value[1]}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(_is_whole(end) for end in value):
+        return f"{int(value[0])}..{int(value[1])}"
+    if _is_whole(value):
+        return str(int(value))
     raise make_error("bad_option", "this does not give a size", op=name, value=repr(value), expected=_FORMS)
 
 

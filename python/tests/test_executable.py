@@ -147,3 +147,11 @@ def test_precision_rounds_operands_only(precision: str, unit: float) -> None:
     error = np.abs(got - x.astype("d") @ w)
     assert got.dtype == np.float32 and (error <= 2.5 * unit * (abs(x) @ abs(w))).all()
     assert error.max() > 1e-6
+
+
+def test_a_size_may_be_an_integer_of_numpy(mlp: bytes) -> None:
+    for dims in ({"batch": np.int64(3)}, {"batch": (np.int32(1), np.int64(3))}):
+        assert np.asarray(aicf.compile(mlp, dims=dims)(np.zeros((3, 16), "f"))).shape == (3, 8)
+    for wrong in (True, np.bool_(True), np.float32(3), np.array([3])):
+        with pytest.raises(aicf.UserError, match="does not give a size"):
+            aicf.compile(mlp, dims={"batch": wrong})
