@@ -42,12 +42,14 @@ struct HopperSizes {
 };
 
 HopperSizes hopper_sizes(const AttentionSizes& sizes) {
-  constexpr int64_t kAlign = 1024, kHalf = 128 * 128, kStages = 3, kBarriers = 14 * 8;
+  constexpr int64_t kAlign = 1024, kHalf = 128 * 128, kStages = 3, kBarriers = 20 * 8;
   const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
   const int64_t halves = depth + value_depth, tiles = (halves > 2 ? 1 : 2) * halves * kHalf;
+  const int64_t dq_halves =
+      halves > 2 ? 3 * depth + 2 * value_depth : 4 * halves;  // of keys and values on their way
   HopperSizes hopper{};
   hopper.step = halves > 2 ? 64 : 128;
-  hopper.dq_bytes = kAlign + tiles + (kStages * depth + 2 * value_depth) * kHalf + kBarriers;
+  hopper.dq_bytes = kAlign + tiles + dq_halves * kHalf + kBarriers;
   hopper.dkv_bytes = kAlign + tiles + kStages * hopper.step * (halves * 128 + 8) + kBarriers;
   return hopper;
 }

@@ -9,8 +9,10 @@ template <class Traits>
 struct DqShared {
   static constexpr int kRows = 128, kKeys = 128, kHalf = 128 * 128;
   static constexpr int kDepthHalves = (Traits::kDepth + 63) / 64, kValueHalves = (Traits::kValueDepth + 63) / 64;
-  // Where they fit, the next tile's rows come while this one's are in use.
-  static constexpr int kRowStages = kDepthHalves + kValueHalves > 2 ? 1 : 2, kKeyStages = 3, kValueStages = 2;
+  // Where they fit, the next tile's rows come while this one's are in use, and more blocks of keys and values are on their
+  // way.
+  static constexpr bool kShallow = kDepthHalves + kValueHalves == 2;
+  static constexpr int kRowStages = kShallow ? 2 : 1, kKeyStages = kShallow ? 4 : 3, kValueStages = kShallow ? 4 : 2;
   static constexpr int kDout = kRowStages * kDepthHalves * kHalf, kK = kDout + kRowStages * kValueHalves * kHalf,
                        kV = kK + kKeyStages * kDepthHalves * kHalf, kBarriers = kV + kValueStages * kValueHalves * kHalf;
   uint32_t base;
@@ -19,17 +21,15 @@ struct DqShared {
   __device__ __forceinline__ uint32_t k(int stage) const { return base + kK + stage * kDepthHalves * kHalf; }
   __device__ __forceinline__ uint32_t v(int stage) const { return base + kV + stage * kValueHalves * kHalf; }
   __device__ __forceinline__ uint32_t barrier(int number) const { return base + kBarriers + 8 * number; }
+  static constexpr int kFulls = kRowStages + kKeyStages + kValueStages;
   __device__ __forceinline__ uint32_t rows_full(int stage) const { return barrier(stage); }
-  __device__ __forceinline__ uint32_t rows_empty(int stage) const { return barrier(2 + stage); }
-  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(4 + stage); }
-  __device__ __forceinline__ uint32_t k_empty(int stage) const { return barrier(7 + stage); }
-  __device__ __forceinline__ uint32_t v_full(int stage) const { return barrier(10 + stage); }
-  __device__ __forceinline__ uint32_t v_empty(int stage) const { return barrier(12 + stage); }
+  __device__ __forceinline__ uint32_t k_full(int stage) const { return barrier(kRowStages + stage); }
+  __device__ __forceinline__ uint32_t v_full(int stage) const { return barrier(kRowStages + kKeyStages + stage); }
+  __device__ __forceinline__ uint32_t rows_empty(int stage) const { return barrier(kFulls + stage); }
+  __device__ __forceinline__ uint32_t k_empty(int stage) const { return barrier(kFulls + kRowStages + stage); }
+  __device__ __forceinline__ uint32_t v_empty(int stage) const { return barrier(kFulls + kRowStages + kKeyStages + stage); }
   __device__ void set_up() const {
-    for (int number = 0; number < 14; ++number) {
-      const bool empty = number / 2 == 1 || (number >= 7 && number < 10) || number >= 12;
-      init_barrier(barrier(number), empty ? 8 : 1);
-    }
+    for (int number = 0; number < 2 * kFulls; ++number) init_barrier(barrier(number), number < kFulls ? 1 : 8);
     publish_barriers();
   }
 };
