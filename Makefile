@@ -71,7 +71,7 @@ wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment
 	@scripts/test_wheel.sh
 
 generate: setup ## rewrite the files made from ops.def and the error and option tables
-	@if [ -f scripts/generate.py ]; then $(PY) scripts/generate.py; else echo "generate: nothing is generated yet"; fi
+	@$(PY) scripts/generate.py
 
 format: $(VENV)/.ready-lint ## clang-format and ruff, in place
 	@scripts/lint.sh --fix
