@@ -23,37 +23,21 @@ AICF_API int64_t dtype_bytes(DType dtype);
 template <typename T>
 struct DTypeOf;  // of C++ types that have one; f16 and bf16 are read and written as bits
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<int16_t> {
-  static constexpr DType value = DType::i16;
-};
+struct DTypeOf<int16_t> : std::integral_constant<DType, DType::i16> {};
 template <>
-struct DTypeOf<int8_t> {
-  static constexpr DType value = DType::i8;
-};
+struct DTypeOf<int8_t> : std::integral_constant<DType, DType::i8> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 
 class Tensor;
 class DeviceTensor;

@@ -3,27 +3,15 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cstdio>
-#include <cstring>
-#include <ctime>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include <xxhash.h>
-
-#include "artifact/artifact.h"
 #include "base/error.h"
-#include "base/mapped_file.h"
-#include "base/safetensors.h"
 #include "compile/compile.h"
+#include "compile/testing/forger.h"
 #include "compile/testing/random_arrays.h"
 #include "kernels/kernel.h"
 #include "plan/plan_json.h"
-#include "runtime/cpu/cpu_device.h"
-#include "runtime/executable.h"
-#include "runtime/random_inputs.h"
 
 // A sanitizer maps terabytes of shadow memory, which a limit on address space would forbid.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -43,6 +31,7 @@ extern "C" const char* __tsan_default_options() { return "allocator_may_return_n
 namespace aicf {
 namespace {
 
+using testing::Forger;
 using testing::random_array;
 
 using Json = nlohmann::json;
@@ -77,134 +66,6 @@ Artifact good_artifact(int opt_level) {
   options.opt_level = opt_level;
   return compile(program, options);
 }
-
-std::string checksum(std::string_view bytes) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(bytes.data(), bytes.size())));
-  return text;
-}
-
-std::string_view bytes_of(const Array& array) {
-  return {array.data_as<char>(), static_cast<size_t>(array.bytes())};
-}
-
-std::string safetensors_text(const Json& tensors, const std::string& data) {
-  std::string header = tensors.dump();
-  header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
-  std::string text;
-  for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
-  return text + header + data;
-}
-
-// An artifact taken apart, to be put together again with another plan and fitting checksums.
-class Forger {
- public:
-  explicit Forger(int opt_level) {
-    // Its own file: the weights of the forgeries are views of it.
-    write_artifact(good_path_, good_artifact(opt_level));
-    file_ = MappedFile::open(good_path_)->text();
-    const SafetensorsFile parts = read_safetensors(good_path_);
-    version_ = parts.metadata.at("aicf.version");
-    for (const auto& [name, array] : parts.tensors) {
-      if (name == "aicf.header") {
-        header_ = Json::parse(bytes_of(array));
-      } else if (name == kPlan) {
-        plan_ = Json::parse(bytes_of(array));
-      } else if (!name.starts_with(kSafetensorsFiller)) {
-        others_.emplace(name, array);
-      }
-    }
-  }
-  ~Forger() {
-    std::remove(path_.c_str());
-    std::remove(good_path_.c_str());
-  }
-
-  const Json& plan() const { return plan_; }
-  const std::string& file() const { return file_; }
-
-  void expect_sound_plan(const std::string& text, const std::string& what) {
-    header_["checksums"][kPlan] = checksum(text);
-    const std::string header = header_.dump();
-    std::string data;
-    Json tensors = {
-        {"__metadata__", {{"aicf.version", version_}, {"aicf.header_checksum", checksum(header)}}}};
-    const auto add = [&](const std::string& name, const std::string& dtype, const std::vector<int64_t>& sizes,
-                         std::string_view bytes) {
-      data.resize((data.size() + 63) / 64 * 64);
-      tensors[name] = {
-          {"dtype", dtype}, {"shape", sizes}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
-      data += bytes;
-    };
-    for (const auto& [name, array] : others_)
-      add(name, std::string(dtype_info(array.dtype()).safetensors), array.sizes(), bytes_of(array));
-    add(kPlan, "U8", {static_cast<int64_t>(text.size())}, text);
-    add("aicf.header", "U8", {static_cast<int64_t>(header.size())}, header);
-    write(safetensors_text(tensors, data));
-    expect_our_errors_only(what);
-  }
-  void expect_sound_plan(const Json& plan, const std::string& what) {
-    expect_sound_plan(plan.dump(-1, ' ', false, Json::error_handler_t::replace), what);
-  }
-  void expect_sound_file(const std::string& bytes, const std::string& what) {
-    write(bytes);
-    expect_our_errors_only(what);
-  }
-  int64_t accepted() const { return accepted_; }
-  const std::string& last_text() const { return last_text_; }
-  // Of the error that a plan ends in; check_failed if it ends in none.
-  ErrorCode code_of(const Json& plan) {
-    last_ = ErrorCode::kI_check_failed;
-    expect_sound_plan(plan, "a plan over a limit");
-    return last_;
-  }
-
- private:
-  static constexpr const char* kPlan = "aicf.plan.cpu";
-
-  // Without the fsync of write_artifact, which would take most of the time here.
-  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
-
-  void expect_our_errors_only(const std::string& what) {
-    const std::clock_t start = std::clock();  // the process's own time: the machine may be busy
-    try {
-      use();
-      ++accepted_;
-    } catch (const InternalError& error) {
-      ADD_FAILURE() << what << ": taken for a bug of ours: " << error.what();
-    } catch (const Error& error) {
-      last_ = error.code;
-      last_text_ = error.text();
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << what << ": " << error.what();
-    }
-    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20) << what;
-  }
-
-  void use() {
-    Executable exe(Model::load(read_artifact(path_), device_));
-    const Plan& plan = exe.model().plan();
-    for (const bool high : {false, true}) {
-      SymbolValues sizes;
-      for (const auto& [name, range] : plan.sizes)
-        sizes[name] = high ? std::min(range.hi, kLargestSize) : std::min(range.lo, kLargestSize);
-      for (const EntryPlan& entry : plan.entries)
-        if (entry.name != kInitEntry)  // loading has run it
-          exe.run(entry.name, random_inputs(plan, entry, sizes, 1));
-    }
-  }
-
-  const std::string good_path_ = ::testing::TempDir() + "/hostile_good.aicf";
-  const std::string path_ = ::testing::TempDir() + "/hostile.aicf";
-  std::shared_ptr<Device> device_ = make_cpu_device({1, detect_isa()});
-  std::string file_, version_;
-  Json header_, plan_;
-  std::map<std::string, Array> others_;
-  int64_t accepted_ = 0;
-  ErrorCode last_ = ErrorCode::kI_check_failed;
-  std::string last_text_;
-};
 
 // Pointers to every value of a document.
 void list_values(const Json& json, const Json::json_pointer& at, std::vector<Json::json_pointer>& values) {
@@ -288,13 +149,13 @@ class HostileArtifact : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(HostileArtifact, UnchangedRuns) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   forger.expect_sound_plan(forger.plan(), "unchanged");
   EXPECT_EQ(forger.accepted(), 1);
 }
 
 TEST_P(HostileArtifact, EveryValueReplaced) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::vector<Json::json_pointer> values;
   list_values(forger.plan(), Json::json_pointer(), values);
   std::mt19937 engine(GetParam());
@@ -309,7 +170,7 @@ TEST_P(HostileArtifact, EveryValueReplaced) {
 }
 
 TEST_P(HostileArtifact, EveryMemberDroppedOrDoubled) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::vector<Json::json_pointer> values;
   list_values(forger.plan(), Json::json_pointer(), values);
   for (const Json::json_pointer& at : values) {
@@ -331,7 +192,7 @@ TEST_P(HostileArtifact, EveryMemberDroppedOrDoubled) {
 
 // Every kernel is given the windows of every step, with params of any number.
 TEST_P(HostileArtifact, EveryKernelInEveryStep) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::mt19937_64 engine(GetParam());
   for (size_t entry = 0; entry < forger.plan()["entries"].size(); ++entry)
     for (size_t step = 0; step < forger.plan()["entries"][entry]["steps"].size(); ++step)
@@ -357,7 +218,7 @@ TEST_P(HostileArtifact, EveryKernelInEveryStep) {
 // Several numbers at once, near each other: what single changes cannot reach because another check stands
 // before.
 TEST_P(HostileArtifact, AStepThatWritesNothingIsRefused) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   for (size_t entry = 0; entry < forger.plan()["entries"].size(); ++entry)
     for (size_t step = 0; step < forger.plan()["entries"][entry]["steps"].size(); ++step) {
       Json plan = forger.plan();
@@ -370,7 +231,7 @@ TEST_P(HostileArtifact, AStepThatWritesNothingIsRefused) {
 }
 
 TEST_P(HostileArtifact, RandomChanges) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::mt19937_64 engine(100 + GetParam());
   std::vector<Json::json_pointer> values;
   list_values(forger.plan(), Json::json_pointer(), values);
@@ -388,7 +249,7 @@ TEST_P(HostileArtifact, RandomChanges) {
 }
 
 TEST_P(HostileArtifact, BytesFlippedUnderFittingChecksums) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::mt19937_64 engine(GetParam());
   const std::string text = forger.plan().dump();
   for (int round = 0; round < 2000; ++round) {
@@ -404,7 +265,7 @@ TEST_P(HostileArtifact, BytesFlippedUnderFittingChecksums) {
 }
 
 TEST_P(HostileArtifact, TruncatedAndDamagedFiles) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   std::mt19937_64 engine(GetParam());
   const std::string& file = forger.file();
   for (size_t size = 0; size < file.size(); size += size < 64 ? 1 : 1 + file.size() / 200)
@@ -417,7 +278,7 @@ TEST_P(HostileArtifact, TruncatedAndDamagedFiles) {
 }
 
 TEST_P(HostileArtifact, CostlyTextIsBounded) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   const auto with_size = [&](const std::string& expression) {
     Json plan = forger.plan();
     plan["entries"][0]["buffers"][0]["bytes"] = expression;
@@ -452,7 +313,7 @@ TEST_P(HostileArtifact, CostlyTextIsBounded) {
 }
 
 TEST_P(HostileArtifact, MoreMemoryThanTheLimitIsRefused) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   Json plan = forger.plan();
   plan["packed_bytes"] = int64_t{1} << 46;
   EXPECT_EQ(forger.code_of(plan), ErrorCode::kU_over_limit) << forger.last_text();
@@ -464,7 +325,7 @@ TEST_P(HostileArtifact, MoreMemoryThanTheLimitIsRefused) {
 }
 
 TEST_P(HostileArtifact, MoreWorkThanTheLimitIsRefused) {
-  Forger forger(GetParam());
+  Forger forger(good_artifact(GetParam()), kLargestSize);
   setenv("AICF_MAX_SECONDS", "1e-12", 1);
   const ErrorCode code = forger.code_of(forger.plan());
   unsetenv("AICF_MAX_SECONDS");

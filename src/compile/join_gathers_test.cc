@@ -88,18 +88,14 @@ TEST(JoinGathers, HasTheBitsAndErrorsOfTwoKernels) {
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
-    Artifact one = compiled(program, true);
-    ASSERT_EQ(steps_of(one).size(), 1u);
-    if (!TestDevice::get().runs_clusters()) continue;
-    Artifact two = compiled(program, false);
-    ASSERT_EQ(steps_of(two).size(), 2u);
-    TwoWays ways(std::move(one), std::move(two));
+    const auto ways = joined_and_apart([&](bool joins) { return compiled(program, joins); }, 1, 2);
+    if (ways == nullptr) continue;
     auto inputs = normal_inputs(program, 7);
     inputs.at("indices") = indices_of(c, inputs.at("indices"));
-    const auto [got, want] = ways.run(inputs);
+    const auto [got, want] = ways->run(inputs);
     EXPECT_EQ(got.at("y"), want.at("y"));
     inputs.at("indices").set_i64(0, *c.table[0].constant());
-    EXPECT_THROW(ways.first.run("main", inputs), UserError);
+    EXPECT_THROW(ways->first.run("main", inputs), UserError);
   }
 }
 

@@ -89,12 +89,9 @@ TEST(JoinInputs, HasTheBitsOfTwoKernels) {
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
-    Artifact one = compiled(program, true);
-    ASSERT_EQ(steps_of(one).size(), 1u);
-    if (!TestDevice::get().runs_clusters()) continue;
-    Artifact two = compiled(program, false);
-    ASSERT_EQ(steps_of(two).size(), 2u);
-    const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 7));
+    const auto ways = joined_and_apart([&](bool joins) { return compiled(program, joins); }, 1, 2);
+    if (ways == nullptr) continue;
+    const auto [got, want] = ways->run(normal_inputs(program, 7));
     EXPECT_EQ(got.at("y"), want.at("y"));
   }
 }

@@ -102,26 +102,23 @@ TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
     constexpr size_t kLayers = 2;
     const Program program = step(c, false, kLayers);
     SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.depth));
-    Artifact one = compiled(program, true);
-    ASSERT_EQ(steps_of(one).size(), kLayers);
-    if (!TestDevice::get().runs_clusters()) continue;
-    Artifact two = compiled(program, false);
-    ASSERT_EQ(steps_of(two).size(), 2 * kLayers);
-    TwoWays ways(std::move(one), std::move(two));
+    const auto ways =
+        joined_and_apart([&](bool joins) { return compiled(program, joins); }, kLayers, 2 * kLayers);
+    if (ways == nullptr) continue;
     // The first row, neighbours on both sides of a tile's end, one counted from the end.
     uint32_t seed = 0;
     for (const int64_t position : {int64_t{0}, c.rows / 2 + 3, int64_t{63}, int64_t{64}, int64_t{-1}}) {
       auto inputs = normal_inputs(program, ++seed);
       for (int64_t i = 0; i < c.batch; ++i) inputs.at("position").set_i64(i, position);
       for (int64_t i = 0; i < c.rows; ++i) inputs.at("seen").set_i64(i, i <= c.rows / 2 + 3 ? 1 : 0);
-      const auto [got, want] = ways.run(inputs);
+      const auto [got, want] = ways->run(inputs);
       EXPECT_EQ(got.at("y"), want.at("y")) << position;
       for (const char* name : {"keys0", "values0", "keys1", "values1"})
-        EXPECT_EQ(ways.first.state(name), ways.second.state(name)) << name << " at " << position;
+        EXPECT_EQ(ways->first.state(name), ways->second.state(name)) << name << " at " << position;
     }
     auto outside = normal_inputs(program, 9);
     for (int64_t i = 0; i < c.batch; ++i) outside.at("position").set_i64(i, c.rows);
-    EXPECT_THROW(ways.first.run("main", outside), UserError);
+    EXPECT_THROW(ways->first.run("main", outside), UserError);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -46,5 +47,17 @@ struct TwoWays {
 
   Executable first, second;
 };
+
+// compiled(true), which has so many steps, and compiled(false). Null where the device has no clusters: then
+// only the first was compiled.
+inline std::unique_ptr<TwoWays> joined_and_apart(const std::function<Artifact(bool joins)>& compiled,
+                                                 size_t joined_steps, size_t apart_steps) {
+  Artifact joined = compiled(true);
+  EXPECT_EQ(steps_of(joined).size(), joined_steps);
+  if (!TestDevice::get().runs_clusters()) return nullptr;
+  Artifact apart = compiled(false);
+  EXPECT_EQ(steps_of(apart).size(), apart_steps);
+  return std::make_unique<TwoWays>(std::move(joined), std::move(apart));
+}
 
 }  // namespace aicf::testing
