@@ -36,7 +36,7 @@ struct Network {
   int64_t columns = 2048, width = 3072;
   DType dtype = DType::bf16;
   Extra extra = Extra::kNone;
-  double last_decay = 0.01;  // of the last param; the others' is 0.01
+  double last_decay = 0.01, last_epsilon = 1e-8;  // of the last param; the others' are these
 };
 
 ValueId scaled(Graph& graph, ValueId x, ValueId scale) {
@@ -88,7 +88,8 @@ Program program_of(const Network& n) {
     const ValueId m = variable("m" + number, weight, false), v = variable("v" + number, weight, false);
     const NodeId node = graph.add_node(
         Op::adamw_step, {params[static_cast<size_t>(i)], gradients[static_cast<size_t>(i)], m, v, step, rate},
-        {{"weight_decay", i + 1 == n.count ? n.last_decay : 0.01}});
+        {{"weight_decay", i + 1 == n.count ? n.last_decay : 0.01},
+         {"epsilon", i + 1 == n.count ? n.last_epsilon : 1e-8}});
     const std::vector<ValueId> results = graph.node(node).results;
     graph.add_update(params[static_cast<size_t>(i)], results[0]);
     graph.add_update(m, results[1]);
@@ -140,7 +141,11 @@ TEST(JoinUpdates, GradientsThatOthersReadStayApart) {
     EXPECT_EQ(joined({.extra = extra}), Sizes{}) << static_cast<int>(extra);
 }
 
-TEST(JoinUpdates, UpdatesThatDifferStayApart) { EXPECT_EQ(joined({.last_decay = 0.5}), Sizes{}); }
+// In what their elements meet, that is; the decay is part of a number that every update reads.
+TEST(JoinUpdates, UpdatesThatDifferStayApart) {
+  EXPECT_EQ(joined({.last_epsilon = 1e-3}), Sizes{});
+  EXPECT_EQ(joined({.last_decay = 0.5}), Sizes{2});
+}
 
 TEST(JoinUpdates, TheOldParamIsReadBefore) {
   const Artifact artifact = compile(program_of({.extra = Extra::kOldParam}), options_of("sm_90", true));
@@ -192,7 +197,7 @@ TEST(JoinUpdates, BitsAreThoseOfTheCallsApart) {
   const TestDevice& where = TestDevice::get();
   if (!where.cuda || !where.runs) GTEST_SKIP() << "needs a GPU (AICF_TEST_DEVICE=cuda)";
   for (const Network& network :
-       {Network{}, Network{.extra = Extra::kOldParam}, Network{.dtype = DType::f16},
+       {Network{.last_decay = 0.5}, Network{.extra = Extra::kOldParam}, Network{.dtype = DType::f16},
         Network{.count = 1, .columns = 3072, .width = 4096}, Network{.columns = 2056, .width = 3080}}) {
     const auto apart = trained(network, false), together = trained(network, true);
     for (const auto& [name, array] : apart)

@@ -85,7 +85,7 @@ class Writer {
     return code;
   }
 
-  int64_t shared_bytes() const { return launch_of(Role::kWhole).shared_bytes; }
+  int64_t wgmma_shared_bytes() const { return wgmma_launch(config_, wgmma_tile(), tiles_).shared_bytes; }
 
  private:
   std::string includes_text() const {
@@ -384,7 +384,7 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
 }
 
 bool has_room_for_sums_of_x(const CudaProblem& problem, const MatmulConfig& config) {
-  return Writer(problem, possible_config(problem, config)).shared_bytes() <= kWgmmaSharedBytes;
+  return Writer(problem, possible_config(problem, config)).wgmma_shared_bytes() <= kWgmmaSharedBytes;
 }
 
 }  // namespace aicf
