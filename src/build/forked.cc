@@ -1,5 +1,6 @@
 #include "build/forked.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +41,8 @@ Child start(size_t item, const std::function<std::string(size_t)>& work) {
   }
   if (process == 0) {
     close(ends[0]);
+    // What a library remarks there beside its log is no message of ours.
+    if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
     try {
       send_all(ends[1], work(item));
     } catch (...) {

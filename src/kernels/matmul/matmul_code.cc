@@ -85,8 +85,6 @@ class Writer {
     return code;
   }
 
-  int64_t wgmma_shared_bytes() const { return wgmma_launch(config_, wgmma_tile(), tiles_).shared_bytes; }
-
  private:
   std::string includes_text() const {
     return "#include \"matmul/" + header_name() + ".cuh\"\n" +
@@ -196,8 +194,7 @@ class Writer {
         .half_tile = epilogue_tile(*problem_.program).has_value(),
         .own_bytes = problem_.group != nullptr ? own_operand_bytes(problem_) : 0,
         .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
-        .storers = handed_storers(config_, *problem_.program, a_.k),
-        .sums_x = sums_x()};
+        .storers = handed_storers(config_, *problem_.program, a_.k)};
   }
 
   int64_t shared_bytes(Role role) const {
@@ -381,10 +378,6 @@ CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config) {
   AICF_CHECK(matmul_family_fits(problem, config.family),
              "a matmul kernel that cannot run the problem: " + to_string(config));
   return Writer(problem, possible_config(problem, config)).write();
-}
-
-bool has_room_for_sums_of_x(const CudaProblem& problem, const MatmulConfig& config) {
-  return Writer(problem, possible_config(problem, config)).wgmma_shared_bytes() <= kWgmmaSharedBytes;
 }
 
 }  // namespace aicf

@@ -26,10 +26,11 @@ bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
          divides(a.n, kEpilogueGroup);
 }
 
-// Whether a configuration's blocks take whole tiles, of any batch.
+// Whether a configuration's blocks take whole tiles, of any batch; of three columns where they sum x
+// (row_sums.cuh).
 bool shares_launch(const CudaProblem& problem, const MatmulConfig& config) {
   return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1 &&
-         (!problem.group->x_sums || has_room_for_sums_of_x(problem, config));
+         (!problem.group->x_sums || matmul_sizes(problem).n > 2 * config.block_n);
 }
 
 // The families' configurations, those of the first family first.

@@ -19,7 +19,5 @@ MatmulSizes matmul_sizes(const CudaProblem& problem);
 CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config);
 // Of the epilogue's operands that differ by row, for one result.
 int own_operand_bytes(const CudaProblem& problem);
-// Of a group's blocks on sm_90 (row_sums.cuh).
-bool has_room_for_sums_of_x(const CudaProblem& problem, const MatmulConfig& config);
 
 }  // namespace aicf

@@ -1,9 +1,11 @@
-// Sums over k of the rows of x, which a product takes along: x times a matrix of ones, one more matrix instruction of eight
-// columns beside each of the tile's. The blocks of the first column of tiles have them. Where x is the transposed gradient of a
-// layer's results and the product that of its weights, they are the gradient of its bias.
+// Sums over k of the rows of x, which a product takes along: a matrix of ones in registers times 24 rows of x as columns, one more
+// matrix instruction beside each 64 rows of the tile's. The tiles of the first three columns have a part of these rows each, so that
+// there are registers for them. Where x is the transposed gradient of a layer's results and the product
+// that of its weights, they are the gradient of its bias.
+// (x times eight columns of ones took longer on H100: the instruction then waits for x from shared memory.)
 //
-// Operands with kSumsX say which instruction (`Ones`, as Multiply for eight columns), of what type the sums are (`SumOfX`) and
-// where those of a batch go (`x_sums(batch)`; null: nowhere).
+// Operands with kSumsX say which instruction (`Ones`, as MultiplyMade for 24 columns whose layout is that of x), of what type the
+// sums are (`SumOfX`) and where those of a batch go (`x_sums(batch)`; null: nowhere).
 #pragma once
 
 #include "matmul/wgmma_instructions.cuh"
@@ -11,52 +13,44 @@
 
 namespace aicf {
 
-// Of shared memory, before the stages: eight rows of 64 ones.
-template <class Operands>
-constexpr int kOnesBytes = Operands::kSumsX ? 1024 : 0;
-
-// By all threads, before the barrier of the block's set-up.
-template <class Operands>
-__device__ __forceinline__ void put_ones(uint32_t memory) {
-  if constexpr (Operands::kSumsX) {
-    const uint32_t one = tile::pack<typename Operands::Element>(1.0f, 1.0f);
-    for (uint32_t at = threadIdx.x * 4; at < kOnesBytes<Operands>; at += blockDim.x * 4)
-      asm volatile("st.shared.u32 [%0], %1;" ::"r"(memory + at), "r"(one) : "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the matrix instructions read them
-  }
-}
-
-// What accumulate() does with the x of each instruction beside multiplying it.
+// What accumulate() does with each 64 rows of x beside multiplying them.
 struct NoRowSums {
-  __device__ __forceinline__ void add(int, uint64_t, int) {}
+  __device__ __forceinline__ void add(int, uint64_t) {}
 };
+
+constexpr uint32_t kColumnsWithSums = 3;  // of tiles
 
 template <class Product, class Operands>
 struct RowSums {
-  float sums[Product::kRowBlocks][4];
-  uint64_t ones;
+  static constexpr int kRows = 24, kResults = kRows / 2;  // the last part ends behind the 64 rows
+  float sums[Product::kRowBlocks][kResults];
+  uint32_t one;
+  uint32_t part;  // where the rows begin, in a descriptor's unit
 
-  __device__ __forceinline__ explicit RowSums(uint32_t memory) : ones(wgmma_descriptor<true>(memory)) {
+  __device__ __forceinline__ explicit RowSums(uint32_t column)
+      : one(tile::pack<typename Operands::Element>(1.0f, 1.0f)),
+        part(column * uint32_t(kRows * (Product::kXRowsAlongK ? 128 : 2) / 16)) {
 #pragma unroll
     for (int i = 0; i < Product::kRowBlocks; ++i)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sums[i][j] = 0.0f;
+      for (int j = 0; j < kResults; ++j) sums[i][j] = 0.0f;
   }
-  __device__ __forceinline__ void add(int block, uint64_t x, int k) {
-    Operands::Ones::run(sums[block], x, ones + k * wgmma_k_step<true>);
-  }
-  // Each thread has two rows of a block of 64, four threads the same ones.
+  __device__ __forceinline__ void add(int block, uint64_t x) { Operands::Ones::run(sums[block], one, x + part); }
+
+  // All 64 rows of a result are the same: the first four lanes of a warpgroup have two of each eight columns.
   __device__ __forceinline__ void store(const Operands& o, const MatmulTile& tile, int first_row) const {
     typename Operands::SumOfX* const to = o.x_sums(tile.batch);
-    const int lane = int(threadIdx.x) % 32;
-    if (to == nullptr || lane % 4 != 0) return;
-    const int first = int(tile.row) * Product::kBlockM + first_row + int(threadIdx.x) / 32 % 4 * 16 + lane / 4;
+    const int lane = int(threadIdx.x) % 128;
+    if (to == nullptr || lane >= 4) return;
+    const int first = int(tile.row) * Product::kBlockM + first_row + int(tile.column) * kRows + lane * 2;
+    const int count = min(kRows, 64 - int(tile.column) * kRows);
 #pragma unroll
     for (int i = 0; i < Product::kRowBlocks; ++i)
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first + i * 64 + half * 8;
-        if (Operands::kWholeTiles || row < int(o.m)) to[row] = tile::narrowed<typename Operands::SumOfX>(sums[i][half * 2]);
+      for (int j = 0; j < kResults / 2; ++j) {
+        const int at = j / 2 * 8 + j % 2, row = first + i * 64 + at;
+        if (at + lane * 2 < count && (Operands::kWholeTiles || row < int(o.m)))
+          to[row] = tile::narrowed<typename Operands::SumOfX>(sums[i][j / 2 * 4 + j % 2]);
       }
   }
 };

@@ -163,14 +163,14 @@ struct WgmmaMatmul {
     accumulate_with(none, shared, stage, steps, warpgroup, acc);
   }
 
-  // The same, and what the operands want of the tile's x beside it. The ones lie before the stages.
+  // The same, and what the operands want of the tile's x beside it.
   template <class Operands>
   static __device__ __forceinline__ void accumulate_tile(const Operands& o, const Shared& shared, Stage stage, int steps,
                                                          const MatmulTile& tile, int warpgroup,
                                                          float (&acc)[kRowBlocks][BN / 2]) {
     if constexpr (Operands::kSumsX) {
-      if (tile.column == 0) {
-        RowSums<WgmmaMatmul, Operands> sums(shared.base - kOnesBytes<Operands>);
+      if (tile.column < kColumnsWithSums) {
+        RowSums<WgmmaMatmul, Operands> sums(tile.column);
         accumulate_with(sums, shared, stage, steps, warpgroup, acc);
         sums.store(o, tile, row_of(warpgroup));
         return;
@@ -197,7 +197,7 @@ struct WgmmaMatmul {
         for (int i = 0; i < kRowBlocks; ++i) {
           const uint64_t x = a + i * (kPanelBytes >> 4) + k * wgmma_k_step<kXAlongK>;
           Multiply::run(acc[i], x, b + k * wgmma_k_step<kYAlongK>);
-          sums.add(i, x, k);
+          sums.add(i, x);
         }
       wgmma_commit();
       wgmma_wait<1>();  // the step before has read its stage
@@ -292,8 +292,7 @@ struct WgmmaMatmul {
   static __device__ __forceinline__ void run_from(const X& x, const Operands& o, const CUtensorMap* x_map,
                                                   const CUtensorMap* y_map, const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
-    const Shared shared{shared_address(memory) + kOnesBytes<Operands>};
-    put_ones<Operands>(shared_address(memory));
+    const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
       prefetch_map(*y_map);
       if constexpr (kXRows > 0) prefetch_map(*x_map);

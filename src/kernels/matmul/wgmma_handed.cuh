@@ -107,10 +107,8 @@ struct HandedMatmul : Product {
     extern __shared__ __align__(1024) char memory[];
     static_assert(sizeof(typename Epilogue::Tile) == 2, "what is handed on are halves");
     static_assert(Product::kXStays == (kKeptSteps > 0) && kKeptSteps <= Product::kMostKept, "what x is kept");
-    static_assert(!(Product::kXStays && Operands::kSumsX), "one of them lies at the start of shared memory");
     constexpr int kKept = kKeptSteps > 0 ? Product::kKeptBarriers + kKeptSteps * Product::kKeptBytes : 0;
-    const Shared shared{shared_address(memory) + kOnesBytes<Operands> + kKept, shared_address(memory)};
-    put_ones<Operands>(shared_address(memory));
+    const Shared shared{shared_address(memory) + kKept, shared_address(memory)};
     if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
       prefetch_map(*x_map);

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
 constexpr int64_t kBarrierBytes = 16;  // of a stage
-constexpr int64_t kReserved = 1024;    // of shared memory of a block, by the system
+constexpr int64_t kSharedBytes = 227 * 1024,
+                  kReserved = 1024;  // of a multiprocessor; of a block by the system
 
 bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.resident == 1; }
 
@@ -40,9 +41,6 @@ int64_t few_rows_bytes(const MatmulConfig& c) {
 int64_t staying_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
   return c.stays ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
 }
-
-// kOnesBytes in row_sums.cuh.
-int64_t ones_bytes(const WgmmaTile& tile) { return tile.sums_x ? 1024 : 0; }
 
 // Stages and what the epilogue needs.
 int64_t product_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
@@ -132,7 +130,7 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
 }
 
 int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
-  return static_cast<int>((kWgmmaSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
+  return static_cast<int>((kSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
                           stage_bytes(c, tile));
 }
 
@@ -140,7 +138,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   CudaLaunch launch;
   launch.block =
       c.handed ? (has_few_storers(c) ? 384 : 512) : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile) + ones_bytes(tile);
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
   launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
@@ -156,8 +154,9 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
 }
 
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {
-  return multiply_text("MultiplyOnes", "uint64_t a", dtype, 8, "%4", 1, x_along_k ? "0, 0" : "1, 0",
-                       "\"l\"(a)");
+  const std::string one = "{%12, %12, %12, %12}";
+  return multiply_text("MultiplyOnes", "uint32_t one", dtype, 24, one, 1, x_along_k ? "0" : "1",
+                       "\"r\"(one)");
 }
 
 std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k) {

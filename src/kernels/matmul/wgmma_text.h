@@ -17,8 +17,6 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
 std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k);
 
-inline constexpr int64_t kWgmmaSharedBytes = 227 * 1024;  // that a block of sm_90 can have
-
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
 struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
@@ -32,14 +30,14 @@ struct WgmmaTile {
   int own_bytes = 0;       // of a group's epilogue, that it reads for each result
   int reductions = 0;      // of rows, in the epilogue
   int storers = 4;         // of handed tiles: warps that run the epilogue
-  bool sums_x = false;     // beside the product (row_sums.cuh)
 };
 // Warps that store handed tiles: more where the epilogue of four would take longer than the product of a
 // tile.
 int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k);
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
-// `struct MultiplyOnes`, as Multiply for the eight columns of row_sums.cuh.
+// `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of
+// which are `one`, times 24 rows of x as columns (row_sums.cuh).
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);
 // Stages that fit beside the epilogue's memory.
 int wgmma_most_stages(const MatmulConfig& config, const WgmmaTile& tile);
