@@ -13,9 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
 
-# (folder, seen folder) -> what may be included from it. A target and selection ask the kernel table and how large
-# a packed form is, never kernel code. Code generation and planning know what a launch and a tile program look
-# like, not which kernels there are.
+# (folder, seen folder) -> what may be included from it. A target and selection ask the kernel table and how
+# large a packed form is, never kernel code. Code generation and planning know what a launch and a tile
+# program look like, not which kernels there are.
 LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("target", "kernels"): {"kernels/kernel.h", "kernels/cuda_kernel.h", "kernels/tile_program.h"},
