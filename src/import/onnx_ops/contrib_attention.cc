@@ -202,7 +202,8 @@ struct Cached {
 };
 
 Cached read_cached(NodeContext& n, const Shape& q) {
-  const Dim steps = q[2], total = n.require_size(6, "total_sequence_length");
+  const Dim& steps = q[2];
+  const Dim total = n.require_size(6, "total_sequence_length");
   const auto number = [&](int64_t value) { return n.iscalar(DType::i64, value); };
   Cached c;
   c.length = n.add(Op::add, {n.reshape(n.cast(n.in(5), DType::i64), {q[0], Dim(1)}), number(1)});

@@ -96,7 +96,8 @@ PaddedFirst pad_first(NodeContext& n, ValueId x, Ints kernel, double fill, bool 
   padded.low.assign(shape.size(), Dim(0));
   padded.high = padded.low;
   for (size_t i = 0; i < strides.size(); ++i) {
-    const Dim size = shape[2 + i], windows = ceildiv(size, Dim(w.strides[i]));
+    const Dim& size = shape[2 + i];
+    const Dim windows = ceildiv(size, Dim(w.strides[i]));
     const Dim total = max((windows - Dim(1)) * Dim(w.strides[i]) + Dim(extent(w, i)) - size, Dim(0));
     padded.low[2 + i] = mode == "SAME_UPPER" ? floordiv(total, Dim(2)) : ceildiv(total, Dim(2));
     padded.high[2 + i] = Dim(extent(w, i) - 1);
