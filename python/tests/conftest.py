@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+# The benches' modules, which some tests try: of the tree, or beside a copy of the tests.
+for folder in Path(__file__).resolve().parents:
+    if (folder / "bench" / "gpu_report.py").exists():
+        sys.path.insert(0, str(folder / "bench"))
+        break
 
 Mlp = tuple[bytes, Callable[[np.ndarray], np.ndarray]]
 

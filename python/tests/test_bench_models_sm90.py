@@ -3,7 +3,6 @@ them is one that the compiler of machine code takes."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from onnx import TensorProto
 
 pytest.importorskip("torch")  # whose modules give the train steps their weights
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import gpu_models
 import gpu_start
 import gpu_train

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import gpu_report
+import pytest
 
 
 def test_the_file_is_whole_after_every_row(tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 import gpu_train_proofs as proofs
+import pytest
 
 
 def test_small_proofs_pass_on_the_cpu(cli: str, tmp_path: Path) -> None:
