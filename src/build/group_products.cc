@@ -17,6 +17,9 @@ namespace {
 
 constexpr double kMoreMemory = 1.02;  // that values may take because they are needed later
 
+// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
+constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
+
 // How the products of one form are dealt to launches: groups of neighbours in their order, with the least sum
 // of estimated times.
 struct Deal {
@@ -162,6 +165,12 @@ CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
   KernelCall product = member;
   if (has_sums(member, context.programs)) product.outputs.pop_back();
   return call_problem(product, context);
+}
+
+bool arguments_fit(const KernelCall& group, size_t more) {
+  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes +
+             group.members.size() * 2 * kMapBytes + kSizeBytes <=
+         kArgumentBytes;
 }
 
 CudaCode product_group_code(const KernelCall& call, const CodeContext& context) {

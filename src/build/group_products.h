@@ -21,6 +21,9 @@ void group_products(KernelCalls& calls, const Graph& graph, const std::vector<Ti
 bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs);
 CudaProblem product_of(const KernelCall& member, const CodeContext& context);
 
+// Whether the arguments of such a call, with so many operands more, are as few as a kernel takes.
+bool arguments_fit(const KernelCall& group, size_t more = 0);
+
 // The text of such a call.
 CudaCode product_group_code(const KernelCall& call, const CodeContext& context);
 

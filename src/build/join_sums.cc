@@ -80,6 +80,7 @@ class SumJoiner {
   }
   // All sums of a group are of one type.
   bool takes_sums(const KernelCall& group, DType type) const {
+    if (!arguments_fit(group, 1)) return false;
     for (const KernelCall& member : group.members)
       if (has_sums(member, programs_) && member.outputs.back().dtype != type) return false;
     const std::vector<KernelVariant> variants = grouped_variants(

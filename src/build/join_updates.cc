@@ -16,9 +16,6 @@
 namespace aicf {
 namespace {
 
-// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
-constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
-
 // Of the updates' time apart that may be left beside the products: their launches also share bundles.
 constexpr double kMostSeen = 0.5;
 
@@ -153,10 +150,7 @@ class UpdateJoiner {
       add_once(member.outputs, joined.outputs);
       joined.members.push_back(std::move(member));
     }
-    if ((joined.inputs.size() + joined.outputs.size()) * kPointerBytes +
-            joined.members.size() * 2 * kMapBytes + kSizeBytes >
-        kArgumentBytes)
-      return std::nullopt;
+    if (!arguments_fit(joined)) return std::nullopt;
     programs_.push_back(std::move(*program));
     if (choose(joined, calls_[at], products, updates)) return joined;
     programs_.pop_back();
