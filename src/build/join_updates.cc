@@ -27,6 +27,15 @@ bool has_elements_alone(const TileProgram& program) {
          });
 }
 
+// Whether no call touches what another one writes: they run side by side.
+bool are_apart(const std::vector<KernelCall>& calls) {
+  for (const KernelCall& one : calls)
+    for (const KernelCall& other : calls)
+      if (&one != &other && (meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs)))
+        return false;
+  return true;
+}
+
 bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
 
 class UpdateJoiner {
@@ -150,7 +159,7 @@ class UpdateJoiner {
       add_once(member.outputs, joined.outputs);
       joined.members.push_back(std::move(member));
     }
-    if (!arguments_fit(joined)) return std::nullopt;
+    if (!arguments_fit(joined) || !are_apart(joined.members)) return std::nullopt;
     programs_.push_back(std::move(*program));
     if (choose(joined, calls_[at], products, updates)) return joined;
     programs_.pop_back();

@@ -26,6 +26,7 @@ enum class Extra {
   kSecondReader,  // so is a sum of it
   kOldParam,      // a later product reads the first param
   kClipped,       // the updates need a norm of all gradients
+  kCrossed,       // each product reads the next one's param in place of y; rows are then as many as columns
   kWaits,         // they need what large values make after the products, whose x would wait meanwhile
 };
 
@@ -55,12 +56,14 @@ Program program_of(const Network& n) {
   const ValueId rate = graph.add_input("rate", {n.dtype, {}});
   const ValueId t = variable("t", {DType::i64, {}}, false);
   std::vector<ValueId> params, gradients;
+  for (int i = 0; i < n.count; ++i) params.push_back(variable("p" + std::to_string(i), weight, true));
   for (int i = 0; i < n.count; ++i) {
     const std::string number = std::to_string(i);
     ValueId x = graph.add_input("x" + number, {n.dtype, {Dim(n.rows), Dim(n.columns)}});
     if (n.extra == Extra::kWaits) x = graph.add(Op::softmax, {x}, {{"axis", int64_t{1}}});
-    const ValueId y = graph.add_input("y" + number, {n.dtype, {Dim(n.rows), Dim(n.width)}});
-    params.push_back(variable("p" + number, weight, true));
+    const ValueId y = n.extra == Extra::kCrossed
+                          ? params[static_cast<size_t>((i + 1) % n.count)]
+                          : graph.add_input("y" + number, {n.dtype, {Dim(n.rows), Dim(n.width)}});
     gradients.push_back(graph.add(Op::matmul, {x, y}, {{"transpose_x", true}}));
     if (n.extra == Extra::kOldParam && i == 0)
       graph.add_output(graph.add(Op::matmul, {y, params[0]}, {{"transpose_y", true}}), "back");
@@ -145,6 +148,12 @@ TEST(JoinUpdates, GradientsThatOthersReadStayApart) {
 TEST(JoinUpdates, UpdatesThatDifferStayApart) {
   EXPECT_EQ(joined({.last_epsilon = 1e-3}), Sizes{});
   EXPECT_EQ(joined({.last_decay = 0.5}), Sizes{2});
+}
+
+// The tiles of a group run side by side: none may read what the update of another one writes.
+TEST(JoinUpdates, ProductsOfAGroupReadNoParamThatItWrites) {
+  EXPECT_EQ(joined({.rows = 8192, .columns = 8192}), Sizes{2});
+  EXPECT_EQ(joined({.rows = 8192, .columns = 8192, .extra = Extra::kCrossed}), Sizes{});
 }
 
 TEST(JoinUpdates, TheOldParamIsReadBefore) {
