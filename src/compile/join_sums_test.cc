@@ -90,6 +90,28 @@ TEST(JoinSums, AProductThatCannotStaysApart) {
   }
 }
 
+// One launch adds up the parts of one sum: of two results with a sum each, one is read again.
+TEST(JoinSums, OfOneResultOfAProduct) {
+  Program program;
+  Graph graph("main");
+  const TensorType result{DType::bf16, {Dim(4096), Dim(768)}};
+  const ValueId dy = graph.add_input("dy", {DType::bf16, {Dim(4096), Dim(512)}});
+  const ValueId w = graph.add_input("w", {DType::bf16, {Dim(512), Dim(768)}});
+  const ValueId product = graph.add(Op::matmul, {dy, w});
+  for (const char* name : {"a", "b"}) {
+    const ValueId scaled = graph.add(Op::mul, {product, graph.add_input(name, result)});
+    graph.add_output(scaled, std::string("scaled_") + name);
+    graph.add_output(graph.add(Op::reduce_sum, {scaled}, {{"axes", Ints{0}}}), std::string("sum_") + name);
+  }
+  program.entries.push_back(std::move(graph));
+  const Calls calls = calls_of(program, "sm_90");
+  ASSERT_NE(product_of(calls), nullptr);
+  const auto& stage = calls.programs[static_cast<size_t>(product_of(calls)->region)].stages[0];
+  EXPECT_EQ(std::count_if(stage.begin(), stage.end(),
+                          [](const TileInstr& i) { return i.op == TileOp::store && i.imm_i != 0; }),
+            1);
+}
+
 // One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.
 std::vector<Candidate> ways(const Program& program) {
   std::vector<Candidate> found;
