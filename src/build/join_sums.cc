@@ -95,11 +95,14 @@ class SumJoiner {
     return std::any_of(variants.begin(), variants.end(),
                        [&](const KernelVariant& v) { return v.name == group.variant; });
   }
-  // Whether the call's results may be written where call `to` stands: nobody between touches them.
+  // Whether the call may run where call `to` stands: nobody between touches its results, or writes what it
+  // reads.
   bool may_move(size_t from, size_t to) const {
-    const ValueId root = calls_[from].outputs[0].root;
+    const KernelCall& call = calls_[from];
     for (size_t i = std::min(from, to); i <= std::max(from, to); ++i)
-      if (i != from && (meets(calls_[i].inputs, root) || meets(calls_[i].outputs, root))) return false;
+      if (i != from && (meet(calls_[i].inputs, call.outputs) || meet(calls_[i].outputs, call.outputs) ||
+                        meet(calls_[i].outputs, call.inputs)))
+        return false;
     return true;
   }
 
