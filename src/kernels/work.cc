@@ -50,9 +50,6 @@ Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
     work.flops = 2 * all_elements(out) * (3 * size_at(x, 1) + 2 * size_at(out, 2));
   } else if (kernel.starts_with("matmul")) {
     work.flops = 2 * all_elements(out) * size_at(x, 1);
-    if (kernel == "matmul_group")  // sums of operands are results too, of one axis
-      work.flops *= static_cast<double>(std::count_if(
-          outputs.begin(), outputs.end(), [&](const TensorArg& o) { return o.rank == out.rank; }));
   } else if (kernel.starts_with("attention") && inputs.size() >= 3) {
     work.flops = 2 * (all_elements(x) + all_elements(out)) * size_at(inputs[1], 2);
   } else if (kernel.starts_with("conv") && inputs.size() >= 2) {
