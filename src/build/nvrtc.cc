@@ -101,10 +101,6 @@ std::string with_line_numbers(const std::string& source) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 // Held by the thread that is inside NVRTC.
 std::mutex nvrtc_mutex;
 
