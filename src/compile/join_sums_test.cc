@@ -192,6 +192,28 @@ TEST(JoinSums, OfTheOperandsOfAGroup) {
   for (const Step& step : steps_of(few)) EXPECT_FALSE(is_group(step) && step.outputs.size() > 4);
 }
 
+// Three columns of tiles sum a part of x's rows each: where there may be fewer, the sums stay apart.
+TEST(JoinSums, NotOfAGroupThatMayHaveFewColumns) {
+  for (const int64_t least : {1, 768}) {
+    Program program;
+    Graph graph("main");
+    program.sizes["n"] = {least, 1024};
+    for (const std::string number : {"0", "1", "2", "3"}) {
+      const ValueId dy = graph.add_input("dy" + number, {DType::bf16, {Dim(2048), Dim(1024)}});
+      const ValueId x = graph.add_input("x" + number, {DType::bf16, {Dim(2048), Dim(8) * Dim::symbol("n")}});
+      graph.add_output(graph.add(Op::matmul, {dy, x}, {{"transpose_x", true}}), "dw" + number);
+      graph.add_output(graph.add(Op::reduce_sum, {dy}, {{"axes", Ints{0}}}), "db" + number);
+    }
+    program.entries.push_back(std::move(graph));
+    const Artifact artifact = artifact_of(program, "sm_90", true);
+    ASSERT_EQ(count_steps(artifact, kProductGroup), 1u);
+    for (const Step& step : steps_of(artifact))
+      if (step.kernel == kProductGroup) {
+        EXPECT_EQ(step.outputs.size(), least == 1 ? 4u : 8u);
+      }
+  }
+}
+
 // Results of the groups' kernels whose tiles are stored in each way, and of tiles that reach over the edge.
 TEST(JoinSums, OfAGroupEqualThoseOfKernelsOfTheirOwn) {
   const TestDevice& test = TestDevice::get();
