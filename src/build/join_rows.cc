@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build/call_windows.h"
+#include "build/joined_program.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"

@@ -18,9 +18,4 @@ inline constexpr char kJoinRows[] = "join_rows";
 void join_rows(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
                const Target& target, const SelectOptions& options);
 
-// One program for `second`, whose input `middle` is output `from` of `first`: the inputs of `first`, then the
-// others of `second`; the outputs of `first` that are kept, then those of `second`. `first` has one stage.
-TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
-                           const TileProgram& second, size_t middle);
-
 }  // namespace aicf

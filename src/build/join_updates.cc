@@ -8,7 +8,7 @@
 #include "build/call_code.h"
 #include "build/call_windows.h"
 #include "build/group_products.h"
-#include "build/join_rows.h"
+#include "build/joined_program.h"
 #include "build/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/cost_model.h"

@@ -1,5 +1,6 @@
+#include "build/joined_program.h"
+
 #include "base/error.h"
-#include "build/join_rows.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,8 @@
 // A joined program has the bits of its two programs, one after the other.
+#include "build/joined_program.h"
+
 #include <gtest/gtest.h>
 
-#include "build/join_rows.h"
 #include "kernels/testing/step.h"
 
 namespace aicf {
