@@ -7,6 +7,7 @@ from typing import Any
 
 import aicf
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -375,3 +376,43 @@ def test_packed_keys_and_values_are_those_apart() -> None:
     for packed in forms:
         (result,) = run(model_of("MultiHeadAttention", packed, ["y"], num_heads=N), packed)
         np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("op", "feeds", "attributes", "told"),
+    [
+        ("MultiHeadAttention", {**APART, "b": real()}, {"num_heads": N}, "the rank of input 3"),
+        ("MultiHeadAttention", {**APART, "b": real(3 * D + 1)}, {"num_heads": N}, "bias"),
+        ("MultiHeadAttention", {"q": real(B, S, N, 4, H)}, {"num_heads": N}, "packed operands"),
+        ("MultiHeadAttention", {"q": real(B, S, 2 * N, 3, H)}, {"num_heads": N}, "packed operands"),
+        (
+            "Attention",
+            {**PACKED, "_mask": NONE, "past": real(3, B, N, 2, H)},
+            {"num_heads": N},
+            "past",
+        ),
+        (
+            "GroupQueryAttention",
+            {"q": Q, "k": Q, "v": Q, "pk": real(), "pv": real(), "at": whole(2, B), "total": whole(9)},
+            {"num_heads": N, "kv_num_heads": N},
+            "the rank of input 3",
+        ),
+        (
+            "GroupQueryAttention",
+            {"q": real(B, S, 3 * D + 2), "_k": NONE, "_v": NONE, "_pk": NONE, "_pv": NONE}
+            | {"at": whole(2, B), "total": whole(9)},
+            {"num_heads": N, "kv_num_heads": N},
+            "packed Q, K and V",
+        ),
+    ],
+)
+def test_operands_that_do_not_fit_are_named(
+    op: str, feeds: dict[str, np.ndarray], attributes: dict[str, Any], told: str
+) -> None:
+    constants = {name: feeds[name] for name in ("total",) if name in feeds}
+    model = onnx.load_from_string(model_of(op, feeds, ["y"], **attributes))
+    for name, array in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    with pytest.raises(aicf.UserError, match="AICF-U0300") as error:
+        aicf.compile(model.SerializeToString())
+    assert told in str(error.value)

@@ -13,6 +13,7 @@ from test_onnx_forms import check_sizes, draw, model_of
 
 ROWS: dict[str, Any] = {"x": (np.float32, ["n", 6]), "y": (np.float32, ["n", 6])}
 NUMBERS = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "two": np.array([2, 1, 3])}
+NUMBERS |= {"less": np.array([2, 1]), "far": np.zeros((1, 1 << 16), np.float32)}
 
 
 def node(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
@@ -120,6 +121,8 @@ def test_an_optional_that_holds_a_tensor() -> None:
         ([node("SequenceEmpty", [], "s"), JOINED], "bad_model_file"),
         ([node("Identity", ["x"], "s"), JOINED], "bad_model_file"),
         ([node("SequenceConstruct", ["x"], "s"), node("SequenceAt", ["s", "one"], "z")], "bad_model_file"),
+        ([node("SplitToSequence", ["x", "less"], "s", axis=1), JOINED], "bad_model_file"),
+        ([node("SplitToSequence", ["far"], "s", axis=1), JOINED], "unsupported_op"),
     ],
 )
 def test_what_is_refused(nodes: list[Any], text: str) -> None:

@@ -1,6 +1,7 @@
 // Domain com.microsoft: attention as onnxruntime's optimizers and model builders write it. Formulas are those
 // of its ContribOperators.md. A past is concatenated in front of keys and values, or, for
 // GroupQueryAttention, ends where the lengths say.
+#include <algorithm>
 #include <cmath>
 
 #include "import/onnx_ops/heads.h"
@@ -76,6 +77,8 @@ ValueId part_of(NodeContext& n, ValueId x, size_t axis, int64_t index) {
 void add_stacked_past(NodeContext& n, Heads& h, size_t past_input) {
   if (n.has(past_input)) {
     n.require_rank(past_input, 5);
+    if (n.shape(past_input)[0] != Dim(2))
+      n.bad("past", "keys and values, [2, …]", to_string(n.shape(past_input)));
     h.k = join(n, part_of(n, n.in(past_input), 0, 0), h.k);
     h.v = join(n, part_of(n, n.in(past_input), 0, 1), h.v);
   }
@@ -112,7 +115,9 @@ void packed_attention(NodeContext& n) {
   const int64_t heads = n.attr_int("num_heads");
   const int64_t columns = n.shape(1)[1].require_constant("columns of the weights of Attention");
   const std::vector<int64_t> sizes = n.attr_ints("qkv_hidden_sizes", {columns / 3, columns / 3, columns / 3});
-  if (heads < 1 || sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
+  const bool fit =
+      std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size >= 0 && size <= columns; });
+  if (heads < 1 || sizes.size() != 3 || !fit || sizes[0] + sizes[1] + sizes[2] != columns)
     n.bad("weights", "as many columns as Q, K and V have together", std::to_string(columns));
   const ValueId all = n.add(Op::linear, {n.in(0), n.in(1), n.in_or_none(2)}, {{"transpose_w", false}});
   Heads h = split_columns(n, all, sizes, {heads, heads, heads});
@@ -126,6 +131,10 @@ void multi_head_attention(NodeContext& n) {
   if (n.has(8) || n.has(9)) n.unsupported("a past in a buffer that is shared with the present");
   const int64_t heads = n.attr_int("num_heads");
   const auto unpacked = [&](size_t input, int64_t index) {
+    const Shape& s = n.shape(input);
+    if (s[2] != Dim(heads) || s[3] != Dim(input == 0 ? 3 : 2))
+      n.bad("packed operands", "[B, T, num_heads, " + std::string(input == 0 ? "3" : "2") + ", D]",
+            to_string(s));
     return n.transpose(part_of(n, n.in(input), 3, index), {0, 2, 1, 3});
   };
   int64_t first = 0;
@@ -140,6 +149,7 @@ void multi_head_attention(NodeContext& n) {
     }
     return split_heads(n, x, heads);
   };
+  if (n.has(3)) n.require_rank(3, 1);
   Heads h{};
   const bool all_packed = n.rank(0) == 5, kv_packed = !all_packed && n.has(1) && !n.has(2) && n.rank(1) == 5;
   if ((all_packed || kv_packed) && n.has(3)) n.unsupported("a bias beside packed keys");
@@ -154,6 +164,8 @@ void multi_head_attention(NodeContext& n) {
     h.k = apart(1);
     h.v = apart(2);
   }
+  if (n.has(3) && n.shape(3)[0] != Dim(first))
+    n.bad("bias", "as long as Q, K and V are wide, " + std::to_string(first), to_string(n.shape(3)));
   if (n.has(6) != n.has(7)) n.bad("past", "both keys and values", "one of them");
   if (n.has(6)) h.k = join(n, n.in(6), h.k);
   if (n.has(7)) h.v = join(n, n.in(7), h.v);
@@ -202,6 +214,8 @@ struct Cached {
 };
 
 Cached read_cached(NodeContext& n, const Shape& q) {
+  if (n.has(3) != n.has(4)) n.bad("past", "both keys and values", "one of them");
+  if (n.has(3)) n.require_rank(3, 4);
   const Dim& steps = q[2];
   const Dim total = n.require_size(6, "total_sequence_length");
   const auto number = [&](int64_t value) { return n.iscalar(DType::i64, value); };
@@ -275,6 +289,9 @@ void group_query_attention(NodeContext& n) {
          split_heads(n, n.in(2), kv_heads)};
   } else {
     const int64_t columns = n.shape(0)[2].require_constant("columns of packed Q, K and V");
+    if (heads > columns || kv_heads > columns || columns % (heads + 2 * kv_heads) != 0)
+      n.bad("packed Q, K and V", "columns for num_heads + 2 · kv_num_heads heads of one size",
+            std::to_string(columns));
     const int64_t size = columns / (heads + 2 * kv_heads);
     h = split_columns(n, n.in(0), {heads * size, kv_heads * size, kv_heads * size},
                       {heads, kv_heads, kv_heads});

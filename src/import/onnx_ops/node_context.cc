@@ -283,6 +283,8 @@ ValueId NodeContext::size_scalar(const Dim& dim, DType dtype) {
 
 ValueId NodeContext::slice_axis(ValueId x, int64_t axis, Dim start, Dim limit, int64_t step) {
   const Shape shape = shape_of(x);
+  if (axis < 0 || static_cast<size_t>(axis) >= shape.size())
+    bad("operands", "more than " + std::to_string(axis) + " axes", to_string(shape));
   Shape starts(shape.size(), Dim(0)), limits = shape;
   std::vector<int64_t> steps(shape.size(), 1);
   const size_t at = static_cast<size_t>(axis);

@@ -9,7 +9,15 @@ namespace {
 
 using Items = std::vector<ValueRef>;
 
-ValueRef sequence_of(Items items) {
+// A part is a node of the graph, and a step in a chain of insertions a list of its own.
+constexpr int64_t kMostItems = 4096;
+
+void check_count(NodeContext& n, int64_t count) {
+  if (count > kMostItems) n.unsupported("a sequence of more than " + std::to_string(kMostItems) + " tensors");
+}
+
+ValueRef sequence_of(NodeContext& n, Items items) {
+  check_count(n, static_cast<int64_t>(items.size()));
   auto value = std::make_shared<OnnxValue>();
   value->items = std::move(items);
   return value;
@@ -32,13 +40,13 @@ size_t position(NodeContext& n, size_t input, size_t count) {
 
 void sequence_empty(NodeContext& n) {
   n.ignore("dtype");
-  n.out(0, sequence_of({}));
+  n.out(0, sequence_of(n, {}));
 }
 
 void sequence_construct(NodeContext& n) {
   Items items;
   for (size_t i = 0; i < n.input_count(); ++i) items.push_back(n.ref(i));
-  n.out(0, sequence_of(items));
+  n.out(0, sequence_of(n, items));
 }
 
 void sequence_insert(NodeContext& n) {
@@ -49,7 +57,7 @@ void sequence_insert(NodeContext& n) {
     at = given == static_cast<int64_t>(items.size()) ? items.size() : position(n, 2, items.size());
   }
   items.insert(items.begin() + static_cast<std::ptrdiff_t>(at), n.ref(1));
-  n.out(0, sequence_of(items));
+  n.out(0, sequence_of(n, items));
 }
 
 void sequence_erase(NodeContext& n) {
@@ -57,7 +65,7 @@ void sequence_erase(NodeContext& n) {
   if (items.empty()) n.bad("a sequence", "not empty", "empty");
   const size_t at = n.has(1) ? position(n, 1, items.size()) : items.size() - 1;
   items.erase(items.begin() + static_cast<std::ptrdiff_t>(at));
-  n.out(0, sequence_of(items));
+  n.out(0, sequence_of(n, items));
 }
 
 void sequence_at(NodeContext& n) {
@@ -87,10 +95,20 @@ void concat_from_sequence(NodeContext& n) {
 
 // The sizes of the parts: given one by one, or one for all (the last may be smaller), or 1.
 std::vector<Dim> part_sizes(NodeContext& n, const Dim& size) {
-  if (n.has(1) && n.rank(1) == 1) return n.require_sizes(1, "split");
+  if (n.has(1) && n.rank(1) == 1) {
+    std::vector<Dim> given = n.require_sizes(1, "split");
+    check_count(n, static_cast<int64_t>(given.size()));
+    Dim sum(0);
+    for (const Dim& part : given) sum = sum + part;
+    const Interval missing = n.bounds_of(size - sum);
+    if (missing.lo > 0 || missing.hi < 0)
+      n.bad("split", "sizes that add up to " + size.to_string(), sum.to_string());
+    return given;
+  }
   const int64_t each = n.has(1) ? n.require_int(1, "split") : 1;
   const int64_t whole = size.require_constant("the axis that node '" + n.origin() + "' splits");
   if (each < 1) n.bad("split", "at least 1", std::to_string(each));
+  check_count(n, whole / each);
   std::vector<Dim> sizes;
   for (int64_t at = 0; at < whole; at += each) sizes.emplace_back(std::min(each, whole - at));
   return sizes;
@@ -109,7 +127,7 @@ void split_to_sequence(NodeContext& n) {
     items.push_back(n.wrap(n.reshape(part, shape)));
     at = at + size;
   }
-  n.out(0, sequence_of(items));
+  n.out(0, sequence_of(n, items));
 }
 
 // An optional that holds something is that thing.
