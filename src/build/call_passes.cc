@@ -32,6 +32,7 @@ const std::vector<CallPass>& call_passes() {
        [](const CallPassInput& in) {
          join_updates(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
+      // After the updates, which give members other results; sums are known as results beyond the program's.
       {kJoinSums, true,
        [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
       {kBundleCalls, false,

@@ -1,8 +1,8 @@
 // Sums over k of the rows of x, which a product takes along: a matrix of ones in registers times 24 rows of x as columns, one more
 // matrix instruction beside each 64 rows of the tile's. The tiles of the first three columns have a part of these rows each, so that
-// there are registers for them. Where x is the transposed gradient of a layer's results and the product
-// that of its weights, they are the gradient of its bias.
-// (x times eight columns of ones took longer on H100: the instruction then waits for x from shared memory.)
+// there are registers for them. Where x is the transposed gradient of a layer's results and the product that of its weights, they
+// are the gradient of its bias. (With x times eight columns of ones instead, in the first column of tiles alone, GPT-2's step gained
+// 0.2 ms on H100 in place of 0.5: bench/results/gpu_joined_2026-11-22_second.json.)
 //
 // Operands with kSumsX say which instruction (`Ones`, as MultiplyMade for 24 columns whose layout is that of x), of what type the
 // sums are (`SumOfX`) and where those of a batch go (`x_sums(batch)`; null: nowhere).
