@@ -1,6 +1,6 @@
 """Whole training steps on one GPU beside torch.compile captured into a CUDA Graph, in one run: multilayer
-perceptrons and GPT-2, forward, loss, backward and Adam; and a large linear layer with its cross entropy and
-their gradients.
+perceptrons and GPT-2, forward, loss, backward and Adam; and two operations with their gradients: a large
+linear layer with its cross entropy, and attention beside FlashAttention-2's deterministic form.
 
 Ours: a step compiled with `aicf.compile_train_step`, saved, and replayed by `aicf bench --device cuda`. The
 peer: the same model, loss and fused Adam through torch.compile, captured, so that no Python stands in its
@@ -30,6 +30,7 @@ import torch.nn.functional as F
 from aicf import nn, ops, optim
 from gpu_replay import captured, replay_microseconds
 from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda, select
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 RATE = 1e-3
 
@@ -54,11 +55,20 @@ class LinearLoss:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """Causal attention of q, k and v [batch, heads, length, depth] and its gradients."""
+
+    heads: int
+    length: int
+    depth: int
+
+
+@dataclass(frozen=True)
 class Row:
     name: str
     batch: int
     dtype: str
-    shape: tuple[int, ...] | Gpt | LinearLoss
+    shape: tuple[int, ...] | Gpt | LinearLoss | Attention
     precision: str = "f32"  # as AICF names it; the peer multiplies f32 in tf32 likewise
 
 
@@ -69,6 +79,7 @@ ROWS = [
     Row("mlp-wide", 4096, "bf16", (1024, 4096, 4096, 1024), "bf16-pure"),
     Row("gpt2-124m", 16, "bf16", Gpt(), "bf16-pure"),
     Row("linear-loss", 16384, "bf16", LinearLoss(4096, 131072), "bf16-pure"),
+    Row("attention", 4, "bf16", Attention(16, 4096, 128), "bf16-pure"),
 ]
 
 
@@ -166,6 +177,17 @@ def compile_linear_loss(row: Row, shape: LinearLoss, device: str) -> aicf.Execut
     return aicf.compile(aicf.trace(gradients, specs), device=device)
 
 
+def compile_attention(row: Row, shape: Attention, device: str) -> aicf.Executable:
+    def gradients(q: Any, k: Any, v: Any, dout: Any) -> Any:
+        attributes = {"scale": shape.depth**-0.5, "causal": True}
+        out = ops.attention(q, k, v, **attributes)
+        return out, *ops.attention_backward(q, k, v, out, dout, **attributes)
+
+    size = (row.batch, shape.heads, shape.length, shape.depth)
+    specs = [aicf.TensorSpec(size, row.dtype, name) for name in ("q", "k", "v", "dout")]
+    return aicf.compile(aicf.trace(gradients, specs), device=device)
+
+
 # Integer inputs by name, and how many values they have.
 def classes_of(row: Row) -> dict[str, int]:
     if isinstance(row.shape, Gpt):
@@ -175,11 +197,15 @@ def classes_of(row: Row) -> dict[str, int]:
 
 def save_ours(row: Row, device: str, path: Path) -> float:
     """Returns the seconds that compiling took."""
-    module = None if isinstance(row.shape, LinearLoss) else peer_module(row, "cpu")
+    program: aicf.TrainStep | aicf.Executable
+    module = None if isinstance(row.shape, LinearLoss | Attention) else peer_module(row, "cpu")
     start = time.perf_counter()
-    program = (
-        compile_linear_loss(row, row.shape, device) if module is None else compile_ours(row, module, device)
-    )
+    if isinstance(row.shape, LinearLoss):
+        program = compile_linear_loss(row, row.shape, device)
+    elif isinstance(row.shape, Attention):
+        program = compile_attention(row, row.shape, device)
+    else:
+        program = compile_ours(row, module, device)
     seconds = time.perf_counter() - start
     program.save(path)
     return seconds
@@ -293,9 +319,24 @@ def peer_linear_loss(row: Row, shape: LinearLoss) -> Callable[[], object]:
     return step
 
 
+def peer_attention(row: Row, shape: Attention) -> Callable[[], object]:
+    size = (row.batch, shape.heads, shape.length, shape.depth)
+    q, k, v, dout = (torch.randn(size, device="cuda", dtype=torch_dtype(row)) for _ in range(4))
+    operands = [each.requires_grad_() for each in (q, k, v)]
+
+    def step() -> None:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = F.scaled_dot_product_attention(*operands, is_causal=True)
+            torch.autograd.grad(out, operands, dout)
+
+    return step
+
+
 def peer_step(row: Row) -> Callable[[], object]:
     if isinstance(row.shape, LinearLoss):
         return peer_linear_loss(row, row.shape)
+    if isinstance(row.shape, Attention):
+        return peer_attention(row, row.shape)
     module = peer_module(row, "cuda")
     if isinstance(row.shape, Gpt):
         size = (row.batch, row.shape.context)
@@ -317,6 +358,7 @@ def peer_step(row: Row) -> Callable[[], object]:
 
 def run_peer(row: Row, rounds: int) -> dict[str, Any]:
     torch.backends.cuda.matmul.allow_tf32 = row.precision == "tf32"
+    torch.use_deterministic_algorithms(isinstance(row.shape, Attention))
     step = peer_step(row)
     start = time.perf_counter()
     step()
@@ -342,7 +384,8 @@ def measure_row(row: Row, options: argparse.Namespace, folder: Path) -> dict[str
     record["aicf"] = ours = measure_ours(row, options, folder)
     text = f"{row.name:<15}{median(ours):>10.1f} µs, compiled in {ours['compile_seconds']:.2f} s"
     if not options.no_peer:
-        key = "torch.compile, CUDA Graph"
+        attention = isinstance(row.shape, Attention)
+        key = f"{'FlashAttention-2, deterministic' if attention else 'torch.compile'}, CUDA Graph"
         record[key] = peer = measure_peer(row, options.rounds)
         text += beside(key, peer, ours) + f"   peak {ours['peak_mib']} and {peer['peak_mib']} MiB"
     print(text, flush=True)
