@@ -206,10 +206,8 @@ __device__ __forceinline__ void transpose_quad(float (&values)[8]) {
         float& low = values[2 * j + e];
         float& high = values[2 * (j | bit) + e];
         const float received = __shfl_xor_sync(0xffffffffu, upper ? low : high, bit);
-        if (upper)
-          low = received;
-        else
-          high = received;
+        low = upper ? received : low;
+        high = upper ? high : received;
       }
     }
 }
