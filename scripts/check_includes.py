@@ -28,7 +28,7 @@ PARTIAL = {
         "kernels/kernel_revision.h",
         "kernels/work.h",
     }
-    | {"kernels/matmul/pack.h", "kernels/conv/pack_conv_w.h", "kernels/library_call.h"},
+    | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},
     ("build", "kernels"): LAUNCH
     | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
     | {"kernels/product_group.h"},

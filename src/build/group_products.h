@@ -1,5 +1,5 @@
-// Which products of one shape share a launch on a GPU (kernels/matmul/grouped.cuh). Takes the selected calls
-// of a graph and the programs of their regions. A product's tiles rarely fill the last round of the
+// Which products of one shape share a launch on a GPU (kernels/matmul/cuda/grouped.cuh). Takes the selected
+// calls of a graph and the programs of their regions. A product's tiles rarely fill the last round of the
 // multiprocessors; several products of the same sizes, strides and plain results, the gradients of the
 // weights of equal layers for one, fill all rounds but one, and none has to split its K. One call with them
 // as members stands where the last of them stood, unless values that then wait for it take more memory.

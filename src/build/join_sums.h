@@ -1,7 +1,7 @@
 // Which sums over all rows, the gradients of biases, are taken along by products on a GPU. Takes the selected
 // calls of a graph, groups of products among them, and the programs of their regions. A call that does
 // nothing but add up the columns of a tensor disappears into the group that reads the tensor as the x of a
-// member (kernels/matmul/row_sums.cuh), or else into the epilogue of the product that stores it, whose
+// member (kernels/matmul/cuda/row_sums.cuh), or else into the epilogue of the product that stores it, whose
 // program, with the sums as a further result, then stands at the end of `programs`. Graph and regions stay as
 // they are.
 #pragma once

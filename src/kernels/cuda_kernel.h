@@ -70,7 +70,7 @@ struct KernelVariant {
 };
 
 struct CudaCode {
-  std::string source;                // begins with the includes it needs: "prelude.cuh", "matmul/mma.cuh"
+  std::string source;                // begins with its includes: "prelude.cuh", "matmul/cuda/mma.cuh"
   std::vector<CudaLaunch> launches;  // run in order, each after the one before
   Dim workspace_bytes;               // 0: no workspace argument
   // The functions are members of a bundle: their blocks count along `block_index` alone, meet only in

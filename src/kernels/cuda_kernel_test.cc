@@ -17,7 +17,7 @@ TEST(CudaKernels, headers_are_found_by_name) {
   std::set<std::string> names;
   for (const CudaHeader& header : cuda_headers()) names.insert(header.name);
   EXPECT_TRUE(names.contains("prelude.cuh"));
-  EXPECT_TRUE(names.contains("tile/tile_math.cuh"));
+  EXPECT_TRUE(names.contains("tile/cuda/tile_math.cuh"));
 }
 
 }  // namespace

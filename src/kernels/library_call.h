@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "kernels/cudnn_call.h"
-#include "kernels/matmul/cublaslt_call.h"
+#include "kernels/matmul/cuda/cublaslt_call.h"
 
 namespace aicf {
 

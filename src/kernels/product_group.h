@@ -1,5 +1,5 @@
-// Products that differ in their buffers alone and share a launch (kernels/matmul/grouped.cuh): what the text
-// of the first needs to know of all. build/ makes these.
+// Products that differ in their buffers alone and share a launch (kernels/matmul/cuda/grouped.cuh): what the
+// text of the first needs to know of all. build/ makes these.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct ProductGroup {
     int32_t x_sums = -1;                   // where the sums over k of x's rows go; -1: nowhere
   };
   std::vector<Operands> products;  // the problem's own first
-  std::optional<DType> x_sums;     // their type, where any product has them (kernels/matmul/row_sums.cuh)
+  std::optional<DType> x_sums;  // their type, where any product has them (kernels/matmul/cuda/row_sums.cuh)
 };
 
 // How so many products of this problem, with what its program does to the results, can share a launch, best

@@ -8,7 +8,7 @@
 namespace aicf {
 namespace {
 
-// What a warp per row and sums in registers are good for (kernels/tile/tile_cuda_row_sums.cc).
+// What a warp per row and sums in registers are good for (kernels/tile/cuda/tile_cuda_row_sums.cc).
 constexpr int64_t kLeastRows = 2048, kLeastColumns = 128, kMostColumns = 1024, kVector = 8;
 constexpr int64_t kMostSums = 80 * 32;  // columns of all sums together
 

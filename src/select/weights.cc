@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/conv/pack_conv_w.h"
-#include "kernels/matmul/pack.h"
+#include "kernels/conv/cpu/pack_conv_w.h"
+#include "kernels/matmul/cpu/pack.h"
 #include "select/layout.h"
 
 namespace aicf {

@@ -2,7 +2,7 @@
 // lie one behind the other). Windows are walked in row-major order of the kernel.
 #pragma once
 
-#include "conv/windows.cuh"
+#include "conv/cuda/windows.cuh"
 #include "indexing/elements.cuh"
 
 namespace aicf {

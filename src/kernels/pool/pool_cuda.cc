@@ -1,5 +1,5 @@
 // CUDA rows of max_pool, max_pool_indices and avg_pool.
-#include "kernels/conv/windows_cuda.h"
+#include "kernels/conv/cuda/windows_cuda.h"
 
 namespace aicf {
 

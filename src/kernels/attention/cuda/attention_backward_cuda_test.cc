@@ -1,0 +1,114 @@
+// Compile-only: attention's gradients on every architecture, and which unit serves which problem. What the
+// code computes is checked where there is a GPU (compile/gradients_test.cc).
+#include "kernels/attention/cuda/attention_backward_cuda.h"
+
+#include "build/testing/compile_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::compile_all;
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+CudaWindow dense(DType dtype, const Shape& sizes) { return {dtype, Dim(0), sizes, row_major_strides(sizes)}; }
+
+CudaProblem problem_of(DType dtype, const Shape& q, int64_t kv_heads, const Dim& keys, int64_t value_depth,
+                       bool causal) {
+  const CudaWindow k = dense(dtype, {q[0], Dim(kv_heads), keys, q[3]}),
+                   v = dense(dtype, {q[0], Dim(kv_heads), keys, Dim(value_depth)}),
+                   out = dense(dtype, {q[0], q[1], q[2], Dim(value_depth)});
+  CudaProblem p;
+  p.inputs = {dense(dtype, q), k, v, out, out};
+  p.outputs = {dense(dtype, q), k, v};
+  p.params = {Dim(causal ? 1 : 0), Dim(0)};
+  p.fparams = {0.125, 0.0};
+  p.arch = 90;
+  return p;
+}
+
+CudaProblem random_problem(RandomWindows& random, DType dtype) {
+  const std::vector<int64_t> depths = {1, 8, 20, 32, 64, 80, 128, 160, 256};
+  const int64_t kv_heads = 1 + random.below(3), group = 1 + random.below(3);
+  const Dim batch = random.size(1, 4), queries = random.size(1, 300), keys = random.size(1, 600),
+            kv(kv_heads);
+  const Dim depth(random.pick(depths)), value_depth(random.pick(depths)), heads(kv_heads * group);
+  const Shape q{batch, heads, queries, depth}, k{batch, kv, keys, depth}, v{batch, kv, keys, value_depth},
+      out{batch, heads, queries, value_depth};
+  CudaProblem p;
+  for (const Shape& sizes : {q, k, v, out, out}) p.inputs.push_back(random.window(dtype, sizes));
+  for (const Shape& sizes : {q, k, v}) p.outputs.push_back(random.window(dtype, sizes));
+  p.params = {Dim(random.below(2)), Dim(random.below(2))};
+  p.fparams = {0.3, random.below(3) == 0 ? 20.0 : 0.0};
+  if (p.params[1] == Dim(1)) {
+    const DType mask = random.pick(std::vector<DType>{DType::boolean, DType::f32, dtype});
+    p.inputs.push_back(
+        random.window(mask, random.below(2) ? Shape{queries, keys} : Shape{batch, Dim(1), Dim(1), keys}));
+  }
+  return p;
+}
+
+TEST(AttentionBackwardCuda, RandomProblemsCompileForEveryArchitecture) {
+  RowTexts texts;
+  RandomWindows random(5);
+  const std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f64, DType::f16, DType::f32};
+  for (int i = 0; i < 10; ++i)
+    texts.add("attention_backward_simt", random_problem(random, dtypes[static_cast<size_t>(i % 5)]),
+              random.ranges());
+  compile_all(texts);
+}
+
+TEST(AttentionBackwardCuda, HopperKernelsCompile) {
+  std::vector<std::string> sources;
+  const SymbolRanges ranges{{"t", {1, 4096}}};
+  const Dim t = Dim::symbol("t");
+  for (const auto& [dtype, depth, value_depth] :
+       {std::tuple{DType::bf16, 128, 128}, std::tuple{DType::f16, 64, 64}, std::tuple{DType::bf16, 80, 64}}) {
+    CudaProblem p =
+        problem_of(dtype, {Dim(2), Dim(4), t, Dim(depth)}, 2, t, value_depth, dtype == DType::bf16);
+    p.ranges = &ranges;
+    ASSERT_EQ(attention_backward_unit(p), BackwardUnit::kWgmma);
+    const CudaCode code = attention_backward_code(p, BackwardUnit::kWgmma);
+    ASSERT_EQ(code.launches.size(), 2u);
+    for (const CudaLaunch& launch : code.launches) EXPECT_LE(launch.shared_bytes, 227 * 1024);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"t", 300}}), 24);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"t", 4096}}), 132) << "no more blocks than run at once";
+    sources.push_back(code.source);
+  }
+  for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+TEST(AttentionBackwardCuda, EveryProblemGivesCodeWithinSharedMemory) {
+  RandomWindows random(9);
+  for (int i = 0; i < 200; ++i) {
+    CudaProblem p = random_problem(
+        random, random.pick(std::vector<DType>{DType::f16, DType::bf16, DType::f32, DType::f64}));
+    p.ranges = &random.ranges();
+    for (const cuda_testing::Arch& arch : cuda_testing::kArchs) {
+      p.arch = arch.number;
+      const BackwardUnit unit = attention_backward_unit(p);
+      const CudaCode code = attention_backward_code(p, unit);
+      EXPECT_EQ(code, attention_backward_code(p, unit));
+      for (const CudaLaunch& launch : code.launches)
+        EXPECT_LE(launch.shared_bytes, unit == BackwardUnit::kSimt ? 99 * 1024 : 227 * 1024);
+    }
+  }
+}
+
+TEST(AttentionBackwardCuda, WhatTheMatrixUnitsDoNotServeGoesWithoutThem) {
+  const CudaProblem good =
+      problem_of(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(128)}, 2, Dim(512), 128, true);
+  ASSERT_EQ(attention_backward_unit(good), BackwardUnit::kWgmma);
+  CudaProblem older = good, capped = good, masked = good, reversed = good, deep = good;
+  older.arch = 80;
+  capped.fparams[1] = 30;
+  masked.params[1] = Dim(1);
+  masked.inputs.push_back(dense(DType::f32, {Dim(512), Dim(512)}));
+  reversed.inputs[4].strides[2] = Dim(-128);
+  deep.inputs[0].sizes[3] = Dim(256);
+  for (const CudaProblem* other : {&older, &capped, &masked, &reversed, &deep})
+    EXPECT_EQ(attention_backward_unit(*other), BackwardUnit::kSimt);
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,396 @@
+#include "kernels/attention/cuda/attention_cuda.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/attention/cuda/attention_text.h"
+#include "kernels/attention/cuda/rope_text.h"
+#include "kernels/made_input.h"
+
+namespace aicf {
+
+namespace {
+
+constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
+
+// Whether all rows of a tile have the same mask; with split keys they are rows of several heads.
+bool is_per_key(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+  if (!sizes.has_mask) return false;
+  const std::vector<Dim> strides = mask_strides(problem.inputs[3]);
+  const bool one_head = tile.unit != AttentionUnit::kSplit || sizes.group == Dim(1) || strides[1] == Dim(0);
+  return strides[2] == Dim(0) && one_head;
+}
+
+// Columns of a row in shared memory of short.cuh.
+int64_t short_width(const AttentionSizes& sizes) {
+  return std::max(sizes.depth, sizes.value_depth) <= 32 ? 32 : 64;
+}
+
+// ---- bytes of shared memory, as the .cuh lay it out ----
+
+int64_t padded(int64_t columns) { return (columns + 15) / 16 * 16; }
+int64_t half_row_bytes(int64_t columns) { return (padded(columns) + 8) * 2; }
+
+int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+  const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
+  const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
+  return bytes *
+         (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
+          tile.rows * stride(tile.keys));
+}
+
+int64_t shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+  const int64_t key_value = tile.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
+  const int64_t queries = tile.rows * half_row_bytes(sizes.depth);
+  switch (tile.unit) {
+    case AttentionUnit::kSimt:
+      return simt_shared(problem, sizes, tile);
+    case AttentionUnit::kMma:
+      return queries + key_value + (is_per_key(problem, sizes, tile) ? 2 * 4 * tile.keys : 0);
+    case AttentionUnit::kSplit:
+      return queries +
+             std::max(tile.stages * key_value, 4 * 16 * 4 * (padded(sizes.value_depth) + 8) + 5 * 16 * 8);
+    case AttentionUnit::kWgmma: {
+      constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kStages = 2, kBarriers = 96;
+      const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
+      return kAlign + kStages * (tile.rows * 128 * depth + kHalf * (depth + value_depth)) + kBarriers;
+    }
+    case AttentionUnit::kShort: {
+      constexpr int64_t kAlign = 1024, kBarriers = 16;
+      const int64_t mask = is_per_key(problem, sizes, tile) ? 4 * tile.keys : 0;
+      return kAlign + (tile.rows + 2 * tile.keys) * 2 * short_width(sizes) + mask + kBarriers;
+    }
+  }
+  return 0;
+}
+
+// ---- tiles ----
+
+// What fits in 99 KiB, the least of all architectures: the order of accumulation must not depend on them.
+AttentionTile simt_tile(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
+  AttentionTile tile{AttentionUnit::kSimt, 64, 64, 8};
+  if (problem.inputs[0].dtype == DType::f64)
+    tile.rows = tile.keys = depth <= 32 ? 64 : depth <= 128 ? 32 : 16;
+  else if (depth > 128)
+    tile.rows = tile.keys = 32;
+  const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
+  while (tile.rows > 16 && (blocks < kMultiprocessors || sizes.most_queries <= tile.rows / 2)) {
+    tile.rows /= 2;
+    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >= kMultiprocessors)
+      break;
+  }
+  return tile;
+}
+
+// Up to 2,048 keys a cluster's eight blocks hold one tile each, or two of half the size in turn: one launch.
+// Longer sequences need more blocks than a cluster has.
+AttentionTile split_tile(const CudaProblem& problem, const AttentionSizes& sizes, int most_keys) {
+  AttentionTile tile{AttentionUnit::kSplit, 16, most_keys, 4};
+  if (sizes.most_keys <= most_keys) return tile;
+  constexpr int kCluster = 8;
+  const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
+                          std::ceil(sizes.most_group * sizes.most_queries / 16);
+  if (problem.arch >= 90 && sizes.most_keys <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
+    tile.cluster = kCluster;
+    if (sizes.most_keys <= kCluster * most_keys) return tile;
+  }
+  tile.keys = 64;
+  if (tile.cluster == 1) tile.tiles = sizes.most_keys <= 2048 ? 1 : sizes.most_keys <= 8192 ? 4 : 8;
+  if (tile.cluster > 1 || tile.tiles > 1) tile.stages = 2;
+  if (shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) tile.stages = 1;
+  return tile;
+}
+
+AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
+  const double heads = sizes.most_batch * sizes.most_heads;
+  const int most_keys = depth > 128 ? 64 : 128;  // that a block with few rows holds at once
+  const bool is_short =
+      sizes.most_keys <= most_keys && heads * std::ceil(sizes.most_queries / 64) < kMultiprocessors;
+  if (is_short || sizes.most_group * sizes.most_queries <= kFewRows)
+    return split_tile(problem, sizes, most_keys);
+  AttentionTile tile{AttentionUnit::kMma, 64, 64, 4};
+  if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
+  if (sizes.most_queries <= 32)
+    tile.rows = 32, tile.warps = 2;
+  else if (tile.keys == 64 && sizes.most_keys > 256 && depth <= 128 &&
+           heads * std::ceil(sizes.most_queries / 128) >= 2 * kMultiprocessors)
+    tile.rows = 128;
+  return tile;
+}
+
+bool has_tensor_maps(const CudaProblem& problem) {
+  return std::all_of(problem.inputs.begin(), problem.inputs.begin() + 3,
+                     [&](const CudaWindow& window) { return has_tensor_map(problem, window); });
+}
+
+bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
+  if (problem.arch != 90) return false;
+  const int64_t least = std::min(sizes.depth, sizes.value_depth),
+                most = std::max(sizes.depth, sizes.value_depth);
+  if (least < 64 || most > 128 || sizes.most_queries < 256 || sizes.most_keys < 256) return false;
+  if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2)
+    return false;
+  return has_tensor_maps(problem);
+}
+
+// Three warpgroups share keys of shallow heads, unless so few tiles of 192 rows see unequal numbers of keys
+// that pairs of them do not fill the last round of a persistent launch.
+int wgmma_rows(const AttentionSizes& sizes) {
+  const bool shallow = std::max(sizes.depth, sizes.value_depth) <= 64;
+  return shallow && !(sizes.causal && sizes.most_queries <= 2048) ? 192 : 128;
+}
+
+// Rows of a block of short.cuh; 0: others suit better. Keys and values of shallow heads are cheap to load
+// twice, and shorter blocks fill the multiprocessors more evenly; else 128, unless it takes 64 to give every
+// multiprocessor one.
+int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
+  if (problem.arch != 90 || std::max(sizes.depth, sizes.value_depth) > 64 || sizes.most_keys > 128 ||
+      sizes.most_keys <= 64 || sizes.most_queries <= kFewRows || !has_tensor_maps(problem))
+    return 0;
+  const auto blocks = [&](int rows) {
+    return sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
+  };
+  if (short_width(sizes) > 32 && blocks(128) >= kMultiprocessors) return 128;
+  return blocks(64) >= kMultiprocessors ? 64 : 0;
+}
+
+// ---- text ----
+
+std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+  const bool simt = tile.unit == AttentionUnit::kSimt;
+  const int64_t unit = simt ? 16 / dtype_bytes(problem.inputs[0].dtype) : 8;
+  const auto vector = [&](const CudaWindow& window, int64_t depth) {
+    return has_vector_rows(window, unit) && (!simt || depth % unit == 0);
+  };
+  const CudaWindow& out = problem.outputs[0];
+  std::string text = "struct Traits {\n  using Element = ";
+  text += cuda_type(problem.inputs[0].dtype);
+  text += ";\n  using Mask = ";
+  text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
+  text += ";\n" + constant("kHasMask", sizes.has_mask) +
+          constant("kMaskPerKey", is_per_key(problem, sizes, tile)) + constant("kCausal", sizes.causal) +
+          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
+          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
+          constant("kRows", int64_t{tile.rows}) + constant("kKeys", int64_t{tile.keys}) +
+          constant("kHeadGroup", head_group(problem, sizes)) +
+          constant("kVectorQ", vector(problem.inputs[0], sizes.depth)) +
+          constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
+          constant("kVectorV", vector(problem.inputs[2], sizes.value_depth)) +
+          constant("kVectorOut", has_vector_rows(out, unit) && sizes.value_depth % unit == 0);
+  return text + "};\n";
+}
+
+std::string call(const CudaProblem& problem, const AttentionSizes& sizes, CudaParams& params) {
+  const auto size = [&](const Dim& dim) { return "int32_t(" + params.expr(dim) + ")"; };
+  std::string text = "  const aicf::attention::Call<Traits> call{in0, in1, in2, ";
+  text += sizes.has_mask ? "in3" : "nullptr";
+  text += problem.outputs.size() > 1 ? ", out0, out1,\n      " : ", out0, nullptr,\n      ";
+  for (size_t i = 0; i < 3; ++i) text += view(params, problem.inputs[i].strides) + ", ";
+  text += view(params, sizes.has_mask ? mask_strides(problem.inputs[3]) : std::vector<Dim>(4, Dim(0))) + ", ";
+  text += view(params, problem.outputs[0].strides) + ",\n      ";
+  return text + size(sizes.heads) + ", " + size(sizes.group) + ", " + size(sizes.queries) + ", " +
+         size(sizes.keys) + "};\n";
+}
+
+// ---- code ----
+
+// What differs between units.
+struct Unit {
+  const char* header;
+  std::string name, body;
+  int block;
+};
+
+std::string suffix(const CudaProblem& problem, const AttentionTile& tile) {
+  return "_" + std::string(dtype_name(problem.inputs[0].dtype)) + "_" + std::to_string(tile.rows) + "x" +
+         std::to_string(tile.keys);
+}
+
+bool is_single(const AttentionSizes& sizes, const AttentionTile& tile) {
+  return sizes.most_keys <= static_cast<double>(tile.keys);
+}
+// Whether parts go to the workspace.
+bool combines(const AttentionSizes& sizes, const AttentionTile& tile) {
+  return tile.unit == AttentionUnit::kSplit && tile.cluster == 1 && !is_single(sizes, tile);
+}
+std::string split_name(const AttentionSizes& sizes, const AttentionTile& tile) {
+  return is_single(sizes, tile) ? "kSingle" : tile.cluster > 1 ? "kCluster" : "kWorkspace";
+}
+
+Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+  const std::string name = suffix(problem, tile), keys = std::to_string(tile.keys);
+  switch (tile.unit) {
+    case AttentionUnit::kSimt:
+      return {"attention/cuda/simt.cuh", "attention_simt" + name, "attend_simt(call)", 256};
+    case AttentionUnit::kMma:
+      return {"attention/cuda/mma.cuh", "attention_mma" + name,
+              "attend_mma<Traits, " + std::to_string(tile.warps) + ", " +
+                  std::to_string(tile.rows / tile.warps / 16) + ">(call)",
+              32 * tile.warps};
+    case AttentionUnit::kSplit:
+      return {problem.made != nullptr ? "attention/cuda/roped.cuh" : "attention/cuda/split.cuh",
+              "attention_split" + name + (problem.made != nullptr ? "_roped" : ""),
+              "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, tile) + ", " +
+                  std::to_string(tile.tiles) + ", " + std::to_string(tile.stages) + ">(call, " +
+                  (combines(sizes, tile) ? "workspace" : "nullptr") +
+                  (problem.made != nullptr ? ", rope)" : ")"),
+              128};
+    case AttentionUnit::kShort:
+      return {"attention/cuda/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)",
+              128};
+    case AttentionUnit::kWgmma:
+      return {"attention/cuda/wgmma.cuh", "attention_wgmma" + name,
+              "attend_hopper(call, all_heads, {map0, map1, map2})", 128 * (tile.rows / 64 + 1)};
+  }
+  AICF_CHECK(false, "an attention unit without a kernel");
+}
+
+// What a kernel that takes in the rope reads before the launches before it have ended, by its numbers:
+// caches, mask and position, if all of them are settled.
+std::vector<int32_t> early_inputs(const CudaProblem& problem, const MadeInput& made) {
+  std::vector<int32_t> early;
+  bool settled = made.problem->inputs[kRopePosition].settled;
+  for (size_t i = 1; i < problem.inputs.size(); ++i) {
+    early.push_back(static_cast<int32_t>(i));
+    settled = settled && problem.inputs[i].settled;
+  }
+  early.push_back(made.inputs[kRopePosition]);
+  return settled ? early : std::vector<int32_t>();
+}
+
+// Defines `rope` from the operands that the whole kernel has of the call.
+std::string rope_text(const MadeInput& made, bool early, CudaParams& params) {
+  const auto names = [](const char* prefix, const std::vector<int32_t>& numbers) {
+    std::vector<std::string> list;
+    for (const int32_t number : numbers) list.push_back(prefix + std::to_string(number));
+    return list;
+  };
+  std::string sizes = rope_sizes_text(*made.problem);
+  sizes.back() = ',';
+  return rope_operands_text(*made.problem, names("in", made.inputs), names("out", made.outputs), params) +
+         "  const aicf::attention::Roped" + sizes + (early ? " true," : " false,") +
+         " Traits::Element> rope{o, error};\n";
+}
+
+std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
+                          const std::string& call_text, const std::string& body, int min_blocks = 0) {
+  return cuda_kernel_head(problem, launch, workspace, min_blocks) + call_text + "  aicf::attention::" + body +
+         ";\n}\n";
+}
+
+// Blocks of a multiprocessor for which the compiler keeps registers; 0: as it likes.
+int min_blocks(const AttentionSizes& sizes, AttentionUnit unit) {
+  if (unit == AttentionUnit::kWgmma) return 1;
+  return unit == AttentionUnit::kShort ? (short_width(sizes) == 32 ? 4 : 3) : 0;
+}
+
+std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const AttentionTile& tile) {
+  std::vector<TensorMapSpec> maps;
+  if (tile.unit != AttentionUnit::kWgmma && tile.unit != AttentionUnit::kShort) return maps;
+  const auto columns = static_cast<int32_t>(tile.unit == AttentionUnit::kShort ? short_width(sizes) : 64);
+  for (int32_t operand = 0; operand < 3; ++operand)
+    maps.push_back(
+        {operand, {3, 2, 1, 0}, {columns, operand == 0 ? tile.rows : tile.keys, 1, 1}, 2 * columns});
+  return maps;
+}
+
+}  // namespace
+
+AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
+  const AttentionSizes sizes = sizes_of(problem);
+  if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
+  if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
+    return {AttentionUnit::kWgmma, wgmma_rows(sizes), 128};
+  if (unit == AttentionUnit::kWgmma)
+    if (const int rows = short_rows(problem, sizes)) return {AttentionUnit::kShort, rows, 128};
+  return mma_tile(problem, sizes);
+}
+
+CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
+  const AttentionSizes sizes = sizes_of(problem);
+  const Unit unit = unit_of(problem, sizes, tile);
+  const Dim heads = sizes.batch * sizes.heads;
+  const bool split = tile.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, tile);
+
+  CudaParams params;
+  std::string call_text = call(problem, sizes, params);
+  CudaLaunch launch;
+  if (problem.made != nullptr) {
+    launch.early_inputs = early_inputs(problem, *problem.made);
+    call_text += rope_text(*problem.made, !launch.early_inputs.empty(), params);
+  }
+  if (tile.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
+  const CudaProblem& kernel = problem.made != nullptr ? *problem.made->kernel : problem;
+  launch.function = unit.name;
+  launch.block = unit.block;
+  launch.shared_bytes = shared_bytes(problem, sizes, tile);
+  launch.params = params.dims();
+  launch.reports_errors = problem.made != nullptr;
+  launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
+  if (tile.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
+  AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
+  launch.tensor_maps = tensor_maps(sizes, tile);
+
+  CudaCode code;
+  code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
+                traits(problem, sizes, tile) + "\n";
+  if (split) {
+    const Dim splits =
+        uses_workspace ? max(ceildiv(sizes.keys, Dim(tile.keys * tile.tiles)), Dim(1)) : Dim(tile.cluster);
+    launch.cluster = tile.cluster;
+    launch.grid[0] =
+        sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
+    if (uses_workspace)
+      code.workspace_bytes = heads * sizes.queries * splits * Dim((padded(sizes.value_depth) + 2) * 4);
+  }
+  code.source +=
+      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, tile.unit));
+  code.launches.push_back(launch);
+  if (uses_workspace) {
+    CudaLaunch combine;
+    combine.function = "attention_combine" + suffix(problem, tile);
+    combine.block = 128;
+    combine.params = params.dims();
+    combine.grid[0] = heads * sizes.queries;
+    code.source += "\n" + function_text(kernel, combine, true, call_text,
+                                        "combine_splits<Traits, " + std::to_string(tile.keys * tile.tiles) +
+                                            ">(call, workspace)");
+    code.launches.push_back(combine);
+  }
+  return code;
+}
+
+bool takes_rope(const CudaProblem& attention, const CudaProblem& rope) {
+  constexpr double kMostGroup = 16;  // heads of one tile of rows
+  const AttentionSizes sizes = sizes_of(attention);
+  const AttentionTile tile = attention_tile(attention, AttentionUnit::kWgmma);
+  return tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) && sizes.queries == Dim(1) &&
+         sizes.most_group <= kMostGroup && attention.outputs.size() == 1 && rope.replaces(5) &&
+         rope.replaces(6);
+}
+
+bool can_run_attention_half(const Problem& problem) {
+  return can_attend_cuda(problem, 3, 1) &&
+         (problem.inputs[0].dtype == DType::f16 || problem.inputs[0].dtype == DType::bf16);
+}
+
+bool can_run_attention_simt(const Problem& problem) {
+  return can_attend_cuda(problem, 3, 1) &&
+         (can_run_attention_half(problem) || problem.inputs[0].dtype == DType::f32 ||
+          problem.inputs[0].dtype == DType::f64);
+}
+
+CudaCode generate_attention_simt(const CudaProblem& problem) {
+  return attention_code(problem, attention_tile(problem, AttentionUnit::kSimt));
+}
+CudaCode generate_attention_mma(const CudaProblem& problem) {
+  return attention_code(problem, attention_tile(problem, AttentionUnit::kMma));
+}
+CudaCode generate_attention_wgmma(const CudaProblem& problem) {
+  return attention_code(problem, attention_tile(problem, AttentionUnit::kWgmma));
+}
+
+}  // namespace aicf

@@ -1,0 +1,256 @@
+// Compile-only: attention on every architecture, over random shapes, layouts, masks and types; and which
+// kernel serves which problem. What the code computes is checked where there is a GPU.
+#include "kernels/attention/cuda/attention_cuda.h"
+
+#include <cmath>
+#include <functional>
+
+#include "build/testing/compile_texts.h"
+#include "kernels/attention/cuda/attention_text.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::compile_all;
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+CudaWindow dense(DType dtype, const Shape& sizes) { return {dtype, Dim(0), sizes, row_major_strides(sizes)}; }
+
+CudaProblem problem_of(DType dtype, const Shape& q, const Dim& kv_heads, const Dim& keys, int64_t value_depth,
+                       bool causal) {
+  CudaProblem p;
+  p.inputs = {dense(dtype, q), dense(dtype, {q[0], kv_heads, keys, q[3]}),
+              dense(dtype, {q[0], kv_heads, keys, Dim(value_depth)})};
+  p.outputs = {dense(dtype, {q[0], q[1], q[2], Dim(value_depth)})};
+  p.params = {Dim(causal ? 1 : 0), Dim(0)};
+  p.fparams = {0.125, 0.0};
+  return p;
+}
+
+void add_mask(CudaProblem& p, CudaWindow mask) {
+  p.inputs.push_back(std::move(mask));
+  p.params[1] = Dim(1);
+}
+
+CudaProblem random_problem(RandomWindows& random, DType dtype) {
+  const std::vector<int64_t> depths = {1, 8, 20, 32, 64, 80, 96, 128, 160, 256};
+  const int64_t kv_heads = 1 + random.below(4), group = 1 + random.below(4);
+  const Dim batch = random.size(1, 4), queries = random.size(1, 700), keys = random.size(1, 2000);
+  const Dim depth(random.pick(depths)), value_depth(random.pick(depths));
+  const Shape q{batch, Dim(kv_heads * group), queries, depth};
+  CudaProblem p;
+  p.inputs = {random.window(dtype, q), random.window(dtype, {batch, Dim(kv_heads), keys, depth}),
+              random.window(dtype, {batch, Dim(kv_heads), keys, value_depth})};
+  p.outputs = {random.window(dtype, {batch, q[1], queries, value_depth})};
+  p.params = {Dim(random.below(2)), Dim(0)};
+  p.fparams = {0.1 * static_cast<double>(random.below(9) - 1), static_cast<double>(random.below(4) / 3 * 30)};
+  if (random.below(2) == 0) {
+    const DType mask = random.pick(std::vector<DType>{DType::boolean, DType::f32, dtype});
+    const std::vector<Shape> shapes = {
+        {batch, Dim(1), Dim(1), keys}, {queries, keys}, {batch, q[1], queries, keys}};
+    add_mask(p, random.window(mask, random.pick(shapes)));
+  }
+  return p;
+}
+
+Problem plain(const CudaProblem& p) {
+  Problem problem;
+  problem.family = "attention";
+  for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const CudaWindow& w : p.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = p.params;
+  problem.fparams = p.fparams;
+  return problem;
+}
+
+// q, k, v, cos, sin, caches and position; the caches are the outputs' memory if `in_place`.
+CudaProblem append_problem(RandomWindows& random, DType dtype, bool interleaved, bool in_place) {
+  const int64_t kv_heads = 1 + random.below(3), depth = random.pick(std::vector<int64_t>{6, 32, 64});
+  const int64_t pairs = random.below(3) == 0 ? depth / 2 - 1 : depth / 2;
+  const Dim batch = random.size(1, 3), steps = random.size(1, 4), rows = random.size(8, 40);
+  const Dim kv(kv_heads), value_depth(random.pick(std::vector<int64_t>{5, 64}));
+  CudaProblem p;
+  p.inputs = {random.window(dtype, {batch, Dim(2 * kv_heads), steps, Dim(depth)}),
+              random.window(dtype, {batch, kv, steps, Dim(depth)}),
+              random.window(dtype, {batch, kv, steps, value_depth}),
+              random.window(dtype, {steps, Dim(pairs)}),
+              random.window(dtype, {batch, Dim(1), steps, Dim(pairs)}),
+              random.window(dtype, {batch, kv, rows, Dim(depth)}),
+              random.window(dtype, {batch, kv, rows, value_depth}),
+              random.window(DType::i64, {Dim(1)})};
+  p.outputs = {random.window(dtype, p.inputs[0].sizes), p.inputs[5], p.inputs[6]};
+  if (in_place) p.replaced = {5, 6};
+  p.params = {Dim(interleaved ? 1 : 0)};
+  return p;
+}
+
+TEST(RopeAppendCuda, CompilesAndCopiesCachesOnlyIfTheyAreApart) {
+  RowTexts texts;
+  RandomWindows random(11);
+  for (int i = 0; i < 16; ++i) {
+    const DType dtype =
+        std::vector{DType::f16, DType::bf16, DType::f32, DType::f64}[static_cast<size_t>(i / 4)];
+    const bool in_place = i % 3 > 0;
+    const CudaCode code =
+        texts.add("rope_append", append_problem(random, dtype, i % 2 == 0, in_place), random.ranges());
+    EXPECT_EQ(code.launches.size(), in_place ? 1u : 3u);
+  }
+  compile_all(texts);
+}
+
+TEST(AttentionCuda, RandomProblemsCompileForEveryArchitecture) {
+  RowTexts texts;
+  RandomWindows random(7);
+  for (int i = 0; i < 8; ++i) {
+    const DType half = i % 2 ? DType::f16 : DType::bf16, wide = i % 3 ? DType::f32 : DType::f64;
+    texts.add("attention_mma", random_problem(random, half), random.ranges());
+    if (i % 2 == 0) texts.add("attention_simt", random_problem(random, wide), random.ranges());
+  }
+  compile_all(texts);
+}
+
+// Every problem that a row takes gives code within the limits of every architecture.
+TEST(AttentionCuda, EveryProblemThatCanRunGivesCode) {
+  RandomWindows random(11);
+  for (int i = 0; i < 400; ++i) {
+    CudaProblem p = random_problem(
+        random, random.pick(std::vector<DType>{DType::f16, DType::bf16, DType::f32, DType::f64}));
+    p.ranges = &random.ranges();
+    for (const cuda_testing::Arch& arch : cuda_testing::kArchs) {
+      p.arch = arch.number;
+      const std::vector<const CudaKernel*> rows = cuda_candidates(plain(p), arch.number);
+      ASSERT_FALSE(rows.empty());
+      for (const CudaKernel* row : rows) {
+        const CudaCode code = row->generate(p);
+        ASSERT_FALSE(code.launches.empty());
+        EXPECT_EQ(code, row->generate(p));
+        for (const CudaLaunch& launch : code.launches)
+          EXPECT_NE(code.source.find(launch.function + "("), std::string::npos) << launch.function;
+      }
+    }
+  }
+}
+
+TEST(AttentionCuda, HopperKernelCompiles) {
+  std::vector<std::string> sources;
+  SymbolRanges ranges{{"t", {1, 4096}}};
+  const Dim t = Dim::symbol("t");
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    CudaProblem p = problem_of(dtype, {4, 16, t, 128}, 8, t, 64, dtype == DType::f16);
+    if (dtype == DType::bf16) add_mask(p, dense(DType::f32, {4, 1, 1, t}));
+    p.ranges = &ranges;
+    p.arch = 90;
+    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
+    ASSERT_EQ(tile.unit, AttentionUnit::kWgmma);
+    const CudaCode code = attention_code(p, tile);
+    ASSERT_EQ(code.launches.size(), 1u);
+    EXPECT_EQ(code.launches[0].tensor_maps.size(), 3u);
+    sources.push_back(code.source);
+  }
+  for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+// Both widths of a row in shared memory, sizes within a tile, every kind of mask, grouped heads, lse.
+TEST(AttentionCuda, ShortSequencesCompile) {
+  const SymbolRanges ranges{{"t", {1, 128}}};
+  const Dim t = Dim::symbol("t");
+  const auto short_problem = [&](const CudaProblem& problem, int rows) {
+    CudaProblem p = problem;
+    p.ranges = &ranges;
+    p.arch = 90;
+    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
+    EXPECT_EQ(tile.unit, AttentionUnit::kShort);
+    EXPECT_EQ(tile.rows, rows);
+    const CudaCode code = attention_code(p, tile);
+    EXPECT_EQ(code.launches.size(), 1u);
+    EXPECT_LE(4 * (code.launches[0].shared_bytes + 1024),
+              shared_limit(90) + 1024);  // four in a multiprocessor
+    return code.source;
+  };
+  CudaProblem per_key = problem_of(DType::f16, {32, 12, 128, 64}, 12, 128, 64, false), whole = per_key;
+  add_mask(per_key, dense(DType::f16, {32, 1, 1, 128}));
+  add_mask(whole, dense(DType::boolean, {32, 12, 128, 128}));
+  CudaProblem causal = problem_of(DType::bf16, {32, 12, t, 24}, 4, t, 32, true);
+  causal.outputs.push_back(dense(DType::f32, {32, 12, t}));
+  const CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
+  for (const std::string& image : compile_cuda({short_problem(per_key, 128), short_problem(whole, 128),
+                                                short_problem(causal, 64), short_problem(few, 64)},
+                                               "sm_90a"))
+    EXPECT_FALSE(image.empty());
+}
+
+struct Choice {
+  const char* what;
+  DType dtype;
+  Shape q;
+  Dim kv_heads, keys;
+  AttentionUnit unit;
+  size_t launches, launches_sm_80;
+};
+
+TEST(AttentionCuda, ShapesDecideTheKernel) {
+  const SymbolRanges ranges{{"t", {1, 4096}}, {"none", {0, 4096}}};
+  const Dim t = Dim::symbol("t"), none = Dim::symbol("none");
+  const Choice choices[] = {
+      {"one short sequence", DType::f16, {1, 12, 128, 64}, 12, 128, AttentionUnit::kSplit, 1, 1},
+      {"many short sequences", DType::f16, {64, 12, 128, 32}, 12, 128, AttentionUnit::kShort, 1, 1},
+      {"half as many", DType::f16, {8, 12, 128, 64}, 12, 128, AttentionUnit::kShort, 1, 1},
+      {"very short sequences", DType::f16, {64, 12, 64, 64}, 12, 64, AttentionUnit::kMma, 1, 1},
+      {"one query, grouped heads", DType::bf16, {1, 32, 1, 64}, 8, 1024, AttentionUnit::kSplit, 1, 2},
+      {"training", DType::bf16, {4, 16, 4096, 128}, 16, 4096, AttentionUnit::kWgmma, 1, 1},
+      {"symbolic length", DType::bf16, {4, 16, t, 128}, 16, t, AttentionUnit::kWgmma, 1, 1},
+      {"may be empty", DType::bf16, {4, 16, 512, 128}, 16, none, AttentionUnit::kMma, 1, 1},
+      {"deep heads", DType::bf16, {4, 16, 512, 256}, 16, 512, AttentionUnit::kMma, 1, 1},
+      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kMma, 1, 1},
+  };
+  for (const Choice& c : choices) {
+    CudaProblem p = problem_of(c.dtype, c.q, c.kv_heads, c.keys, c.q[3].require_constant("depth"), false);
+    p.ranges = &ranges;
+    p.arch = 90;
+    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
+    EXPECT_EQ(tile.unit, c.unit) << c.what;
+    EXPECT_EQ(attention_code(p, tile).launches.size(), c.launches) << c.what;
+    p.arch = 80;
+    const AttentionTile plain_tile = attention_tile(p, AttentionUnit::kWgmma);
+    EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
+    EXPECT_NE(plain_tile.unit, AttentionUnit::kShort) << c.what;
+    EXPECT_EQ(attention_code(p, plain_tile).launches.size(), c.launches_sm_80) << c.what;
+  }
+}
+
+TEST(AttentionCuda, WhatTheCopyEngineCannotDescribeGoesWithoutIt) {
+  CudaProblem p = problem_of(DType::bf16, {4, 16, 512, 128}, 16, 512, 128, true);
+  p.arch = 90;
+  const auto unit = [&](const CudaProblem& problem) {
+    return attention_tile(problem, AttentionUnit::kWgmma).unit;
+  };
+  ASSERT_EQ(unit(p), AttentionUnit::kWgmma);
+  CudaProblem reversed = p, unaligned = p, repeated = p;
+  reversed.inputs[1].strides[2] = Dim(-128);
+  unaligned.inputs[0].offset = Dim(3);
+  repeated.inputs[2].strides[0] = Dim(0);
+  for (const CudaProblem* other : {&reversed, &unaligned, &repeated})
+    EXPECT_EQ(unit(*other), AttentionUnit::kMma);
+}
+
+TEST(AttentionCuda, RefusesWhatItDoesNotServe) {
+  const CudaProblem good = problem_of(DType::f16, {2, 4, 7, 64}, 2, 9, 64, false);
+  ASSERT_EQ(cuda_candidates(plain(good), 80).size(), 2u);
+  const auto refused = [&](const char* what, const std::function<void(Problem&)>& change) {
+    Problem problem = plain(good);
+    change(problem);
+    EXPECT_TRUE(cuda_candidates(problem, 90).empty()) << what;
+  };
+  refused("deep heads", [](Problem& p) { p.inputs[0].sizes[3] = p.inputs[1].sizes[3] = Dim(257); });
+  refused("symbolic depth",
+          [](Problem& p) { p.inputs[0].sizes[3] = p.inputs[1].sizes[3] = Dim::symbol("d"); });
+  refused("no values", [](Problem& p) { p.inputs[2].sizes[3] = Dim(0); });
+  refused("mixed types", [](Problem& p) { p.inputs[1].dtype = DType::bf16; });
+  refused("integer mask", [](Problem& p) { p.inputs.push_back({DType::i32, {Dim(9)}}); });
+  refused("infinite scale", [](Problem& p) { p.fparams[0] = INFINITY; });
+  refused("epilogue", [](Problem& p) { p.has_program = true; });
+}
+
+}  // namespace
+}  // namespace aicf

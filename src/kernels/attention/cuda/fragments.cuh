@@ -1,0 +1,214 @@
+// Attention on the matrix units: what the kernels of both instruction generations do in registers. Scores,
+// weights and results lie in the accumulator layout of mma.m16n8 (and of wgmma, per warp): value 4t + e of a
+// lane belongs to row lane/4 + 8·(e/2) and column 8t + 2·(lane%4) + e%2 of its warp's 16 rows.
+#pragma once
+
+#include "attention/cuda/call.cuh"
+
+namespace aicf::attention {
+
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+template <class T>
+__device__ __forceinline__ uint32_t pack(float low, float high);
+template <>
+__device__ __forceinline__ uint32_t pack<f16>(float low, float high) {
+  uint32_t result;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+template <>
+__device__ __forceinline__ uint32_t pack<bf16>(float low, float high) {
+  uint32_t result;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+  return result;
+}
+
+// The two rows of a lane: running maximum of the scores, and this lane's share of the sum of weights.
+struct Rows {
+  float maximum[2] = {minus_infinity(), minus_infinity()};
+  float sum[2] = {0, 0};
+};
+
+// Scores from `visible` on are hidden. `key` is the key of value 0, `visible` how many keys each row sees.
+template <int kCount>
+__device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const int32_t (&visible)[2]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    if (key + i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) s[i] = minus_infinity();
+}
+
+// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows.
+template <class Traits, int kCount>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount],
+                                              const typename Traits::Mask* const (&mask)[2],
+                                              int64_t mask_stride, int32_t key, const int32_t (&visible)[2],
+                                              bool hides) {
+  if constexpr (Traits::kHasMask) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int32_t at = key + i / 4 * 8 + i % 2;
+      if (at < visible[i / 2 % 2])
+        s[i] = Scores<Traits>::score(
+            s[i], Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) s[i] = Scores<Traits>::score(s[i], 0.0f);
+  }
+  if (hides) hide(s, key, visible);
+}
+
+// The same with a mask that is the same for all rows; `mask(t)` gives the values of keys 8t and 8t + 1 from
+// value 0 on.
+template <class Traits, int kCount, class MaskValues>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], MaskValues mask, int32_t key,
+                                              const int32_t (&visible)[2], bool hides) {
+#pragma unroll
+  for (int tile = 0; tile < kCount / 4; ++tile) {
+    const float2 value = mask(tile);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      s[tile * 4 + i] = Scores<Traits>::score(s[tile * 4 + i], i % 2 ? value.y : value.x);
+  }
+  if (hides) hide(s, key, visible);
+}
+
+// One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights
+// relative to the rows' new maxima; `scale` is what earlier sums must be multiplied by. Weights are
+// 2^(kMultiplier s - reference) with one fma. Its rounding error, a 2^-24th of the reference, would matter
+// where the reference is large: there the maximum is subtracted first.
+template <class Traits, int kCount>
+__device__ __forceinline__ void weigh(float (&s)[kCount], Rows& rows, float (&scale)[2]) {
+  constexpr float kMultiplier = Scores<Traits>::kMultiplier;
+  constexpr float kLarge = 1024;
+  float top[2] = {rows.maximum[0], rows.maximum[1]}, reference[2];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffffu, top[half], 1));
+    top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffffu, top[half], 2));
+    const float finite = top[half] == minus_infinity() ? 0.0f : top[half];
+    scale[half] = power_of_two(kMultiplier * (rows.maximum[half] - finite));
+    rows.maximum[half] = top[half];
+    rows.sum[half] *= scale[half];
+    top[half] = finite;
+    reference[half] = kMultiplier * finite;
+  }
+  if (__any_sync(0xffffffffu, fabsf(reference[0]) > kLarge || fabsf(reference[1]) > kLarge)) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) s[i] -= top[i / 2 % 2];
+    reference[0] = reference[1] = 0;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    s[i] = power_of_two(__fmaf_rn(s[i], kMultiplier, -reference[i / 2 % 2]));
+    rows.sum[i / 2 % 2] += s[i];
+  }
+}
+
+// The largest exponent of e in a row whose largest score is `maximum`.
+template <class Traits>
+__device__ __forceinline__ float natural_maximum(float maximum) {
+  return Scores<Traits>::kPlain ? float(Traits::kScale) * maximum : maximum;
+}
+
+// The sums of whole rows, from those of the four lanes that share them.
+__device__ __forceinline__ void total_sums(Rows& rows) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    rows.sum[half] += __shfl_xor_sync(0xffffffffu, rows.sum[half], 1);
+    rows.sum[half] += __shfl_xor_sync(0xffffffffu, rows.sum[half], 2);
+  }
+}
+
+// Multiplies results by `scale`; most steps leave the maxima as they are, and then nothing changes.
+template <int kCount>
+__device__ __forceinline__ void rescale(float (&o)[kCount], const float (&scale)[2]) {
+  if (!__any_sync(0xffffffffu, !(scale[0] == 1.0f && scale[1] == 1.0f))) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) o[i] *= scale[i / 2 % 2];
+}
+
+// Words [tile] of a lane, which are columns 8·tile + 2·(lane%4) and the one after, become the 8 columns of
+// tile lane%4.
+__device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
+  const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
+  const uint32_t x = __shfl_xor_sync(0xffffffffu, upper ? word[0] : word[2], 2);
+  const uint32_t y = __shfl_xor_sync(0xffffffffu, upper ? word[1] : word[3], 2);
+  const uint32_t a0 = upper ? x : word[0], a1 = upper ? y : word[1];
+  const uint32_t b0 = upper ? word[2] : x, b1 = upper ? word[3] : y;
+  const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? a0 : a1, 1);
+  const uint32_t b = __shfl_xor_sync(0xffffffffu, odd ? b0 : b1, 1);
+  return odd ? make_uint4(a, a1, b, b1) : make_uint4(a0, a, b0, b);
+}
+
+// Stores the two rows of each lane, each times its factor: the first kColumns columns of rows before `rows`. `to` is the
+// address of row 0, column 0.
+template <int kColumns, bool kVector, class T, int kCount>
+__device__ __forceinline__ void store_fragments(const float (&sums)[kCount], const float (&factor)[2], T* to, const View& view,
+                                                int32_t row, int32_t rows) {
+  const int lane = int(threadIdx.x) % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const bool inside = row + 8 * half < rows;
+    T* line = to + (row + 8 * half) * view.row;
+#pragma unroll
+    for (int tile = 0; tile < kCount / 4; tile += 4) {
+      float value[4][2];
+      uint32_t word[4];
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const bool exists = tile + t < kCount / 4;
+        value[t][0] = exists ? sums[exists ? (tile + t) * 4 + 2 * half : 0] * factor[half] : 0.0f;
+        value[t][1] = exists ? sums[exists ? (tile + t) * 4 + 2 * half + 1 : 0] * factor[half] : 0.0f;
+        word[t] = pack<T>(value[t][0], value[t][1]);
+      }
+      if constexpr (kVector) {
+        const uint4 eight = gather_tile(word);
+        const int column = (tile + lane) * 8;
+        if (inside && column < kColumns) *reinterpret_cast<uint4*>(line + column) = eight;
+      } else {
+#pragma unroll
+        for (int t = 0; t < 4; ++t)
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int column = (tile + t) * 8 + 2 * lane + e;
+            if (inside && column < kColumns) line[column * view.column] = from_float<T>(value[t][e]);
+          }
+      }
+    }
+  }
+}
+
+// Divides results by their sums and stores them. `to` as above.
+template <class Traits, int kCount>
+__device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows,
+                                           const Call<Traits>& call, typename Traits::Element* to,
+                                           int32_t row) {
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    factor[half] = rows.sum[half] == 0 ? 0.0f : __fdiv_rn(1.0f, rows.sum[half]);
+  store_fragments<Traits::kValueDepth, Traits::kVectorOut>(o, factor, to, call.out_view, row, call.queries);
+}
+
+template <class Traits>
+__device__ __forceinline__ void store_lse(const Rows& rows, const Call<Traits>& call, int64_t head,
+                                          int32_t row) {
+  if (call.lse == nullptr || threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + 8 * half >= call.queries) continue;
+    call.lse[head * call.queries + row + 8 * half] =
+        rows.sum[half] == 0 ? minus_infinity()
+                            : natural_maximum<Traits>(rows.maximum[half]) + logf(rows.sum[half]);
+  }
+}
+
+}  // namespace aicf::attention

@@ -1,0 +1,161 @@
+// Transposed convolution: each output plane is summed in scratch, input channel by input channel, kernel
+// position by kernel position; for one pair of them every output takes at most one product.
+#include <algorithm>
+
+#include "kernels/conv/cpu/conv_plan.h"
+#include "kernels/conv/cpu/conv_store.h"
+#include "kernels/kernel.h"
+#include "kernels/step_check.h"
+
+namespace aicf {
+namespace {
+
+constexpr const char* kName = "conv_transpose";
+
+// The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to
+// the result.
+struct TransposePlan {
+  Windows windows;
+  int64_t batch, group_channels, group_maps, maps, plane;
+  int64_t x_batch, x_channel, w_channel, w_map, w_kernel[kSpatialAxes];
+  int64_t out_batch, out_channel, has_bias, bias_stride;
+};
+
+// sums[position(i, k)] += x[i] * w along the last axis.
+template <class T>
+void add_row(const WindowAxis& axis, int64_t k, const void* x, DType dtype, int64_t x_from, T w, T* sums) {
+  for (int64_t i = 0; i < axis.out; ++i) {
+    const int64_t at = axis.position(i, k);
+    if (axis.inside(at)) sums[at] += load_element<T>(x, dtype, x_from + i * axis.out_stride) * w;
+  }
+}
+
+template <class T>
+void add_tap(const TransposePlan& plan, const int64_t* k, const TensorArg& x, int64_t x_from, T w, T* sums) {
+  const WindowAxis *deep = &plan.windows.axis[0], *down = &plan.windows.axis[1],
+                   *across = &plan.windows.axis[2];
+  for (int64_t z = 0; z < deep->out; ++z) {
+    const int64_t to_z = deep->position(z, k[0]);
+    if (!deep->inside(to_z)) continue;
+    for (int64_t y = 0; y < down->out; ++y) {
+      const int64_t to_y = down->position(y, k[1]);
+      if (!down->inside(to_y)) continue;
+      add_row(*across, k[2], x.data, x.dtype, x_from + z * deep->out_stride + y * down->out_stride, w,
+              sums + (to_z * down->in + to_y) * across->in);
+    }
+  }
+}
+
+template <class T>
+void store_plane(const BoundCall& call, const TransposePlan& plan, int64_t batch, int64_t map,
+                 const T* sums) {
+  const TensorArg& out = call.outputs[0];
+  const T bias = plan.has_bias
+                     ? load_element<T>(call.inputs[2].data, call.inputs[2].dtype, map * plan.bias_stride)
+                     : T(0);
+  const WindowAxis* axis = plan.windows.axis;
+  const int64_t first = batch * plan.out_batch + map * plan.out_channel;
+  for (int64_t p = 0; p < plan.plane; ++p) {
+    const int64_t x = p % axis[2].in, y = p / axis[2].in % axis[1].in, z = p / axis[2].in / axis[1].in;
+    const int64_t to = first + z * axis[0].in_stride + y * axis[1].in_stride + x * axis[2].in_stride;
+    store_element(out.data, out.dtype, to, plan.has_bias ? sums[p] + bias : sums[p]);
+  }
+}
+
+template <class T>
+void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+  const TransposePlan& plan = stored_plan<TransposePlan>(call);
+  const int64_t batch = index / plan.maps, map = index % plan.maps, group = map / plan.group_maps;
+  const TensorArg &x = call.inputs[0], &w = call.inputs[1];
+  T* sums = reinterpret_cast<T*>(scratch);
+  std::fill_n(sums, plan.plane, T(0));
+  for (int64_t c = 0; c < plan.group_channels; ++c) {
+    const int64_t channel = group * plan.group_channels + c;
+    const int64_t w_from = channel * plan.w_channel + map % plan.group_maps * plan.w_map;
+    const int64_t x_from = batch * plan.x_batch + channel * plan.x_channel;
+    int64_t k[kSpatialAxes];
+    for (k[0] = 0; k[0] < plan.windows.axis[0].kernel; ++k[0])
+      for (k[1] = 0; k[1] < plan.windows.axis[1].kernel; ++k[1])
+        for (k[2] = 0; k[2] < plan.windows.axis[2].kernel; ++k[2]) {
+          const int64_t at =
+              w_from + k[0] * plan.w_kernel[0] + k[1] * plan.w_kernel[1] + k[2] * plan.w_kernel[2];
+          add_tap(plan, k, x, x_from, load_element<T>(w.data, w.dtype, at), sums);
+        }
+  }
+  store_plane(call, plan, batch, map, sums);
+}
+
+void check_result_sizes(const Windows& windows, const ConvParams& params) {
+  for (int64_t i = 0; i < params.spatial; ++i) {
+    const WindowAxis& axis = windows.axis[kSpatialAxes - params.spatial + i];
+    const int64_t extra = params.output_padding[i];
+    check_step(extra >= 0 && extra < int64_t{1} << 31, kName, "output padding", "0..2^31", extra);
+    const int64_t size =
+        (axis.out - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1 + extra - axis.low - axis.high;
+    check_step(axis.in == size, kName, "spatial size of the output", std::to_string(size), axis.in);
+  }
+}
+
+TransposePlan plan_transpose(const BoundCall& call, const ConvParams& params) {
+  const TensorArg &x = call.inputs[0], &w = call.inputs[1], &out = call.outputs[0];
+  check_dtype(w, x.dtype, kName, "w");
+  check_dtype(out, x.dtype, kName, "result");
+  check_rank(x, static_cast<int>(params.spatial) + 2, kName, "x");
+  check_rank(w, x.rank, kName, "w");
+  TransposePlan plan = {};
+  plan.windows = make_windows(out, x, w.sizes + 2, params.windows, kName);
+  check_result_sizes(plan.windows, params);
+  const auto same = [](const char* what, int64_t expected, int64_t actual) {
+    check_step(expected == actual, kName, what, std::to_string(expected), actual);
+  };
+  same("channels of w", x.sizes[1], w.sizes[0]);
+  same("batch of the output", x.sizes[0], out.sizes[0]);
+  check_step(x.sizes[1] % params.groups == 0, kName, "channels of x", "a multiple of groups", x.sizes[1]);
+  check_step(out.sizes[1] % params.groups == 0 && out.sizes[1] / params.groups == w.sizes[1], kName,
+             "channels of the output", "groups times those of w", out.sizes[1]);
+  check_bias(call, params, out.sizes[1], kName);
+  plan.batch = x.sizes[0];
+  plan.group_channels = x.sizes[1] / params.groups;
+  plan.group_maps = w.sizes[1];
+  plan.maps = out.sizes[1];
+  plan.plane = plan.windows.in_count();
+  plan.x_batch = x.strides[0];
+  plan.x_channel = x.strides[1];
+  plan.w_channel = w.strides[0];
+  plan.w_map = w.strides[1];
+  for (int64_t i = 0; i < params.spatial; ++i)
+    plan.w_kernel[kSpatialAxes - params.spatial + i] = w.strides[2 + i];
+  plan.out_batch = out.strides[0];
+  plan.out_channel = out.strides[1];
+  plan.has_bias = params.has_bias;
+  plan.bias_stride = params.has_bias ? call.inputs[2].strides[0] : 0;
+  return plan;
+}
+
+}  // namespace
+
+bool can_run_conv_transpose(const Problem& problem) {
+  if (problem.inputs.size() < 2 || problem.inputs[0].dtype != problem.inputs[1].dtype) return false;
+  const size_t rank = problem.inputs[0].sizes.size();
+  return is_float(problem.inputs[0].dtype) && rank >= 3 && rank <= kSpatialAxes + 2;
+}
+
+void prepare_conv_transpose(BoundCall& call) {
+  check_counts(call, kName, 2, 3, call.params.size(), 0);
+  check_step(call.program == nullptr, kName, "epilogue", "none", 1);
+  const ConvParams params = read_conv_params(call, ConvParams::kTransposed, kName);
+  check_step(call.inputs.size() == (params.has_bias ? 3u : 2u), kName, "inputs", params.has_bias ? "3" : "2",
+             static_cast<int64_t>(call.inputs.size()));
+  const DType dtype = call.inputs[0].dtype;
+  if (!is_float(dtype)) bad_step(kName, "dtype of x", "a float type", std::string(dtype_name(dtype)));
+  const TransposePlan plan = plan_transpose(call, params);
+  constexpr int64_t kMaxPlane = int64_t{1} << 40;
+  check_step(plan.plane <= kMaxPlane, kName, "elements of an output plane", "<= 2^40", plan.plane);
+  const bool wide = dtype == DType::f64;
+  call.scratch_bytes = plan.plane * (wide ? 8 : 4);
+  call.tiles = plan.plane == 0 ? 0 : plan.batch * plan.maps;
+  call.run = wide ? run_tile<double> : run_tile<float>;
+  store_plan(call, plan);
+}
+
+}  // namespace aicf

@@ -1,0 +1,136 @@
+// The text of the convolution rows compiles for random problems, and the weights and layouts decide what is
+// in it.
+#include <array>
+
+#include "build/nvrtc.h"
+#include "kernels/conv/cuda/conv_program.h"
+#include "kernels/testing/cuda_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+CudaWindow channels_last(CudaWindow w) {
+  Shape order = w.sizes;
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  const std::vector<Dim> strides = row_major_strides(order);
+  w.offset = Dim(0);
+  w.strides[0] = strides[0];
+  w.strides[1] = strides.back();
+  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
+  return w;
+}
+
+struct ConvCase {
+  size_t spatial = 2;
+  int64_t groups = 1, channels = 8, maps = 16;  // of a group
+  bool bias = false, last = true, transposed = false;
+};
+
+CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) {
+  constexpr int64_t kKernel = 3, kStride = 2, kPad = 1;
+  Shape x = {random.size(1, 4), Dim(c.groups * c.channels)}, w, out = {x[0], Dim(c.groups * c.maps)};
+  w = {c.transposed ? x[1] : out[1], Dim(c.transposed ? c.maps : c.channels)};
+  CudaProblem p;
+  p.params = {Dim(static_cast<int64_t>(c.spatial)), Dim(c.groups), Dim(c.bias ? 1 : 0)};
+  for (int64_t number : {kStride, kPad, kPad, int64_t{1}})
+    p.params.insert(p.params.end(), c.spatial, Dim(number));
+  if (c.transposed) p.params.insert(p.params.end(), c.spatial, Dim(0));
+  for (size_t i = 0; i < c.spatial; ++i) {
+    x.push_back(random.size(5, 12));
+    w.emplace_back(kKernel);
+    out.push_back(c.transposed ? (x.back() - Dim(1)) * Dim(kStride) + Dim(kKernel - 2 * kPad)
+                               : floordiv(x.back() + Dim(2 * kPad - kKernel), Dim(kStride)) + Dim(1));
+  }
+  p.inputs = {random.window(dtype, x), random.window(dtype, w)};
+  p.outputs = {random.window(dtype, out)};
+  if (c.bias) p.inputs.push_back(random.window(dtype, {out[1]}));
+  if (c.last)
+    for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) *window = channels_last(*window);
+  return p;
+}
+
+TEST(ConvCuda, Compiles) {
+  RowTexts texts;
+  RandomWindows random(7);
+  for (DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (size_t spatial = 1; spatial <= 3; ++spatial) {
+      const bool half = dtype == DType::f16 || dtype == DType::bf16;
+      for (int layout = 0; layout < 2; ++layout) {
+        ConvCase c{.spatial = spatial, .bias = spatial == 1, .last = layout == 1};
+        if (spatial == 3) c.groups = 2, c.maps = 12;
+        texts.add(half ? "conv_mma" : "conv_simt", conv_problem(random, dtype, c), random.ranges());
+      }
+      ConvCase depthwise{.spatial = spatial, .groups = 16, .channels = 1, .maps = 1, .last = spatial != 3};
+      texts.add("conv_depthwise", conv_problem(random, dtype, depthwise), random.ranges());
+      if (spatial != 2) continue;
+      ConvCase transposed{.spatial = spatial, .groups = 2, .bias = true, .last = half, .transposed = true};
+      texts.add("conv_transpose", conv_problem(random, dtype, transposed), random.ranges());
+    }
+  texts.compile([](const std::vector<std::string>& sources, const char* target) {
+    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
+  });
+}
+
+CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
+  problem.arch = 90;
+  problem.ranges = &random.ranges();
+  return find_cuda_kernel("conv_mma")->generate(problem);
+}
+
+// Layers of ResNet-50: the copy engine finds the windows, at strides, with few pixels and with many tiles.
+TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
+  std::vector<std::string> texts;
+  RandomWindows random(3);
+  for (const auto& [images, size, maps] : std::vector<std::array<int64_t, 3>>{
+           {1, 56, 96}, {1, 9, 96}, {64, 56, 96}, {64, 9, 96}, {64, 56, 2048}}) {
+    CudaProblem p = conv_problem(random, DType::bf16, {.channels = 128, .maps = maps, .bias = images == 1});
+    p.inputs[0].sizes = {Dim(images), Dim(128), Dim(size), Dim(size)};
+    p.outputs[0].sizes = {Dim(images), Dim(maps), Dim((size + 1) / 2), Dim((size + 1) / 2)};
+    for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+    const CudaCode code = hopper_code(p, random);
+    EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_bf16")) << code.launches[0].function;
+    ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
+    const TensorMapSpec& x = code.launches[0].tensor_maps[0];
+    EXPECT_EQ(x.steps, (std::vector<int32_t>{1, 2, 2, 1}));
+    for (int32_t elements : x.box) EXPECT_LE(elements, 256);
+    EXPECT_LE(x.box[1] * 2, 256);
+    texts.push_back(code.source);
+  }
+  for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
+  RandomWindows random(3);
+  const auto function = [&](CudaProblem p) { return hopper_code(p, random).launches.back().function; };
+  EXPECT_FALSE(function(conv_problem(random, DType::f16, {.channels = 32})).starts_with("conv_tma"));
+  EXPECT_FALSE(
+      function(conv_problem(random, DType::f16, {.groups = 2, .channels = 64})).starts_with("conv_tma"));
+  EXPECT_FALSE(
+      function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
+}
+
+TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {
+  RowTexts texts;
+  RandomWindows random(1);
+  CudaProblem p = conv_problem(random, DType::f16, {.channels = 64});
+  EXPECT_EQ(texts.add("conv_mma", p, random.ranges()).source.find("pack_weights("), std::string::npos);
+  p.inputs[1].strides = row_major_strides(p.inputs[1].sizes);
+  const CudaCode packed = texts.add("conv_mma", p, random.ranges());
+  EXPECT_EQ(packed.launches[0].function, "pack_weights");
+  EXPECT_FALSE(packed.workspace_bytes == Dim(0));
+}
+
+TEST(ConvCuda, BiasComesBeforeTheEpilogue) {
+  const TileProgram plain = conv_program(nullptr, DType::f16, DType::f16, false);
+  EXPECT_EQ(plain.inputs, std::vector<DType>{DType::f32});
+  TileProgram with_bias = conv_program(&plain, DType::f16, DType::f16, true);
+  EXPECT_EQ(with_bias.inputs, (std::vector<DType>{DType::f32, DType::f16}));
+  check_tile_program(with_bias);
+  EXPECT_EQ(with_bias.stages[0].back().operand, 2);
+}
+
+}  // namespace
+}  // namespace aicf

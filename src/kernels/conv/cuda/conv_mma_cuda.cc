@@ -1,0 +1,244 @@
+// Convolution on matrix units, of sm_80 and of sm_90a.
+#include <algorithm>
+
+#include "kernels/conv/cuda/conv_cuda.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
+#include "kernels/conv/cuda/conv_tma_cuda.h"
+#include "kernels/cuda_walk.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kVector = 8;  // halves in 16 bytes
+constexpr int32_t kBlock = 256;
+
+// Weights that a matrix kernel reads as they are: K, in the order of conv.cuh, contiguous per map.
+bool packed_weights(const CudaProblem& problem, const ConvProblem& c) {
+  Dim expected(1);
+  if (!(c.channels == Dim(1)) && !(c.w_channel == expected)) return false;
+  expected = c.channels;
+  const CudaWindow& w = problem.inputs[1];
+  for (size_t i = w.sizes.size(); i-- > 2;) {
+    if (!(w.sizes[i] == Dim(1)) && !(w.strides[i] == expected)) return false;
+    expected = expected * w.sizes[i];
+  }
+  return is_multiple(c.w_map, kVector) && is_multiple(w.offset, kVector);
+}
+
+// How many neighbours in K, at most 16 bytes, lie in one aligned unit of x.
+int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
+  const CudaWindow& x = problem.inputs[0];
+  if (!(x.strides[1] == Dim(1))) return 1;
+  const auto fits = [&](int64_t unit) {
+    if (!is_multiple(c.channels, unit) || !is_multiple(x.offset, unit)) return false;
+    for (size_t i = 0; i < x.strides.size(); ++i)
+      if (i != 1 && !(x.sizes[i] == Dim(1)) && !is_multiple(x.strides[i], unit)) return false;
+    return true;
+  };
+  int64_t unit = kVector;
+  while (unit > 1 && !fits(unit)) unit /= 2;
+  return unit;
+}
+
+MatmulConfig choose_config(const CudaProblem& problem, const ConvProblem& c) {
+  const MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
+                          size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
+                          size_to_choose_by(depth_of(c), problem)};
+  return choose_conv(sizes, problem.arch);
+}
+
+// What a convolution on matrix units reads: its operands, or copies of them in the workspace with channels
+// last.
+struct MmaOperands {
+  ConvProblem conv;  // with the strides, and the channels, of the copies
+  bool packs_x = false, packs_w = false;
+  int64_t unit = 1;
+  Dim x_bytes, w_bytes;  // of the copies
+};
+
+Dim aligned(const Dim& bytes) { return ceildiv(bytes, Dim(kCudaAlignment)) * Dim(kCudaAlignment); }
+
+// x is copied where channels are no neighbours; padded to whole units where there is one group.
+void pack_x(MmaOperands& o) {
+  ConvProblem& c = o.conv;
+  if (!is_multiple(c.channels, kVector)) {
+    if (!(c.groups == Dim(1)) || !c.channels.is_constant()) return;
+    const int64_t channels = *c.channels.constant();
+    c.channels = Dim(channels <= 4 ? 4 : (channels + kVector - 1) / kVector * kVector);
+  }
+  o.packs_x = o.packs_w = true;
+  o.unit = is_multiple(c.channels, kVector) ? kVector : 4;
+  Dim stride = c.groups * c.channels;
+  c.x_channel = Dim(1);
+  for (size_t axis = c.axes.size(); axis-- > 0;) {
+    c.axes[axis].in_stride = stride;
+    stride = stride * c.axes[axis].in;
+  }
+  c.x_batch = stride;
+  o.x_bytes = aligned(c.images * stride * Dim(2));
+}
+
+MmaOperands mma_operands(const CudaProblem& problem, const ConvProblem& conv) {
+  MmaOperands o{conv, false, !packed_weights(problem, conv), gathered_unit(problem, conv), Dim(0), Dim(0)};
+  if (o.unit == 1) pack_x(o);
+  if (!o.packs_w) return o;
+  o.conv.w_map = ceildiv(depth_of(o.conv), Dim(kVector)) * Dim(kVector);
+  o.w_bytes = aligned(conv.groups * conv.maps * o.conv.w_map * Dim(2));
+  return o;
+}
+
+// Writes the convolution on matrix units: copies of operands first, then the contraction, then the sum of a K
+// that was split through the workspace.
+class MmaWriter {
+ public:
+  MmaWriter(const CudaProblem& problem, const ConvProblem& conv, const MatmulConfig& config)
+      : problem_(problem), conv_(conv), config_(config), operands_(mma_operands(problem, conv)) {
+    const Dim depth = depth_of(operands_.conv);
+    const int64_t steps = (size_to_choose_by(depth, problem) + kStepDepth - 1) / kStepDepth / config.splits;
+    config_.stages = static_cast<int>(std::clamp<int64_t>(steps, 2, config.stages));
+    tiles_ = batches_of(conv) * ceildiv(rows_of(conv), Dim(config_.block_m)) *
+             ceildiv(columns_of(conv), Dim(config_.block_n));
+    part_depth_ = ceildiv(ceildiv(depth, Dim(config_.splits)), Dim(kStepDepth)) * Dim(kStepDepth);
+  }
+
+  CudaCode write() {
+    CudaCode code;
+    const bool meet_in_workspace = config_.splits > 1 && !config_.cluster;
+    code.workspace_bytes = operands_.x_bytes + operands_.w_bytes;
+    if (meet_in_workspace)
+      code.workspace_bytes =
+          code.workspace_bytes +
+          tiles_ * conv_.groups * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n * 4);
+    CudaParams params;
+    const CudaEpilogue epilogue = cuda_epilogue(conv_.epilogue, kConvInputs, params);
+    code.source =
+        includes({is_wgmma() ? "conv/cuda/conv_wgmma.cuh" : "conv/cuda/conv_mma.cuh"}) + epilogue.text;
+    if (is_wgmma()) code.source += wgmma_multiply_text(problem_.inputs[0].dtype, config_.block_n, true, true);
+    if (operands_.packs_x) add_pack_x(code);
+    if (operands_.packs_w) add_pack_w(code);
+    const std::string split = meet_in_workspace ? "kWorkspace" : config_.cluster ? "kCluster" : "kNone";
+    add_contraction(code, params, epilogue, split, "");
+    if (meet_in_workspace) add_contraction(code, params, epilogue, "kSum", "_sum");
+    return code;
+  }
+
+ private:
+  bool is_wgmma() const { return config_.family == MatmulFamily::wgmma; }
+  std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
+  // The workspace from `offset` on.
+  std::string copy_at(const Dim& offset, CudaParams& params) const {
+    return "reinterpret_cast<" + element() + "*>(static_cast<char*>(workspace) + " + params.expr(offset) +
+           ")";
+  }
+
+  void add_pack_x(CudaCode& code) const {
+    const int64_t channels = operands_.unit == kVector ? 32 : 4, positions = 2048 / channels;  // of a tile
+    const Dim padded = conv_.groups * operands_.conv.channels;
+    CudaParams params;
+    const std::string body = operands_text(problem_, conv_, "in0", "in1", params) + "  aicf::pack_input<" +
+                             std::to_string(channels) + ">(o, I(" +
+                             params.expr(conv_.groups * conv_.channels) + "), I(" + params.expr(padded) +
+                             "), " + copy_at(Dim(0), params) + ");\n";
+    const CudaWindowAxes& axes = conv_.axes;
+    CudaLaunch launch = flat_launch(
+        "pack_input", conv_.images * ceildiv(axes[0].in * axes[1].in * axes[2].in, Dim(positions)), kBlock,
+        params);
+    launch.grid[1] = ceildiv(padded, Dim(channels));
+    add_kernel(code, problem_, std::move(launch), body);
+  }
+
+  void add_pack_w(CudaCode& code) const {
+    ConvProblem conv = conv_;  // read as it is, with the channels of the copy
+    conv.channels = operands_.conv.channels;
+    const Dim maps = conv.groups * conv.maps, row = operands_.conv.w_map;
+    CudaParams params;
+    const std::string body = operands_text(problem_, conv, "in0", "in1", params) +
+                             "  aicf::pack_weights(o, I(" + params.expr(conv_.channels) + "), I(" +
+                             params.expr(maps) + "), I(" + params.expr(row) + "), " +
+                             copy_at(operands_.x_bytes, params) + ");\n";
+    add_kernel(code, problem_, flat_launch("pack_weights", blocks_for(maps * row, kBlock), kBlock, params),
+               body);
+  }
+
+  // The first operand of the epilogue that is as large as the result and has its elements in rows of
+  // neighbours.
+  std::string prefetch_text(CudaParams& params) const {
+    const CudaProblem& e = conv_.epilogue;
+    for (size_t i = kConvInputs; conv_.pixel_rows && i < e.inputs.size(); ++i) {
+      const CudaWindow& w = e.inputs[i];
+      CudaWalk rows(1);
+      for (size_t axis = 0; axis + 1 < w.sizes.size(); ++axis)
+        rows.add_axis(w.sizes[axis], {w.strides[axis]});
+      rows.merge_axes();
+      if (!(w.strides.back() == Dim(1)) || dtype_bytes(w.dtype) != 2 || rows.rank() != 1 ||
+          rows.strides[0][0] == Dim(0))
+        continue;
+      return "aicf::ConvPrefetch{reinterpret_cast<const char*>(in" + std::to_string(i) + "), " +
+             params.expr(rows.strides[0][0] * Dim(2)) + "}";
+    }
+    return "aicf::ConvPrefetch{nullptr, 0}";
+  }
+
+  std::string kernel_type(const std::string& split) const {
+    const auto number = [](int64_t v) { return std::to_string(v) + ", "; };
+    const std::string tile = number(config_.block_m) + number(config_.block_n);
+    const std::string rest = number(config_.stages) + flag(conv_.pixel_rows) + ", " + number(operands_.unit) +
+                             flag(keeps_vectors(conv_)) + ", aicf::Split::" + split + ", " +
+                             std::to_string(config_.splits) + ">";
+    if (is_wgmma()) return "aicf::ConvWgmma<" + element() + ", Multiply, " + tile + rest;
+    return "aicf::ConvMma<" + element() + ", " + tile + number(config_.warp_m) + number(config_.warp_n) +
+           rest;
+  }
+
+  void add_contraction(CudaCode& code, CudaParams params, const CudaEpilogue& epilogue,
+                       const std::string& split, const std::string& suffix) const {
+    const bool sum = split == "kSum", cluster = split == "kCluster";
+    const std::string x = operands_.packs_x ? copy_at(Dim(0), params) : "in0",
+                      w = operands_.packs_w ? copy_at(operands_.x_bytes, params) : "in1";
+    std::string body = operands_text(problem_, operands_.conv, x, w, params) +
+                       "  const Epilogue epilogue = " + epilogue.make + ";\n  " + kernel_type(split) +
+                       "::run(o, epilogue, I(" + params.expr(part_depth_) + ")";
+    if (is_wgmma())
+      body += ", " + prefetch_text(params);
+    else
+      body += split == "kWorkspace" || sum
+                  ? ", static_cast<char*>(workspace) + " + params.expr(operands_.x_bytes + operands_.w_bytes)
+                  : ", nullptr";
+    body += ");\n";
+    CudaLaunch launch;
+    launch.function = std::string(is_wgmma() ? "conv_wgmma_" : "conv_mma_") +
+                      std::string(dtype_name(problem_.inputs[0].dtype)) + "_" +
+                      std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n) + suffix;
+    launch.grid = {sum ? tiles_ : tiles_ * Dim(config_.splits), conv_.groups, Dim(1)};
+    launch.block = is_wgmma() ? config_.block_m / 64 * 128
+                              : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
+    if (cluster) launch.cluster = config_.splits;
+    const int64_t pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStepDepth * 2;
+    const int64_t results = int64_t{config_.block_m} * config_.block_n * 4;
+    if (!sum) launch.shared_bytes = std::max(pipeline, cluster ? results : 0);
+    launch.params = params.dims();
+    // Two blocks of 128 columns or three of 64 share a multiprocessor.
+    const int blocks = !is_wgmma() ? 0 : config_.block_n <= 64 ? 3 : config_.block_n <= 128 ? 2 : 1;
+    add_kernel(code, problem_, std::move(launch), body, blocks);
+  }
+
+  const CudaProblem& problem_;
+  const ConvProblem& conv_;
+  MatmulConfig config_;
+  MmaOperands operands_;
+  Dim tiles_, part_depth_;
+};
+
+}  // namespace
+
+CudaCode conv_mma_code(const CudaProblem& problem, const std::optional<MatmulConfig>& config) {
+  ConvProblem conv = conv_problem(problem, false);
+  conv.epilogue.program = &conv.program;
+  if (!config && conv.pixel_rows && conv_tma_fits(problem, conv.axes))
+    return conv_tma_code(problem, conv.axes, conv.epilogue);
+  return MmaWriter(problem, conv, config ? *config : choose_config(problem, conv)).write();
+}
+
+}  // namespace aicf

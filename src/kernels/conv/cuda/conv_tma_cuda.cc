@@ -1,0 +1,206 @@
+#include "kernels/conv/cuda/conv_tma_cuda.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/cuda_walk.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kVector = 8;        // halves in 16 bytes
+constexpr int64_t kMaxStep = 8;       // of a tensor map
+constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
+constexpr int64_t kFewPixels = 16;
+constexpr size_t kH = 1, kW = 2;  // of the three spatial axes, the first of which is empty
+
+struct Box {
+  int64_t w = 1, h = 1, n = 1;
+  int64_t rows() const { return w * h * n; }
+};
+
+int64_t constant(const Dim& dim) { return dim.require_constant("a size of a convolution"); }
+
+int64_t boxes(const Box& box, int64_t w, int64_t h, int64_t images) {
+  return ceil_div(w, box.w) * ceil_div(h, box.h) * ceil_div(images, box.n);
+}
+
+// The box of at most `rows` pixels that covers the result with the fewest, wide before high; at most so wide
+// and high.
+Box best_box(int64_t w, int64_t h, int64_t images, int64_t rows, int64_t most_w, int64_t most_h) {
+  Box best;
+  for (int64_t bw = std::min({w, rows, most_w}); bw >= 1; --bw)
+    for (int64_t bh = std::min({h, rows / bw, most_h}); bh >= 1; --bh) {
+      const Box box{bw, bh, std::min(images, rows / (bw * bh))};
+      if (boxes(box, w, h, images) < boxes(best, w, h, images)) best = box;
+    }
+  return best;
+}
+
+// A tensor map can have the axis: a positive stride of whole 16 bytes.
+bool maps_axis(const CudaWindow& window, size_t axis, const SymbolRanges* ranges) {
+  const Dim& stride = window.strides[axis];
+  return is_multiple(stride, kVector) && bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
+}
+
+struct Plan {
+  MatmulConfig config;
+  Box box;
+  Dim tiles;  // of all maps
+  Dim row_tiles;
+  int64_t depth = 0, maps = 0;
+};
+
+// Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
+// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
+MatmulConfig choose_config(const MatmulSizes& sizes, int arch) {
+  constexpr int64_t kShortDepth = 256;
+  const int64_t tiles = ceil_div(sizes.m, 128) * ceil_div(sizes.n, 64);
+  if (tiles < 2 * kMultiprocessors || (sizes.n > 64 && sizes.k > kShortDepth)) {
+    // Boxes of pixels are stored by the warps that multiply.
+    const std::vector<MatmulConfig> configs = matmul_configs(sizes, MatmulFamily::wgmma, arch, 4);
+    return *std::find_if(configs.begin(), configs.end(), [](const MatmulConfig& c) { return !c.handed; });
+  }
+  return {.family = MatmulFamily::wgmma,
+          .block_m = 128,
+          .block_n = 64,
+          .stages = 3,
+          .warpgroups = 2,
+          .resident = 3};
+}
+
+Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  const int64_t images = upper_bound(x.sizes[0], problem.ranges), out_w = constant(axes[kW].out),
+                out_h = constant(axes[kH].out);
+  Plan plan;
+  plan.maps = constant(w.sizes[0]);
+  plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
+  MatmulConfig& c = plan.config;
+  c = choose_config({1, images * out_w * out_h, plan.maps, plan.depth, true}, problem.arch);
+  c.stages = std::min(c.stages, wgmma_most_stages(c, {true, true, c.block_m}));
+  plan.box = best_box(out_w, out_h, images, c.block_m, kMostPassed / constant(axes[kW].stride),
+                      kMostPassed / constant(axes[kH].stride));
+  plan.row_tiles =
+      Dim(ceil_div(out_w, plan.box.w) * ceil_div(out_h, plan.box.h)) * ceildiv(x.sizes[0], Dim(plan.box.n));
+  plan.tiles = plan.row_tiles * Dim(ceil_div(plan.maps, c.block_n));
+  return plan;
+}
+
+std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, const Plan& plan) {
+  std::string text = "struct Shape {\n";
+  const auto add = [&](const char* name, int64_t value) {
+    text += std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
+  };
+  add("kChannels", constant(problem.inputs[1].sizes[1]));
+  add("kKernelW", constant(axes[kW].kernel));
+  add("kOutW", constant(axes[kW].out)), add("kOutH", constant(axes[kH].out));
+  add("kBoxW", plan.box.w), add("kBoxH", plan.box.h), add("kBoxN", plan.box.n);
+  add("kRows", plan.config.block_m);
+  add("kStrideW", constant(axes[kW].stride)), add("kStrideH", constant(axes[kH].stride));
+  add("kDilationW", constant(axes[kW].dilation)), add("kDilationH", constant(axes[kH].dilation));
+  add("kLowW", constant(axes[kW].low)), add("kLowH", constant(axes[kH].low));
+  return text + "};\n";
+}
+
+// The weights' axes from the inside, but for windows of one tap, whose strides say nothing.
+std::vector<int32_t> weight_axes(const CudaWindowAxes& axes) {
+  std::vector<int32_t> list{1};
+  if (!(axes[kW].kernel == Dim(1))) list.push_back(3);
+  if (!(axes[kH].kernel == Dim(1))) list.push_back(2);
+  list.push_back(0);
+  return list;
+}
+
+std::string operands_text(const CudaWindowAxes& axes) {
+  std::string text =
+      "struct Operands : aicf::ConvTmaOperands<Shape> {\n"
+      "  __device__ __forceinline__ void load_y(const CUtensorMap* map, uint32_t to, uint32_t barrier, int "
+      "k, int "
+      "column,\n                                         uint32_t) const {\n"
+      "    const uint32_t tap = uint32_t(k) / Shape::kChannels;\n"
+      "    aicf::load_box(map, to, barrier, int(uint32_t(k) % Shape::kChannels)";
+  if (!(axes[kW].kernel == Dim(1))) text += ", int(tap % Shape::kKernelW)";
+  if (!(axes[kH].kernel == Dim(1))) text += ", int(tap / Shape::kKernelW)";
+  return text + ", column);\n  }\n};\n";
+}
+
+std::vector<TensorMapSpec> maps_of(const CudaWindowAxes& axes, const Plan& plan) {
+  const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
+  TensorMapSpec x{0,
+                  {1, 3, 2, 0},
+                  {kStepDepth, number(plan.box.w), number(plan.box.h), number(plan.box.n)},
+                  128,
+                  {1, number(constant(axes[kW].stride)), number(constant(axes[kH].stride)), 1}};
+  TensorMapSpec w{1, weight_axes(axes), {}, 128};
+  w.box.assign(w.axes.size(), 1);
+  w.box.front() = kStepDepth;
+  w.box.back() = plan.config.block_n;
+  return {x, w};
+}
+
+}  // namespace
+
+bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  if (problem.arch != 90 || x.sizes.size() != 4 || !(problem.params[1] == Dim(1))) return false;
+  for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
+    for (const Dim* size : {&axis->in, &axis->out, &axis->kernel, &axis->stride, &axis->low, &axis->dilation})
+      if (!size->is_constant()) return false;
+  for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
+    if (constant(axis->stride) > kMaxStep || constant(axis->in) < 1 || constant(axis->out) < 1) return false;
+  if (!w.sizes[0].is_constant() || !w.sizes[1].is_constant() || !is_multiple(w.sizes[1], kStepDepth) ||
+      constant(w.sizes[0]) < 1 || constant(w.sizes[1]) < 1)
+    return false;
+  const Interval images = bounds(x.sizes[0], ranges_of(problem));
+  constexpr int64_t kMostRows = int64_t{1} << 30;
+  if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
+      images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)
+    return false;
+  if (!(x.strides[1] == Dim(1)) || !(w.strides[1] == Dim(1))) return false;
+  if (!is_multiple(x.offset, kVector) || !is_multiple(w.offset, kVector)) return false;
+  for (const size_t axis : {0, 2, 3})
+    if (!maps_axis(x, axis, problem.ranges)) return false;
+  for (const int32_t axis : weight_axes(axes))
+    if (axis != 1 && !maps_axis(w, static_cast<size_t>(axis), problem.ranges)) return false;
+  return true;
+}
+
+CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
+                       const CudaProblem& epilogue_problem) {
+  const Plan plan = plan_of(problem, axes);
+  const MatmulConfig& c = plan.config;
+  const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
+                       .constant_y = problem.inputs[1].constant,
+                       .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
+  const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kStepDepth) * kStepDepth);
+  const DType dtype = problem.inputs[0].dtype;
+  CudaParams params;
+  const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, 2, params);
+  CudaCode code;
+  code.source = "#include \"prelude.cuh\"\n#include \"conv/cuda/conv_tma.cuh\"\n" + epilogue.text +
+                wgmma_multiply_text(dtype, c.block_n, true, true) + shape_text(problem, axes, plan) +
+                operands_text(axes);
+  const std::string images = params.expr(problem.inputs[0].sizes[0]),
+                    rows = params.expr(plan.row_tiles * Dim(c.block_m));
+  const std::string body = "  const Epilogue inner = " + epilogue.make +
+                           ";\n  const aicf::BoxEpilogue<Shape, Epilogue> epilogue{inner, uint32_t(" +
+                           images + ")};\n  const Operands operands{{int32_t(" + rows + "), " +
+                           std::to_string(plan.maps) + ", " + std::to_string(plan.depth) + "}};\n  " +
+                           wgmma_type_text(c, tile) + "::run(operands, &map0, &map1, epilogue, " +
+                           part_depth.to_string() + ");\n}\n";
+  CudaLaunch launch = wgmma_launch(c, tile, plan.tiles);
+  launch.function = "conv_tma_" + std::string(dtype_name(dtype)) + "_" + std::to_string(c.block_m) + "x" +
+                    std::to_string(c.block_n);
+  launch.params = params.dims();
+  launch.tensor_maps = maps_of(axes, plan);
+  code.source += cuda_kernel_head(problem, launch, false, c.resident) + body;
+  code.launches.push_back(std::move(launch));
+  return code;
+}
+
+}  // namespace aicf

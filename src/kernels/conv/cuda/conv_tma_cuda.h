@@ -1,0 +1,14 @@
+// Convolutions whose windows the copy engine of sm_90 reads by itself (conv_tma.cuh).
+#pragma once
+
+#include "kernels/conv/cuda/windows_cuda.h"
+
+namespace aicf {
+
+// Whether it can: channels last, 64 of them or a multiple, in x and in the weights, one group, two spatial
+// axes of constant sizes.
+bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes);
+// `epilogue`: as the problem, with the windows from operand 2 on as [N, spatial…, M], and with its program.
+CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes, const CudaProblem& epilogue);
+
+}  // namespace aicf

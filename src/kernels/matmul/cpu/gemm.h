@@ -1,0 +1,24 @@
+// Reaches the micro-kernels of an ISA level. See gemm_types.h for blocks, panels and the order of
+// accumulation.
+#pragma once
+
+#include "kernels/abi.h"
+#include "kernels/isa.h"
+#include "kernels/matmul/cpu/gemm_types.h"
+
+namespace aicf {
+
+AICF_DECLARE_PER_ISA(extern const GemmIsa kGemmIsa)
+
+inline const GemmIsa& gemm_isa(IsaLevel level) { return *AICF_PICK_ISA(level, kGemmIsa); }
+
+template <class T>
+int64_t panel_columns(const GemmIsa& isa) {
+  return sizeof(T) == 4 ? isa.nr_f32 : isa.nr_f64;
+}
+inline void run_block(const GemmIsa& isa, const GemmBlock<float>& block) { isa.block_f32(block); }
+inline void run_block(const GemmIsa& isa, const GemmBlock<double>& block) { isa.block_f64(block); }
+inline void run_pack(const GemmIsa& isa, const GemmPack<float>& pack) { isa.pack_f32(pack); }
+inline void run_pack(const GemmIsa& isa, const GemmPack<double>& pack) { isa.pack_f64(pack); }
+
+}  // namespace aicf

@@ -1,0 +1,170 @@
+#include "kernels/matmul/cuda/matmul_cuda.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/cuda_walk.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
+#include "kernels/matmul/cuda/matmul_operands.h"
+#include "kernels/product_group.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+// Whether the problem's params ask for products in tf32.
+template <class AnyProblem>
+bool in_tf32(const AnyProblem& problem) {
+  return problem.params == std::vector<Dim>{Dim(1)} && problem.inputs[0].dtype == DType::f32;
+}
+
+// Of one matrix, where whole tiles run the epilogue by rows, in groups of columns.
+bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
+  const MatmulView a = matmul_view(problem);
+  return config.family == MatmulFamily::wgmma && config.splits == 1 && a.batch.empty() &&
+         divides(a.n, kEpilogueGroup);
+}
+
+// Whether a configuration's blocks take whole tiles, of any batch; of three columns, whatever the sizes,
+// where they sum x (row_sums.cuh).
+bool shares_launch(const CudaProblem& problem, const MatmulConfig& config) {
+  return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1 &&
+         (!problem.group->x_sums ||
+          bounds(matmul_view(problem).n, ranges_of(problem)).lo > 2 * config.block_n);
+}
+
+// The families' configurations, those of the first family first.
+std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
+  std::vector<MatmulConfig> configs;
+  const bool sums = problem.program != nullptr && sums_rows(*problem.program);
+  for (const MatmulFamily family : families) {
+    if (!matmul_family_fits(problem, family)) continue;
+    const int bytes = accumulator_bytes(problem.inputs[0].dtype);
+    for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
+      if ((!sums || can_sum_rows(problem, config)) &&
+          (problem.group == nullptr || shares_launch(problem, config)))
+        configs.push_back(config);
+  }
+  return configs;
+}
+
+// What the epilogues of a group move beyond the results themselves.
+double grouped_cycles(const CudaProblem& problem, const MatmulConfig& config) {
+  if (problem.group == nullptr) return 0;
+  int bytes = own_operand_bytes(problem);
+  for (size_t i = 1; i < problem.outputs.size(); ++i) bytes += dtype_bytes(problem.outputs[i].dtype);
+  return matmul_epilogue_cycles(matmul_sizes(problem), config, bytes);
+}
+
+std::vector<KernelVariant> variants_of(const CudaProblem& problem,
+                                       const std::vector<MatmulFamily>& families) {
+  std::vector<KernelVariant> variants;
+  for (const MatmulConfig& config : configs_of(problem, families))
+    variants.push_back(
+        {to_string(config), (matmul_cycles(matmul_sizes(problem), config) + grouped_cycles(problem, config)) /
+                                kCyclesPerMicrosecond});
+  if (problem.group != nullptr && problem.inputs.size() > kProductInputs)
+    std::stable_sort(variants.begin(), variants.end(),
+                     [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return variants;
+}
+
+CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
+  for (const MatmulConfig& config : configs_of(problem, families))
+    if (problem.variant.empty() || to_string(config) == problem.variant) return matmul_code(problem, config);
+  AICF_CHECK(false, "a matmul without this variant: " + problem.variant);
+}
+
+const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma},
+                                kSimt = {MatmulFamily::simt};
+
+bool has_matrices(const Problem& problem) {
+  return problem.inputs.size() >= 2 && !problem.outputs.empty() &&
+         (problem.params.empty() || in_tf32(problem)) && problem.has_program &&
+         problem.inputs[0].dtype == problem.inputs[1].dtype && problem.inputs[0].sizes.size() >= 2 &&
+         problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
+         problem.inputs[0].sizes.size() <= problem.outputs[0].sizes.size() &&
+         problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
+}
+
+}  // namespace
+
+int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
+
+int own_operand_bytes(const CudaProblem& problem) {
+  int bytes = 0;
+  for (size_t i = kProductInputs; i < problem.inputs.size(); ++i) {
+    const auto& strides = problem.inputs[i].strides;
+    const bool shared =
+        std::all_of(strides.begin(), strides.end() - 1, [](const Dim& s) { return s == Dim(0); });
+    if (!shared) bytes += dtype_bytes(problem.inputs[i].dtype);
+  }
+  return bytes;
+}
+
+bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
+  const bool half = is_half(problem.inputs[0].dtype), tf32 = in_tf32(problem);
+  if (family == MatmulFamily::simt) return !tf32;
+  if (family == MatmulFamily::mma) return half || tf32;
+  if (!half) return false;
+  const MatmulView a = matmul_view(problem);
+  const SymbolRanges& ranges = ranges_of(problem);
+  // A tensor map has no empty axes; without rows or columns nothing is launched.
+  return problem.arch == 90 && bounds(a.k, ranges).lo > 0 && fits_int32(a, ranges) && maps_fit(problem, a);
+}
+
+MatmulSizes matmul_sizes(const CudaProblem& problem) {
+  const MatmulView a = matmul_view(problem);
+  const auto size = [&](const Dim& dim) { return size_to_choose_by(dim, problem); };
+  MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k), a.y.along_k, a.x.along_k};
+  sizes.f32 = problem.inputs[0].dtype == DType::f32;
+  if (in_tf32(problem)) sizes.k *= 2;
+  for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
+  if (problem.group != nullptr) sizes.batch = static_cast<int64_t>(problem.group->products.size());
+  return sizes;
+}
+
+std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count,
+                                            std::optional<DType> x_sums) {
+  const TileProgram* program = problem.program;
+  if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matmul_view(problem).batch.empty() ||
+      program == nullptr || program->stages.size() != 1 || sums_rows(*program) ||
+      problem.inputs.size() + 1 != kProductInputs + program->inputs.size() ||
+      problem.outputs.size() != program->outputs.size())
+    return {};
+  ProductGroup group;
+  group.products.resize(static_cast<size_t>(count));
+  group.x_sums = x_sums;
+  CudaProblem grouped = problem;
+  grouped.group = &group;
+  return variants_of(grouped, {MatmulFamily::wgmma});
+}
+
+bool takes_made_input(const CudaProblem& problem, const std::string& variant) {
+  if (!matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
+  const MatmulView a = matmul_view(problem);
+  if (!a.batch.empty() || !a.k.constant()) return false;
+  const std::vector<MatmulConfig> configs = configs_of(problem, {MatmulFamily::wgmma});
+  return std::any_of(configs.begin(), configs.end(), [&](const MatmulConfig& config) {
+    return to_string(config) == variant && keeps_x(matmul_sizes(problem), config);
+  });
+}
+
+bool can_run_matmul_tensor_core(const Problem& problem) {
+  return has_matrices(problem) && (is_half(problem.inputs[0].dtype) || in_tf32(problem));
+}
+bool can_run_matmul_simt(const Problem& problem) {
+  return has_matrices(problem) && !in_tf32(problem) && problem.inputs[0].dtype != DType::boolean;
+}
+
+CudaCode generate_matmul_tensor_core(const CudaProblem& problem) { return generate(problem, kTensorCore); }
+CudaCode generate_matmul_simt(const CudaProblem& problem) { return generate(problem, kSimt); }
+std::vector<KernelVariant> matmul_tensor_core_variants(const CudaProblem& problem) {
+  return variants_of(problem, kTensorCore);
+}
+std::vector<KernelVariant> matmul_simt_variants(const CudaProblem& problem) {
+  return variants_of(problem, kSimt);
+}
+
+}  // namespace aicf

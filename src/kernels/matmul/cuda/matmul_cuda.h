@@ -1,0 +1,23 @@
+// Contractions on CUDA: from a problem with symbolic windows to text and launches. The rows of
+// cuda_kernels.def choose the configuration by matmul_cuda_config.h; tests and the tuner may ask for a given
+// one.
+#pragma once
+
+#include "kernels/cuda_kernel.h"
+#include "kernels/matmul/cuda/matmul_cuda_config.h"
+
+namespace aicf {
+
+inline constexpr size_t kProductInputs = 2;  // of a contraction, before those of its epilogue
+
+// Of the type in which operands of this one are multiplied and added.
+int accumulator_bytes(DType dtype);
+// Whether a family can run the problem: its types, and for wgmma strides and architecture.
+bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family);
+// Sizes to choose by: symbolic ones count with the upper end of their range.
+MatmulSizes matmul_sizes(const CudaProblem& problem);
+CudaCode matmul_code(const CudaProblem& problem, const MatmulConfig& config);
+// Of the epilogue's operands that differ by row, for one result.
+int own_operand_bytes(const CudaProblem& problem);
+
+}  // namespace aicf

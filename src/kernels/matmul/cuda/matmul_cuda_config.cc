@@ -1,0 +1,293 @@
+#include "kernels/matmul/cuda/matmul_cuda_config.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kClusterArch = 90;
+constexpr int kSlicedSide = 32;                                               // of a tile of sliced.cuh
+constexpr int64_t kSliceStage = 32, kMostSlicedTiles = 6 * kMultiprocessors;  // stage: elements of K
+
+// Splitting buys parallelism for a cost that does not pay for short K.
+std::vector<int> splits_of(const MatmulConfig& c, int64_t k, int arch) {
+  std::vector<int> splits{1};
+  if (is_single(c) || c.alternate || c.handed || (c.warpgroups > 1 && c.resident > 1)) return splits;
+  const int most = arch >= kClusterArch ? 8 : 32;
+  const int steps = c.family == MatmulFamily::simt ? 1 : 2;  // that a part has at least
+  for (const int s : {2, 3, 4, 8, 16, 32})
+    if (s <= most && ceil_div(k, kStepDepth) >= steps * s) splits.push_back(s);
+  return splits;
+}
+
+// Rows of x that wgmma loads into stages: along m only whole panels.
+int64_t loaded_rows(const MatmulSizes& sizes, const MatmulConfig& c) {
+  if (keeps_x(sizes, c)) return 0;
+  return sizes.x_along_k ? std::min<int64_t>(ceil_div(sizes.m, 8) * 8, c.block_m) : c.block_m;
+}
+
+// Where the tile of single.cuh is worth a look: long products and many results want larger tiles, which read
+// less per result.
+bool wants_single(const MatmulSizes& sizes) {
+  const double tiles = static_cast<double>(ceil_div(sizes.m, kSingleSide)) *
+                       static_cast<double>(ceil_div(sizes.n, kSingleSide));
+  return sizes.k <= 2 * kStepDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
+}
+
+// So many that blocks take several.
+bool has_several_tiles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  return tile_count(sizes, c) > concurrent_blocks(c);
+}
+
+// Stages of wgmma beyond those of its tile, or fewer.
+void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
+  const int64_t tiles = tile_count(sizes, c) * c.splits;
+  if (tiles > concurrent_blocks(c)) return;
+  // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
+  // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
+  constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kStepDepth * 2;
+  if (keeps_x(sizes, c)) {
+    // One block of each multiprocessor leaves half of the memory to the next launch. Several take all of it,
+    // so that they spread evenly (five stages of 64 x 64 let four blocks crowd on half of the machine); the
+    // next launch's blocks then take the places of those that end.
+    constexpr int64_t kHalfOfAll = 113 * 1024, kOther = 12 * 1024;  // other: the system's, the epilogue's
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));
+    const int64_t room =
+        2 * kHalfOfAll / std::max<int64_t>(blocks, 2) - kOther - kept_x_bytes(sizes, c, true);
+    c.stages = static_cast<int>(std::clamp<int64_t>(room / (c.block_n * kStepBytes), 2, kMostStages));
+  } else if (sizes.m <= 64) {
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
+    const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
+    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
+                         ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
+    c.stages = static_cast<int>(std::clamp<int64_t>(std::min(wanted, room), 2, kMostStages));
+  }
+  // A block with one tile has no use for more stages than steps.
+  c.stages =
+      static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits), 2, c.stages));
+}
+
+// The best of them with half and with twice the stages: how far a launch should load ahead depends on what
+// runs before and after it, of which the estimate knows nothing.
+void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& configs) {
+  constexpr size_t kBest = 6;
+  std::vector<MatmulConfig> others;
+  for (size_t i = 0; i < std::min(kBest, configs.size()); ++i) {
+    const int64_t stage = (loaded_rows(sizes, configs[i]) + configs[i].block_n) * kStepDepth * 2;
+    const int64_t kept = keeps_x(sizes, configs[i]) ? kept_x_bytes(sizes, configs[i], true)
+                         : deals_chunks(configs[i]) ? dealt_bytes(configs[i])
+                                                    : 0;
+    const int64_t most = (kPipelineBytes / configs[i].resident - kept) / stage;
+    const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), configs[i].splits);
+    for (const int64_t stages :
+         {configs[i].stages / int64_t{2}, std::min(configs[i].stages * int64_t{2}, most)}) {
+      if (stages < 2 || stages == configs[i].stages || configs[i].handed ||
+          stages > std::max<int64_t>(steps, 2))
+        continue;
+      others.push_back(configs[i]);
+      others.back().stages = static_cast<int>(stages);
+    }
+  }
+  configs.insert(configs.end(), others.begin(), others.end());
+}
+
+}  // namespace
+
+int64_t tile_count(const MatmulSizes& sizes, const MatmulConfig& c) {
+  return sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n);
+}
+
+int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
+  return family == MatmulFamily::mma ? sizes.k / 2 : sizes.k;  // in tf32 k counts twice
+}
+
+int64_t dealt_bytes(const MatmulConfig& c) {
+  return int64_t{c.block_m} * c.block_n * 4 / c.splits * (c.splits - 1);
+}
+
+bool deals_chunks(const MatmulConfig& c) {
+  constexpr int64_t kMostBytes = 32 * 1024;
+  return c.family == MatmulFamily::wgmma && c.cluster && c.warpgroups == 2 && c.block_n % 64 == 0 &&
+         c.block_m / 128 * (c.block_n / 64) % c.splits == 0 && dealt_bytes(c) <= kMostBytes;
+}
+
+int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulConfig& c) {
+  constexpr int64_t kMostSteps = 6;  // of x in shared memory, beside three stages of y and what is handed on
+  const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
+  if (!c.stays || sizes.batch != 1 || !sizes.x_along_k || ceil_div(sizes.k, kStepDepth) > kMostSteps ||
+      rows < 1 || rows > kMultiprocessors)
+    return 0;
+  const int64_t blocks = kMultiprocessors / rows;
+  return columns >= 2 * blocks ? blocks : 0;
+}
+
+bool keeps_x(const MatmulSizes& sizes, const MatmulConfig& c) {
+  constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
+  return c.family == MatmulFamily::wgmma && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 &&
+         sizes.m <= kMostRows && sizes.x_along_k && sizes.k % kStepDepth == 0 &&
+         kept_x_bytes(sizes, c, false) <= kMostBytes;
+}
+
+int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulConfig& c, bool own_part) {
+  const int64_t steps = ceil_div(sizes.k, kStepDepth);
+  return sizes.m * (own_part ? ceil_div(steps, c.splits) : steps) * kStepDepth * 2;
+}
+
+std::vector<MatmulConfig> matmul_tiles(MatmulFamily family, int element_bytes) {
+  const auto simt = [](int m, int n) {
+    return MatmulConfig{.family = MatmulFamily::simt, .block_m = m, .block_n = n};
+  };
+  const auto mma = [](int m, int n, int warp_m, int warp_n, int stages) {
+    return MatmulConfig{.family = MatmulFamily::mma,
+                        .block_m = m,
+                        .block_n = n,
+                        .warp_m = warp_m,
+                        .warp_n = warp_n,
+                        .stages = stages};
+  };
+  const auto wgmma = [](int m, int n, int warpgroups, int stages, int resident) {
+    return MatmulConfig{.family = MatmulFamily::wgmma,
+                        .block_m = m,
+                        .block_n = n,
+                        .stages = stages,
+                        .warpgroups = warpgroups,
+                        .resident = resident};
+  };
+  const auto alternate = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.alternate = true;
+    return config;
+  };
+  const auto staying = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.handed = config.stays = true;
+    return config;
+  };
+  const auto handed = [&](int m, int n, int stages) {
+    MatmulConfig config = wgmma(m, n, 2, stages, 1);
+    config.handed = true;
+    return config;
+  };
+  switch (family) {
+    case MatmulFamily::simt:
+      if (element_bytes == 8) return {simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
+      return {simt(128, 128), simt(64, 64), simt(32, 32), simt(kSingleSide, kSingleSide)};
+    case MatmulFamily::mma:
+      // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
+      return {mma(128, 128, 64, 32, 3), mma(128, 64, 32, 32, 4), mma(64, 64, 32, 32, 4),
+              mma(64, 32, 16, 32, 5),   mma(16, 128, 16, 32, 5), mma(16, 64, 16, 32, 6)};
+    default:
+      // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
+      // epilogue's.
+      return {staying(128, 192, 3),     wgmma(256, 128, 2, 4, 1), wgmma(128, 192, 2, 5, 1),
+              wgmma(128, 128, 2, 6, 1), handed(128, 256, 3),      handed(128, 192, 4),
+              handed(128, 128, 5),      alternate(128, 128, 6),   wgmma(128, 96, 2, 7, 1),
+              wgmma(128, 64, 2, 8, 1),  wgmma(64, 64, 1, 6, 2),   wgmma(64, 32, 1, 16, 1),
+              wgmma(64, 32, 1, 8, 2)};
+  }
+}
+
+int64_t sliced_bytes(const MatmulConfig& c) {
+  const int64_t stages = c.stages * (c.block_m + c.block_n) * kSliceStage * 4;
+  // Sent by the cluster's blocks, and a barrier.
+  const int64_t parts = int64_t{c.block_m} * c.block_n * 4 + 16;
+  return c.slices * stages + (c.cluster ? parts : 0);
+}
+
+std::vector<MatmulConfig> matmul_sliced_configs(const MatmulSizes& sizes, MatmulFamily family, int arch) {
+  std::vector<MatmulConfig> configs;
+  const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
+  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > kMostSlicedTiles) return configs;
+  // So short a K has nothing to slice: on an H100 a step of such products took 7.5 us with single.cuh, 12 so.
+  if (family == MatmulFamily::simt && sizes.k <= kStepDepth && wants_single(sizes)) return configs;
+  const int64_t depth = sliced_depth(sizes, family);
+  MatmulConfig config{.family = family, .block_m = kSlicedSide, .block_n = kSlicedSide};
+  // Short products of different sizes are alike, so that they can share a launch.
+  const bool is_short = depth <= 4 * kSliceStage;
+  config.slices = is_short ? 4 : 8;
+  for (const int splits : {1, 2, 4, 8}) {
+    const bool splittable =
+        arch >= kClusterArch && !is_short && depth >= splits * config.slices * kLeastSlice;
+    if (splits > 1 && !splittable) continue;
+    config.splits = splits;
+    config.cluster = splits > 1;
+    const int64_t room = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
+    const int64_t steps = ceil_div(depth, splits * config.slices * kSliceStage);
+    for (config.stages = 4; config.stages > 1 && (config.stages > steps || sliced_bytes(config) > room);)
+      --config.stages;
+    configs.push_back(config);
+  }
+  return configs;
+}
+
+std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily family, int arch,
+                                         int element_bytes) {
+  std::vector<std::pair<double, MatmulConfig>> found;
+  for (const MatmulConfig& tile : matmul_tiles(family, element_bytes)) {
+    // Rows of y along n come in panels of 64.
+    if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
+    if (is_single(tile) && !wants_single(sizes)) continue;
+    if (tile.handed && !has_several_tiles(sizes, tile)) continue;
+    if (tile.stays && blocks_of_row(sizes, tile) == 0) continue;
+    for (const int splits : splits_of(tile, sizes.k, arch)) {
+      MatmulConfig config = tile;
+      config.splits = splits;
+      config.cluster = splits > 1 && arch >= kClusterArch;
+      if (deals_chunks(config))
+        config.stages = static_cast<int>((kPipelineBytes - dealt_bytes(config)) /
+                                         ((config.block_m + config.block_n) * kStepDepth * 2));
+      found.emplace_back(matmul_cycles(sizes, config), config);
+    }
+  }
+  for (const MatmulConfig& config : matmul_sliced_configs(sizes, family, arch))
+    found.emplace_back(matmul_cycles(sizes, config), config);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<MatmulConfig> configs;
+  for (auto& [cycles, config] : found) {
+    if (family == MatmulFamily::wgmma) set_stages(sizes, config);
+    configs.push_back(config);
+  }
+  if (family == MatmulFamily::wgmma) add_other_stages(sizes, configs);
+  return configs;
+}
+
+std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes) {
+  constexpr int kMostBlocks = 8;  // of a cluster
+  std::vector<MatmulConfig> configs;
+  for (const int columns : {64, 128, 192, 256}) {
+    const int64_t blocks = sizes.n / columns;
+    if (sizes.n % columns != 0 || blocks < 1 || blocks > kMostBlocks) continue;
+    configs.push_back({.family = MatmulFamily::wgmma,
+                       .block_m = 128,
+                       .block_n = columns,
+                       .warpgroups = 2,
+                       .row_blocks = static_cast<int>(blocks)});
+  }
+  return configs;
+}
+
+MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
+  return matmul_configs(sizes, family, arch, element_bytes).front();
+}
+
+std::string to_string(const MatmulConfig& c) {
+  static constexpr const char* kNames[] = {"simt", "mma", "wgmma"};
+  std::string text = std::string(kNames[static_cast<int>(c.family)]) + " " + std::to_string(c.block_m) + "x" +
+                     std::to_string(c.block_n) + " stages " + std::to_string(c.stages);
+  if (c.slices > 0) text += " slices " + std::to_string(c.slices);
+  if (c.splits > 1) text += " splits " + std::to_string(c.splits) + (c.cluster ? " cluster" : " workspace");
+  if (c.warpgroups > 0) text += " warpgroups " + std::to_string(c.warpgroups);
+  if (c.resident > 1) text += " resident " + std::to_string(c.resident);
+  if (c.alternate) text += " alternate";
+  if (c.handed) text += " handed";
+  if (c.stays) text += " x stays";
+  if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
+  return text;
+}
+
+}  // namespace aicf

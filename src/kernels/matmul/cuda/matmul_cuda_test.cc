@@ -1,0 +1,355 @@
+// Compile-only: random contractions by every family on every architecture, and what the launches ask for.
+// What the code computes is checked where there is a GPU.
+#include "kernels/matmul/cuda/matmul_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "base/error.h"
+#include "build/testing/compile_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::no_nvrtc;
+using Engine = std::mt19937;
+
+int64_t pick(Engine& engine, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(engine);
+}
+template <class T>
+T pick(Engine& engine, const std::vector<T>& values) {
+  return values[static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(values.size()) - 1))];
+}
+
+// The accumulator, rounded to the operands' type, plus a row of the result's type.
+TileProgram bias_program(DType dtype) {
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const DType tile = half ? DType::f32 : dtype;
+  const TileType type = tile_register_type(tile);
+  TileProgram program;
+  program.inputs = {tile, dtype};
+  program.outputs = {dtype};
+  program.registers.assign(3, {type});
+  TileInstr load{.op = TileOp::load, .type = type, .dst = 0, .operand = 0};
+  TileInstr bias{.op = TileOp::load, .type = type, .dst = 1, .operand = 1};
+  TileInstr add{.op = TileOp::add, .type = type, .dst = 2, .a = 0, .b = 1};
+  TileInstr store{.op = TileOp::store, .type = type, .a = 2, .operand = 2};
+  program.stages = {{load, bias, add, store}};
+  return program;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+void link(Case& c, int arch) {
+  c.problem.program = &c.program;
+  c.problem.ranges = &c.ranges;
+  c.problem.arch = arch;
+}
+
+CudaWindow window(DType dtype, const Shape& batch, const Dim& rows, const Dim& columns, bool transposed,
+                  int64_t padding, bool shared) {
+  CudaWindow w{dtype, Dim(0), batch, {}};
+  w.sizes.push_back(rows);
+  w.sizes.push_back(columns);
+  const Dim length = (transposed ? rows : columns) + Dim(padding);
+  Dim stride = length * (transposed ? columns : rows);
+  w.strides.resize(batch.size());
+  for (size_t axis = batch.size(); axis-- > 0; stride = stride * batch[axis])
+    w.strides[axis] = shared ? Dim(0) : stride;
+  w.strides.push_back(transposed ? Dim(1) : length);
+  w.strides.push_back(transposed ? length : Dim(1));
+  return w;
+}
+
+struct Layout {
+  bool x_transposed = false, y_transposed = false;
+  int64_t padding = 0;
+  bool x_shared = false, y_shared = false;
+};
+
+void set_windows(Case& c, DType dtype, const Shape& batch, const Dim& m, const Dim& n, const Dim& k,
+                 const Layout& layout) {
+  c.program = bias_program(dtype);
+  c.problem.inputs = {window(dtype, batch, m, k, layout.x_transposed, layout.padding, layout.x_shared),
+                      window(dtype, batch, k, n, layout.y_transposed, layout.padding, layout.y_shared)};
+  c.problem.outputs = {window(dtype, batch, m, n, false, 0, false)};
+  CudaWindow bias = c.problem.outputs[0];
+  for (Dim& stride : bias.strides) stride = Dim(0);
+  bias.strides.back() = Dim(1);
+  c.problem.inputs.push_back(bias);
+}
+
+Dim random_size(Engine& engine, const std::string& name, SymbolRanges& ranges) {
+  const int64_t size = pick<int64_t>(engine, {1, 2, 7, 8, 40, 64, 100, 384, 1000, 4096});
+  if (pick(engine, 0, 2) > 0) return Dim(size);
+  ranges[name] = {1, size};
+  return Dim::symbol(name) * Dim(pick(engine, 0, 1) ? 8 : 1);
+}
+
+void randomise(Engine& engine, DType dtype, Case& c) {
+  Shape batch;
+  for (int64_t rank = pick(engine, 0, 2); rank > 0; --rank)
+    batch.push_back(random_size(engine, "b" + std::to_string(rank), c.ranges));
+  const Dim m = random_size(engine, "m", c.ranges), n = random_size(engine, "n", c.ranges),
+            k = random_size(engine, "k", c.ranges);
+  const auto coin = [&] { return pick(engine, 0, 1) == 1; };
+  set_windows(c, dtype, batch, m, n, k,
+              {coin(), coin(), pick<int64_t>(engine, {0, 0, 8, 3}), pick(engine, 0, 3) == 0,
+               pick(engine, 0, 3) == 0});
+}
+
+const CudaKernel& row_for(const Case& c) {
+  Problem problem;
+  problem.family = "matmul";
+  problem.has_program = true;
+  for (const CudaWindow& w : c.problem.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const CudaWindow& w : c.problem.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = c.problem.params;
+  return *cuda_candidates(problem, c.problem.arch).at(0);
+}
+
+const std::vector<Dim> kTf32 = {Dim(1)};
+
+TEST(MatmulCuda, random_problems_compile) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  const std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f16, DType::f64,
+                                     DType::i32, DType::i64,  DType::i8,  DType::u8,  DType::i16};
+  for (const auto& [target, arch] :
+       {std::pair<const char*, int>{"sm_80", 80}, {"sm_86", 86}, {"sm_89", 89}, {"sm_90a", 90}}) {
+    Engine engine(static_cast<uint32_t>(arch));
+    std::vector<std::string> sources;
+    const auto add = [&](DType dtype, const std::vector<Dim>& params) {
+      Case c;
+      randomise(engine, dtype, c);
+      c.problem.params = params;
+      link(c, arch);
+      sources.push_back(row_for(c).generate(c.problem).source);
+    };
+    for (const DType dtype : dtypes) add(dtype, {});
+    for (int i = 0; i < 3; ++i) add(DType::f32, kTf32);
+    EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
+  }
+}
+
+TEST(MatmulCuda, every_tile_compiles) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
+    for (MatmulConfig config : matmul_tiles(family, 4)) {
+      Case c;
+      const DType dtype = family == MatmulFamily::simt ? DType::f32 : DType::bf16;
+      set_windows(c, dtype, {}, Dim(512), Dim(512), Dim(512), {.y_transposed = true});
+      link(c, 90);
+      if (config.warpgroups < 2) {
+        config.splits = 4;
+        config.cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+      }
+      sources.push_back(matmul_code(c.problem, config).source);
+    }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+// bias_program of results that are rounded first.
+TileProgram rounded_program(DType dtype) {
+  TileProgram program = bias_program(dtype);
+  program.registers.push_back({TileType::f32});
+  std::vector<TileInstr>& code = program.stages[0];
+  code.insert(code.begin() + 1, {.op = dtype == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16,
+                                 .type = TileType::f32,
+                                 .dst = 3,
+                                 .a = 0});
+  code[3].a = 3;
+  return program;
+}
+
+TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  struct Shape {
+    int64_t m, n, k;
+    bool stays, dealt;
+  };
+  std::vector<std::string> sources;
+  for (const Shape& s :
+       {Shape{8192, 1536, 384, true, false}, {8000, 1160, 360, true, false}, {256, 4096, 4096, false, true}})
+    for (const bool rounded : {true, false})
+      for (const bool transposed : {true, false}) {
+        Case c;
+        const DType dtype = transposed ? DType::bf16 : DType::f16;
+        set_windows(c, dtype, {}, Dim(s.m), Dim(s.n), Dim(s.k), {.y_transposed = transposed});
+        if (rounded) c.program = rounded_program(dtype);
+        link(c, 90);
+        int found = 0;
+        for (const MatmulConfig& config :
+             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          if (config.stays != s.stays || deals_chunks(config) != s.dealt) continue;
+          const CudaCode code = matmul_code(c.problem, config);
+          EXPECT_LE(code.launches.at(0).shared_bytes, 226 * 1024) << to_string(config);
+          if (s.stays && rounded) {
+            EXPECT_EQ(code.launches[0].grid[0], Dim((s.m + 127) / 128 * 2));
+          }
+          if (found++ == 0) sources.push_back(code.source);
+        }
+        EXPECT_GT(found, 0);
+      }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
+    for (const bool turned : {false, true}) {
+      Case c;
+      set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(40),
+                  {.x_transposed = turned, .y_transposed = !turned, .padding = turned ? 4 : 3});
+      c.problem.params = kTf32;
+      link(c, 80);
+      EXPECT_FALSE(matmul_family_fits(c.problem, MatmulFamily::simt));
+      sources.push_back(matmul_code(c.problem, config).source);
+    }
+  EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
+}
+
+TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
+  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  for (const auto& [target, arch] : {std::pair<const char*, int>{"sm_80", 80}, {"sm_90a", 90}}) {
+    std::vector<std::string> sources;
+    for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma})
+      for (int layout = arch == 90 ? 0 : 6; layout < 8; ++layout) {
+        Case c;
+        set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(520),
+                    {.x_transposed = layout % 2 > 0,
+                     .y_transposed = layout % 4 > 1,
+                     .padding = layout / 4 == 0 ? 4 : 3});
+        if (family == MatmulFamily::mma) c.problem.params = kTf32;
+        link(c, arch);
+        const auto configs = matmul_sliced_configs(matmul_sizes(c.problem), family, arch);
+        ASSERT_FALSE(configs.empty());
+        const MatmulConfig& config = configs[static_cast<size_t>(layout) % configs.size()];
+        EXPECT_LE(sliced_bytes(config), (arch == 90 ? 200 : 96) * 1024) << to_string(config);
+        sources.push_back(matmul_code(c.problem, config).source);
+      }
+    EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
+  }
+}
+
+// Of a bundle: rows that start at multiples of 16 bytes and others, whole tiles and others.
+TEST(MatmulCuda, slices_for_any_sizes_have_one_text) {
+  for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma}) {
+    std::set<std::string> own, shared;
+    for (const int64_t n : {72, 128, 264})
+      for (const int padding : {3, 4}) {
+        Case c;
+        set_windows(c, DType::f32, {}, Dim(96), Dim(n), Dim(128), {.x_transposed = true, .padding = padding});
+        if (family == MatmulFamily::mma) c.problem.params = kTf32;
+        link(c, 90);
+        c.problem.member = true;
+        const MatmulConfig config = matmul_sliced_configs(matmul_sizes(c.problem), family, 90).at(0);
+        own.insert(matmul_code(c.problem, config).source);
+        c.problem.any_sizes = true;
+        shared.insert(matmul_code(c.problem, config).source);
+      }
+    EXPECT_GT(own.size(), 1u);
+    EXPECT_EQ(shared.size(), 1u);
+  }
+}
+
+TEST(MatmulCuda, families_follow_types_strides_and_architecture) {
+  const auto fits = [](DType dtype, int arch, const Layout& layout) {
+    Case c;
+    set_windows(c, dtype, {Dim(3)}, Dim(64), Dim(64), Dim(64), layout);
+    link(c, arch);
+    return matmul_family_fits(c.problem, MatmulFamily::wgmma) ? 2
+           : matmul_family_fits(c.problem, MatmulFamily::mma) ? 1
+                                                              : 0;
+  };
+  EXPECT_EQ(fits(DType::bf16, 90, {}), 2);
+  EXPECT_EQ(fits(DType::bf16, 90, {true, true, 8, true, true}), 2);
+  EXPECT_EQ(fits(DType::bf16, 90, {.padding = 3}), 1);  // rows that do not start at 16 bytes
+  EXPECT_EQ(fits(DType::f16, 89, {}), 1);
+  EXPECT_EQ(fits(DType::f32, 90, {}), 0);  // tf32 is asked for
+}
+
+TEST(MatmulCuda, launches_of_a_split_without_clusters) {
+  Case c;
+  c.ranges["m"] = {1, 64};
+  set_windows(c, DType::f16, {}, Dim::symbol("m"), Dim(256), Dim(4096), {});
+  link(c, 80);
+  MatmulConfig config = matmul_tiles(MatmulFamily::mma, 4)[2];
+  config.splits = 4;
+  const CudaCode code = matmul_code(c.problem, config);
+  ASSERT_EQ(code.launches.size(), 2u);
+  const SymbolValues values{{"m", 50}};
+  EXPECT_EQ(evaluate(code.launches[0].grid[0], values), 16);  // four tiles of 64 × 64, four parts each
+  EXPECT_EQ(evaluate(code.launches[1].grid[0], values), 4);
+  EXPECT_EQ(evaluate(code.workspace_bytes, values), 16 * 64 * 64 * 4);
+}
+
+TEST(MatmulCuda, tensor_maps_leave_out_shared_axes) {
+  Case c;
+  set_windows(c, DType::f16, {Dim(2), Dim(3)}, Dim(5), Dim(128), Dim(64), {.y_shared = true});
+  link(c, 90);
+  const CudaCode code = row_for(c).generate(c.problem);
+  ASSERT_EQ(code.launches.size(), 1u);
+  const auto& maps = code.launches[0].tensor_maps;
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0].axes, (std::vector<int32_t>{3, 2, 1, 0}));
+  EXPECT_EQ(maps[0].box[1], 8);  // five rows of x are loaded as eight
+  EXPECT_EQ(maps[1].axes, (std::vector<int32_t>{3, 2}));
+}
+
+TEST(MatmulCuda, variants_have_names_of_their_own_and_the_first_is_the_rows_choice) {
+  Case c;
+  set_windows(c, DType::bf16, {}, Dim(256), Dim(1024), Dim(1024), {.y_transposed = true});
+  link(c, 90);
+  const CudaKernel& row = row_for(c);
+  const CudaCode own = row.generate(c.problem);
+  std::set<std::string> names;
+  for (const KernelVariant& variant : cuda_variants(row, c.problem)) {
+    EXPECT_TRUE(names.insert(variant.name).second) << variant.name;
+    EXPECT_GT(variant.microseconds, 0) << variant.name;
+    c.problem.variant = variant.name;
+    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << variant.name;
+  }
+  EXPECT_GT(names.size(), 20u);
+  c.problem.variant = "mma 7x7";
+  EXPECT_THROW(row.generate(c.problem), InternalError);
+}
+
+TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
+  const auto source = [](int64_t k) {
+    Case c;
+    set_windows(c, DType::bf16, {}, Dim(4096), Dim(4096), Dim(k), {});
+    link(c, 90);
+    return row_for(c).generate(c.problem).source;
+  };
+  EXPECT_EQ(source(4096), source(8192));
+}
+
+// Text only: a pipeline has many stages where there are few rows, whichever way x lies.
+TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
+  constexpr int64_t kMost = 227 * 1024;  // of a block on sm_90
+  for (const bool transposed : {false, true})
+    for (const int64_t m : {8, 16, 64, 128})
+      for (const int64_t n : {384, 4096}) {
+        Case c;
+        set_windows(c, DType::bf16, {}, Dim(m), Dim(n), Dim(4096), {.x_transposed = transposed});
+        link(c, 90);
+        for (const MatmulConfig& config :
+             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          const CudaCode code = matmul_code(c.problem, config);
+          EXPECT_LE(code.launches.at(0).shared_bytes, kMost)
+              << m << " rows, transposed " << transposed << ": " << to_string(config);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace aicf

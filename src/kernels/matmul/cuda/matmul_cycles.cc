@@ -1,0 +1,181 @@
+#include "kernels/matmul/cuda/matmul_cycles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
+
+namespace aicf {
+namespace {
+
+// Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
+constexpr double kStart = 3400;          // launch, first loads, last stores
+constexpr double kMemoryBytes = 1750;    // device memory, whole chip
+constexpr double kL2Bytes = 7000;        // L2 cache, whole chip
+constexpr double kSharedBytes = 128;     // shared memory, one multiprocessor
+constexpr double kLoadLatency = 2600;    // from a load's start until its stage is full, while memory is busy
+constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
+constexpr double kSingleLatency = 2000;  // and of single.cuh
+constexpr double kStepOverhead = 50;     // barriers between stages
+// Of a result in the epilogue; half where another block can multiply meanwhile.
+constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
+constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
+constexpr double kHandedCycles = 0.2;     // by the warps that only store,
+constexpr double kFewHandedCycles = 0.6;  //   where they are three
+// Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
+// of 128 x 256 took 27 us longer than the products of K = 4096.
+constexpr double kByteCycles = 0.9;
+constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
+constexpr double kClusterSum = 2400;        // barriers,
+constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;     //   and of each result;
+constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
+constexpr double kFewClusterPart = 50;      //   of each part
+constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
+constexpr double kMostSharing = 1.5;        //   more blocks wait together
+constexpr double kWorkspaceSum = 6000;      // a second launch
+constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
+constexpr double kRowResult = 0.05;   //   and of each result
+
+// Of sliced.cuh: the multiply-adds of one multiprocessor per cycle with warps enough, in f32 and tf32.
+constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 4;
+constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
+constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
+constexpr double kSlicedCluster = 300;  // blocks that send their parts; and each part, kClusterPart
+constexpr double kSlicedElement = 60;   // of K in a slice beyond the least, if y comes an element at a time
+
+// Measured in long products and in short ones with few blocks.
+double wgmma_step_cycles(const MatmulConfig& c) {
+  switch (c.block_m * 1000 + c.block_n) {
+    case 256128:
+      return 1110;
+    case 128256:
+      return c.handed ? 1077 : 1110;
+    case 128192:
+      return c.handed && !c.stays ? 870 : 850;  // with fewer stages
+    case 128128:
+      return c.alternate ? 615 : 700;
+    case 128096:
+      return 600;
+    case 128064:
+      return 480;
+    case 64064:
+      return 300;
+    default:
+      return 230;
+  }
+}
+
+// Cycles of a step of one block that has its multiprocessor for itself.
+double step_cycles(const MatmulConfig& c) {
+  if (c.family == MatmulFamily::wgmma) return wgmma_step_cycles(c);
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  // Each of eight warps reads one and a half lines of shared memory for an element of K.
+  if (is_single(c)) return 8 * kStepDepth * 1.5;
+  if (c.family == MatmulFamily::simt) return results * kStepDepth / 55;
+  // Each warp reads its rows and columns from shared memory.
+  const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
+  return std::max(results * kStepDepth / 1300, reads * kStepDepth * 2 / kSharedBytes) + kStepOverhead;
+}
+
+double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  const int64_t blocks = tile_count(sizes, c) * c.splits;
+  const int64_t resident =
+      std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
+  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
+  const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
+  const double depth = static_cast<double>(sliced_depth(sizes, c.family)) / c.splits;
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const double full = c.family == MatmulFamily::mma ? kSlicedTf32 : kSlicedSimt;
+  const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
+  const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
+  const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
+  double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
+                  sharing * results * kSlicedResult / c.splits;
+  if (c.splits > 1) cycles += waves * (kSlicedCluster + kClusterPart * c.splits);
+  // Rows of y that do not start at 16 bytes.
+  if (!sizes.y_along_k && sizes.n % 4 != 0)
+    cycles += kSlicedElement * std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
+  return cycles;
+}
+
+}  // namespace
+
+// Clusters of three and more leave multiprocessors of a processing cluster idle.
+int64_t concurrent_blocks(const MatmulConfig& c) {
+  const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
+                           : c.family == MatmulFamily::mma ? 2
+                           : is_single(c)                  ? 8
+                                                           : 256 / c.block_m;
+  const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  if (blocks < 3) return kMultiprocessors * resident;
+  return (blocks == 3 ? 126 : blocks == 4 ? 120 : 112) * resident;
+}
+
+double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
+  if (c.slices > 0) return sliced_cycles(sizes, c);
+  const int64_t blocks = tile_count(sizes, c) * c.splits;
+  const double running = static_cast<double>(std::min(blocks, concurrent_blocks(c)));
+  const int64_t sharing_row = blocks_of_row(sizes, c);
+  const double waves =
+      static_cast<double>(sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
+                                          : ceil_div(blocks, concurrent_blocks(c)));
+  // Blocks on a multiprocessor.
+  const double mean = running / kMultiprocessors;
+  const double sharing = waves > 1 ? std::ceil(mean) : std::max(1.0, mean);
+  const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits));
+  const double loaded = ((c.stays ? 0 : c.block_m) + c.block_n) * kStepDepth * 2;
+  const double latency = is_single(c)                     ? kSingleLatency
+                         : c.family == MatmulFamily::simt ? kSimtLatency
+                                                          : kLoadLatency / (c.stages + (c.stays ? 1 : 0));
+  const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
+  const double result_cycles = c.alternate ? kTurnCycles : large ? kResultCycles : kSmallResultCycles;
+  const double stored =
+      results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
+  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products; what is
+  // handed on has the time of the next tile's.
+  const double tile =
+      c.handed ? std::max(steps * step, results * (has_few_storers(c) ? kFewHandedCycles : kHandedCycles))
+               : steps * step;
+  double cycles = waves * tile + (c.handed ? 1 : c.alternate ? 2 : waves) * stored;
+  const double touched = static_cast<double>(sizes.batch) * 2 *
+                         (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
+                          static_cast<double>(sizes.m) * sizes.n);
+  // Behind the memory's time the rest does not hide entirely.
+  cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
+  const double result = c.family == MatmulFamily::simt ? kSimtClusterResult : kClusterResult;
+  // The blocks of a cluster have one tile: in each wave they start, load and add anew.
+  if (c.splits > 1 && c.cluster) {
+    const double sum =
+        keeps_x(sizes, c)
+            ? kFewClusterSum + kFewClusterPart * c.splits
+            : (kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) + result * results;
+    cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
+  }
+  if (c.splits > 1 && !c.cluster) cycles += kWorkspaceSum;
+  return cycles;
+}
+
+double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int bytes) {
+  const double waves = static_cast<double>(ceil_div(tile_count(sizes, c), concurrent_blocks(c)));
+  const double warps_cycles = static_cast<double>(c.block_m) * c.block_n * bytes * kByteCycles;
+  const double own = warps_cycles / (4.0 * c.warpgroups);  // by the warps that multiply
+  if (!c.handed) return waves * own;
+  const double product = static_cast<double>(ceil_div(sizes.k, kStepDepth)) * step_cycles(c);
+  const double stored = warps_cycles / (has_few_storers(c) ? 3 : 4);
+  return waves * std::max(stored - product, 0.0) + own;
+}
+
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions) {
+  const double exchange = kRowExchange * (config.row_blocks - 1);
+  const double results = static_cast<double>(config.block_m) * config.block_n;
+  // The blocks of a cluster have one tile: in each wave they start, load and reduce anew.
+  const auto waves = static_cast<double>(ceil_div(tile_count(sizes, config), concurrent_blocks(config)));
+  return matmul_cycles(sizes, config) + waves * reductions * (exchange + kRowResult * results) +
+         std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
+}
+
+}  // namespace aicf

@@ -1,0 +1,190 @@
+#include "kernels/matmul/cuda/matmul_operands.h"
+
+#include <algorithm>
+
+#include "kernels/product_group.h"
+
+namespace aicf {
+namespace {
+
+// b<axis>: the batch's index along each axis.
+std::string batch_indices(const MatmulView& a) {
+  std::string text;
+  for (size_t axis = a.batch.size(); axis-- > 0;) {
+    const std::string number = std::to_string(axis), size = "uint32_t(size" + number + ")";
+    text += "    const uint32_t b" + number + " = " + (axis == 0 ? "batch;\n" : "batch % " + size + ";\n");
+    if (axis > 0) text += "    batch /= " + size + ";\n";
+  }
+  return text;
+}
+
+std::string matrix_function(const MatmulView& a, const std::string& name) {
+  std::string text = "  __device__ __forceinline__ const Element* " + name + "_of(uint32_t batch) const {\n" +
+                     batch_indices(a) + "    return " + name;
+  for (size_t axis = 0; axis < a.batch.size(); ++axis)
+    text += " + b" + std::to_string(axis) + " * " + name + "_stride" + std::to_string(axis);
+  return text + ";\n  }\n";
+}
+
+std::string load_function(const MatmulView& a, const std::string& name, const MatmulOperand& operand,
+                          const char* load, const std::string& map) {
+  std::string text = "  __device__ __forceinline__ void load_" + name +
+                     "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
+                     "batch) const {\n" +
+                     batch_indices(a) + "    aicf::" + load + "(" + map + ", to, barrier, " +
+                     (operand.along_k ? "k, other" : "other, k");
+  for (size_t axis = a.batch.size(); axis-- > 0;)
+    if (operand.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
+  return text + ");\n  }\n";
+}
+
+// Of a group, whose products have tensor maps of their own.
+std::string map_pointers(const CudaProblem& problem, bool is_y) {
+  std::string list;
+  for (size_t i = 0; i < problem.group->products.size(); ++i)
+    list += (i == 0 ? "{&map" : ", &map") + std::to_string(2 * i + (is_y ? 1 : 0));
+  return list + "}";
+}
+
+// Where a group's sums of x go.
+std::string sum_pointers(const CudaProblem& problem) {
+  std::string list;
+  for (const ProductGroup::Operands& product : problem.group->products)
+    list += (list.empty() ? "{" : ", ") +
+            (product.x_sums < 0 ? std::string("nullptr") : "out" + std::to_string(product.x_sums));
+  return list + "}";
+}
+
+// One tile has all rows of x.
+bool reads_y_once(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
+  return largest(a.m, ranges_of(problem)) <= config.block_m &&
+         std::none_of(a.y.batch.begin(), a.y.batch.end(), [](const Dim& s) { return s == Dim(0); });
+}
+
+std::string flag_text(const std::string& name, bool value) {
+  return "  static constexpr bool " + name + " = " + (value ? "true;\n" : "false;\n");
+}
+
+// Axes of the window that the batch moves along, innermost first.
+std::vector<int32_t> map_batch_axes(const CudaProblem& problem, const MatmulView& a, const CudaWindow& window,
+                                    const MatmulOperand& operand) {
+  std::vector<int32_t> axes;
+  // Axes of size 1 are gone from a.batch: walk both from the inside.
+  const Shape& result = problem.outputs[0].sizes;
+  const size_t missing = result.size() - window.sizes.size();
+  size_t batch = a.batch.size();
+  for (size_t axis = result.size() - 2; axis-- > 0;) {
+    if (is_one(result[axis])) continue;
+    --batch;
+    if (operand.batch[batch] != Dim(0)) axes.push_back(static_cast<int32_t>(axis - missing));
+  }
+  return axes;
+}
+
+}  // namespace
+
+SettledOperands settled_operands(const CudaProblem& problem, const MatmulConfig& config) {
+  if (config.slices == 0 || problem.group != nullptr) return {};
+  const auto settled = [](const CudaWindow& window) { return window.settled; };
+  return {problem.inputs[0].settled, problem.inputs[1].settled,
+          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), settled)};
+}
+
+std::vector<int32_t> SettledOperands::early_inputs(size_t inputs) const {
+  std::vector<int32_t> early;
+  for (size_t i = 0; i < inputs; ++i)
+    if (i == 0 ? x && y && others : i == 1 ? y : others) early.push_back(static_cast<int32_t>(i));
+  return early;
+}
+
+MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const MatmulView& a,
+                                        const MatmulConfig& config, CudaParams& params) {
+  const std::string index = fits_int32(a, ranges_of(problem)) ? "int32_t" : "int64_t";
+  MatmulOperandsText operands{"struct Operands : aicf::MatmulOperands<" +
+                                  std::string(cuda_type(problem.inputs[0].dtype)) + ", " + index + "> {\n",
+                              "{{in0, in1"};
+  for (const Dim& dim : {a.m, a.n, a.k, a.x.row, a.x.column, a.y.row, a.y.column})
+    operands.make += ", " + index + "(" + params.param(dim) + ")";
+  operands.make += "}";
+  const auto member = [&](const std::string& name, const Dim& dim) {
+    operands.text += "  int64_t " + name + ";\n";
+    operands.make += ", " + params.param(dim);
+  };
+  member("batches", a.batches());
+  for (size_t axis = 0; axis < a.batch.size(); ++axis) {
+    const std::string number = std::to_string(axis);
+    member("size" + number, a.batch[axis]);
+    member("x_stride" + number, a.x.batch[axis]);
+    member("y_stride" + number, a.y.batch[axis]);
+  }
+  for (const bool is_y : {false, true}) {
+    if (problem.group == nullptr) continue;
+    operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps[" +
+                     std::to_string(problem.group->products.size()) + "];\n";
+    operands.make += ", " + map_pointers(problem, is_y);
+  }
+  if (problem.group != nullptr && problem.group->x_sums) {
+    const std::string type(cuda_type(*problem.group->x_sums));
+    operands.text += flag_text("kSumsX", true) + "  using Ones = MultiplyOnes;\n  using SumOfX = " + type +
+                     ";\n  " + type + "* sums_of_x[" + std::to_string(problem.group->products.size()) +
+                     "];\n  __device__ __forceinline__ " + type +
+                     "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
+    operands.make += ", " + sum_pointers(problem);
+  }
+  if (config.slices > 0) {
+    const SettledOperands settled = settled_operands(problem, config);
+    const std::pair<const char*, bool> flags[] = {
+        // Whether rows start at multiples of 16 bytes and their elements are neighbours.
+        {"x_vectors", a.x.vector},
+        {"y_vectors", a.y.vector},
+        // Whether they are read before the launch before has ended; others: of the epilogue.
+        {"x_early", settled.x},
+        {"y_early", settled.y},
+        {"others_early", settled.others}};
+    for (const auto& [name, value] : flags) {
+      if (problem.any_sizes) {
+        operands.text += std::string("  bool ") + name + ";\n";
+        operands.make += ", " + params.param(Dim(value ? 1 : 0)) + " != 0";
+      } else {
+        operands.text += flag_text(name, value);
+      }
+    }
+  }
+  operands.make += "}";
+  operands.text += matrix_function(a, "x") + matrix_function(a, "y");
+  // Whether the epilogue's groups of columns never reach beyond the last column.
+  operands.text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
+  // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
+  operands.text += flag_text(
+      "kWholeTiles", !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, config.block_n));
+  if (config.family == MatmulFamily::wgmma) {
+    const auto map = [&](const char* maps) {
+      return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
+    };
+    operands.text += load_function(a, "x", a.x, "load_box", map("x_maps"));
+    operands.text += load_function(
+        a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box", map("y_maps"));
+  }
+  operands.text += "};\n";
+  return operands;
+}
+
+TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& a, int operand, int block) {
+  const CudaWindow& window = problem.inputs[static_cast<size_t>(operand)];
+  const MatmulOperand& own = operand == 0 ? a.x : a.y;
+  const auto rank = static_cast<int32_t>(window.sizes.size());
+  const int32_t k_axis = operand == 0 ? rank - 1 : rank - 2, other = operand == 0 ? rank - 2 : rank - 1;
+  const auto depth = static_cast<int32_t>(per(kStageBytes, window.dtype));
+  TensorMapSpec map{operand, {k_axis, other}, {depth, block}, 128};
+  if (!own.along_k) {
+    map.axes = {other, k_axis};
+    map.box = {64, depth};
+  }
+  for (const int32_t axis : map_batch_axes(problem, a, window, own)) {
+    map.axes.push_back(axis);
+    map.box.push_back(1);
+  }
+  return map;
+}
+
+}  // namespace aicf

@@ -1,0 +1,222 @@
+// Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the
+// code computes is checked where there is a GPU (compile/join_rows_test.cc).
+#include <gtest/gtest.h>
+
+#include <array>
+#include <utility>
+
+#include "build/testing/compile_texts.h"
+#include "kernels/matmul/cuda/matmul_cuda.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+TileInstr instr(TileOp op, int dst, int a = -1, int b = -1) {
+  return {.op = op,
+          .type = TileType::f32,
+          .dst = static_cast<int16_t>(dst),
+          .a = static_cast<int16_t>(a),
+          .b = static_cast<int16_t>(b)};
+}
+TileInstr moves(TileOp op, int reg, int operand) {
+  TileInstr result = op == TileOp::load ? instr(op, reg) : instr(op, -1, reg);
+  result.operand = static_cast<int16_t>(operand);
+  return result;
+}
+constexpr int kScalar = kTileScalarBase;
+
+// s = round(tile + own), stored if `keeps`; y = s - max of the row's s, stored with that maximum's negative.
+TileProgram program(DType half, bool keeps) {
+  const TileOp round = half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16;
+  TileProgram result;
+  result.inputs = {DType::f32, half};
+  result.outputs = {half, DType::f32};
+  const int y = keeps ? 3 : 2;
+  std::vector<TileInstr> first = {moves(TileOp::load, 0, 0), moves(TileOp::load, 1, 1),
+                                  instr(TileOp::add, 2, 0, 1), instr(round, 3, 2)};
+  if (keeps) {
+    result.outputs.insert(result.outputs.begin(), half);
+    first.push_back(moves(TileOp::store, 2, 2));
+  }
+  first.push_back(instr(TileOp::reduce_max, kScalar, 3));
+  result.registers.assign(5, {TileType::f32, true});
+  result.scalars = {TileType::f32, TileType::f32};
+  result.stages = {first,
+                   {instr(TileOp::neg, kScalar + 1, kScalar), instr(TileOp::sub, 4, 3, kScalar),
+                    moves(TileOp::store, 4, y), moves(TileOp::store_scalar, kScalar + 1, y + 1)}};
+  check_tile_program(result);
+  return result;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arch = 90) {
+  const auto window = [](DType dtype, const Dim& rows, const Dim& columns) {
+    return CudaWindow{dtype, Dim(0), {rows, columns}, {columns, Dim(1)}};
+  };
+  c.program = program(half, keeps);
+  c.problem.inputs = {window(half, m, Dim(192)), window(half, Dim(192), n), window(half, m, n)};
+  c.problem.outputs = {window(half, m, n), window(DType::f32, m, Dim(1))};
+  if (keeps) c.problem.outputs.insert(c.problem.outputs.begin(), window(half, m, n));
+  c.problem.program = &c.program;
+  c.problem.ranges = &c.ranges;
+  c.problem.arch = arch;
+}
+
+const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
+
+TEST(MatmulRowsCuda, Compiles) {
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    Case c;
+    c.ranges["m"] = {1, 4096};
+    set_up(c, half, half == DType::f16, Dim::symbol("m"), Dim(half == DType::f16 ? 768 : 2048));
+    const CudaCode code = row().generate(c.problem);
+    ASSERT_EQ(code.launches.size(), 1u);
+    EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"m", 300}}), 3 * code.launches[0].cluster);
+    sources.push_back(code.source);
+  }
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
+  for (const int64_t n : {64, 256, 320, 384, 768, 1024, 1536, 2048}) {
+    Case c;
+    set_up(c, DType::bf16, true, Dim(512), Dim(n));
+    const auto variants = cuda_variants(row(), c.problem);
+    EXPECT_FALSE(variants.empty()) << n;
+    for (const KernelVariant& variant : variants) {
+      c.problem.variant = variant.name;
+      const CudaLaunch launch = row().generate(c.problem).launches[0];
+      EXPECT_LE(launch.shared_bytes, 227 * 1024) << variant.name;
+      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << variant.name;
+      EXPECT_EQ(n % launch.cluster, 0) << variant.name;
+    }
+  }
+}
+
+TEST(MatmulRowsCuda, TakesNothingElse) {
+  const auto ways = [](const Case& c) { return cuda_variants(row(), c.problem).size(); };
+  Case c;
+  for (const int64_t n : {100, 2112, 4096}) {
+    set_up(c, DType::f16, false, Dim(512), Dim(n));
+    EXPECT_EQ(ways(c), 0u) << n;
+  }
+  c.ranges["n"] = {256, 512};
+  set_up(c, DType::f16, false, Dim(512), Dim::symbol("n"));
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, false, Dim(512), Dim(256), 89);
+  EXPECT_EQ(ways(c), 0u);
+  // A result's own operand of four bytes; nothing that is rounded to a half.
+  set_up(c, DType::f16, false, Dim(512), Dim(256));
+  c.problem.inputs[2].dtype = DType::f32;
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, false, Dim(512), Dim(256));
+  c.program.stages[0][3].op = TileOp::neg;
+  EXPECT_EQ(ways(c), 0u);
+}
+
+// Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
+// multiply.
+TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<std::string> sources;
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!config.handed) continue;
+    for (const DType result : {DType::f16, DType::f32}) {
+      TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
+      stores.stages = {{moves(TileOp::load, 0, 0), moves(TileOp::store, 0, 1)}};
+      Case c;
+      set_up(c, DType::f16, false, Dim(4096), Dim(2304));
+      c.problem.inputs.pop_back();
+      c.problem.outputs.pop_back();
+      c.problem.outputs[0].dtype = result;
+      c.problem.program = &stores;
+      const CudaCode code = matmul_code(c.problem, config);
+      EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_few_storers(config) ? 512 : 384);
+      if (result == DType::f16) sources.push_back(code.source);
+    }
+  }
+  EXPECT_EQ(sources.size(), 4u);
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+// Four warps would take longer for the functions than the product of a tile does.
+TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
+  TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
+  gelu.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_f16, 1, 0), instr(TileOp::gelu, 2, 1),
+                  moves(TileOp::store, 2, 1)}};
+  TileProgram sum = gelu;
+  sum.stages[0][2].op = TileOp::neg;
+  const MatmulConfig tile{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  EXPECT_EQ(handed_storers(tile, gelu, Dim(384)), 7);
+  EXPECT_EQ(handed_storers(tile, gelu, Dim(768)), 4);
+  EXPECT_EQ(handed_storers(tile, gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(handed_storers(tile, sum, Dim(384)), 4);
+  try {
+    nvrtc_version();
+  } catch (const EnvironmentError&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!config.handed) continue;
+    Case c;
+    set_up(c, DType::f16, false, Dim(4096), Dim(2304));
+    c.problem.inputs.pop_back();
+    c.problem.outputs.pop_back();
+    c.problem.program = &gelu;
+    const CudaCode code = matmul_code(c.problem, config);
+    const char* storers = has_few_storers(config) ? ", 3>::run" : config.stays ? ", 7, 3>::run" : ", 7>::run";
+    EXPECT_NE(code.source.find(storers), std::string::npos);
+    EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
+  }
+}
+
+// y = x * w, stored, and the sum of y over the rows: a second launch adds the parts of 16 rows.
+TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
+  TileProgram program{{DType::f32, DType::bf16},
+                      {DType::bf16, DType::f32},
+                      std::vector<TileRegister>(4, {TileType::f32}),
+                      {},
+                      {}};
+  TileInstr sums = moves(TileOp::store, 3, 3);
+  sums.imm_i = 1;
+  program.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_bf16, 1, 0), moves(TileOp::load, 2, 1),
+                     instr(TileOp::mul, 2, 1, 2), instr(TileOp::round_bf16, 3, 2), moves(TileOp::store, 2, 2),
+                     sums}};
+  check_tile_program(program);
+  Case c;
+  set_up(c, DType::bf16, false, Dim(4096), Dim(2304));
+  c.problem.program = &program;
+  c.problem.outputs[1] = {DType::f32, Dim(0), {Dim(4096), Dim(2304)}, {Dim(0), Dim(1)}};
+  const CudaKernel& product = *find_cuda_kernel("matmul_tensor_core");
+  std::vector<std::string> sources;
+  std::array<bool, 3> seen{};
+  for (const KernelVariant& variant : cuda_variants(product, c.problem)) {
+    EXPECT_EQ(variant.name.find("splits"), std::string::npos) << variant.name;
+    c.problem.variant = variant.name;
+    const CudaCode code = product.generate(c.problem);
+    ASSERT_EQ(code.launches.size(), 2u) << variant.name;
+    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << variant.name;
+    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << variant.name;
+    // One of each way to store.
+    const bool handed = variant.name.find("handed") != std::string::npos,
+               alternate = variant.name.find("alternate") != std::string::npos;
+    const size_t way = handed ? 1 : alternate ? 2 : 0;
+    if (!std::exchange(seen[way], true)) sources.push_back(code.source);
+  }
+  EXPECT_EQ(sources.size(), seen.size());
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,306 @@
+// Contraction of f16, bf16 and, in tf32, f32 on the matrix units of sm_80 and later: mma.sync m16n8k16 (tf32: m16n8k8)
+// with f32 sums. Tiles of x and y come to shared memory through a pipeline of kStages asynchronous copies; 16-byte chunks
+// are placed by an exclusive or with the row, so that neither the copies nor the loads of fragments meet bank conflicts. A
+// result is the sum of its products of 16 (tf32: 8) steps of k each in ascending order; a split K adds the parts in order.
+// Instruction layouts: PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
+#pragma once
+
+#include "matmul/cuda/matmul_common.cuh"
+
+namespace aicf {
+
+constexpr int kStepBytes = 128;              // of K in one stage
+constexpr int kHalfDepth = kStepBytes / 2;  // of halves
+
+__device__ __forceinline__ void copy_async(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+template <bool kTransposed>
+__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t address) {
+  if constexpr (kTransposed)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// c += a · b; the first argument only chooses the type.
+__device__ __forceinline__ void mma_16x8x16(f16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void mma_16x8x16(bf16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void mma_16x8x8_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ uint32_t to_tf32(uint32_t bits) {
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
+  return rounded;
+}
+
+// What the pipeline needs to know of a type. A fragment of x is 16 rows, one of y 16 columns, each of kStep of k; four
+// words, as ldmatrix leaves them of rows that run along k.
+template <class T>
+struct MmaType {
+  using Word = uint16_t;
+  static constexpr int kStep = 16;
+  static __device__ __forceinline__ Word word(T x) { return x.bits; }
+  static __device__ __forceinline__ void prepare(uint32_t (&)[4]) {}
+  static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma_16x8x16(T{}, c, a, b0, b1);
+  }
+};
+template <>
+struct MmaType<float> {
+  using Word = uint32_t;
+  static constexpr int kStep = 8;
+  static __device__ __forceinline__ Word word(float x) { return __float_as_uint(x); }
+  static __device__ __forceinline__ void prepare(uint32_t (&fragment)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) fragment[i] = to_tf32(fragment[i]);
+  }
+  static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma_16x8x8_tf32(c, a, b0, b1);
+  }
+};
+
+// kRows × kInner elements in shared memory, in panels of at most 128 bytes of a row. kWords: read by words, 4 rows of 8
+// columns at a time, else by ldmatrix, 8 rows of a chunk of 16 bytes.
+template <class T, int kRows, int kInner, bool kWords>
+struct StageTile {
+  static constexpr int kSize = int(sizeof(T)), kVector = 16 / kSize;
+  static constexpr int kPanel = kInner < kStepBytes / kSize ? kInner : kStepBytes / kSize;
+  static constexpr int kChunks = kInner / kVector, kPanelChunks = kPanel / kVector;
+  static constexpr int kBytes = kRows * kInner * kSize;
+
+  // Byte offset of the elements from column kVector · chunk on.
+  static __device__ __forceinline__ uint32_t offset(int row, int chunk) {
+    const int place = kPanelChunks == 8 ? row & 7 : kPanelChunks == 4 ? (row >> 1) & 3 : (row >> 2) & 1;
+    const int swizzle = kWords ? place * 2 & (kPanelChunks - 1) : place;
+    const int panel = chunk / kPanelChunks, in_panel = chunk % kPanelChunks;
+    return uint32_t((panel * kRows + row) * kPanel * kSize + ((in_panel ^ swizzle) << 4));
+  }
+  static __device__ __forceinline__ uint32_t word_offset(int row, int column) {
+    return offset(row, column / kVector) + uint32_t(column % kVector * kSize);
+  }
+
+  // Elements beyond rows_left or inner_left are zero. kWhole: rows start at multiples of 16 bytes and inner_stride is 1.
+  // By kThreads threads, numbered `thread`.
+  template <int kThreads, bool kWhole, class I>
+  static __device__ __forceinline__ void load(uint32_t shared, char* generic, const T* from, I row_stride, I inner_stride,
+                                              I rows_left, I inner_left, int thread) {
+    static_assert(kRows * kChunks % kThreads == 0, "every thread copies as many chunks");
+#pragma unroll
+    for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+      const int index = thread + i * kThreads;
+      const int row = index / kChunks, chunk = index % kChunks;
+      const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
+      if constexpr (kWhole) {
+        const int count = int(left <= 0 ? I(0) : left >= kVector ? I(kVector) : left);
+        copy_async(shared + offset(row, chunk), count > 0 ? from + row * row_stride + chunk * kVector : from,
+                   count * kSize);
+      } else {
+        union {
+          typename MmaType<T>::Word elements[kVector];
+          uint4 all;
+        } v;
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+          v.elements[e] = e < left ? MmaType<T>::word(from[row * row_stride + (chunk * kVector + e) * inner_stride]) : 0;
+        *reinterpret_cast<uint4*>(generic + offset(row, chunk)) = v.all;
+      }
+    }
+  }
+};
+
+// BM × BN results by warps of WM × WN. kXAlongK: rows of the tile of x run along k (else along m); kYAlongK: rows of the
+// tile of y run along k (else along n). kXWhole, kYWhole: see StageTile::load.
+template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole,
+          Split kSplit, int kParts>
+struct MmaMatmul {
+  static constexpr int kWarpRows = BM / WM, kWarpColumns = BN / WN;
+  static constexpr int kThreads = kWarpRows * kWarpColumns * 32;
+  static constexpr int kRowBlocks = WM / 16, kQuadBlocks = WN / 32;  // of 16 rows, of 32 columns
+  static constexpr int kGroups = kRowBlocks * kQuadBlocks * 2;       // of 8 columns, for the epilogue
+  using Type = MmaType<T>;
+  static constexpr bool kHalf = sizeof(T) == 2;        // ldmatrix can turn matrices of halves only
+  static constexpr int kDepth = kStepBytes / int(sizeof(T));  // K of one stage
+  static constexpr int kVector = 16 / int(sizeof(T));
+  using XTile = StageTile<T, kXAlongK ? BM : kDepth, kXAlongK ? kDepth : BM, !kXAlongK && !kHalf>;
+  using YTile = StageTile<T, kYAlongK ? BN : kDepth, kYAlongK ? kDepth : BN, !kYAlongK && !kHalf>;
+  static constexpr int kStageBytes = XTile::kBytes + YTile::kBytes;
+  static_assert(WN % 32 == 0 && WM % 16 == 0, "the epilogue takes 32 columns of a warp at a time");
+
+  struct Warp {
+    int row, column, lane;
+  };
+
+  static __device__ Warp warp() {
+    const int number = int(threadIdx.x) / 32;
+    return {number / kWarpColumns * WM, number % kWarpColumns * WN, int(threadIdx.x) & 31};
+  }
+
+  template <class I>
+  static __device__ __forceinline__ void load_stage(const MatmulOperands<T, I>& o, const T* x, const T* y, I k, I k_end,
+                                                    I m_left, I n_left, char* stage, int thread) {
+    const uint32_t shared = shared_address(stage);
+    const T* x_at = x + k * o.x_column;
+    const T* y_at = y + k * o.y_row;
+    if constexpr (kXAlongK)
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k, thread);
+    else
+      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left, thread);
+    if constexpr (kYAlongK)
+      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_column, o.y_row,
+                                               n_left, k_end - k, thread);
+    else
+      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_row, o.y_column,
+                                               k_end - k, n_left, thread);
+  }
+
+  static __device__ __forceinline__ void compute_stage(uint32_t stage, const Warp& warp,
+                                                       float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
+    const int in_matrix = warp.lane & 7, matrix = warp.lane >> 3;
+#pragma unroll
+    for (int k = 0; k < kDepth; k += Type::kStep) {
+      uint32_t a[kRowBlocks][4], b[kQuadBlocks * 2][4];
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i) {
+        const int row = warp.row + i * 16;
+        if constexpr (kXAlongK)
+          load_matrices<false>(a[i],
+                               stage + XTile::offset(row + in_matrix + (matrix & 1) * 8, k / kVector + (matrix >> 1)));
+        else if constexpr (kHalf)
+          load_matrices<true>(a[i], stage + XTile::offset(k + in_matrix + (matrix >> 1) * 8, row / 8 + (matrix & 1)));
+        else
+          load_words<XTile, true>(a[i], stage, k + warp.lane % 4, row + warp.lane / 4);
+        Type::prepare(a[i]);
+      }
+#pragma unroll
+      for (int j = 0; j < kQuadBlocks * 2; ++j) {
+        const int column = warp.column + j * 16;
+        const uint32_t y = stage + XTile::kBytes;
+        if constexpr (kYAlongK)
+          load_matrices<false>(b[j],
+                               y + YTile::offset(column + in_matrix + (matrix >> 1) * 8, k / kVector + (matrix & 1)));
+        else if constexpr (kHalf)
+          load_matrices<true>(b[j], y + YTile::offset(k + in_matrix + (matrix & 1) * 8, column / 8 + (matrix >> 1)));
+        else
+          load_words<YTile, false>(b[j], y, k + warp.lane % 4, column + warp.lane / 4);
+        Type::prepare(b[j]);
+      }
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+        for (int j = 0; j < kQuadBlocks * 4; ++j)
+          Type::multiply(acc[i][j / 4][j % 4], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+    }
+  }
+
+  // A fragment of 32-bit elements from rows that run along m or n. Its words move on in the result (8 rows or columns) and
+  // in k (4), those of x first in the result, those of y first in k.
+  template <class Tile, bool kResultFirst>
+  static __device__ __forceinline__ void load_words(uint32_t (&to)[4], uint32_t tile, int k, int other) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int in_result = kResultFirst ? r & 1 : r >> 1, in_k = kResultFirst ? r >> 1 : r & 1;
+      const uint32_t address = tile + Tile::word_offset(k + in_k * 4, other + in_result * 8);
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(to[r]) : "r"(address) : "memory");
+    }
+  }
+
+  template <class I>
+  static __device__ __forceinline__ void accumulate(const MatmulOperands<T, I>& o, const T* x, const T* y, I k_first,
+                                                    I k_end, I m_left, I n_left, char* shared, const Warp& warp,
+                                                    float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
+    const int steps = k_first < k_end ? int((k_end - k_first + kDepth - 1) / kDepth) : 0;
+    const auto load = [&](int step) {
+      if (step < steps)
+        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kStageBytes,
+                   int(threadIdx.x));
+      commit_copies();
+    };
+#pragma unroll
+    for (int step = 0; step < kStages - 1; ++step) load(step);
+    for (int step = 0; step < steps; ++step) {
+      wait_for_copies<kStages - 2>();
+      __syncthreads();
+      load(step + kStages - 1);
+      compute_stage(shared_address(shared) + step % kStages * kStageBytes, warp, acc);
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+  }
+
+  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  template <class Operands, class Epilogue>
+  static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
+                             void* workspace) {
+    using I = typename Operands::Index;
+    extern __shared__ __align__(128) char shared[];
+    const Warp at = warp();
+    const int thread = int(threadIdx.x);
+    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
+    const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
+    const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
+    const I row = I(tile.row) * BM, column = I(tile.column) * BN;
+    const int64_t outer = int64_t(tile.batch) * o.m;
+    const auto store = [&](int g, const float(&values)[8]) {
+      const I r = row + at.row + g / (kQuadBlocks * 2) * 16 + g % 2 * 8 + at.lane / 4;
+      const I c = column + at.column + g / 2 % kQuadBlocks * 32 + at.lane % 4 * 8;
+      if (r < o.m && c < o.n) store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
+    };
+    constexpr int64_t kTileVectors = int64_t(BM) * BN / 4;
+    auto* parts_at = static_cast<AccVector<float>*>(workspace) + tile_index * kParts * kTileVectors;
+    if constexpr (kSplit == Split::kSum) {
+      sum_parts<kThreads, kParts, kGroups, 8, float>(parts_at, kTileVectors, thread, store);
+    } else {
+      float acc[kRowBlocks][kQuadBlocks][4][4] = {};
+      const I k_first = kSplit == Split::kNone ? I(0) : I(part) * part_depth;
+      const I k_end = kSplit == Split::kNone ? o.k : min(o.k, I(k_first + part_depth));
+      accumulate(o, o.x_of(tile.batch) + row * o.x_row, o.y_of(tile.batch) + column * o.y_column, k_first, k_end,
+                 I(o.m - row), I(o.n - column), shared, at, acc);
+      float groups[kGroups][8];
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) groups[g][e] = acc[g / (kQuadBlocks * 2)][g / 2 % kQuadBlocks][e / 2][g % 2 * 2 + e % 2];
+        transpose_quad(groups[g]);
+      }
+      if constexpr (kSplit == Split::kNone) {
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) store(g, groups[g]);
+      } else if constexpr (kSplit == Split::kCluster) {
+        finish_cluster<kThreads, kParts>(groups, thread, reinterpret_cast<AccVector<float>*>(shared), store);
+      } else {
+        write_part<kThreads>(groups, thread, parts_at + part * kTileVectors);
+      }
+    }
+  }
+};
+
+}  // namespace aicf

@@ -1,0 +1,326 @@
+// Contraction of f16 and bf16 on sm_90a: one thread keeps a pipeline of kStages tiles in shared memory filled through the
+// copy engine (tensor maps, mbarriers); warpgroups of 128 threads multiply them with wgmma m64nNk16 into f32 sums, each
+// some rows of the block's tile. Blocks stay and take tile after tile; or, with Split::kCluster, the blocks of a cluster
+// have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
+// the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
+// multiply-accumulate"; the roles follow the warp-specialised kernels of CUTLASS. Tiles of y loaded once for two blocks were
+// measured on H100 and H200 and gained nothing over 256 x 128; of 128 x 192, half of them by each block, they slowed
+// encoders by 7 to 40 %. A launch that asks the L2 cache for what the next product
+// reads of its weights, by bulk or single prefetches, was measured on H100 and slowed decoding by 2 to 20 %.
+#pragma once
+
+#include "matmul/cuda/few_rows.cuh"
+#include "matmul/cuda/row_sums.cuh"
+#include "matmul/cuda/wgmma_cluster.cuh"
+#include "matmul/cuda/wgmma_epilogue.cuh"
+#include "matmul/cuda/wgmma_loader.cuh"
+
+namespace aicf {
+
+// kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kAlternate: the warpgroups
+// take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
+// kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
+// kAhead: registers for operands of the epilogue ahead of their use: 2, a chunk and the next one; 1, a chunk; 0, a vector.
+// kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
+// the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
+// T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
+// kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too. Where
+// x lies in shared memory from end to end, blocks of two launches fit beside each other: such a block even multiplies
+// before it waits, and only its results wait for the launches before.
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, int kAhead,
+          bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0,
+          bool kEarlyX = false>
+struct WgmmaMatmul {
+  static constexpr int kBlockM = BM, kBlockN = BN, kPipeline = kStages, kRowsOfX = kXRows, kBlocksOfTile = kParts;
+  static constexpr int kLeftToLoad = kStepsLeft;
+  static constexpr bool kXIsEarly = kEarlyX;
+  static constexpr bool kXRowsAlongK = kXAlongK, kYIsConstant = kConstantY;
+  static constexpr int kAheadOfUse = kAhead;
+  static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
+  static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
+  static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
+  static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
+  static constexpr int kResults = BN / 2;  // of a thread, of each 64 rows
+  // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
+  static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
+  static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
+  using Few = FewRows<kParts, kQuadBlocks>;
+  static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
+  // As deals_chunks in matmul_cuda_config.h says.
+  static constexpr bool kDealt = kInCluster && kWarpgroups == 2 && BN % 64 == 0 && kRowBlocks * (BN / 64) % kParts == 0 &&
+                                 BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
+  static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
+  static_assert(!kEarlyX || kConstantY, "a block that waits for y has waited for x");
+  static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
+  static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
+
+  // A position in the pipeline: `count` stages lie before it.
+  struct Stage {
+    uint32_t slot, parity;
+    __device__ explicit Stage(uint32_t count) : slot(count % kStages), parity(count / kStages & 1) {}
+    __device__ void next() {
+      if (++slot == kStages) {
+        slot = 0;
+        parity ^= 1;
+      }
+    }
+  };
+
+  // x of a block's row of tiles stays (wgmma_handed.cuh): before the stages, in so many parts of 64 k at most.
+  static constexpr bool kXStays = kXRows == 0 && kWarpgroups == 2;
+  static constexpr int kMostKept = 8, kKeptBytes = BM * 128, kKeptBarriers = 1024;  // the parts lie on whole swizzles
+
+  struct Shared {
+    uint32_t base;
+    uint32_t kept = 0;
+    __device__ uint32_t kept_x(int step) const { return kept + kKeptBarriers + step * kKeptBytes; }
+    __device__ uint32_t kept_full(int step) const { return kept + step * 8; }
+    __device__ uint32_t x(uint32_t slot) const { return base + slot * kStageBytes; }
+    __device__ uint32_t y(uint32_t slot) const { return x(slot) + kXBytes; }
+    __device__ uint32_t full(uint32_t slot) const { return base + kStages * kStageBytes + slot * 8; }
+    __device__ uint32_t empty(uint32_t slot) const { return full(slot) + kStages * 8; }
+    __device__ uint32_t chunks() const { return base + kStages * (kStageBytes + 16); }
+  };
+
+  // What a block does: tiles `first`, `first + stride`, …, of each `steps` stages of K from k_first on.
+  struct Work {
+    uint32_t row_tiles, column_tiles, tiles, first, stride;
+    int k_first, steps;
+    __device__ MatmulTile tile(uint32_t index) const {
+      if constexpr (kXStays) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
+      return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
+                                   : tile_at(index, row_tiles, column_tiles);
+    }
+  };
+
+  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
+  template <class Operands>
+  static __device__ Work work_of(const Operands& o, int part_depth) {
+    Work work;
+    work.row_tiles = uint32_t(tiles_of<int>(o.m, BM));
+    work.column_tiles = uint32_t(tiles_of<int>(o.n, BN));
+    work.tiles = work.row_tiles * work.column_tiles * uint32_t(o.batches);
+    work.first = blockIdx.x / kParts;
+    work.stride = gridDim.x / kParts;
+    work.k_first = kInCluster ? int(blockIdx.x % kParts) * part_depth : 0;
+    const int k_end = kInCluster ? min(int(o.k), work.k_first + part_depth) : int(o.k);
+    work.steps = k_end > work.k_first ? (k_end - work.k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
+    return work;
+  }
+
+  // `rows`: of the product, where they are few.
+  static __device__ void set_up(const Shared& shared, int rows = 0) {
+    if (threadIdx.x == 0) {
+#if __CUDA_ARCH__ >= 900
+      if constexpr (kFewRows) Few::set_up(shared.chunks(), rows);
+#endif
+      for (uint32_t slot = 0; slot < kStages; ++slot) {
+        barrier_init(shared.full(slot), 1);
+        barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
+      }
+      if constexpr (kXStays)
+        for (int step = 0; step < kMostKept; ++step) barrier_init(shared.kept_full(step), 1);
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    if constexpr (kInCluster)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
+
+  static __device__ __forceinline__ void give_registers() {
+    if constexpr (kLoaderGroup) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  }
+  static __device__ __forceinline__ void take_registers() {
+    if constexpr (kLoaderGroup) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+  }
+
+  template <class Operands>
+  using Loader = WgmmaLoader<WgmmaMatmul, Operands>;
+  template <class Operands, class Epilogue>
+  using Chunks = WgmmaChunks<WgmmaMatmul, Operands, Epilogue>;
+
+  // ---- the warpgroups that multiply ----
+
+  static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
+    if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
+  }
+
+  static __device__ __forceinline__ int row_of(int warpgroup) { return kAlternate ? 0 : warpgroup * kRows; }
+
+  // With kAlternate a warpgroup multiplies while the others are in their epilogues. The order also keeps every warpgroup's
+  // stages within one phase of their barriers.
+  static __device__ __forceinline__ void wait_turn(int warpgroup) {
+    if constexpr (kAlternate) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
+  }
+  static __device__ __forceinline__ void pass_turn(int warpgroup) {
+    if constexpr (kAlternate) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
+  }
+
+  static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int warpgroup,
+                                                    float (&acc)[kRowBlocks][BN / 2]) {
+    NoRowSums none;
+    accumulate_with(none, shared, stage, steps, warpgroup, acc);
+  }
+
+  // The same, and what the operands want of the tile's x beside it.
+  template <class Operands>
+  static __device__ __forceinline__ void accumulate_tile(const Operands& o, const Shared& shared, Stage stage, int steps,
+                                                         const MatmulTile& tile, int warpgroup,
+                                                         float (&acc)[kRowBlocks][BN / 2]) {
+    if constexpr (Operands::kSumsX) {
+      if (tile.column < kColumnsWithSums) {
+        RowSums<WgmmaMatmul, Operands> sums(tile.column);
+        accumulate_with(sums, shared, stage, steps, warpgroup, acc);
+        sums.store(o, tile, row_of(warpgroup));
+        return;
+      }
+    }
+    accumulate(shared, stage, steps, warpgroup, acc);
+  }
+
+  template <class RowSums>
+  static __device__ __forceinline__ void accumulate_with(RowSums& sums, const Shared& shared, Stage stage, int steps,
+                                                         int warpgroup, float (&acc)[kRowBlocks][BN / 2]) {
+    const int first_row = row_of(warpgroup);
+    uint32_t before = 0;
+    for (int step = 0; step < steps; ++step) {
+      if constexpr (kXStays) barrier_wait(shared.kept_full(step), 0);
+      barrier_wait(shared.full(stage.slot), stage.parity);
+      const uint32_t rows = kXStays ? shared.kept_x(step) : shared.x(stage.slot);
+      const uint64_t a = wgmma_descriptor<kXAlongK>(rows + first_row * 128);
+      const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kWgmmaDepth / 16; ++k)
+#pragma unroll
+        for (int i = 0; i < kRowBlocks; ++i) {
+          const uint64_t x = a + i * (kPanelBytes >> 4) + k * wgmma_k_step<kXAlongK>;
+          Multiply::run(acc[i], x, b + k * wgmma_k_step<kYAlongK>);
+          sums.add(i, x);
+        }
+      wgmma_commit();
+      wgmma_wait<1>();  // the step before has read its stage
+      if (step > 0) release(shared, before);
+      before = stage.slot;
+      stage.next();
+    }
+    pass_turn(warpgroup);
+    wgmma_wait<0>();
+    if (steps > 0) release(shared, before);
+  }
+
+  // What multiply() has a tile's x from: stages of the pipeline.
+  struct LoadedX {
+    static constexpr bool kBeforeWait = false;  // whether a block may multiply before it waits
+    __device__ __forceinline__ void begin(const Work&) const {}
+    template <class Operands>
+    __device__ __forceinline__ void accumulate(const Operands& o, const Shared& shared, const Stage& stage, const Work& work,
+                                               const MatmulTile& tile, int warpgroup,
+                                               float (&acc)[kRowBlocks][BN / 2]) const {
+      accumulate_tile(o, shared, stage, work.steps, tile, warpgroup, acc);
+    }
+  };
+
+  static __device__ __forceinline__ void clear(float (&acc)[kRowBlocks][BN / 2]) {
+#pragma unroll
+    for (int i = 0; i < kRowBlocks; ++i)
+#pragma unroll
+      for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+  }
+
+  // A part of a tile, whose blocks share the epilogue by chunks.
+  template <class X, class Operands, class Epilogue>
+  static __device__ void multiply_part(const X& x, const Operands& o, const Shared& shared, const Work& work,
+                                       const Epilogue& epilogue, int warpgroup) {
+#if __CUDA_ARCH__ >= 900
+    using Dealt = WgmmaDealt<WgmmaMatmul, Operands, Epilogue>;
+    const Dealt dealt{shared.chunks()};
+    const int own = int(cluster_rank());
+    wait_for_inputs();
+    Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(work.first), row_of(warpgroup), dealt.base, own * Dealt::kOwn);
+    float acc[kRowBlocks][BN / 2];
+    clear(acc);
+    x.accumulate(o, shared, Stage(0), work, work.tile(work.first), warpgroup, acc);
+    dealt.finish(chunks, acc, own);
+#endif
+  }
+
+  template <class X, class Operands, class Epilogue>
+  static __device__ void multiply(const X& x, const Operands& o, const Shared& shared, const Work& work,
+                                  const Epilogue& epilogue, int warpgroup, char* memory) {
+    uint32_t number = kAlternate ? uint32_t(warpgroup) : 0;  // of the block's tiles
+    constexpr bool kEarly = kEarlyX && X::kBeforeWait;
+    if constexpr (!kEarly) wait_for_inputs();
+    x.begin(work);
+    if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
+    for (uint32_t index = work.first + number * work.stride; index < work.tiles;
+         index += kTurns * work.stride, number += kTurns) {
+      float acc[kRowBlocks][BN / 2];
+      clear(acc);
+      const Stage stage(number * uint32_t(work.steps));
+      if constexpr (kInCluster) {
+        const WgmmaPlace<WgmmaMatmul, Operands, Epilogue> place(o, epilogue, work.tile(index), row_of(warpgroup));
+        typename WgmmaPlace<WgmmaMatmul, Operands, Epilogue>::Loaded first;
+        if constexpr (!kEarly) place.fetch_first(first);
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
+        if constexpr (kEarly) {
+          wait_for_inputs();
+          place.fetch_first(first);
+        }
+        place.finish(acc, first, shared, memory);
+      } else if constexpr (kEarly) {
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
+        wait_for_inputs();
+        Chunks<Operands, Epilogue>(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks()).store(acc);
+      } else {
+        Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks());
+        wait_turn(warpgroup);
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
+        chunks.store(acc);
+      }
+    }
+  }
+
+  template <class Operands, class Epilogue>
+  static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
+                             const Epilogue& epilogue, int part_depth) {
+    run_from(LoadedX{}, o, x_map, y_map, epilogue, part_depth);
+  }
+
+  template <class X, class Operands, class Epilogue>
+  static __device__ __forceinline__ void run_from(const X& x, const Operands& o, const CUtensorMap* x_map,
+                                                  const CUtensorMap* y_map, const Epilogue& epilogue, int part_depth) {
+    extern __shared__ __align__(1024) char memory[];
+    const Shared shared{shared_address(memory)};
+    if (threadIdx.x == kConsumers) {
+      prefetch_map(*y_map);
+      if constexpr (kXRows > 0) prefetch_map(*x_map);
+    }
+    const Work work = work_of(o, part_depth);
+    // From one lane, so that the compiler sees that a warp does not diverge.
+    const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kDealt)
+      if (threadIdx.x == 0) WgmmaDealt<WgmmaMatmul, Operands, Epilogue>{shared.chunks()}.set_up();
+#endif
+    set_up(shared, int(o.m));
+    if (warpgroup == kWarpgroups) {
+      give_registers();
+      if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
+      __syncwarp();
+      if constexpr (kInCluster && !kFewRows && !kDealt) {
+        cluster_barrier();  // those of finish_cluster
+        cluster_barrier();
+      }
+    } else {
+      take_registers();
+      if constexpr (kDealt)
+        multiply_part(x, o, shared, work, epilogue, warpgroup);
+      else
+        multiply(x, o, shared, work, epilogue, warpgroup, memory);
+    }
+  }
+};
+
+}  // namespace aicf

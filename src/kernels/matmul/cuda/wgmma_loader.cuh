@@ -1,0 +1,100 @@
+// The thread of a wgmma kernel that loads: tensor maps through the copy engine into the stages of wgmma.cuh.
+#pragma once
+
+#include "matmul/cuda/wgmma_instructions.cuh"
+
+namespace aicf {
+
+// Product: a WgmmaMatmul, of which it fills the stages.
+template <class Product, class Operands>
+struct WgmmaLoader {
+  using Shared = typename Product::Shared;
+  using Work = typename Product::Work;
+  using Stage = typename Product::Stage;
+  static constexpr int BM = Product::kBlockM, BN = Product::kBlockN, kStages = Product::kPipeline;
+  const Operands& o;
+  const CUtensorMap *x_map, *y_map;
+  const Shared& shared;
+  const Work& work;
+
+  __device__ __forceinline__ int k_of(int step) const { return work.k_first + step * kWgmmaDepth; }
+  // A stage is full when both of its tiles have come.
+  __device__ __forceinline__ void expect(uint32_t slot) const {
+    barrier_expect(shared.full(slot), Product::kRowsOfX * 128 + Product::kYBytes);
+  }
+  __device__ __forceinline__ void load_x(uint32_t slot, int step, const MatmulTile& tile) const {
+    if constexpr (Product::kRowsOfX == 0) return;
+    const int row = int(tile.row) * BM;
+    if constexpr (Product::kXRowsAlongK) {
+      o.load_x(x_map, shared.x(slot), shared.full(slot), k_of(step), row, tile.batch);
+    } else {
+#pragma unroll
+      for (int panel = 0; panel < BM / 64; ++panel)
+        o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, shared.full(slot), k_of(step), row + panel * 64, tile.batch);
+    }
+  }
+  // Panels of y are 64 columns along n, or the whole tile along k.
+  static constexpr int kYPanel = Product::kAlongK ? BN : 64;
+  __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+#pragma unroll
+    for (int panel = 0; panel < BN / kYPanel; ++panel)
+      o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
+               int(tile.column) * BN + panel * kYPanel, tile.batch);
+  }
+
+  // All of x that the block's tiles have in common.
+  __device__ __forceinline__ void load_kept(const MatmulTile& tile) const {
+    for (int step = 0; step < work.steps; ++step) {
+      barrier_expect(shared.kept_full(step), Product::kKeptBytes);
+      o.load_x(x_map, shared.kept_x(step), shared.kept_full(step), k_of(step), int(tile.row) * BM, tile.batch);
+    }
+  }
+
+  // The first stages, of which y need not wait. Returns how many.
+  __device__ int load_early() const {
+    if (work.first >= work.tiles) {
+      wait_for_inputs();
+      return 0;
+    }
+    const MatmulTile tile = work.tile(work.first);
+    const int count = Product::kYIsConstant ? min(work.steps, kStages) : 0;
+    for (int step = 0; step < count; ++step) {
+      expect(step);
+      load_y(step, step, tile);
+    }
+    if constexpr (!Product::kXIsEarly) wait_for_inputs();
+    if constexpr (Product::kXStays) load_kept(tile);
+    for (int step = 0; step < count; ++step) load_x(step, step, tile);
+    return count;
+  }
+
+  // The next launch must not start before the last but one has ended (prelude.cuh).
+  __device__ __forceinline__ void let_next_start() const {
+    if constexpr (Product::kXIsEarly) wait_for_inputs();
+    launch_dependents();
+  }
+
+  // The next launch starts when all of this one's loads are on their way, or the last kStepsLeft of each block
+  // are not: its own early ones then keep the memory busy while this one ends.
+  __device__ void run() const {
+    int step = load_early();
+    Stage stage{uint32_t(step)};
+    bool told = Product::kLeftToLoad == 0;
+    for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
+      const MatmulTile tile = work.tile(index);
+      for (; step < work.steps; ++step, stage.next()) {
+        if (!told && index + work.stride >= work.tiles && work.steps - step <= Product::kLeftToLoad) {
+          told = true;
+          let_next_start();
+        }
+        barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
+        expect(stage.slot);
+        load_x(stage.slot, step, tile);
+        load_y(stage.slot, step, tile);
+      }
+    }
+    let_next_start();
+  }
+};
+
+}  // namespace aicf

@@ -1,0 +1,169 @@
+#include "kernels/matmul/cuda/wgmma_text.h"
+
+#include <algorithm>
+
+#include "kernels/cuda_machine.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
+constexpr int64_t kBarrierBytes = 16;  // of a stage
+constexpr int64_t kSharedBytes = 227 * 1024,
+                  kReserved = 1024;  // of a multiprocessor; of a block by the system
+
+bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.resident == 1; }
+
+int64_t stage_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
+}
+
+// Chunks in wgmma.cuh: 16 rows of each warp.
+int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
+  const int64_t warps = int64_t{4} * c.warpgroups;
+  // Places in wgmma_handed.cuh: all columns of the rows.
+  if (c.handed) return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
+  // RowExchange in row_epilogue.cuh: 16 rows of each warp.
+  const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
+  // WgmmaDealt in wgmma_cluster.cuh: a barrier and the parts.
+  const int64_t dealt = deals_chunks(c) ? 16 + dealt_bytes(c) : 0;
+  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + dealt;
+}
+
+// FewRows::kBytes in few_rows.cuh.
+int64_t few_rows_bytes(const MatmulConfig& c) {
+  const int64_t quads = c.block_n / 32;
+  return c.splits * ((quads + c.splits - 1) / c.splits) * 1024 + 16;
+}
+
+// kKeptBarriers and kKeptBytes in wgmma.cuh.
+int64_t staying_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  return c.stays ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
+}
+
+// Stages and what the epilogue needs.
+int64_t product_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stages = c.stages * stage_bytes(c, tile);
+  // Where fewer rows of x are loaded, the last stage's products read on behind it.
+  const int64_t read = tile.x_rows > 0 ? stages - stage_bytes(c, tile) + c.block_m * kRowBytes : 0;
+  return std::max(read, sends_few_rows(tile.x_rows, c)  ? stages + few_rows_bytes(c)
+                        : c.cluster && !deals_chunks(c) ? std::max(stages, results)
+                                                        : stages + chunk_bytes(c, tile));
+}
+
+// The matrix instruction with x by `x_operands`, whose values `inputs` gives.
+std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
+                          const std::string& x_operand, int x_count, const std::string& flags,
+                          const std::string& inputs) {
+  const int registers = columns / 2;
+  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
+  std::string names, operands;
+  for (int i = 0; i < registers; ++i) {
+    const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
+    names += comma + "%" + number;
+    operands += comma + "\"+f\"(d[" + number + "])";
+  }
+  return "struct " + name + " {\n  static __device__ __forceinline__ void run(float (&d)[" +
+         std::to_string(registers) + "], " + parameters +
+         ", uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
+         "        \"wgmma.mma_async.sync.aligned." +
+         size + ".f32." + type + "." + type + " {" + names + "}, " + x_operand + ", %" +
+         std::to_string(registers + x_count) + ", add, 1, 1, " + flags + ";\\n}\"\n        : " + operands +
+         "\n        : " + inputs + ", \"l\"(b));\n  }\n};\n";
+}
+
+// More than a few instructions for each result.
+bool is_function(TileOp op) {
+  return (op >= TileOp::exp && op <= TileOp::erf) || op == TileOp::pow || op == TileOp::sigmoid ||
+         op == TileOp::gelu || op == TileOp::gelu_tanh;
+}
+
+}  // namespace
+
+int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
+  if (has_few_storers(config)) return 3;
+  // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
+  // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
+  constexpr int64_t kLongest = 512;
+  const auto depth = k.constant();
+  const bool calls = std::any_of(epilogue.stages.begin(), epilogue.stages.end(), [](const auto& stage) {
+    return std::any_of(stage.begin(), stage.end(), [](const TileInstr& i) { return is_function(i.op); });
+  });
+  return depth && *depth <= kLongest && calls ? 7 : 4;
+}
+
+std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
+  const auto number = [](int v) { return std::to_string(v) + ", "; };
+  const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
+  // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
+  // chunks, or of one.
+  constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
+  const int ahead = c.resident > kFewBlocks || tile.own_bytes > kOneChunk ? 0
+                    : tile.own_bytes > kTwoChunks                         ? 1
+                                                                          : 2;
+  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
+  // Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x
+  // 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two
+  // launches multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64
+  // tiles takes 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
+  // Where x has stages, comes early and is of 64 rows, they take 12.8 us with 8, 13.5 with 0.
+  constexpr int kOneBlock = 4, kSeveralBlocks = 12;  // that a multiprocessor has room for, or multiplies
+  constexpr int kStages = 8;
+  const int steps_left = tile.kept_bytes == 0             ? (tile.early_x ? kStages : 0)
+                         : c.resident > 1 || tile.early_x ? kSeveralBlocks
+                                                          : kOneBlock;
+  const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
+                              number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
+                              flag(c.alternate) + number(ahead) + flag(tile.x_along_k) +
+                              flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
+                              "aicf::Split::" + split + number(c.splits) + std::to_string(steps_left) +
+                              (tile.early_x ? ", true>" : ">");
+  const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
+  if (c.handed)
+    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + kept_steps + ">";
+  if (tile.kept_bytes > 0)
+    return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
+           number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
+  return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
+                          : product;
+}
+
+int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
+  return static_cast<int>((kSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
+                          stage_bytes(c, tile));
+}
+
+CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
+  CudaLaunch launch;
+  launch.block =
+      c.handed ? (has_few_storers(c) ? 384 : 512) : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
+  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  if (tile.constant_y) launch.early_inputs = {1};
+  if (tile.early_x) launch.early_inputs = {0, 1};
+  launch.grid[0] = c.row_blocks > 0 ? tiles
+                   : c.cluster      ? tiles * Dim(c.splits)
+                                    : min(tiles, Dim(kMultiprocessors * c.resident));
+  return launch;
+}
+
+std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
+  return multiply_text("Multiply", "uint64_t a", dtype, columns, "%" + std::to_string(columns / 2), 1,
+                       std::string(x_along_k ? "0, " : "1, ") + (y_along_k ? "0" : "1"), "\"l\"(a)");
+}
+
+std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {
+  const std::string one = "{%12, %12, %12, %12}";
+  return multiply_text("MultiplyOnes", "uint32_t one", dtype, 24, one, 1, x_along_k ? "0" : "1",
+                       "\"r\"(one)");
+}
+
+std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k) {
+  const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
+  const std::string x = "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
+  return multiply_text("MultiplyMade", "uint32_t low, uint32_t high", dtype, columns, x, 4,
+                       y_along_k ? "0" : "1", "\"r\"(low), \"r\"(0), \"r\"(high), \"r\"(0)");
+}
+
+}  // namespace aicf

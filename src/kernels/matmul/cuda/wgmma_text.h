@@ -1,0 +1,47 @@
+// The matrix instruction of wgmma.cuh as text: its operand list depends on the number of columns.
+#pragma once
+
+#include <string>
+
+#include "base/dtype.h"
+#include "kernels/cuda_launch.h"
+#include "kernels/matmul/cuda/matmul_cuda_config.h"
+#include "kernels/tile_program.h"
+
+namespace aicf {
+
+// Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
+// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
+std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
+// `struct MultiplyMade` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
+// with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
+std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k);
+
+// What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
+struct WgmmaTile {
+  bool x_along_k = true, y_along_k = true;
+  int x_rows = 0;  // that are loaded, at most block_m
+  bool constant_y = false;
+  bool early_x = false;    // x is read before the wait, too (CudaWindow::settled)
+  int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
+  int kept_steps = 0;      // of K, where x of a row of tiles stays (wgmma_handed.cuh)
+  bool own_part = true;    // of K, in what is kept
+  bool half_tile = true;   // the epilogue takes the results as halves
+  int own_bytes = 0;       // of a group's epilogue, that it reads for each result
+  int reductions = 0;      // of rows, in the epilogue
+  int storers = 4;         // of handed tiles: warps that run the epilogue
+};
+// Warps that store handed tiles: more where the epilogue of four would take longer than the product of a
+// tile.
+int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k);
+// "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
+std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
+// `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of
+// which are `one`, times 24 rows of x as columns (row_sums.cuh).
+std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);
+// Stages that fit beside the epilogue's memory.
+int wgmma_most_stages(const MatmulConfig& config, const WgmmaTile& tile);
+// Threads, cluster, shared memory and grid for so many tiles.
+CudaLaunch wgmma_launch(const MatmulConfig& config, const WgmmaTile& tile, const Dim& tiles);
+
+}  // namespace aicf

@@ -1,0 +1,305 @@
+// Regions whose rows lie across memory: neighbours in memory belong to different rows. A thread takes a
+// vector of rows, so that accesses are wide; the threads of a block that share one walk its elements in turn.
+// Where there are few rows, blocks share them too: every stage is a launch, which leaves partial results for
+// the next.
+#include <algorithm>
+
+#include "kernels/tile/cuda/tile_stages.h"
+#include "kernels/tile/tile_info.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kThreads = 256, kFewThreads = 128;  // of a block; of a small region's
+constexpr int64_t kSmall = 1 << 16;               // elements
+constexpr int64_t kMachineBlocks = 528;           // four of a hundred and thirty-two multiprocessors' worth
+
+class ColumnsWriter : public StagedWriter {
+ public:
+  ColumnsWriter(const CudaProblem& problem, const TileSpace& space) : StagedWriter(problem, space) {}
+
+  CudaCode write() {
+    choose();
+    plan_stages(false, splits_ > 1);
+    for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
+    CudaCode code;
+    code.source = kTileIncludes;
+    code.member = problem_.member;
+    if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
+    std::vector<std::string> bodies;
+    for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {
+      bodies.push_back(body_text(s));
+      code.launches.push_back(launch_of(s));
+    }
+    for (size_t s = 0; s < bodies.size(); ++s) {
+      code.launches[s].params = params_.dims();
+      code.source += cuda_kernel_head(problem_, code.launches[s], splits_ > 1) + bodies[s] + "}\n";
+    }
+    return code;
+  }
+
+ private:
+  size_t axis() const { return space_.outer - 1; }  // neighbours in memory
+  int splits(size_t stage) const { return stages_[stage].walks() ? splits_ : 1; }
+
+  void choose() {
+    rows_ = space_count(space_, 0, space_.outer);
+    length_ = space_count(space_, space_.outer, space_.rank());
+    columns_ = space_.sizes[axis()];
+    vector_ = vector_width(axis());
+    // Registers: every lane has its own sums.
+    while (vector_ > 1 && (vector_ > 8 || bound(columns_) < vector_)) vector_ /= 2;
+    // Of a small region every thread's own chain of operations is the time.
+    const bool small = upper_bound(rows_ * length_, *ranges_) <= kSmall;
+    if (small) {
+      vector_ = 1;
+      threads_ = kFewThreads;
+    }
+    tail_ = !divisible(columns_, vector_);
+    const int64_t vectors = (bound(columns_) + vector_ - 1) / vector_;
+    const int64_t length = std::max<int64_t>(bound(length_), 1);
+    across_ = 32;
+    while (across_ > 1 && across_ / 2 >= vectors) across_ /= 2;
+    while (across_ < threads_ && threads_ / across_ > length) across_ *= 2;
+    const Dim others = space_count(space_, 0, axis());
+    const int64_t blocks =
+        std::max<int64_t>(1, (vectors + across_ - 1) / across_ * std::max<int64_t>(bound(others), 1));
+    if (values_.stages > 1 && blocks < kMachineBlocks && !small)
+      splits_ = static_cast<int>(std::clamp<int64_t>(
+          std::min((kMachineBlocks + blocks - 1) / blocks, length / (16 * deep())), 1, 256));
+  }
+  // Threads of a block side by side and one behind the other. Launches that only combine parts spread over
+  // more blocks.
+  int across(size_t stage) const {
+    return splits_ > 1 && !stages_[stage].walks() ? std::min(across_, 4) : across_;
+  }
+  int deep() const { return threads_ / across_; }
+  Dim groups(size_t stage) const { return ceildiv(columns_, Dim(int64_t{vector_} * across(stage))); }
+
+  CudaLaunch launch_of(size_t stage) const {
+    CudaLaunch launch;
+    launch.function =
+        "tile_columns" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
+    launch.block = threads_;
+    launch.shared_bytes = scratch_bytes();
+    launch.grid[0] = groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
+    return launch;
+  }
+
+  // A value of the widest reduction for each lane of each thread.
+  int64_t scratch_bytes() const {
+    int bytes = 0;
+    for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
+      if (reduction(id)) bytes = std::max(bytes, tile_type_bytes(value(id).result));
+    return int64_t{threads_} * vector_ * bytes;
+  }
+
+  std::string row_offset(size_t view) {
+    const int number = pattern_of(view);
+    return number < 0 ? "0" : "o" + std::to_string(number);
+  }
+  // Of element i of the thread's rows, whose inner coordinates are b0….
+  std::string offset_text(size_t view) {
+    const bool one = space_.rank() == space_.outer + 1;
+    std::vector<std::string> names;
+    for (size_t at = space_.outer; at < space_.rank(); ++at)
+      names.push_back(one ? "i" : "b" + std::to_string(at - space_.outer));
+    const std::string inner = offsets_.sum(space_.views[view], space_.outer, space_.rank(), names);
+    const std::string row = row_offset(view);
+    return row == "0" ? inner : inner == "0" ? row : row + " + " + inner;
+  }
+  std::string inner_coordinates() {
+    if (space_.rank() == space_.outer + 1) return "";
+    const Shape inner(space_.sizes.begin() + static_cast<std::ptrdiff_t>(space_.outer), space_.sizes.end());
+    return "Size j = Size(i);\n" + offsets_.split("j", inner, "b");
+  }
+  std::string left() const { return tail_ ? "columns - c" : ""; }
+
+  std::string body_text(size_t stage) {
+    std::string text = tile_index_types(space_) + "constexpr int kVector = " + std::to_string(vector_) +
+                       ", kAcross = " + std::to_string(across(stage)) +
+                       ", kDeep = " + std::to_string(threads_ / across(stage)) + ";\n";
+    if (scratch_bytes() > 0) text += "extern __shared__ __align__(16) char scratch[];\n";
+    text += place_text(stage) + cuda_wait_text(problem_);
+    if (splits_ > 1) {
+      for (int id : stages_[stage].complete) text += complete_text(id);
+      return text + stage_text(stages_[stage]);
+    }
+    for (const Stage& each : stages_) text += stage_text(each);
+    return text;
+  }
+
+  // Column c, elements [begin, end) and the rows' offsets.
+  std::string place_text(size_t stage) {
+    const Dim chunk = ceildiv(length_, Dim(splits(stage)));
+    std::string text = "constexpr Size kSplits = " + std::to_string(splits_) +
+                       ";\nSize place = block_index;\nconst Size group = place % Size(" +
+                       offsets_.number(groups(stage)) + ");\nplace /= Size(" +
+                       offsets_.number(groups(stage)) + ");\n";
+    text += splits(stage) > 1 ? "const Size split = place % kSplits;\nplace /= kSplits;\n"
+                              : "const Size split = 0;\n";
+    text +=
+        "const Index columns = " + offsets_.number(columns_) +
+        ", c = (Index(group) * kAcross + threadIdx.x % kAcross) * kVector;\nconst int depth = threadIdx.x / "
+        "kAcross;\nconst bool live = c < columns;\n";
+    text += "const Size row_number = place * Size(columns) + c;\n";
+    text += "const Index begin = Index(split) * " + offsets_.number(chunk) + ", chunk_end = begin + " +
+            offsets_.number(chunk) + ", length = " + offsets_.number(length_) +
+            ";\nconst Index end = !live ? 0 : chunk_end < length ? chunk_end : length;\n";
+    const Shape outer(space_.sizes.begin(), space_.sizes.begin() + static_cast<std::ptrdiff_t>(axis()));
+    text += offsets_.split("place", outer, "a");
+    std::vector<std::string> names;
+    for (size_t i = 0; i < axis(); ++i) names.push_back("a" + std::to_string(i));
+    names.emplace_back("c");
+    for (size_t i = 0; i < patterns_.size(); ++i)
+      text += "const Index o" + std::to_string(i) + " = " +
+              offsets_.sum(TileView{DType::f32, Dim(0), patterns_[i]}, 0, space_.outer, names) + ";\n";
+    return text;
+  }
+
+  static std::string each_lane(const std::string& body) {
+    return "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + body + "}\n";
+  }
+
+  // Definitions of the row values among `ids` from their arrays w<i>.
+  std::string row_references(const std::vector<int>& ids) const {
+    std::string text;
+    for (int id : ids) text += tile_definition(values_, id, "w" + std::to_string(id) + "[v]");
+    return text;
+  }
+  // Row values that the given ones read, but for those in the list itself.
+  std::vector<int> row_operands(const std::vector<int>& ids, const std::vector<int>& sinks) const {
+    std::vector<int> found;
+    const auto note = [&](int id) {
+      const bool listed = std::find(ids.begin(), ids.end(), id) != ids.end();
+      if (!listed && value(id).per_row && value(id).op != TileOp::constant &&
+          std::find(found.begin(), found.end(), id) == found.end())
+        found.push_back(id);
+    };
+    for (int id : ids)
+      for (int arg : value(id).args)
+        if (arg >= 0) note(arg);
+    for (int id : sinks) note(id);
+    return found;
+  }
+
+  std::string row_values_text(const Stage& stage) {
+    std::string before, body = row_references(row_operands(stage.row_values, {}));
+    for (int id : stage.row_values) {
+      const std::string w = "w" + std::to_string(id);
+      before += value_type(id) + " " + w + "[kVector];\n";
+      std::string from = tile_expression_of(id);
+      body += tile_definition(values_, id, from) + w + "[v] = v" + std::to_string(id) + ";\n";
+      if (value(id).op != TileOp::load) continue;
+      const auto view = static_cast<size_t>(value(id).operand);
+      before += array_text(view) + ";\nif (live) " +
+                load_text(view, axis(), "x" + std::to_string(view), row_offset(view), left());
+    }
+    return stage.row_values.empty() ? "" : before + each_lane(body);
+  }
+
+  std::string array_text(size_t view) const {
+    return "aicf::tile::Vec<" + memory_type(view) + ", " + std::to_string(lanes(view, axis(), vector_)) +
+           "> x" + std::to_string(view);
+  }
+
+  std::string tile_expression_of(int id) const {
+    const TileValue& v = value(id);
+    if (v.op == TileOp::inner_index) return value_type(id) + "(i)";
+    if (v.op != TileOp::load) return tile_expression(values_, id);
+    const auto view = static_cast<size_t>(v.operand);
+    return lane_text(view, axis(), "x" + std::to_string(view));
+  }
+
+  std::string stage_text(const Stage& stage) {
+    std::string text = row_values_text(stage);
+    if (stage.walks()) text += elements_text(stage);
+    for (int id : stage.reductions) text += finish_reduction(id);
+    for (const TileStore& store : stage.row_stores) {
+      const auto view = static_cast<size_t>(store.operand);
+      const std::string y = "y" + std::to_string(view - input_count());
+      text += std::string(tile_cuda_type(store.type)) + " " + y + "[kVector];\n" +
+              each_lane(row_references(row_operands({}, {store.value})) + y +
+                        "[v] = " + tile_reference(values_, store.value) + ";\n");
+      text += "if (depth == 0 && live" + std::string(splits_ > 1 ? " && split == 0" : "") + ") " +
+              store_text(view, axis(), y, row_offset(view), left());
+    }
+    return text;
+  }
+
+  std::string elements_text(const Stage& stage) {
+    std::string before, inside = inner_coordinates(), after;
+    std::vector<int> sinks;
+    for (int id : stage.reductions) sinks.push_back(value(id).args[0]);
+    for (const TileStore& store : stage.stores) sinks.push_back(store.value);
+    std::string body = row_references(row_operands(stage.elements, sinks));
+    for (int id : stage.reductions)
+      before += value_type(id) + " w" + std::to_string(id) + "[kVector];\n" +
+                each_lane("w" + std::to_string(id) + "[v] = " + operation(id) + "::neutral();\n");
+    for (size_t view : loaded_views(stage.elements))
+      inside += array_text(view) + ";\n" +
+                load_text(view, axis(), "x" + std::to_string(view), offset_text(view), left());
+    for (int id : stage.elements) body += tile_definition(values_, id, tile_expression_of(id));
+    for (int id : stage.reductions) {
+      const std::string w = "w" + std::to_string(id) + "[v]";
+      body += w + " = " + operation(id) + "::apply(" + w + ", " + tile_reference(values_, value(id).args[0]) +
+              ");\n";
+    }
+    for (const TileStore& store : stage.stores) {
+      const auto view = static_cast<size_t>(store.operand);
+      const std::string y = "y" + std::to_string(view - input_count());
+      inside += std::string(tile_cuda_type(store.type)) + " " + y + "[kVector];\n";
+      body += y + "[v] = " + tile_reference(values_, store.value) + ";\n";
+      after += store_text(view, axis(), y, offset_text(view), left());
+    }
+    return before + "#pragma unroll 8\nfor (Index i = begin + depth; i < end; i += kDeep) {\n" + inside +
+           each_lane(body) + after + "}\n";
+  }
+
+  std::string reduce_text(int id) const {
+    const std::string number = std::to_string(id);
+    return "aicf::tile::reduce_deep<" + operation(id) + ", kAcross, kDeep>(w" + number +
+           ", reinterpret_cast<" + value_type(id) + "*>(scratch));\n";
+  }
+
+  std::string finish_reduction(int id) {
+    const std::string text = reduce_text(id);
+    if (splits_ == 1) return text;
+    return text + "if (depth == 0 && live) {\n" +
+           each_lane(std::string(tail_ ? "if (c + v < columns) " : "") + partial_text(id, rows_, splits_) +
+                     "[split * Size(" + offsets_.number(rows_) + ") + row_number + v] = w" +
+                     std::to_string(id) + "[v];\n") +
+           "}\n";
+  }
+
+  // The result of a reduction of an earlier launch from its parts.
+  std::string complete_text(int id) {
+    const std::string w = "w" + std::to_string(id) + "[v]";
+    const int bytes = std::min(16, vector_ * tile_type_bytes(value(id).result));
+    const std::string from =
+        partial_text(id, rows_, splits_) + " + i * Size(" + offsets_.number(rows_) + ") + row_number";
+    std::string text = value_type(id) + " w" + std::to_string(id) + "[kVector];\n" +
+                       each_lane(w + " = " + operation(id) + "::neutral();\n");
+    text +=
+        "#pragma unroll 4\nfor (int i = depth; live && i < int(kSplits); i += kDeep) {\naicf::tile::Vec<" +
+        value_type(id) + ", kVector> part;\n";
+    text += tail_ ? "aicf::tile::load_each(part, " + from + ", Index(1), columns - c);\n"
+                  : "aicf::tile::load<" + std::to_string(bytes) + ">(part, " + from + ");\n";
+    text += each_lane(std::string(tail_ ? "if (c + v < columns) " : "") + w + " = " + operation(id) +
+                      "::apply(" + w + ", part.at[v]);\n") +
+            "}\n";
+    return text + reduce_text(id);
+  }
+
+  Dim rows_, length_, columns_;
+  int vector_ = 1, across_ = 32, splits_ = 1, threads_ = kThreads;
+  bool tail_ = false;  // the columns are no multiple of the vector
+};
+
+}  // namespace
+
+CudaCode generate_tile_columns(const CudaProblem& problem, const TileSpace& space) {
+  return ColumnsWriter(problem, space).write();
+}
+
+}  // namespace aicf

@@ -1,0 +1,165 @@
+// Pointwise regions: every element on its own. All axes may change places and merge; a thread takes several
+// vectors a block apart, all loads before the first use.
+#include <algorithm>
+
+#include "kernels/tile/cuda/tile_writer.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kMachineThreads = 132 * 2048;  // enough to hide memory latency with one vector each
+
+class FlatWriter : public TileWriter {
+ public:
+  FlatWriter(const CudaProblem& problem, const TileSpace& space)
+      : TileWriter(problem, space, tile_values(*problem.program, [](int) { return true; })) {}
+
+  CudaCode write() {
+    choose();
+    const std::string body = body_text();
+    CudaLaunch launch;
+    launch.function = "tile_flat" + tile_program_name(values_);
+    launch.block = threads_;
+    launch.grid[0] = ceildiv(count_, Dim(int64_t{threads_} * items_));
+    launch.params = params_.dims();
+    CudaCode code;
+    code.source = kTileIncludes + cuda_kernel_head(problem_, launch, false) + body + "}\n";
+    code.launches = {launch};
+    code.member = problem_.member;
+    if (space_.rank() == 1 && problem_.outputs.size() == 1)
+      code.block_elements = int64_t{threads_} * items_ * vector_;
+    return code;
+  }
+
+ private:
+  void choose() {
+    const size_t rank = space_.rank();
+    axis_ = rank - 1;  // wraps for rank 0: no axis
+    vector_ = rank == 0 ? 1 : vector_width(axis_);
+    const Dim length = rank == 0 ? Dim(1) : space_.sizes[axis_];
+    while (vector_ > 1 && (bound(length) < vector_ || (rank > 1 && !divisible(length, vector_))))
+      vector_ /= 2;
+    tail_ = !divisible(length, vector_);
+    groups_ = tail_ ? ceildiv(length, Dim(vector_)) : *divide_exactly(length, Dim(vector_));
+    count_ = (rank == 0 ? Dim(1) : space_count(space_, 0, axis_)) * groups_;
+    // One 16-byte access of a thread keeps the memory busy; narrower ones come several at a time, and so do
+    // those that share the work of finding their place.
+    int widest = 1;
+    for (size_t i = 0; i < space_.views.size(); ++i)
+      if (!one_element(i, axis_)) widest = std::max(widest, dtype_bytes(space_.views[i].dtype));
+    items_ = rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
+    const int64_t threads = bound(count_);
+    while (items_ > 1 && threads / items_ < 2 * kMachineThreads) items_ /= 2;
+    threads_ = threads < kMachineThreads ? 128 : items_ == 1 ? 512 : 256;
+  }
+
+  // Number of the distinct offset of a view; -1: none.
+  int offset_of(size_t view) {
+    if (access(view, axis_) == Access::kUniform) return -1;
+    const std::vector<Dim>& strides = space_.views[view].strides;
+    auto at = std::find(patterns_.begin(), patterns_.end(), strides);
+    if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), strides);
+    return static_cast<int>(at - patterns_.begin());
+  }
+  std::string offset_text(size_t view) {
+    const int number = offset_of(view);
+    return number < 0 ? "0" : "o" + std::to_string(number) + "[k]";
+  }
+
+  std::string body_text() {
+    for (size_t i = 0; i < space_.views.size(); ++i) offset_of(i);
+    const std::string step = std::to_string(threads_);
+    std::string text = tile_index_types(space_) + "constexpr int kVector = " + std::to_string(vector_) +
+                       ", kItems = " + std::to_string(items_) + ";\n";
+    text += "const Size count = " + offsets_.number(count_) + ";\nconst Size first = Size(block_index) * (" +
+            step + " * kItems) + threadIdx.x;\n";
+    if (tail_) text += "const Index length = " + offsets_.number(space_.sizes[axis_]) + ";\n";
+    text += cuda_wait_text(problem_) + declarations();
+    text += "#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nSize i = first + k * " + step +
+            ";\nif (i < count) {\n";
+    text += coordinates();
+    for (size_t i = 0; i < input_count(); ++i)
+      if (access(i, axis_) != Access::kUniform) {
+        const std::string x = "x" + std::to_string(i) + "[k]";
+        text += load_text(i, axis_, x, offset_text(i), tail_ ? "length - c" : "");
+      }
+    text +=
+        "}\n}\n#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nif (first + k * " + step + " < count) {\n";
+    if (tail_) text += "const Index c = Index(first + k * " + step + ") * kVector;\n";
+    return text + element_text() + "}\n}\n";
+  }
+
+  std::string declarations() {
+    std::string text;
+    for (size_t i = 0; i < input_count(); ++i) {
+      const std::string number = std::to_string(i);
+      if (access(i, axis_) == Access::kUniform)
+        text += "const " + memory_type(i) + " u" + number + " = *" + operand(i) + ";\n";
+      else
+        text += "aicf::tile::Vec<" + memory_type(i) + ", " + std::to_string(lanes(i, axis_, vector_)) +
+                "> x" + number + "[kItems];\n";
+    }
+    for (size_t i = 0; i < patterns_.size(); ++i) text += "Index o" + std::to_string(i) + "[kItems];\n";
+    return text;
+  }
+
+  // Of vector i: the axes' coordinates a0…, the last one c, and from them the offsets.
+  std::string coordinates() {
+    if (space_.rank() == 0) return "";
+    Shape sizes = space_.sizes;
+    sizes.back() = groups_;
+    std::vector<std::string> names;
+    for (size_t axis = 0; axis < axis_; ++axis) names.push_back("a" + std::to_string(axis));
+    names.emplace_back("c");
+    std::string text = offsets_.split("i", sizes, "a");
+    text += "const Index c = a" + std::to_string(axis_) + " * kVector;\n";
+    for (size_t i = 0; i < patterns_.size(); ++i)
+      text += "o" + std::to_string(i) +
+              "[k] = " + offsets_.sum(TileView{DType::f32, Dim(0), patterns_[i]}, 0, space_.rank(), names) +
+              ";\n";
+    return text;
+  }
+
+  std::string element_text() {
+    std::vector<int> sinks;
+    std::string arrays, results, stores;
+    for (const TileStore& store : values_.stores) {
+      const auto view = static_cast<size_t>(store.operand);
+      const int value = stored_value(values_, store, space_.views[view].dtype);
+      const std::string y = "y" + std::to_string(view - input_count());
+      sinks.push_back(value);
+      arrays += std::string(tile_cuda_type(store.type)) + " " + y + "[kVector];\n";
+      results += y + "[v] = " + tile_reference(values_, value) + ";\n";
+      stores += store_text(view, axis_, y, offset_text(view), tail_ ? "length - c" : "");
+    }
+    std::string text = arrays + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n";
+    for (int id : needed_values(values_, sinks, [](int) { return false; }))
+      text += tile_definition(
+          values_, id, value(id).op == TileOp::load ? loaded(value(id)) : tile_expression(values_, id));
+    return text + results + "}\n" + stores;
+  }
+
+  std::string loaded(const TileValue& load) const {
+    const auto view = static_cast<size_t>(load.operand);
+    const std::string number = std::to_string(view);
+    const Access how = access(view, axis_);
+    const std::string element = how == Access::kUniform  ? "u" + number
+                                : how == Access::kRepeat ? "x" + number + "[k].at[0]"
+                                                         : "x" + number + "[k].at[v]";
+    return tile_loaded(space_.views[view].dtype, element);
+  }
+
+  size_t axis_ = 0;
+  int vector_ = 1, items_ = 1, threads_ = 128;
+  bool tail_ = false;
+  Dim groups_, count_;  // vectors along the last axis, in all
+  std::vector<std::vector<Dim>> patterns_;
+};
+
+}  // namespace
+
+CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space) {
+  return FlatWriter(problem, space).write();
+}
+
+}  // namespace aicf

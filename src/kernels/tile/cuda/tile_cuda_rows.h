@@ -1,0 +1,154 @@
+// Regions with values per row: a group of threads per row, vectors along the row. Rows that fit stay in
+// registers from their one read to the last stage; longer ones stay in shared memory where there are many,
+// else they are read again in every stage. Few long rows are split over blocks: every stage is a launch,
+// which leaves partial results that the next one combines in order. Sums over the rows are taken along: a
+// block goes through many rows and adds its columns up in registers; a second launch adds the blocks' sums in
+// order. Blocks that go through many rows have the next ones brought into shared memory meanwhile (sm_90).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/tile/cuda/tile_stages.h"
+
+namespace aicf {
+
+inline constexpr int kMaxKept = 32;    // elements of a row in one thread's registers
+inline constexpr int kSumBlocks = 3;   // of those that sum rows on a multiprocessor: all its registers
+inline constexpr int kAddAcross = 32;  // columns of a block that adds the blocks' sums
+
+// The operand `view` is rows of a table of `size` rows, `stride` elements apart, which the last input of
+// `kernel` numbers; the last view of the space is that input.
+struct GatheredRows {
+  const CudaProblem* kernel = nullptr;
+  size_t view = 0;
+  Dim size = {}, stride = {};
+};
+
+class RowsWriter : public StagedWriter {
+ public:
+  RowsWriter(const CudaProblem& problem, const TileSpace& space, const GatheredRows* gathered)
+      : StagedWriter(problem, space), gathered_(gathered) {}
+
+  CudaCode write();
+
+ private:
+  bool has_sums() const;
+  // Blocks go through many rows each.
+  bool walks_rows() const { return has_sums() || !fetched_.empty(); }
+  std::vector<TileStore> sums() const;
+  bool has_inner() const { return space_.rank() > space_.outer; }
+  size_t axis() const { return space_.rank() - 1; }
+  bool guarded() const { return !has_sums() && group_ < threads_ && !divisible(rows_, threads_ / group_); }
+  bool one_inner_axis() const { return space_.rank() <= space_.outer + 1; }
+
+  // --- tile_cuda_rows.cc: how many threads, blocks and registers a row has
+  void choose();
+  // A warp per row.
+  void choose_sums(int64_t vectors);
+
+  // Threads per row and vectors per thread.
+  void choose_group(int64_t vectors, int64_t rows);
+
+  // A row in the registers of several blocks, which exchange sums through shared memory.
+  void choose_cluster(int64_t vectors);
+  CudaLaunch launch_of(size_t stage);
+
+  // --- tile_cuda_rows_text.cc
+  std::string row_offset(size_t view);
+  // Of the vector that starts at column c, whose inner coordinates are b0….
+  std::string offset_text(size_t view);
+  std::string column_coordinates();
+
+  // The whole program, or one stage of it.
+  std::string body_text(size_t stage);
+  std::string stages_text();
+
+  // Row number, columns [begin, length) and the rows' offsets.
+  std::string row_text(size_t stage);
+  std::string row_offsets_text();
+  // Where the row of the table begins.
+  std::string gathered_text();
+
+  // --- tile_cuda_rows_ahead.cc: walks over many rows
+  // Which operands of a long row are fetched ahead: all that several stages read. False: they do not fit.
+  bool choose_fetched_rows();
+  // Of the rows that a block sums: all that it reads.
+  void choose_fetched_sums();
+  bool fetchable(size_t view) const;
+  bool fetched(size_t view) const;
+  // Of one row: the operand's, and where they lie among those of all.
+  int64_t fetched_bytes(size_t view) const;
+  int64_t fetched_from(size_t view) const;
+  int64_t fetched_row_bytes() const;
+  int64_t walk_blocks() const;
+  std::string walk_rows_text();
+  std::string ahead_text() const;
+  std::string fetch_text();
+  // Operands with one value for a row, asked for before the wait for those that were fetched.
+  std::string row_loads_text();
+
+  // --- tile_cuda_row_sums.cc
+  // A row of sums that a block leaves in the workspace, by number of the sum.
+  std::string sum_name(const TileStore& store) const { return "t" + std::to_string(store.operand); }
+  std::string partial_sums(size_t number);
+
+  // The sums of a block's rows: those of the warps in order.
+  std::string sums_text();
+
+  // The launch that adds the blocks' sums: 32 columns of one sum to a block.
+  CudaLaunch adding_launch(const CudaLaunch& first) const;
+  Dim adding_groups() const { return ceildiv(length_, Dim(kAddAcross)); }
+  std::string adding_text();
+
+  // Begins a walk over the thread's vectors: c is the first column, and what lies inside runs for c < length.
+  std::string walk_text() const;
+  std::string walk_end() const { return kept_ ? "}\n}\n" : "}\n"; }
+  std::string left() const { return tail_ ? "length - c" : ""; }
+  std::string array_text(size_t view) const;
+
+  // Operands that a stage is the first to read.
+  std::vector<size_t> first_reads(size_t stage) const;
+
+  // Constant operands that all rows share, such as a norm's scale: read before the wait for the launch
+  // before, so that only the rows themselves are waited for.
+  std::vector<size_t> early_reads();
+  // In a thread's registers.
+  int64_t view_bytes(size_t view) const;
+  // Of a stage, without the early ones.
+  std::vector<size_t> late_reads(size_t stage);
+
+  // Everything is loaded at once if that takes few registers, else when a stage reads it first.
+  bool loads_ahead();
+  std::string loads_text(const std::vector<size_t>& views);
+  std::string stage_text(int number);
+  // An operand with one value for a row.
+  std::string row_load_text(int id);
+  std::string elements_text(int number, const Stage& stage);
+
+  // Loads the vector `x` from memory, or from where it was fetched to.
+  std::string vector_text(size_t view, const std::string& x);
+  std::string element_text(int number, int id);
+  std::string tile_expression_of(int number, int id, const TileValue& v) const;
+  // Of a softmax, computed once more, after their sum, for results of half types alone.
+  bool powers_for_halves(int number, const TileValue& v) const;
+  std::string reduce_group(int id, const std::string& own);
+  // Whether bits depend on the order, which is then that of the elements' numbers (tile_reduce.cuh): sums and
+  // products of floats, where a row stays in the registers of a block or less.
+  bool in_order(int id) const;
+  std::string finish_reduction(int id);
+
+  // The result of a reduction of an earlier launch from its parts.
+  std::string complete_text(int id);
+
+  const GatheredRows* gathered_;  // null: none
+  Dim rows_, length_;
+  int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
+  std::vector<size_t> fetched_;  // operands whose rows are fetched into shared memory
+  int ahead_ = 0;                // rows that are there or on their way
+  bool tail_ = false;            // the length is no multiple of the vector
+  bool kept_ = true;             // elements stay in registers
+  bool whole_ = false;           // every thread has all its vectors in every row
+};
+
+}  // namespace aicf
