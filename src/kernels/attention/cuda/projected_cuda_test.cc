@@ -1,5 +1,5 @@
 // Compile-only: attention with the product before it, and what it takes. What it computes is checked where
-// there is a GPU (compile/join_attention_test.cc).
+// there is a GPU (compile/call_passes/join_attention_test.cc).
 #include "kernels/attention/cuda/projected_cuda.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the
-// code computes is checked where there is a GPU (compile/join_rows_test.cc).
+// code computes is checked where there is a GPU (compile/call_passes/join_rows_test.cc).
 #include <gtest/gtest.h>
 
 #include <array>
