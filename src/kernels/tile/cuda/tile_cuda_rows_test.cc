@@ -1,0 +1,203 @@
+// Rows: what is read early or ahead, how sums are added, how many launches there are. The texts compile.
+#include <gtest/gtest.h>
+
+#include "build/testing/compile_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::no_nvrtc;
+
+// y = x / sum(x) * scale, where the scale is the same for all rows: it is read before the launch waits for x
+// if no launch writes it.
+TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
+  TileProgram program;
+  program.inputs = {DType::f16, DType::f16};
+  program.outputs = {DType::f16};
+  program.registers.assign(4, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const auto x = TileInstr{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{x, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+                    {x,
+                     {.op = TileOp::load, .type = TileType::f32, .dst = 1, .operand = 1},
+                     {.op = TileOp::div, .type = TileType::f32, .dst = 2, .a = 0, .b = kTileScalarBase},
+                     {.op = TileOp::mul, .type = TileType::f32, .dst = 3, .a = 2, .b = 1},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 3, .operand = 2}}};
+  const Shape sizes{Dim(4096), Dim(768)};
+  CudaProblem problem;
+  problem.inputs = {{DType::f16, Dim(0), sizes, {Dim(768), Dim(1)}},
+                    {DType::f16, Dim(0), sizes, {Dim(0), Dim(1)}}};
+  problem.outputs = {problem.inputs[0]};
+  problem.params = {Dim(1)};
+  problem.program = &program;
+  for (const bool constant : {true, false}) {
+    problem.inputs[1].constant = constant;
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    EXPECT_EQ(code.launches.at(0).early_inputs, constant ? std::vector<int32_t>{1} : std::vector<int32_t>());
+    EXPECT_EQ(code.source.find("load<16>(x1") < code.source.find("wait_for_inputs"), constant);
+    EXPECT_LT(code.source.find("wait_for_inputs"), code.source.find("load<16>(x0"));
+  }
+}
+
+// x per row, summed, as an f32 row scalar.
+TileProgram row_sum(DType input) {
+  TileProgram program;
+  program.inputs = {input};
+  program.outputs = {DType::f32};
+  program.registers.assign(1, {TileType::f32});
+  program.scalars = {TileType::f32};
+  program.stages = {
+      {{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+       {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+      {{.op = TileOp::store_scalar, .type = TileType::f32, .a = kTileScalarBase, .operand = 1}}};
+  check_tile_program(program);
+  return program;
+}
+
+// How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
+// nor from what vectors fit: all of them take the tree over the elements' numbers.
+TEST(TileCuda, SumsOfRowsInRegistersAreTreesOverTheElementsNumbers) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t length : {1, 3, 5, 64, 100, 384, 1000, 4096, 32768})
+      for (const int64_t rows : {1, 7, 40000})
+        for (const bool symbolic : {false, true}) {
+          const SymbolRanges ranges{{"n", {1, length}}};
+          const Dim columns = symbolic ? Dim::symbol("n") : Dim(length);
+          const Shape sizes{Dim(rows), columns};
+          const TileProgram program = row_sum(dtype);
+          CudaProblem problem;
+          problem.inputs = {{dtype, Dim(0), sizes, {columns, Dim(1)}}};
+          problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+          problem.params = {Dim(1)};
+          problem.program = &program;
+          problem.ranges = &ranges;
+          const std::string text = find_cuda_kernel("tile")->generate(problem).source;
+          const bool tree = text.find("::reduce_items<") != std::string::npos ||
+                            text.find("::reduce_block_items<") != std::string::npos;
+          EXPECT_TRUE(tree) << dtype_name(dtype) << " " << rows << " x " << to_string(sizes);
+          if (!no_nvrtc() && rows == 7) compile_cuda({text}, "sm_90a");
+        }
+}
+
+// y = x - sum(x) per row, and the sum of y over the rows: two launches, the second of which adds parts.
+TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
+  TileProgram program;
+  program.inputs = {DType::bf16};
+  program.outputs = {DType::bf16, DType::f32};
+  program.registers.assign(2, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const int16_t sum = kTileScalarBase;
+  const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{load, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = sum, .a = 0}},
+                    {load,
+                     {.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = sum},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 2, .imm_i = 1}}};
+  check_tile_program(program);
+  for (int64_t columns : {200, 768}) {
+    const Shape sizes{Dim(5000), Dim(columns)};
+    const std::vector<Dim> strides{Dim(columns), Dim(1)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, strides}};
+    problem.outputs = {{DType::bf16, Dim(0), sizes, strides}, {DType::f32, Dim(0), sizes, {Dim(0), Dim(1)}}};
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    for (const int arch : {80, 90}) {
+      problem.arch = arch;
+      const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+      ASSERT_EQ(code.launches.size(), 2u);
+      EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
+      EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, arch == 90);
+      if (no_nvrtc()) continue;
+      for (const auto& [number, target] : cuda_testing::kArchs)
+        if (number == arch || arch == 80) compile_cuda({code.source}, target);
+    }
+  }
+}
+
+// y = x - sum(x) per row, over many rows that a block's registers do not hold: from sm_90 on a block goes
+// through several, and has the next one brought into shared memory, if its rows begin and end at whole 16
+// bytes and two fit.
+TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
+  TileProgram program;
+  program.inputs = {DType::bf16};
+  program.outputs = {DType::bf16};
+  program.registers.assign(2, {TileType::f32});
+  program.scalars = {TileType::f32};
+  const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{load, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+                    {load,
+                     {.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = kTileScalarBase},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1}}};
+  check_tile_program(program);
+  struct Rows {
+    int64_t rows, length, stride;
+    int arch;
+    bool fetched;
+  };
+  for (const Rows& c : std::vector<Rows>{{8192, 50304, 50304, 90, true},
+                                         {600, 33280, 33288, 90, true},
+                                         {8192, 50304, 50304, 80, false},
+                                         {100, 50304, 50304, 90, false},
+                                         {8192, 50257, 50257, 90, false},
+                                         {8192, 50304, 50308, 90, false},
+                                         {8192, 65536, 65536, 90, false}}) {
+    const Shape sizes{Dim(c.rows), Dim(c.length)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, {Dim(c.stride), Dim(1)}}};
+    problem.outputs = problem.inputs;
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    problem.arch = c.arch;
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, c.fetched) << c.rows << " x " << c.length;
+    if (c.fetched) {
+      EXPECT_EQ(code.launches.at(0).shared_bytes, 2 * 2 * c.length);
+      EXPECT_LT(*code.launches.at(0).grid[0].constant(), c.rows);
+    }
+    if (!no_nvrtc()) compile_cuda({code.source}, c.arch == 90 ? "sm_90a" : "sm_80");
+  }
+}
+
+// A softmax's powers may be cheap where they are computed once more for results of half types, never in the
+// sum.
+TEST(TileCuda, PowersOfLongRowsThatEndInHalvesAreCheap) {
+  const auto cheap = [](int64_t length, DType result, TileOp function) {
+    TileProgram program;
+    program.inputs = {DType::bf16};
+    program.outputs = {result};
+    program.registers.assign(3, {TileType::f32});
+    program.scalars = {TileType::f32, TileType::f32};
+    const int16_t top = kTileScalarBase, sum = kTileScalarBase + 1;
+    const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+    const TileInstr difference{.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = top};
+    const TileInstr power{.op = function, .type = TileType::f32, .dst = 2, .a = 1};
+    program.stages = {
+        {load, {.op = TileOp::reduce_max, .type = TileType::f32, .dst = top, .a = 0}},
+        {load, difference, power, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = sum, .a = 2}},
+        {load,
+         difference,
+         power,
+         {.op = TileOp::mul, .type = TileType::f32, .dst = 1, .a = 2, .b = sum},
+         {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1}}};
+    check_tile_program(program);
+    const Shape sizes{Dim(8192), Dim(length)};
+    CudaProblem problem;
+    problem.inputs = {{DType::bf16, Dim(0), sizes, {Dim(length), Dim(1)}}};
+    problem.outputs = {{result, Dim(0), sizes, {Dim(length), Dim(1)}}};
+    problem.program = &program;
+    problem.params = {Dim(1)};
+    problem.arch = 90;
+    const std::string text = find_cuda_kernel("tile")->generate(problem).source;
+    const size_t at = text.find("exp_half(");
+    EXPECT_TRUE(at == std::string::npos || text.find("tile::exp(") < at);  // the sum's are as before
+    return at != std::string::npos;
+  };
+  EXPECT_TRUE(cheap(50304, DType::bf16, TileOp::exp));
+  EXPECT_FALSE(cheap(50304, DType::f32, TileOp::exp));
+  EXPECT_FALSE(cheap(50304, DType::bf16, TileOp::tanh));
+  EXPECT_FALSE(cheap(4096, DType::bf16, TileOp::exp));  // they stay in registers
+}
+
+}  // namespace
+}  // namespace aicf
