@@ -38,6 +38,13 @@ bool are_apart(const std::vector<KernelCall>& calls) {
 
 bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
 
+// Where a product or a group of products and their updates, in the order of the products, stand in the list
+// of calls.
+struct Places {
+  size_t product;
+  std::vector<size_t> updates;
+};
+
 class UpdateJoiner {
  public:
   UpdateJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
@@ -114,28 +121,27 @@ class UpdateJoiner {
   }
 
   void join(size_t at, const std::vector<KernelCall>& products) {
-    std::vector<size_t> updates;
+    Places places{at, {}};
     for (const KernelCall& product : products)
       if (const auto update = update_of(product.outputs[0]))
-        updates.push_back(*update);
+        places.updates.push_back(*update);
       else
         return;
-    std::optional<KernelCall> joined = joined_call(at, products, updates);
+    std::optional<KernelCall> joined = joined_call(places, products);
     if (!joined) return;
     std::vector<KernelCall> before = calls_;
     const auto leave = [&] {
       calls_ = std::move(before);
       programs_.pop_back();
     };
-    if (!place(at, updates, std::move(*joined))) return leave();
+    if (!place(std::move(*joined), std::move(places))) return leave();
     if (peak_live_bytes(calls_, all_, graph_, ranges_) > peak_live_bytes(before, all_, graph_, ranges_))
       leave();
   }
 
   // One call of them all, if they are alike and the updates hide; its program then is the last one.
-  std::optional<KernelCall> joined_call(size_t at, const std::vector<KernelCall>& products,
-                                        const std::vector<size_t>& updates) {
-    const KernelCall& first = calls_[updates[0]];
+  std::optional<KernelCall> joined_call(const Places& places, const std::vector<KernelCall>& products) {
+    const KernelCall& first = calls_[places.updates[0]];
     const auto middle = static_cast<size_t>(
         std::find(first.inputs.begin(), first.inputs.end(), products[0].outputs[0]) - first.inputs.begin());
     std::optional<TileProgram> program = program_with(program_of(products[0]), program_of(first), middle);
@@ -143,27 +149,36 @@ class UpdateJoiner {
     KernelCall joined;
     joined.kernel = kProductGroup;
     for (size_t i = 0; i < products.size(); ++i) {
-      const KernelCall& update = calls_[updates[i]];
-      if (!(program_of(update) == program_of(first)) || !same_form(update.inputs, first.inputs) ||
-          !same_form(update.outputs, first.outputs) || !(update.inputs[middle] == products[i].outputs[0]) ||
+      const KernelCall& update = calls_[places.updates[i]];
+      if (!is_like(update, first) || !(update.inputs[middle] == products[i].outputs[0]) ||
           meet(products[i].inputs, update.outputs))
         return std::nullopt;
-      KernelCall member = products[i];
-      member.inputs.insert(member.inputs.end(), update.inputs.begin(), update.inputs.end());
-      member.inputs.erase(member.inputs.begin() +
-                          static_cast<std::ptrdiff_t>(products[i].inputs.size() + middle));
-      member.outputs = update.outputs;
-      member.region = static_cast<int>(programs_.size());
-      member.origin += " … " + update.origin;
+      KernelCall member = joined_member(products[i], update, middle);
       add_once(member.inputs, joined.inputs);
       add_once(member.outputs, joined.outputs);
       joined.members.push_back(std::move(member));
     }
     if (!arguments_fit(joined) || !are_apart(joined.members)) return std::nullopt;
     programs_.push_back(std::move(*program));
-    if (choose(joined, calls_[at], products, updates)) return joined;
+    if (choose(joined, places, products)) return joined;
     programs_.pop_back();
     return std::nullopt;
+  }
+
+  bool is_like(const KernelCall& update, const KernelCall& first) const {
+    return program_of(update) == program_of(first) && same_form(update.inputs, first.inputs) &&
+           same_form(update.outputs, first.outputs);
+  }
+
+  // A product that also does its update, with the program that comes next.
+  KernelCall joined_member(const KernelCall& product, const KernelCall& update, size_t middle) const {
+    KernelCall member = product;
+    for (size_t i = 0; i < update.inputs.size(); ++i)
+      if (i != middle) member.inputs.push_back(update.inputs[i]);
+    member.outputs = update.outputs;
+    member.region = static_cast<int>(programs_.size());
+    member.origin += " … " + update.origin;
+    return member;
   }
 
   static std::optional<TileProgram> program_with(const TileProgram& product, const TileProgram& update,
@@ -181,8 +196,8 @@ class UpdateJoiner {
   }
 
   // The variant, if it hides the updates behind the products.
-  bool choose(KernelCall& joined, const KernelCall& product, const std::vector<KernelCall>& products,
-              const std::vector<size_t>& updates) const {
+  bool choose(KernelCall& joined, const Places& places, const std::vector<KernelCall>& products) const {
+    const KernelCall& product = calls_[places.product];
     const auto count = static_cast<int>(products.size());
     const std::vector<KernelVariant> variants =
         grouped_variants(call_problem(joined.members[0], context()), count);
@@ -191,7 +206,7 @@ class UpdateJoiner {
                              ? product.choice.candidates[product.choice.chosen].microseconds
                              : grouped_variants(call_problem(products[0], context()), count)[0].microseconds;
     double apart = 0;
-    for (const size_t update : updates)
+    for (const size_t update : places.updates)
       apart += estimate_microseconds(calls_[update], calls_[update].kernel, target_, ranges_);
     joined.variant = variants[0].name;
     for (KernelCall& member : joined.members) member.variant = joined.variant;
@@ -205,21 +220,12 @@ class UpdateJoiner {
     return variants[0].microseconds - alone < kMostSeen * apart;
   }
 
-  // Puts the joined call where the product stood, or after calls that must come before the updates, and takes
-  // the product and the updates away.
-  bool place(size_t at, std::vector<size_t> updates, KernelCall joined) {
-    size_t last = at;  // call before it
-    for (size_t k = 0; k < updates.size(); ++k)
-      for (size_t c = at + 1; c < updates[k]; ++c) {
-        if (std::find(updates.begin(), updates.end(), c) != updates.end() || !must_precede(c, at, updates[k]))
-          continue;
-        if (may_rise(c, at)) {
-          rise(c, at, updates);
-          ++at, ++last;
-          continue;
-        }
-        last = std::max(last, c);
-      }
+  // Puts the joined call where the product stood, or behind calls that the updates need and that cannot rise,
+  // and takes the product and the updates away.
+  bool place(KernelCall joined, Places places) {
+    places = raise_needed(std::move(places));
+    const auto& [at, updates] = places;
+    const size_t last = last_needed(places);
     if (last >= *std::min_element(updates.begin(), updates.end())) return false;
     for (size_t c = at + 1; c <= last; ++c)
       if (meet(calls_[c].outputs, calls_[at].inputs)) return false;
@@ -230,6 +236,30 @@ class UpdateJoiner {
     else
       calls_.insert(calls_.begin() + static_cast<std::ptrdiff_t>(last) + 1, std::move(joined));
     return true;
+  }
+
+  // Lets calls that the updates need rise before the product, and says where all then are.
+  Places raise_needed(Places places) {
+    for (size_t c = places.product + 1; c < last_update(places); ++c)
+      if (is_needed(c, places) && may_rise(c, places.product)) rise(c, places);
+    return places;
+  }
+  // The last call that must come before the joined one; the product if there is none.
+  size_t last_needed(const Places& places) const {
+    size_t last = places.product;
+    for (size_t c = places.product + 1; c < last_update(places); ++c)
+      if (is_needed(c, places)) last = c;
+    return last;
+  }
+  static size_t last_update(const Places& places) {
+    return *std::max_element(places.updates.begin(), places.updates.end());
+  }
+  bool is_needed(size_t call, const Places& places) const {
+    const std::vector<size_t>& updates = places.updates;
+    return std::find(updates.begin(), updates.end(), call) == updates.end() &&
+           std::any_of(updates.begin(), updates.end(), [&](size_t update) {
+             return call < update && must_precede(call, places.product, update);
+           });
   }
 
   // Whether an update, which reads the results of the product at `product`, may not run before this call.
@@ -251,11 +281,12 @@ class UpdateJoiner {
     return true;
   }
 
-  void rise(size_t call, size_t first, std::vector<size_t>& updates) {
+  void rise(size_t call, Places& places) {
     const auto begin = calls_.begin();
-    std::rotate(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(call),
-                begin + static_cast<std::ptrdiff_t>(call) + 1);
-    for (size_t& update : updates) update += update < call ? 1 : 0;
+    std::rotate(begin + static_cast<std::ptrdiff_t>(places.product),
+                begin + static_cast<std::ptrdiff_t>(call), begin + static_cast<std::ptrdiff_t>(call) + 1);
+    for (size_t& update : places.updates) update += update < call ? 1 : 0;
+    ++places.product;
   }
 
   KernelCalls& all_;
