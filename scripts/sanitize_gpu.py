@@ -492,7 +492,7 @@ def run(options: argparse.Namespace, tool: str, case: Case) -> dict[str, Any]:
     if count != 0:
         races_alone = tool == "racecheck" and count > 0
         record["unknown"] = judged(options, model, output) if races_alone else [output[-3000:]]
-        record["output"] = output
+        record["output"] = output[:30000]
     return record
 
 
