@@ -26,8 +26,9 @@ class Access:
     kernel: str
     offset: int
 
-    def __str__(self) -> str:
-        return f"{self.kind} at {self.kernel}+{self.offset:#x}"
+    def text(self, code: Code) -> str:
+        instruction = code.get((self.kernel, self.offset), "unknown instruction")
+        return f"{self.kind} at {self.kernel}+{self.offset:#x} ({instruction})"
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Race:
     first: Access
     others: tuple[Access, ...]
 
-    def __str__(self) -> str:
-        return f"{self.first} and {', '.join(str(other) for other in self.others)}"
+    def text(self, code: Code) -> str:
+        return f"{self.first.text(code)} and {', '.join(other.text(code) for other in self.others)}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def total(output: str) -> int | None:
 def unknown(output: str, code: Code, known: Sequence[Known] = KNOWN) -> list[str]:
     """What racecheck's output reports and no row excuses, a line each."""
     reported = races(output)
-    lines = [str(race) for race in reported if not any(row.excuses(race, code) for row in known)]
+    lines = [race.text(code) for race in reported if not any(row.excuses(race, code) for row in known)]
     if len(reported) != total(output):
         lines.append(f"{total(output)} races, {len(reported)} of them printed")
     return lines

@@ -55,7 +55,7 @@ def test_recorded_false_reports_are_known() -> None:
 )
 def test_another_instruction_of_a_known_kernel_races(at: int, other: str) -> None:
     lines = racecheck.unknown(GRADIENTS, CODE | {(DKV, at): other})
-    assert len(lines) == 1 and f"{at:#x}" in lines[0]
+    assert len(lines) == 1 and f"{at:#x} ({other})" in lines[0]
 
 
 @pytest.mark.parametrize("read", ["LDS.64", "LDSM.16.M88.4"])
