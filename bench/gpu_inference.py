@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +183,9 @@ def main() -> int:
     for row in ROWS:
         if row.model in options.models:
             with tempfile.TemporaryDirectory() as folder:
-                report.add(measure_row(options, row, options.folder or Path(folder)))
-    return 0
+                place = options.folder or Path(folder)
+                report.measure(f"{row.model}-{row.label}", partial(measure_row, options, row, place))
+    return report.exit_code()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -268,8 +269,8 @@ def main() -> int:
     for op in torch_ops():
         if not options.ops or any(part in op.name for part in options.ops):
             with tempfile.TemporaryDirectory() as folder:
-                report.add(measure(options, op, Path(folder)))
-    return 0
+                report.measure(op.name, partial(measure, options, op, Path(folder)))
+    return report.exit_code()
 
 
 if __name__ == "__main__":

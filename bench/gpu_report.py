@@ -8,7 +8,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def describe_gpu() -> str:
 
 class Report:
     """Rows in `--output`, if it is given, which appears anew after each: a run that is cut off keeps what it
-    has. `packages` are those that were measured.
+    has, and one of which a row fails goes on. `packages` are those that were measured.
     """
 
     def __init__(self, options: argparse.Namespace, packages: Iterable[str]) -> None:
@@ -119,6 +120,25 @@ class Report:
 
     def add(self, row: Record) -> None:
         self.rows.append(row)
+        self.write()
+
+    def measure(self, name: str, row: Callable[[], Record]) -> Record | None:
+        """Adds what `row` gives; where it fails, its name stands among `failed`, and the reason on stderr."""
+        try:
+            record = row()
+        except (Exception, SystemExit):
+            traceback.print_exc()
+            print(f"bench: {name} failed", file=sys.stderr, flush=True)
+            self.record.setdefault("failed", []).append(name)
+            self.write()
+            return None
+        self.add(record)
+        return record
+
+    def exit_code(self) -> int:
+        return int("failed" in self.record)
+
+    def write(self) -> None:
         if self.path is None:
             return
         part = self.path.with_name(f".{self.path.name}.part")

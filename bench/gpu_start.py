@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,9 +199,10 @@ def main() -> int:
     report = Report(options, ["torch"])
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
-            report.add(measure(options, name, Path(folder)))
-        print(describe(report.rows[-1]), flush=True)
-    return 0
+            record = report.measure(name, partial(measure, options, name, Path(folder)))
+        if record:
+            print(describe(record), flush=True)
+    return report.exit_code()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -408,8 +409,8 @@ def main() -> int:
     for row in ROWS:
         if row.name in options.models:
             with tempfile.TemporaryDirectory() as folder:
-                report.add(measure_row(row, options, Path(folder)))
-    return 0
+                report.measure(row.name, partial(measure_row, row, options, Path(folder)))
+    return report.exit_code()
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -300,14 +300,12 @@ def prove_linear_loss(options: argparse.Namespace) -> Iterator[Record]:
 PROVERS = dict(zip(PARTS, (prove_steps, prove_curve, prove_kills, prove_linear_loss), strict=True))
 
 
-def prove(options: argparse.Namespace, part: str) -> list[Record]:
-    records: list[Record] = []
+def prove(options: argparse.Namespace, tell: Callable[[Record], None], part: str) -> None:
     try:
         for record in PROVERS[part](options):
-            records.append(record)
-    except (OSError, RuntimeError, ValueError, subprocess.CalledProcessError) as error:
-        records.append({"proof": part, "passed": False, "shown": f"no answer: {error}"})
-    return records
+            tell(record)
+    except (Exception, SystemExit) as error:
+        tell({"proof": part, "passed": False, "shown": f"no answer: {type(error).__name__}: {error}"})
 
 
 def main() -> int:
@@ -329,15 +327,19 @@ def main() -> int:
     if options.device != "cpu":
         require_cuda()
     report = Report(options, ["torch"])
-    begin = time.monotonic()
+    begin, turn = time.monotonic(), threading.Lock()
+
+    def tell(record: Record) -> None:
+        verdict = "passed" if record["passed"] else "FAILED"
+        with turn:
+            late = f"{time.monotonic() - begin:.0f} s"
+            print(f"{record['proof']:<34}{verdict}  {record['shown']}  ({late})", flush=True)
+            report.add(record)
+
     for group in GROUPS:
         parts = [part for part in group if not options.parts or part in options.parts]
         with ThreadPoolExecutor(len(GROUPS)) as pool:
-            for record in chain.from_iterable(pool.map(partial(prove, options), parts)):
-                verdict = "passed" if record["passed"] else "FAILED"
-                late = f"{time.monotonic() - begin:.0f} s"
-                print(f"{record['proof']:<34}{verdict}  {record['shown']}  ({late})", flush=True)
-                report.add(record)
+            list(pool.map(partial(prove, options, tell), parts))
     return int(not all(row["passed"] for row in report.rows))
 
 

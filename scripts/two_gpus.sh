@@ -8,18 +8,23 @@ build=$(realpath "${1:-$root/build}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-"$build/test/test_runtime" --gtest_filter='*DriverConformance*cuda*:TwoGpus*' | tee "$folder/tests" | tail -4
+if ! "$build/test/test_runtime" --gtest_filter='*DriverConformance*cuda*:TwoGpus*' >"$folder/tests" 2>&1; then
+  grep -B 20 FAILED "$folder/tests" || tail -20 "$folder/tests"
+  exit 1
+fi
+tail -4 "$folder/tests"
 grep -q SKIPPED "$folder/tests" && { echo "two_gpus: tests were skipped"; sed -n '/SKIPPED/,$p' "$folder/tests"; exit 1; }
-grep -q FAILED "$folder/tests" && { grep -B 20 'FAILED' "$folder/tests"; exit 1; }
+grep -q 'PASSED.* [1-9][0-9]* tests' "$folder/tests" || { echo "two_gpus: no test ran"; exit 1; }
 
-cd "$folder"
-PYTHONPATH="$root/bench:${PYTHONPATH:-}" "${PYTHON:-python3}" - <<'P'
+PYTHONPATH="$root/bench:${PYTHONPATH:-}" "${PYTHON:-python3}" - "$folder" <<'P' || exit
+import sys
 from pathlib import Path
 
 from gpu_models import MINILM, write_encoder
 
-write_encoder(Path("model.onnx"), MINILM)
+write_encoder(Path(sys.argv[1], "model.onnx"), MINILM)
 P
+cd "$folder"
 aicf=$build/bin/aicf
 "$aicf" compile model.onnx --dim batch=8 --dim sequence=128 --target cuda:1 -o model.aicf || exit
 for device in cuda:0 cuda:1; do

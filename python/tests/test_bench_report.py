@@ -26,3 +26,22 @@ def test_without_an_output_nothing_is_written(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     gpu_report.Report(argparse.Namespace(output=None), []).add({"us": []})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_that_fails_does_not_lose_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.json"
+    report = gpu_report.Report(argparse.Namespace(output=path), [])
+    assert report.measure("one", lambda: {"us": [1.0]}) == {"us": [1.0]} and report.exit_code() == 0
+    # What a command that is not there, one that fails and a peer out of memory raise.
+    for row in (
+        lambda: gpu_report.tool(["/bin/false"]),
+        lambda: gpu_report.tool(["/no/tool"]),
+        lambda: [][0],
+    ):
+        assert report.measure("two", row) is None
+    report.measure("three", lambda: {"us": [2.0]})
+    written = json.loads(path.read_text())
+    assert written["rows"] == [{"us": [1.0]}, {"us": [2.0]}] and written["failed"] == ["two"] * 3
+    assert report.exit_code() == 1 and "two failed" in capsys.readouterr().err
