@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -23,14 +23,20 @@ def launches(program: Callable[[], object]) -> int:
     """Kernels in the captured graph, copies and fills of memory left out."""
     import ctypes
 
-    handle = ctypes.c_void_p(_graph(program, keep_graph=True).raw_cuda_graph())
+    graph = _graph(program, keep_graph=True)  # whose nodes go when it does
+    handle = ctypes.c_void_p(graph.raw_cuda_graph())
     driver, count, kind = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(), ctypes.c_int()
-    driver.cuGraphGetNodes(handle, None, ctypes.byref(count))
+
+    def call(name: str, *arguments: Any) -> None:
+        if code := getattr(driver, name)(*arguments):
+            raise RuntimeError(f"{name} gave {code}")
+
+    call("cuGraphGetNodes", handle, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
-    driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count))
+    call("cuGraphGetNodes", handle, nodes, ctypes.byref(count))
     kernels = 0
     for node in nodes:
-        driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
+        call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
         kernels += kind.value == 0  # CU_GRAPH_NODE_TYPE_KERNEL
     return kernels
 

@@ -139,7 +139,7 @@ def peer(name: str) -> Record:
 
 
 def cold_peer(name: str) -> Record:
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         folders = {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": cache}
         return child("--child", "peer", name, **folders)
 
