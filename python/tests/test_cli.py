@@ -6,11 +6,14 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
+import site
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import aicf
 import numpy as np
 import onnx.parser
 import pytest
@@ -291,6 +294,35 @@ def test_doctor_says_what_is_there_and_what_is_missing(cli: Cli) -> None:
         assert row["version"] and row["path"] if row["found"] else row["remedy"]
     nowhere = cli.run("doctor", AICF_CUDA_PATH="/nowhere", CUDA_HOME="/nowhere", VIRTUAL_ENV="").stdout
     assert "nvrtc: " in nowhere and "isa: " in nowhere
+
+
+def test_libraries_are_found_in_the_environment_of_the_program(cli: Cli, tmp_path: Path) -> None:
+    """Not activated, as a program or a service calls it: by the program's folder, and by the extension's."""
+    found = [
+        path for place in site.getsitepackages() for path in Path(place).glob("nvidia/*/lib/libnvrtc.so*")
+    ]
+    if not found:
+        pytest.skip("needs NVRTC from a Python package")
+    sites = tmp_path / "env" / "lib" / "python3.99" / "site-packages"
+    (sites / "nvidia" / "nvrtc").mkdir(parents=True)
+    (sites / "nvidia" / "nvrtc" / "lib").symlink_to(found[0].parent)
+    program = tmp_path / "env" / "bin" / "aicf"
+    program.parent.mkdir()
+    shutil.copy2(shutil.which(cli.path) or cli.path, program)
+    nothing = {"AICF_CUDA_PATH": "", "CUDA_HOME": "", "VIRTUAL_ENV": ""}
+    rows = Cli(str(program), tmp_path).json("doctor", **nothing)["libraries"]
+    assert [row["path"].startswith(str(sites)) for row in rows if row["name"] == "nvrtc"] == [True]
+
+    shutil.copytree(Path(aicf.__file__).parent, sites / "aicf")
+    script = """if True:
+        import aicf
+        aicf.compile(lambda x: x + 1, [aicf.TensorSpec((8,))], options={"target": "cpu,sm_90"})
+        print(aicf.__file__, [line.split()[-1] for line in open("/proc/self/maps") if "libnvrtc.so" in line])
+    """
+    environment = {**os.environ, **nothing, "PYTHONPATH": str(sites)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(sites)) and str(found[0].parent.resolve()) in done.stdout
 
 
 def test_validate_reduces_a_failing_model(cli: Cli) -> None:

@@ -33,14 +33,31 @@ void add_if_folder(std::vector<std::string>& folders, const fs::path& path) {
   if (fs::is_directory(path, error)) folders.push_back(path.string());
 }
 
-// <environment>/lib/python3.X/site-packages/nvidia/<package>/lib
-void add_python_packages(std::vector<std::string>& folders, const fs::path& environment) {
+// <site>/nvidia/<package>/lib
+void add_packages(std::vector<std::string>& folders, const fs::path& site) {
   std::error_code error;
-  for (const auto& python : fs::directory_iterator(environment / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
-    for (const auto& package : fs::directory_iterator(python.path() / "site-packages" / "nvidia", error))
-      add_if_folder(folders, package.path() / "lib");
-  }
+  for (const auto& package : fs::directory_iterator(site / "nvidia", error))
+    add_if_folder(folders, package.path() / "lib");
+}
+
+// <environment>/lib/python3.X/site-packages
+void add_environment(std::vector<std::string>& folders, const fs::path& environment) {
+  std::error_code error;
+  for (const auto& python : fs::directory_iterator(environment / "lib", error))
+    if (python.path().filename().string().starts_with("python3"))
+      add_packages(folders, python.path() / "site-packages");
+}
+
+// The folder of the file that holds this code: <environment>/bin or lib, or a package in <site>.
+fs::path own_folder() {
+  Dl_info info;
+  std::error_code error;
+  fs::path file;
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) != 0 && info.dli_fname != nullptr)
+    file = info.dli_fname;
+  // A program's is the name by which it was called.
+  if (!file.is_absolute()) file = fs::read_symlink("/proc/self/exe", error);
+  return file.parent_path();
 }
 
 }  // namespace
@@ -57,7 +74,9 @@ bool library_fallback_wanted() {
 
 std::vector<std::string> cuda_library_folders() {
   std::vector<std::string> folders = split_path(std::getenv("AICF_CUDA_PATH"));
-  if (const char* environment = std::getenv("VIRTUAL_ENV")) add_python_packages(folders, environment);
+  if (const char* environment = std::getenv("VIRTUAL_ENV")) add_environment(folders, environment);
+  add_environment(folders, own_folder().parent_path());
+  add_packages(folders, own_folder().parent_path());
   if (const char* home = std::getenv("CUDA_HOME")) add_if_folder(folders, fs::path(home) / "lib64");
   add_if_folder(folders, "/usr/local/cuda/lib64");
   return folders;

@@ -40,8 +40,9 @@ bool vendor_libraries_allowed();
 // AICF_LIBRARY_FALLBACK=1, because bits differ.
 bool library_fallback_wanted();
 
-// Folders that may hold NVIDIA's libraries: those of AICF_CUDA_PATH (colon-separated), of the active Python
-// environment's nvidia packages, of CUDA_HOME and the toolkit's usual place.
+// Folders that may hold NVIDIA's libraries: those of AICF_CUDA_PATH (colon-separated), of the nvidia packages
+// in the active Python environment and in the one that holds this code, of CUDA_HOME and the toolkit's usual
+// place.
 std::vector<std::string> cuda_library_folders();
 
 }  // namespace aicf
