@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "build/testing/compile_texts.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/compare.h"
@@ -14,6 +15,7 @@
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
+#include "runtime/null/null_device.h"
 
 namespace aicf {
 namespace {
@@ -333,6 +335,19 @@ TEST(Records, ShippedOnesDecideWhereNoneAreForbidden) {
     if (!allowed) options.records = {"none"};
     const std::string text = testing::printed_stage(program, "select", options);
     EXPECT_EQ(text.find("recorded (shipped, exact)") != std::string::npos, allowed) << text;
+  }
+}
+
+// The images as NVRTC gives them pass the check that stands before a driver.
+TEST(Compile, CodeOfEveryTargetLoads) {
+  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  for (const char* target : {"sm_80", "sm_90", "compute_80"}) {
+    CompileOptions options;
+    options.target = target;
+    const Artifact artifact = compile(mlp_program(), options);
+    ASSERT_EQ(artifact.variants.size(), 1u);
+    EXPECT_FALSE(artifact.variants[0].code.empty()) << target;
+    EXPECT_NO_THROW(Model::load(artifact, make_null_device())) << target;
   }
 }
 

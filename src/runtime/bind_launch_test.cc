@@ -128,7 +128,9 @@ ErrorCode loaded(const std::string& bytes) {
 
 TEST(CodeImage, CubinsAndPtxLoad) {
   EXPECT_EQ(loaded(cubin()), kAccepted);
-  EXPECT_EQ(loaded("//\n.version 8.0\n.target sm_80\n"), kAccepted);
+  const std::string ptx = "//\n.version 8.0\n.target sm_80\n";
+  EXPECT_EQ(loaded(ptx), kAccepted);
+  EXPECT_EQ(loaded(ptx + '\0'), kAccepted);  // as NVRTC gives it
 }
 
 TEST(CodeImage, WhatADriverWouldReadBeyondIsRefused) {
@@ -150,6 +152,7 @@ TEST(CodeImage, WhatADriverWouldReadBeyondIsRefused) {
   EXPECT_EQ(with(64 + 4, 8, 4), kAccepted);           // a section without bytes
   EXPECT_EQ(loaded("junk"), kRefused);
   EXPECT_EQ(loaded(std::string(".version 8.0\0.target", 20)), kRefused);
+  EXPECT_EQ(loaded(std::string(".version 8.0\0\0", 14)), kRefused);
 }
 
 }  // namespace

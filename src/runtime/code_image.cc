@@ -68,7 +68,9 @@ void check_code_image(const Array& image) {
       "\x7f"
       "ELF")
     return check_cubin(bytes);
-  if (bytes.find(".version") == std::string_view::npos || bytes.find('\0') != std::string_view::npos)
+  // Text, and NVRTC's ends in a zero.
+  if (bytes.find(".version") == std::string_view::npos ||
+      bytes.substr(0, bytes.size() - 1).find('\0') != std::string_view::npos)
     throw refused("neither a cubin nor PTX");
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "build/nvrtc.h"
+#include "build/testing/compile_texts.h"
 #include "kernels/conv/cuda/conv_program.h"
 #include "kernels/testing/cuda_texts.h"
 
@@ -121,6 +122,21 @@ TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {
   const CudaCode packed = texts.add("conv_mma", p, random.ranges());
   EXPECT_EQ(packed.launches[0].function, "pack_weights");
   EXPECT_FALSE(packed.workspace_bytes == Dim(0));
+}
+
+// The stem of ResNet-50, whose images are copied with four channels: several kernels that NVRTC optimises
+// side by side, which once left the quads that lanes transpose in memory.
+TEST(ConvCuda, ResultsStayInRegistersBesideOtherKernels) {
+  RandomWindows random(3);
+  CudaProblem p = conv_problem(random, DType::f16, {.channels = 3, .maps = 64, .last = false});
+  p.inputs[0].sizes = {Dim(64), Dim(3), Dim(224), Dim(224)};
+  p.inputs[0].strides = row_major_strides(p.inputs[0].sizes);
+  p.outputs[0].sizes = {Dim(64), Dim(64), Dim(112), Dim(112)};
+  p.outputs[0] = channels_last(p.outputs[0]);
+  const CudaCode code = hopper_code(p, random);
+  EXPECT_GE(code.launches.size(), 2u);
+  EXPECT_TRUE(code.launches.back().function.starts_with("conv_wgmma")) << code.launches.back().function;
+  EXPECT_EQ(cuda_testing::stack_bytes(compile_cuda(code.source, "sm_90a")), 0);
 }
 
 TEST(ConvCuda, BiasComesBeforeTheEpilogue) {
