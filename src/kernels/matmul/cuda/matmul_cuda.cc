@@ -26,12 +26,12 @@ bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
          divides(a.n, kEpilogueGroup);
 }
 
-// Whether a configuration's blocks take whole tiles, of any batch; of three columns, whatever the sizes,
-// where they sum x (row_sums.cuh).
+// Whether a configuration's blocks take whole tiles, of any batch; where they sum x, of as many columns as
+// that takes, whatever the sizes.
 bool shares_launch(const CudaProblem& problem, const MatmulConfig& config) {
   return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1 &&
          (!problem.group->x_sums ||
-          bounds(matmul_view(problem).n, ranges_of(problem)).lo > 2 * config.block_n);
+          bounds(matmul_view(problem).n, ranges_of(problem)).lo > (kColumnsWithSums - 1) * config.block_n);
 }
 
 // The families' configurations, those of the first family first.

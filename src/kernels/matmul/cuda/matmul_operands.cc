@@ -81,6 +81,64 @@ std::vector<int32_t> map_batch_axes(const CudaProblem& problem, const MatmulView
   return axes;
 }
 
+// What the products of a group have each: tensor maps, and where sums of x go.
+void add_group(MatmulOperandsText& operands, const ProductGroup& group, const CudaProblem& problem) {
+  const std::string count = "[" + std::to_string(group.products.size()) + "];\n";
+  for (const bool is_y : {false, true}) {
+    operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps" + count;
+    operands.make += ", " + map_pointers(problem, is_y);
+  }
+  if (!group.x_sums) return;
+  const std::string type(cuda_type(*group.x_sums));
+  operands.text += flag_text("kSumsX", true) +
+                   "  static constexpr uint32_t kColumnsWithSums = " + std::to_string(kColumnsWithSums) +
+                   ";\n  using Ones = MultiplyOnes;\n  using SumOfX = " + type + ";\n  " + type +
+                   "* sums_of_x" + count + "  __device__ __forceinline__ " + type +
+                   "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
+  operands.make += ", " + sum_pointers(problem);
+}
+
+// What sliced.cuh asks: constants, or members where members of other sizes share the code.
+void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
+                 const MatmulConfig& config, CudaParams& params) {
+  const SettledOperands settled = settled_operands(problem, config);
+  const std::pair<const char*, bool> flags[] = {
+      // Whether rows start at multiples of 16 bytes and their elements are neighbours.
+      {"x_vectors", a.x.vector},
+      {"y_vectors", a.y.vector},
+      // Whether they are read before the launch before has ended; others: of the epilogue.
+      {"x_early", settled.x},
+      {"y_early", settled.y},
+      {"others_early", settled.others}};
+  for (const auto& [name, value] : flags) {
+    if (problem.any_sizes) {
+      operands.text += std::string("  bool ") + name + ";\n";
+      operands.make += ", " + params.param(Dim(value ? 1 : 0)) + " != 0";
+    } else {
+      operands.text += flag_text(name, value);
+    }
+  }
+}
+
+// How matrices and tiles are found.
+std::string functions_text(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
+  std::string text = matrix_function(a, "x") + matrix_function(a, "y");
+  // Whether the epilogue's groups of columns never reach beyond the last column.
+  text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
+  // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
+  text += flag_text("kWholeTiles",
+                    !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, config.block_n));
+  if (config.family == MatmulFamily::wgmma) {
+    const auto map = [&](const char* maps) {
+      return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
+    };
+    text += load_function(a, "x", a.x, "load_box", map("x_maps"));
+    text += load_function(a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box",
+                          map("y_maps"));
+  }
+  return text;
+}
+
 }  // namespace
 
 SettledOperands settled_operands(const CudaProblem& problem, const MatmulConfig& config) {
@@ -117,55 +175,10 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
     member("x_stride" + number, a.x.batch[axis]);
     member("y_stride" + number, a.y.batch[axis]);
   }
-  for (const bool is_y : {false, true}) {
-    if (problem.group == nullptr) continue;
-    operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps[" +
-                     std::to_string(problem.group->products.size()) + "];\n";
-    operands.make += ", " + map_pointers(problem, is_y);
-  }
-  if (problem.group != nullptr && problem.group->x_sums) {
-    const std::string type(cuda_type(*problem.group->x_sums));
-    operands.text += flag_text("kSumsX", true) + "  using Ones = MultiplyOnes;\n  using SumOfX = " + type +
-                     ";\n  " + type + "* sums_of_x[" + std::to_string(problem.group->products.size()) +
-                     "];\n  __device__ __forceinline__ " + type +
-                     "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
-    operands.make += ", " + sum_pointers(problem);
-  }
-  if (config.slices > 0) {
-    const SettledOperands settled = settled_operands(problem, config);
-    const std::pair<const char*, bool> flags[] = {
-        // Whether rows start at multiples of 16 bytes and their elements are neighbours.
-        {"x_vectors", a.x.vector},
-        {"y_vectors", a.y.vector},
-        // Whether they are read before the launch before has ended; others: of the epilogue.
-        {"x_early", settled.x},
-        {"y_early", settled.y},
-        {"others_early", settled.others}};
-    for (const auto& [name, value] : flags) {
-      if (problem.any_sizes) {
-        operands.text += std::string("  bool ") + name + ";\n";
-        operands.make += ", " + params.param(Dim(value ? 1 : 0)) + " != 0";
-      } else {
-        operands.text += flag_text(name, value);
-      }
-    }
-  }
+  if (problem.group != nullptr) add_group(operands, *problem.group, problem);
+  if (config.slices > 0) add_settled(operands, problem, a, config, params);
   operands.make += "}";
-  operands.text += matrix_function(a, "x") + matrix_function(a, "y");
-  // Whether the epilogue's groups of columns never reach beyond the last column.
-  operands.text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
-  // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
-  operands.text += flag_text(
-      "kWholeTiles", !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, config.block_n));
-  if (config.family == MatmulFamily::wgmma) {
-    const auto map = [&](const char* maps) {
-      return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
-    };
-    operands.text += load_function(a, "x", a.x, "load_box", map("x_maps"));
-    operands.text += load_function(
-        a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box", map("y_maps"));
-  }
-  operands.text += "};\n";
+  operands.text += functions_text(problem, a, config) + "};\n";
   return operands;
 }
 

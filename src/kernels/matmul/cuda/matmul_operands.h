@@ -14,6 +14,7 @@ namespace aicf {
 
 inline constexpr int64_t kStageBytes = 128;   // of K in a stage of mma.cuh and wgmma.cuh
 inline constexpr int64_t kEpilogueGroup = 8;  // columns that an epilogue takes at a time
+inline constexpr int kColumnsWithSums = 3;    // of tiles, that sum x (row_sums.cuh)
 
 struct MatmulOperandsText {
   std::string text;  // defines `struct Operands`

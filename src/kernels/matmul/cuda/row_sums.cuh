@@ -1,11 +1,11 @@
 // Sums over k of the rows of x, which a product takes along: a matrix of ones in registers times 24 rows of x as columns, one more
-// matrix instruction beside each 64 rows of the tile's. The tiles of the first three columns have a part of these rows each, so that
-// there are registers for them. Where x is the transposed gradient of a layer's results and the product that of its weights, they
-// are the gradient of its bias. (With x times eight columns of ones instead, in the first column of tiles alone, GPT-2's step gained
-// 0.2 ms on H100 in place of 0.5: bench/results/gpu_joined_2026-11-22_second.json.)
+// matrix instruction beside each 64 rows of the tile's. The tiles of the first columns have a part of these rows each, so that there are
+// registers for them. Where x is the transposed gradient of a layer's results and the product that of its weights, they are the gradient
+// of its bias. (With x times eight columns of ones instead, in the first column of tiles alone, GPT-2's step gained 0.2 ms on H100 in
+// place of 0.5: bench/results/gpu_joined_2026-11-22_second.json.)
 //
-// Operands with kSumsX say which instruction (`Ones`, as MultiplyMade for 24 columns whose layout is that of x), of what type the
-// sums are (`SumOfX`) and where those of a batch go (`x_sums(batch)`; null: nowhere).
+// Operands with kSumsX say how many columns of tiles (`kColumnsWithSums`), which instruction (`Ones`, as MultiplyMade for 24 columns whose
+// layout is that of x), of what type the sums are (`SumOfX`) and where those of a batch go (`x_sums(batch)`; null: nowhere).
 #pragma once
 
 #include "matmul/cuda/wgmma_instructions.cuh"
@@ -18,11 +18,10 @@ struct NoRowSums {
   __device__ __forceinline__ void add(int, uint64_t) {}
 };
 
-constexpr uint32_t kColumnsWithSums = 3;  // of tiles
-
 template <class Product, class Operands>
 struct RowSums {
   static constexpr int kRows = 24, kResults = kRows / 2;  // the last part ends behind the 64 rows
+  static_assert(Operands::kColumnsWithSums * kRows >= 64 && (Operands::kColumnsWithSums - 1) * kRows < 64);
   float sums[Product::kRowBlocks][kResults];
   uint32_t one;
   uint32_t part;  // where the rows begin, in a descriptor's unit

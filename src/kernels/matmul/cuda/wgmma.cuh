@@ -169,7 +169,7 @@ struct WgmmaMatmul {
                                                          const MatmulTile& tile, int warpgroup,
                                                          float (&acc)[kRowBlocks][BN / 2]) {
     if constexpr (Operands::kSumsX) {
-      if (tile.column < kColumnsWithSums) {
+      if (tile.column < Operands::kColumnsWithSums) {
         RowSums<WgmmaMatmul, Operands> sums(tile.column);
         accumulate_with(sums, shared, stage, steps, warpgroup, acc);
         sums.store(o, tile, row_of(warpgroup));
