@@ -61,12 +61,7 @@ class GatherJoiner {
         std::find(call.inputs.begin(), call.inputs.end(), gather.outputs[0]) == call.inputs.end())
       return false;
     const TileProgram& program = programs_[static_cast<size_t>(call.region)];
-    const bool sums_rows = std::any_of(program.stages.begin(), program.stages.end(), [](const auto& stage) {
-      return std::any_of(stage.begin(), stage.end(), [](const TileInstr& instr) {
-        return instr.op == TileOp::store && instr.imm_i != 0;
-      });
-    });
-    return program.stages.size() > 1 && !sums_rows;
+    return program.stages.size() > 1 && !sums_rows(program);
   }
 
   static KernelCall joined(const KernelCall& gather, const KernelCall& region) {

@@ -20,13 +20,6 @@ Window turned(Window w) {
   return w;
 }
 
-// Whether the epilogue of one stage already has a sum over all rows: its launches add up one.
-bool takes_sum(const TileProgram& epilogue) {
-  const std::vector<TileInstr>& stage = epilogue.stages[0];
-  return std::any_of(stage.begin(), stage.end(),
-                     [](const TileInstr& instr) { return instr.op == TileOp::store && instr.imm_i != 0; });
-}
-
 class SumJoiner {
  public:
   SumJoiner(KernelCalls& calls, std::vector<TileProgram>& programs, const Target& target,
@@ -106,7 +99,7 @@ class SumJoiner {
     return true;
   }
 
-  // Into the product that stores what the sums are of.
+  // Into the product that stores what the sums are of. Its launches add up one sum.
   bool join_product(size_t sums) {
     const std::optional<size_t> product = find_product(sums);
     std::optional<KernelCall> joined = product ? join(calls_[*product], calls_[sums]) : std::nullopt;
@@ -129,7 +122,7 @@ class SumJoiner {
 
   std::optional<KernelCall> join(const KernelCall& product, const KernelCall& sums) {
     if (product.kernel != "matmul_tensor_core" || !product.library.call.empty() || !product.members.empty() ||
-        product.region < 0 || program_of(product).stages.size() != 1 || takes_sum(program_of(product)))
+        product.region < 0 || program_of(product).stages.size() != 1 || sums_rows(program_of(product)))
       return std::nullopt;
     const auto at = std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0]));
     if (at == product.outputs.end() || meets(product.inputs, sums.outputs[0].root) ||

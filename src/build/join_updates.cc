@@ -21,10 +21,9 @@ constexpr double kMostSeen = 0.5;
 
 // Whether an element depends on nothing but the operands' elements, as epilogues see them.
 bool has_elements_alone(const TileProgram& program) {
-  return program.stages.size() == 1 &&
-         std::none_of(program.stages[0].begin(), program.stages[0].end(), [](const TileInstr& instr) {
-           return instr.op == TileOp::inner_index || (instr.op == TileOp::store && instr.imm_i != 0);
-         });
+  return program.stages.size() == 1 && !sums_rows(program) &&
+         std::none_of(program.stages[0].begin(), program.stages[0].end(),
+                      [](const TileInstr& instr) { return instr.op == TileOp::inner_index; });
 }
 
 // Whether no call touches what another one writes: they run side by side.

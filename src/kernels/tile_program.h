@@ -64,10 +64,14 @@ struct TileInstr {
   int16_t a = -1, b = -1, c = -1;  // registers; >= kTileScalarBase: row scalar number (x - kTileScalarBase)
   int16_t operand = -1;            // load, store: tensor operand number
   double imm_f = 0;                // constants of float type
-  int64_t imm_i = 0;  // constants of integer type; flags of is_inf (bit 0 positive, bit 1 negative)
+  int64_t imm_i = 0;  // constants of integer type; flags of is_inf (bit 0 positive, bit 1 negative); 1 in a
+                      // store: the sum over all rows
   bool operator==(const TileInstr&) const = default;
 };
 inline constexpr int16_t kTileScalarBase = 1024;
+
+// A store of what its elements add up to over all rows, which GPUs alone compute.
+inline bool is_sum_over_rows(const TileInstr& instr) { return instr.op == TileOp::store && instr.imm_i != 0; }
 
 // A register whose value is read in a later stage than it is written keeps the whole row; others keep one
 // chunk.
@@ -84,6 +88,9 @@ struct TileProgram {
   std::vector<std::vector<TileInstr>> stages;
   bool operator==(const TileProgram&) const = default;
 };
+
+// Whether some result is a sum over all rows.
+bool sums_rows(const TileProgram& program);
 
 std::string to_string(const TileProgram& program);
 // bad_artifact if any register, scalar, operand, type or stage order is out of bounds or read before it is

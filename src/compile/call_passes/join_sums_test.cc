@@ -107,9 +107,7 @@ TEST(JoinSums, OfOneResultOfAProduct) {
   const Calls calls = calls_of(program, "sm_90");
   ASSERT_NE(product_of(calls), nullptr);
   const auto& stage = calls.programs[static_cast<size_t>(product_of(calls)->region)].stages[0];
-  EXPECT_EQ(std::count_if(stage.begin(), stage.end(),
-                          [](const TileInstr& i) { return i.op == TileOp::store && i.imm_i != 0; }),
-            1);
+  EXPECT_EQ(std::count_if(stage.begin(), stage.end(), is_sum_over_rows), 1);
 }
 
 // One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.

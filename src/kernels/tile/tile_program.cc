@@ -284,6 +284,12 @@ bool tile_type_stores(TileType type, DType dtype) {
   return tile_register_type(dtype) == type || (type == TileType::f64 && is_float(dtype));
 }
 
+bool sums_rows(const TileProgram& program) {
+  return std::any_of(program.stages.begin(), program.stages.end(), [](const auto& stage) {
+    return std::any_of(stage.begin(), stage.end(), is_sum_over_rows);
+  });
+}
+
 std::string to_string(const TileProgram& program) {
   std::string text = "operands:";
   int number = 0;

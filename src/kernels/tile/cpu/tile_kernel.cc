@@ -35,10 +35,7 @@ void check_call(const BoundCall& call) {
   if (!same(call.inputs, call.program->inputs) || !same(call.outputs, call.program->outputs))
     reject_tile("operands do not match the program");
   if (call.outputs.empty()) reject_tile("no outputs");
-  for (const auto& stage : call.program->stages)
-    for (const TileInstr& instr : stage)
-      if (instr.op == TileOp::store && instr.imm_i != 0)
-        reject_tile("a sum over rows, which only GPUs compute");
+  if (sums_rows(*call.program)) reject_tile("a sum over rows, which only GPUs compute");
 }
 
 // Row-major strides of a tensor without elements may be 0; nothing is written through them.

@@ -53,13 +53,6 @@ bool turn_to_columns(TileSpace& space, size_t inputs) {
 
 }  // namespace
 
-bool sums_rows(const TileProgram& program) {
-  for (const auto& stage : program.stages)
-    for (const TileInstr& instr : stage)
-      if (instr.op == TileOp::store && instr.imm_i != 0) return true;
-  return false;
-}
-
 CudaCode generate_tile(const CudaProblem& problem) {
   AICF_CHECK(problem.program != nullptr && problem.params.size() == 1 && !problem.outputs.empty(),
              "a tile call needs a program, outputs and the inner rank");

@@ -10,9 +10,6 @@
 
 namespace aicf {
 
-// Some result of the program is a sum over all rows.
-bool sums_rows(const TileProgram& program);
-
 // `text` defines, after the includes it needs,
 //
 //   struct Epilogue {

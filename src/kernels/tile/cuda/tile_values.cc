@@ -123,8 +123,8 @@ class Builder {
   void add_store(const TileInstr& instr, int value) {
     const TileValue& from = result_.values[static_cast<size_t>(value)];
     const int stage = from.stage + (is_tile_reduction(from.op) ? 1 : 0);
-    result_.stores.push_back({instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage,
-                              instr.op == TileOp::store && instr.imm_i != 0});
+    result_.stores.push_back(
+        {instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage, is_sum_over_rows(instr)});
   }
 
   const TileProgram& program_;
