@@ -144,9 +144,6 @@ void NodeContext::set_input(size_t i, Array array) {
 }
 
 void NodeContext::set_input(size_t i, ValueId id) { set_input(i, wrap(id)); }
-void NodeContext::drop_input(size_t i) {
-  if (has(i)) inputs_[i] = nullptr;
-}
 void NodeContext::insert_input(size_t i) {
   if (inputs_.size() < i) inputs_.resize(i);
   inputs_.insert(inputs_.begin() + static_cast<std::ptrdiff_t>(i), nullptr);

@@ -137,7 +137,6 @@ class NodeContext {
   void set_input(size_t i, Array array);
   void set_input(size_t i, ValueId id);
   void set_input(size_t i, ValueRef value);
-  void drop_input(size_t i);
   void insert_input(size_t i);  // an absent input before input i
 
   // --- attributes; every one must be read or ignored

@@ -62,8 +62,6 @@ std::string view(const CudaWindow& window, CudaParams& params) {
 
 }  // namespace
 
-int64_t rope_unit(const CudaProblem& problem) { return unit_of(problem, sizes_of(problem)); }
-
 std::string rope_sizes_text(const CudaProblem& problem) {
   const Sizes sizes = sizes_of(problem);
   std::string text = "<";

@@ -10,8 +10,6 @@ namespace aicf {
 
 inline constexpr size_t kRopePosition = 7;  // of the operands: where the step's row goes
 
-// Elements of one access.
-int64_t rope_unit(const CudaProblem& problem);
 // "<unit, pairs, depth, value depth, interleaved>"
 std::string rope_sizes_text(const CudaProblem& problem);
 // Defines `o`, a RopeAppend, from the names of its operands.

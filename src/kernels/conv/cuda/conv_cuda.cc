@@ -1,7 +1,6 @@
 // CUDA rows of conv and conv_transpose; those on matrix units are in conv_mma_cuda.cc.
 #include <algorithm>
 
-#include "kernels/conv/cuda/conv_cuda.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/element.h"
@@ -93,7 +92,6 @@ bool can_run_conv_depthwise(const Problem& problem) {
   return is_conv(problem) && problem.inputs[1].sizes[1] == Dim(1);
 }
 
-CudaCode generate_conv_mma(const CudaProblem& problem) { return conv_mma_code(problem, std::nullopt); }
 bool can_run_conv_w_channels_last(const Problem& problem) {
   return problem.inputs.size() == 1 && problem.outputs.size() == 1 && is_half(problem.inputs[0].dtype);
 }

@@ -1,7 +1,8 @@
+#include "kernels/conv/cuda/conv_cuda_config.h"
+
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "kernels/conv/cuda/conv_cuda.h"
 #include "kernels/cuda_machine.h"
 
 namespace aicf {
@@ -63,14 +64,6 @@ MatmulConfig choose_small(const MatmulSizes& sizes) {
 }
 
 }  // namespace
-
-std::vector<MatmulConfig> conv_tiles(int arch) {
-  std::vector<MatmulConfig> tiles = matmul_tiles(MatmulFamily::mma, 4);
-  if (arch >= 90)
-    for (const MatmulConfig& c : {wgmma(128, 64, 3), wgmma(128, 128, 3), wgmma(128, 256, 4)})
-      tiles.push_back(c);
-  return tiles;
-}
 
 MatmulConfig choose_conv(const MatmulSizes& sizes, int arch) {
   if (arch < 90) return choose_matmul(sizes, MatmulFamily::mma, arch, 4);

@@ -1,7 +1,7 @@
 // Convolution on matrix units, of sm_80 and of sm_90a.
 #include <algorithm>
 
-#include "kernels/conv/cuda/conv_cuda.h"
+#include "kernels/conv/cuda/conv_cuda_config.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
 #include "kernels/cuda_walk.h"
@@ -233,12 +233,12 @@ class MmaWriter {
 
 }  // namespace
 
-CudaCode conv_mma_code(const CudaProblem& problem, const std::optional<MatmulConfig>& config) {
+CudaCode generate_conv_mma(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  if (!config && conv.pixel_rows && conv_tma_fits(problem, conv.axes))
+  if (conv.pixel_rows && conv_tma_fits(problem, conv.axes))
     return conv_tma_code(problem, conv.axes, conv.epilogue);
-  return MmaWriter(problem, conv, config ? *config : choose_config(problem, conv)).write();
+  return MmaWriter(problem, conv, choose_config(problem, conv)).write();
 }
 
 }  // namespace aicf
