@@ -68,10 +68,8 @@ std::string unserved_types(const fs::path& path) {
         kinds.insert("string tensors");
       else if (type.starts_with("FLOAT8") || type.starts_with("FLOAT4"))
         kinds.insert("f8 and f4 types");
-      else if (type.ends_with("INT2") || type.ends_with("INT4"))
-        kinds.insert("4-bit and 2-bit integers");
-      else if (type.starts_with("UINT") && type != "UINT8")
-        kinds.insert("u16, u32 and u64 types");
+      else if (type == "UINT64")
+        kinds.insert("u64 type");
       else if (type.starts_with("COMPLEX"))
         kinds.insert("complex types");
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -109,6 +110,7 @@ void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
       continue;
     }
     value->type = {value->array->dtype(), to_shape(value->array->sizes())};
+    value->carried = carried_type(tensor->data_type);
     value->param = is_float(value->type.dtype) && value->type.rank() >= 1 && scope.parent == nullptr;
     define(tensor->name, value, scope);
   }
@@ -208,7 +210,9 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
     upgrade(n);
     const OpRule* current = n.op_type == node.op_type ? &rule : find_rule("", n.op_type, kMaxOpset);
     AICF_CHECK(current != nullptr, n.op_type);
-    if (!convert_symbolically(n)) current->convert(n);
+    const bool carried = check_carried(n);
+    if (carried || !convert_symbolically(n)) current->convert(n);
+    if (carried) finish_carried(n);
     for (const std::string& name : n.unread_attributes())
       n.unsupported("attribute '" + name + "' is not known");
     n.refuse_unknown_inputs();
@@ -316,7 +320,10 @@ std::vector<ValueRef> Importer::convert_body(const GraphProto& graph, const std:
   self.name = graph.name;
   for (const ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name, inner, context, self));
   for (const ValueRef& output : outputs)
-    if (!output || output->unsupported) throw Unsupported{"its body holds unsupported ops"};
+    if (!output || output->unsupported)
+      throw Unsupported{"its body holds unsupported ops"};
+    else if (output->carried)
+      throw Unsupported{"its body gives " + data_type_name(output->carried->data_type)};
   return outputs;
 }
 

@@ -117,7 +117,7 @@ ValueRef Importer::known_input(const ValueInfo& info, const TensorType& type) {
 }
 
 void Importer::add_input(const ValueInfo& info, Scope& scope) {
-  const auto dtype = dtype_from_onnx(info.elem_type);
+  const auto dtype = storage_dtype(info.elem_type);
   if (info.kind != "tensor" || !dtype || !info.has_shape) {
     const std::string reason = info.kind != "tensor" ? "its type is " + info.kind
                                : !dtype              ? "data type " + data_type_name(info.elem_type)
@@ -129,6 +129,7 @@ void Importer::add_input(const ValueInfo& info, Scope& scope) {
   }
   const TensorType type = {*dtype, input_shape(info)};
   ValueRef value = known_input(info, type);
+  value->carried = carried_type(info.elem_type);
   const bool is_state = std::any_of(options_.states.begin(), options_.states.end(),
                                     [&](const auto& pair) { return pair.first == info.name; });
   ValueId id = kNoValue;

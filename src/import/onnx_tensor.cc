@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "import/onnx_types.h"
 #include "import/onnx_wire.h"
 
 namespace aicf::onnx {
@@ -75,14 +76,52 @@ Array from_bytes(const TensorProto& tensor, DType dtype, std::string_view bytes,
   return array;
 }
 
-Array from_external(const TensorProto& tensor, DType dtype, const std::string& folder) {
-  const auto file = MappedFile::open(confined_path(tensor, folder));
+std::string_view external_bytes(const TensorProto& tensor, const MappedFile& file) {
   const int64_t offset = parse_number(tensor, "offset", 0);
-  if (offset > file->size()) fail(tensor, "begins behind the end of its external file");
-  const int64_t length = parse_number(tensor, "length", file->size() - offset);
-  if (length > file->size() - offset) fail(tensor, "ends behind the end of its external file");
-  return from_bytes(tensor, dtype,
-                    file->text().substr(static_cast<size_t>(offset), static_cast<size_t>(length)), file);
+  if (offset > file.size()) fail(tensor, "begins behind the end of its external file");
+  const int64_t length = parse_number(tensor, "length", file.size() - offset);
+  if (length > file.size() - offset) fail(tensor, "ends behind the end of its external file");
+  return file.text().substr(static_cast<size_t>(offset), static_cast<size_t>(length));
+}
+
+// --- types that the IR carries: numbers of `bits` bits one after the other, the lowest bits first.
+
+Array unpacked(const TensorProto& tensor, const CarriedType& type, std::string_view bytes) {
+  const int64_t count = element_count(tensor.dims), bits = type.bits;
+  const int64_t expected = checked_mul(count, bits) / 8 + (count * bits % 8 != 0 ? 1 : 0);
+  if (static_cast<int64_t>(bytes.size()) != expected)
+    fail(tensor, "has " + std::to_string(bytes.size()) + " data bytes where its shape needs " +
+                     std::to_string(expected));
+  Array array(type.carrier, tensor.dims);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i * bits / 8);
+    int64_t value = 0;
+    for (size_t k = 0; k < static_cast<size_t>((bits + 7) / 8); ++k)
+      value |= static_cast<int64_t>(static_cast<unsigned char>(bytes[at + k])) << (8 * k);
+    value = (value >> (i * bits % 8)) & ((int64_t{1} << bits) - 1);
+    array.set_i64(i, value > type.high ? value - (int64_t{1} << bits) : value);
+  }
+  return array;
+}
+
+// Each value is one element, or one byte of several.
+template <typename T>
+std::string bytes_of(const std::vector<T>& values, int bits) {
+  std::string bytes;
+  for (const T value : values)
+    for (int k = 0; k < (bits + 7) / 8; ++k)
+      bytes += static_cast<char>(static_cast<uint64_t>(value) >> (8 * k) & 0xff);
+  return bytes;
+}
+
+Array carried_array(const TensorProto& tensor, const CarriedType& type, const std::string& folder) {
+  if (tensor.external) {
+    const auto file = MappedFile::open(confined_path(tensor, folder));
+    return unpacked(tensor, type, external_bytes(tensor, *file));
+  }
+  if (tensor.has_raw) return unpacked(tensor, type, tensor.raw);
+  return unpacked(tensor, type,
+                  type.bits == 32 ? bytes_of(tensor.uint64s, type.bits) : bytes_of(tensor.int32s, type.bits));
 }
 
 template <typename T>
@@ -148,7 +187,7 @@ std::string data_type_name(int data_type) {
 
 Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner,
                const std::string& folder) {
-  const auto dtype = dtype_from_onnx(tensor.data_type);
+  const auto dtype = storage_dtype(tensor.data_type);
   if (!dtype)
     throw UserError(ErrorCode::kU_unsupported_dtype,
                     "tensor '" + tensor.name + "' has an unsupported data type")
@@ -156,7 +195,11 @@ Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& own
   for (int64_t dim : tensor.dims)
     if (dim < 0) fail(tensor, "has a negative size");
   if (tensor.sparse_values != nullptr) return from_sparse(tensor, *dtype, owner, folder);
-  if (tensor.external) return from_external(tensor, *dtype, folder);
+  if (const CarriedType* type = carried_type(tensor.data_type)) return carried_array(tensor, *type, folder);
+  if (tensor.external) {
+    const auto file = MappedFile::open(confined_path(tensor, folder));
+    return from_bytes(tensor, *dtype, external_bytes(tensor, *file), file);
+  }
   if (tensor.has_raw) return from_bytes(tensor, *dtype, tensor.raw, owner);
   switch (*dtype) {
     case DType::f32:

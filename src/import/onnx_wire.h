@@ -122,8 +122,9 @@ void collect_reads(const NodeProto& node, std::set<std::string>& names);
 // A TensorProto file on its own, as the ONNX test data has them.
 TensorProto parse_tensor(std::string_view bytes, const std::string& source);
 
-// The tensor's values; a view of the file's bytes where they are aligned. `folder` is where external data may
-// lie (a path that leaves it is path_escape); empty refuses external data. unsupported_dtype names the type.
+// The tensor's values, in the type that carries them if the IR lacks theirs (onnx_types.h); a view of the
+// file's bytes where they are aligned. `folder` is where external data may lie (a path that leaves it is
+// path_escape); empty refuses external data. unsupported_dtype names the type.
 Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& owner,
                const std::string& folder);
 // "UINT64" for a value of TensorProto.DataType.

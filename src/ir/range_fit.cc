@@ -71,10 +71,37 @@ void check_slice(const Graph& graph, const Node& node, const SymbolRanges& range
   }
 }
 
+// At least one window fits; one that hangs over the end, as ceil_mode allows, may be the only one.
+void check_windows(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const bool is_conv = node.op == Op::conv;
+  const Shape& x = graph.shape(node.operands[0]);
+  const Ints &strides = node.attrs.get_ints("strides"), &pads = node.attrs.get_ints("pads"),
+             &dilations = node.attrs.get_ints("dilations");
+  const size_t spatial = x.size() - 2;
+  for (size_t i = 0; i < spatial; ++i) {
+    const Dim kernel = is_conv ? graph.shape(node.operands[1])[2 + i] : Dim(node.attrs.get_ints("kernel")[i]);
+    const bool hangs_over = !is_conv && node.attrs.get_bool("ceil_mode");
+    const Dim extent = Dim(dilations[i]) * (kernel - Dim(1)) + Dim(1),
+              reach = x[2 + i] + Dim(pads[i] + pads[spatial + i] + (hangs_over ? strides[i] - 1 : 0));
+    if (extent.is_constant() && reach.is_constant()) continue;  // the shape rule has judged them
+    require(node, ranges, extent, "<=", reach, std::less_equal<>());
+  }
+}
+
+// Where padding is negative, or cuts a transposed convolution, something is left.
+void check_cut(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  for (const Dim& size : graph.shape(node.results[0]))
+    if (!size.is_constant()) require(node, ranges, Dim(0), "<=", size, std::less_equal<>());
+}
+
 void check(const Graph& graph, const SymbolRanges& ranges) {
   for (const Node& node : graph.nodes()) {
     for (const Graph& body : node.bodies) check(body, ranges);
     if (node.op == Op::slice) check_slice(graph, node, ranges);
+    if (node.op == Op::conv || node.op == Op::max_pool || node.op == Op::max_pool_indices ||
+        node.op == Op::avg_pool)
+      check_windows(graph, node, ranges);
+    if (node.op == Op::conv_transpose || node.op == Op::pad) check_cut(graph, node, ranges);
     if (node.op != Op::reshape) continue;
     const Dim from = element_count(graph.shape(node.operands[0])),
               to = element_count(graph.shape(node.results[0]));

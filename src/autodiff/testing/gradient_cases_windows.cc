@@ -136,7 +136,7 @@ void add_windows(Cases& cases) {
                    Op::conv,
                    {x({2, 2, 7, 9}), x({3, 2, 2, 3})},
                    windows({2, 1}, {1, 2, 0, 1}, {3, 2}),
-                   sizes});
+                   {{7, "h"}, {9, "w"}}});
   cases.push_back({"conv_groups",
                    Op::conv,
                    {x({3, 4, 7, 9}), x({6, 2, 3, 3}), x({6})},

@@ -3,12 +3,16 @@
 // GroupQueryAttention, ends where the lengths say.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "import/onnx_ops/heads.h"
+#include "import/onnx_ops/quant.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
 namespace {
+
+constexpr size_t kNoInput = SIZE_MAX;
 
 struct Heads {
   ValueId q, k, v;  // [B, H, S, D]
@@ -48,7 +52,7 @@ void attend(NodeContext& n, const Heads& h, size_t mask_input, size_t bias_input
   const Dim keys = n.shape_of(h.k)[2];
   const DType dtype = n.dtype_of(h.q);
   ValueId mask = additive_mask(n, mask_input, q[0], keys, dtype);
-  if (n.has(bias_input))
+  if (bias_input != kNoInput && n.has(bias_input))
     mask = mask == kNoValue ? n.in(bias_input) : n.add(Op::add, {mask, n.in(bias_input)});
   const bool causal = n.attr_int("unidirectional", 0) != 0;
   if (causal && !has_past && q[2] != keys) n.unsupported("unidirectional with more keys than queries");
@@ -106,23 +110,45 @@ Heads split_columns(NodeContext& n, ValueId all, const std::vector<int64_t>& siz
   return {q, k, v};
 }
 
+// Where the operands of a self-attention stand among the inputs of its node.
+struct PackedInputs {
+  size_t mask, bias, past;
+};
+
+// By `all` [B, S, Q + K + V], the product of x and the weights of all three.
+void attend_packed(NodeContext& n, ValueId all, const PackedInputs& inputs) {
+  const int64_t heads = n.attr_int("num_heads");
+  const int64_t columns = n.shape_of(all)[2].require_constant("columns of the weights of Attention");
+  const std::vector<int64_t> sizes = n.attr_ints("qkv_hidden_sizes", {columns / 3, columns / 3, columns / 3});
+  const bool fit =
+      std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size >= 0 && size <= columns; });
+  if (heads < 1 || sizes.size() != 3 || !fit || sizes[0] + sizes[1] + sizes[2] != columns)
+    n.bad("weights", "as many columns as Q, K and V have together", std::to_string(columns));
+  Heads h = split_columns(n, all, sizes, {heads, heads, heads});
+  add_stacked_past(n, h, inputs.past);
+  attend(n, h, inputs.mask, inputs.bias, n.has(inputs.past));
+}
+
 // Self-attention of x [B, S, I] by weights [I, Q + K + V] of all three.
 void packed_attention(NodeContext& n) {
   refuse(n, {"do_rotary", "past_present_share_buffer", "rotary_embedding_dim"});
   if (n.has(6)) n.unsupported("a past in a buffer that is shared with the present");
   n.require_rank(0, 3);
   n.require_rank(1, 2);
-  const int64_t heads = n.attr_int("num_heads");
-  const int64_t columns = n.shape(1)[1].require_constant("columns of the weights of Attention");
-  const std::vector<int64_t> sizes = n.attr_ints("qkv_hidden_sizes", {columns / 3, columns / 3, columns / 3});
-  const bool fit =
-      std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size >= 0 && size <= columns; });
-  if (heads < 1 || sizes.size() != 3 || !fit || sizes[0] + sizes[1] + sizes[2] != columns)
-    n.bad("weights", "as many columns as Q, K and V have together", std::to_string(columns));
   const ValueId all = n.add(Op::linear, {n.in(0), n.in(1), n.in_or_none(2)}, {{"transpose_w", false}});
-  Heads h = split_columns(n, all, sizes, {heads, heads, heads});
-  add_stacked_past(n, h, 4);
-  attend(n, h, 3, 5, n.has(4));
+  attend_packed(n, all, {3, 5, 4});
+}
+
+// The same of 8-bit x and weights; the scale and zero point of the weights may be vectors over their columns.
+// Inputs x, weights, bias, x_scale, w_scale, mask, x_zero, w_zero, past.
+void quantised_attention(NodeContext& n) {
+  refuse(n, {"do_rotary", "past_present_share_buffer"});
+  n.require_rank(0, 3);
+  n.require_rank(1, 2);
+  const ValueId product = integer_matmul(n, n.in(0), n.in_or_none(6), n.in(1), n.in_or_none(7));
+  const ValueId scale = n.add(Op::mul, {n.reshape(n.in(3), {}), n.in(4)});
+  const ValueId scaled = n.add(Op::mul, {n.cast(product, n.dtype(3)), scale});
+  attend_packed(n, n.add(Op::add, {scaled, n.in(2)}), {5, kNoInput, 8});
 }
 
 // Q, K and V [B, T, H D] apart, or K and V as [B, H, T, D], or packed as [B, T, H, 3, D], or K and V packed
@@ -330,6 +356,7 @@ std::vector<OpRule> contrib_attention_rules() {
   constexpr const char* kDomain = "com.microsoft";
   return {
       {"Attention", packed_attention, 1, kLast, kDomain},
+      {"QAttention", quantised_attention, 1, kLast, kDomain},
       {"MultiHeadAttention", multi_head_attention, 1, kLast, kDomain},
       {"GroupQueryAttention", group_query_attention, 1, kLast, kDomain},
       {"RotaryEmbedding", rotary_embedding, 1, kLast, kDomain},

@@ -1,4 +1,7 @@
 // Elementwise arithmetic, comparison, logic and casts.
+#include <cstring>
+
+#include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -67,24 +70,39 @@ void clip(NodeContext& n) {
   n.out(0, x);
 }
 
-DType target_dtype(NodeContext& n, std::string_view name) {
-  const int code = static_cast<int>(n.attr_int(name));
-  const auto dtype = dtype_from_onnx(code);
-  if (!dtype) n.unsupported("data type " + data_type_name(code));
-  return *dtype;
+void cast_to(NodeContext& n, DType dtype, const CarriedType* carried) {
+  // They speak of 8-bit float targets only, which have no dtype.
+  n.ignore("saturate");
+  n.ignore("round_mode");
+  if (carried) return out_carried(n, 0, cast_to_carried(n, n.in(0), *carried), *carried);
+  n.out(0, n.cast(n.in(0), dtype));
 }
 
-// saturate and round_mode speak of 8-bit float targets only, which target_dtype refuses.
 void cast(NodeContext& n) {
-  n.ignore("saturate");
-  n.ignore("round_mode");
-  n.out(0, n.cast(n.in(0), target_dtype(n, "to")));
+  const int code = static_cast<int>(n.attr_int("to"));
+  const auto dtype = storage_dtype(code);
+  if (!dtype) n.unsupported("data type " + data_type_name(code));
+  cast_to(n, *dtype, carried_type(code));
 }
 
-void cast_like(NodeContext& n) {
-  n.ignore("saturate");
-  n.ignore("round_mode");
-  n.out(0, n.cast(n.in(0), n.dtype(1)));
+void cast_like(NodeContext& n) { cast_to(n, n.dtype(1), n.carried(1)); }
+
+// The bits of an integer as another of as many bits. Bits of floats are not numbers that the IR reads: only
+// those of constants.
+void bit_cast(NodeContext& n) {
+  const int code = static_cast<int>(n.attr_int("to"));
+  const auto dtype = storage_dtype(code);
+  if (!dtype) n.unsupported("data type " + data_type_name(code));
+  const CarriedType *from = n.carried(0), *to = carried_type(code);
+  const int bits = from ? from->bits : 8 * dtype_bytes(n.dtype(0)),
+            wanted = to ? to->bits : 8 * dtype_bytes(*dtype);
+  if (bits != wanted) n.bad("to", "a type of " + std::to_string(bits) + " bits", data_type_name(code));
+  if (!is_float(n.dtype(0)) && !is_float(*dtype)) return cast_to(n, *dtype, to);
+  const auto known = n.constant(0);
+  if (!known || from || to) n.unsupported("the bits of a float that is not constant");
+  Array array(*dtype, known->sizes());
+  std::memcpy(array.mutable_data(), known->data(), static_cast<size_t>(array.bytes()));
+  n.out_array(0, std::move(array));
 }
 
 void where(NodeContext& n) { n.out(0, n.add(Op::select, {n.in(0), n.in(1), n.in(2)})); }
@@ -166,6 +184,7 @@ std::vector<OpRule> math_rules() {
       {"Clip", clip},
       {"Cast", cast},
       {"CastLike", cast_like},
+      {"BitCast", bit_cast},
       {"Identity", identity},
       {"Dropout", dropout},
   };

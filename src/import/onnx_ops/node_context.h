@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "import/onnx.h"
+#include "import/onnx_types.h"
 #include "import/onnx_wire.h"
 #include "ir/graph.h"
 
@@ -26,6 +27,7 @@ class GraphContext;
 struct OnnxValue {
   std::string name;
   TensorType type;
+  const CarriedType* carried = nullptr;   // what its values are, if `type` only carries them
   std::optional<Array> array;             // initialiser, or input with a known value
   std::optional<std::vector<Dim>> sizes;  // content of a small integer value, row-major
   // A sequence of known length; such a value has no type of its own.
@@ -114,8 +116,9 @@ class NodeContext {
   void ignore_input(size_t i) const { (void)has(i); }
   // Inputs behind all that the converter asked for, which the op does not have: bad_model_file.
   void refuse_unknown_inputs() const;
-  ValueRef any(size_t i);  // a tensor or a sequence
-  ValueRef ref(size_t i);  // a tensor
+  ValueRef any(size_t i);                                       // a tensor or a sequence
+  const ValueRef& input(size_t i) const { return inputs_[i]; }  // as it is: null if absent
+  ValueRef ref(size_t i);                                       // a tensor
   ValueId in(size_t i) { return context_.materialize(*ref(i)); }
   ValueId in_or_none(size_t i) { return has(i) ? in(i) : kNoValue; }
   const TensorType& type(size_t i) { return ref(i)->type; }
@@ -130,6 +133,7 @@ class NodeContext {
   std::vector<int64_t> require_ints(size_t i, std::string_view what);
   std::optional<Array> constant(size_t i) { return context_.constant(*ref(i)); }
   Array require_constant(size_t i, std::string_view what);
+  const CarriedType* carried(size_t i) { return ref(i)->carried; }
   // The same of exactly one element; bad_model_file for more or none.
   Dim require_size(size_t i, std::string_view what);
   int64_t require_int(size_t i, std::string_view what);

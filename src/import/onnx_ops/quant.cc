@@ -1,14 +1,32 @@
 // Linear quantisation: q = saturate(round(x / scale) + zero point), x = (q - zero point) scale.
 #include "import/onnx_ops/quant.h"
 
+#include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
 
+namespace {
+
+ValueId rounded(NodeContext& n, ValueId scaled, ValueId zero_point) {
+  const ValueId y = n.add(Op::round, {scaled});
+  return zero_point == kNoValue ? y : n.add(Op::add, {y, n.cast(zero_point, n.dtype_of(y))});
+}
+
+}  // namespace
+
+ValueId repeat_blocks(NodeContext& n, ValueId x, size_t axis, int64_t block, const Dim& size) {
+  const Shape own = n.shape_of(x);
+  Shape thin = own, wide = own, whole = own;
+  thin.insert(thin.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Dim(1));
+  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, Dim(block));
+  whole[axis] = own[axis] * Dim(block);
+  const ValueId repeated = n.reshape(n.broadcast(n.reshape(x, thin), wide), whole);
+  return n.slice_axis(repeated, static_cast<int64_t>(axis), 0, size);
+}
+
 ValueId quantized(NodeContext& n, ValueId scaled, ValueId zero_point, DType dtype) {
-  ValueId y = n.add(Op::round, {scaled});
-  if (zero_point != kNoValue) y = n.add(Op::add, {y, n.cast(zero_point, n.dtype_of(y))});
-  return n.cast(y, dtype);
+  return n.cast(rounded(n, scaled, zero_point), dtype);
 }
 
 // scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min / scale).
@@ -39,12 +57,7 @@ ValueId spread(NodeContext& n, size_t i, int64_t axis, int64_t block) {
     return n.reshape(n.in(i), thin);
   }
   if (own.size() != x.size()) n.bad("a blocked scale or zero point", "the rank of x", to_string(own));
-  Shape thin = own, wide = own, whole = own;
-  thin.insert(thin.begin() + static_cast<std::ptrdiff_t>(at) + 1, Dim(1));
-  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(at) + 1, Dim(block));
-  whole[at] = own[at] * Dim(block);
-  const ValueId repeated = n.reshape(n.broadcast(n.reshape(n.in(i), thin), wide), whole);
-  return n.slice_axis(repeated, static_cast<int64_t>(at), 0, x[at]);
+  return repeat_blocks(n, n.in(i), at, block, x[at]);
 }
 
 void quantize(NodeContext& n) {
@@ -54,13 +67,19 @@ void quantize(NodeContext& n) {
   if (precision != 0 && precision != 1)
     n.unsupported("precision=" + data_type_name(static_cast<int>(precision)));
   DType dtype = n.has(2) ? n.dtype(2) : DType::u8;
+  const CarriedType* carried = n.has(2) ? n.carried(2) : nullptr;
   if (wanted != 0) {
-    const auto known = dtype_from_onnx(static_cast<int>(wanted));
+    const auto known = storage_dtype(static_cast<int>(wanted));
     if (!known) n.unsupported("data type " + data_type_name(static_cast<int>(wanted)));
     dtype = *known;
+    carried = carried_type(static_cast<int>(wanted));
   }
   const ValueId x = n.cast(n.in(0), DType::f32), scale = n.cast(spread(n, 1, axis, block), DType::f32);
-  n.out(0, quantized(n, n.add(Op::div, {x, scale}), n.has(2) ? spread(n, 2, axis, block) : kNoValue, dtype));
+  ValueId y = rounded(n, n.add(Op::div, {x, scale}), n.has(2) ? spread(n, 2, axis, block) : kNoValue);
+  if (!carried) return n.out(0, n.cast(y, dtype));
+  const auto bound = [&](int64_t value) { return n.scalar(DType::f32, static_cast<double>(value)); };
+  y = n.add(Op::clamp, {y, bound(carried->low), bound(carried->high)});
+  out_carried(n, 0, n.cast(y, dtype), *carried);
 }
 
 void dequantize(NodeContext& n) {

@@ -9,6 +9,9 @@ namespace aicf::onnx {
 // Rounds to a quantised type. Sums stay in a float wide enough that nothing rounds twice; the cast saturates.
 ValueId quantized(NodeContext& n, ValueId scaled, ValueId zero_point, DType dtype);
 
+// Each element of x along `axis`, one per block, as often as the block is long; `size` of them in all.
+ValueId repeat_blocks(NodeContext& n, ValueId x, size_t axis, int64_t block, const Dim& size);
+
 struct DynamicallyQuantized {
   ValueId values, scale, zero;  // values and zero are u8
 };

@@ -19,6 +19,8 @@ struct Layer {
   int64_t gates;
   std::vector<std::string> defaults;  // activations of a direction
   bool has_cell;
+  // W and R are 8-bit numbers [D, I, G H] and [D, H, G H], with scales and zero points at inputs 8 to 11.
+  bool quantised = false;
 };
 
 // What a direction walks along: x W^T of all steps [T, B, G H], and the lengths of the sequences [B, 1] if
@@ -116,7 +118,7 @@ Run scanned(const Cell& cell, const Layer& layer, const Walk& walk, ValueId h, V
                     cell.clip,
                     cell.linear_before_reset,
                     cell.input_forget,
-                    keep(cell.r),
+                    {keep(cell.r.values), keep(cell.r.scale), keep(cell.r.zero)},
                     keep(cell.bias_r),
                     keep(cell.peephole)};
   const ValueId lengths = keep(walk.lengths);
@@ -149,10 +151,13 @@ void recurrent(NodeContext& n, const Layer& layer) {
   if (activations.size() < defaults.size())
     n.bad("activations", std::to_string(defaults.size()) + " names", std::to_string(activations.size()));
   activations.resize(defaults.size());  // onnxruntime's optimizer writes those of two directions for one
+  if (layer.quantised)
+    for (const size_t input : {size_t{8}, size_t{10}})
+      if (n.rank(input) != 1) n.require_rank(input, 2);
   for (const auto& [input, rank] :
        {std::pair<size_t, int>{0, 3}, {1, 3}, {2, 3}, {3, 2}, {5, 3}, {6, 3}, {7, 2}})
     if (n.has(input)) n.require_rank(input, rank);
-  const int64_t hidden = n.shape(2)[2].require_constant("hidden size");
+  const int64_t hidden = n.shape(2)[layer.quantised ? 1 : 2].require_constant("hidden size");
   n.ignore("hidden_size");  // W and R say the same
   const double clip = n.attr_float("clip", 0);
   const bool batch_first = n.attr_int("layout", 0) != 0;
@@ -173,8 +178,14 @@ void recurrent(NodeContext& n, const Layer& layer) {
 
   std::vector<ValueId> sequences, last_h, last_c;
   for (int64_t d = 0; d < directions; ++d) {
-    Cell cell{n,    layer.gates,         hidden,       {},
-              clip, linear_before_reset, input_forget, of_direction(n, n.in(2), d)};
+    const auto weights = [&](size_t i, size_t scale) {
+      GateWeights w{of_direction(n, n.in(i), d)};
+      if (!layer.quantised) return w;
+      w.scale = of_direction(n, n.in(scale), d);
+      if (n.has(scale + 1)) w.zero = of_direction(n, n.in(scale + 1), d);
+      return w;
+    };
+    Cell cell{n, layer.gates, hidden, {}, clip, linear_before_reset, input_forget, weights(2, 10)};
     const auto functions = static_cast<std::ptrdiff_t>(layer.defaults.size());
     cell.activations.assign(activations.begin() + d * functions, activations.begin() + (d + 1) * functions);
     ValueId bias_w = kNoValue;
@@ -184,7 +195,7 @@ void recurrent(NodeContext& n, const Layer& layer) {
       cell.bias_r = n.slice_axis(bias, 0, layer.gates * hidden, 2 * layer.gates * hidden);
     }
     if (layer.has_cell && n.has(7)) cell.peephole = of_direction(n, n.in(7), d);
-    const Walk walk{cell.project(x, of_direction(n, n.in(1), d), bias_w), lengths, shape[0],
+    const Walk walk{cell.project(x, weights(1, 8), bias_w), lengths, shape[0],
                     direction == "reverse" || d == 1};
     const ValueId h = initial(5, d), c = layer.has_cell ? initial(6, d) : kNoValue;
     const Run run = length && *length <= kMaxUnrolled ? unrolled(cell, layer, walk, *length, h, c)
@@ -206,9 +217,16 @@ void recurrent(NodeContext& n, const Layer& layer) {
 void rnn(NodeContext& n) { recurrent(n, {1, {"Tanh"}, false}); }
 void gru(NodeContext& n) { recurrent(n, {3, {"Sigmoid", "Tanh"}, false}); }
 void lstm(NodeContext& n) { recurrent(n, {4, {"Sigmoid", "Tanh", "Tanh"}, true}); }
+void quantised_lstm(NodeContext& n) { recurrent(n, {4, {"Sigmoid", "Tanh", "Tanh"}, true, true}); }
 
 }  // namespace
 
-std::vector<OpRule> recurrent_rules() { return {{"RNN", rnn, 7}, {"GRU", gru, 7}, {"LSTM", lstm, 7}}; }
+std::vector<OpRule> recurrent_rules() {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  return {{"RNN", rnn, 7},
+          {"GRU", gru, 7},
+          {"LSTM", lstm, 7},
+          {"DynamicQuantizeLSTM", quantised_lstm, 1, kLast, "com.microsoft"}};
+}
 
 }  // namespace aicf::onnx

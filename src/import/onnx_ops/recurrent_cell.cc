@@ -1,5 +1,7 @@
 #include "import/onnx_ops/recurrent_cell.h"
 
+#include "import/onnx_ops/quant.h"
+
 namespace aicf::onnx {
 namespace {
 
@@ -76,8 +78,13 @@ ValueId Cell::activate(size_t which, ValueId x) const {
   return onnx::activate(n, activations[which], x);
 }
 
-ValueId Cell::project(ValueId x, ValueId weights, ValueId bias) const {
-  return n.add(Op::linear, {x, weights, bias}, {{"transpose_w", true}});
+ValueId Cell::project(ValueId x, const GateWeights& weights, ValueId bias) const {
+  if (weights.scale == kNoValue) return n.add(Op::linear, {x, weights.values, bias}, {{"transpose_w", true}});
+  const DynamicallyQuantized q = quantize_dynamically(n, x);
+  const ValueId product = integer_matmul(n, q.values, q.zero, weights.values, weights.zero);
+  const ValueId scale = mul(q.scale, weights.scale);
+  const ValueId y = mul(n.cast(product, n.dtype_of(scale)), scale);
+  return bias == kNoValue ? y : add(y, bias);
 }
 
 ValueId Cell::rnn(ValueId wx, ValueId h) const { return activate(0, add(wx, project(h, r, bias_r))); }
@@ -90,7 +97,7 @@ ValueId Cell::gru(ValueId wx, ValueId h) const {
   if (linear_before_reset) {
     inner = mul(reset, gate(rh, 2));
   } else {
-    const ValueId r_h = n.slice_axis(r, 0, 2 * hidden, 3 * hidden);
+    const GateWeights r_h{n.slice_axis(r.values, 0, 2 * hidden, 3 * hidden)};  // a GRU has floats only
     const ValueId bias = bias_r == kNoValue ? kNoValue : n.slice_axis(bias_r, 0, 2 * hidden, 3 * hidden);
     inner = project(mul(reset, h), r_h, bias);
   }

@@ -21,6 +21,12 @@ ValueId activate(NodeContext& n, const Activation& activation, ValueId x);
 // defaults; the numbers go, in order, to those that take one.
 std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::string>& defaults);
 
+// A matrix of all gates: [G H, I] of floats, or 8-bit numbers [I, G H] with a scale and zero point each, or
+// one per column; what they are multiplied by is then quantised by its range.
+struct GateWeights {
+  ValueId values, scale = kNoValue, zero = kNoValue;
+};
+
 // Emits with `n`, so that a step can stand in the graph of the node or in the body of a scan. Gates are
 // columns of [B, G H]; `wx` is x W^T with its bias.
 struct Cell {
@@ -29,14 +35,17 @@ struct Cell {
   std::vector<Activation> activations;  // of one direction
   double clip;
   bool linear_before_reset = false, input_forget = false;
-  ValueId r = kNoValue, bias_r = kNoValue, peephole = kNoValue;  // [G H, H], [G H], [3 H]
+  GateWeights r;                                   // over H
+  ValueId bias_r = kNoValue, peephole = kNoValue;  // [G H], [3 H]
 
   // x W^T + bias over the last axis.
-  ValueId project(ValueId x, ValueId weights, ValueId bias) const;
+  ValueId project(ValueId x, const GateWeights& weights, ValueId bias) const;
   ValueId rnn(ValueId wx, ValueId h) const;
   ValueId gru(ValueId wx, ValueId h) const;
   std::pair<ValueId, ValueId> lstm(ValueId wx, ValueId h, ValueId c) const;
-  ValueId num(double value) const { return n.scalar(n.dtype_of(r), value); }
+  ValueId num(double value) const {
+    return n.scalar(n.dtype_of(r.scale == kNoValue ? r.values : r.scale), value);
+  }
 
  private:
   ValueId add(ValueId a, ValueId b) const { return n.add(Op::add, {a, b}); }

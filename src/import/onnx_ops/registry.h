@@ -42,6 +42,9 @@ std::vector<OpRule> roi_rules();
 std::vector<OpRule> contrib_rules();
 std::vector<OpRule> contrib_attention_rules();
 std::vector<OpRule> contrib_quant_rules();
+std::vector<OpRule> contrib_gather_rules();
+std::vector<OpRule> deform_rules();
+std::vector<OpRule> spectrum_rules();
 
 inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -300,10 +301,15 @@ void size(NodeContext& n) { n.out_sizes(0, {element_count(n.shape(0))}, {DType::
 void constant_of_shape(NodeContext& n) {
   const Shape shape = n.require_sizes(0, "the shape");
   Array value = Array::scalar_f64(DType::f32, 0);
-  if (const AttributeProto* a = n.attr("value"); a && a->t) value = to_array(*a->t, nullptr, "");
+  const CarriedType* carried = nullptr;
+  if (const AttributeProto* a = n.attr("value"); a && a->t) {
+    value = to_array(*a->t, nullptr, "");
+    carried = carried_type(a->t->data_type);
+  }
   if (value.count() != 1) n.bad("value", "one element", std::to_string(value.count()));
   value = value.reshaped({});
   const auto count = element_count(shape).constant();
+  if (carried) return out_carried(n, 0, n.broadcast(n.constant_of(value), shape), *carried);
   if (shape.size() <= 1 && count && *count <= kMaxSymbolicElements &&
       (value.dtype() == DType::i64 || value.dtype() == DType::i32))
     return n.out_sizes(0, std::vector<Dim>(static_cast<size_t>(*count), Dim(value.get_i64(0))),
@@ -313,8 +319,11 @@ void constant_of_shape(NodeContext& n) {
 
 void constant(NodeContext& n) {
   for (const char* name : {"value", "sparse_value"})
-    if (const AttributeProto* a = n.attr(name); a && a->t)
-      return n.out_array(0, to_array(*a->t, nullptr, ""));
+    if (const AttributeProto* a = n.attr(name); a && a->t) {
+      n.out_array(0, to_array(*a->t, nullptr, ""));
+      n.outputs()[0]->carried = carried_type(a->t->data_type);
+      return;
+    }
   if (const AttributeProto* a = n.attr("value_float"))
     return n.out_array(0, Array::scalar_f64(DType::f32, a->f));
   if (const AttributeProto* a = n.attr("value_int"))

@@ -1,4 +1,4 @@
-// Windows, the discrete Fourier transform and grid sampling.
+// Windows and grid sampling.
 #include <cmath>
 
 #include "base/error.h"
@@ -8,7 +8,6 @@ namespace aicf::onnx {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-constexpr int64_t kMaxTransform = 1 << 13;
 
 // --- windows: a sum of cosines; a symmetric window is the periodic one of one element less, closed.
 
@@ -31,75 +30,6 @@ void cosine_window(NodeContext& n, double a0, double a1, double a2) {
 void hann(NodeContext& n) { cosine_window(n, 0.5, 0.5, 0); }
 void hamming(NodeContext& n) { cosine_window(n, 25.0 / 46, 21.0 / 46, 0); }
 void blackman(NodeContext& n) { cosine_window(n, 0.42, 0.5, 0.08); }
-
-// --- Fourier transform as a product with constant cosines and sines.
-
-struct Transform {
-  Array cosines, sines;  // [length, results]
-};
-
-Transform transform_matrices(DType dtype, int64_t length, int64_t results, bool inverse) {
-  Transform t{Array(dtype, {length, results}), Array(dtype, {length, results})};
-  const double scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
-  for (int64_t i = 0; i < length; ++i)
-    for (int64_t k = 0; k < results; ++k) {
-      // The product is reduced first, so that large indices lose no accuracy.
-      const double angle = 2 * kPi * static_cast<double>(i * k % length) / static_cast<double>(length);
-      t.cosines.set_f64(i * results + k, scale * std::cos(angle));
-      t.sines.set_f64(i * results + k, scale * (inverse ? std::sin(angle) : -std::sin(angle)));
-    }
-  return t;
-}
-
-// Before opset 20 the axis was an attribute that defaulted to 1; since then input 2, default -2.
-void dft(NodeContext& n) {
-  const bool inverse = n.attr_int("inverse", 0) != 0, onesided = n.attr_int("onesided", 0) != 0;
-  const int64_t rank = n.rank(0);
-  int64_t axis = n.opset() < 20 ? n.attr_int("axis", 1) : -2;
-  if (n.opset() >= 20 && n.has(2)) axis = n.require_int(2, "axis");
-  axis = n.axis(axis, rank);
-  if (axis == rank - 1)
-    n.bad("axis", "not the last one, which holds real and imaginary parts", std::to_string(axis));
-  if (inverse && onesided) n.unsupported("inverse=1 with onesided=1");
-  const DType dtype = n.dtype(0);
-  ValueId x = n.in(0);
-  const int64_t size = n.shape(0)[static_cast<size_t>(axis)].require_constant("transformed axis");
-  const int64_t length = n.has(1) ? n.require_int(1, "dft_length") : size;
-  if (length < 1 || length > kMaxTransform) n.unsupported("a transform of length " + std::to_string(length));
-  if (length < size) x = n.slice_axis(x, axis, 0, length);
-  if (length > size) {
-    std::vector<Dim> low(static_cast<size_t>(rank), Dim(0)), high = low;
-    high[static_cast<size_t>(axis)] = Dim(length - size);
-    x = n.add(Op::pad, {x, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
-  }
-  // Parts come apart, the transformed axis goes last, and they meet again behind it.
-  const Transform t = transform_matrices(dtype, length, onesided ? length / 2 + 1 : length, inverse);
-  const ValueId cosines = n.constant_of(t.cosines), sines = n.constant_of(t.sines);
-  Ints last;
-  for (int64_t i = 0; i < rank - 1; ++i) last.push_back(i);
-  std::swap(last[static_cast<size_t>(axis)], last.back());
-  auto part = [&](int64_t which) {
-    Shape shape = n.shape_of(x);
-    shape.pop_back();
-    return n.transpose(n.reshape(n.slice_axis(x, rank - 1, which, which + 1), shape), last);
-  };
-  if (rank < 3) n.bad("input", "rank >= 3", std::to_string(rank));
-  const int64_t parts = n.shape_of(x).back().require_constant("real and imaginary parts of DFT");
-  if (parts != 1 && parts != 2) n.bad("input", "1 or 2 parts on the last axis", std::to_string(parts));
-  ValueId re = n.add(Op::matmul, {part(0), cosines}), im = n.add(Op::matmul, {part(0), sines});
-  if (parts == 2) {
-    const ValueId imaginary = part(1);
-    re = n.add(Op::sub, {re, n.add(Op::matmul, {imaginary, sines})});
-    im = n.add(Op::add, {im, n.add(Op::matmul, {imaginary, cosines})});
-  }
-  auto back = [&](ValueId v) {
-    const ValueId moved = n.transpose(v, last);
-    Shape shape = n.shape_of(moved);
-    shape.emplace_back(1);
-    return n.reshape(moved, shape);
-  };
-  n.out(0, n.add(Op::concat, {back(re), back(im)}, {{"axis", rank - 1}}));
-}
 
 // --- GridSample
 
@@ -272,8 +202,11 @@ void affine_grid(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> signal_rules() {
-  return {{"HannWindow", hann}, {"HammingWindow", hamming},  {"BlackmanWindow", blackman},
-          {"DFT", dft},         {"GridSample", grid_sample}, {"AffineGrid", affine_grid}};
+  return {{"HannWindow", hann},
+          {"HammingWindow", hamming},
+          {"BlackmanWindow", blackman},
+          {"GridSample", grid_sample},
+          {"AffineGrid", affine_grid}};
 }
 
 }  // namespace aicf::onnx
