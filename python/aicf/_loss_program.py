@@ -27,8 +27,11 @@ def loss_program(
     dims: Mapping[str, Any],
     seed: int,
     optimizer: Optimizer,
-) -> _aicf.Program:
-    """A program whose first entry gives the loss: the model's own, or traced, with an entry "eval"."""
+) -> tuple[_aicf.Program, list[str]]:
+    """A program whose first entry gives the loss: the model's own, or traced, with an entry "eval".
+
+    With it the params that the model holds but does not train.
+    """
     if isinstance(model, _aicf.Program):
         if loss is not None or inputs is not None:
             raise make_error(
@@ -36,7 +39,7 @@ def loss_program(
                 "a Program brings its inputs and gives its loss",
                 remedy="leave out loss and inputs",
             )
-        return model
+        return model, []
     if inputs is None:
         raise make_error(
             "bad_option",
@@ -46,7 +49,7 @@ def loss_program(
     specs = _split_target(model, inputs, loss is not None)
     if is_torch(model):
         return _torch_program(model, loss, specs, eval_inputs, dims)
-    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer)
+    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer), []
 
 
 def _torch_program(
@@ -55,7 +58,7 @@ def _torch_program(
     specs: dict[str, TensorSpec],
     eval_inputs: Specs | None,
     dims: Mapping[str, Any],
-) -> _aicf.Program:
+) -> tuple[_aicf.Program, list[str]]:
     from .torch.training import import_training
 
     if dims:

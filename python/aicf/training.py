@@ -12,7 +12,6 @@ from . import _aicf
 from ._aicf import Tensor
 from ._build import build, check_flag, check_options, check_type
 from ._loss_program import Specs, loss_program
-from .compiler import is_torch
 from .errors import make_error
 from .executable import PlanSummary, TensorInfo, VerifyResult
 from .optim import LossScale, Optimizer, schedule_graph
@@ -192,12 +191,8 @@ def compile_train_step(
     if not -(2**63) <= seed < 2**63:
         raise make_error("bad_option", "a seed is out of range", value=str(seed), expected="64 bits")
     settings = _settings(clip_norm, accumulate, precision, loss_scale, skip_bad_steps, gradients)
-    forward = loss_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
-    rows = optimizer.rows()
-    if is_torch(model):
-        from .torch.training import frozen_params
-
-        rows.insert(0, (frozen_params(model), 1.0, None, False))
+    forward, untrained = loss_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
+    rows = [(untrained, 1.0, None, False), *optimizer.rows()]
     program = _aicf.train_program(
         forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), rows, settings
     )

@@ -83,6 +83,7 @@ class ImportedModel:
     constant_outputs: dict[int, Any] = field(default_factory=dict)  # leaves of the result that are no tensors
     fixed_inputs: dict[int, Any] = field(default_factory=dict)  # leaves of the arguments that are no tensors
     positional: list[str] = field(default_factory=list)  # names of forward's arguments in order
+    variables: dict[str, Variable] = field(default_factory=dict)  # params and states of the Program
 
 
 # Ops that bring running statistics up to date without saying so; their sixth argument is whether they do.
@@ -160,7 +161,7 @@ def import_entries(
     held = {*weights.variables}
     names_of_model = {name.removeprefix(prefix) for p in exported.values() for name in p.state_dict}
     first.unused = names_of_model - held
-    first.tied = weights.aliases
+    first.tied, first.variables = weights.aliases, weights.variables
     structure = export_structure(first)
     metadata = {} if structure is None else {OUTPUT_STRUCTURE: json.dumps(structure)}
     if weights.aliases:

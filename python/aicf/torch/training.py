@@ -13,9 +13,9 @@ from ..errors import make_error
 from ..tracing import Graph, TensorSpec, tracing
 from .export import export
 from .gradients import no_custom_derivatives, stop_where_no_grad
-from .importer import import_entries
+from .importer import ImportedModel, import_entries
 
-__all__ = ["frozen_params", "import_training"]
+__all__ = ["import_training"]
 
 _DTYPES = {
     "f64": torch.float64,
@@ -47,8 +47,8 @@ def import_training(
     loss: Callable[[Any, Any], Any] | None,
     specs: Mapping[str, TensorSpec],
     eval_specs: Mapping[str, TensorSpec],
-) -> Program:
-    """Entries "loss", traced in training mode, and "eval".
+) -> tuple[Program, list[str]]:
+    """Entries "loss", traced in training mode, and "eval"; and the params that are not trained.
 
     A loss that is a torch module is traced with the model; any other maps traced values. Sizes are fixed.
     """
@@ -71,14 +71,26 @@ def import_training(
             graph.output(value, "loss")
 
     prefix = "model." if torch_loss else ""
-    return import_entries(
+    imported = import_entries(
         {"loss": trained, "eval": evaluated}, [names, eval_names], {}, finish=finish, prefix=prefix
-    ).program
+    )
+    return imported.program, _untrained(whole, imported, prefix)
 
 
-def frozen_params(model: torch.nn.Module) -> list[str]:
-    """Names of the parameters that need no gradient."""
-    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+def _untrained(whole: torch.nn.Module, imported: ImportedModel, prefix: str) -> list[str]:
+    """Buffers, and parameters that need no gradient, by their names in the Program."""
+    parameters = whole.named_parameters(remove_duplicate=False)
+    trained = {name.removeprefix(prefix) for name, parameter in parameters if parameter.requires_grad}
+    written = [n for n, variable in imported.variables.items() if variable.is_state and n in trained]
+    if written:
+        raise make_error(
+            "unsupported_op",
+            "the model writes to a parameter that is trained",
+            value=", ".join(written),
+            remedy="use the new value without storing it, as w = self.w.clamp(-1, 1); an embedding without "
+            "max_norm; or requires_grad_(False)",
+        )
+    return [n for n, variable in imported.variables.items() if not variable.is_state and n not in trained]
 
 
 def _examples(rows: Sequence[tuple[str, TensorSpec]]) -> tuple[torch.Tensor, ...]:

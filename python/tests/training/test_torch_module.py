@@ -72,3 +72,54 @@ def test_dropout_and_frozen_params() -> None:
         runs.append(step.hash())
     assert runs[0] == runs[1]
     np.testing.assert_array_equal(model.conv.weight.detach().numpy(), before)
+
+
+class Normalised(torch.nn.Module):
+    """Buffers that are read, brought up to date, whole numbers, or read in evaluation alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(4, 3)
+        self.register_buffer("mean", torch.randn(4))
+        self.register_buffer("average", torch.zeros(3))
+        self.register_buffer("order", torch.tensor([3, 1, 0, 2]))
+        self.register_buffer("temperature", torch.tensor(2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.out((x - self.mean)[:, self.order])
+        if not self.training:
+            return y / self.temperature
+        with torch.no_grad():
+            self.average.lerp_(y.mean(0), 0.1)
+        return y - self.average
+
+
+def test_buffers_and_weights_of_the_loss_are_not_trained() -> None:
+    torch.manual_seed(1)
+    model = Normalised()
+    loss = torch.nn.CrossEntropyLoss(weight=torch.tensor([0.2, 1.0, 3.0]))
+    x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+    specs = [aicf.TensorSpec((8, 4)), aicf.TensorSpec((8,), "i64")]
+    step = aicf.compile_train_step(model, loss, optim.SGD(0.5), specs)
+    assert set(step.parameters()) == {"out.weight", "out.bias"}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for _ in range(10):
+        optimizer.zero_grad()
+        expected = loss(model(x), y)
+        expected.backward()
+        optimizer.step()
+        assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+    np.testing.assert_allclose(np.asarray(step.state_dict()["average"]), model.average.numpy(), atol=1e-5)
+    model.eval()
+    np.testing.assert_allclose(np.asarray(step.evaluate(x)), model(x).detach().numpy(), atol=1e-5)
+
+
+def test_a_trained_parameter_that_the_model_writes_is_refused() -> None:
+    model = torch.nn.Sequential(torch.nn.Embedding(20, 8, max_norm=1.0), torch.nn.Linear(8, 3))
+    specs = [aicf.TensorSpec((4,), "i64"), aicf.TensorSpec((4, 3))]
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1), specs)
+    assert refused.value.code == "AICF-U0301" and refused.value.value == "0.weight"
+    model[0].requires_grad_(False)
+    step = aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1), specs)
+    assert set(step.parameters()) == {"1.weight", "1.bias"}
