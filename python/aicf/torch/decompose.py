@@ -13,12 +13,13 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
 
 from .decompositions import DECOMPOSITIONS, foreach
 from .rules import RULES
 
-__all__ = ["decompose", "is_mutable", "plain_attention", "table", "without_mkldnn"]
+__all__ = ["decompose", "is_mutable", "masks_as_given", "plain_attention", "table", "without_mkldnn"]
 
 
 @cache
@@ -52,6 +53,24 @@ def plain_attention(tensors: Iterable[Any]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def masks_as_given() -> Iterator[None]:
+    """torch.nn's transformers ask whether a mask is the causal one, element by element, to hint at a kernel.
+
+    The mask is applied either way.
+    """
+    detect = transformer._detect_is_causal_mask
+
+    def hinted(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+        return is_causal is True
+
+    transformer._detect_is_causal_mask = hinted
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = detect
+
+
 def is_mutable(op: Any) -> bool:
     return isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable
 
@@ -69,7 +88,8 @@ def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, li
         for index, value in zip(inputs, values, strict=True):
             full[index] = value
         own_args, own_kwargs = pytree.tree_unflatten(full, spec)
-        return op(*own_args, **own_kwargs)
+        # Called here: torch takes a composite op apart before it looks into a table.
+        return DECOMPOSITIONS.get(op, op)(*own_args, **own_kwargs)
 
     decompositions = dict(table())
     if op in decomposition_table:

@@ -268,3 +268,30 @@ def test_rows_are_assigned_through_a_mask() -> None:
         torch.tensor([True, False, True, True]),
         torch.randn(5),
     )
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Transformer(16, 4, 1, 1, 24, dropout=0.0, batch_first=True)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.layers(source, target, src_mask=mask, tgt_mask=causal)
+
+
+def test_transformers_take_masks() -> None:
+    model = Masked().eval()
+    source, target, mask = torch.randn(2, 7, 16), torch.randn(2, 5, 16), torch.randn(7, 7)
+    exe = aicf.compile(model, (source, target, mask), dims={"target": {1: "length=2..9"}})
+    for length in (2, 9):
+        target = torch.randn(2, length, 16)
+        assert torch.allclose(exe(source, target, mask), model(source, target, mask), atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_labels_end_at_the_first_gap(reduction: str) -> None:
+    loss = Of(lambda x, labels: F.multilabel_margin_loss(x, labels, reduction=reduction))
+    labels = torch.tensor([[0, 2, -1, 0, 1], [3, -1, 1, 1, 1], [-1, 1, 1, 1, 1], [4, 3, 2, 1, 0]])
+    check(loss, torch.randn(4, 5), labels)
+    check(loss, torch.randn(5), labels[0])

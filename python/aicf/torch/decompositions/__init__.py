@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bags, linalg, pools, products, quantize, sampling, spectra, triangular
+from . import bags, linalg, losses, pools, products, quantize, sampling, spectra, triangular
 from .table import DECOMPOSITIONS, foreach
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "bags",
     "foreach",
     "linalg",
+    "losses",
     "pools",
     "products",
     "quantize",
