@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import aicf
@@ -155,3 +158,40 @@ def test_a_size_may_be_an_integer_of_numpy(mlp: bytes) -> None:
     for wrong in (True, np.bool_(True), np.float32(3), np.array([3])):
         with pytest.raises(aicf.UserError, match="does not give a size"):
             aicf.compile(mlp, dims={"batch": wrong})
+
+
+COMMA = """comment_char %
+escape_char /
+LC_NUMERIC
+decimal_point ","
+thousands_sep "."
+grouping 3;3
+END LC_NUMERIC
+"""
+
+COMPILED = """
+import locale, sys
+locale.setlocale(locale.LC_NUMERIC, sys.argv[1])
+assert locale.format_string("%.1f", 0.5) == sys.argv[2]
+import aicf
+aicf.compile("mlp.onnx", dims={"batch": "1..8"}).save("mlp.aicf")
+"""
+
+
+def test_a_locale_with_another_decimal_point_gives_the_same_file(mlp: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mlp.onnx").write_bytes(mlp)
+    (tmp_path / "source").write_text(COMMA)
+    made = tmp_path / "comma"
+    try:
+        subprocess.run(["localedef", "-c", "-i", "source", str(made)], cwd=tmp_path, capture_output=True)
+    except OSError:
+        pytest.skip("this machine makes no locales")
+    if not (made / "LC_NUMERIC").exists():
+        pytest.skip("this machine cannot make a locale")
+    environment = {**os.environ, "LOCPATH": str(tmp_path), "AICF_MAX_SECONDS": "12.5"}
+    files = []
+    for name, half in (("C", "0.5"), ("comma", "0,5")):
+        words = [sys.executable, "-c", COMPILED, name, half]
+        subprocess.run(words, cwd=tmp_path, env=environment, check=True)
+        files.append((tmp_path / "mlp.aicf").read_bytes())
+    assert files[0] == files[1]

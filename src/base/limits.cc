@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "base/dim.h"
@@ -46,8 +47,9 @@ UserError bad_variable(const char* name, const char* text, const std::string& ex
 
 std::string seconds_text(double seconds) {
   char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", seconds);
-  return text;
+  return std::string(text,
+                     std::to_chars(text, text + sizeof text, seconds, std::chars_format::general, 3).ptr) +
+         " s";
 }
 
 void require(int64_t live, int64_t bytes, const std::string& what) {
@@ -96,9 +98,9 @@ ResourceLimits resource_limits() {
       throw bad_variable("AICF_MAX_MEMORY", text, "bytes, with K, M, G or T if wanted: 512M");
   }
   if (const char* text = std::getenv("AICF_MAX_SECONDS"); text != nullptr && *text != '\0') {
-    char* end = nullptr;
-    limits.seconds = std::strtod(text, &end);
-    if (*end != '\0' || !(limits.seconds >= 0))
+    const char* end = text + std::strlen(text);
+    const auto [read, error] = std::from_chars(text, end, limits.seconds);
+    if (error != std::errc() || read != end || !(limits.seconds >= 0))
       throw bad_variable("AICF_MAX_SECONDS", text, "a number of seconds >= 0");
   }
   return limits;

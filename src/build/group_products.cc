@@ -1,12 +1,12 @@
 #include "build/group_products.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "build/call_windows.h"
 #include "build/live_bytes.h"
 #include "kernels/product_group.h"
@@ -135,11 +135,9 @@ class ProductGrouper {
     group.variant = variants[0].name;
     for (KernelCall& member : group.members) member.variant = group.variant;
     group.origin = first.origin + " … " + group.members.back().origin;
-    char reason[120];
-    std::snprintf(reason, sizeof reason, "%zu products in one launch, estimated %.1f us, one %.1f us",
-                  indices.size(), variants[0].microseconds,
-                  first.choice.candidates[first.choice.chosen].microseconds);
-    group.reason = reason;
+    const double one = first.choice.candidates[first.choice.chosen].microseconds;
+    group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
+                   format_fixed(variants[0].microseconds, 1) + " us, one " + format_fixed(one, 1) + " us";
     return group;
   }
 

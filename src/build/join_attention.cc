@@ -1,10 +1,10 @@
 #include "build/join_attention.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "build/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
@@ -147,11 +147,9 @@ class AttentionJoiner {
     const bool is_forced = joined.choice.source == ChoiceSource::kForced;
     if (!is_forced && attention.choice.source == ChoiceSource::kForced) return std::nullopt;
     if (joined.choice.source == ChoiceSource::kRank && together >= apart) return std::nullopt;
-    char reason[120];
-    std::snprintf(reason, sizeof reason,
-                  "a product and its attention in one kernel, estimated %.1f us, apart %.1f us", together,
-                  apart);
-    joined.reason = joined_reason(joined.choice.source) + reason;
+    joined.reason = joined_reason(joined.choice.source) +
+                    "a product and its attention in one kernel, estimated " + format_fixed(together, 1) +
+                    " us, apart " + format_fixed(apart, 1) + " us";
     return joined;
   }
 

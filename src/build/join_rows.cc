@@ -1,10 +1,10 @@
 #include "build/join_rows.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "build/call_windows.h"
 #include "build/joined_program.h"
 #include "kernels/cuda_kernel.h"
@@ -168,11 +168,8 @@ class RowJoiner {
       if (is_meant(forced, joined, "matmul")) want(forced.candidate, ChoiceSource::kForced);
     const Candidate& chosen = choice.candidates[choice.chosen];
     joined.variant = chosen.variant;
-    char reason[120];
-    std::snprintf(reason, sizeof reason,
-                  "a product and its rows in one kernel, estimated %.1f us, apart %.1f us",
-                  chosen.microseconds, apart);
-    joined.reason = joined_reason(choice.source) + reason;
+    joined.reason = joined_reason(choice.source) + "a product and its rows in one kernel, estimated " +
+                    format_fixed(chosen.microseconds, 1) + " us, apart " + format_fixed(apart, 1) + " us";
     return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;
   }
 

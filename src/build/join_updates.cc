@@ -1,10 +1,10 @@
 #include "build/join_updates.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "base/format.h"
 #include "build/call_code.h"
 #include "build/call_windows.h"
 #include "build/group_products.h"
@@ -211,11 +211,9 @@ class UpdateJoiner {
     for (KernelCall& member : joined.members) member.variant = joined.variant;
     joined.origin = joined.members.front().origin;
     if (count > 1) joined.origin += " … " + joined.members.back().origin;
-    char reason[120];
-    std::snprintf(reason, sizeof reason,
-                  "%d products and their updates in one launch, estimated %.1f us, apart %.1f us", count,
-                  variants[0].microseconds, alone + apart);
-    joined.reason = reason;
+    joined.reason = std::to_string(count) + " products and their updates in one launch, estimated " +
+                    format_fixed(variants[0].microseconds, 1) + " us, apart " +
+                    format_fixed(alone + apart, 1) + " us";
     return variants[0].microseconds - alone < kMostSeen * apart;
   }
 

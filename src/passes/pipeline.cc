@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <set>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "ir/hash.h"
 #include "ir/text.h"
@@ -116,10 +116,9 @@ void check_names(const PipelineOptions& options) {
 }  // namespace
 
 std::string to_string(const PassRecord& record) {
-  char milliseconds[32];
-  std::snprintf(milliseconds, sizeof(milliseconds), "%.2f", record.milliseconds);
-  return "pass " + record.name + " of " + record.entry + ": " + milliseconds + " ms, " +
-         std::to_string(record.nodes_before) + " to " + std::to_string(record.nodes_after) + " nodes";
+  return "pass " + record.name + " of " + record.entry + ": " + format_fixed(record.milliseconds, 2) +
+         " ms, " + std::to_string(record.nodes_before) + " to " + std::to_string(record.nodes_after) +
+         " nodes";
 }
 
 namespace {

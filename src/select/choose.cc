@@ -1,9 +1,9 @@
 #include "select/choose.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "ir/hash.h"
 #include "ir/text.h"
 #include "select/cost_model.h"
@@ -35,11 +35,7 @@ struct AttrText {
   std::string operator()(DType v) const { return std::string(dtype_name(v)); }
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(int64_t v) const { return std::to_string(v); }
-  std::string operator()(double v) const {
-    char text[40];
-    std::snprintf(text, sizeof(text), "%a", v);
-    return text;
-  }
+  std::string operator()(double v) const { return format_hex(v); }
   std::string operator()(const Shape&) const { return "shape"; }  // sizes stand in the operands
   template <class T>
   std::string operator()(const std::vector<T>& list) const {
@@ -90,11 +86,7 @@ std::string_view match_name(Records::Match match) {
   return kNames[static_cast<size_t>(match)];
 }
 
-std::string microseconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f us", value);
-  return text;
-}
+std::string microseconds(double value) { return format_fixed(value, 1) + " us"; }
 
 std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
 

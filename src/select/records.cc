@@ -2,12 +2,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/mapped_file.h"
 #include "kernels/kernel_revision.h"
 #include "select/shipped_records.h"
@@ -20,12 +20,6 @@ constexpr size_t kFields = kKeyFields + 4;
 constexpr std::string_view kRevision = " kernel ";
 
 std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f", value);
-  return text;
-}
 
 bool parse_time(std::string_view text, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -63,8 +57,8 @@ bool is_stale(const Record& record) {
 std::string to_string(const std::vector<Record>& records) {
   std::string text = std::string(kHeader) + "\n";
   for (const Record& r : records)
-    text += to_string(r.key) + "," + r.choice + "," + number(r.microseconds) + "," +
-            number(r.heuristic_microseconds) + "," + r.versions + "\n";
+    text += to_string(r.key) + "," + r.choice + "," + format_fixed(r.microseconds, 3) + "," +
+            format_fixed(r.heuristic_microseconds, 3) + "," + r.versions + "\n";
   return text;
 }
 

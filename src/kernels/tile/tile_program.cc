@@ -1,6 +1,7 @@
 #include "kernels/tile_program.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -196,8 +197,7 @@ std::string place(int16_t number) {
 
 std::string number_text(double value) {
   char text[40];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, 17).ptr};
 }
 
 std::string instr_text(const TileInstr& instr) {
