@@ -11,7 +11,7 @@ namespace aicf {
 namespace {
 
 constexpr int kMaxChain = 24;             // nodes that compute a value again
-constexpr int64_t kLeastElements = 4096;  // of a value worth the change
+constexpr int64_t kLeastElements = 4096;  // of a value worth the change, unless its region goes with it
 
 class Recomputer {
  public:
@@ -121,13 +121,25 @@ class Recomputer {
     Chain chain;
     chain.elements = most_elements(graph_.shape(id), context_.program.sizes);
     chain.readers = readers_.at(id).size() == 1 ? Readers::kOne : Readers::kMany;
-    if (chain.elements < kLeastElements) return;
     plan_.removed.emplace(id, made_.at(id));
-    if (!expand(made_.at(id), chain) || !pays(id, chain)) {
+    if (!expand(made_.at(id), chain) || (is_small(chain) && !is_from_given(chain)) || !pays(id, chain)) {
       plan_.removed.erase(id);
       return;
     }
     remove(id, chain);
+  }
+
+  static bool is_small(const Chain& chain) { return chain.elements < kLeastElements; }
+
+  // From params, states and inputs alone: a launch that makes few such values costs more than their bytes.
+  bool is_from_given(const Chain& chain) const {
+    return chain.gains.empty() && std::none_of(chain.leaves.begin(), chain.leaves.end(),
+                                               [&](ValueId leaf) { return made_.contains(leaf); });
+  }
+
+  // A reader over more elements does the work for each of its own, so no more than one cast.
+  bool fits(const Unit& reader, ValueId id, const Chain& chain) const {
+    return region_domain(reader) == graph_.shape(id) || (is_small(chain) && chain.nodes == 1);
   }
 
   // Whether fewer bytes move, and every reader can take the leaves in.
@@ -138,7 +150,7 @@ class Recomputer {
     double saved = bytes_of(id) - gained;
     for (size_t index : readers_.at(id)) {
       const Unit& reader = plan_.units[index];
-      if (!(region_domain(reader) == graph_.shape(id))) return false;
+      if (!fits(reader, id, chain)) return false;
       saved += bytes_of(id) - gained;
       size_t added = chain.gains.size();
       for (ValueId leaf : chain.leaves) {
