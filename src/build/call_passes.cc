@@ -6,6 +6,7 @@
 #include "build/join_gathers.h"
 #include "build/join_inputs.h"
 #include "build/join_rows.h"
+#include "build/join_scatters.h"
 #include "build/join_sums.h"
 #include "build/join_updates.h"
 
@@ -24,6 +25,7 @@ const std::vector<CallPass>& call_passes() {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
       {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
+      {kJoinScatters, true, [](const CallPassInput& in) { join_scatters(in.calls, in.graph, in.programs); }},
       {kGroupProducts, true,
        [](const CallPassInput& in) {
          group_products(in.calls, in.graph, in.programs, in.target, in.options.ranges);

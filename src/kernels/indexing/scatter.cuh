@@ -96,6 +96,12 @@ __device__ __forceinline__ void sort_targets(const Scatter<I, LR, PR, BR, K>& s,
   }
 }
 
+// The items that sort_targets and the merges leave.
+template <class Item, int T>
+__device__ __forceinline__ const Item* sorted_items(const void* buffers, int64_t count) {
+  return static_cast<const Item*>(buffers) + (merge_passes(count, T) & 1 ? count : 0);
+}
+
 // One thread per sorted update and V elements of the block; only the first update of a target works. `buffers` holds two
 // arrays of items, and which of them the merges ended in follows from their number.
 template <int kReduction, class Item, int T, int V, class E, class I, int LR, int PR, int BR, int K>
@@ -104,7 +110,7 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
   using Elements = Pack<E, V>;
   const I count = s.lines.count(), per_line = s.block.count() / V, flat = flat_thread<I>();
   if (past(flat, count * per_line)) return;
-  const Item* sorted = buffers + (merge_passes(count, T) & 1 ? int64_t(count) : 0);
+  const Item* sorted = sorted_items<Item, T>(buffers, count);
   const I first = divide(flat, per_line);
   Item item = sorted[first];
   if (item.is_last() || (first > 0 && sorted[first - 1].key() == item.key())) return;
@@ -125,6 +131,22 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
     if (item.is_last() || item.key() != target) break;
   }
   *to = value;
+}
+
+// starts[t]: how many sorted updates go to targets before t, for t up to `targets`.
+template <class Item>
+__device__ __forceinline__ void count_before(const Item* sorted, int64_t count, int64_t targets, int32_t* starts) {
+  const int64_t target = flat_thread<int64_t>();
+  if (target > targets) return;
+  int64_t low = 0, high = count;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (!sorted[middle].is_last() && int64_t(sorted[middle].key()) < target)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  starts[target] = int32_t(low);
 }
 
 }  // namespace aicf

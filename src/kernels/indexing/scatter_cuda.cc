@@ -1,4 +1,6 @@
 // CUDA rows of scatter_elements and scatter_nd.
+#include "kernels/indexing/scatter_cuda.h"
+
 #include "base/error.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/order/merge_cuda.h"
@@ -8,16 +10,8 @@ namespace aicf {
 namespace {
 
 constexpr int32_t kBlock = 256;
-constexpr int64_t kTile = 2048;       // items that a block sorts
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
-
-// What scatter.cuh's Scatter is told.
-struct ScatterProblem {
-  CudaWalk lines{3}, places{1}, block{2};
-  std::vector<Dim> bounds, target_steps;
-  Dim component_stride, targets;
-};
 
 CudaCode empty_code() {
   CudaCode code;
@@ -29,46 +23,43 @@ std::string reduction_of(const Dim& param) {
   return std::to_string(param.require_constant("reduction of a scatter"));
 }
 
-void add_sorted_updates(CudaCode& code, const CudaProblem& problem, ScatterProblem s,
-                        const std::string& reduction) {
-  s.lines.merge_axes();
-  s.places.merge_axes();
-  s.block.merge_axes();
-  const CudaWindow &updates = problem.inputs[2], &out = problem.outputs[0];
-  std::vector<Dim> bases = {updates.offset, out.offset};
-  bases.insert(bases.end(), s.lines.strides[1].begin(), s.lines.strides[1].end());
-  bases.insert(bases.end(), s.places.strides[0].begin(), s.places.strides[0].end());
-  const int64_t unit = widest_unit(s.block, bases, dtype_bytes(out.dtype));
-  const Dim count = s.lines.count(), threads = count * floordiv(s.block.count(), Dim(unit));
-  const bool narrow =
-      is_narrow_item(upper_bound(s.targets, problem.ranges), upper_bound(count, problem.ranges));
-  const std::string item = narrow ? "aicf::NarrowItem" : "aicf::WideItem";
-  code.workspace_bytes = sort_buffer_bytes(Dim(1), count, narrow);
-  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
-
-  CudaParams params;
+// A Scatter of this problem, `s`, in a kernel of so many threads.
+std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, const Dim& threads,
+                         CudaParams& params) {
   const auto wide_list = [&](const std::vector<Dim>& dims) {
     std::string text = "{";
     for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ", ") + params.expr(dims[i]);
     return text + (dims.empty() ? "0}" : "}");
   };
-  const std::string scatter = "  using I = " + std::string(index_type(problem, threads)) +
-                              ";\n  const aicf::Scatter<I, " + std::to_string(s.lines.rank()) + ", " +
-                              std::to_string(s.places.rank()) + ", " + std::to_string(s.block.rank()) + ", " +
-                              std::to_string(s.bounds.size()) + "> s = {" + walk_value(s.lines, params) +
-                              ", " + walk_value(s.places, params) + ", " + walk_value(s.block, params) +
-                              ", " + wide_list(s.bounds) + ", " + wide_list(s.target_steps) + ", I(" +
-                              params.expr(s.component_stride) + ")};\n";
-  const std::string tile = std::to_string(kTile);
-  CudaLaunch sort = flat_launch("sort_targets", blocks_for(count, kTile), kBlock, params);
-  sort.reports_errors = true;
-  add_kernel(code, problem, std::move(sort),
-             scatter + "  aicf::sort_targets<" + item + ", " + tile + ">(s, in1, static_cast<" + item +
-                 "*>(workspace), error);\n");
-  add_merges(code, problem, Dim(1), count, kTile, narrow);
+  return "  using I = " + std::string(index_type(problem, threads)) + ";\n  const aicf::Scatter<I, " +
+         std::to_string(s.lines.rank()) + ", " + std::to_string(s.places.rank()) + ", " +
+         std::to_string(s.block.rank()) + ", " + std::to_string(s.bounds.size()) + "> s = {" +
+         walk_value(s.lines, params) + ", " + walk_value(s.places, params) + ", " +
+         walk_value(s.block, params) + ", " + wide_list(s.bounds) + ", " + wide_list(s.target_steps) +
+         ", I(" + params.expr(s.component_stride) + ")};\n";
+}
+
+void add_sorted_updates(CudaCode& code, const CudaProblem& problem, ScatterProblem s,
+                        const std::string& reduction) {
+  s.places.merge_axes();
+  s.block.merge_axes();
+  const CudaWindow &updates = problem.inputs[2], &out = problem.outputs[0];
+  std::vector<Dim> bases = {updates.offset, out.offset};
+  s.lines.merge_axes();
+  bases.insert(bases.end(), s.lines.strides[1].begin(), s.lines.strides[1].end());
+  bases.insert(bases.end(), s.places.strides[0].begin(), s.places.strides[0].end());
+  const int64_t unit = widest_unit(s.block, bases, dtype_bytes(out.dtype));
+  const Dim threads = s.lines.count() * floordiv(s.block.count(), Dim(unit));
+  const std::string item = sorted_item(problem, s);
+  code.workspace_bytes = sorted_bytes(problem, s);
+  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
+  add_sort(code, problem, s, 1);
+  CudaParams params;
+  const std::string scatter = scatter_text(problem, s, threads, params);
   add_kernel(code, problem, flat_launch("apply_updates", blocks_for(threads, kBlock), kBlock, params),
-             scatter + "  aicf::apply_updates<" + reduction + ", " + item + ", " + tile + ", " +
-                 std::to_string(unit) + ">(s, static_cast<const " + item + "*>(workspace), in2, out0);\n");
+             scatter + "  aicf::apply_updates<" + reduction + ", " + item + ", " +
+                 std::to_string(kSortedTile) + ", " + std::to_string(unit) + ">(s, static_cast<const " +
+                 item + "*>(workspace), in2, out0);\n");
 }
 
 void add_update_lines(CudaCode& code, const CudaProblem& problem, size_t axis, const std::string& reduction) {
@@ -90,7 +81,32 @@ void add_update_lines(CudaCode& code, const CudaProblem& problem, size_t axis, c
   add_kernel(code, problem, std::move(launch), body);
 }
 
+bool is_narrow(const CudaProblem& problem, const ScatterProblem& s) {
+  return is_narrow_item(upper_bound(s.targets, problem.ranges), upper_bound(s.lines.count(), problem.ranges));
+}
+
 }  // namespace
+
+std::string sorted_item(const CudaProblem& problem, const ScatterProblem& s) {
+  return is_narrow(problem, s) ? "aicf::NarrowItem" : "aicf::WideItem";
+}
+
+Dim sorted_bytes(const CudaProblem& problem, const ScatterProblem& s) {
+  return sort_buffer_bytes(Dim(1), s.lines.count(), is_narrow(problem, s));
+}
+
+void add_sort(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s, size_t indices) {
+  const std::string item = sorted_item(problem, s), tile = std::to_string(kSortedTile);
+  const Dim count = s.lines.count();
+  CudaParams params;
+  const std::string scatter = scatter_text(problem, s, count * s.block.count(), params);
+  CudaLaunch sort = flat_launch("sort_targets", blocks_for(count, kSortedTile), kBlock, params);
+  sort.reports_errors = true;
+  add_kernel(code, problem, std::move(sort),
+             scatter + "  aicf::sort_targets<" + item + ", " + tile + ">(s, in" + std::to_string(indices) +
+                 ", static_cast<" + item + "*>(workspace), error);\n");
+  add_merges(code, problem, Dim(1), count, kSortedTile, is_narrow(problem, s));
+}
 
 CudaCode generate_scatter_elements(const CudaProblem& problem) {
   const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];

@@ -11,8 +11,8 @@ constexpr int64_t kMachineThreads = 132 * 2048;  // enough to hide memory latenc
 
 class FlatWriter : public TileWriter {
  public:
-  FlatWriter(const CudaProblem& problem, const TileSpace& space)
-      : TileWriter(problem, space, tile_values(*problem.program, [](int) { return true; })) {}
+  FlatWriter(const CudaProblem& problem, const TileSpace& space, const AddedRows* added)
+      : TileWriter(problem, space, tile_values(*problem.program, [](int) { return true; })), added_(added) {}
 
   CudaCode write() {
     choose();
@@ -23,9 +23,12 @@ class FlatWriter : public TileWriter {
     launch.grid[0] = ceildiv(count_, Dim(int64_t{threads_} * items_));
     launch.params = params_.dims();
     CudaCode code;
-    code.source = kTileIncludes + cuda_kernel_head(problem_, launch, false) + body + "}\n";
+    code.source = kTileIncludes;
+    code.source +=
+        cuda_kernel_head(added_ != nullptr ? *added_->kernel : problem_, launch, added_ != nullptr) + body +
+        "}\n";
     code.launches = {launch};
-    code.member = problem_.member;
+    code.member = problem_.member && added_ == nullptr;
     if (space_.rank() == 1 && problem_.outputs.size() == 1)
       code.block_elements = int64_t{threads_} * items_ * vector_;
     return code;
@@ -47,7 +50,7 @@ class FlatWriter : public TileWriter {
     int widest = 1;
     for (size_t i = 0; i < space_.views.size(); ++i)
       if (!one_element(i, axis_)) widest = std::max(widest, dtype_bytes(space_.views[i].dtype));
-    items_ = rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
+    items_ = added_ != nullptr ? 1 : rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
     const int64_t threads = bound(count_);
     while (items_ > 1 && threads / items_ < 2 * kMachineThreads) items_ /= 2;
     threads_ = threads < kMachineThreads ? 128 : items_ == 1 ? 512 : 256;
@@ -79,18 +82,39 @@ class FlatWriter : public TileWriter {
             ";\nif (i < count) {\n";
     text += coordinates();
     for (size_t i = 0; i < input_count(); ++i)
-      if (access(i, axis_) != Access::kUniform) {
+      if (access(i, axis_) != Access::kUniform && !is_added(i)) {
         const std::string x = "x" + std::to_string(i) + "[k]";
         text += load_text(i, axis_, x, offset_text(i), tail_ ? "length - c" : "");
       }
+    text += added_text();
     text +=
         "}\n}\n#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nif (first + k * " + step + " < count) {\n";
     if (tail_) text += "const Index c = Index(first + k * " + step + ") * kVector;\n";
     return text + element_text() + "}\n}\n";
   }
 
+  bool is_added(size_t view) const { return added_ != nullptr && added_->view == view; }
+
+  // The updates of the vector's row, added to zero in their order: asked for behind the other operands, for
+  // where they lie must be read first.
+  std::string added_text() {
+    if (added_ == nullptr) return "";
+    const size_t view = added_->view;
+    const std::string element = memory_type(view), x = "x" + std::to_string(view) + "[k]",
+                      row = offset_text(space_.views.size() - 1),
+                      length = offsets_.number(space_.views[view].strides[0]);
+    const std::string from = "Index(sorted[i].index()) * " + length + " + (" + offset_text(view) + " - " +
+                             row + " * " + length + ")";
+    return "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " + x + ".at[v] = aicf::Element<" + element +
+           ">::store(0);\nfor (int32_t i = starts[" + row + "], end = starts[" + row +
+           " + 1]; i < end; ++i) {\naicf::tile::Vec<" + element + ", kVector> update;\n" +
+           load_text(view, axis_, "update", from, tail_ ? "length - c" : "") +
+           "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " + x +
+           ".at[v] = aicf::combined_element<aicf::kAdd>(" + x + ".at[v], update.at[v]);\n}\n";
+  }
+
   std::string declarations() {
-    std::string text;
+    std::string text = added_ != nullptr ? added_->tables(params_) : "";
     for (size_t i = 0; i < input_count(); ++i) {
       const std::string number = std::to_string(i);
       if (access(i, axis_) == Access::kUniform)
@@ -149,6 +173,7 @@ class FlatWriter : public TileWriter {
     return tile_loaded(space_.views[view].dtype, element);
   }
 
+  const AddedRows* added_;  // null: none
   size_t axis_ = 0;
   int vector_ = 1, items_ = 1, threads_ = 128;
   bool tail_ = false;
@@ -158,8 +183,8 @@ class FlatWriter : public TileWriter {
 
 }  // namespace
 
-CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space) {
-  return FlatWriter(problem, space).write();
+CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space, const AddedRows* added) {
+  return FlatWriter(problem, space, added).write();
 }
 
 }  // namespace aicf

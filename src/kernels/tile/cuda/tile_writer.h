@@ -2,6 +2,7 @@
 // distinct offsets, vector width, loads and stores of one vector.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,8 +64,19 @@ class TileWriter {
 // Windows of a problem, inputs first.
 std::vector<CudaWindow> all_windows(const CudaProblem& problem);
 
+// The operand `view` of a pointwise region is what rows of updates add up to from zero. Of `kernel` that
+// operand is the updates, one row behind the other; the last view of the space is the number of the row.
+// `tables` is text that
+// defines `sorted`, the updates in the order of their rows, and `starts`, where each row's begin.
+struct AddedRows {
+  const CudaProblem* kernel = nullptr;
+  size_t view = 0;
+  std::function<std::string(CudaParams&)> tables = {};
+};
+
 // The kernels; `generate_tile` chooses.
-CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space);
+CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space,
+                            const AddedRows* added = nullptr);
 // Nullopt where inputs and outputs are walked alike.
 std::optional<CudaCode> generate_tile_transpose(const CudaProblem& problem, TileSpace space);
 struct GatheredRows;
