@@ -2,7 +2,7 @@
 // but that operand's elements are added up where they are used. The updates are sorted by row first.
 #include "base/error.h"
 #include "kernels/indexing/scatter_cuda.h"
-#include "kernels/tile/tile_writer.h"
+#include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {
 namespace {
