@@ -12,11 +12,18 @@
 namespace aicf::python {
 namespace {
 
+// What a model brings into a message need not be UTF-8.
+nb::str text(const std::string& bytes) {
+  return nb::steal<nb::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
+}
+
 void raise_in_python(const Error& e) {
   const ErrorInfo& info = error_info(e.code);
-  nb::object error = nb::module_::import_("aicf.errors")
-                         .attr("make_error")(nb::str(info.name.data(), info.name.size()), e.message, e.op,
-                                             e.value, e.expected, e.actual, e.remedy);
+  nb::object error =
+      nb::module_::import_("aicf.errors")
+          .attr("make_error")(nb::str(info.name.data(), info.name.size()), text(e.message), text(e.op),
+                              text(e.value), text(e.expected), text(e.actual), text(e.remedy));
   PyErr_SetObject(error.type().ptr(), error.ptr());
 }
 

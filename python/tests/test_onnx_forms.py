@@ -312,6 +312,55 @@ def test_a_grid_has_a_coordinate_for_each_axis(coordinates: str | int) -> None:
     assert caught.value.name == "bad_model_file"
 
 
+def test_a_row_of_indices_with_a_step_of_any_size() -> None:
+    """The first index of each bag, as torch's exporter writes EmbeddingBag: 0, t, 2t, … of n * t."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ReduceProd", ["s"], ["all"], keepdims=0),
+        helper.make_node("Gather", ["s", "one"], ["t"]),
+        helper.make_node("Range", ["zero", "all", "t"], ["first"]),
+        helper.make_node("Range", ["all", "zero", "back"], ["last"]),
+        helper.make_node("Cast", ["first"], ["y"], to=1),
+        helper.make_node("Cast", ["last"], ["z"], to=1),
+    ]
+    constants = {"zero": np.array(0), "one": np.array(1), "back": np.array(-3)}
+    model = model_of(nodes, {"x": (np.float32, ["n", "t"])}, ["y", "z"], constants)
+    cases = [({"n": n, "t": t}, {"x": draw(n, t)}) for n, t in ((1, 1), (4, 3), (2, 7))]
+    check_sizes(model, {"n": "1..4", "t": "1..7"}, cases)
+    constants["back"] = np.array(0)
+    with pytest.raises(aicf.Error, match="never 0"):
+        aicf.compile(model_of(nodes, {"x": (np.float32, [2, 3])}, ["y", "z"], constants))
+
+
+def test_a_roll_by_a_size_less_one() -> None:
+    """torch.roll(x, 1) cuts at -1 modulo the size."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["t"], start=1, end=2),
+        helper.make_node("Mod", ["minus", "t"], ["cut"]),
+        helper.make_node("Slice", ["x", "zero", "cut", "one"], ["head"]),
+        helper.make_node("Slice", ["x", "cut", "t", "one"], ["tail"]),
+        helper.make_node("Concat", ["tail", "head"], ["y"], axis=1),
+    ]
+    constants = {"minus": np.array([-1]), "zero": np.array([0]), "one": np.array([1])}
+    model = model_of(nodes, {"x": (np.float32, [2, "t", 3])}, ["y"], constants)
+    check_sizes(model, {"t": "1..9"}, [({"t": t}, {"x": draw(2, t, 3)}) for t in (1, 2, 9)])
+
+
+def test_nodes_in_a_circle_are_refused() -> None:
+    nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    with pytest.raises(aicf.Error, match="nothing defines before it"):
+        aicf.compile(model_of(nodes, {"x": X}, ["b"]))
+
+
+def test_a_name_that_is_no_text_is_refused_in_text() -> None:
+    model = model_of([helper.make_node("Relu", ["x"], ["why"])], {"x": X}, ["why"])
+    with pytest.raises(aicf.Error, match="not UTF-8"):
+        aicf.compile(model.replace(b"why", b"\xffhy"))
+    strange = model_of([helper.make_node("Conv", ["x", "x"], ["y"], auto_pad="why")], {"x": X}, ["y"])
+    with pytest.raises(aicf.Error, match="xffhy"):
+        aicf.compile(strange.replace(b"why", b"\xffhy"))
+
+
 def test_a_size_divided_by_a_sum() -> None:
     """Text recognition: rows of pooled columns, regrouped through -1."""
     nodes = [
@@ -337,6 +386,31 @@ FORMS: dict[str, tuple[bytes, Arrays]] = {
     "windows of LpPool do not begin in the padding behind": (
         model_of(
             [helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[2, 3], strides=[3, 3], ceil_mode=1)],
+            {"x": X},
+            ["y"],
+        ),
+        {"x": draw(2, 4, 6, 7)},
+    ),
+    "the only window of LpPool hangs over": (
+        model_of(
+            [
+                helper.make_node(
+                    "LpPool", ["x"], ["y"], kernel_shape=[2, 3], dilations=[1, 2], strides=[3, 2], ceil_mode=1
+                )
+            ],
+            {"x": (np.float32, [2, 4, 6, 4])},
+            ["y"],
+            opset=18,
+        ),
+        {"x": draw(2, 4, 6, 4)},
+    ),
+    "nodes in front of those they read from": (
+        model_of(
+            [
+                helper.make_node("Relu", ["b"], ["y"]),
+                helper.make_node("Add", ["a", "x"], ["b"]),
+                helper.make_node("Exp", ["x"], ["a"]),
+            ],
             {"x": X},
             ["y"],
         ),

@@ -156,6 +156,21 @@ def test_unsigned_arithmetic_wraps(op: str, attributes: dict[str, Any], kind: in
     np.testing.assert_array_equal(mine, wanted.astype(np.int64))
 
 
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_shifts_as_torch_writes_them(direction: str) -> None:
+    """`x << n` of i64 by way of u64, whose highest bit is no sign."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["u"], to=TensorProto.UINT64),
+        helper.make_node("BitShift", ["u", "n"], ["v"], direction=direction),
+        helper.make_node("Add", ["v", "big"], ["w"]),
+        helper.make_node("Cast", ["w"], ["y"], to=TensorProto.INT64),
+    ]
+    constants = {"n": np.array([0, 1, 40, 63], np.uint64), "big": np.array(2**63 + 5, np.uint64)}
+    model = model_of(nodes, {"x": (TensorProto.INT64, [5, 4])}, {"y": TensorProto.INT64}, constants)
+    x = whole(-(2**62), 2**62, np.int64, 5, 4)
+    check(model, {"x": x}, limit=0)
+
+
 def test_they_are_bound_in_the_type_that_carries_them() -> None:
     model = model_of(
         [helper.make_node("Add", ["x", "x"], ["y"])], {"x": (UINT16, ["n"])}, {"y": UINT16}, opset=19
@@ -170,7 +185,9 @@ def test_they_are_bound_in_the_type_that_carries_them() -> None:
     [
         ([helper.make_node("CumSum", ["w", "i"], ["y"])], "CumSum .*data type UINT16"),
         ([helper.make_node("Add", ["w", "v"], ["y"])], "one data type"),
-        ([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.UINT64)], "data type UINT64"),
+        ([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.STRING)], "data type STRING"),
+        ([helper.make_node("Less", ["l", "l"], ["y"])], "Less .*data type UINT64"),
+        ([helper.make_node("Cast", ["l"], ["y"], to=FLOAT)], "UINT64 as floats"),
     ],
 )
 def test_what_is_refused(nodes: list[Any], text: str) -> None:
@@ -178,6 +195,7 @@ def test_what_is_refused(nodes: list[Any], text: str) -> None:
         "w": np.arange(4, dtype=np.uint16),
         "v": np.arange(4, dtype=np.int32),
         "i": np.array(0, np.int64),
+        "l": np.arange(4, dtype=np.uint64),
     }
     nodes = [*nodes, helper.make_node("Cast", ["y"], ["z"], to=FLOAT)]
     with pytest.raises(aicf.Error, match=text):

@@ -68,8 +68,6 @@ std::string unserved_types(const fs::path& path) {
         kinds.insert("string tensors");
       else if (type.starts_with("FLOAT8") || type.starts_with("FLOAT4"))
         kinds.insert("f8 and f4 types");
-      else if (type == "UINT64")
-        kinds.insert("u64 type");
       else if (type.starts_with("COMPLEX"))
         kinds.insert("complex types");
     }

@@ -137,10 +137,65 @@ ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& c
 // --- nodes
 // -------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// What the node reads from outside its bodies.
+void collect_free_reads(const NodeProto& node, std::set<std::string>& names) {
+  names.insert(node.inputs.begin(), node.inputs.end());
+  for (const AttributeProto& attribute : node.attributes) {
+    if (!attribute.g) continue;
+    std::set<std::string> inner;
+    for (const NodeProto& each : attribute.g->nodes) collect_free_reads(each, inner);
+    for (const ValueInfo& output : attribute.g->outputs) inner.insert(output.name);
+    for (const NodeProto& each : attribute.g->nodes)
+      for (const std::string& name : each.outputs) inner.erase(name);
+    for (const ValueInfo& input : attribute.g->inputs) inner.erase(input.name);
+    for (const auto& tensor : attribute.g->initializers) inner.erase(tensor->name);
+    names.merge(inner);
+  }
+}
+
+// Each node behind those it reads from, otherwise as they stand. The format asks for that, not every tool
+// obeys. Nodes in a circle come last, for the reader of names to refuse.
+std::vector<const NodeProto*> in_reading_order(const std::vector<NodeProto>& nodes) {
+  std::map<std::string, size_t> makers;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (const std::string& name : nodes[i].outputs)
+      if (!name.empty()) makers.emplace(name, i);
+  std::vector<std::vector<size_t>> readers(nodes.size());
+  std::vector<size_t> waits_for(nodes.size(), 0);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    std::set<std::string> names;
+    collect_free_reads(nodes[i], names);
+    for (const std::string& name : names)
+      if (const auto maker = makers.find(name); maker != makers.end()) {
+        readers[maker->second].push_back(i);
+        ++waits_for[i];
+      }
+  }
+  std::set<size_t> ready;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (waits_for[i] == 0) ready.insert(i);
+  std::vector<const NodeProto*> order;
+  while (!ready.empty()) {
+    const size_t next = *ready.begin();
+    ready.erase(ready.begin());
+    order.push_back(&nodes[next]);
+    for (const size_t reader : readers[next])
+      if (--waits_for[reader] == 0) ready.insert(reader);
+  }
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (waits_for[i] != 0) order.push_back(&nodes[i]);
+  return order;
+}
+
+}  // namespace
+
 // An output that nothing reads is as if the node had not been asked for it: it may be one that we cannot
 // give.
 void Importer::convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, GraphContext& context) {
-  for (const NodeProto& node : nodes) {
+  for (const NodeProto* each : in_reading_order(nodes)) {
+    const NodeProto& node = *each;
     const auto is_read = [&](const std::string& name) { return names_read_.contains(name); };
     const auto read = std::count_if(node.outputs.begin(), node.outputs.end(), is_read);
     if (read == 0 || read == static_cast<std::ptrdiff_t>(node.outputs.size())) {

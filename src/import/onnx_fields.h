@@ -29,9 +29,16 @@ void for_each_field(pbf_reader reader, Field field) {
 inline bool is_bytes(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::length_delimited; }
 inline bool is_varint(const pbf_reader& r) { return r.wire_type() == pbf_wire_type::varint; }
 
-inline bool take_string(pbf_reader& reader, std::string& to) {
+inline bool take_bytes(pbf_reader& reader, std::string& to) {
   if (!is_bytes(reader)) return false;
   to = std::string(view_of(reader));
+  return true;
+}
+// Names, which must be text: bad_model_file.
+void require_text(const std::string& name);
+inline bool take_string(pbf_reader& reader, std::string& to) {
+  if (!take_bytes(reader, to)) return false;
+  require_text(to);
   return true;
 }
 inline bool take_int(pbf_reader& reader, int64_t& to) {
@@ -48,6 +55,10 @@ bool take_enum(pbf_reader& reader, T& to) {
 }
 inline bool append_string(pbf_reader& reader, std::vector<std::string>& to) {
   return is_bytes(reader) && take_string(reader, to.emplace_back());
+}
+
+inline bool append_bytes(pbf_reader& reader, std::vector<std::string>& to) {
+  return is_bytes(reader) && take_bytes(reader, to.emplace_back());
 }
 
 // Repeated numbers may come packed or one by one, even mixed.

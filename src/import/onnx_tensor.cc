@@ -93,13 +93,16 @@ Array unpacked(const TensorProto& tensor, const CarriedType& type, std::string_v
     fail(tensor, "has " + std::to_string(bytes.size()) + " data bytes where its shape needs " +
                      std::to_string(expected));
   Array array(type.carrier, tensor.dims);
+  const uint64_t mask = ~uint64_t{0} >> (64 - bits);
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i * bits / 8);
-    int64_t value = 0;
+    uint64_t word = 0;
     for (size_t k = 0; k < static_cast<size_t>((bits + 7) / 8); ++k)
-      value |= static_cast<int64_t>(static_cast<unsigned char>(bytes[at + k])) << (8 * k);
-    value = (value >> (i * bits % 8)) & ((int64_t{1} << bits) - 1);
-    array.set_i64(i, value > type.high ? value - (int64_t{1} << bits) : value);
+      word |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[at + k])) << (8 * k);
+    word = (word >> (i * bits % 8)) & mask;
+    // Above the highest value the bits are those of a negative one.
+    const bool negative = word > static_cast<uint64_t>(type.high);
+    array.set_i64(i, static_cast<int64_t>(negative ? word | ~mask : word));
   }
   return array;
 }
@@ -121,7 +124,7 @@ Array carried_array(const TensorProto& tensor, const CarriedType& type, const st
   }
   if (tensor.has_raw) return unpacked(tensor, type, tensor.raw);
   return unpacked(tensor, type,
-                  type.bits == 32 ? bytes_of(tensor.uint64s, type.bits) : bytes_of(tensor.int32s, type.bits));
+                  type.bits >= 32 ? bytes_of(tensor.uint64s, type.bits) : bytes_of(tensor.int32s, type.bits));
 }
 
 template <typename T>

@@ -1,6 +1,7 @@
 #include "import/onnx_values.h"
 
 #include "base/error.h"
+#include "ir/literal.h"
 
 namespace aicf::onnx {
 namespace {
@@ -64,6 +65,13 @@ void fail_model(const std::string& what) {
       .with_remedy("check that the file is a complete ONNX model");
 }
 
+void require_text(const std::string& name) {
+  if (is_utf8(name)) return;
+  std::string quoted;
+  append_quoted(quoted, name);
+  fail_model("a name is not UTF-8 text: " + quoted);
+}
+
 std::pair<std::string, std::string> parse_entry(pbf_reader reader) {
   std::pair<std::string, std::string> entry;
   for_each_field(reader, [&](pbf_reader& r) {
@@ -95,7 +103,7 @@ TensorProto parse_tensor_message(pbf_reader reader) {
         return append_numbers(r, pbf_wire_type::varint, &pbf_reader::get_int32, &pbf_reader::get_packed_int32,
                               tensor.int32s);
       case 6:
-        return append_string(r, tensor.strings);
+        return append_bytes(r, tensor.strings);
       case 7:
         return append_ints(r, tensor.int64s);
       case 8:

@@ -39,7 +39,7 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
       case 3:
         return take_int(r, a.i) && (has_i = true);
       case 4:
-        return take_string(r, a.s) && (has_s = true);
+        return take_bytes(r, a.s) && (has_s = true);
       case 5:
         if (!is_bytes(r)) return false;
         a.t = std::make_shared<TensorProto>(parse_tensor_message(r.get_message()));
@@ -53,7 +53,7 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
       case 8:
         return append_ints(r, a.ints);
       case 9:
-        return append_string(r, a.strings);
+        return append_bytes(r, a.strings);
       case 20:
         return take_enum(r, a.type);
       case 21:

@@ -11,6 +11,9 @@
 
 namespace aicf {
 
+// RFC 3629.
+bool is_utf8(std::string_view text);
+
 void append_quoted(std::string& out, std::string_view text);
 void append_float(std::string& out, double value);
 void append_element(std::string& out, const Array& array, int64_t index);

@@ -16,6 +16,7 @@ struct CarriedRow {
   std::string_view op;
   Handling handling;
   size_t first = 0, count = 1;
+  bool by_bits = true;  // needs no more of the numbers than their bits
 };
 constexpr size_t kAll = 1 << 16;
 
@@ -23,18 +24,18 @@ constexpr CarriedRow kRows[] = {
     {"Cast", Handling::kReads},
     {"CastLike", Handling::kReads},
     {"BitCast", Handling::kReads},
-    {"QuantizeLinear", Handling::kReads},
-    {"DequantizeLinear", Handling::kReads},
-    {"GatherBlockQuantized", Handling::kReads},
+    {"QuantizeLinear", Handling::kReads, 0, 1, false},
+    {"DequantizeLinear", Handling::kReads, 0, 1, false},
+    {"GatherBlockQuantized", Handling::kReads, 0, 1, false},
     {"Equal", Handling::kReads, 0, kAll},
-    {"Greater", Handling::kReads, 0, kAll},
-    {"GreaterOrEqual", Handling::kReads, 0, kAll},
-    {"Less", Handling::kReads, 0, kAll},
-    {"LessOrEqual", Handling::kReads, 0, kAll},
+    {"Greater", Handling::kReads, 0, kAll, false},
+    {"GreaterOrEqual", Handling::kReads, 0, kAll, false},
+    {"Less", Handling::kReads, 0, kAll, false},
+    {"LessOrEqual", Handling::kReads, 0, kAll, false},
     {"Shape", Handling::kReads},
     {"Size", Handling::kReads},
-    {"ArgMax", Handling::kReads},
-    {"ArgMin", Handling::kReads},
+    {"ArgMax", Handling::kReads, 0, 1, false},
+    {"ArgMin", Handling::kReads, 0, 1, false},
     {"Identity", Handling::kKeeps},
     {"Reshape", Handling::kKeeps},
     {"Flatten", Handling::kKeeps},
@@ -53,18 +54,18 @@ constexpr CarriedRow kRows[] = {
     {"SpaceToDepth", Handling::kKeeps},
     {"ReverseSequence", Handling::kKeeps},
     {"Where", Handling::kKeeps, 1, 2},
-    {"Max", Handling::kKeeps, 0, kAll},
-    {"Min", Handling::kKeeps, 0, kAll},
-    {"Clip", Handling::kKeeps, 0, kAll},
-    {"ReduceMax", Handling::kKeeps},
-    {"ReduceMin", Handling::kKeeps},
-    {"TopK", Handling::kKeeps},
+    {"Max", Handling::kKeeps, 0, kAll, false},
+    {"Min", Handling::kKeeps, 0, kAll, false},
+    {"Clip", Handling::kKeeps, 0, kAll, false},
+    {"ReduceMax", Handling::kKeeps, 0, 1, false},
+    {"ReduceMin", Handling::kKeeps, 0, 1, false},
+    {"TopK", Handling::kKeeps, 0, 1, false},
     {"Add", Handling::kWraps, 0, kAll},
     {"Sub", Handling::kWraps, 0, kAll},
     {"Mul", Handling::kWraps, 0, kAll},
-    {"Div", Handling::kWraps, 0, kAll},
-    {"Mod", Handling::kWraps, 0, kAll},
-    {"Pow", Handling::kWraps},
+    {"Div", Handling::kWraps, 0, kAll, false},
+    {"Mod", Handling::kWraps, 0, kAll, false},
+    {"Pow", Handling::kWraps, 0, 1, false},
     {"BitShift", Handling::kWraps, 0, kAll},
     {"BitwiseAnd", Handling::kWraps, 0, kAll},
     {"BitwiseOr", Handling::kWraps, 0, kAll},
@@ -90,6 +91,7 @@ const CarriedType* carried_in(const OnnxValue& value) {
 }  // namespace
 
 ValueId wrapped(NodeContext& n, ValueId x, const CarriedType& type) {
+  if (type.bits == 64) return n.cast(x, type.carrier);
   const DType wide = dtype_bytes(type.carrier) < 4 ? DType::i32 : type.carrier;
   const auto number = [&](int64_t value) { return n.iscalar(wide, value); };
   x = n.cast(x, wide);
@@ -100,7 +102,9 @@ ValueId wrapped(NodeContext& n, ValueId x, const CarriedType& type) {
 }
 
 ValueId cast_to_carried(NodeContext& n, ValueId x, const CarriedType& type) {
-  if (is_float(n.dtype_of(x))) x = n.cast(x, DType::i64);
+  const bool real = is_float(n.dtype_of(x));
+  if (real && type.bits == 64) n.unsupported("floats as " + data_type_name(type.data_type));
+  if (real) x = n.cast(x, DType::i64);
   return wrapped(n, x, type);
 }
 
@@ -115,7 +119,8 @@ bool check_carried(NodeContext& n) {
     if (const ValueRef& value = n.input(i)) type = carried_in(*value);
   if (type == nullptr) return false;
   const CarriedRow* row = row_of(n.op_type);
-  if (row == nullptr) n.unsupported("data type " + data_type_name(type->data_type));
+  if (row == nullptr || (type->bits == 64 && !row->by_bits))
+    n.unsupported("data type " + data_type_name(type->data_type));
   const size_t end = std::min(n.input_count(), row->first + row->count);
   for (size_t i = row->first; i < end; ++i)
     if (const ValueRef& value = n.input(i); value && value->carried != n.ref(row->first)->carried)

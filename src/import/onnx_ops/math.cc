@@ -52,7 +52,14 @@ void reciprocal(NodeContext& n) { n.out(0, n.add(Op::div, {n.scalar(n.dtype(0), 
 void bit_shift(NodeContext& n) {
   const std::string direction = n.attr_str("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") n.bad("attribute 'direction'", "LEFT or RIGHT", direction);
-  n.out(0, n.add(direction == "LEFT" ? Op::shift_left : Op::shift_right, {n.in(0), n.in(1)}));
+  ValueId y = n.add(direction == "LEFT" ? Op::shift_left : Op::shift_right, {n.in(0), n.in(1)});
+  if (direction == "RIGHT" && n.carried(0) && n.carried(0)->bits == 64) {
+    // The sign came in from above; it is no sign.
+    const auto number = [&](int64_t value) { return n.iscalar(DType::i64, value); };
+    const ValueId rest = n.add(Op::sub, {number(64), n.in(1)});
+    y = n.add(Op::bit_and, {y, n.add(Op::bit_not, {n.add(Op::shift_left, {number(-1), rest})})});
+  }
+  n.out(0, y);
 }
 
 void is_inf(NodeContext& n) {
@@ -74,6 +81,8 @@ void cast_to(NodeContext& n, DType dtype, const CarriedType* carried) {
   // They speak of 8-bit float targets only, which have no dtype.
   n.ignore("saturate");
   n.ignore("round_mode");
+  if (const CarriedType* from = n.carried(0); from && from->bits == 64 && is_float(dtype))
+    n.unsupported(data_type_name(from->data_type) + " as floats");
   if (carried) return out_carried(n, 0, cast_to_carried(n, n.in(0), *carried), *carried);
   n.out(0, n.cast(n.in(0), dtype));
 }

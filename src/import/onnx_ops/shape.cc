@@ -348,11 +348,14 @@ void range(NodeContext& n) {
     if (!(steps < 1e9)) n.bad("range", "fewer than 1e9 elements", std::to_string(steps));
     count = Dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
   } else {
-    const Dim start = n.require_size(0, "start"), limit = n.require_size(1, "limit");
-    const int64_t delta = n.require_int(2, "delta");
-    if (delta == 0) n.bad("delta", "not 0", "0");
-    const Dim distance = delta > 0 ? limit - start : start - limit;
-    count = larger(n, ceildiv(distance, Dim(delta > 0 ? delta : -delta)), Dim(0));
+    const Dim start = n.require_size(0, "start"), limit = n.require_size(1, "limit"),
+              delta = n.require_size(2, "delta");
+    const Interval steps = n.bounds_of(delta);
+    if (steps.lo <= 0 && steps.hi >= 0) n.bad("delta", "never 0", delta.to_string());
+    const bool up = steps.lo > 0;
+    const Dim distance = up ? limit - start : start - limit, pace = up ? delta : Dim(0) - delta;
+    const auto exact = divide_exactly(distance, pace);
+    count = larger(n, exact ? *exact : ceildiv(distance, pace), Dim(0));
   }
   const ValueId index =
       n.add(Op::iota, {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", dtype}});

@@ -46,7 +46,10 @@ MaybeDim divide(NodeContext& n, const Dim& a, const Dim& b) {
   return floordiv(a, b);
 }
 MaybeDim modulo(NodeContext& n, const Dim& a, const Dim& b) {
-  if (n.bounds_of(a).lo < 0 || n.bounds_of(b).lo <= 0) return std::nullopt;
+  const Interval x = n.bounds_of(a), y = n.bounds_of(b);
+  // One divisor below zero, as torch.roll by a negative number; the remainder has the sign of b.
+  if (x.hi < 0 && y.lo > 0 && x.lo >= -y.lo && n.attr_int("fmod", 0) == 0) return a + b;
+  if (x.lo < 0 || y.lo <= 0) return std::nullopt;
   return mod(a, b);
 }
 

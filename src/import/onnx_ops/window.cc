@@ -292,7 +292,8 @@ void lp_pool(NodeContext& n) {
     for (size_t i = 0; i < spatial; ++i) {
       const int64_t begins = shape[2 + i].require_constant("ceil_mode") + w.pads[i];
       const int64_t size = begins + w.pads[spatial + i];
-      const int64_t over = (size - extent(w, i)) % w.strides[i];
+      // Not below 0 where the only window hangs over.
+      const int64_t over = ((size - extent(w, i)) % w.strides[i] + w.strides[i]) % w.strides[i];
       // As in the other pools, no window begins in the padding behind.
       const bool inside = size - extent(w, i) - over + w.strides[i] < begins;
       if (over != 0 && inside) w.pads[spatial + i] += w.strides[i] - over;
