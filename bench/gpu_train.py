@@ -152,7 +152,7 @@ def class_loss(scores: Any, targets: Any) -> Any:
     return nn.CrossEntropyLoss()(rows, targets.reshape(batch * length))
 
 
-def compile_ours(row: Row, module: torch.nn.Module, device: str) -> aicf.TrainStep:
+def compile_step(row: Row, module: torch.nn.Module, device: str) -> aicf.TrainStep:
     common = {"precision": row.precision, "skip_bad_steps": False, "device": device}
     if isinstance(row.shape, Gpt):
         ids = aicf.TensorSpec((row.batch, row.shape.context), "i64")
@@ -196,18 +196,23 @@ def classes_of(row: Row) -> dict[str, int]:
     return {"labels": row.shape.classes} if isinstance(row.shape, LinearLoss) else {}
 
 
-def save_ours(row: Row, device: str, path: Path) -> float:
-    """Returns the seconds that compiling took."""
-    program: aicf.TrainStep | aicf.Executable
+def compile_ours(row: Row, device: str) -> tuple[aicf.TrainStep | aicf.Executable, float]:
+    """And the seconds that compiling took."""
     module = None if isinstance(row.shape, LinearLoss | Attention) else peer_module(row, "cpu")
     start = time.perf_counter()
+    program: aicf.TrainStep | aicf.Executable
     if isinstance(row.shape, LinearLoss):
         program = compile_linear_loss(row, row.shape, device)
     elif isinstance(row.shape, Attention):
         program = compile_attention(row, row.shape, device)
     else:
-        program = compile_ours(row, module, device)
-    seconds = time.perf_counter() - start
+        program = compile_step(row, module, device)
+    return program, time.perf_counter() - start
+
+
+def save_ours(row: Row, device: str, path: Path) -> float:
+    """Returns the seconds that compiling took."""
+    program, seconds = compile_ours(row, device)
     program.save(path)
     return seconds
 

@@ -109,7 +109,7 @@ def gpt2(options: argparse.Namespace) -> tuple[Any, Batches]:
     import gpu_train
 
     row = gpt2_row(options.size)
-    step = gpu_train.compile_ours(row, gpu_train.peer_module(row, "cpu"), options.device)
+    step = gpu_train.compile_step(row, gpu_train.peer_module(row, "cpu"), options.device)
     return step, text_batches(options.size)
 
 
@@ -172,7 +172,7 @@ def run_curve(options: argparse.Namespace) -> Record:
 
     row, batch = gpt2_row(options.size), text_batches(options.size)
     module = gpu_train.peer_module(row, "cpu")
-    step = gpu_train.compile_ours(row, module, options.device)
+    step = gpu_train.compile_step(row, module, options.device)
     numbers = range(options.size.curve)
     ours = [float(np.asarray(step(*batch(i)))) for i in numbers]
     bf16 = torch_losses(deepcopy(module), (batch(i) for i in numbers), options.device)

@@ -4,6 +4,7 @@ them is one that the compiler of machine code takes."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,13 @@ def test_decoder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_train_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = STEPS[name]
     if isinstance(row.shape, gpu_train.Gpt):
         row = replace(row, shape=replace(row.shape, layers=2))
-    compile_step = aicf.compile_train_step
-    monkeypatch.setattr(aicf, "compile_train_step", lambda *a, **k: compile_step(*a, **k, options=TARGET))
-    gpu_train.compile_ours(row, gpu_train.peer_module(row, "cpu"), "cpu")
+    for function in ("compile", "compile_train_step"):
+        monkeypatch.setattr(aicf, function, partial(getattr(aicf, function), options=TARGET))
+    gpu_train.compile_ours(row, "cpu")
 
 
 @pytest.mark.parametrize(("seconds", "load", "missed"), [(4.9, 109.0, ""), (5.1, 111.0, "compile, load")])
