@@ -30,7 +30,17 @@ from gpu_models import (
     write_resnet50,
 )
 from gpu_replay import captured, replay_microseconds
-from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda, select, tool
+from gpu_report import (
+    Report,
+    bench_ours,
+    beside,
+    compile_cold,
+    make_parser,
+    median,
+    require_cuda,
+    select,
+    tool,
+)
 
 DECODE_POSITION = 600
 
@@ -176,6 +186,7 @@ def measure_row(options: argparse.Namespace, row: Row, folder: Path) -> dict[str
 
 def main() -> int:
     options = parse_arguments()
+    compile_cold()
     if options.modes:
         require_peer()
     print(f"{'model':<16}{'size':>9}{'ours µs':>10}{'compile s':>11}   peer")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ __all__ = [
     "Report",
     "bench_ours",
     "beside",
+    "compile_cold",
     "describe_gpu",
     "make_parser",
     "median",
@@ -62,6 +64,14 @@ def require_cuda() -> None:
     if not torch.cuda.is_available():
         print("bench: torch sees no CUDA device", file=sys.stderr)
         sys.exit(3)
+
+
+def compile_cold() -> None:
+    """Leaves this process and its children without caches of compiled code: ours, and the driver's, in which
+    NVRTC keeps what it compiled.
+    """
+    os.environ.pop("AICF_CACHE_DIR", None)
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
 
 
 def tool(arguments: Sequence[str]) -> Record:

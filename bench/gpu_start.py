@@ -28,7 +28,7 @@ from typing import Any
 import gpu_inference
 import gpu_train
 import numpy as np
-from gpu_report import Record, Report, bench_ours, make_parser, require_cuda, select, tool
+from gpu_report import Record, Report, bench_ours, compile_cold, make_parser, require_cuda, select, tool
 
 INFERENCE = {f"{row.model}-{row.label}": row for row in gpu_inference.ROWS}
 TRAINING = {row.name: row for row in gpu_train.ROWS}
@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--no-peer", action="store_true")
     options = select(parser, NAMES)
     require_cuda()
-    os.environ.pop("AICF_CACHE_DIR", None)
+    compile_cold()
     report = Report(options, ["torch"])
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from aicf import nn, ops, optim
 from gpu_replay import captured, replay_microseconds
-from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda, select
+from gpu_report import Report, bench_ours, beside, compile_cold, make_parser, median, require_cuda, select
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 RATE = 1e-3
@@ -404,6 +404,7 @@ def main() -> int:
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--only-peer", action="store_true", help=argparse.SUPPRESS)
     options = select(parser, [row.name for row in ROWS])
+    compile_cold()
     if not options.no_peer:
         require_cuda()
     if options.only_peer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import gpu_report
@@ -45,3 +46,13 @@ def test_a_row_that_fails_does_not_lose_the_others(
     written = json.loads(path.read_text())
     assert written["rows"] == [{"us": [1.0]}, {"us": [2.0]}] and written["failed"] == ["two"] * 3
     assert report.exit_code() == 1 and "two failed" in capsys.readouterr().err
+
+
+def test_cold_compiles_find_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AICF_CACHE_DIR", "/kept")
+    monkeypatch.setenv("CUDA_CACHE_DISABLE", "0")
+    gpu_report.compile_cold()
+    seen = (
+        "import json, os; print(json.dumps([os.getenv('AICF_CACHE_DIR'), os.getenv('CUDA_CACHE_DISABLE')]))"
+    )
+    assert gpu_report.tool([sys.executable, "-c", seen]) == [None, "1"]
