@@ -373,6 +373,21 @@ TEST(OnnxImport, HostileGrowthIsBounded) {
   EXPECT_EQ(error_of(calls).code, ErrorCode::kU_bad_model_file);
 }
 
+// A shape that decides only after a product of hours.
+TEST(OnnxImport, FoldedWorkIsBounded) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"4"})};
+  m.initializers = {tensor("sizes", ints({4096, 4096})), tensor("axes", ints({0}))};
+  m.nodes = {node("ConstantOfShape", {"sizes"}, {"a"}),
+             node("MatMul", {"a", "a"}, {"b"}),
+             node("ReduceMax", {"b"}, {"c"}, {attr("keepdims", int64_t{0})}),
+             node("Cast", {"c"}, {"d"}, {attr("to", int64_t{7})}),
+             node("Unsqueeze", {"d", "axes"}, {"e"}),
+             node("Reshape", {"x", "e"}, {"y"})};
+  m.outputs = {out("y")};
+  EXPECT_EQ(error_of(m).code, ErrorCode::kU_size_not_static);
+}
+
 // Operands of the wrong rank or count, where a converter looks at a certain axis or element.
 TEST(OnnxImport, OperandsOfTheWrongRankAreCodedErrors) {
   const auto with = [](const std::string& op, const std::vector<std::vector<std::string>>& shapes,

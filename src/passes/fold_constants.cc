@@ -83,12 +83,15 @@ bool foldable(const Graph& graph, const Node& node, const Graph& built,
 // Only constants fold: what depends on params is left to the init entry, so that weights can be swapped.
 Graph fold_constants(const Graph& graph, const PassContext&) {
   GraphRewriter rewriter(graph);
+  double work = 0;
   for (const Node& node : graph.nodes()) {
     const std::vector<ValueId> ids = rewriter.values(node.operands);
-    if (!foldable(graph, node, rewriter.graph(), ids)) {
+    if (!foldable(graph, node, rewriter.graph(), ids) ||
+        work + evaluation_work(graph, node) > kMaxFoldedWork) {
       rewriter.copy(node);
       continue;
     }
+    work += evaluation_work(graph, node);
     std::vector<Array> operands;
     for (ValueId id : ids) operands.push_back(id == kNoValue ? Array() : rewriter.graph().value(id).constant);
     const std::vector<Array> results = evaluate_node(graph, node, operands, {});

@@ -84,6 +84,18 @@ TEST(FoldConstants, CountsAFewAndLeavesRepeatsAsViews) {
   expect_equal_meaning(program, folded, {});
 }
 
+// Whole numbers have one result whoever computes them, but the evaluator would take minutes for it.
+TEST(FoldConstants, LeavesLongProductsToTheKernels) {
+  for (const int64_t size : {8, 1024}) {
+    Program program;
+    Graph graph("main");
+    const ValueId x = graph.add_constant(Array(DType::i64, {size, size}));
+    graph.add_output(graph.add(Op::matmul, {x, x}, {}), "y");
+    program.entries.push_back(std::move(graph));
+    EXPECT_EQ(count_ops(run_pass(fold_constants, program), Op::matmul), size == 8 ? 0 : 1);
+  }
+}
+
 TEST(Pipeline, RefusesToSkipARequiredPass) {
   PipelineOptions options;
   options.skip = {"decompose_composites"};

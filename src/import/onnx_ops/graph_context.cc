@@ -136,6 +136,8 @@ std::optional<Array> GraphContext::constant(ValueId id) {
     for (ValueId operand : node.operands)
       if (operand != kNoValue && !folded_.count(operand)) stack.push_back(operand);
     if (stack.size() > before) continue;
+    folded_work_ += evaluation_work(graph_, node);
+    if (folded_work_ > kMaxFoldedWork) return std::nullopt;
     std::vector<Array> operands;
     for (ValueId operand : node.operands)
       operands.push_back(operand == kNoValue ? Array() : folded_.at(operand));

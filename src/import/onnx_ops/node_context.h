@@ -79,6 +79,7 @@ class GraphContext {
   const int64_t serial_;
   std::vector<char> foldable_;  // per value, filled up to its size
   std::map<ValueId, Array> folded_;
+  double folded_work_ = 0;  // evaluation_work of what was folded
 };
 
 // Largest constant that a converter makes itself (weights of a resize, taps of a window).

@@ -205,7 +205,8 @@ void resize(NodeContext& n) {
     a.out = *a.size_out.constant();
     if (!a.scale) a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
     if (!(*a.scale > 0) || a.out < 0 || a.out > (1 << 24))
-      n.bad("scales or sizes", "above 0", std::to_string(*a.scale));
+      n.bad("scales or sizes", "above 0, and results of at most 2^24 along an axis",
+            std::to_string(*a.scale) + ", which gives " + std::to_string(a.out));
     x = resize_axis(n, r, a, x);
   }
   n.out(0, n.cast(x, dtype));

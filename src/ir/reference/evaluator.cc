@@ -285,4 +285,28 @@ std::vector<Array> evaluate_node(const Graph& graph, const Node& node, const std
   return arrays;
 }
 
+double evaluation_work(const Graph& graph, const Node& node) {
+  const auto count = [&](ValueId id) {
+    double elements = 1;
+    for (const Dim& dim : graph.shape(id))
+      elements *= static_cast<double>(dim.require_constant("folded value"));
+    return elements;
+  };
+  double work = 0, results = 0;
+  for (ValueId id : node.operands) work += id == kNoValue ? 0 : count(id);
+  for (ValueId id : node.results) results += count(id);
+  // Products look at a row, or at a filter, for each of their results.
+  double depth = 1;
+  if (node.op == Op::matmul || node.op == Op::linear) {
+    const Shape& x = graph.shape(node.operands[0]);
+    const bool stored_across = node.op == Op::matmul && node.attrs.get_bool("transpose_x");
+    depth = static_cast<double>(x[x.size() - (stored_across ? 2 : 1)].require_constant("folded value"));
+  } else if (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::attention) {
+    depth = count(node.operands[1]);
+  } else if (const Attr* kernel = node.attrs.find("kernel")) {
+    for (const int64_t size : std::get<Ints>(*kernel)) depth *= static_cast<double>(size);
+  }
+  return work + results * depth;
+}
+
 }  // namespace aicf

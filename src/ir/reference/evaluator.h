@@ -40,5 +40,9 @@ EvalResult evaluate(const Program& program, const Graph& entry, const EvalInputs
 // their dtypes. Every size in the results' types must be constant or in `sizes`.
 std::vector<Array> evaluate_node(const Graph& graph, const Node& node, const std::vector<Array>& operands,
                                  const SymbolValues& sizes);
+// About how many elements evaluate_node looks at, for callers that bound what they fold; shapes are constant.
+double evaluation_work(const Graph& graph, const Node& node);
+// Seconds of it, not minutes: what a file may ask for before it runs.
+inline constexpr double kMaxFoldedWork = 1 << 29;
 
 }  // namespace aicf
