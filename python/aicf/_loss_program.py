@@ -48,7 +48,7 @@ def loss_program(
         )
     specs = _split_target(model, inputs, loss is not None)
     if is_torch(model):
-        return _torch_program(model, loss, specs, eval_inputs, dims)
+        return _torch_program(model, loss, specs, eval_inputs, dims, seed)
     return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer), []
 
 
@@ -58,6 +58,7 @@ def _torch_program(
     specs: dict[str, TensorSpec],
     eval_inputs: Specs | None,
     dims: Mapping[str, Any],
+    seed: int,
 ) -> tuple[_aicf.Program, list[str]]:
     from .torch.training import import_training
 
@@ -66,9 +67,8 @@ def _torch_program(
             "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
         )
     model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    return import_training(
-        model, loss, specs, model_specs if eval_inputs is None else name_specs(model, eval_inputs)
-    )
+    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
+    return import_training(model, loss, specs, eval_specs, seed)
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:

@@ -139,11 +139,13 @@ def import_entries(
     finish: Callable[[Graph, Sequence[Any]], None] | None = None,
     prefix: str = "",
     loops: bool = True,
+    seed: int = 0,
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once.
 
     `finish` writes the outputs of the first entry, which is a loss then, from its results. `prefix` is taken
-    off the names of what a program holds. `loops` says whether the device runs loops.
+    off the names of what a program holds. `loops` says whether the device runs loops, `seed` is that of
+    random numbers.
     """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
@@ -152,7 +154,7 @@ def import_entries(
     graphs, models = [], []
     for (entry, program), symbols in zip(pure.items(), names, strict=True):
         trains = finish is not None and not graphs
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops, trains)
+        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops, trains, seed)
         graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)

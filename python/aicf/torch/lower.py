@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch._guards import detect_fake_mode
 from torch._higher_order_ops.flex_attention import math_attention
@@ -83,9 +84,11 @@ class Lowering:
         on_unsupported: Callable[[torch.fx.Node, Error | None], Any] | None = None,
         loops: bool = True,
         trains: bool = False,
+        seed: int = 0,
     ) -> None:
         self.loops = loops  # whether the device runs them
         self.trains = trains  # whether the graph will be differentiated
+        self.seed = seed  # of its random numbers
         self.graph = graph
         self.symbols = symbols
         self.streams = 0  # of random numbers, one per node that draws some
@@ -116,7 +119,7 @@ class Lowering:
                 remedy="draw them before the loop or the branch, and give them to it",
             )
         if self._rng is None:
-            seed, step = State(dtype="i64"), State(dtype="i64")
+            seed, step = (State(np.array(start, np.int64)) for start in (self.seed, 0))
             self._rng = self.graph.declare("rng.seed", seed), self.graph.declare("rng.step", step)
             self.graph.update(step, self._rng[1] + 1)
         return self._rng

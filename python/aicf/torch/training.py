@@ -47,6 +47,7 @@ def import_training(
     loss: Callable[[Any, Any], Any] | None,
     specs: Mapping[str, TensorSpec],
     eval_specs: Mapping[str, TensorSpec],
+    seed: int,
 ) -> tuple[Program, list[str]]:
     """Entries "loss", traced in training mode, and "eval"; and the params that are not trained.
 
@@ -72,7 +73,7 @@ def import_training(
 
     prefix = "model." if torch_loss else ""
     imported = import_entries(
-        {"loss": trained, "eval": evaluated}, [names, eval_names], {}, finish=finish, prefix=prefix
+        {"loss": trained, "eval": evaluated}, [names, eval_names], {}, finish=finish, prefix=prefix, seed=seed
     )
     return imported.program, _untrained(whole, imported, prefix)
 
@@ -107,9 +108,14 @@ def _examples(rows: Sequence[tuple[str, TensorSpec]]) -> tuple[torch.Tensor, ...
 
 @contextmanager
 def _mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
-    """The whole module in a mode; each part is put back into its own afterwards."""
+    """The module in a mode; each part is put back into its own afterwards.
+
+    One that is in this mode already stays as it stands, as in a call of torch's: parts that were put into the
+    other, such as a frozen norm in eval mode, are meant to be.
+    """
     before = [(module, module.training) for module in model.modules()]
-    model.train(training)
+    if model.training != training:
+        model.train(training)
     try:
         yield
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import aicf
 import numpy as np
 import pytest
@@ -72,6 +74,36 @@ def test_dropout_and_frozen_params() -> None:
         runs.append(step.hash())
     assert runs[0] == runs[1]
     np.testing.assert_array_equal(model.conv.weight.detach().numpy(), before)
+
+
+def test_a_seed_is_that_of_dropout() -> None:
+    model = Net(dropout=0.5)
+
+    def losses(seed: int) -> list[float]:
+        step = aicf.compile_train_step(model, nn.CrossEntropyLoss(), optim.SGD(0.1), SPECS, seed=seed)
+        assert int(np.asarray(step.state_dict()["rng.seed"])) == seed
+        return [float(np.asarray(step(*batches()[0]))) for _ in range(2)]
+
+    assert losses(3) == losses(3) != losses(4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_parts_keep_their_mode_where_the_model_is_in_the_mode_traced(training: bool) -> None:
+    """A frozen norm in a model that trains; a norm of batches in one that is evaluated."""
+    torch.manual_seed(2)
+    model = Net().train(training)
+    model.norm.train(not training)
+    model.norm.running_var.uniform_(0.5, 2)
+    expected = copy.deepcopy(model)
+    x, y = (torch.from_numpy(a) for a in batches()[0])
+    step = aicf.compile_train_step(model, torch.nn.CrossEntropyLoss(), optim.SGD(0.1), SPECS)
+    assert (model.training, model.norm.training) == (training, not training)
+    if not training:
+        np.testing.assert_allclose(np.asarray(step.evaluate(x)), expected(x).detach(), atol=1e-5)
+        expected.train()
+    loss = torch.nn.functional.cross_entropy(expected(x), y)
+    assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-5
+    assert ("norm.running_var" in step.state_dict()) != training  # a frozen one is no state
 
 
 class Normalised(torch.nn.Module):
