@@ -77,11 +77,14 @@ class TrainStep:
         self._trainer.clear_bad_tensor()
 
     def parameters(self) -> dict[str, Tensor]:
-        """Copies of the trained params by path: `model.load_state_dict(step.parameters(), strict=False)`."""
+        """Copies of the trained params by path."""
         return {n: t for n, t in self.state_dict().items() if n in self._raw.param_names()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of trained params and all states by name; docs/training.md lists the names."""
+        """Copies of trained params and all states by name; docs/training.md lists the names.
+
+        `model.load_state_dict(step.state_dict(), strict=False)` brings params and running statistics back.
+        """
         return self._trainer.states()
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:

@@ -90,23 +90,27 @@ class Module:
         return ((path, v) for path, v in self.named_variables() if isinstance(v, State))
 
     def state_dict(self) -> dict[str, Any]:
-        """The contents of all params by path, shared, not copied."""
-        return {path: parameter.data for path, parameter in self.named_parameters()}
+        """The contents, by path, of all params and of states that begin with some (running statistics, not
+        a KV cache), shared, not copied."""
+        return {path: variable.data for path, variable in self._stored().items()}
+
+    def _stored(self) -> dict[str, Variable]:
+        return {path: v for path, v in self.named_variables() if not v.is_state or v.data is not None}
 
     def load_state_dict(self, arrays: Mapping[str, Any], strict: bool = True) -> None:
-        """Takes the contents of params by path; dtypes and shapes must fit.
+        """Takes contents as `state_dict` gives them; dtypes and shapes must fit.
 
         Errors: unknown_param for names too many or missing (only names that exist are taken if not `strict`),
         input_dtype, input_shape. Nothing changes if there is an error.
         """
-        parameters = dict(self.named_parameters())
+        variables = self._stored()
         if strict:
-            _check_names(set(parameters), set(arrays))
-        taken = {path: array for path, array in arrays.items() if path in parameters}
+            _check_names(set(variables), set(arrays))
+        taken = {path: array for path, array in arrays.items() if path in variables}
         for path, array in taken.items():
-            _check_type(path, parameters[path], array)
+            _check_type(path, variables[path], array)
         for path, array in taken.items():
-            parameters[path].data = array
+            variables[path].data = array
 
     def load_safetensors(self, path: str, strict: bool = True) -> None:
         """load_state_dict from a file; the params share its mapping."""
@@ -167,17 +171,17 @@ def _check_names(expected: set[str], given: set[str]) -> None:
         )
 
 
-def _check_type(path: str, parameter: Parameter, array: Any) -> None:
+def _check_type(path: str, variable: Variable, array: Any) -> None:
     dtype, shape = _aicf.array_type(array)
-    if dtype != parameter.dtype:
+    if dtype != variable.dtype:
         raise make_error(
-            "input_dtype", "a param has another dtype", op=path, expected=parameter.dtype, actual=dtype
+            "input_dtype", "a param has another dtype", op=path, expected=variable.dtype, actual=dtype
         )
-    if shape != parameter.shape:
+    if shape != variable.shape:
         raise make_error(
             "input_shape",
             "a param has another shape",
             op=path,
-            expected=str(list(parameter.shape)),
+            expected=str(list(variable.shape)),
             actual=str(list(shape)),
         )

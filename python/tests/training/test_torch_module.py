@@ -56,7 +56,11 @@ def test_a_module_trains_as_in_torch(loss: object) -> None:
             np.testing.assert_allclose(np.asarray(step.state_dict()[name]), value.numpy(), atol=2e-5)
     model.eval()
     x = torch.from_numpy(batches()[0][0])
-    np.testing.assert_allclose(np.asarray(step.evaluate(x)), model(x).detach().numpy(), atol=1e-4)
+    evaluated = np.asarray(step.evaluate(x))
+    np.testing.assert_allclose(evaluated, model(x).detach().numpy(), atol=1e-4)
+    back = Net().eval()
+    back.load_state_dict({n: torch.from_dlpack(t) for n, t in step.state_dict().items()}, strict=False)
+    np.testing.assert_allclose(evaluated, back(x).detach().numpy(), atol=1e-5)
 
 
 def test_dropout_and_frozen_params() -> None:

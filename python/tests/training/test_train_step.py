@@ -150,6 +150,22 @@ def test_a_batch_that_is_not_finite_moves_no_running_statistics(make_step: Make)
     assert (step.steps, step.skipped, step.bad_tensor) == (0, 1, "loss")
 
 
+def test_a_trained_model_goes_back_whole(make_step: Make, tmp_path: Path) -> None:
+    """Running statistics too: without them the model would be evaluated by those it began with."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 4))
+    specs = [aicf.TensorSpec((3, 1, 2, 2)), aicf.TensorSpec((3,), "i64", "labels")]
+    step = make_step(model=model, inputs=specs)
+    x, y = 5 + np.random.default_rng(0).standard_normal((3, 1, 2, 2)).astype(np.float32), np.arange(3)
+    for _ in range(3):
+        step(x, y)
+    model.load_state_dict(step.state_dict(), strict=False)
+    model.save_safetensors(str(tmp_path / "m.safetensors"))
+    other = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 4))
+    other.load_safetensors(str(tmp_path / "m.safetensors"))
+    evaluated = np.asarray(step.evaluate(x))
+    np.testing.assert_array_equal(np.asarray(aicf.compile(other, specs[:1])(x)), evaluated)
+
+
 @pytest.mark.parametrize(
     ("counter", "value"), [("opt.step", -5), ("opt.micro", 2), ("opt.micro", -1), ("opt.bad_tensor", 99)]
 )
