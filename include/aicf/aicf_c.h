@@ -68,8 +68,8 @@ AICF_API const char* aicf_last_error_code(void);
 
 /* threads 0: AICF_NUM_THREADS, else the physical cores. *result is NULL after a failure. */
 AICF_API aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result);
-/* device: "cpu", "cuda", "cuda:1"; memory_limit: bytes of the device's memory that the model and its users
- * take together, 0: no limit. */
+/* device: "cpu", "cuda", "cuda:1"; memory_limit: bytes of a GPU's memory that the model and its users take
+ * together, 0: no limit. */
 AICF_API aicf_status aicf_load_on(const char* path, const char* device, int32_t threads, int64_t memory_limit,
                                   aicf_executable** result);
 /* A second user of the same weights, with states of its own that begin as the present ones. */

@@ -87,6 +87,7 @@ TEST(DeviceTest, AViewOfTheDeviceIsNoArrayOfTheHost) {
 TEST(DeviceTest, AMemoryLimitIsKept) {
   if (device() == "cpu") {
     EXPECT_EQ(code_of([] { load(aicf_test::mlp(), "mlp", -1); }), "AICF-U0001");
+    EXPECT_EQ(code_of([] { load(aicf_test::mlp(), "mlp", 100); }), "AICF-U0002");
     GTEST_SKIP() << "the limit is that of a GPU's memory; AICF_MAX_MEMORY holds for the host's";
   }
   EXPECT_EQ(code_of([] { load(aicf_test::mlp(), "mlp", 100); }), "AICF-U0503");

@@ -38,7 +38,15 @@ std::shared_ptr<Device> open_device(const DeviceOptions& options) {
   if (options.memory_limit < 0)
     throw UserError(ErrorCode::kU_bad_option, "a memory limit is negative")
         .with_value(std::to_string(options.memory_limit));
-  if (ordinal < 0) return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
+  if (ordinal < 0) {
+    if (options.memory_limit > 0 || options.allocator.allocate)
+      throw UserError(ErrorCode::kU_unsupported_option,
+                      "a limit or allocator of a GPU's memory is given for the CPU")
+          .with_value(options.device)
+          .with_expected("cuda or cuda:ORDINAL")
+          .with_remedy("AICF_MAX_MEMORY bounds the memory of the CPU");
+    return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
+  }
   return make_cuda_device({ordinal, graphs_wanted(), options.allocator, options.memory_limit});
 }
 
