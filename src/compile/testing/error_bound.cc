@@ -1,5 +1,6 @@
 #include "compile/testing/error_bound.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -179,12 +180,22 @@ class BoundRun {
         apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, false); }), true)[0];
     RefTensor high =
         apply(node, operands(node, [&](size_t, const Bounded& x) { return magnitude(x, true); }), true)[0];
+    // The largest product of some of the factors: a part may overflow, or be what an underflow of others
+    // meets, though the whole is small or 0.
+    std::vector<double> part(high.f.size(), 1);
+    if (node.op == Op::reduce_prod || node.op == Op::cumprod) {
+      const auto at_least_one = [&](size_t, const Bounded& x) {
+        RefTensor t = magnitude(x, true);
+        for (double& f : t.f) f = std::max(f, 1.0);
+        return t;
+      };
+      part = apply(node, operands(node, at_least_one), true)[0].f;
+    }
     const double rounding = 2 * epsilon(dtype) + (length + 8) * (dtype == DType::f64 ? 0x1p-52 : 0x1p-23);
     for (size_t i = 0; i < high.f.size(); ++i) {
-      // A running product through a huge partial result is not bounded by its end.
       const double spread = high.f[i] - low.f[i];
-      high.f[i] =
-          high.f[i] > largest(dtype) ? kExcluded : 2 * spread + rounding * high.f[i] + length * tiny(dtype);
+      const bool bounded = high.f[i] <= largest(dtype) && part[i] <= largest(dtype);
+      high.f[i] = bounded ? 2 * spread + rounding * high.f[i] + length * tiny(dtype) * part[i] : kExcluded;
     }
     return high.f;
   }
