@@ -65,7 +65,9 @@ std::vector<Timing> time_in_turns(Executable& exe, const Resident& resident,
 
 int run(const Options& options, const Console& console) {
   if (options.repeat < 1 || options.warmup < 0)
-    throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1 and --warmup not negative");
+    throw UserError(ErrorCode::kU_bad_option, "a number of replays is out of range")
+        .with_expected("--repeat of 1 or more, --warmup of 0 or more")
+        .with_actual(std::to_string(options.repeat) + " and " + std::to_string(options.warmup));
   const std::unique_ptr<Executable> exe = options.load();
   const EntryPlan& entry = exe->entry("");
   const std::map<std::string, Array> inputs = options.gather(*exe);

@@ -83,7 +83,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_compile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb);
+  options->source.add_to(verb, /*binds=*/false, "an .onnx model");
   options->source.add_stages_to(verb);
   verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return run(*options, console); };

@@ -47,11 +47,23 @@ void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& giv
 
 }  // namespace
 
+void refuse_overwriting(const std::string& output, const std::vector<std::string>& others) {
+  for (const std::string& other : others) {
+    std::error_code none;  // of a path that names nothing yet
+    if (other != output && !std::filesystem::equivalent(other, output, none)) continue;
+    throw UserError(ErrorCode::kU_bad_option, "the output would overwrite another file of the command")
+        .with_value(output)
+        .with_remedy("name another file for it");
+  }
+}
+
 std::pair<std::string, std::string> split_pair(const std::string& text, const char* option) {
   const size_t at = text.rfind('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
-    throw UserError(ErrorCode::kU_bad_option, "an option does not have the form NAME=VALUE")
-        .with_value(std::string(option) + " " + text);
+    throw UserError(ErrorCode::kU_bad_option, "an option does not have its form")
+        .with_op(option)
+        .with_expected("NAME=VALUE, as 'aicf VERB --help' says")
+        .with_actual(text);
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
@@ -64,13 +76,13 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-void ModelSource::add_to(VerbOptions& verb, bool binds) {
+void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
   verb_ = verb;
   const auto add = [&](const char* name, auto& target, const char* help) {
     verb.add_option(name, target, help);
     compile_only_.emplace_back(name);
   };
-  verb.add_positional("model", path, "an .onnx model or a compiled .aicf file");
+  verb.add_positional("model", path, model);
   add("--dim", dims,
       "a dynamic size: NAME=8, NAME=16..512, NAME=1,8 (1 to 8 with a plan for 1 and one for more), "
       "NAME=2*HALF with a --dim for HALF, or INPUT:AXIS=… for an unnamed axis");
@@ -141,11 +153,7 @@ void ModelSource::refuse_artifact() const {
 }
 
 void ModelSource::refuse_overwriting(const std::string& output) const {
-  std::error_code none;  // a path that names nothing is no model
-  if (std::filesystem::equivalent(path, output, none))
-    throw UserError(ErrorCode::kU_bad_option, "the output would overwrite the model")
-        .with_value(output)
-        .with_remedy("name another file with --output");
+  cli::refuse_overwriting(output, {path});
 }
 
 Program ModelSource::import() const {

@@ -17,6 +17,9 @@
 
 namespace aicf::cli {
 
+// bad_option if a file written to `output` would take the place of one of `others`.
+void refuse_overwriting(const std::string& output, const std::vector<std::string>& others);
+
 struct ModelSource {
   std::string path;
   std::vector<std::string> dims, states, skip, dump_after, records, choices;
@@ -26,7 +29,8 @@ struct ModelSource {
 
   // The positional argument and the options of compiling. They are refused where the model is compiled
   // already, but --dim if there it `binds` the sizes of random inputs.
-  void add_to(VerbOptions& verb, bool binds = false);
+  void add_to(VerbOptions& verb, bool binds = false,
+              const char* model = "an .onnx model or a compiled .aicf file");
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;

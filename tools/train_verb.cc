@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "model_source.h"
 #include "npy.h"
@@ -115,6 +116,7 @@ class Run {
         columns_(read_columns(options, trainer_.entry())),
         batches_(columns_, order_) {
     check_steps();
+    check_files();
     if (options_.resume && std::filesystem::exists(checkpoint_path())) resume();
   }
 
@@ -128,7 +130,7 @@ class Run {
       if (seconds() - shown_ >= kStatusSeconds) show(first, last);
     }
     console_.status("");
-    if (every > 0 || !options_.checkpoint.empty()) save();
+    if (saves()) save();
     stop_if_not_finite();
     if (!options_.output.empty()) write_artifact(options_.output, trainer_.artifact());
     return report(taken_ - first);
@@ -141,6 +143,22 @@ class Run {
 
   std::string checkpoint_path() const {
     return options_.checkpoint.empty() ? options_.model + ".checkpoint" : options_.checkpoint;
+  }
+
+  bool saves() const { return options_.checkpoint_every > 0 || !options_.checkpoint.empty(); }
+
+  // Before the first step: what is trained is lost if it can be written nowhere.
+  void check_files() const {
+    std::vector<std::string> data = {options_.labels};
+    for (const std::string& text : options_.data) data.push_back(text.substr(text.find('=') + 1));
+    if (!options_.output.empty()) {
+      refuse_overwriting(options_.output, data);
+      const AtomicFile writable(options_.output);
+    }
+    if (!saves()) return;
+    data.insert(data.end(), {options_.model, options_.output});
+    refuse_overwriting(checkpoint_path(), data);
+    const AtomicFile writable(checkpoint_path());
   }
 
   void check_steps() const {
@@ -228,7 +246,9 @@ class Run {
 
 int run(const Options& options, const Console& console) {
   if (options.steps < 1 || options.checkpoint_every < 0)
-    throw UserError(ErrorCode::kU_bad_option, "--steps must be at least 1 and --checkpoint-every at least 0");
+    throw UserError(ErrorCode::kU_bad_option, "a number of steps is missing or out of range")
+        .with_expected("--steps of 1 or more, --checkpoint-every of 0 or more")
+        .with_actual(std::to_string(options.steps) + " and " + std::to_string(options.checkpoint_every));
   if (options.batch_given && options.batch < 1)
     throw UserError(ErrorCode::kU_bad_option, "a batch has at least one row")
         .with_value("--batch")

@@ -118,7 +118,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_tune(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb);
+  options->source.add_to(verb, /*binds=*/false, "an .onnx model");
   options->run.add_to(verb);
   verb.add_option("--output", options->output,
                   "the file of records to add to; default records.csv of AICF_CACHE_DIR");

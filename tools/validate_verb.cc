@@ -71,6 +71,7 @@ int reduce(const Options& options, const std::map<std::string, Array>& inputs, c
     throw UserError(ErrorCode::kU_unsupported_option, "parts of a model can be judged by the reference only")
         .with_value("--reduce with --against " + options.against)
         .with_expected("--against reference");
+  options.source.refuse_overwriting(options.reduce);
   const Reduction reduction = reduce_model(
       options.source.path, inputs,
       [&](const std::string& model, const std::map<std::string, Array>& given) {

@@ -69,6 +69,7 @@ FIXED = ("--dim", "batch=3")
         (["compile", "missing.onnx"], 2, "AICF-U0003"),
         (["inspect", "m.onnx"], 2, "AICF-U0500"),
         (["run", "m.onnx", *FIXED, "--input", "x"], 2, "AICF-U0001"),
+        (["bench", "m.onnx", *FIXED, "--repeat", "0"], 2, "AICF-U0001"),
         (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--rtol", "-1"], 2, "AICF-U0001"),
@@ -81,6 +82,7 @@ def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int,
     assert answer["code"] == error
     assert answer["kind"] == "user"
     assert {"code", "kind", "op", "value", "expected", "actual", "remedy"} <= answer.keys()
+    assert answer["expected"] or answer["actual"] or answer["remedy"]
 
 
 def test_a_size_given_beside_an_input_must_fit_it(cli: Cli) -> None:
@@ -156,6 +158,7 @@ def test_inputs_are_those_of_the_model(cli: Cli, verb: str) -> None:
 def test_sizes_of_a_compiled_model_bind_but_do_not_compile(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM)
     assert cli.json("run", "m.aicf", *FIXED)["outputs"][0]["shape"] == [3, 8]
+    assert cli.json("run", "m.aicf", "--dim", "rows=3", code=2)["error"]["expected"] == "batch"
     assert cli.json("explain", "m.aicf", *FIXED, code=2)["error"]["value"] == "--dim"
     assert cli.json("tune", "m.aicf", code=2)["error"]["code"] == "AICF-U0001"
 
@@ -333,6 +336,8 @@ def test_validate_reduces_a_failing_model(cli: Cli) -> None:
     assert answer["nodes_before"] == 4 and answer["nodes"] == 1 and answer["outcome"] == "mismatch"
     inputs = [word for name, file in answer["inputs"].items() for word in ("--input", f"{name}={file}")]
     assert "validate: failed" in cli.run("validate", "small.onnx", *inputs, *exact, code=1).stdout
+    answer = cli.json("validate", "m.onnx", *FIXED, *exact, "--reduce", "m.onnx", code=2)
+    assert answer["error"]["value"] == "m.onnx"  # it would overwrite the model
     answer = cli.json("validate", "m.onnx", *FIXED, "--reduce", "small.onnx", code=2)
     assert answer["error"]["code"] == "AICF-U0001"  # it passes: nothing to reduce
 

@@ -70,7 +70,8 @@ DimOption parse_dim_option(std::string_view text) {
     option.range = Interval{parse_size(text.substr(0, dots), text), parse_size(text.substr(dots + 2), text)};
     if (option.range->lo > option.range->hi)
       throw UserError(ErrorCode::kU_bad_option, "a range ends before it begins")
-          .with_value(std::string(text));
+          .with_value(std::string(text))
+          .with_expected("LO..HI with LO <= HI");
     return option;
   }
   if (refers_to_sizes(text)) {

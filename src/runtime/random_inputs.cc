@@ -41,6 +41,12 @@ Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
   return array;
 }
 
+std::string names_of(const SymbolRanges& sizes) {
+  std::string names;
+  for (const auto& [name, range] : sizes) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "none: all sizes are fixed" : names;
+}
+
 }  // namespace
 
 SymbolValues choose_sizes(const Plan& plan, const SymbolValues& wanted) {
@@ -49,7 +55,9 @@ SymbolValues choose_sizes(const Plan& plan, const SymbolValues& wanted) {
   for (const auto& [name, value] : wanted) {
     auto at = plan.sizes.find(name);
     if (at == plan.sizes.end())
-      throw UserError(ErrorCode::kU_unset_size, "the model has no size of this name").with_value(name);
+      throw UserError(ErrorCode::kU_unset_size, "the model has no size of this name")
+          .with_value(name)
+          .with_expected(names_of(plan.sizes));
     if (value < at->second.lo || value > at->second.hi)
       throw UserError(ErrorCode::kU_size_out_of_range,
                       "size '" + name + "' is outside the range the model was compiled for")

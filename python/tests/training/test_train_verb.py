@@ -126,12 +126,20 @@ def test_data_that_is_not_finite_is_named(train: Train, folder: Path, data: Batc
         (["--steps", "9", "--batch", "0"], "AICF-U0001"),
         (["--steps", str(2**63 - 1)], "AICF-U0001"),
         (["--steps", "9", "--checkpoint-every", str(2**62)], "AICF-U0001"),
+        (["--steps", "9", "--checkpoint", "./x.npy"], "AICF-U0001"),
+        (["--steps", "9", "--checkpoint", "step.aicf"], "AICF-U0001"),
+        (["--steps", "9", "--checkpoint", "new", "-o", "new"], "AICF-U0001"),
+        (["--steps", "9", "-o", "y.npy"], "AICF-U0001"),
+        (["--steps", str(10**12), "-o", "nowhere/trained.aicf"], "AICF-E0001"),
+        (["--steps", str(10**12), "--checkpoint", "nowhere/kept"], "AICF-E0001"),
     ],
 )
 def test_mistakes_have_codes(train: Train, folder: Path, arguments: list[str], code: str) -> None:
     state(train("--steps", 4, "--checkpoint", "kept"))
     aicf.save_safetensors(str(folder / "x.safetensors"), {"a": np.ones(3, np.float32)})
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert error(train(*arguments))["code"] == code
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_other_data_of_the_same_shape_is_refused(train: Train, folder: Path, data: Batch) -> None:
