@@ -47,16 +47,20 @@ def loss_program(
             expected="inputs=[aicf.TensorSpec(...)]",
         )
     specs = _split_target(model, inputs, loss is not None)
+    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
+    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
+    by_name = isinstance(inputs, Mapping), isinstance(inputs if eval_inputs is None else eval_inputs, Mapping)
     if is_torch(model):
-        return _torch_program(model, loss, specs, eval_inputs, dims, seed)
-    return _trace(model, loss, specs, eval_inputs, dims, seed, optimizer), []
+        return _torch_program(model, loss, specs, eval_specs, by_name, dims, seed)
+    return _trace(model, loss, specs, eval_specs, by_name, dims, seed, optimizer), []
 
 
 def _torch_program(
     model: Any,
     loss: Callable[[Any, Any], Any] | None,
     specs: dict[str, TensorSpec],
-    eval_inputs: Specs | None,
+    eval_specs: dict[str, TensorSpec],
+    by_name: tuple[bool, bool],
     dims: Mapping[str, Any],
     seed: int,
 ) -> tuple[_aicf.Program, list[str]]:
@@ -66,15 +70,18 @@ def _torch_program(
         raise make_error(
             "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
         )
-    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
-    return import_training(model, loss, specs, eval_specs, seed)
+    return import_training(model, loss, specs, eval_specs, by_name, seed)
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
     """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
-    if isinstance(inputs, Mapping) or not has_target:
+    if not has_target:
         return name_specs(model, inputs)
+    if isinstance(inputs, Mapping):
+        *pairs, (name, target) = inputs.items() or [("target", TensorSpec(()))]
+        named = name_specs(model, dict(pairs))
+        named[name] = spec_of(target)
+        return named
     *given, target = [spec_of(spec) for spec in inputs] or [TensorSpec(())]
     named = name_specs(model, given)
     name = target.name or "target"
@@ -88,23 +95,24 @@ def _trace(
     model: Any,
     loss: Callable[[Any, Any], Any] | None,
     specs: dict[str, TensorSpec],
-    eval_inputs: Specs | None,
+    eval_specs: dict[str, TensorSpec],
+    by_name: tuple[bool, bool],
     dims: Mapping[str, Any],
     seed: int,
     optimizer: Optimizer,
 ) -> _aicf.Program:
-    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
     fixed, ranges = resolve_sizes([*specs.values(), *eval_specs.values()], dims)
     names = _paths(model)
     states = tuple(_counter(value) for value in (seed, 0))
     train, evaluate = Graph("loss", names, states), Graph("eval", names)  # type: ignore[arg-type]
     with tracing(train):
-        values = list(add_inputs(train, specs, fixed).values())
-        result = model(*values[: len(model_specs)])
-        train.output(result if loss is None else loss(result, values[-1]), "loss")
+        values = add_inputs(train, specs, fixed)
+        target = None if loss is None else values.popitem()[1]
+        result = model(**values) if by_name[0] else model(*values.values())
+        train.output(result if loss is None else loss(result, target), "loss")
     with tracing(evaluate):
-        results = model(*add_inputs(evaluate, eval_specs, fixed).values())
+        values = add_inputs(evaluate, eval_specs, fixed)
+        results = model(**values) if by_name[1] else model(*values.values())
         several = isinstance(results, (tuple, list))
         for index, value in enumerate(results if several else [results]):
             evaluate.output(value, f"output.{index}" if several else "output")

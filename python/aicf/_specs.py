@@ -46,6 +46,7 @@ def name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:
     """By the names of the function's arguments; each argument without a default needs one."""
     parameters = _parameters(fn)
     if isinstance(specs, Mapping):
+        _check_names(fn, parameters, specs)
         named = {name: spec_of(spec) for name, spec in specs.items()}
     else:
         named = {}
@@ -57,11 +58,12 @@ def name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:
                 name = f"{name}.{index}"
             named[name] = spec
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
-    if len(named) < len(needed):
+    missing = [n for n in needed if n not in named] if isinstance(specs, Mapping) else needed[len(named) :]
+    if missing:
         raise make_error(
             "bad_option",
             "arguments have neither a TensorSpec nor a default",
-            value=", ".join(needed[len(named) :]),
+            value=", ".join(missing),
             remedy="give the dtype and shape of each as inputs",
         )
     return named
@@ -127,6 +129,23 @@ def _parameters(fn: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     except (TypeError, ValueError):
         return {}
     return {k: p for k, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _check_names(fn: Callable[..., Any], parameters: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """What is given by name is passed by name."""
+    try:
+        kinds = {p.kind for p in inspect.signature(getattr(fn, "forward", fn)).parameters.values()}
+    except (TypeError, ValueError):
+        return
+    unknown = [str(name) for name in given if name not in parameters]
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise make_error(
+            "bad_option",
+            "the model has no argument of this name",
+            value=", ".join(unknown),
+            expected=", ".join(parameters),
+            remedy="name its arguments, or give a list in their order",
+        )
 
 
 def _check_sizes(used: set[str], fixed: set[str], ranged: set[str]) -> None:

@@ -173,7 +173,8 @@ def compile_train_step(
                     loss.
     loss            maps the prediction and the last input to a scalar, as `nn.CrossEntropyLoss()`; None: the
                     model gives the loss itself.
-    inputs          the TensorSpec of each input, in order or by name; with a loss the last is the target.
+    inputs          the TensorSpec of each input, in order, or by the names of the model's arguments; with a
+                    loss the last is the target.
     eval_inputs     of `evaluate`, if other sizes than `inputs`; without the target.
     clip_norm       of all gradients together; 0: not clipped.
     accumulate      calls whose gradients are averaged into one optimizer step.

@@ -140,22 +140,24 @@ def import_entries(
     prefix: str = "",
     loops: bool = True,
     seed: int = 0,
+    inputs: Sequence[Sequence[str]] | None = None,
 ) -> ImportedModel:
     """One Program with an entry for each exported program; what they share by name they hold once.
 
     `finish` writes the outputs of the first entry, which is a loss then, from its results. `prefix` is taken
     off the names of what a program holds. `loops` says whether the device runs loops, `seed` is that of
-    random numbers.
+    random numbers. `inputs` are the names of each entry's inputs, if not those that torch gave.
     """
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
     weights = Weights(prefix)
     written = {name.removeprefix(prefix) for name in written}
     graphs, models = [], []
-    for (entry, program), symbols in zip(pure.items(), names, strict=True):
+    for index, ((entry, program), symbols) in enumerate(zip(pure.items(), names, strict=True)):
         trains = finish is not None and not graphs
         lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops, trains, seed)
-        graph, model = _import_entry(program, lowering, weights, written, None if graphs else finish)
+        given = None if inputs is None else list(inputs[index])
+        graph, model = _import_entry(program, given, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)
     first = models[0]
@@ -211,6 +213,7 @@ def _written(exported: ExportedProgram) -> set[str]:
 
 def _import_entry(
     exported: ExportedProgram,
+    given: list[str] | None,
     lowering: Lowering,
     weights: Weights,
     mutated: set[str],
@@ -228,10 +231,12 @@ def _import_entry(
     held: dict[str, tuple[str, Variable]] = {}
     for spec, node in zip(signature.input_specs, placeholders, strict=True):
         if spec.kind == InputKind.USER_INPUT:
-            value = _input(graph, symbols, node)
+            is_tensor = isinstance(node.meta.get("val"), torch.Tensor)
+            name = given.pop(0) if given and is_tensor else node.name
+            value = _input(graph, symbols, node, name)
             if isinstance(value, SymTensor):
                 kept.append(leaf)
-                inputs.append(node.name)
+                inputs.append(name)
             else:
                 fixed[leaf] = value
             leaf += 1
@@ -245,11 +250,11 @@ def _import_entry(
     return graph, model
 
 
-def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node) -> Any:
+def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node, name: str) -> Any:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        require_dense(value, node.name)
-        return graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype))
+        require_dense(value, name)
+        return graph.input(name, symbols.shape(value.shape), dtype_name(value.dtype))
     return symbols.size(value) if isinstance(value, torch.SymInt) else value
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .._aicf import Program, dtype_name
 from ..errors import make_error
@@ -31,15 +32,24 @@ _DTYPES = {
 }
 
 
-class _WithLoss(torch.nn.Module):
-    """The model followed by a loss of torch's, under the model's own parameter names."""
+_MODEL = "model"  # where the model stands in a call
 
-    def __init__(self, model: torch.nn.Module, loss: Callable[..., Any]) -> None:
+
+class _Call(torch.nn.Module):
+    """The model called with `args` and `kwargs`, followed by a loss of torch's where there is a target."""
+
+    def __init__(self, model: torch.nn.Module, loss: torch.nn.Module | None = None) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model = model
+        if loss is not None:
+            # The model's own names lose their prefix, so the loss must have none that the model has.
+            taken = {name.split(".")[0] for name, _ in model.named_modules()}
+            self._loss = next(n for n in (f"loss{'_' * i}" for i in range(len(taken) + 1)) if n not in taken)
+            self.add_module(self._loss, loss)
 
-    def forward(self, *args: Any) -> Any:
-        return self.loss(self.model(*args[:-1]), args[-1])
+    def forward(self, args: Any, kwargs: Any, target: Any) -> Any:
+        result = self.model(*args, **kwargs)
+        return result if target is None else getattr(self, self._loss)(result, target)
 
 
 def import_training(
@@ -47,41 +57,50 @@ def import_training(
     loss: Callable[[Any, Any], Any] | None,
     specs: Mapping[str, TensorSpec],
     eval_specs: Mapping[str, TensorSpec],
+    by_name: tuple[bool, bool],
     seed: int,
 ) -> tuple[Program, list[str]]:
     """Entries "loss", traced in training mode, and "eval"; and the params that are not trained.
 
     A loss that is a torch module is traced with the model; any other maps traced values. Sizes are fixed.
+    `by_name`, for "loss" and "eval": whether the model is called by the names of its arguments.
     """
-    rows = list(specs.items())
-    model_specs, target = (rows, None) if loss is None else (rows[:-1], rows[-1])
-    torch_loss = isinstance(loss, torch.nn.Module)
+    model_specs = dict(specs)
+    target = None if loss is None else model_specs.popitem()
+    torch_loss = loss if isinstance(loss, torch.nn.Module) else None
+    whole = _Call(model, torch_loss)
+    arguments = _arguments(model_specs, by_name[0], None if torch_loss is None else target)
     with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
-        whole = _WithLoss(model, loss) if torch_loss else model
-        trained, names, _ = export(whole, _examples(rows if torch_loss else model_specs))
-        trained = stop_where_no_grad(trained)
+        trained = stop_where_no_grad(export(whole, _examples(arguments))[0])
+    eval_arguments = _arguments(eval_specs, by_name[1])
     with _mode(model, training=False), torch.no_grad():
-        evaluated, eval_names, _ = export(model, _examples(list(eval_specs.items())))
+        evaluated = export(whole, _examples(eval_arguments))[0]
 
     def finish(graph: Graph, results: Sequence[Any]) -> None:
         with tracing(graph):
             value = results[0]
-            if target is not None and not torch_loss:
+            if target is not None and torch_loss is None:
                 name, spec = target
-                value = loss(value, graph.input(name, spec.shape, dtype_name(spec.dtype)))  # type: ignore[misc]
+                result = pytree.tree_unflatten(results, trained.call_spec.out_spec)
+                value = loss(result, graph.input(name, spec.shape, dtype_name(spec.dtype)))  # type: ignore[misc]
             graph.output(value, "loss")
 
-    prefix = "model." if torch_loss else ""
     imported = import_entries(
-        {"loss": trained, "eval": evaluated}, [names, eval_names], {}, finish=finish, prefix=prefix, seed=seed
+        {"loss": trained, "eval": evaluated},
+        [{}, {}],
+        {},
+        finish=finish,
+        prefix=f"{_MODEL}.",
+        seed=seed,
+        inputs=[[name for name, _ in _leaves(given)] for given in (arguments, eval_arguments)],
     )
-    return imported.program, _untrained(whole, imported, prefix)
+    return imported.program, _untrained(whole, imported)
 
 
-def _untrained(whole: torch.nn.Module, imported: ImportedModel, prefix: str) -> list[str]:
+def _untrained(whole: _Call, imported: ImportedModel) -> list[str]:
     """Buffers, and parameters that need no gradient, by their names in the Program."""
     parameters = whole.named_parameters(remove_duplicate=False)
-    trained = {name.removeprefix(prefix) for name, parameter in parameters if parameter.requires_grad}
+    trained = {name.removeprefix(f"{_MODEL}.") for name, parameter in parameters if parameter.requires_grad}
     written = [n for n, variable in imported.variables.items() if variable.is_state and n in trained]
     if written:
         raise make_error(
@@ -94,8 +113,25 @@ def _untrained(whole: torch.nn.Module, imported: ImportedModel, prefix: str) -> 
     return [n for n, variable in imported.variables.items() if not variable.is_state and n not in trained]
 
 
-def _examples(rows: Sequence[tuple[str, TensorSpec]]) -> tuple[torch.Tensor, ...]:
-    for name, spec in rows:
+_Named = tuple[str, TensorSpec]
+
+
+def _arguments(specs: Mapping[str, TensorSpec], by_name: bool, target: _Named | None = None) -> Any:
+    """What a call takes, with the name and spec of each tensor in its place."""
+    rows = tuple(specs.items())
+    return ((), {row[0]: row for row in rows}, target) if by_name else (rows, {}, target)
+
+
+def _leaves(arguments: Any) -> list[_Named]:
+    return [leaf for leaf in pytree.tree_leaves(arguments, is_leaf=_is_named) if leaf is not None]
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], TensorSpec)
+
+
+def _examples(arguments: Any) -> Any:
+    for name, spec in _leaves(arguments):
         if not all(isinstance(size, int) for size in spec.shape):
             raise make_error(
                 "unsupported_option",
@@ -103,7 +139,13 @@ def _examples(rows: Sequence[tuple[str, TensorSpec]]) -> tuple[torch.Tensor, ...
                 op=name,
                 actual=str(list(spec.shape)),
             )
-    return tuple(torch.zeros(tuple(spec.shape), dtype=_DTYPES[dtype_name(spec.dtype)]) for _, spec in rows)  # type: ignore[arg-type]
+
+    def zeros(row: _Named | None) -> torch.Tensor | None:
+        return (
+            None if row is None else torch.zeros(tuple(row[1].shape), dtype=_DTYPES[dtype_name(row[1].dtype)])
+        )  # type: ignore[arg-type]
+
+    return pytree.tree_map(zeros, arguments, is_leaf=_is_named)
 
 
 @contextmanager

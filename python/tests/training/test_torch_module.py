@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 
 import aicf
 import numpy as np
@@ -108,6 +109,56 @@ def test_parts_keep_their_mode_where_the_model_is_in_the_mode_traced(training: b
     loss = torch.nn.functional.cross_entropy(expected(x), y)
     assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-5
     assert ("norm.running_var" in step.state_dict()) != training  # a frozen one is no state
+
+
+class Difference(torch.nn.Module):
+    """Two arguments that a mix-up would tell apart, and parts of the names that a wrapper gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.loss = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3)
+        self.head = torch.nn.ModuleDict({"model": torch.nn.BatchNorm1d(4)})
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return self.loss(self.model(a) - scale * self.head["model"](b))
+
+
+@pytest.mark.parametrize("loss", [torch.nn.CrossEntropyLoss(torch.ones(3)), nn.CrossEntropyLoss()])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_inputs_have_the_names_they_are_given(loss: object, by_name: bool) -> None:
+    torch.manual_seed(3)
+    model = Difference()
+    data = {"b": torch.randn(6, 4) ** 3, "a": torch.randn(6, 4), "labels": torch.randint(0, 3, (6,))}
+    specs = {n: aicf.TensorSpec(tuple(t.shape), "i64" if n == "labels" else "f32") for n, t in data.items()}
+    inputs = (
+        specs if by_name else [specs["a"], specs["b"], dataclasses.replace(specs["labels"], name="labels")]
+    )
+    step = aicf.compile_train_step(model, loss, optim.SGD(0.1), inputs)
+    assert [i.name for i in step.inputs] == (list(data) if by_name else ["a", "b", "labels"])
+    assert set(step.parameters()) == {name for name, _ in model.named_parameters()}
+    expected = torch.nn.functional.cross_entropy(model(data["a"], data["b"]), data["labels"])
+    assert abs(float(np.asarray(step(**data))) - expected.item()) < 1e-5
+    weights = {n: torch.from_dlpack(t) for n, t in step.state_dict().items()}
+    model.load_state_dict(weights, strict=False)
+    model.eval()
+    evaluated = np.asarray(step.evaluate(b=data["b"], a=data["a"]))
+    np.testing.assert_allclose(evaluated, model(data["a"], data["b"]).detach(), atol=1e-5)
+
+
+def test_a_loss_gets_the_whole_result() -> None:
+    class Two(Difference):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"z": self.loss(self.model(a)), "y": self.head["model"](b)}
+
+    model, x = Two(), torch.randn(6, 4)
+    specs = [aicf.TensorSpec((6, 4)), aicf.TensorSpec((6, 4)), aicf.TensorSpec((6,), "i64")]
+
+    def loss(result: dict, target: object) -> object:
+        return (result["z"] ** 2).mean() + ((result["y"] - 1.0) ** 2).mean()
+
+    step = aicf.compile_train_step(model, loss, optim.SGD(0.1), specs)
+    expected = loss(model(x, x), None)
+    assert abs(float(np.asarray(step(x, x, np.zeros(6, np.int64)))) - expected.item()) < 1e-5
 
 
 class Normalised(torch.nn.Module):

@@ -217,6 +217,30 @@ def test_groups_hold_for_the_params_that_match(make_step: Make, batches: list[Ba
     assert np.abs(np.asarray(now["2.W"]) - first["2.W"]).max() > 1e-4
 
 
+def test_inputs_by_name_are_passed_by_name(make_step: Make) -> None:
+    class Difference(nn.Module):
+        def __init__(self) -> None:
+            self.out = nn.Linear(3, 2)
+
+        def forward(self, a: aicf.SymTensor, b: aicf.SymTensor) -> aicf.SymTensor:
+            return self.out(a) - self.out(b) * 3.0
+
+    rng = np.random.default_rng(0)
+    a, b, y = (rng.standard_normal((4, n)).astype(np.float32) for n in (3, 3, 2))
+    specs = {name: aicf.TensorSpec(x.shape) for name, x in {"b": b, "a": a, "y": y}.items()}
+    model = Difference()
+    options = {"model": model, "loss": nn.MSELoss()}
+    by_name = make_step(**options, inputs=specs)
+    in_order = make_step(**options, inputs=[specs["a"], specs["b"], specs["y"]])
+    assert number(by_name(a=a, b=b, y=y)) == number(in_order(a, b, y))
+    evaluated = [np.asarray(step.evaluate(a=a, b=b)) for step in (by_name, in_order)]
+    np.testing.assert_array_equal(*evaluated)
+    for wrong, value in ((["y", "a", "b"], "y"), (["a", "c", "y"], "c"), (["a", "y"], "b")):
+        with pytest.raises(aicf.UserError) as refused:
+            make_step(**options, inputs={name: specs["a"] for name in wrong})
+        assert refused.value.code == "AICF-U0001" and refused.value.value == value
+
+
 def test_any_traced_function_of_the_step_is_a_schedule(make_step: Make, batches: list[Batch]) -> None:
     halving = make_step(optimizer=optim.SGD(lambda step: 0.5 ** step.astype("f64") * 0.1))
     staircase = make_step(optimizer=optim.SGD(optim.step(0.1, 0.5, every=1)))
