@@ -48,7 +48,9 @@ class _Call(torch.nn.Module):
             self.add_module(self._loss, loss)
 
     def forward(self, args: Any, kwargs: Any, target: Any) -> Any:
+        before = _numbers(self.model) if self.model.training else {}
         result = self.model(*args, **kwargs)
+        _refuse_counting(before, _numbers(self.model))  # torch puts them back when it has traced
         return result if target is None else getattr(self, self._loss)(result, target)
 
 
@@ -146,6 +148,27 @@ def _examples(arguments: Any) -> Any:
         )  # type: ignore[arg-type]
 
     return pytree.tree_map(zeros, arguments, is_leaf=_is_named)
+
+
+def _refuse_counting(before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    """A number of Python's that a call changes would be the same in every step: the trace is one call."""
+    changed = [name for name, number in before.items() if after.get(name, number) != number]
+    if changed:
+        raise make_error(
+            "unsupported_op",
+            "the model changes a number of Python's while it trains, which a compiled step cannot",
+            value=", ".join(changed),
+            remedy="keep it in a buffer: self.register_buffer(name, torch.tensor(0)), then self.name += 1",
+        )
+
+
+def _numbers(model: torch.nn.Module) -> dict[str, float]:
+    return {
+        f"{path}.{name}".lstrip("."): value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if type(value) in (int, float) and value == value
+    }
 
 
 @contextmanager

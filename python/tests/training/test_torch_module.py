@@ -111,6 +111,36 @@ def test_parts_keep_their_mode_where_the_model_is_in_the_mode_traced(training: b
     assert ("norm.running_var" in step.state_dict()) != training  # a frozen one is no state
 
 
+class Annealed(torch.nn.Module):
+    """Its output falls with the calls it has had, counted in Python or in a buffer."""
+
+    def __init__(self, in_python: bool) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(4, 3)
+        if in_python:
+            self.calls = 0
+        else:
+            self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.out(x) / (1 + self.calls)
+
+
+def test_a_count_is_kept_in_a_buffer_or_refused() -> None:
+    x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
+    specs = [aicf.TensorSpec((5, 4)), aicf.TensorSpec((5,), "i64")]
+    whole = torch.nn.Sequential(Annealed(in_python=True))
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile_train_step(whole, torch.nn.CrossEntropyLoss(), optim.SGD(0.1), specs)
+    assert refused.value.code == "AICF-U0301" and refused.value.value == "0.calls"
+    model = Annealed(in_python=False)
+    step = aicf.compile_train_step(model, torch.nn.CrossEntropyLoss(), optim.SGD(0.0), specs)
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-6
+
+
 class Difference(torch.nn.Module):
     """Two arguments that a mix-up would tell apart, and parts of the names that a wrapper gives."""
 
