@@ -28,13 +28,15 @@ class ScatterJoiner {
   }
 
  private:
-  // Of floats, whole rows to zeros, for nobody but other calls.
+  // Of floats, whole rows to zeros, for nobody but other calls. Rows and their elements must be axes of the
+  // region: neither is one alone.
   bool is_scatter(const KernelCall& call) const {
     if (call.kernel != "scatter_nd" || call.params[0] != Dim(kAdd)) return false;
     const Window &zeros = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
                  &sums = call.outputs[0];
     return is_float(sums.dtype) && indices.sizes.back() == Dim(1) && sums.sizes.size() >= 2 &&
-           is_row_major(sums) && is_row_major(updates) && is_zero(zeros.root) && !is_kept(sums.root);
+           sums.sizes[0] != Dim(1) && element_count(sums.sizes) != sums.sizes[0] && is_row_major(sums) &&
+           is_row_major(updates) && is_zero(zeros.root) && !is_kept(sums.root);
   }
   bool is_zero(ValueId root) const {
     if (root >= graph_.value_count() || graph_.value(root).role != Role::kConstant) return false;

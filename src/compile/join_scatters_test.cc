@@ -70,6 +70,11 @@ TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
   other = words;
   other.zero = 1;
   EXPECT_EQ(joined(other), 0u);
+  for (const Shape& table : {Shape{Dim(1), Dim(7)}, Shape{Dim(9), Dim(1)}, Shape{Dim(9), Dim(1), Dim(1)}}) {
+    other = words;
+    other.table = table;
+    EXPECT_EQ(joined(other), 0u) << to_string(table);
+  }
 }
 
 const Case kCases[] = {
@@ -78,7 +83,8 @@ const Case kCases[] = {
     {DType::f16, DType::i64, {Dim(3), Dim(64)}, {Dim(700)}},
     {DType::f32, DType::i64, {Dim(9), Dim(33)}, {Dim(2), Dim(3), Dim(7)}},
     {DType::f32, DType::i64, {Dim(50), Dim(3), Dim(40)}, {Dim(5000)}},
-    {DType::f64, DType::i32, {Dim(1), Dim(7)}, {Dim(20)}},
+    {DType::f64, DType::i32, {Dim(2), Dim(7)}, {Dim(20)}},
+    {DType::f16, DType::i64, {Dim(7), Dim(1), Dim(9)}, {Dim(90)}},
 };
 
 // Indices from both ends, the first ones many times.

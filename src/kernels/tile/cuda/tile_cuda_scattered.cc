@@ -50,6 +50,8 @@ CudaCode generate_tile_scattered(const CudaProblem& problem) {
   std::vector<CudaWindow> windows = all_windows(region);
   windows.push_back(numbers_of_rows(out));
   const TileSpace space = tile_space(windows, 0, AxisOrder::kKept, AxisOrder::kKept, ranges_of(problem));
+  AICF_CHECK(space.rank() > 1 && space.views.back().strides[0] == Dim(1),
+             "scattered rows are not the first of several axes");
 
   const ScatterProblem s = scatter_of(indices, out);
   const std::string item = sorted_item(problem, s);
