@@ -88,21 +88,25 @@ Program chain(int64_t rows, int64_t width, const std::string& names) {
 }
 
 TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
-  const std::vector<std::vector<int32_t>> few = {{1}, {0, 1}, {1}, {0, 1}}, many = {{1}, {1}, {1}, {1}};
+  const std::vector<std::vector<int32_t>> both = {{1}, {0, 1}, {1}, {0, 1}}, weights = {{1}, {1}, {1}, {1}};
   struct Way {
     int64_t rows;
     const char* variant;
+    const std::vector<std::vector<int32_t>>& early;
   };
-  for (const auto& [rows, variant] :
-       {Way{1, "wgmma 64x32 stages 16 warpgroups 1"},
-        Way{1, "wgmma 64x64 stages 8 splits 2 cluster warpgroups 1 resident 2"},
-        Way{16, "wgmma 64x32 stages 16 warpgroups 1"}, Way{256, "wgmma 128x64 stages 8 warpgroups 2"},
-        Way{256, "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2"}}) {
+  for (const auto& [rows, variant, early] :
+       {Way{1, "wgmma 64x32 stages 16 warpgroups 1", both},
+        Way{1, "wgmma 64x64 stages 8 splits 2 cluster warpgroups 1 resident 2", both},
+        Way{16, "wgmma 64x32 stages 16 warpgroups 1", both},
+        Way{200, "wgmma 128x64 stages 8 warpgroups 2", both},
+        Way{256, "wgmma 128x64 stages 8 warpgroups 2", both},
+        Way{2200, "wgmma 128x128 stages 6 warpgroups 2", weights},  // blocks with two tiles
+        Way{256, "wgmma 128x128 stages 6 warpgroups 2 alternate", weights},
+        Way{256, "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2", weights}}) {
     SCOPED_TRACE(variant);
     const Program program = chain(rows, 1024, "abcd"), alone = chain(rows, 1024, "b");
     Artifact artifact = compiled(program, variant);
     const EntryPlan& plan = *artifact.variants.at(0).plan.entry("main");
-    const std::vector<std::vector<int32_t>>& early = rows <= 64 ? few : many;
     ASSERT_EQ(plan.steps.size(), early.size());
     for (size_t i = 0; i < early.size(); ++i)
       EXPECT_EQ(plan.steps[i].launches.at(0).early_inputs, early[i]) << i;

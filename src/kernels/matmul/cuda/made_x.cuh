@@ -34,7 +34,6 @@ struct MadeMatmul : Product {
   // Make: make(x, pitch, k_first, k_end) writes these columns of all rows, or all; x is where column 0 of row 0 would be.
   template <class Element, class Make>
   struct MadeX {
-    static constexpr bool kBeforeWait = true;
     const Make& make;
     Element* x;
     int rows, pitch;

@@ -5,6 +5,7 @@
 #include "kernels/cuda_text.h"
 #include "kernels/made_input.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/product_group.h"
@@ -173,12 +174,18 @@ class Writer {
     return config_.family == MatmulFamily::wgmma ? config_.resident : 0;
   }
   bool sums_x() const { return problem_.group != nullptr && problem_.group->x_sums.has_value(); }
-  // Whether x is read before the wait for the launches before (wgmma.cuh). Not by blocks that have a
-  // multiprocessor for themselves: 256 x 4096 x 4096 took 19.6 us on an H100, 19.0 without.
+  // Whether a block has one tile at most and none beside it that has a part of it.
+  bool has_tiles_alone() const {
+    return config_.splits == 1 && !config_.alternate && !config_.handed && config_.row_blocks == 0 &&
+           largest(tiles_, ranges_of(problem_)) <= concurrent_blocks(config_);
+  }
+  // Whether x is read before the wait for the launches before (wgmma.cuh). By two warpgroups only for one
+  // tile of their own: 256 x 4096 x 4096 in two parts of K, or with several stages left to load when the next
+  // launch may start, took longer so.
   bool early_x() const {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
-    return config_.family == MatmulFamily::wgmma && config_.warpgroups == 1 && problem_.made == nullptr &&
-           problem_.group == nullptr && x.settled && y.constant;
+    return config_.family == MatmulFamily::wgmma && (config_.warpgroups == 1 || has_tiles_alone()) &&
+           problem_.made == nullptr && problem_.group == nullptr && x.settled && y.constant;
   }
   WgmmaTile wgmma_tile() const {
     return {

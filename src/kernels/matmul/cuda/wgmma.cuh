@@ -24,9 +24,8 @@ namespace aicf {
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
-// kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too. Where
-// x lies in shared memory from end to end, blocks of two launches fit beside each other: such a block even multiplies
-// before it waits, and only its results wait for the launches before.
+// kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too, and a
+// block even multiplies before it waits: only its results wait for the launches before.
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, int kAhead,
           bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0,
           bool kEarlyX = false>
@@ -50,7 +49,7 @@ struct WgmmaMatmul {
   static constexpr bool kDealt = kInCluster && kWarpgroups == 2 && BN % 64 == 0 && kRowBlocks * (BN / 64) % kParts == 0 &&
                                  BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
-  static_assert(!kEarlyX || kConstantY, "a block that waits for y has waited for x");
+  static_assert(!kEarlyX || (kConstantY && !kAlternate), "a block that waits, for y or its turn, has waited for x");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
   static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
 
@@ -169,6 +168,7 @@ struct WgmmaMatmul {
                                                          const MatmulTile& tile, int warpgroup,
                                                          float (&acc)[kRowBlocks][BN / 2]) {
     if constexpr (Operands::kSumsX) {
+      static_assert(!kEarlyX, "what is stored waits");
       if (tile.column < Operands::kColumnsWithSums) {
         RowSums<WgmmaMatmul, Operands> sums(tile.column);
         accumulate_with(sums, shared, stage, steps, warpgroup, acc);
@@ -212,7 +212,6 @@ struct WgmmaMatmul {
 
   // What multiply() has a tile's x from: stages of the pipeline.
   struct LoadedX {
-    static constexpr bool kBeforeWait = false;  // whether a block may multiply before it waits
     __device__ __forceinline__ void begin(const Work&) const {}
     template <class Operands>
     __device__ __forceinline__ void accumulate(const Operands& o, const Shared& shared, const Stage& stage, const Work& work,
@@ -250,8 +249,7 @@ struct WgmmaMatmul {
   static __device__ void multiply(const X& x, const Operands& o, const Shared& shared, const Work& work,
                                   const Epilogue& epilogue, int warpgroup, char* memory) {
     uint32_t number = kAlternate ? uint32_t(warpgroup) : 0;  // of the block's tiles
-    constexpr bool kEarly = kEarlyX && X::kBeforeWait;
-    if constexpr (!kEarly) wait_for_inputs();
+    if constexpr (!kEarlyX) wait_for_inputs();
     x.begin(work);
     if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
     for (uint32_t index = work.first + number * work.stride; index < work.tiles;
@@ -262,14 +260,14 @@ struct WgmmaMatmul {
       if constexpr (kInCluster) {
         const WgmmaPlace<WgmmaMatmul, Operands, Epilogue> place(o, epilogue, work.tile(index), row_of(warpgroup));
         typename WgmmaPlace<WgmmaMatmul, Operands, Epilogue>::Loaded first;
-        if constexpr (!kEarly) place.fetch_first(first);
+        if constexpr (!kEarlyX) place.fetch_first(first);
         x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
-        if constexpr (kEarly) {
+        if constexpr (kEarlyX) {
           wait_for_inputs();
           place.fetch_first(first);
         }
         place.finish(acc, first, shared, memory);
-      } else if constexpr (kEarly) {
+      } else if constexpr (kEarlyX) {
         x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
         wait_for_inputs();
         Chunks<Operands, Epilogue>(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks()).store(acc);

@@ -50,7 +50,7 @@ struct WgmmaLoader {
     }
   }
 
-  // The first stages, of which y need not wait. Returns how many.
+  // The first stages, of which y need not wait, nor x that is early. Returns how many.
   __device__ int load_early() const {
     if (work.first >= work.tiles) {
       wait_for_inputs();
@@ -61,8 +61,10 @@ struct WgmmaLoader {
     for (int step = 0; step < count; ++step) {
       expect(step);
       load_y(step, step, tile);
+      if constexpr (Product::kXIsEarly) load_x(step, step, tile);
     }
-    if constexpr (!Product::kXIsEarly) wait_for_inputs();
+    if constexpr (Product::kXIsEarly) return count;
+    wait_for_inputs();
     if constexpr (Product::kXStays) load_kept(tile);
     for (int step = 0; step < count; ++step) load_x(step, step, tile);
     return count;

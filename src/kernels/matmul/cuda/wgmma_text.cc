@@ -107,10 +107,12 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   // 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two
   // launches multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64
   // tiles takes 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
-  // Where x has stages, comes early and is of 64 rows, they take 12.8 us with 8, 13.5 with 0.
+  // Where x has stages and comes early, 64 x 4096 x 4096 take 12.0 us with 16, 12.3 with 8, 13.2 with 0, and
+  // 16 x 4096 x 4096 11.7, 11.9, 12.6; but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 us
+  // with 0, 18.8 with 8, 21.5 with 24.
   constexpr int kOneBlock = 4, kSeveralBlocks = 12;  // that a multiprocessor has room for, or multiplies
-  constexpr int kStages = 8;
-  const int steps_left = tile.kept_bytes == 0             ? (tile.early_x ? kStages : 0)
+  constexpr int kStages = 16;
+  const int steps_left = tile.kept_bytes == 0             ? (tile.early_x && c.warpgroups == 1 ? kStages : 0)
                          : c.resident > 1 || tile.early_x ? kSeveralBlocks
                                                           : kOneBlock;
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
