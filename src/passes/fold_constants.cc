@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "ir/reference/evaluator.h"
 #include "passes/pass.h"
@@ -78,6 +79,17 @@ bool foldable(const Graph& graph, const Node& node, const Graph& built,
   return true;
 }
 
+// The sign and the payload of a NaN are those of the machine that computes it.
+bool has_computed_nan(const Node& node, const std::vector<Array>& results) {
+  if (op_info(node.op).has(kView)) return false;
+  for (const Array& result : results) {
+    if (!is_float(result.dtype())) continue;
+    for (int64_t i = 0; i < result.count(); ++i)
+      if (std::isnan(result.get_f64(i))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // Only constants fold: what depends on params is left to the init entry, so that weights can be swapped.
@@ -95,6 +107,10 @@ Graph fold_constants(const Graph& graph, const PassContext&) {
     std::vector<Array> operands;
     for (ValueId id : ids) operands.push_back(id == kNoValue ? Array() : rewriter.graph().value(id).constant);
     const std::vector<Array> results = evaluate_node(graph, node, operands, {});
+    if (has_computed_nan(node, results)) {
+      rewriter.copy(node);
+      continue;
+    }
     for (size_t i = 0; i < results.size(); ++i)
       rewriter.map(node.results[i], rewriter.graph().add_constant(results[i]));
   }

@@ -85,6 +85,18 @@ TEST(FoldConstants, CountsAFewAndLeavesRepeatsAsViews) {
 }
 
 // Whole numbers have one result whoever computes them, but the evaluator would take minutes for it.
+TEST(FoldConstants, LeavesNansToTheMachineThatComputesThem) {
+  for (const double divisor : {0.0, 2.0}) {
+    Program program;
+    Graph graph("main");
+    const ValueId x = graph.add_constant(Array::scalar_f64(DType::f32, 0));
+    const ValueId y = graph.add_constant(Array::scalar_f64(DType::f32, divisor));
+    graph.add_output(graph.add(Op::div, {x, y}, {}), "y");
+    program.entries.push_back(std::move(graph));
+    EXPECT_EQ(count_ops(run_pass(fold_constants, program), Op::div), divisor == 0 ? 1 : 0);
+  }
+}
+
 TEST(FoldConstants, LeavesLongProductsToTheKernels) {
   for (const int64_t size : {8, 1024}) {
     Program program;
