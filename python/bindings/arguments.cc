@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "exchange.h"
-#include "runtime/cuda/cuda_device.h"
 
 namespace aicf::python {
 namespace {
@@ -119,8 +118,6 @@ TensorView Arguments::interface_view(const Deferred& array) {
   if (interface.contains("strides") && !interface["strides"].is_none())
     for (nb::handle bytes : nb::cast<nb::tuple>(interface["strides"]))
       view.strides.push_back(integer(bytes) / dtype_bytes(view.dtype));
-  if (element_count(view.sizes) > 0)
-    check_same_device({true, cuda_ordinal_of(view.data)}, device_.id(), array.label);
   if (interface.contains("stream") && !interface["stream"].is_none()) {
     const Stream theirs = stream_of_handle(address(interface["stream"]));
     if (!(theirs == stream())) device_.order(theirs, stream());

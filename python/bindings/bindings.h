@@ -43,8 +43,6 @@ TensorView view_of(const WritableArray& array, const std::string& what);
 // The view of an array in whatever memory.
 TensorView strided_view(const ReadableArray& array, const std::string& what);
 TensorView strided_view(const WritableArray& array, const std::string& what);
-// "cpu", "cuda:0"
-std::string device_name(const DeviceId& id);
 // numpy's name of a dtype in its array interfaces, "<f4"; empty for bf16, which numpy lacks.
 std::string typestr_of(DType dtype);
 // Numbers and Dims.

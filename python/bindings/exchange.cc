@@ -64,14 +64,6 @@ const ExchangeApi* exchange_api(nb::handle type) {
   return api;
 }
 
-void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what) {
-  if (array == executable) return;
-  throw UserError(ErrorCode::kU_unsupported_option, what + " is in the memory of another device")
-      .with_expected(device_name(executable) + (executable.cuda ? " or cpu" : ""))
-      .with_actual(device_name(array))
-      .with_remedy("copy it before the call, or load the model onto that device");
-}
-
 namespace {
 
 UserError refused(const Label& label, const std::string& why) {

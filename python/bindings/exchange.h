@@ -20,8 +20,6 @@ TensorView exchange_view(const ExchangeApi& api, nb::handle object, const Device
                          const Label& label);
 // Where the interface's library queues its work on a device now.
 Stream exchange_stream(const ExchangeApi& api, const DeviceId& device);
-// unsupported_option if an array is in another device's memory than the executable's.
-void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what);
 
 // A tensor of the interface's type that owns the array's memory.
 nb::object exchange_tensor(const ExchangeApi& api, Array array);

@@ -133,8 +133,6 @@ TensorView strided_view(const WritableArray& array, const std::string& what) {
   return make_view(array, what);
 }
 
-std::string device_name(const DeviceId& id) { return id.cuda ? "cuda:" + std::to_string(id.ordinal) : "cpu"; }
-
 std::string typestr_of(DType dtype) {
   if (dtype == DType::bf16) return "";
   const int64_t bytes = dtype_bytes(dtype);

@@ -15,6 +15,8 @@ BoundEntry::BoundEntry(Device& device, const EntryPlan& entry, const EntryPlan& 
       sequence_(std::move(sequence)),
       input_bindings_(entry.inputs.size()),
       output_bindings_(entry.outputs.size()),
+      known_inputs_(entry.inputs.size()),
+      known_outputs_(entry.outputs.size()),
       input_copies_(entry.inputs.size()),
       output_copies_(entry.outputs.size()) {
   for (const IoTensor& io : entry.inputs) input_sizes_.push_back(evaluate(io.sizes, sizes));
@@ -29,6 +31,7 @@ bool BoundEntry::matches(const EntryPlan& entry, const std::vector<TensorView>& 
 }
 
 void BoundEntry::bind_input(size_t i, const TensorView& view, Stream stream) {
+  check_owner(view, known_inputs_[i], "input", entry_.inputs[i]);
   check_input_value(i, view, stream);
   auto* address = static_cast<std::byte*>(view.data);
   input_bindings_[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
@@ -40,6 +43,7 @@ void BoundEntry::bind_input(size_t i, const TensorView& view, Stream stream) {
 }
 
 void BoundEntry::bind_output(size_t i, const TensorView& view) {
+  check_owner(view, known_outputs_[i], "output", entry_.outputs[i]);
   output_bindings_[i] = usable(view) ? Binding::kRebound : Binding::kCopied;
   sequence_->set_address(plan_.outputs[i].buffer, output_bindings_[i] == Binding::kRebound
                                                       ? static_cast<std::byte*>(view.data)
@@ -84,6 +88,13 @@ void BoundEntry::copy_out(const TensorView& view, std::byte* from, Staging& stag
   std::byte* dense = staging.host_address(view);
   if (dense != from) device_.download(dense, from, view.bytes(), stream);
   unpack(dense, view);
+}
+
+void BoundEntry::check_owner(const TensorView& view, const void*& known, const char* kind,
+                             const IoTensor& io) const {
+  if (!is_remote(view) || view.data == known) return;
+  check_same_device(device_.owner_of(view.data), device_.id(), std::string(kind) + " '" + io.name + "'");
+  known = view.data;
 }
 
 void BoundEntry::check_input_value(size_t i, const TensorView& view, Stream stream) {

@@ -49,6 +49,8 @@ class BoundEntry {
   bool usable(const TensorView& view) const;
   void copy_in(std::byte* to, const TensorView& view, Staging& staging, Stream stream);
   void copy_out(const TensorView& view, std::byte* from, Staging& staging, Stream stream);
+  // Asks of an address once.
+  void check_owner(const TensorView& view, const void*& known, const char* kind, const IoTensor& io) const;
   void check_input_value(size_t i, const TensorView& view, Stream stream);
 
   Device& device_;
@@ -57,7 +59,8 @@ class BoundEntry {
   std::unique_ptr<Sequence> sequence_;
   std::vector<std::vector<int64_t>> input_sizes_, output_sizes_;
   std::vector<Binding> input_bindings_, output_bindings_;
-  std::vector<Staging> input_copies_, output_copies_;  // filled when a caller's memory cannot be used
+  std::vector<const void*> known_inputs_, known_outputs_;  // addresses that are this device's
+  std::vector<Staging> input_copies_, output_copies_;      // filled when a caller's memory cannot be used
 };
 
 }  // namespace aicf

@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
+
 namespace aicf {
 namespace {
 
 constexpr int64_t kNaturalAlignment = 8;
 
 }  // namespace
+
+std::string device_name(const DeviceId& id) { return id.cuda ? "cuda:" + std::to_string(id.ordinal) : "cpu"; }
+
+void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what) {
+  if (array == executable) return;
+  throw UserError(ErrorCode::kU_unsupported_option, what + " is in the memory of another device")
+      .with_expected(device_name(executable) + (executable.cuda ? " or cpu" : ""))
+      .with_actual(device_name(array))
+      .with_remedy("copy it before the call, or load the model onto that device");
+}
 
 std::vector<double> medians(std::vector<std::vector<double>> samples) {
   std::vector<double> middle;

@@ -26,6 +26,10 @@ struct DeviceId {
   int ordinal = 0;
   bool operator==(const DeviceId&) const = default;
 };
+// "cpu", "cuda:0"
+std::string device_name(const DeviceId& id);
+// unsupported_option if an array is in another device's memory than the executable's.
+void check_same_device(const DeviceId& array, const DeviceId& executable, const std::string& what);
 
 // Where a device with memory of its own takes it from in place of its own allocation. Both functions may be
 // called from any thread that loads, runs or destroys.
@@ -107,6 +111,12 @@ class Device {
   virtual void order(Stream before, Stream after) = 0;
   // What other libraries call this stream: the driver's own if it is null.
   virtual void* handle_of(Stream stream) const = 0;
+  // The device whose memory this is, by what a caller says of this device's kind: another of the kind if the
+  // address is known to be there.
+  virtual DeviceId owner_of(const void* address) const {
+    (void)address;
+    return id();
+  }
 
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   // Null where plans carry all the code there is.

@@ -57,6 +57,26 @@ TEST(DeviceMemory, StridedDeviceMemoryIsRefused) {
   }
 }
 
+TEST(DeviceMemory, OfAnotherDeviceIsRefused) {
+  OwnMemory own;
+  const DeviceTensor near = own.exe.device_tensor(DType::f32, {3, 4}),
+                     far = own.exe.device_tensor(DType::f32, {3, 4}),
+                     y = own.exe.device_tensor(DType::f32, {3, 4});
+  own.device->elsewhere = {far.data()};
+  const auto message = [&](const DeviceTensor& x, const DeviceTensor& result) -> std::string {
+    try {
+      own.exe.run_into("", {view_of(x)}, {view_of(result)});
+      return "";
+    } catch (const UserError& error) {
+      return error.message + ": " + error.actual;
+    }
+  };
+  EXPECT_EQ(message(near, y), "");
+  EXPECT_EQ(message(far, y), "input 'x' is in the memory of another device: cuda:1");
+  EXPECT_EQ(message(near, far), "output 'y' is in the memory of another device: cuda:1");
+  EXPECT_EQ(message(near, y), "");
+}
+
 TEST(DeviceMemory, AStreamWaitsForTheOneBeforeOnlyWhereTheyDiffer) {
   OwnMemory own;
   own.run(own.a, false);

@@ -165,6 +165,9 @@ class CudaDevice final : public Device {
     context_->order(context_->stream(before), context_->stream(after));
   }
   void* handle_of(Stream stream) const override { return context_->stream(stream); }
+  DeviceId owner_of(const void* address) const override {
+    return {true, cuda::pointer_attribute(address, cuda::kPointerOrdinal, id().ordinal)};
+  }
 
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
     return std::make_unique<cuda::Memory>(context_, bytes);
@@ -195,10 +198,6 @@ class CudaDevice final : public Device {
 
 std::shared_ptr<Device> make_cuda_device(const CudaOptions& options) {
   return std::make_shared<CudaDevice>(options);
-}
-
-int cuda_ordinal_of(const void* address) {
-  return cuda::pointer_attribute(address, cuda::kPointerOrdinal, -1);
 }
 
 std::vector<CudaFacts> cuda_devices() {

@@ -31,7 +31,4 @@ struct CudaFacts {
 };
 std::vector<CudaFacts> cuda_devices();
 
-// The ordinal of the device whose memory an address is in; -1 if it is in no device's.
-int cuda_ordinal_of(const void* address);
-
 }  // namespace aicf

@@ -2,6 +2,7 @@
 // logic use it; a new driver starts as a copy of it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,12 @@ struct NullRecord {
 class NullDevice : public HostDevice {
  public:
   virtual const std::vector<NullRecord>& records() const = 0;
+  DeviceId owner_of(const void* address) const override {
+    const bool far = std::find(elsewhere.begin(), elsewhere.end(), address) != elsewhere.end();
+    return far ? DeviceId{true, 1} : id();
+  }
+
+  std::vector<const void*> elsewhere;  // what counts as a GPU's memory
 };
 
 // With `own_memory` the host's memory counts as another's, as on a GPU: arrays travel by copies.
