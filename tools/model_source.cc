@@ -202,8 +202,10 @@ ValueRanges InputOptions::value_ranges() const {
     const auto [name, value] = split_pair(text, "--range");
     const size_t dots = value.find("..");
     if (dots == std::string::npos)
-      throw UserError(ErrorCode::kU_bad_option, "a range does not have the form LO..HI")
-          .with_value("--range " + text);
+      throw UserError(ErrorCode::kU_bad_option, "a range does not have its form")
+          .with_op("--range")
+          .with_expected("NAME=LO..HI")
+          .with_actual(text);
     const Interval range = {parse_integer(std::string_view(value).substr(0, dots), text),
                             parse_integer(std::string_view(value).substr(dots + 2), text)};
     if (!result.emplace(name, range).second) throw given_twice("--range " + text);

@@ -73,6 +73,7 @@ FIXED = ("--dim", "batch=3")
         (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--rtol", "-1"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--range", "x=0"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--atol", "nan"], 2, "AICF-U0001"),
     ],
 )
