@@ -183,12 +183,17 @@ class Run {
   void resume() {
     const auto metadata = trainer_.load_checkpoint(checkpoint_path());
     const auto batches = metadata.find(kBatchesKey), order = metadata.find(kOrderKey);
+    if (batches == metadata.end() || order == metadata.end())
+      throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint does not say which batches it has seen")
+          .with_value(checkpoint_path())
+          .with_expected(std::string(kBatchesKey) + " and " + kOrderKey + " in its metadata")
+          .with_actual("a checkpoint of another program");
     const std::string& now = order_text();
-    if (batches == metadata.end() || order == metadata.end() || order->second != now)
+    if (order->second != now)
       throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint was written by a run over other batches")
           .with_value(checkpoint_path())
           .with_expected(now)
-          .with_actual(order == metadata.end() ? "a checkpoint of another program" : order->second)
+          .with_actual(order->second)
           .with_remedy("resume with the data, --batch, --seed and --in-order of that run");
     taken_ = batches_of(batches->second, checkpoint_path());
     trainer_.clear_bad_tensor();
@@ -216,9 +221,10 @@ class Run {
   int report(int64_t batches) const {
     const double rate = static_cast<double>(batches) / static_cast<double>(trainer_.accumulate()) / seconds();
     const std::string hash = trainer_.hash();
-    char text[200];
-    std::snprintf(text, sizeof(text), "train: %lld steps, loss %.6g, %.1f steps/s, %lld skipped, state %s\n",
-                  static_cast<long long>(taken_ / trainer_.accumulate()), loss_, rate,
+    char text[200], ran[100] = "none of them now";
+    if (batches > 0) std::snprintf(ran, sizeof(ran), "loss %.6g, %.1f steps/s", loss_, rate);
+    std::snprintf(text, sizeof(text), "train: %lld steps, %s, %lld skipped, state %s\n",
+                  static_cast<long long>(taken_ / trainer_.accumulate()), ran,
                   static_cast<long long>(trainer_.skipped()), hash.c_str());
     Json json = {{"steps", taken_ / trainer_.accumulate()},
                  {"loss", batches > 0 ? Json(loss_) : Json()},

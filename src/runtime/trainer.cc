@@ -13,6 +13,7 @@ namespace aicf {
 namespace {
 
 constexpr const char* kFormatKey = "aicf.checkpoint";
+constexpr const char* kHashKey = "aicf.checkpoint.hash";  // of the tensors; a file without it is not checked
 constexpr const char* kFormat = "1";
 
 bool has_state(const std::vector<std::string>& names, const char* name) {
@@ -180,11 +181,13 @@ void Trainer::check_counters(const std::map<std::string, Array>& states) const {
 
 void Trainer::save_checkpoint(const std::string& path,
                               const std::map<std::string, std::string>& metadata) const {
+  const std::map<std::string, Array> now = states();
   std::vector<SafetensorsTensor> tensors;
-  for (auto& [name, array] : states()) tensors.push_back({name, array});
+  for (auto& [name, array] : now) tensors.push_back({name, array});
   sort_for_safetensors(tensors);
   SafetensorsMetadata text = metadata;
   text[kFormatKey] = kFormat;
+  text[kHashKey] = hash_arrays(now);
   write_safetensors(path, tensors, text);
 }
 
@@ -195,6 +198,15 @@ std::map<std::string, std::string> Trainer::load_checkpoint(const std::string& p
         .with_value(path)
         .with_expected(std::string(kFormatKey) + " = " + kFormat + " in its metadata");
   std::erase_if(file.tensors, [](const auto& item) { return item.first.starts_with(kSafetensorsFiller); });
+  const auto written = file.metadata.find(kHashKey);
+  const std::string found = written == file.metadata.end() ? "" : hash_arrays(file.tensors);
+  if (written != file.metadata.end() && written->second != found)
+    throw UserError(ErrorCode::kU_bad_checkpoint, "the checkpoint's tensors are not those that were written")
+        .with_value(path)
+        .with_expected(std::string(kHashKey) + " = " + written->second)
+        .with_actual(found)
+        .with_remedy(
+            "go on from another copy; if it was changed on purpose, take the hash out of its metadata");
   set_states(file.tensors);
   return file.metadata;
 }

@@ -158,6 +158,26 @@ def test_a_count_of_batches_that_is_none_is_refused(train: Train, folder: Path, 
     assert error(train("--steps", 9, "--checkpoint", "kept", "--resume"))["code"] == "AICF-U0805"
 
 
+def test_a_checkpoint_with_a_wrong_byte_is_refused(train: Train, folder: Path) -> None:
+    state(train("--steps", 4, "--checkpoint", "kept"))
+    whole = (folder / "kept").read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    for at in range(begin, len(whole), (len(whole) - begin) // 7):
+        (folder / "kept").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        found = error(train("--steps", 9, "--checkpoint", "kept", "--resume"))
+        assert found["code"] == "AICF-U0805" and found["expected"] != found["actual"]
+    tensors = aicf.load_safetensors(str(folder / "kept"))
+    aicf.save_safetensors(str(folder / "kept"), tensors, {"aicf.checkpoint": "1"})
+    found = error(train("--steps", 9, "--checkpoint", "kept", "--resume"))
+    assert "aicf.train.batches" in found["expected"]  # no hash, but no place in the data either
+
+
+def test_a_run_that_was_over_takes_no_step(train: Train, folder: Path) -> None:
+    done = state(train("--steps", 4, "--checkpoint", "kept"))
+    again = train("--steps", 3, "--checkpoint", "kept", "--resume")
+    assert state(again) == done and json.loads(again.stdout)["loss"] is None
+
+
 @pytest.mark.parametrize("order", [b"'maybe'", b"Fortran"])
 def test_an_array_of_no_order_is_refused(train: Train, folder: Path, order: bytes) -> None:
     array = (folder / "x.npy").read_bytes()
