@@ -124,10 +124,20 @@ class BatchNorm2d(Module):
             return ops.batch_norm(
                 x, self.scale, self.bias, self.running_mean, self.running_var, epsilon=self.epsilon
             )
-        count = current_graph().lift(x.shape[0] * x.shape[2] * x.shape[3], dtype=x.dtype)
+        values = x.shape[0] * x.shape[2] * x.shape[3]
+        if values == 1:
+            raise make_error(
+                "input_shape",
+                "a batch norm trains on one value a channel, which has no variance",
+                expected="more than one of batch, height and width together",
+                actual=str(list(x.shape)),
+                remedy="a larger batch or image, or another norm",
+            )
+        count = current_graph().lift(values, dtype=x.dtype)
         y, mean, var = ops.batch_norm_train(x, self.scale, self.bias, epsilon=self.epsilon)
         self._move(self.running_mean, mean)
-        self._move(self.running_var, var * (count / (count - 1.0)))
+        # A batch of a range may be of one value; its variance counts as 0 then.
+        self._move(self.running_var, var * (count / ops.max(count - 1.0, 1.0)))
         return y
 
     def _move(self, state: State, value: SymTensor) -> None:

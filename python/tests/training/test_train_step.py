@@ -150,6 +150,22 @@ def test_a_batch_that_is_not_finite_moves_no_running_statistics(make_step: Make)
     assert (step.steps, step.skipped, step.bad_tensor) == (0, 1, "loss")
 
 
+def test_a_norm_of_one_value_is_refused_or_stays_finite(make_step: Make) -> None:
+    """It has no unbiased variance: running statistics became NaN beside a finite loss."""
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 4))
+    labels = [aicf.TensorSpec((size,), "i64", "labels") for size in (1, "n")]
+    with pytest.raises(aicf.UserError) as refused:
+        make_step(model=model, inputs=[aicf.TensorSpec((1, 2, 1, 1)), labels[0]])
+    assert refused.value.name == "input_shape"
+    step = make_step(model=model, inputs=[aicf.TensorSpec(("n", 2, 1, 1)), labels[1]], dims={"n": "1..4"})
+    x = np.arange(8, dtype=np.float32).reshape(4, 2, 1, 1)
+    step(x, np.arange(4))
+    before = np.asarray(step.state_dict()["0.running_var"]).copy()
+    np.testing.assert_allclose(before, 0.9 + 0.1 * x[:, :, 0, 0].var(0, ddof=1), rtol=1e-6)
+    step(x[:1], np.arange(1))
+    np.testing.assert_allclose(np.asarray(step.state_dict()["0.running_var"]), 0.9 * before, rtol=1e-6)
+
+
 def test_a_trained_model_goes_back_whole(make_step: Make, tmp_path: Path) -> None:
     """Running statistics too: without them the model would be evaluated by those it began with."""
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 4))
