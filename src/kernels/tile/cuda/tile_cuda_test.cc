@@ -181,5 +181,32 @@ TEST(TileCuda, SigmoidsThatEndInHalvesAreCheap) {
   EXPECT_EQ(text(DType::f16, TileOp::log).find("sigmoid_half("), std::string::npos);
 }
 
+// gelu(x) and (x sigmoid(x) + x): beside each other and for halves, products are added in one instruction.
+TEST(TileCuda, ProductsAreAddedInOneInstructionBesideGelu) {
+  const auto text = [](DType result, TileOp function) {
+    TileProgram program{
+        {DType::f16}, {result, result}, std::vector<TileRegister>(5, {TileType::f32}), {}, {}};
+    program.stages = {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                       {.op = function, .type = TileType::f32, .dst = 1, .a = 0},
+                       {.op = TileOp::sigmoid, .type = TileType::f32, .dst = 2, .a = 0},
+                       {.op = TileOp::mul, .type = TileType::f32, .dst = 3, .a = 0, .b = 2},
+                       {.op = TileOp::add, .type = TileType::f32, .dst = 4, .a = 0, .b = 3},
+                       {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1},
+                       {.op = TileOp::store, .type = TileType::f32, .a = 4, .operand = 2}}};
+    const Shape sizes{Dim(32), Dim(64)};
+    CudaProblem problem;
+    problem.inputs = {{DType::f16, Dim(0), sizes, {Dim(64), Dim(1)}}};
+    problem.outputs.assign(2, {result, Dim(0), sizes, {Dim(64), Dim(1)}});
+    problem.params = {Dim(0)};
+    problem.program = &program;
+    return find_cuda_kernel("tile")->generate(problem).source;
+  };
+  const std::string half = text(DType::f16, TileOp::gelu_tanh);
+  EXPECT_NE(half.find("__fmaf_rn("), std::string::npos);
+  EXPECT_NE(half.find("gelu_tanh_beside_slope("), std::string::npos);
+  EXPECT_EQ(text(DType::f32, TileOp::gelu_tanh).find("__fmaf_rn("), std::string::npos);
+  EXPECT_EQ(text(DType::f16, TileOp::tanh).find("__fmaf_rn("), std::string::npos);
+}
+
 }  // namespace
 }  // namespace aicf

@@ -89,21 +89,40 @@ std::string tile_loaded(DType dtype, const std::string& element) {
 
 namespace {
 
+// Whether gelu stands beside its slope, for halves.
+bool has_slope(const TileValues& program) {
+  const auto has = [&](auto is) { return std::any_of(program.values.begin(), program.values.end(), is); };
+  return has([](const TileValue& v) { return v.op == TileOp::gelu_tanh && v.half; }) &&
+         has([](const TileValue& v) { return v.op == TileOp::sigmoid && v.into_halves; });
+}
+
 // Of a function that need not be exact, since its result ends in half types.
 std::string variant_of(const TileValues& program, const TileValue& v) {
   if (v.op == TileOp::sigmoid) return v.into_halves ? "_half" : "";
   if (!v.half) return "";
   if (v.op == TileOp::gelu) return "_" + std::string(dtype_name(*v.half));
   if (v.op != TileOp::gelu_tanh) return "";
-  const bool slope = std::any_of(program.values.begin(), program.values.end(),
-                                 [](const auto& other) { return other.op == TileOp::sigmoid; });
-  return slope ? "_beside_slope" : "_half";
+  return has_slope(program) ? "_beside_slope" : "_half";
+}
+
+// a b + c in one instruction, where c may be the one or the other: of what ends in halves beside gelu.
+std::string fused_expression(const TileValues& program, const TileValue& v) {
+  if (v.op != TileOp::add || !v.into_halves || !has_slope(program)) return "";
+  for (const int first : {1, 0}) {
+    const TileValue& product = program.values[static_cast<size_t>(v.args[static_cast<size_t>(first)])];
+    if (product.op == TileOp::mul)
+      return "__fmaf_rn(" + tile_reference(program, product.args[0]) + ", " +
+             tile_reference(program, product.args[1]) + ", " +
+             tile_reference(program, v.args[static_cast<size_t>(1 - first)]) + ")";
+  }
+  return "";
 }
 
 }  // namespace
 
 std::string tile_expression(const TileValues& program, int value) {
   const TileValue& v = program.values[static_cast<size_t>(value)];
+  if (const std::string fused = fused_expression(program, v); !fused.empty()) return fused;
   std::string text =
       "aicf::tile::" + std::string(tile_op_info(v.op).name) + variant_of(program, v) + immediate(v) + "(";
   for (int i = 0; i < tile_op_info(v.op).arity; ++i) {

@@ -104,7 +104,7 @@ class Builder {
   }
 
   // Users come after what they use.
-  void mark_into_halves(bool TileValue::* mark, bool reductions) {
+  void mark_into_halves(bool TileValue::* mark, bool functions) {
     std::vector<TileValue>& values = result_.values;
     std::vector<bool> elsewhere(values.size());
     for (const TileStore& store : result_.stores)
@@ -113,8 +113,8 @@ class Builder {
       values[i].*mark = !elsewhere[i] && values[i].result == TileType::f32;
       const TileOp op = values[i].op;
       const bool passes = op == TileOp::add || op == TileOp::sub || op == TileOp::mul || op == TileOp::neg ||
-                          op == TileOp::select;
-      if (rounded_type(op) || (passes && values[i].*mark) || (!reductions && is_tile_reduction(op))) continue;
+                          op == TileOp::select || (op == TileOp::sigmoid && functions);
+      if (rounded_type(op) || (passes && values[i].*mark) || (!functions && is_tile_reduction(op))) continue;
       for (const int arg : values[i].args)
         if (arg >= 0) elsewhere[static_cast<size_t>(arg)] = true;
     }

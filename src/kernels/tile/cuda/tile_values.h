@@ -24,9 +24,9 @@ struct TileValue {
   bool per_row = false;  // one value for a whole row; constants too
   int stage = 0;         // reductions: that of their elements, the result is there one stage later
   std::optional<DType> half = std::nullopt;  // an f32 that is only ever rounded to this half type
-  bool into_halves =
-      false;  // an f32 that reaches nothing but half types, through sums, products and selection
-  bool stored_in_halves = false;  // the same of what is not reduced
+  // An f32 that reaches nothing but half types, through sums, products, selection and sigmoids.
+  bool into_halves = false;
+  bool stored_in_halves = false;  // the same of what is not reduced, and not through sigmoids
 };
 
 struct TileStore {
