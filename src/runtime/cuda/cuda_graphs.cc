@@ -46,6 +46,7 @@ CapturedGraph::CapturedGraph(Launches& launches, bool programmatic) {
 CapturedGraph::~CapturedGraph() { driver().graph_exec_destroy(exec_); }
 
 void CapturedGraph::update(Launches& launches) {
+  if (!launches.changed()) return;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Launches::Kernel& kernel = launches.kernels()[i];
     if (!kernel.changed) continue;
@@ -59,6 +60,7 @@ void CapturedGraph::update(Launches& launches) {
     }
     kernel.changed = false;
   }
+  launches.settle();
 }
 
 void CapturedGraph::launch(StreamHandle stream) { AICF_CUDA(driver().graph_launch(exec_, stream)); }
@@ -76,6 +78,7 @@ void CapturedGraph::add_nodes(Launches& launches, bool programmatic) {
     after_library = kernel.library != nullptr;
     kernel.changed = false;
   }
+  launches.settle();
 }
 
 TimedGraph::TimedGraph(Launches& launches) : stamps_(launches.kernels().size() + 1) {

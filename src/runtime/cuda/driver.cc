@@ -58,7 +58,6 @@ Driver load_driver() {
   library.load(d.graph_exec_destroy, "cuGraphExecDestroy");
   library.load(d.graph_exec_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
   library.load(d.graph_exec_set_child, "cuGraphExecChildGraphNodeSetParams");
-  library.load(d.graph_upload, "cuGraphUpload");
   library.load(d.graph_launch, "cuGraphLaunch");
   library.load(d.tensor_map_encode, "cuTensorMapEncodeTiled");
   return d;

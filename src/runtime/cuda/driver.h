@@ -135,7 +135,6 @@ struct Driver {
   int (*graph_exec_destroy)(GraphExec);
   int (*graph_exec_set_kernel)(GraphExec, GraphNode, const KernelNodeParams*);
   int (*graph_exec_set_child)(GraphExec, GraphNode, Graph);
-  int (*graph_upload)(GraphExec, StreamHandle);
   int (*graph_launch)(GraphExec, StreamHandle);
   int (*tensor_map_encode)(TensorMap*, int dtype, uint32_t rank, void* address, const uint64_t* sizes,
                            const uint64_t* byte_strides, const uint32_t* box, const uint32_t* element_strides,

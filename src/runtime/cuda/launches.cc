@@ -41,6 +41,10 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
     for (const CudaLaunch& launch : entry.steps[i].launches)
       add(entry.steps[i], index, launch, modules, sizes);
   }
+  for (const Kernel& kernel : kernels_)
+    if (kernel.reports_errors &&
+        (reporting_.empty() || reporting_.back() != static_cast<size_t>(kernel.step)))
+      reporting_.push_back(static_cast<size_t>(kernel.step));
   std::stable_sort(patches_.begin(), patches_.end(),
                    [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
 }
@@ -68,6 +72,7 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   arguments->words.resize(operands);
   arguments->words.insert(arguments->words.end(), bound.words.begin(), bound.words.end());
   const size_t words = arguments->words.size();
+  kernel.reports_errors = launch.reports_errors;
   if (launch.reports_errors)
     arguments->words.push_back(errors_->device() + sizeof(DeviceError) * static_cast<size_t>(index));
   arguments->maps.resize(launch.tensor_maps.size());
@@ -143,7 +148,7 @@ void Launches::set_address(int32_t buffer, std::byte* address) {
     arg.data = address == nullptr ? nullptr : address + at->byte_offset;
     const size_t word = operand + (at->output ? call.inputs.size() : 0);
     for (size_t index : kernels_of_step_[static_cast<size_t>(at->step)]) {
-      kernels_[index].changed = true;
+      kernels_[index].changed = changed_ = true;
       if (arguments_[index] == nullptr) continue;
       arguments_[index]->words[word] = reinterpret_cast<uint64_t>(arg.data);
       encode_maps(*arguments_[index], at->step);
@@ -153,7 +158,7 @@ void Launches::set_address(int32_t buffer, std::byte* address) {
 
 void Launches::report_errors() {
   auto* errors = static_cast<DeviceError*>(errors_->host());
-  for (size_t i = 0; i < entry_.steps.size(); ++i) {
+  for (const size_t i : reporting_) {
     if (errors[i].raised == 0) continue;
     const DeviceError error = errors[i];
     std::memset(errors, 0, sizeof(DeviceError) * entry_.steps.size());

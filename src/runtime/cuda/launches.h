@@ -28,7 +28,8 @@ class Launches {
     int32_t step = 0;
     KernelNodeParams node;  // node.params points into `arguments`
     int cluster = 1;
-    bool changed = true;                      // since it was last given to the driver
+    bool changed = true;  // since it was last given to the driver
+    bool reports_errors = false;
     std::shared_ptr<LibraryRoutine> library;  // runs in place of a kernel; then `node` means nothing
   };
   // Enqueues a library's routine with the present addresses.
@@ -37,6 +38,9 @@ class Launches {
   Graph capture(Kernel& kernel);
   std::vector<Kernel>& kernels() { return kernels_; }
   const std::vector<Kernel>& kernels() const { return kernels_; }
+  // Whether any of them is `changed`, until settle(): most replays change none, and asking each takes time.
+  bool changed() const { return changed_; }
+  void settle() { changed_ = false; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
   size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.
@@ -65,6 +69,8 @@ class Launches {
   std::vector<std::unique_ptr<Arguments>> arguments_;  // of every kernel; null for a library's
   std::vector<std::vector<size_t>> kernels_of_step_;
   std::vector<std::byte*> addresses_;
+  bool changed_ = true;
+  std::vector<size_t> reporting_;         // steps that may report an error, in their order
   std::unique_ptr<MappedMemory> errors_;  // one DeviceError per step
 };
 
