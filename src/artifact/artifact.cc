@@ -1,9 +1,12 @@
 #include "artifact/artifact.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
 
 #include <xxhash.h>
 
@@ -39,12 +42,38 @@ std::string_view text_of(const Array& array) {
   return {array.data_as<char>(), static_cast<size_t>(array.bytes())};
 }
 
-std::string checksum(const Array& array) {
+uint64_t hash_of(const Array& array) { return XXH3_64bits(array.data(), static_cast<size_t>(array.bytes())); }
+
+std::string hex(uint64_t hash) {
   char text[17];
-  std::snprintf(
-      text, sizeof(text), "%016llx",
-      static_cast<unsigned long long>(XXH3_64bits(array.data(), static_cast<size_t>(array.bytes()))));
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(hash));
   return text;
+}
+
+std::string checksum(const Array& array) { return hex(hash_of(array)); }
+
+// Those of all arrays, side by side: weights are read from their files for it, gigabytes of them.
+std::vector<uint64_t> hashes_of(const std::vector<SafetensorsTensor>& tensors) {
+  constexpr int64_t kBytesOfThread = 16 << 20;
+  constexpr unsigned kMostThreads = 8;
+  std::vector<uint64_t> hashes(tensors.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < tensors.size(); i = next++) hashes[i] = hash_of(tensors[i].array);
+  };
+  int64_t bytes = 0;
+  for (const SafetensorsTensor& tensor : tensors) bytes += tensor.array.bytes();
+  const int64_t threads = std::min<int64_t>(
+      bytes / kBytesOfThread, std::min(std::max(std::thread::hardware_concurrency(), 1u), kMostThreads));
+  std::vector<std::jthread> helpers;
+  try {
+    for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+  } catch (const std::system_error&) {
+    // There are no more threads to have; those that started and this one do it.
+  }
+  work();
+  helpers.clear();
+  return hashes;
 }
 
 std::string code_name(const std::string& target, size_t module) {
@@ -115,7 +144,6 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
   std::vector<SafetensorsTensor> tensors;
   Json header = {{"checksums", Json::object()}, {"metadata", artifact.metadata}, {"targets", Json::array()}};
   const auto add = [&](const std::string& name, Array array) {
-    header["checksums"][name] = checksum(array);
     tensors.push_back({name, std::move(array), kBufferAlignment});
   };
   for (const auto& [name, array] : artifact.weights) {
@@ -132,6 +160,8 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
     for (size_t i = 0; i < variant.code.size(); ++i) add(code_name(variant.target, i), variant.code[i]);
   }
   add(kProgram, bytes_of(artifact.program));
+  const std::vector<uint64_t> hashes = hashes_of(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i) header["checksums"][tensors[i].name] = hex(hashes[i]);
   const Array header_bytes = bytes_of(header.dump());
   tensors.push_back({kHeader, header_bytes, kBufferAlignment});
   write_safetensors(path, tensors,

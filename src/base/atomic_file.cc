@@ -15,6 +15,8 @@
 namespace aicf {
 namespace {
 
+constexpr int64_t kFlushBytes = 64 << 20;
+
 // What a name for the time until the rename begins with; short, because the path's own may be as long as
 // names can be.
 std::string temporary_prefix(const std::string& path) { return folder_of(path) + "/.aicf.tmp."; }
@@ -69,14 +71,22 @@ void AtomicFile::write(const void* data, int64_t bytes) {
   AICF_CHECK(fd_ >= 0, "write after commit");
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
-    // The kernel moves at most 2 GiB per call.
-    const ssize_t written = ::write(fd_, at, static_cast<size_t>(std::min<int64_t>(bytes, 1 << 30)));
+    const ssize_t written = ::write(fd_, at, static_cast<size_t>(std::min(bytes, kFlushBytes)));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("cannot write file");
     at += written;
     bytes -= written;
     position_ += written;
+    start_flushing();
   }
+}
+
+// The disk takes what was written while more is copied, and commit() waits for the rest. Where a file system
+// cannot do so, commit() writes all of it.
+void AtomicFile::start_flushing() {
+  if (position_ - flushed_ < kFlushBytes) return;
+  ::sync_file_range(fd_, flushed_, position_ - flushed_, SYNC_FILE_RANGE_WRITE);
+  flushed_ = position_;
 }
 
 // A link cannot replace the target, so the file gets a name beside it first.

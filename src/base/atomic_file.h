@@ -26,10 +26,11 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(std::string what);
+  void start_flushing();
   void give_name();
   std::string path_, temporary_;  // temporary_: "" while the file has no name
   int fd_ = -1;
-  int64_t position_ = 0;
+  int64_t position_ = 0, flushed_ = 0;
 };
 
 // The whole of `text` as the file's contents.
