@@ -92,6 +92,7 @@ def bench_ours(
     return {
         "us": [1e3 * sample for sample in result["samples"]],
         "host_us": result["host_us"],
+        "host_first_us": result["host_first_us"],
         "coverage": result.get("coverage", ""),
         "kernels": result["kernels"],
     }

@@ -5,8 +5,9 @@ of the host, launches.
               longest module; torch.compile's first call with empty caches
     load      milliseconds from the file, which is in the page cache, to the end of the first replay, in a
               process that has used the device; copy: of as many bytes as the weights have, by torch
-    host      microseconds of the calling thread to queue a replay whose tensors are on the device, from C++
-              (aicf bench) and from Python (run_into)
+    host      microseconds of the calling thread to queue a replay whose tensors are on the device: the median
+              of single calls, about 20 in a row after each wait, from C++ (aicf bench) and from Python
+              (run_into); and that of the first calls after waits
     launches  kernels in the captured graph; in torch's, without copies and fills
 
 Needs torch with CUDA, transformers and torchvision in the Python that runs this.
@@ -104,15 +105,17 @@ def first_replay(artifact: str, inspected: str) -> Record:
     return {**record, "python_us": host_microseconds(exe, inputs, outputs)}
 
 
-def host_microseconds(exe: Any, inputs: list[Any], outputs: list[Any]) -> list[float]:
-    samples = []
+def host_microseconds(exe: Any, inputs: list[Any], outputs: list[Any]) -> list[list[float]]:
+    """Of every call of every round; a round ends with a wait."""
+    rounds = []
     for _ in range(ROUNDS):
-        start = time.perf_counter()
+        times = [time.perf_counter()]
         for _ in range(REPLAYS):
             exe.run_into(inputs, outputs)
-        samples.append(1e6 * (time.perf_counter() - start) / REPLAYS)
+            times.append(time.perf_counter())
+        rounds.append(list(1e6 * np.diff(times)))
         exe.finish()
-    return samples
+    return rounds
 
 
 # ---- the peer
@@ -157,7 +160,8 @@ def measure(options: argparse.Namespace, name: str, folder: Path) -> Record:
         classes = gpu_train.classes_of(TRAINING[name])
         values = [text for key, n in classes.items() for text in ("--range", f"{key}=0..{n - 1}")]
     ours = bench_ours(options, artifact, values)
-    record |= {"host_us": ours["host_us"], "launches": len(ours["kernels"])}
+    record |= {key: ours[key] for key in ("host_us", "host_first_us")}
+    record["launches"] = len(ours["kernels"])
     if not options.no_peer:
         record["torch.compile"] = cold_peer(name)
     return record
@@ -165,8 +169,9 @@ def measure(options: argparse.Namespace, name: str, folder: Path) -> Record:
 
 def describe(record: Record) -> str:
     seconds = [run["seconds"] for run in record["compiles"]]
+    rounds = np.array(record["python_us"])
     load = record["load_ms"] - record["copy_ms"]
-    python = float(np.median(record["python_us"]))
+    python, python_first = (float(np.median(each)) for each in (rounds, rounds[:, 0]))
     limits = {
         "compile": (float(np.median(seconds)), MOST_SECONDS.get(record["model"], np.inf)),
         "load": (load, MOST_LOAD_MS),
@@ -178,7 +183,8 @@ def describe(record: Record) -> str:
     other = record.get("torch.compile")
     text += f" (torch.compile {other['seconds']:.1f})" if other else ""
     text += f", load {record['load_ms']:.0f} ms with {record['copy_ms']:.0f} of copy"
-    text += f", host {record['host_us']:.1f} and {python:.1f} µs, {record['launches']} launches"
+    text += f", host {record['host_us']:.1f} and {python:.1f} µs"
+    text += f" (first {record['host_first_us']:.1f} and {python_first:.1f}), {record['launches']} launches"
     text += f" ({other['launches']})" if other else ""
     return text + (f"   beyond the limit: {', '.join(missed)}" if missed else "")
 

@@ -34,15 +34,24 @@ Resident::Resident(Executable& exe, const std::map<std::string, Array>& given) {
 
 ReplayTime time_replay(Executable& exe, const Resident& resident) {
   const int queued = exe.model().device().uses_host_memory() ? 0 : kQueuedReplays - 1;
+  ReplayTime time;
+  time.host.reserve(kQueuedReplays);
   const auto start = std::chrono::steady_clock::now();
   const auto milliseconds = [&] {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   };
-  for (int i = 0; i < queued; ++i) exe.run_into("", resident.inputs, resident.outputs, {{}, false});
-  const double host = milliseconds();
+  double before = 0;
+  for (int i = 0; i < queued; ++i) {
+    exe.run_into("", resident.inputs, resident.outputs, {{}, false});
+    const double now = milliseconds();
+    time.host.push_back(now - before);
+    before = now;
+  }
   exe.run_into("", resident.inputs, resident.outputs, {{}, true});
   const double all = milliseconds();
-  return {all / (queued + 1), queued == 0 ? all : host / queued};
+  if (queued == 0) time.host.push_back(all);
+  time.replay = all / (queued + 1);
+  return time;
 }
 
 double StepTime::gigabytes_per_second() const {

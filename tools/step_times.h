@@ -20,10 +20,12 @@ struct Resident {
   std::vector<TensorView> inputs, outputs;
 };
 
-// Milliseconds of a replay. On a device with queues: the mean of a batch that keeps its queue full, and what
-// queueing one took of the calling thread; elsewhere both are the same.
+// Milliseconds of a replay. On a device with queues: the mean of a batch that keeps its queue full, and of
+// every call that queued one what it took of the calling thread, the first of them after a wait; elsewhere
+// one call, which is the replay.
 struct ReplayTime {
-  double replay, host;
+  double replay;
+  std::vector<double> host;
 };
 ReplayTime time_replay(Executable& exe, const Resident& resident);
 

@@ -73,8 +73,9 @@ def test_limits_of_starting_are_seen(seconds: float, load: float, missed: str) -
         "compiles": [{"seconds": seconds}],
         "load_ms": load,
         "copy_ms": 10.0,
-        "python_us": [9.0],
+        "python_us": [[30.0, 9.0, 9.0]],
         "host_us": 3.0,
+        "host_first_us": 6.0,
         "launches": 323,
     }
     text = gpu_start.describe(record)
