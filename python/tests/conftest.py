@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aicf
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -15,12 +18,39 @@ for folder in Path(__file__).resolve().parents:
         sys.path.insert(0, str(folder / "bench"))
         break
 
+ROOT = Path(__file__).resolve().parents[2]
+# Where programs look for NVRTC too, called with an environment that is not active.
+if sys.prefix != sys.base_prefix:
+    os.environ.setdefault("VIRTUAL_ENV", sys.prefix)
+
 Mlp = tuple[bytes, Callable[[np.ndarray], np.ndarray]]
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
+
+@pytest.fixture(scope="session")
+def cli() -> str:
+    """The command line tool: beside the interpreter in an installed wheel, else the tree's build."""
+    beside, tree = Path(sys.executable).with_name("aicf"), ROOT / "build" / "bin" / "aicf"
+    found = os.environ.get("AICF_CLI") or next((str(p) for p in (beside, tree) if p.exists()), None)
+    found = found or shutil.which("aicf")
+    if found is None:
+        pytest.skip("the command line tool is not built: run make build")
+    return found
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> None:
+    """For tests that compile for a GPU: AICF_REQUIRE_NVRTC makes a failure of what else would be skipped."""
+    try:
+        aicf.compile(lambda x: x + 1, [aicf.TensorSpec((8,))], options={"target": "cpu,sm_80"})
+    except aicf.EnvError:
+        if "AICF_REQUIRE_NVRTC" in os.environ:
+            raise
+        pytest.skip("NVRTC is not installed")
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import gpu_models
 import gpu_start
 import gpu_train
 
+pytestmark = pytest.mark.usefixtures("nvrtc")
 TARGET = {"target": "cpu,sm_90"}
 ENCODERS = {
     "minilm 1x32": (gpu_models.MINILM, 1, 32),

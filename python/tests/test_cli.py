@@ -17,7 +17,6 @@ import aicf
 import numpy as np
 import onnx.parser
 import pytest
-from test_kill import find_cli
 
 
 class Cli:
@@ -43,10 +42,10 @@ class Cli:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, mlp: bytes) -> Cli:
+def cli(cli: str, tmp_path: Path, mlp: bytes) -> Cli:
     """In a folder with m.onnx (x f32[batch, 16] to y f32[batch, 8])."""
     (tmp_path / "m.onnx").write_bytes(mlp)
-    return Cli(os.environ.get("AICF_CLI") or find_cli(), tmp_path)
+    return Cli(cli, tmp_path)
 
 
 DIM = ("--dim", "batch=1..8")
@@ -198,11 +197,8 @@ def test_stages_and_dumps(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").exists()
 
 
-def test_what_compiling_for_a_gpu_took_is_told_module_by_module(cli: Cli) -> None:
-    words = [cli.path, "compile", "m.onnx", *DIM, "--target", "sm_90", "--json"]
-    answer = json.loads(subprocess.run(words, cwd=cli.folder, stdout=subprocess.PIPE).stdout)
-    if answer.get("error", {}).get("code") == "AICF-E0003":
-        pytest.skip("NVRTC is not installed")
+def test_what_compiling_for_a_gpu_took_is_told_module_by_module(nvrtc: None, cli: Cli) -> None:
+    answer = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90")
     assert [stage["stage"] for stage in answer["stages"]] == ["passes", "select", "build", "modules", "plan"]
     assert answer["modules"]
     for module in answer["modules"]:

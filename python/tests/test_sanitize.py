@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import struct
 import sys
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_kill import find_cli
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import racecheck
@@ -209,7 +207,6 @@ MADE_FOR = {
 
 
 @pytest.mark.parametrize("name", MADE_FOR)
-def test_models_call_the_kernels_that_they_are_for(name: str, tmp_path: Path) -> None:
-    cli = os.environ.get("AICF_CLI") or find_cli()
+def test_models_call_the_kernels_that_they_are_for(nvrtc: None, cli: str, name: str, tmp_path: Path) -> None:
     sanitize_gpu.prepare(argparse.Namespace(folder=tmp_path, aicf=cli), name)
     assert any(MADE_FOR[name](step) for step in steps(tmp_path / f"{name}.aicf"))

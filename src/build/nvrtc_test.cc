@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "build/code_cache.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
@@ -20,11 +21,13 @@ const std::string kKernel =
     "}\n";
 
 TEST(Nvrtc, compiles_for_every_architecture) {
+  AICF_NEEDS_NVRTC();
   for (const char* target : {"sm_80", "sm_86", "sm_89", "sm_90a", "compute_80"})
     EXPECT_GT(compile_cuda(kKernel, target).size(), 100u) << target;
 }
 
 TEST(Nvrtc, names_the_line_that_does_not_compile) {
+  AICF_NEEDS_NVRTC();
   try {
     compile_cuda(kKernel + "int broken(", "sm_80");
     FAIL();
@@ -34,11 +37,13 @@ TEST(Nvrtc, names_the_line_that_does_not_compile) {
 }
 
 TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
+  AICF_NEEDS_NVRTC();
   EXPECT_THROW(compile_cuda(std::vector<std::string>{kKernel, kKernel + "int broken(", kKernel}, "sm_80"),
                InternalError);
 }
 
 TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
+  AICF_NEEDS_NVRTC();
   namespace fs = std::filesystem;
   const fs::path folder = fs::temp_directory_path() / ("aicf_cache_test_" + std::to_string(getpid()));
   setenv("AICF_CACHE_DIR", folder.c_str(), 1);
@@ -60,6 +65,7 @@ TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
 }
 
 TEST(Nvrtc, compiles_in_parallel_in_order) {
+  AICF_NEEDS_NVRTC();
   std::vector<std::string> sources;
   for (int i = 0; i < 4; ++i)
     sources.push_back(kKernel + "__device__ int number" + std::to_string(i) + ";\n");
@@ -75,6 +81,7 @@ TEST(Nvrtc, compiles_in_parallel_in_order) {
 // Such units are compiled by threads of NVRTC's own: in this process, then in ones forked from it, then here
 // again.
 TEST(Nvrtc, units_of_several_kernels_have_the_same_bytes_wherever_they_are_compiled) {
+  AICF_NEEDS_NVRTC();
   std::string several = kKernel;
   for (const char* name : {"a", "b", "c"})
     several += "extern \"C\" __global__ void " + std::string(name) + "(float* y) { y[0] += 1; }\n";

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
@@ -167,7 +167,7 @@ TEST(Buckets, TrainStepsOfAllSizesUpdateTheSameParams) {
 }
 
 TEST(Buckets, EachIsCompiledForAGpu) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   CompileOptions options;
   options.target = "sm_80";
   const Plan plan = compile(program_with(kBuckets), options).variants[0].plan;

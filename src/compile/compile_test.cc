@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/compare.h"
@@ -340,7 +340,7 @@ TEST(Records, ShippedOnesDecideWhereNoneAreForbidden) {
 
 // The images as NVRTC gives them pass the check that stands before a driver.
 TEST(Compile, CodeOfEveryTargetLoads) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   for (const char* target : {"sm_80", "sm_90", "compute_80"}) {
     CompileOptions options;
     options.target = target;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
@@ -58,6 +59,7 @@ size_t joined(const Case& c, const char* target = "sm_90") {
 }
 
 TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
+  AICF_NEEDS_NVRTC();
   const Case words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
   EXPECT_EQ(joined(words), 1u);
   EXPECT_EQ(joined(words, "sm_80"), 1u);
@@ -97,6 +99,7 @@ Array indices_of(const Case& c, const Array& like) {
 }
 
 TEST(JoinScatters, HasTheBitsAndErrorsOfTwoKernels) {
+  AICF_NEEDS_NVRTC();
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));
@@ -113,6 +116,7 @@ TEST(JoinScatters, HasTheBitsAndErrorsOfTwoKernels) {
 
 // The region writes what it reads: the second run sees what the first one wrote.
 TEST(JoinScatters, UpdatesAVariableInPlace) {
+  AICF_NEEDS_NVRTC();
   const Program program = parse(R"(program {
   param "w" : bf16[40, 96]
   entry main(%g: bf16[40, 96], %i: i64[64, 1], %u: bf16[64, 96]) {

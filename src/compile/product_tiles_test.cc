@@ -2,6 +2,7 @@
 // split, its results.
 #include <gtest/gtest.h>
 
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
@@ -49,6 +50,7 @@ Artifact compiled(const Program& program, const char* variant) {
 }
 
 TEST(ProductTiles, HaveTheResultsOfThePlainWay) {
+  AICF_NEEDS_NVRTC();
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program) + c.other);
@@ -88,6 +90,7 @@ Program chain(int64_t rows, int64_t width, const std::string& names) {
 }
 
 TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
+  AICF_NEEDS_NVRTC();
   const std::vector<std::vector<int32_t>> both = {{1}, {0, 1}, {1}, {0, 1}}, weights = {{1}, {1}, {1}, {1}};
   struct Way {
     int64_t rows;

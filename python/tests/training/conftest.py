@@ -1,30 +1,13 @@
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import aicf
 import numpy as np
 import pytest
 from aicf import nn, optim
 
-ROOT = Path(__file__).resolve().parents[3]
 Batch = tuple[np.ndarray, np.ndarray]
-
-
-@pytest.fixture(scope="session")
-def cli() -> str:
-    """Beside the interpreter in an installed wheel, else the tree's build."""
-    beside, tree = Path(sys.executable).with_name("aicf"), ROOT / "build" / "bin" / "aicf"
-    found = os.environ.get("AICF_CLI") or next(
-        (str(p) for p in (beside, tree) if p.exists()), shutil.which("aicf")
-    )
-    if found is None:
-        pytest.skip("the command line tool is not built: run make build")
-    return found
 
 
 def mlp_model() -> nn.Module:

@@ -8,20 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "build/nvrtc.h"
 #include "kernels/testing/cuda_texts.h"
 
 namespace aicf::cuda_testing {
-
-inline bool no_nvrtc() {
-  try {
-    nvrtc_version();
-    return false;
-  } catch (const EnvironmentError&) {
-    return true;
-  }
-}
 
 // Every text becomes machine code of its architecture.
 inline void compile_all(const RowTexts& texts) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "build/bundle_calls.h"
-#include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/test_device.h"
@@ -78,7 +78,7 @@ size_t launches(const Artifact& artifact) {
 }
 
 TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(launches(compiled(kSmall, "sm_90", true)), 1u);
   // One block in place of a cluster.
   for (const char* target : {"sm_80", "sm_86", "sm_89"})
@@ -88,7 +88,7 @@ TEST(BundledStep, IsOneOrAFewLaunchesOnEveryArchitecture) {
 // Three products forward, two of gradients that others wait for; the others and all steps of Adam run side by
 // side.
 TEST(BundledStep, ProductsOfWeightsAndBiasesShareALaunch) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   for (const Network& network : {kLarger, kLargerTf32})
     EXPECT_LE(launches(compiled(network, "sm_90", true)), 7u);
 }
@@ -124,7 +124,7 @@ std::set<std::string> early_names(const EntryPlan& entry, size_t at) {
 
 // Weights, moments and activations are read before the launch before has ended, but nothing that it writes.
 TEST(BundledStep, ProductsReadEarlyWhatIsSettled) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   Plan plan = compiled(kLarger, "sm_90", true).variants[0].plan;
   const auto step_entry = std::find_if(plan.entries.begin(), plan.entries.end(),
                                        [](const EntryPlan& entry) { return entry.name == kStepEntry; });

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "build/bundle_calls.h"
 #include "build/cuda_build.h"
-#include "build/testing/compile_texts.h"
+#include "build/nvrtc.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_graph.h"
 #include "compile/testing/selected_calls.h"
 #include "ir/text.h"
@@ -180,7 +181,7 @@ TEST(Bundles, RunIndependentCallsSideBySide) {
 
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.
 TEST(Bundles, ReadNothingPastTheCaches) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   const std::vector<std::string> sources = Flow(parse(kDiamond), "sm_90").sources();
   ASSERT_EQ(sources.size(), 1u);
   const std::string ptx = compile_cuda(sources[0], "compute_90");

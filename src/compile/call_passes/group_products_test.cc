@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 
@@ -56,6 +57,7 @@ std::vector<size_t> groups_of(const Program& program, const char* target = "sm_9
 }
 
 TEST(GroupProducts, EqualOnesShareALaunch) {
+  AICF_NEEDS_NVRTC();
   const Program program = network(4, Operands::kInputs);
   EXPECT_EQ(groups_of(program), std::vector<size_t>{4});
   EXPECT_EQ(groups_of(program, "sm_80"), std::vector<size_t>{});
@@ -63,10 +65,12 @@ TEST(GroupProducts, EqualOnesShareALaunch) {
 }
 
 TEST(GroupProducts, NoneReadsWhatAnotherGives) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(groups_of(network(3, Operands::kOneAfterAnother)), std::vector<size_t>{});
 }
 
 TEST(GroupProducts, OperandsThatWouldWaitTakeNoMoreMemory) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(groups_of(network(4, Operands::kTemps)), std::vector<size_t>{});
 }
 

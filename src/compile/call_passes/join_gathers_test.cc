@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
@@ -53,6 +54,7 @@ size_t joined(const Case& c, const char* target = "sm_90") {
 }
 
 TEST(JoinGathers, OnlyWhereOneRegionOverRowsReadsThem) {
+  AICF_NEEDS_NVRTC();
   const Case words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
   EXPECT_EQ(joined(words), 1u);
   EXPECT_EQ(joined(words, "sm_80"), 1u);
@@ -85,6 +87,7 @@ Array indices_of(const Case& c, const Array& like) {
 }
 
 TEST(JoinGathers, HasTheBitsAndErrorsOfTwoKernels) {
+  AICF_NEEDS_NVRTC();
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "build/join_inputs.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
@@ -62,6 +63,7 @@ size_t joined(const Program& program, const char* target = "sm_90") {
 }
 
 TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
+  AICF_NEEDS_NVRTC();
   const Case norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
   EXPECT_EQ(joined(network(norm)), 1u);
   EXPECT_EQ(joined(network(norm), "sm_80"), 0u);
@@ -86,6 +88,7 @@ const Case kCases[] = {
 
 // The region's code is the same in both, and so is the order in which products are added.
 TEST(JoinInputs, HasTheBitsOfTwoKernels) {
+  AICF_NEEDS_NVRTC();
   for (const Case& c : kCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "build/group_products.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
@@ -177,6 +178,7 @@ Artifact artifact_of(const Program& program, const std::string& target, bool joi
 }
 
 TEST(JoinSums, OfTheOperandsOfAGroup) {
+  AICF_NEEDS_NVRTC();
   const auto is_group = [](const Step& step) { return step.kernel == kProductGroup; };
   const Program program = weight_gradients(DType::bf16, {2048, 1024, 768}, 4);
   const Artifact joined = artifact_of(program, "sm_90", true), apart = artifact_of(program, "sm_90", false);
@@ -192,6 +194,7 @@ TEST(JoinSums, OfTheOperandsOfAGroup) {
 
 // Three columns of tiles sum a part of x's rows each: where there may be fewer, the sums stay apart.
 TEST(JoinSums, NotOfAGroupThatMayHaveFewColumns) {
+  AICF_NEEDS_NVRTC();
   for (const int64_t least : {1, 768}) {
     Program program;
     Graph graph("main");

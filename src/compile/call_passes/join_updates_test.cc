@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "build/group_products.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/test_device.h"
@@ -122,41 +123,49 @@ std::vector<size_t> joined(const Network& network, const char* target = "sm_90",
 using Sizes = std::vector<size_t>;
 
 TEST(JoinUpdates, AGroupDoesItsUpdates) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({}), Sizes{2});
   EXPECT_EQ(joined({}, "sm_80"), Sizes{});
   EXPECT_EQ(joined({}, "sm_90", false), Sizes{});
 }
 
 TEST(JoinUpdates, AProductWithAllOfKDoesItsUpdate) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.count = 1, .columns = 3072, .width = 4096}), Sizes{1});
 }
 
 TEST(JoinUpdates, AnUpdateThatTakesLongerThanItsProductStaysApart) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.rows = 2048}), Sizes{});
 }
 
 TEST(JoinUpdates, OperandsThatWouldWaitTakeNoMoreMemory) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.count = 1, .columns = 3072, .width = 4096, .extra = Extra::kWaits}), Sizes{});
 }
 
 TEST(JoinUpdates, GradientsThatOthersReadStayApart) {
+  AICF_NEEDS_NVRTC();
   for (const Extra extra : {Extra::kOutput, Extra::kSecondReader, Extra::kClipped})
     EXPECT_EQ(joined({.extra = extra}), Sizes{}) << static_cast<int>(extra);
 }
 
 // In what their elements meet, that is; the decay is part of a number that every update reads.
 TEST(JoinUpdates, UpdatesThatDifferStayApart) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.last_epsilon = 1e-3}), Sizes{});
   EXPECT_EQ(joined({.last_decay = 0.5}), Sizes{2});
 }
 
 // The tiles of a group run side by side: none may read what the update of another one writes.
 TEST(JoinUpdates, ProductsOfAGroupReadNoParamThatItWrites) {
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.rows = 8192, .columns = 8192}), Sizes{2});
   EXPECT_EQ(joined({.rows = 8192, .columns = 8192, .extra = Extra::kCrossed}), Sizes{});
 }
 
 TEST(JoinUpdates, TheOldParamIsReadBefore) {
+  AICF_NEEDS_NVRTC();
   const Artifact artifact = compile(program_of({.extra = Extra::kOldParam}), options_of("sm_90", true));
   const std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
   const auto group =

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "build/join_inputs.h"
+#include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "plan/plan.h"
@@ -62,6 +63,7 @@ Artifact compiled(const Program& program, bool joins) {
 bool joined(const Program& program) { return count_steps(compiled(program, true), kRopeAttention) > 0; }
 
 TEST(RopeAttention, OnlyOfOneStepWhoseQueriesNobodyElseReads) {
+  AICF_NEEDS_NVRTC();
   const Case decoder{DType::bf16, 1, 32, 8, 1, 1024, 64};
   EXPECT_TRUE(joined(step(decoder)));
   EXPECT_FALSE(joined(step(decoder, true)));
@@ -76,6 +78,7 @@ TEST(RopeAttention, OnlyOfOneStepWhoseQueriesNobodyElseReads) {
 // Caches, mask and position come before the wait where the launch before the last has ended with all that
 // wrote them.
 TEST(RopeAttention, ReadsBeforeTheWaitWhatNoRunningLaunchWrites) {
+  AICF_NEEDS_NVRTC();
   Artifact artifact = compiled(step({DType::bf16, 1, 32, 8, 1, 1024, 64}, false, 2), true);
   Plan& plan = artifact.variants[0].plan;
   std::vector<Step>& steps = plan.entries[0].steps;
@@ -98,6 +101,7 @@ const Case kCases[] = {
 };
 
 TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
+  AICF_NEEDS_NVRTC();
   for (const Case& c : kCases) {
     constexpr size_t kLayers = 2;
     const Program program = step(c, false, kLayers);

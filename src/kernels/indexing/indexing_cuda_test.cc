@@ -1,5 +1,6 @@
 // The text of the indexing, order, random and pool rows compiles for random problems.
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
@@ -95,6 +96,7 @@ TEST(IndexingCuda, Compiles) {
     size.params = {random.size(1, 9)};
     texts.add("size_of", size, random.ranges());
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -121,6 +123,7 @@ TEST(IndexingCuda, OneElementFillsInWideUnits) {
   const CudaCode code = texts.add("scatter_nd", p, {});
   EXPECT_NE(code.source.find("aicf::fill("), std::string::npos);
   EXPECT_NE(code.source.find("Bits<16>"), std::string::npos);
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -149,6 +152,7 @@ TEST(OrderCuda, Compiles) {
       texts.add(random.below(2) ? "cumsum" : "cumprod", p, random.ranges());
     }
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -162,6 +166,7 @@ TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
       p.params = {Dim(1), Dim(0)};
       EXPECT_EQ(texts.add("argmax", p, {}).launches.size(), 2u);
     }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -175,6 +180,7 @@ TEST(RandomCuda, Compiles) {
     p.params = {Dim(random.below(1000))};
     texts.add("random_bits", p, random.ranges());
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -205,6 +211,7 @@ TEST(PoolCuda, Compiles) {
       texts.add("max_pool_indices", p, random.ranges());
     }
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 

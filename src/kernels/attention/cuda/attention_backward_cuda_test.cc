@@ -3,6 +3,7 @@
 #include "kernels/attention/cuda/attention_backward_cuda.h"
 
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
@@ -55,6 +56,7 @@ TEST(AttentionBackwardCuda, RandomProblemsCompileForEveryArchitecture) {
   for (int i = 0; i < 10; ++i)
     texts.add("attention_backward_simt", random_problem(random, dtypes[static_cast<size_t>(i % 5)]),
               random.ranges());
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -75,6 +77,7 @@ TEST(AttentionBackwardCuda, HopperKernelsCompile) {
     EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"t", 4096}}), 132) << "no more blocks than run at once";
     sources.push_back(code.source);
   }
+  AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {
@@ -96,6 +97,7 @@ TEST(RopeAppendCuda, CompilesAndCopiesCachesOnlyIfTheyAreApart) {
         texts.add("rope_append", append_problem(random, dtype, i % 2 == 0, in_place), random.ranges());
     EXPECT_EQ(code.launches.size(), in_place ? 1u : 3u);
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -107,6 +109,7 @@ TEST(AttentionCuda, RandomProblemsCompileForEveryArchitecture) {
     texts.add("attention_mma", random_problem(random, half), random.ranges());
     if (i % 2 == 0) texts.add("attention_simt", random_problem(random, wide), random.ranges());
   }
+  AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
 
@@ -148,6 +151,7 @@ TEST(AttentionCuda, HopperKernelCompiles) {
     EXPECT_EQ(code.launches[0].tensor_maps.size(), 3u);
     sources.push_back(code.source);
   }
+  AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
 }
 
@@ -174,6 +178,7 @@ TEST(AttentionCuda, ShortSequencesCompile) {
   CudaProblem causal = problem_of(DType::bf16, {32, 12, t, 24}, 4, t, 32, true);
   causal.outputs.push_back(dense(DType::f32, {32, 12, t}));
   const CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
+  AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda({short_problem(per_key, 128), short_problem(whole, 128),
                                                 short_problem(causal, 64), short_problem(few, 64)},
                                                "sm_90a"))

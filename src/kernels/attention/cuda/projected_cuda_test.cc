@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "build/nvrtc.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
@@ -48,17 +48,13 @@ CudaProblem problem_of(const Case& c) {
 const CudaKernel& row() { return *find_cuda_kernel("matmul_attention"); }
 
 TEST(ProjectedAttention, Compiles) {
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
   Case ranged{.dtype = DType::bf16, .depth = 64, .bias = false, .causal = true, .mask = Case::Mask::kPerRow};
   ranged.batch = Dim::symbol("batch");
   ranged.ranges["batch"] = {1, 64};
   std::vector<std::string> sources;
   for (const Case& c : {Case{}, Case{.depth = 64, .mask = Case::Mask::kNone}, ranged})
     sources.push_back(row().generate(problem_of(c)).source);
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 

@@ -4,6 +4,7 @@
 
 #include "build/nvrtc.h"
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "kernels/conv/cuda/conv_program.h"
 #include "kernels/testing/cuda_texts.h"
 
@@ -70,6 +71,7 @@ TEST(ConvCuda, Compiles) {
       ConvCase transposed{.spatial = spatial, .groups = 2, .bias = true, .last = half, .transposed = true};
       texts.add("conv_transpose", conv_problem(random, dtype, transposed), random.ranges());
     }
+  AICF_NEEDS_NVRTC();
   texts.compile([](const std::vector<std::string>& sources, const char* target) {
     for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
   });
@@ -100,6 +102,7 @@ TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
     EXPECT_LE(x.box[1] * 2, 256);
     texts.push_back(code.source);
   }
+  AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
 }
 
@@ -136,6 +139,7 @@ TEST(ConvCuda, ResultsStayInRegistersBesideOtherKernels) {
   const CudaCode code = hopper_code(p, random);
   EXPECT_GE(code.launches.size(), 2u);
   EXPECT_TRUE(code.launches.back().function.starts_with("conv_wgmma")) << code.launches.back().function;
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(cuda_testing::stack_bytes(compile_cuda(code.source, "sm_90a")), 0);
 }
 

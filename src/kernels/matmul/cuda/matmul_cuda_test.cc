@@ -8,12 +8,12 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/testing/compile_texts.h"
+#include "build/nvrtc.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
 
-using cuda_testing::no_nvrtc;
 using Engine = std::mt19937;
 
 int64_t pick(Engine& engine, int64_t low, int64_t high) {
@@ -118,7 +118,7 @@ const CudaKernel& row_for(const Case& c) {
 const std::vector<Dim> kTf32 = {Dim(1)};
 
 TEST(MatmulCuda, random_problems_compile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   const std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f16, DType::f64,
                                      DType::i32, DType::i64,  DType::i8,  DType::u8,  DType::i16};
   for (const auto& [target, arch] :
@@ -139,7 +139,6 @@ TEST(MatmulCuda, random_problems_compile) {
 }
 
 TEST(MatmulCuda, every_tile_compiles) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
     for (MatmulConfig config : matmul_tiles(family, 4)) {
@@ -153,6 +152,7 @@ TEST(MatmulCuda, every_tile_compiles) {
       }
       sources.push_back(matmul_code(c.problem, config).source);
     }
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
@@ -170,7 +170,6 @@ TileProgram rounded_program(DType dtype) {
 }
 
 TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   struct Shape {
     int64_t m, n, k;
     bool stays, dealt;
@@ -198,11 +197,11 @@ TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor)
         }
         EXPECT_GT(found, 0);
       }
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
     for (const bool turned : {false, true}) {
@@ -214,11 +213,12 @@ TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
       EXPECT_FALSE(matmul_family_fits(c.problem, MatmulFamily::simt));
       sources.push_back(matmul_code(c.problem, config).source);
     }
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
 }
 
 TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   for (const auto& [target, arch] : {std::pair<const char*, int>{"sm_80", 80}, {"sm_90a", 90}}) {
     std::vector<std::string> sources;
     for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma})

@@ -5,7 +5,8 @@
 #include <array>
 #include <utility>
 
-#include "build/testing/compile_texts.h"
+#include "build/nvrtc.h"
+#include "build/testing/needs_nvrtc.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
@@ -72,7 +73,6 @@ void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arc
 const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
 
 TEST(MatmulRowsCuda, Compiles) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const DType half : {DType::f16, DType::bf16}) {
     Case c;
@@ -83,6 +83,7 @@ TEST(MatmulRowsCuda, Compiles) {
     EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"m", 300}}), 3 * code.launches[0].cluster);
     sources.push_back(code.source);
   }
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
@@ -126,7 +127,6 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
 // Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
 TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::vector<std::string> sources;
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
     if (!config.handed) continue;
@@ -146,6 +146,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
     }
   }
   EXPECT_EQ(sources.size(), 4u);
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
@@ -161,11 +162,7 @@ TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   EXPECT_EQ(handed_storers(tile, gelu, Dim(768)), 4);
   EXPECT_EQ(handed_storers(tile, gelu, Dim::symbol("k")), 4);
   EXPECT_EQ(handed_storers(tile, sum, Dim(384)), 4);
-  try {
-    nvrtc_version();
-  } catch (const EnvironmentError&) {
-    GTEST_SKIP() << "NVRTC is not installed";
-  }
+  AICF_NEEDS_NVRTC();
   for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
     if (!config.handed) continue;
     Case c;
@@ -214,7 +211,7 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
     if (!std::exchange(seen[way], true)) sources.push_back(code.source);
   }
   EXPECT_EQ(sources.size(), seen.size());
-  if (cuda_testing::no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 

@@ -1,12 +1,13 @@
 // Rows: what is read early or ahead, how sums are added, how many launches there are. The texts compile.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
-
-using cuda_testing::no_nvrtc;
 
 // y = x / sum(x) * scale, where the scale is the same for all rows: it is read before the launch waits for x
 // if no launch writes it.
@@ -57,6 +58,7 @@ TileProgram row_sum(DType input) {
 // How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
 // nor from what vectors fit: all of them take the tree over the elements' numbers.
 TEST(TileCuda, SumsOfRowsInRegistersAreTreesOverTheElementsNumbers) {
+  std::vector<std::string> texts;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const int64_t length : {1, 3, 5, 64, 100, 384, 1000, 4096, 32768})
       for (const int64_t rows : {1, 7, 40000})
@@ -75,8 +77,10 @@ TEST(TileCuda, SumsOfRowsInRegistersAreTreesOverTheElementsNumbers) {
           const bool tree = text.find("::reduce_items<") != std::string::npos ||
                             text.find("::reduce_block_items<") != std::string::npos;
           EXPECT_TRUE(tree) << dtype_name(dtype) << " " << rows << " x " << to_string(sizes);
-          if (!no_nvrtc() && rows == 7) compile_cuda({text}, "sm_90a");
+          if (rows == 7) texts.push_back(text);
         }
+  AICF_NEEDS_NVRTC();
+  compile_cuda(texts, "sm_90a");
 }
 
 // y = x - sum(x) per row, and the sum of y over the rows: two launches, the second of which adds parts.
@@ -94,6 +98,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
                      {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1},
                      {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 2, .imm_i = 1}}};
   check_tile_program(program);
+  std::map<std::string, std::vector<std::string>> texts;  // by target
   for (int64_t columns : {200, 768}) {
     const Shape sizes{Dim(5000), Dim(columns)};
     const std::vector<Dim> strides{Dim(columns), Dim(1)};
@@ -108,11 +113,12 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
       ASSERT_EQ(code.launches.size(), 2u);
       EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
       EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, arch == 90);
-      if (no_nvrtc()) continue;
       for (const auto& [number, target] : cuda_testing::kArchs)
-        if (number == arch || arch == 80) compile_cuda({code.source}, target);
+        if (number == arch || arch == 80) texts[target].push_back(code.source);
     }
   }
+  AICF_NEEDS_NVRTC();
+  for (const auto& [target, sources] : texts) compile_cuda(sources, target);
 }
 
 // y = x - sum(x) per row, over many rows that a block's registers do not hold: from sm_90 on a block goes
@@ -135,6 +141,7 @@ TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
     int arch;
     bool fetched;
   };
+  std::map<std::string, std::vector<std::string>> texts;  // by target
   for (const Rows& c : std::vector<Rows>{{8192, 50304, 50304, 90, true},
                                          {600, 33280, 33288, 90, true},
                                          {8192, 50304, 50304, 80, false},
@@ -155,8 +162,10 @@ TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
       EXPECT_EQ(code.launches.at(0).shared_bytes, 2 * 2 * c.length);
       EXPECT_LT(*code.launches.at(0).grid[0].constant(), c.rows);
     }
-    if (!no_nvrtc()) compile_cuda({code.source}, c.arch == 90 ? "sm_90a" : "sm_80");
+    texts[c.arch == 90 ? "sm_90a" : "sm_80"].push_back(code.source);
   }
+  AICF_NEEDS_NVRTC();
+  for (const auto& [target, sources] : texts) compile_cuda(sources, target);
 }
 
 // A softmax's powers may be cheap where they are computed once more for results of half types, never in the

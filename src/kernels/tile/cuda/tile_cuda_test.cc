@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
 #include "kernels/tile/testing/random_tile.h"
 
 namespace aicf {
 namespace {
 
-using cuda_testing::no_nvrtc;
 using namespace tile_testing;
 
 // Row-major in a random order of axes, some axes with gaps, reversed or, for inputs, repeated.
@@ -70,7 +70,7 @@ void make_windows(Engine& engine, Case& c) {
 }
 
 TEST(TileCuda, RandomProgramsCompile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   Engine engine(20);
   for (const auto& [number, target] : cuda_testing::kArchs) {
     std::vector<std::string> sources;
@@ -92,7 +92,6 @@ TEST(TileCuda, RandomProgramsCompile) {
 
 // One program that uses every pointwise instruction in every type.
 TEST(TileCuda, EveryInstructionCompiles) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   Engine engine(1);
   std::vector<std::string> sources;
   for (TileType type : {TileType::f32, TileType::f64, TileType::i32, TileType::i64, TileType::mask}) {
@@ -126,11 +125,12 @@ TEST(TileCuda, EveryInstructionCompiles) {
       sources.push_back(find_cuda_kernel("tile")->generate(c.problem).source);
     }
   }
+  AICF_NEEDS_NVRTC();
   compile_cuda(sources, "sm_80");
 }
 
 TEST(TileCuda, EpiloguesCompile) {
-  if (no_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
+  AICF_NEEDS_NVRTC();
   Engine engine(3);
   for (const auto& [number, target] : cuda_testing::kArchs) {
     std::vector<std::string> sources;
