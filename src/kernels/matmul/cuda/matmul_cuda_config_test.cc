@@ -117,10 +117,12 @@ TEST(MatmulCudaConfig, few_rows_keep_many_weights_under_way) {
       const MatmulConfig c = choose(m, n, 4096, MatmulFamily::wgmma);
       EXPECT_GE(c.block_n * 128 * c.stages, 64 * 1024) << to_string(c);
     }
-  // Of one row, the next launch's fit beside them.
+  // Of one row and of sixteen, the next launch's fit beside them.
   const MatmulConfig c = choose(1, 4096, 4096, MatmulFamily::wgmma);
   EXPECT_LE(c.block_n * 128 * c.stages + kept_x_bytes({1, 1, 4096, 4096}, c, true), 108 * 1024)
       << to_string(c);
+  const MatmulConfig sixteen = choose(16, 4096, 4096, MatmulFamily::wgmma);
+  EXPECT_LE((16 + sixteen.block_n) * 128 * sixteen.stages, 108 * 1024) << to_string(sixteen);
 }
 
 // A decoder's products. Where a multiprocessor has two blocks, a third finds no place, so that they do not

@@ -79,6 +79,19 @@ bool is_function(TileOp op) {
          op == TileOp::gelu || op == TileOp::gelu_tanh;
 }
 
+// Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x 4096
+// take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two launches
+// multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64 tiles takes
+// 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
+// Where x has stages and comes early, 64 x 4096 x 4096 take 12.0 us with 16, 12.5 with 8, 13.2 with 0, and
+// 128 x 4096 x 4096 in tiles of 64 x 64, two to a multiprocessor, 13.8 with 24, 14.6 with 16, 15.1 with 8;
+// but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 with 0, 18.8 with 8, 21.5 with 24.
+int steps_left(const MatmulConfig& c, const WgmmaTile& tile) {
+  if (tile.kept_bytes > 0) return c.resident > 1 || tile.early_x ? 12 : 4;
+  if (!tile.early_x || c.warpgroups > 1) return 0;
+  return c.resident > 1 && c.splits == 1 ? 24 : 16;
+}
+
 }  // namespace
 
 int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
@@ -103,24 +116,12 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
                     : tile.own_bytes > kTwoChunks                         ? 1
                                                                           : 2;
   const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
-  // Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x
-  // 4096 take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two
-  // launches multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64
-  // tiles takes 1,098 us with 12, 1,115 with 4, 1,146 with 0, 1,152 with all.
-  // Where x has stages and comes early, 64 x 4096 x 4096 take 12.0 us with 16, 12.3 with 8, 13.2 with 0, and
-  // 16 x 4096 x 4096 11.7, 11.9, 12.6; but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 us
-  // with 0, 18.8 with 8, 21.5 with 24.
-  constexpr int kOneBlock = 4, kSeveralBlocks = 12;  // that a multiprocessor has room for, or multiplies
-  constexpr int kStages = 16;
-  const int steps_left = tile.kept_bytes == 0             ? (tile.early_x && c.warpgroups == 1 ? kStages : 0)
-                         : c.resident > 1 || tile.early_x ? kSeveralBlocks
-                                                          : kOneBlock;
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
                               flag(c.alternate) + number(ahead) + flag(tile.x_along_k) +
                               flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-                              "aicf::Split::" + split + number(c.splits) + std::to_string(steps_left) +
-                              (tile.early_x ? ", true>" : ">");
+                              "aicf::Split::" + split + number(c.splits) +
+                              std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
   if (c.handed)
     return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + kept_steps + ">";
