@@ -103,7 +103,9 @@ TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
         Way{16, "wgmma 64x32 stages 16 warpgroups 1", both},
         Way{200, "wgmma 128x64 stages 8 warpgroups 2", both},
         Way{256, "wgmma 128x64 stages 8 warpgroups 2", both},
-        Way{2200, "wgmma 128x128 stages 6 warpgroups 2", weights},  // blocks with two tiles
+        Way{100, "wgmma 128x64 stages 8 splits 2 cluster warpgroups 2", both},
+        Way{2200, "wgmma 128x64 stages 8 warpgroups 2", weights},  // blocks with two tiles
+        Way{256, "wgmma 128x128 stages 6 warpgroups 2", weights},  // that multiply longer than they load
         Way{256, "wgmma 128x128 stages 6 warpgroups 2 alternate", weights},
         Way{256, "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2", weights}}) {
     SCOPED_TRACE(variant);
