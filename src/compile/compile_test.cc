@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -73,6 +74,21 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OptLevels, MlpTest, ::testing::Values(0, 1, 2));
+
+// Several threads hash so much, and the disk takes it while it is written.
+TEST(Compile, ManyMegabytesOfWeightsKeepTheirBytesAndChecksums) {
+  Artifact artifact = compile(mlp_program(), {});
+  for (int64_t i = 0; i < 5; ++i) {
+    Array weight(DType::u8, {(int64_t{18} << 20) + i});
+    std::memset(weight.mutable_data(), static_cast<int>(i + 1), static_cast<size_t>(weight.bytes()));
+    artifact.weights.emplace("big." + std::to_string(i), weight);
+  }
+  const std::string path = ::testing::TempDir() + "/many_megabytes.aicf";
+  write_artifact(path, artifact);
+  check_artifact(path);
+  EXPECT_EQ(read_artifact(path).weights, artifact.weights);
+  std::remove(path.c_str());
+}
 
 Program program_of(Graph graph) {
   Program program;
