@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,11 @@ class Executable:
         Outputs in the host's memory are there when it returns; what is on the device may still be queued on
         the stream, unless `wait`. `stream`: see `use_stream`.
         """
-        inputs = _positional(inputs, self._raw.inputs)
-        outputs = _positional(outputs, self._raw.outputs)
+        # The usual types first: asking an instance whether it is a Mapping takes half a microsecond.
+        if not isinstance(inputs, (tuple, list)) and isinstance(inputs, Mapping):
+            inputs = _in_order(inputs, self.inputs)
+        if not isinstance(outputs, (tuple, list)) and isinstance(outputs, Mapping):
+            outputs = _in_order(outputs, self.outputs)
         self._raw.run_into("", inputs, outputs, stream, wait)
 
     def use_stream(self, stream: Any) -> None:
@@ -180,13 +183,8 @@ class Executable:
         return self._raw.weights()
 
 
-def _positional(
-    arrays: Sequence[Any] | Mapping[str, Any], describe: Callable[[str], list[Any]]
-) -> tuple[Any, ...]:
-    # The usual types first: asking an instance whether it is a Mapping takes half a microsecond.
-    if isinstance(arrays, (tuple, list)) or not isinstance(arrays, Mapping):
-        return tuple(arrays)
-    names = [name for name, _, _ in describe("")]
+def _in_order(arrays: Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
+    names = [info.name for info in infos]
     for name in arrays:
         if name not in names:
             raise make_error(

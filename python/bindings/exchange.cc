@@ -73,6 +73,14 @@ UserError refused(const Label& label, const std::string& why) {
       .with_remedy("pass a dense tensor: .to_dense(), .dequantize(), or one that is not on the meta device");
 }
 
+// Most are: what has no strides is bound without looking at them again.
+bool is_row_major(const dltensor& tensor) {
+  int64_t expected = 1;
+  for (int32_t i = tensor.ndim; i-- > 0; expected *= tensor.shape[i])
+    if (tensor.strides != nullptr && tensor.strides[i] != expected) return false;
+  return true;
+}
+
 // What the producer says of a tensor whose memory it does not show: it is sparse, quantised or on the meta
 // device.
 std::string producers_error() {
@@ -105,7 +113,7 @@ TensorView exchange_view(const ExchangeApi& api, nb::handle object, const Device
   view.on_device = on_device;
   view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   view.sizes.assign(tensor.shape, tensor.shape + tensor.ndim);
-  if (tensor.strides != nullptr) view.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
+  if (!is_row_major(tensor)) view.strides.assign(tensor.strides, tensor.strides + tensor.ndim);
   if (tensor.data == nullptr && element_count(view.sizes) > 0)
     throw refused(label, "a tensor without memory, such as the stand-ins of torch's tracing");
   return view;

@@ -74,6 +74,7 @@ void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
 
 void add_inputs(Arguments& arguments, const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   check_names(entry, args, by_name);
+  arguments.inputs.reserve(entry.inputs.size());
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
     const std::string& name = entry.inputs[i].name;
     if (i < args.size()) {
@@ -141,12 +142,14 @@ void load_weights(PyExecutable& self, nb::dict arrays) {
   for (const auto& [name, value] : new_states) self.exe->set_state(name, value);
 }
 
-void run_into(PyExecutable& self, const std::string& entry_name, nb::tuple inputs, nb::tuple outputs,
-              nb::object stream, bool wait) {
+void run_into(PyExecutable& self, const std::string& entry_name, nb::object given_inputs,
+              nb::object given_outputs, nb::object stream, bool wait) {
+  const nb::tuple inputs(given_inputs), outputs(given_outputs);
   const EntryPlan& entry = self.exe->entry(entry_name);
   const std::optional<Stream> given = stream_of(stream);
   Arguments arguments(self.exe->model().device(), given ? given : self.stream);
   add_inputs(arguments, entry, inputs, nb::dict());
+  arguments.outputs.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i)
     arguments.add_output(outputs[i], {"output", i < entry.outputs.size() ? entry.outputs[i].name : "?"});
   arguments.settle();
