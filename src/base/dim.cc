@@ -156,6 +156,30 @@ const std::pair<Dim, Dim>* as_division(const Dim& dim) {
   return atom.kind == Dim::AtomKind::kFloorDiv && atom.args->second.is_constant() ? atom.args.get() : nullptr;
 }
 
+// The arguments of a remainder by a constant.
+const std::pair<Dim, Dim>* as_remainder(const Dim::Atom& atom) {
+  return atom.kind == Dim::AtomKind::kMod && atom.args->second.is_constant() ? atom.args.get() : nullptr;
+}
+
+// Remainders within remainders double the work: longer ones stay as they are.
+constexpr size_t kMaxSpelledText = 96;
+
+// With x - m floor(x / m) for the remainder of x by m: n + mod(-n, 4) is 4 ceil(n / 4).
+Dim without_remainders(const Dim& dim) {
+  Dim sum(dim.constant_part());
+  for (const Dim::Term& term : dim.terms()) {
+    Dim product(term.coefficient);
+    for (const Dim::Atom& factor : term.factors)
+      if (const std::pair<Dim, Dim>* args = as_remainder(factor);
+          args && factor.text.size() <= kMaxSpelledText)
+        product = product * (args->first - args->second * floordiv(args->first, args->second));
+      else
+        product = product * from_term({1, {}}, {factor}, 1);
+    sum = sum + product;
+  }
+  return sum;
+}
+
 }  // namespace
 
 // One form for what strided windows give and exporters write in their own ways: multiples of a constant
@@ -172,6 +196,9 @@ Dim floordiv(const Dim& a, const Dim& b) {
     Dim& side = whole ? outside : inside;
     side = side + from_term(term, term.factors, whole ? divisor : 1);
   }
+  // floor(-x / d) is -ceil(x / d): the first term is not negative.
+  if (!inside.is_constant() && inside.terms()[0].coefficient < 0)
+    return outside - floordiv(Dim(divisor - 1 - rest) - inside, b);
   const std::pair<Dim, Dim>* inner = as_division(inside);
   const int64_t inner_divisor = inner ? inner->second.constant_part() : 0;
   if (inner_divisor > 0 && inner_divisor <= kMaxDivisor / divisor)
@@ -179,9 +206,26 @@ Dim floordiv(const Dim& a, const Dim& b) {
   return outside + make_function(Dim::AtomKind::kFloorDiv, inside + Dim(rest), b);
 }
 
+// One form for what pads to a multiple: coefficients lie about zero, and a remainder of a remainder by a
+// multiple is the remainder, so mod(4 - mod(n, 4), 4) is mod(-n, 4).
 Dim mod(const Dim& a, const Dim& b) {
   if (divide_exactly(a, b)) return Dim(0);
-  return make_function(Dim::AtomKind::kMod, a, b);
+  const int64_t divisor = b.constant().value_or(0);
+  if (a.is_constant() || divisor < 1 || divisor > kMaxDivisor)
+    return make_function(Dim::AtomKind::kMod, a, b);
+  Dim reduced(apply_function(Dim::AtomKind::kMod, a.constant_part(), divisor));
+  bool unwrapped = false;
+  for (const Dim::Term& term : a.terms()) {
+    int64_t coefficient = term.coefficient % divisor;
+    if (coefficient > divisor / 2) coefficient -= divisor;
+    if (coefficient <= -(divisor + 1) / 2) coefficient += divisor;
+    const std::pair<Dim, Dim>* inner = term.factors.size() == 1 ? as_remainder(term.factors[0]) : nullptr;
+    const bool unwraps = inner != nullptr && inner->second.constant_part() % divisor == 0;
+    unwrapped |= unwraps;
+    reduced = reduced + (unwraps ? Dim(coefficient) * inner->first
+                                 : from_term({coefficient, term.factors}, term.factors, 1));
+  }
+  return unwrapped ? mod(reduced, b) : make_function(Dim::AtomKind::kMod, reduced, b);
 }
 
 Dim ceildiv(const Dim& a, const Dim& b) { return floordiv(a + b - Dim(1), b); }
@@ -214,8 +258,13 @@ Dim leading_term(const Dim& dim) {
 }
 
 // Long division by leading terms; right because nothing may be left, whatever their order.
-std::optional<Dim> divide_polynomial(Dim rest, const Dim& by) {
+std::optional<Dim> divide_polynomial(Dim rest, Dim by) {
   constexpr int kMaxSteps = 64;
+  const Dim leading = leading_term(by);
+  if (leading.constant_part() < 0 || (!leading.is_constant() && leading.terms()[0].coefficient < 0)) {
+    rest = Dim(0) - rest;
+    by = Dim(0) - by;
+  }
   Dim quotient;
   for (int step = 0; step < kMaxSteps && !(rest == Dim(0)); ++step) {
     const auto factor = divide_exactly(leading_term(rest), leading_term(by));
@@ -226,14 +275,9 @@ std::optional<Dim> divide_polynomial(Dim rest, const Dim& by) {
   return rest == Dim(0) ? std::optional(quotient) : std::nullopt;
 }
 
-}  // namespace
-
-std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
-  if (a == b && !(b == Dim(0))) return Dim(1);
-  if (a == Dim(0) && !(b == Dim(0))) return Dim(0);
+// By a divisor of one term, which every term of a must contain.
+std::optional<Dim> divide_terms(const Dim& a, const Dim& b) {
   const bool constant_divisor = b.is_constant();
-  if (!constant_divisor && (b.constant_part() != 0 || b.terms().size() != 1)) return divide_polynomial(a, b);
-  // Every term of a must contain the one of b.
   const int64_t coefficient = constant_divisor ? b.constant_part() : b.terms()[0].coefficient;
   if (coefficient <= 0) return std::nullopt;
   if (!constant_divisor && a.constant_part() != 0) return std::nullopt;
@@ -253,6 +297,17 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
     quotient = quotient + from_term(term, rest, coefficient);
   }
   return quotient;
+}
+
+}  // namespace
+
+std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
+  if (a == b && !(b == Dim(0))) return Dim(1);
+  if (a == Dim(0) && !(b == Dim(0))) return Dim(0);
+  if (!b.is_constant() && (b.constant_part() != 0 || b.terms().size() != 1)) return divide_polynomial(a, b);
+  if (auto quotient = divide_terms(a, b)) return quotient;
+  const Dim spelled = without_remainders(a);
+  return spelled == a ? std::nullopt : divide_terms(spelled, b);
 }
 
 std::string Dim::to_string() const {

@@ -38,6 +38,42 @@ TEST(Floordiv, KeepsItsValue) {
   }
 }
 
+// What pads to a multiple, in the ways people write it.
+TEST(Mod, HasOneForm) {
+  const Dim pad = mod(Dim(0) - n, Dim(4));
+  EXPECT_EQ(mod(Dim(4) - mod(n, Dim(4)), Dim(4)), pad);
+  EXPECT_EQ(mod(Dim(3) * n + Dim(8), Dim(4)), pad);
+  EXPECT_EQ(mod(Dim(4) * n + Dim(6), Dim(4)), Dim(2));
+  EXPECT_EQ(divide_exactly(n + pad, Dim(4)), ceildiv(n, Dim(4)));
+  const Dim m = Dim::symbol("m"), padded = m + mod(Dim(0) - m, Dim(4));
+  EXPECT_EQ(divide_exactly(Dim(3) * (n + pad) * padded, Dim(16)),
+            Dim(3) * ceildiv(n, Dim(4)) * ceildiv(m, Dim(4)));
+  EXPECT_EQ(divide_exactly(n + Dim(1) + pad, Dim(4)), std::nullopt);
+}
+
+TEST(Mod, KeepsItsValue) {
+  for (int64_t divisor = 1; divisor <= 6; ++divisor)
+    for (int64_t factor = -7; factor <= 7; ++factor)
+      for (int64_t added = -7; added <= 7; ++added)
+        for (int64_t at = 0; at <= 6; ++at) {
+          const Dim x = Dim(factor) * n + Dim(added);
+          const int64_t value = factor * at + added, rest = ((value % divisor) + divisor) % divisor;
+          const SymbolValues values = {{"n", at}};
+          EXPECT_EQ(evaluate(mod(x, Dim(divisor)), values), rest) << x.to_string();
+          EXPECT_EQ(evaluate(floordiv(x, Dim(divisor)), values), (value - rest) / divisor) << x.to_string();
+          const Dim twice = mod(x - Dim(3) * mod(n, Dim(2 * divisor)), Dim(divisor));
+          EXPECT_EQ(evaluate(twice, values),
+                    (((value - 3 * (at % (2 * divisor))) % divisor) + divisor) % divisor);
+        }
+}
+
+// Signs are no matter to a quotient.
+TEST(DivideExactly, TakesDivisorsThatBeginWithMinus) {
+  const Dim span = min(n, Dim(9)) - max(n, Dim(3));
+  EXPECT_EQ(divide_exactly(Dim(8) * span, span), Dim(8));
+  EXPECT_EQ(divide_exactly(Dim(8) * span, Dim(4) * max(n, Dim(3)) - Dim(4) * min(n, Dim(9))), Dim(-2));
+}
+
 // A divisor that a stranger may have chosen stays within what multiplies safely.
 TEST(Floordiv, JoinsNoDivisorsBeyondBounds) {
   const Dim half = floordiv(n, Dim(int64_t{1} << 62));

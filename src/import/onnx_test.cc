@@ -103,6 +103,52 @@ TEST(OnnxImport, ShapeArithmeticStaysSymbolicAndLeavesNoTrace) {
   EXPECT_EQ(to_string(graph.shape(graph.outputs()[0])), "[batch, 3*sequence, 4]");
 }
 
+// What fills the last axis up to a multiple of four: pads in torch's order, turned into that of ONNX.
+TEST(OnnxImport, PadsCountedFromSizesStaySymbolic) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"n", "t"})};
+  m.initializers = {tensor("one", ints({1})),       tensor("four", ints({4})),
+                    tensor("none", ints({0})),      tensor("two", ints({0, 0})),
+                    tensor("pairs", ints({-1, 2})), tensor("last", ints({-1})),
+                    tensor("first", ints({-1000})), tensor("shape", ints({0, -1, 4}))};
+  m.nodes = {node("Shape", {"x"}, {"s"}),
+             node("Gather", {"s", "one"}, {"t"}),
+             node("Neg", {"t"}, {"minus"}),
+             node("Mod", {"minus", "four"}, {"p"}),
+             node("Concat", {"none", "p", "two"}, {"list"}, {attr("axis", int64_t{0})}),
+             node("Reshape", {"list", "pairs"}, {"rows"}),
+             node("Slice", {"rows", "last", "first", "none", "last"}, {"turned"}),
+             node("Transpose", {"turned"}, {"columns"}),
+             node("Reshape", {"columns", "last"}, {"pads"}),
+             node("Pad", {"x", "pads"}, {"padded"}),
+             node("Reshape", {"padded", "shape"}, {"y"})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m, with_dims({{"n", "1..8"}, {"t", "1..9"}}));
+  EXPECT_EQ(program.entries[0].nodes().size(), 2u);  // pad, reshape
+  EXPECT_EQ(to_string(program.entries[0].shape(program.entries[0].outputs()[0])), "[n, floordiv(t+3, 4), 4]");
+  EXPECT_EQ(run(program, {{"x", floats({1, 5}, {1, 2, 3, 4, 5})}}).at("y"),
+            floats({1, 2, 4}, {1, 2, 3, 4, 5, 0, 0, 0}));
+}
+
+// ONNX divides towards zero.
+TEST(OnnxImport, QuotientsOfSizesBelowZeroAreTruncated) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"n"})};
+  m.initializers = {tensor("three", ints({3})), tensor("two", ints({2})), tensor("minus", ints({-10}))};
+  m.nodes = {node("Shape", {"x"}, {"s"}),
+             node("Sub", {"three", "s"}, {"d"}),
+             node("Div", {"d", "two"}, {"q"}),
+             node("Sub", {"minus", "s"}, {"below"}),
+             node("Div", {"below", "two"}, {"r"}),
+             node("Concat", {"q", "r"}, {"i"}, {attr("axis", int64_t{0})}),
+             node("Cast", {"i"}, {"y"}, {attr("to", int64_t{1})})};
+  m.outputs = {out("y")};
+  const Program program = import_model(m, with_dims({{"n", "1..8"}}));
+  EXPECT_EQ(run(program, {{"x", floats({1}, {0})}}).at("y"), floats({2}, {1, -5}));
+  EXPECT_EQ(run(program, {{"x", floats({5}, {0, 0, 0, 0, 0})}}).at("y"), floats({2}, {-1, -7}));
+  EXPECT_EQ(run(program, {{"x", floats({6}, {0, 0, 0, 0, 0, 0})}}).at("y"), floats({2}, {-1, -8}));
+}
+
 TEST(OnnxImport, ASizeUsedAsDataBecomesSizeOf) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"batch"})};
@@ -211,6 +257,20 @@ TEST(OnnxImport, IfOnDataBecomesIfElseWithCaptures) {
   for (int64_t c : {0, 1})
     EXPECT_EQ(run(program, {{"c", Array::scalar_i64(DType::boolean, c)}, {"x", floats({1}, {1})}}).at("y"),
               floats({1}, {c ? 11.0 : -1.0}));
+}
+
+// Weights standardised by a BatchNormalization in training, as torch exports them: nobody reads the
+// statistics.
+TEST(OnnxImport, StatisticsOfATrainingNormNeedNoReader) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"1", "2", "2"})};
+  m.initializers = {tensor("ones", floats({2}, {1, 1})), tensor("zeros", floats({2}, {0, 0}))};
+  m.nodes = {node("BatchNormalization", {"x", "ones", "zeros", "zeros", "ones"}, {"y", "mean", "variance"},
+                  {attr("training_mode", int64_t{1})})};
+  m.outputs = {out("y")};
+  const Array y = run(import_model(m), {{"x", floats({1, 2, 2}, {1, 3, 5, 9})}}).at("y");
+  EXPECT_NEAR(y.get_f64(1), 1, 1e-4);
+  EXPECT_NEAR(y.get_f64(2), -1, 1e-4);
 }
 
 TEST(OnnxImport, OldDropoutIsOffWhereItSaysSo) {

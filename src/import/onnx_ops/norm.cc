@@ -112,8 +112,9 @@ void batch_norm_training(NodeContext& n, double epsilon, double momentum) {
     return n.add(Op::add, {n.add(Op::mul, {running, n.scalar(dtype, momentum)}),
                            n.add(Op::mul, {flat, n.scalar(dtype, 1.0 - momentum)})});
   };
-  if (n.wants(1)) n.out(1, mix(n.in(3), mean));
-  if (n.wants(2)) n.out(2, mix(n.in(4), variance));
+  const ValueId running_mean = n.in(3), running_variance = n.in(4);
+  if (n.wants(1)) n.out(1, mix(running_mean, mean));
+  if (n.wants(2)) n.out(2, mix(running_variance, variance));
 }
 
 void batch_norm(NodeContext& n) {

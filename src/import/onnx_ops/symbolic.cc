@@ -40,16 +40,20 @@ MaybeDim divide(NodeContext& n, const Dim& a, const Dim& b) {
     if (*b.constant() == 0 || *b.constant() == -1) return std::nullopt;
     return Dim(*a.constant() / *b.constant());
   }
-  // Truncation equals flooring only for non-negative numbers.
-  if (n.bounds_of(a).lo < 0 || n.bounds_of(b).lo <= 0) return std::nullopt;
+  if (n.bounds_of(b).lo <= 0) return std::nullopt;
   if (auto exact = divide_exactly(a, b)) return exact;
-  return floordiv(a, b);
+  // Truncation equals flooring only for non-negative numbers.
+  const Interval range = n.bounds_of(a);
+  if (range.lo >= 0) return floordiv(a, b);
+  if (range.hi <= 0) return Dim(0) - floordiv(Dim(0) - a, b);
+  return floordiv(max(a, Dim(0)), b) - floordiv(max(Dim(0) - a, Dim(0)), b);
 }
 MaybeDim modulo(NodeContext& n, const Dim& a, const Dim& b) {
   const Interval x = n.bounds_of(a), y = n.bounds_of(b);
-  // One divisor below zero, as torch.roll by a negative number; the remainder has the sign of b.
-  if (x.hi < 0 && y.lo > 0 && x.lo >= -y.lo && n.attr_int("fmod", 0) == 0) return a + b;
-  if (x.lo < 0 || y.lo <= 0) return std::nullopt;
+  if (y.lo <= 0) return std::nullopt;
+  if (x.lo < 0 && n.attr_int("fmod", 0) != 0) return std::nullopt;  // the remainder has the sign of a
+  // One divisor below zero, as torch.roll by a negative number.
+  if (x.hi < 0 && x.lo >= -y.lo) return a + b;
   return mod(a, b);
 }
 
@@ -184,7 +188,7 @@ bool concat(NodeContext& n, const Operands& x) {
   return true;
 }
 
-// Reshape, Squeeze and Unsqueeze between [1] and a scalar, Flatten to one axis: same content.
+// Squeeze and Unsqueeze between [1] and a scalar, Reshape: same content.
 bool rank_change(NodeContext& n, const Operands& x) {
   const int64_t count = static_cast<int64_t>(x[0].size());
   if (n.op_type == "Squeeze") {
@@ -197,17 +201,46 @@ bool rank_change(NodeContext& n, const Operands& x) {
     n.out_sizes(0, x[0], {n.dtype(0), {Dim(1)}});
     return true;
   }
-  if (x[1].size() > 1) return false;
+  Shape shape = x[1];
+  int64_t known = 1;
+  Dim* inferred = nullptr;
+  for (Dim& dim : shape) {
+    if (!dim.is_constant() || *dim.constant() == 0) return false;
+    if (dim == Dim(-1) && inferred != nullptr) return false;
+    if (dim == Dim(-1))
+      inferred = &dim;
+    else
+      known = checked_mul(known, *dim.constant());
+  }
+  if (inferred != nullptr && known > 0 && count % known == 0) *inferred = Dim(count / known);
+  if (element_count(shape) != Dim(count)) return false;
   n.ignore("allowzero");
-  n.out_sizes(0, x[0], {n.dtype(0), x[1].empty() ? Shape{} : Shape{Dim(count)}});
+  n.out_sizes(0, x[0], {n.dtype(0), shape});
   return true;
 }
 
+// Pairs of sizes, which torch turns from its order of pads into that of ONNX.
+bool transpose(NodeContext& n, const Operands& x) {
+  if (n.rank(0) != 2) return false;
+  const std::vector<int64_t> perm = n.attr_ints("perm", {1, 0});
+  if (perm != std::vector<int64_t>{1, 0}) return false;
+  const size_t rows = static_cast<size_t>(*n.shape(0)[0].constant());
+  const size_t columns = static_cast<size_t>(*n.shape(0)[1].constant());
+  Dims result;
+  for (size_t i = 0; i < columns; ++i)
+    for (size_t k = 0; k < rows; ++k) result.push_back(x[0][k * columns + i]);
+  n.out_sizes(0, result, {n.dtype(0), {n.shape(0)[1], n.shape(0)[0]}});
+  return true;
+}
+
+// Along the first of one or two axes.
 bool slice(NodeContext& n, const Operands& x) {
-  if (n.rank(0) != 1) return false;
+  if (n.rank(0) != 1 && n.rank(0) != 2) return false;
   for (size_t i = 1; i < x.size(); ++i)
     if (x[i].size() != 1 || !x[i][0].is_constant()) return false;
-  const int64_t size = static_cast<int64_t>(x[0].size());
+  if (n.rank(0) == 2 && (x.size() < 4 || n.axis(*x[3][0].constant(), 2) != 0)) return false;
+  const int64_t size = *n.shape(0)[0].constant();
+  const int64_t row = n.rank(0) == 2 ? *n.shape(0)[1].constant() : 1;
   const int64_t step = x.size() > 4 ? *x[4][0].constant() : 1;
   if (step == 0) return false;
   auto clamp = [&](int64_t value, int64_t low, int64_t high) {
@@ -217,8 +250,10 @@ bool slice(NodeContext& n, const Operands& x) {
   const int64_t end = clamp(*x[2][0].constant(), step > 0 ? 0 : -1, size);
   Dims result;
   for (int64_t i = start; step > 0 ? i < end : i > end; i += std::clamp(step, -size - 1, size + 1))
-    result.push_back(x[0][static_cast<size_t>(i)]);
-  n.out_sizes(0, result, {n.dtype(0), {Dim(static_cast<int64_t>(result.size()))}});
+    result.insert(result.end(), x[0].begin() + i * row, x[0].begin() + (i + 1) * row);
+  Shape shape = n.shape(0);
+  shape[0] = Dim(row == 0 ? 0 : static_cast<int64_t>(result.size()) / row);
+  n.out_sizes(0, result, {n.dtype(0), shape});
   return true;
 }
 
@@ -303,6 +338,7 @@ constexpr SymbolicRow kRows[] = {
     {"Squeeze", rank_change},
     {"Unsqueeze", rank_change, 2},
     {"Slice", slice, 3},
+    {"Transpose", transpose},
     {"Split", split},
     {"ReduceProd", reduce},
     {"ReduceSum", reduce},
