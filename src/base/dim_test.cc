@@ -67,6 +67,16 @@ TEST(Mod, KeepsItsValue) {
         }
 }
 
+// A size and what it is rounded up to know of each other.
+TEST(Bounds, KnowThatRoundingUpLosesNothing) {
+  const SymbolRanges ranges = {{"n", {1, 20}}, {"m", {0, 5}}};
+  const Dim m = Dim::symbol("m"), rounded = Dim(4) * ceildiv(n, Dim(4));
+  EXPECT_EQ(bounds(n - rounded, ranges), (Interval{-3, 0}));
+  EXPECT_EQ(bounds(rounded - n + m, ranges), (Interval{0, 8}));
+  EXPECT_EQ(bounds(n - Dim(4) * floordiv(n, Dim(4)), ranges), (Interval{0, 3}));
+  EXPECT_EQ(bounds(n - Dim(2) * floordiv(n, Dim(4)), ranges), (Interval{-9, 20}));
+}
+
 // Signs are no matter to a quotient.
 TEST(DivideExactly, TakesDivisorsThatBeginWithMinus) {
   const Dim span = min(n, Dim(9)) - max(n, Dim(3));

@@ -1,4 +1,6 @@
 // What a Dim is once something is known of its symbols: their values, other Dims, or ranges.
+#include <algorithm>
+
 #include "base/dim_function.h"
 #include "base/error.h"
 
@@ -54,6 +56,31 @@ Dim substitute(const Dim& dim, const std::map<std::string, Dim, std::less<>>& va
   return total;
 }
 
+namespace {
+
+// What a size and a quotient of it have in common cancels: n - 4 floor((n + 3) / 4) is mod(n + 3, 4) - 3.
+Interval bounds_of_remainders(const Dim& dim, const SymbolRanges& ranges, Interval total) {
+  constexpr size_t kMaxTerms = 4;  // each term that cancels asks for the bounds of the others
+  if (dim.terms().size() < 2 || dim.terms().size() > kMaxTerms) return total;
+  for (const Dim::Term& term : dim.terms()) {
+    const Dim::Atom& atom = term.factors[0];
+    if (term.factors.size() != 1 || atom.kind != Dim::AtomKind::kFloorDiv) continue;
+    const auto& [x, divisor] = *atom.args;
+    const int64_t by = divisor.constant().value_or(0);
+    if (by < 1 || term.coefficient % by != 0) continue;
+    const Dim times(term.coefficient / by);
+    const Dim rest = dim - times * divisor * floordiv(x, divisor) + times * x;
+    if (rest.terms().size() >= dim.terms().size()) continue;
+    const Interval others = bounds(rest, ranges);
+    const Interval cut = multiply({-times.constant_part(), -times.constant_part()}, {0, by - 1});
+    total.lo = std::max(total.lo, checked_add(others.lo, cut.lo));
+    total.hi = std::min(total.hi, checked_add(others.hi, cut.hi));
+  }
+  return total;
+}
+
+}  // namespace
+
 Interval bounds(const Dim& dim, const SymbolRanges& ranges) {
   Interval total{dim.constant_part(), dim.constant_part()};
   for (const Dim::Term& term : dim.terms()) {
@@ -70,7 +97,7 @@ Interval bounds(const Dim& dim, const SymbolRanges& ranges) {
     }
     total = {checked_add(total.lo, product.lo), checked_add(total.hi, product.hi)};
   }
-  return total;
+  return bounds_of_remainders(dim, ranges, total);
 }
 
 }  // namespace aicf

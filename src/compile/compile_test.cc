@@ -195,6 +195,11 @@ TEST(Compile, JoinedWeightsAreValuesLikeOthers) {
                                                         {"steps", Ints{1, 1}}})}),
                    "middle");
   graph.add_output(graph.add(Op::exp, {columns}), "exp");
+  program.variables["v"] = {"v", Role::kParam, {DType::f32, {Dim(2)}}, random_array(DType::f32, {2}, 8)};
+  const ValueId v = graph.add_param("v", program.variables.at("v").type),
+                whole = graph.add(Op::concat, {v, v}, {{"axis", 0}}),
+                column = graph.add(Op::reshape, {whole}, {{"shape", Shape{Dim(4), Dim(1)}}});
+  graph.add_output(graph.add(Op::matmul, {x, column}), "column");
   program.entries.push_back(std::move(graph));
   const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {5, 4}, 9)}};
   const auto got = load(compile(program)).run("", inputs);

@@ -149,6 +149,7 @@ std::vector<Window> Selector::weights_of(ValueId id, const Window& y) const {
   const auto at = joined_.find(y.root);
   if (at == joined_.end()) return {};
   const JoinedWeights& joined = at->second;
+  if (joined.whole.sizes.size() != y.sizes.size()) return {};  // seen as another shape, a vector as a column
   const bool turned = y == swap_last_axes(joined.whole);
   if (!turned && !(y == joined.whole)) return {};
   if (joined.axis != (turned ? 0u : 1u)) return {};
