@@ -36,6 +36,13 @@ std::set<std::string> names_read(const ModelProto& model) {
   return names;
 }
 
+// For a node that no rule fits: what no version of AICF's plans could hold is said as such.
+std::string why_unsupported(const NodeProto& node, int64_t version) {
+  if (node.domain.empty() && (node.op_type == "NonMaxSuppression" || node.op_type == "Unique"))
+    return "a result whose size depends on data";
+  return "no converter for opset " + std::to_string(version);
+}
+
 }  // namespace
 
 Importer::Importer(const ModelProto& model, const ImportOptions& options, std::string folder,
@@ -242,7 +249,7 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
         candidate.overload == node.overload)
       function = &candidate;
   if (function == nullptr && rule == nullptr) {
-    report(node, "no converter for opset " + std::to_string(version));
+    report(node, why_unsupported(node, version));
     return mark_unsupported(node, scope);
   }
   if (!known) return mark_unsupported(node, scope);

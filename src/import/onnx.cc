@@ -27,7 +27,8 @@ onnx::ModelProto read_model(const std::string& path) {
   throw UserError(ErrorCode::kU_unsupported_op, "the model uses what AICF does not support:" + list)
       .with_op(ops[0].op)
       .with_value(names)
-      .with_remedy("replace these ops in the model; `aicf support` lists them before compiling");
+      .with_remedy(
+          "replace these ops, or end the model before them; `aicf support` lists them before compiling");
 }
 
 Program import_model(const onnx::ModelProto& model, const ImportOptions& options, const std::string& folder) {

@@ -179,15 +179,28 @@ TEST(OnnxImport, AnInputThatDecidesAShapeIsNamedAndCanBeGiven) {
 TEST(OnnxImport, AllUnsupportedOpsAreReportedAtOnce) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"4"})};
-  m.nodes = {node("Unheard", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Unheard", {"b"}, {"c"}),
-             node("Gelu", {"x"}, {"d"}, {attr("stray", int64_t{1})}),
-             node("Foreign", {"c"}, {"y"}, {}, "some.domain")};
+  m.nodes = {node("Unheard", {"x"}, {"a"}), node("Relu", {"a"}, {"b"}),
+             node("Unheard", {"b"}, {"c"}), node("Gelu", {"x"}, {"d"}, {attr("stray", int64_t{1})}),
+             node("Unique", {"x"}, {"e"}),  node("Foreign", {"c"}, {"y"}, {}, "some.domain")};
   m.outputs = {out("y")};
   const UserError error = error_of(m);
   EXPECT_EQ(error.code, ErrorCode::kU_unsupported_op);
-  for (const char* part :
-       {"Unheard (2, first 'Unheard_a')", "Gelu (1", "attribute 'stray'", "some.domain.Foreign (1"})
+  for (const char* part : {"Unheard (2, first 'Unheard_a')", "Gelu (1", "attribute 'stray'",
+                           "size depends on data", "some.domain.Foreign (1"})
     EXPECT_NE(error.message.find(part), std::string::npos) << part << " in " << error.message;
+}
+
+// torch's squeeze of an axis that may be of size one or not.
+TEST(OnnxImport, ASqueezedSizeMustBeKnown) {
+  Model m;
+  m.inputs = {value_info("x", DType::f32, {"4", "k"})};
+  m.initializers = {tensor("axes", ints({1}))};
+  m.nodes = {node("Squeeze", {"x", "axes"}, {"y"})};
+  m.outputs = {out("y")};
+  const UserError error = error_of(m, with_dims({{"k", "1..4"}}));
+  EXPECT_EQ(error.code, ErrorCode::kU_size_not_static);
+  EXPECT_EQ(error.actual, "k");
+  EXPECT_EQ(error_of(m, with_dims({{"k", "2"}})).code, ErrorCode::kU_bad_model_file);
 }
 
 TEST(OnnxImport, StatesPairAnOutputWithAnInput) {

@@ -74,7 +74,8 @@ void squeeze(NodeContext& n) {
   }
   Shape to;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (drop[i] && shape[i] != Dim(1)) n.bad("a squeezed axis", "size 1", shape[i].to_string());
+    if (drop[i] && shape[i].require_constant("node '" + n.origin() + "': a squeezed axis") != 1)
+      n.bad("a squeezed axis", "size 1", shape[i].to_string());
     if (!drop[i]) to.push_back(shape[i]);
   }
   n.out(0, n.reshape(n.in(0), to));
