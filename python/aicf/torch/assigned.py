@@ -1,0 +1,65 @@
+"""Buffers that a model assigns, `self.mean = 0.9 * self.mean + ...`, are written where they lie.
+
+torch.export follows an assignment in the outermost module alone; in any other it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..errors import make_error
+
+__all__ = ["assignments_written"]
+
+
+@contextmanager
+def assignments_written(model: torch.nn.Module) -> Iterator[None]:
+    """While it lasts, a call of the model ends with copies of what was assigned into the buffers."""
+    before: list[dict[str, Any]] = []
+
+    def begin(*_: Any) -> None:
+        before.append({path: dict(module._buffers) for path, module in model.named_modules()})
+
+    def end(_model: Any, _args: Any, result: Any) -> Any:
+        changed = list(_changed(model, before.pop()))
+        if not changed:
+            return result
+        # What was assigned, or is returned, may be the buffer's contents of before.
+        result = pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, result)
+        values = [module._buffers[name].clone() for module, name, _ in changed]  # type: ignore[union-attr]
+        for (module, name, old), value in zip(changed, values, strict=True):
+            module._buffers[name] = old.copy_(value)
+        return result
+
+    handles = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _changed(
+    model: torch.nn.Module, before: dict[str, dict[str, Any]]
+) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """Modules and names of buffers that hold another tensor now, and the one of before."""
+    for path, module in model.named_modules():
+        for name, old in before.get(path, {}).items():
+            new = module._buffers.get(name)
+            if new is old or not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+                continue
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                raise make_error(
+                    "unsupported_op",
+                    "the model assigns a buffer a tensor of another shape or dtype",
+                    value=f"{path}.{name}".lstrip("."),
+                    expected=f"{old.dtype} {list(old.shape)}",
+                    actual=f"{new.dtype} {list(new.shape)}",
+                    remedy="write into a buffer of the largest size",
+                )
+            yield module, name, old

@@ -1,0 +1,96 @@
+"""`self.buffer = ...` in any module is a state of the compiled model, as in torch."""
+
+from __future__ import annotations
+
+import copy
+
+import aicf
+import numpy as np
+import pytest
+from aicf import optim
+
+torch = pytest.importorskip("torch")
+
+
+class Stream(torch.nn.Module):
+    """Gives what it held, what it holds, and a part of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("h", torch.zeros(2, 4))
+        self.layer = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = self.h
+        self.h = torch.tanh(self.layer(torch.cat([x, self.h], 1)))
+        return before, self.h, self.h[0]
+
+
+class Exchange(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("a", torch.ones(4))
+        self.register_buffer("b", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.a, self.b = self.b, self.a
+        return x + self.a
+
+
+class Moving(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return x - self.mean
+
+
+class Growing(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(0, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = torch.cat([self.seen, x])
+        return self.seen.sum()
+
+
+@pytest.mark.parametrize(("kind", "depth"), [(Stream, 0), (Stream, 2), (Exchange, 2)])
+def test_each_call_finds_what_the_last_assigned(kind: type, depth: int) -> None:
+    torch.manual_seed(0)
+    model = kind()
+    for _ in range(depth):
+        model = torch.nn.Sequential(model)
+    exe = aicf.compile(copy.deepcopy(model), (torch.randn(2, 4),))
+    for _ in range(3):
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(exe(x), model(x))
+    held = {name: torch.from_dlpack(value) for name, value in exe.state_dict().items()}
+    torch.testing.assert_close(held, {name: dict(model.named_buffers())[name] for name in held})
+
+
+def test_a_step_moves_what_a_part_assigns() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Sequential(Moving()))
+    specs = [aicf.TensorSpec((6, 4)), aicf.TensorSpec((6,), "i64")]
+    step = aicf.compile_train_step(model, torch.nn.CrossEntropyLoss(), optim.SGD(0.1), specs)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-5
+    np.testing.assert_allclose(np.asarray(step.state_dict()["1.0.mean"]), model[1][0].mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_buffer_keeps_its_shape(depth: int) -> None:
+    model = torch.nn.Sequential(Growing()) if depth else Growing()
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile(model, (torch.randn(2, 4),))
+    assert refused.value.code == "AICF-U0301" and refused.value.value == "0.seen"[2 - 2 * depth :]
