@@ -1,11 +1,12 @@
 """Buffers that a model assigns, `self.mean = 0.9 * self.mean + ...`, are written where they lie.
 
-torch.export follows an assignment in the outermost module alone; in any other it is lost.
+torch.export follows an assignment in the outermost module alone; in any other it is lost. Other tensors that
+a module holds are constants for it, whatever is assigned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +15,28 @@ from torch.utils import _pytree as pytree
 
 from ..errors import make_error
 
-__all__ = ["assignments_written"]
+__all__ = ["assignments_written", "refuse_lost"]
+
+_STANDARD = frozenset(vars(torch.nn.Module()))
 
 
 @contextmanager
-def assignments_written(model: torch.nn.Module) -> Iterator[None]:
-    """While it lasts, a call of the model ends with copies of what was assigned into the buffers."""
+def assignments_written(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """While it lasts, a call of the model ends with copies of what was assigned into the buffers.
+
+    Gives the tensors that are no buffers and were replaced, by name, when the call has ended.
+    """
     before: list[dict[str, Any]] = []
+    plain: dict[str, torch.Tensor] = {}
+    lost: dict[str, torch.Tensor] = {}
 
     def begin(*_: Any) -> None:
         before.append({path: dict(module._buffers) for path, module in model.named_modules()})
+        plain.update(_plain_tensors(model))
 
     def end(_model: Any, _args: Any, result: Any) -> Any:
+        now = _plain_tensors(model)
+        lost.update({name: old for name, old in plain.items() if now.get(name, old) is not old})
         changed = list(_changed(model, before.pop()))
         if not changed:
             return result
@@ -38,10 +49,35 @@ def assignments_written(model: torch.nn.Module) -> Iterator[None]:
 
     handles = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
     try:
-        yield
+        yield lost
     finally:
         for handle in handles:
             handle.remove()
+
+
+def refuse_lost(lost: dict[str, torch.Tensor], constants: Iterable[Any]) -> None:
+    """What was replaced after the model had read it would be the same in every call."""
+    read = {id(value) for value in constants}
+    names = [name for name, old in lost.items() if id(old) in read]
+    if names:
+        raise make_error(
+            "unsupported_op",
+            "the model reads and assigns a tensor that is no buffer",
+            value=", ".join(names),
+            remedy="self.register_buffer(name, tensor) makes it a state",
+        )
+
+
+def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Tensors that modules hold as attributes, or in lists and dicts there."""
+    return {
+        f"{path}.{name}{pytree.keystr(key)}".lstrip("."): leaf
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name not in _STANDARD and isinstance(value, (torch.Tensor, list, tuple, dict))
+        for key, leaf in pytree.tree_flatten_with_path(value)[0]
+        if isinstance(leaf, torch.Tensor)
+    }
 
 
 def _changed(

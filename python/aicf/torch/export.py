@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
-from .assigned import assignments_written
+from .assigned import assignments_written, refuse_lost
 from .decompose import masks_as_given, plain_attention, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .function import as_module
@@ -53,9 +53,10 @@ def export(
         with ExitStack() as ways:
             for way in (without_mkldnn(), masks_as_given(), whole_recurrent_layers(), lines_of_functions()):
                 ways.enter_context(way)
-            ways.enter_context(assignments_written(model))
+            lost = ways.enter_context(assignments_written(model))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        refuse_lost(lost, program.constants.values())
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong

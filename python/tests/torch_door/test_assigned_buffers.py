@@ -58,6 +58,31 @@ class Growing(torch.nn.Module):
         return self.seen.sum()
 
 
+class Plain(torch.nn.Module):
+    """Holds a tensor that is no buffer, which it reads, or only leaves there."""
+
+    def __init__(self, reads: bool, in_list: bool) -> None:
+        super().__init__()
+        self.reads, self.in_list = reads, in_list
+        self.held = [torch.zeros(2, 4)] if in_list else torch.zeros(2, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.in_list:
+            self.held[0] = x + self.held[0] if self.reads else x * 2
+            return self.held[0] + 1
+        self.held = x + self.held if self.reads else x * 2
+        return self.held + 1
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+def test_other_tensors_that_a_call_leaves_for_the_next_are_refused(in_list: bool) -> None:
+    x = torch.randn(2, 4)
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile(torch.nn.Sequential(Plain(True, in_list)), (x,))
+    assert refused.value.code == "AICF-U0301" and refused.value.value == "0.held" + "[0]" * in_list
+    torch.testing.assert_close(aicf.compile(Plain(False, in_list), (x,))(x), x * 2 + 1)
+
+
 @pytest.mark.parametrize(("kind", "depth"), [(Stream, 0), (Stream, 2), (Exchange, 2)])
 def test_each_call_finds_what_the_last_assigned(kind: type, depth: int) -> None:
     torch.manual_seed(0)
