@@ -65,6 +65,43 @@ TEST(Recompute, InferenceStaysAsItIs) {
   EXPECT_EQ(print(recompute_values(graph, {program, kGpu})), print(graph));
 }
 
+// A norm's param that two regions and its own update read in f32.
+const char* const kWidened = R"(program {
+  param "s" : bf16[256]
+  entry step(%x: bf16[64, 256], %w: bf16[256, 256]) {
+    %s = param "s" : bf16[256]
+    %f = cast(%s) {dtype = f32} : f32[256]
+    %0 = cast(%x) {dtype = f32} : f32[64, 256]
+    %1 = reduce_max(%0) {axes = [1], keepdims = true} : f32[64, 1]
+    %2 = sub(%0, %1) : f32[64, 256]
+    %3 = mul(%2, %f) : f32[64, 256]
+    %4 = cast(%3) {dtype = bf16} : bf16[64, 256]
+    %5 = matmul(%4, %w) : bf16[64, 256]
+    %6 = cast(%5) {dtype = f32} : f32[64, 256]
+    %7 = mul(%6, %f) : f32[64, 256]
+    %8 = reduce_max(%7) {axes = [1], keepdims = true} : f32[64, 1]
+    %9 = sub(%7, %8) : f32[64, 256]
+    %10 = cast(%9) {dtype = bf16} : bf16[64, 256]
+    %11 = mul(%f, %f) : f32[256]
+    %12 = cast(%11) {dtype = bf16} : bf16[256]
+    update "s" = %12
+    return "y" = %10
+  }
+}
+)";
+
+TEST(Recompute, AParamIsWidenedWhereItIsRead) {
+  const auto copies = [](const Graph& graph) {
+    int count = 0;
+    for (const Node& node : graph.nodes())
+      for (ValueId id : node.results)
+        count += graph.dtype(id) == DType::f32 && graph.shape(id) == Shape{Dim(256)} ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(copies(optimised(kWidened, kGpu)), 0) << print(optimised(kWidened, kGpu));
+  EXPECT_EQ(copies(optimised(kWidened, Target())), 1);
+}
+
 // The sums of dy and of dy x over the rows read dy once, on a GPU.
 TEST(MergeReductions, SumsThatReadOneValueAreOneRegion) {
   const char* const text = R"(program {

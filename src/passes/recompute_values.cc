@@ -90,7 +90,8 @@ class Recomputer {
       chain.leaves.insert(stored);
       return true;
     }
-    if (is_cheap_to_store(most_elements(inner.type.shape, context_.program.sizes), chain.elements)) {
+    if (!is_removed(value) &&
+        is_cheap_to_store(most_elements(inner.type.shape, context_.program.sizes), chain.elements)) {
       chain.gains.insert(value);
       return true;
     }
@@ -99,6 +100,14 @@ class Recomputer {
     if (node.op == Op::cast) return expand_cast(value.first, node, chain);
     return std::all_of(node.operands.begin(), node.operands.end(),
                        [&](ValueId operand) { return expand(Inner{value.first, operand}, chain); });
+  }
+
+  // Whether readers compute it already: nothing is gained by storing it again.
+  bool is_removed(const Inner& value) const {
+    const Unit& unit = plan_.units[value.first];
+    for (size_t i = 0; i < unit.results.size(); ++i)
+      if (unit.body.outputs()[i] == value.second && plan_.removed.contains(unit.results[i])) return true;
+    return false;
   }
 
   // What is widened can be stored as it was before.
