@@ -6,128 +6,9 @@
 // of keys and combined pairwise; `along` is 16 lanes likewise.
 #pragma once
 
-#include "attention/cuda/backward_call.cuh"
-#include "attention/cuda/simt.cuh"
+#include "attention/cuda/backward_simt_tiles.cuh"
 
 namespace aicf::attention {
-
-template <class Traits>
-struct BackwardShape {
-  using A = typename Accumulator<typename Traits::Element>::Type;
-  static constexpr int kRows = Traits::kRows, kKeys = Traits::kKeys;
-  static constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth;
-  static constexpr int kStride = tile_stride<A>(kDepth), kValueStride = tile_stride<A>(kValueDepth);
-  static constexpr int kWideStride = kStride > kValueStride ? kStride : kValueStride;
-  static constexpr int kScoreStride = tile_stride<A>(kRows > kKeys ? kRows : kKeys);
-};
-
-__device__ __forceinline__ float exp_two(float x) { return exp2f(x); }
-__device__ __forceinline__ double exp_two(double x) { return exp2(x); }
-__device__ __forceinline__ float log_two(float x) { return log2f(x); }
-__device__ __forceinline__ double log_two(double x) { return log2(x); }
-
-// s[i][j] = a row · b row over kCount columns.
-template <int kCount, class A, int kI, int kJ>
-__device__ __forceinline__ void multiply_rows(const A* a, int a_stride, const A* b, int b_stride, int tx, int ty,
-                                              A (&s)[kI][kJ]) {
-  constexpr int kVec = Vec<A>::kSize;
-  using V = typename Vec<A>::Type;
-#pragma unroll
-  for (int i = 0; i < kI; ++i)
-#pragma unroll
-    for (int j = 0; j < kJ; ++j) s[i][j] = 0;
-#pragma unroll 2
-  for (int d = 0; d < kCount; d += kVec) {
-    A x[kI][kVec], y[kJ][kVec];
-#pragma unroll
-    for (int i = 0; i < kI; ++i) *reinterpret_cast<V*>(x[i]) = *reinterpret_cast<const V*>(a + (ty + 16 * i) * a_stride + d);
-#pragma unroll
-    for (int j = 0; j < kJ; ++j) *reinterpret_cast<V*>(y[j]) = *reinterpret_cast<const V*>(b + (tx + 16 * j) * b_stride + d);
-#pragma unroll
-    for (int v = 0; v < kVec; ++v)
-#pragma unroll
-      for (int i = 0; i < kI; ++i)
-#pragma unroll
-        for (int j = 0; j < kJ; ++j) s[i][j] = fused(x[i][v], y[j][v], s[i][j]);
-  }
-}
-
-// Sums over rows of `b`: o[i][c] += weights[row i][r] b[r][column of c].
-template <int kColumns, int kCount, class A, int kI, int kC>
-__device__ __forceinline__ void add_rows(const A* weights, int weight_stride, const A* b, int b_stride, int tx, int ty,
-                                         A (&o)[kI][kC][Vec<A>::kSize]) {
-  constexpr int kVec = Vec<A>::kSize;
-  using V = typename Vec<A>::Type;
-#pragma unroll 2
-  for (int r = 0; r < kCount; ++r) {
-    A w[kI];
-#pragma unroll
-    for (int i = 0; i < kI; ++i) w[i] = weights[(ty + 16 * i) * weight_stride + r];
-#pragma unroll
-    for (int c = 0; c < kC; ++c) {
-      const int column = (tx + 16 * c) * kVec;
-      if (column >= kColumns) continue;
-      A values[kVec];
-      *reinterpret_cast<V*>(values) = *reinterpret_cast<const V*>(b + r * b_stride + column);
-#pragma unroll
-      for (int i = 0; i < kI; ++i)
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) o[i][c][v] = fused(w[i], values[v], o[i][c][v]);
-    }
-  }
-}
-
-template <int kColumns, class T, class A, int kI, int kC>
-__device__ __forceinline__ void store_sums(const A (&o)[kI][kC][Vec<A>::kSize], A factor, T* to, int64_t row_stride,
-                                           int64_t column_stride, int rows, int tx, int ty) {
-#pragma unroll
-  for (int i = 0; i < kI; ++i) {
-    if (ty + 16 * i >= rows) continue;
-#pragma unroll
-    for (int c = 0; c < kC; ++c)
-#pragma unroll
-      for (int v = 0; v < Vec<A>::kSize; ++v) {
-        const int column = (tx + 16 * c) * Vec<A>::kSize + v;
-        if (column < kColumns) to[(ty + 16 * i) * row_stride + column * column_stride] = narrow<T>(o[i][c][v] * factor);
-      }
-  }
-}
-
-template <class A, int kI, int kC>
-__device__ __forceinline__ void clear(A (&o)[kI][kC][Vec<A>::kSize]) {
-#pragma unroll
-  for (int i = 0; i < kI; ++i)
-#pragma unroll
-    for (int c = 0; c < kC; ++c)
-#pragma unroll
-      for (int v = 0; v < Vec<A>::kSize; ++v) o[i][c][v] = 0;
-}
-
-template <class A>
-__device__ __forceinline__ A infinity() {
-  return A(__int_as_float(0x7f800000));
-}
-
-// What both kernels do with one block of scores: products become scores, hidden ones -infinity.
-template <class Traits>
-struct ScoreBlock {
-  using A = typename BackwardShape<Traits>::A;
-  const BackwardCall<Traits>& call;
-  const typename Traits::Mask* mask;  // of the head
-  static constexpr A kMultiplier = A(Scores<Traits>::kPlain ? double(A(Traits::kScale)) * kLog2E : kLog2E);
-
-  __device__ __forceinline__ A score(A product, int32_t row, int32_t key, A& bend) const {
-    bend = 1;
-    if (row >= call.queries || key >= visible_keys(call, row)) return A(minus_infinity());
-    A value = 0;
-    if constexpr (Traits::kHasMask)
-      value = Scores<Traits>::template mask_value<A>(mask[row * call.mask_view.row + key * call.mask_view.column]);
-    return score_and_bend<Traits>(product, value, bend);
-  }
-  static __device__ __forceinline__ A weight(A score, A level) {
-    return score == A(minus_infinity()) || level == infinity<A>() ? A(0) : exp_two(kMultiplier * score - level);
-  }
-};
 
 // dq of a tile of rows, and level and along of its rows.
 template <class Traits>
@@ -305,12 +186,67 @@ __device__ __forceinline__ void attention_dq_simt(const BackwardCall<Traits>& ca
 
 // dk and dv of a tile of keys: block x is tile x % tiles of head x / tiles of k and v.
 template <class Traits>
-__device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& call, void* workspace, int32_t kv_heads) {
+struct DkvSimt {
   using Shape = BackwardShape<Traits>;
   using A = typename Shape::A;
   using T = typename Traits::Element;
-  constexpr int kR = Shape::kRows / 16, kK = Shape::kKeys / 16, kStep = 16 * Vec<A>::kSize;
-  constexpr int kC = (Shape::kDepth + kStep - 1) / kStep, kValueC = (Shape::kValueDepth + kStep - 1) / kStep;
+  static constexpr int kR = Shape::kRows / 16, kK = Shape::kKeys / 16, kStep = 16 * Vec<A>::kSize;
+  static constexpr int kC = (Shape::kDepth + kStep - 1) / kStep, kValueC = (Shape::kValueDepth + kStep - 1) / kStep;
+
+  // A tile of keys of a head of k and v.
+  struct Place {
+    int64_t b, kv_head;
+    int32_t first;
+    int keys;
+
+    __device__ __forceinline__ void load(const BackwardCall<Traits>& call, A* k, A* v) const {
+      load_tile<Shape::kDepth, Shape::kKeys, Traits::kVectorK>(
+          k, Shape::kStride, call.k + b * call.k_view.batch + kv_head * call.k_view.head + first * call.k_view.row,
+          call.k_view.row, call.k_view.column, keys);
+      load_tile<Shape::kValueDepth, Shape::kKeys, Traits::kVectorV>(
+          v, Shape::kValueStride, call.v + b * call.v_view.batch + kv_head * call.v_view.head + first * call.v_view.row,
+          call.v_view.row, call.v_view.column, keys);
+    }
+    __device__ __forceinline__ void store(const BackwardCall<Traits>& call, const A (&dk)[kK][kC][Vec<A>::kSize],
+                                          const A (&dv)[kK][kValueC][Vec<A>::kSize], int tx, int ty) const {
+      store_sums<Shape::kDepth>(dk, A(Traits::kScale),
+                                call.dk + b * call.dk_view.batch + kv_head * call.dk_view.head + first * call.dk_view.row,
+                                call.dk_view.row, call.dk_view.column, keys, tx, ty);
+      store_sums<Shape::kValueDepth>(dv, A(1),
+                                     call.dv + b * call.dv_view.batch + kv_head * call.dv_view.head + first * call.dv_view.row,
+                                     call.dv_view.row, call.dv_view.column, keys, tx, ty);
+    }
+  };
+
+  // Of rows `from` on and keys `first` on: products to weights, which go to shared memory too, and the products with dout to
+  // slopes. `number` is that of the head's first row in `numbers`.
+  static __device__ __forceinline__ void weigh(const ScoreBlock<Traits>& block, const RowNumbers<A>& numbers, int64_t number,
+                                               int32_t from, int32_t first, int tx, int ty, A (&s)[kK][kR], A (&dp)[kK][kR],
+                                               A* scores) {
+#pragma unroll
+    for (int j = 0; j < kR; ++j) {
+      const int32_t row = from + tx + 16 * j;
+      const A level = row < block.call.queries ? numbers.level[number + row] : infinity<A>();
+      const A along = row < block.call.queries ? numbers.along[number + row] : A(0);
+#pragma unroll
+      for (int i = 0; i < kK; ++i) {
+        A bend;
+        const A score = block.score(s[i][j], row, first + ty + 16 * i, bend);
+        s[i][j] = block.weight(score, level);
+        dp[i][j] = s[i][j] * (dp[i][j] - along) * bend;
+        scores[(ty + 16 * i) * Shape::kScoreStride + tx + 16 * j] = s[i][j];
+      }
+    }
+  }
+};
+
+template <class Traits>
+__device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& call, void* workspace, int32_t kv_heads) {
+  using Dkv = DkvSimt<Traits>;
+  using Shape = typename Dkv::Shape;
+  using A = typename Dkv::A;
+  using T = typename Dkv::T;
+  constexpr int kR = Dkv::kR, kK = Dkv::kK;
   extern __shared__ __align__(16) char shared[];
   A* const k = reinterpret_cast<A*>(shared);
   A* const v = k + Shape::kKeys * Shape::kStride;
@@ -321,17 +257,13 @@ __device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& c
   const int32_t first = int32_t(blockIdx.x % tiles) * Shape::kKeys;
   const int64_t b = blockIdx.x / tiles / uint32_t(kv_heads), kv_head = blockIdx.x / tiles % uint32_t(kv_heads);
   const int keys = call.keys - first < Shape::kKeys ? call.keys - first : Shape::kKeys;
+  const typename Dkv::Place at{b, kv_head, first, keys};
 
   wait_for_inputs();
   launch_dependents();
-  load_tile<Shape::kDepth, Shape::kKeys, Traits::kVectorK>(
-      k, Shape::kStride, call.k + b * call.k_view.batch + kv_head * call.k_view.head + first * call.k_view.row,
-      call.k_view.row, call.k_view.column, keys);
-  load_tile<Shape::kValueDepth, Shape::kKeys, Traits::kVectorV>(
-      v, Shape::kValueStride, call.v + b * call.v_view.batch + kv_head * call.v_view.head + first * call.v_view.row,
-      call.v_view.row, call.v_view.column, keys);
+  at.load(call, k, v);
   const RowNumbers<A> numbers = row_numbers<A>(call, workspace, int64_t(gridDim.x / tiles) * call.group);
-  A dk[kK][kC][Vec<A>::kSize], dv[kK][kValueC][Vec<A>::kSize];
+  A dk[kK][Dkv::kC][Vec<A>::kSize], dv[kK][Dkv::kValueC][Vec<A>::kSize];
   clear(dk);
   clear(dv);
   for (int64_t h = kv_head * call.group; h < (kv_head + 1) * call.group; ++h) {
@@ -355,20 +287,7 @@ __device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& c
           rows_tile, Shape::kWideStride, dout + from * call.dout_view.row, call.dout_view.row, call.dout_view.column, count);
       __syncthreads();
       multiply_rows<Shape::kValueDepth>(v, Shape::kValueStride, rows_tile, Shape::kWideStride, tx, ty, dp);
-#pragma unroll
-      for (int j = 0; j < kR; ++j) {
-        const int32_t row = from + tx + 16 * j;
-        const A level = row < call.queries ? numbers.level[number + row] : infinity<A>();
-        const A along = row < call.queries ? numbers.along[number + row] : A(0);
-#pragma unroll
-        for (int i = 0; i < kK; ++i) {
-          A bend;
-          const A score = block.score(s[i][j], row, first + ty + 16 * i, bend);
-          s[i][j] = block.weight(score, level);
-          dp[i][j] = s[i][j] * (dp[i][j] - along) * bend;
-          scores[(ty + 16 * i) * Shape::kScoreStride + tx + 16 * j] = s[i][j];
-        }
-      }
+      Dkv::weigh(block, numbers, number, from, first, tx, ty, s, dp, scores);
       __syncthreads();
       add_rows<Shape::kValueDepth, Shape::kRows>(scores, Shape::kScoreStride, rows_tile, Shape::kWideStride, tx, ty, dv);
       load_queries();
@@ -380,11 +299,7 @@ __device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& c
       add_rows<Shape::kDepth, Shape::kRows>(scores, Shape::kScoreStride, rows_tile, Shape::kWideStride, tx, ty, dk);
     }
   }
-  store_sums<Shape::kDepth>(dk, A(Traits::kScale),
-                            call.dk + b * call.dk_view.batch + kv_head * call.dk_view.head + first * call.dk_view.row,
-                            call.dk_view.row, call.dk_view.column, keys, tx, ty);
-  store_sums<Shape::kValueDepth>(dv, A(1), call.dv + b * call.dv_view.batch + kv_head * call.dv_view.head + first * call.dv_view.row,
-                                 call.dv_view.row, call.dv_view.column, keys, tx, ty);
+  at.store(call, dk, dv, tx, ty);
 }
 
 }  // namespace aicf::attention

@@ -120,6 +120,28 @@ struct SimtBlock {
     }
   }
 
+  // Products to scores, hidden ones -infinity; `first` and `from` are the block's first row and key.
+  __device__ __forceinline__ void score(const Call<Traits>& call, const typename Traits::Mask* mask, int32_t first, int32_t from,
+                                        A (&s)[kR][kK]) const {
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      const int32_t row = first + ty + 16 * i;
+      const int32_t visible = row < call.queries ? visible_keys(call, row) : 0;
+#pragma unroll
+      for (int j = 0; j < kK; ++j) {
+        const int32_t key = from + tx + 16 * j;
+        if (key < visible) {
+          A value = 0;
+          if constexpr (Traits::kHasMask)
+            value = Scores<Traits>::template mask_value<A>(mask[row * call.mask_view.row + key * call.mask_view.column]);
+          s[i][j] = Scores<Traits>::score(s[i][j], value);
+        } else {
+          s[i][j] = A(minus_infinity());
+        }
+      }
+    }
+  }
+
   // Scores to weights relative to the new maximum, in shared memory.
   __device__ __forceinline__ void weigh(A (&s)[kR][kK]) {
 #pragma unroll
@@ -169,6 +191,30 @@ struct SimtBlock {
             for (int v = 0; v < kVec; ++v) o[i][c][v] = fused(weights[i][u], values[v], o[i][c][v]);
         }
       }
+    }
+  }
+
+  __device__ __forceinline__ void store(const Call<Traits>& call, int64_t b, int64_t h, int32_t first) const {
+    using T = typename Traits::Element;
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      A total = sum[i];
+#pragma unroll
+      for (int lane = 8; lane > 0; lane /= 2) total += __shfl_xor_sync(0xffffffffu, total, lane);
+      const int32_t row = first + ty + 16 * i;
+      if (row >= call.queries) continue;
+      T* out = call.out + b * call.out_view.batch + h * call.out_view.head + row * call.out_view.row;
+      if (call.lse != nullptr && tx == 0)
+        call.lse[(b * call.heads + h) * call.queries + row] =
+            float(total == 0 ? A(minus_infinity()) : kMultiplier * maximum[i] + log(total));
+#pragma unroll
+      for (int c = 0; c < kC; ++c)
+#pragma unroll
+        for (int e = 0; e < kVec; ++e) {
+          const int column = (tx + 16 * c) * kVec + e;
+          if (column < Traits::kValueDepth)
+            out[column * call.out_view.column] = narrow<T>(total == 0 ? A(0) : o[i][c][e] / total);
+        }
     }
   }
 };
@@ -221,24 +267,7 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
     __syncthreads();
     A s[Block::kR][Block::kK];
     block.multiply_keys(s);
-#pragma unroll
-    for (int i = 0; i < Block::kR; ++i) {
-      const int32_t row = first + block.ty + 16 * i;
-      const int32_t visible = row < call.queries ? visible_keys(call, row) : 0;
-#pragma unroll
-      for (int j = 0; j < Block::kK; ++j) {
-        const int32_t key = from + block.tx + 16 * j;
-        if (key < visible) {
-          A value = 0;
-          if constexpr (Traits::kHasMask)
-            value = Scores<Traits>::template mask_value<A>(
-                mask[row * call.mask_view.row + key * call.mask_view.column]);
-          s[i][j] = Scores<Traits>::score(s[i][j], value);
-        } else {
-          s[i][j] = A(minus_infinity());
-        }
-      }
-    }
+    block.score(call, mask, first, from, s);
     __syncthreads();
     load_tile<Traits::kValueDepth, Traits::kKeys, Traits::kVectorV>(
         block.kv, Block::Shape::kKvStride, v + from * call.v_view.row, call.v_view.row, call.v_view.column,
@@ -248,26 +277,7 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
     block.add_values();
   }
 
-#pragma unroll
-  for (int i = 0; i < Block::kR; ++i) {
-    A sum = block.sum[i];
-#pragma unroll
-    for (int lane = 8; lane > 0; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
-    const int32_t row = first + block.ty + 16 * i;
-    if (row >= call.queries) continue;
-    T* out = call.out + b * call.out_view.batch + h * call.out_view.head + row * call.out_view.row;
-    if (call.lse != nullptr && block.tx == 0)
-      call.lse[(b * call.heads + h) * call.queries + row] =
-          float(sum == 0 ? A(minus_infinity()) : Block::kMultiplier * block.maximum[i] + log(sum));
-#pragma unroll
-    for (int c = 0; c < Block::kC; ++c)
-#pragma unroll
-      for (int e = 0; e < Block::kVec; ++e) {
-        const int column = (block.tx + 16 * c) * Block::kVec + e;
-        if (column < Traits::kValueDepth)
-          out[column * call.out_view.column] = narrow<T>(sum == 0 ? A(0) : block.o[i][c][e] / sum);
-      }
-  }
+  block.store(call, b, h, first);
 }
 
 }  // namespace aicf::attention
