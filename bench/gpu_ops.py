@@ -80,20 +80,15 @@ def attention(copy: Copy) -> str:
     return copy.op("Attention", copy.operands, is_causal=1)
 
 
-def torch_ops() -> list[Op]:
+def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    import torch
+
+    return torch.compile(f, dynamic=False)
+
+
+def linear_ops() -> list[Op]:
     import torch
     import torch.nn.functional as F
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-        return torch.compile(f, dynamic=False)
-
-    def attend(backend: SDPBackend) -> Callable[..., Any]:
-        def run(q: Any, k: Any, v: Any) -> Any:
-            with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-        return run
 
     def gelu_linear(x: Any, w: Any) -> Any:
         return F.gelu(F.linear(x, w), approximate="tanh")
@@ -111,9 +106,6 @@ def torch_ops() -> list[Op]:
         )
         for m in (1, 16, 64, 256)
     ]
-    rows = (ROWS, COLUMNS)
-    norm = (COLUMNS,)
-    batch, heads, length, depth = ATTENTION
     return [
         *small,
         Op(
@@ -136,6 +128,15 @@ def torch_ops() -> list[Op]:
             {"cuBLAS": F.linear},
             2.0 * 8192**3,
         ),
+    ]
+
+
+def row_ops() -> list[Op]:
+    import torch.nn.functional as F
+
+    rows = (ROWS, COLUMNS)
+    norm = (COLUMNS,)
+    return [
         Op(
             "rmsnorm",
             2,
@@ -173,20 +174,38 @@ def torch_ops() -> list[Op]:
             {"torch.compile": compiled(lambda g, u: F.silu(g) * u)},
         ),
         Op("copy", 2, [rows], 0, rows, lambda c: c.op("Neg", c.operands), {"eager": lambda x: x.clone()}),
-        Op(
-            "attention, causal, 4 x 16 x 4096 x 128",
-            1,
-            [ATTENTION] * 3,
-            0,
-            ATTENTION,
-            attention,
-            {
-                "cuDNN": attend(SDPBackend.CUDNN_ATTENTION),
-                "FlashAttention-2": attend(SDPBackend.FLASH_ATTENTION),
-            },
-            2.0 * batch * heads * length * length * depth,
-        ),
     ]
+
+
+def attention_op() -> Op:
+    import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attend(backend: SDPBackend) -> Callable[..., Any]:
+        def run(q: Any, k: Any, v: Any) -> Any:
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        return run
+
+    batch, heads, length, depth = ATTENTION
+    return Op(
+        "attention, causal, 4 x 16 x 4096 x 128",
+        1,
+        [ATTENTION] * 3,
+        0,
+        ATTENTION,
+        attention,
+        {
+            "cuDNN": attend(SDPBackend.CUDNN_ATTENTION),
+            "FlashAttention-2": attend(SDPBackend.FLASH_ATTENTION),
+        },
+        2.0 * batch * heads * length * length * depth,
+    )
+
+
+def torch_ops() -> list[Op]:
+    return [*linear_ops(), *row_ops(), attention_op()]
 
 
 def write_model(op: Op, path: Path) -> None:
