@@ -6,31 +6,15 @@
 #include <set>
 
 #include "base/error.h"
+#include "compile/testing/random_pool.h"
 #include "ir/specialise.h"
 
 namespace aicf::testing {
 namespace {
 
-constexpr int64_t kMaxElements = 3000;
-
-Array random_contents(DType dtype, const std::vector<int64_t>& sizes, std::mt19937_64& engine,
-                      bool index = false) {
-  std::normal_distribution<double> normal;
-  Array array(dtype, sizes);
-  for (int64_t i = 0; i < array.count(); ++i) {
-    if (is_float(dtype))
-      array.set_f64(i, normal(engine));
-    else if (index)
-      array.set_i64(i, -static_cast<int64_t>(engine() % 2));
-    else
-      array.set_i64(i, static_cast<int64_t>(engine() % 7) - (dtype == DType::u8 ? 0 : 3));
-  }
-  return array;
-}
-
-class Generator {
+class Generator : RandomPool {
  public:
-  explicit Generator(uint64_t seed) : engine_(seed), graph_("main") {}
+  explicit Generator(uint64_t seed) : RandomPool(seed) {}
 
   Program run() {
     symbolic_ = chance(0.5);
@@ -51,100 +35,6 @@ class Generator {
   }
 
  private:
-  int64_t pick(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
-  bool chance(double p) { return static_cast<double>(engine_() >> 11) * 0x1p-53 < p; }
-  template <typename T>
-  T one_of(std::initializer_list<T> list) {
-    return list.begin()[pick(static_cast<int64_t>(list.size()))];
-  }
-
-  DType some_dtype() {
-    if (chance(0.55)) return DType::f32;
-    return one_of({DType::f64, DType::f16, DType::bf16, DType::i64, DType::i64, DType::i32, DType::i32,
-                   DType::i16, DType::i8, DType::u8, DType::boolean});
-  }
-  int64_t some_size() { return chance(0.03) ? 0 : one_of<int64_t>({1, 1, 2, 3, 4, 5, 7, 8, 9, 17, 33}); }
-  Shape some_shape() {
-    Shape shape;
-    for (int64_t i = 0, n = chance(0.1) ? 0 : 1 + pick(4); i < n; ++i) shape.push_back(some_size());
-    if (symbolic_ && !shape.empty() && chance(0.8))
-      shape[chance(0.7) ? 0 : static_cast<size_t>(pick(std::ssize(shape)))] = Dim::symbol("batch");
-    while (count(shape) > kMaxElements) shape.pop_back();
-    return shape;
-  }
-  int64_t count(const Shape& shape) const {
-    int64_t n = 1;
-    for (const Dim& dim : shape) n *= std::max<int64_t>(1, evaluate(dim, SymbolValues{{"batch", kMaxBatch}}));
-    return n;
-  }
-  static bool is_static(const Shape& shape) {
-    return std::all_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_constant(); });
-  }
-
-  ValueId leaf(DType dtype, const Shape& shape) {
-    const std::string number = std::to_string(next_++);
-    if (!is_static(shape) || chance(0.4)) return graph_.add_input("x" + number, {dtype, shape});
-    const std::vector<int64_t> sizes = evaluate(shape, SymbolValues{});
-    if (chance(0.3)) return graph_.add_constant(random_contents(dtype, sizes, engine_));
-    const std::string name = "p" + number;
-    program_.variables[name] = {name, Role::kParam, {dtype, shape}, random_contents(dtype, sizes, engine_)};
-    return graph_.add_param(name, {dtype, shape});
-  }
-  void add_state() {
-    Shape shape = some_shape();
-    for (Dim& dim : shape)
-      if (!dim.is_constant()) dim = Dim(3);
-    const DType dtype = some_dtype();
-    program_.variables["s"] = {
-        "s", Role::kState, {dtype, shape}, random_contents(dtype, evaluate(shape, SymbolValues{}), engine_)};
-    state_ = graph_.add_state("s", {dtype, shape});
-    pool_.push_back(state_);
-  }
-
-  // Newer values are likelier, so that chains form.
-  ValueId any() {
-    const int64_t n = std::ssize(pool_);
-    return pool_[static_cast<size_t>(chance(0.6) ? n - 1 - pick(std::min<int64_t>(n, 3)) : pick(n))];
-  }
-  template <typename Test>
-  ValueId such(Test&& test) {
-    for (int i = 0; i < 12; ++i)
-      if (const ValueId id = any(); test(id)) return id;
-    throw UserError(ErrorCode::kU_bad_shape, "no value fits");
-  }
-  ValueId of_class(std::string_view type_class) {
-    return such([&](ValueId id) { return dtype_in_class(graph_.dtype(id), type_class); });
-  }
-  ValueId ranked(std::string_view type_class) {
-    return such([&](ValueId id) {
-      return graph_.type(id).rank() > 0 && dtype_in_class(graph_.dtype(id), type_class);
-    });
-  }
-  // A value of the pool or a new leaf that broadcasts with x.
-  ValueId partner(ValueId x, DType dtype) {
-    if (chance(0.5))
-      for (ValueId id : pool_)
-        if (graph_.dtype(id) == dtype && graph_.shape(id) == graph_.shape(x) && id != x && chance(0.5))
-          return id;
-    Shape shape = graph_.shape(x);
-    if (chance(0.4) && !shape.empty())
-      shape.erase(shape.begin(), shape.begin() + pick(std::ssize(shape) + 1));
-    for (Dim& dim : shape)
-      if (chance(0.2)) dim = Dim(1);
-    return leaf(dtype, shape);
-  }
-
-  ValueId keep(ValueId id) {
-    if (count(graph_.shape(id)) <= kMaxElements) pool_.push_back(id);
-    return id;
-  }
-  ValueId emit(Op op, std::vector<ValueId> operands, Attrs attrs = {}) {
-    const NodeId node = graph_.add_node(op, std::move(operands), std::move(attrs));
-    for (ValueId id : graph_.node(node).results) keep(id);
-    return graph_.node(node).results[0];
-  }
-  int64_t axis_of(ValueId x) { return pick(std::max(1, graph_.type(x).rank())); }
-
   void step() {
     switch (pick(16)) {
       case 0:
@@ -424,14 +314,6 @@ class Generator {
     int number = 0;
     for (ValueId id : outputs) graph_.add_output(id, "y" + std::to_string(number++));
   }
-
-  std::mt19937_64 engine_;
-  Graph graph_;
-  Program program_;
-  bool symbolic_ = false;
-  int next_ = 0;
-  ValueId state_ = kNoValue;
-  std::vector<ValueId> pool_;
 };
 
 }  // namespace
