@@ -42,11 +42,7 @@ Program network(const Case& c) {
 }
 
 Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  CompileOptions options;
-  options.target = target;
-  if (!joins) options.skip_passes.insert(kJoinGathers);
-  options.skip_passes.insert("bundle_calls");
-  return compile(program, options);
+  return compiled_with(kJoinGathers, joins, program, target, {"bundle_calls"});
 }
 
 size_t joined(const Case& c, const char* target = "sm_90") {

@@ -52,10 +52,7 @@ Program network(const Case& c, Readers readers = Readers::kProduct) {
 }
 
 Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  CompileOptions options;
-  options.target = target;
-  if (!joins) options.skip_passes.insert(kJoinInputs);
-  return compile(program, options);
+  return compiled_with(kJoinInputs, joins, program, target);
 }
 
 size_t joined(const Program& program, const char* target = "sm_90") {

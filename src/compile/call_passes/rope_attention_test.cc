@@ -53,12 +53,7 @@ Program step(const Case& c, bool returns_queries = false, int layers = 1) {
   return program;
 }
 
-Artifact compiled(const Program& program, bool joins) {
-  CompileOptions options;
-  options.target = "sm_90";
-  if (!joins) options.skip_passes.insert(kJoinInputs);
-  return compile(program, options);
-}
+Artifact compiled(const Program& program, bool joins) { return compiled_with(kJoinInputs, joins, program); }
 
 bool joined(const Program& program) { return count_steps(compiled(program, true), kRopeAttention) > 0; }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,16 @@
 #include "runtime/executable.h"
 
 namespace aicf::testing {
+
+// For a GPU, with or without this pass over calls; others may be skipped both times.
+inline Artifact compiled_with(const char* pass, bool runs, const Program& program,
+                              const char* target = "sm_90", std::set<std::string> skipped = {}) {
+  if (!runs) skipped.insert(pass);
+  CompileOptions options;
+  options.target = target;
+  options.skip_passes = std::move(skipped);
+  return compile(program, options);
+}
 
 // Of an artifact with one variant and one entry.
 inline const std::vector<Step>& steps_of(const Artifact& artifact) {

@@ -47,11 +47,7 @@ Program network(const Case& c) {
 }
 
 Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  CompileOptions options;
-  options.target = target;
-  if (!joins) options.skip_passes.insert(kJoinScatters);
-  options.skip_passes.insert("bundle_calls");
-  return compile(program, options);
+  return compiled_with(kJoinScatters, joins, program, target, {"bundle_calls"});
 }
 
 size_t joined(const Case& c, const char* target = "sm_90") {
