@@ -1,6 +1,5 @@
 #include "build/join_attention.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -45,8 +44,8 @@ class AttentionJoiner {
  public:
   AttentionJoiner(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
                   const Target& target, const SelectOptions& options)
-      : calls_(calls.calls),
-        output_roots_(calls.output_roots),
+      : all_(calls),
+        calls_(calls.calls),
         graph_(graph),
         programs_(programs),
         target_(target),
@@ -76,9 +75,7 @@ class AttentionJoiner {
   std::optional<size_t> product_of(size_t attention) const {
     const KernelCall& call = calls_[attention];
     const ValueId root = call.inputs[0].root;
-    if (root < graph_.value_count() && graph_.value(root).role != Role::kTemp) return std::nullopt;
-    if (std::find(output_roots_.begin(), output_roots_.end(), root) != output_roots_.end())
-      return std::nullopt;
+    if (is_kept(root, all_, graph_)) return std::nullopt;
     if (call.inputs.size() > 3 && call.inputs[3].root == root) return std::nullopt;
     std::optional<size_t> product;
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -153,8 +150,8 @@ class AttentionJoiner {
     return joined;
   }
 
+  const KernelCalls& all_;
   std::vector<KernelCall>& calls_;
-  const std::vector<ValueId>& output_roots_;
   const Graph& graph_;
   const std::vector<TileProgram>& programs_;
   const Target& target_;

@@ -30,7 +30,7 @@ bool same_row(const Window& a, const Window& b) {
 class InputJoiner {
  public:
   InputJoiner(KernelCalls& calls, const Graph& graph, const CodeContext& context)
-      : calls_(calls.calls), output_roots_(calls.output_roots), graph_(graph), context_(context) {}
+      : all_(calls), calls_(calls.calls), graph_(graph), context_(context) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -68,8 +68,7 @@ class InputJoiner {
   }
 
   bool is_needed(ValueId root, size_t region, size_t product) const {
-    if (root < graph_.value_count() && graph_.value(root).role != Role::kTemp) return true;
-    if (std::find(output_roots_.begin(), output_roots_.end(), root) != output_roots_.end()) return true;
+    if (is_kept(root, all_, graph_)) return true;
     const std::vector<Window>& own = calls_[product].inputs;
     if (std::count_if(own.begin(), own.end(), [&](const Window& w) { return w.root == root; }) != 1)
       return true;
@@ -116,8 +115,8 @@ class InputJoiner {
     return call;
   }
 
+  const KernelCalls& all_;
   std::vector<KernelCall>& calls_;
-  const std::vector<ValueId>& output_roots_;
   const Graph& graph_;
   const CodeContext& context_;
 };

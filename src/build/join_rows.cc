@@ -28,8 +28,8 @@ class RowJoiner {
  public:
   RowJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs, const Target& target,
             const SelectOptions& options)
-      : calls_(calls.calls),
-        output_roots_(calls.output_roots),
+      : all_(calls),
+        calls_(calls.calls),
         graph_(graph),
         programs_(programs),
         target_(target),
@@ -84,8 +84,7 @@ class RowJoiner {
   }
 
   bool is_needed(ValueId root, size_t product, size_t rows) const {
-    if (root < graph_.value_count() && graph_.value(root).role != Role::kTemp) return true;
-    if (std::find(output_roots_.begin(), output_roots_.end(), root) != output_roots_.end()) return true;
+    if (is_kept(root, all_, graph_)) return true;
     for (size_t i = 0; i < calls_.size(); ++i)
       if (i != product && i != rows && meets(calls_[i].inputs, root)) return true;
     return false;
@@ -182,8 +181,8 @@ class RowJoiner {
     });
   }
 
+  const KernelCalls& all_;
   std::vector<KernelCall>& calls_;
-  const std::vector<ValueId>& output_roots_;
   const Graph& graph_;
   std::vector<TileProgram>& programs_;
   const Target& target_;

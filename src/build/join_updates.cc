@@ -83,9 +83,7 @@ class UpdateJoiner {
 
   // The only call that reads this result of a product, if it updates variables element by element.
   std::optional<size_t> update_of(const Window& result) const {
-    if (result.root >= graph_.value_count() || graph_.value(result.root).role != Role::kTemp ||
-        std::find(all_.output_roots.begin(), all_.output_roots.end(), result.root) != all_.output_roots.end())
-      return std::nullopt;
+    if (result.root >= graph_.value_count() || is_kept(result.root, all_, graph_)) return std::nullopt;
     std::optional<size_t> found;
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (!meets(calls_[i].inputs, result.root)) continue;
