@@ -49,6 +49,17 @@ struct ConvSimt {
     return kOthersFast ? int(threadIdx.x) / kTile + i * (256 / kTile) : int(threadIdx.x) % kDepth;
   }
 
+  // Adds the products of a stage, rows from `r` on and columns from `c` on, k ascending.
+  static __device__ __forceinline__ void multiply(const Acc (&a)[kDepth][kRow], const Acc (&b)[kDepth][kRow], int r, int c,
+                                                  Acc (&acc)[4][4]) {
+#pragma unroll
+    for (int step = 0; step < kDepth; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) acc[i][j] = fused(a[step][r + i], b[step][c + j], acc[i][j]);
+  }
+
   template <class O, class Epilogue>
   static __device__ void run(const O& o, const Epilogue& epilogue) {
     using I = typename O::Index;
@@ -99,12 +110,7 @@ struct ConvSimt {
       if (k + kDepth < depth) load(k + kDepth);
       const auto& a = kPixelRows ? gathered : weights;
       const auto& b = kPixelRows ? weights : gathered;
-#pragma unroll
-      for (int step = 0; step < kDepth; ++step)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) acc[i][j] = fused(a[step][r + i], b[step][c + j], acc[i][j]);
+      multiply(a, b, r, c, acc);
       __syncthreads();
     }
 #pragma unroll

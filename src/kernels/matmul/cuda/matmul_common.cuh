@@ -169,6 +169,21 @@ __device__ __forceinline__ void finish_cluster(const Acc (&acc)[kGroups][V], int
 #endif
 }
 
+// What a block does with its groups: Split::kNone stores them, kCluster adds the cluster's parts, kWorkspace writes them to
+// `part` for sum_parts.
+template <int kThreads, Split kSplit, int kParts, int kGroups, int V, class Acc, class Store>
+__device__ __forceinline__ void finish_groups(const Acc (&groups)[kGroups][V], int thread, char* shared, AccVector<Acc>* part,
+                                              const Store& store) {
+  if constexpr (kSplit == Split::kNone) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) store(g, groups[g]);
+  } else if constexpr (kSplit == Split::kCluster) {
+    finish_cluster<kThreads, kParts>(groups, thread, reinterpret_cast<AccVector<Acc>*>(shared), store);
+  } else {
+    write_part<kThreads>(groups, thread, part);
+  }
+}
+
 // Adds the parts that write_part put at `first`, one every `distance` vectors.
 template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store>
 __device__ __forceinline__ void sum_parts(const AccVector<Acc>* first, int64_t distance, int thread, const Store& store) {

@@ -159,14 +159,7 @@ struct SimtMatmul {
       accumulate(o, o.x_of(tile.batch) + row * o.x_row, o.y_of(tile.batch) + column * o.y_column, k_first, k_end,
                  o.m - row, o.n - column, *reinterpret_cast<Buffers*>(shared), acc);
       auto& groups = reinterpret_cast<Acc(&)[kGroups][kColumns]>(acc);
-      if constexpr (kSplit == Split::kNone) {
-#pragma unroll
-        for (int g = 0; g < kGroups; ++g) store(g, groups[g]);
-      } else if constexpr (kSplit == Split::kCluster) {
-        finish_cluster<kThreads, kParts>(groups, thread, reinterpret_cast<AccVector<Acc>*>(shared), store);
-      } else {
-        write_part<kThreads>(groups, thread, parts_at + part * kTileVectors);
-      }
+      finish_groups<kThreads, kSplit, kParts>(groups, thread, shared, parts_at + part * kTileVectors, store);
     }
   }
 };
