@@ -115,6 +115,11 @@ TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
     ASSERT_EQ(plan.steps.size(), early.size());
     for (size_t i = 0; i < early.size(); ++i)
       EXPECT_EQ(plan.steps[i].launches.at(0).early_inputs, early[i]) << i;
+    if (std::string(variant) == "wgmma 128x64 stages 8 warpgroups 2") {
+      EXPECT_EQ(plan.steps[0].launches[0].cluster, 1);
+      EXPECT_EQ(plan.steps[1].launches[0].cluster, static_cast<int32_t>(early[1].size()))
+          << "two blocks with x early are neighbours";
+    }
     if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
     const auto device = open_device({"cuda", 1, ""});
     Executable exe(Model::load(std::move(artifact), device)),

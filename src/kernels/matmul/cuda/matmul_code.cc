@@ -184,7 +184,7 @@ class Writer {
            largest(tiles_, ranges_of(problem_)) <= concurrent_blocks(config_) / config_.splits;
   }
   // Whether x is read before the wait for the launches before (wgmma.cuh). By two warpgroups only where it is
-  // the loads that take long: on an H100 256 x 4096 x 4096 in tiles of 128 x 64 took 18.6 us so, 19.2
+  // the loads that take long: on an H100 256 x 4096 x 4096 in tiles of 128 x 64 took 19.2 us so, 19.5
   // without, 512 x 4096 x 4096 in tiles of 128 x 128 29.7, and 28.3 without.
   bool early_x() const {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];

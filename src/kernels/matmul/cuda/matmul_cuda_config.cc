@@ -72,7 +72,7 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
     const int64_t beside = c.resident == 1 && c.splits == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
     const int64_t stages = std::min(wanted, room);
     c.stages = static_cast<int>(
-        std::clamp<int64_t>(4 * beside >= 3 * stages ? std::min(stages, beside) : stages, 2, kMostStages));
+        std::clamp<int64_t>(8 * beside >= 7 * stages ? std::min(stages, beside) : stages, 2, kMostStages));
   }
   // A block with one tile has no use for more stages than steps.
   c.stages =

@@ -92,6 +92,14 @@ int steps_left(const MatmulConfig& c, const WgmmaTile& tile) {
   return c.resident > 1 && c.splits == 1 ? 24 : 16;
 }
 
+// Blocks of a cluster. Two with a tile each are neighbours so, and ask for their common operand at about the
+// same time: with x early 256 x 4096 x 4096 took 18.7 us in turns with others on an H100, 19.2 without.
+int blocks_together(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
+  if (c.row_blocks > 0) return c.row_blocks;
+  if (c.cluster) return c.splits;
+  return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
+}
+
 }  // namespace
 
 int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
@@ -142,7 +150,7 @@ CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim&
   launch.block =
       c.handed ? (has_few_storers(c) ? 384 : 512) : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
-  launch.cluster = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
   launch.grid[0] = c.row_blocks > 0 ? tiles
