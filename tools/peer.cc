@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "base/error.h"
 #include "npy.h"

@@ -1,6 +1,5 @@
 #include "reduce.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <numeric>
 

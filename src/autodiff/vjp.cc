@@ -1,7 +1,5 @@
 #include "autodiff/vjp.h"
 
-#include <array>
-
 #include "base/error.h"
 
 namespace aicf {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "build/bundle_code.h"
 #include "build/call_windows.h"

@@ -1,7 +1,6 @@
 #include "build/region_codegen.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "base/error.h"

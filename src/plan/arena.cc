@@ -1,7 +1,6 @@
 #include "plan/arena.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/rounding.h"
 

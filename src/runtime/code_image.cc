@@ -1,7 +1,6 @@
 // The layout is that of ELF-64 (System V ABI, chapter 4), little-endian.
 #include "runtime/code_image.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>

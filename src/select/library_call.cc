@@ -1,6 +1,5 @@
 #include "select/library_call.h"
 
-#include <algorithm>
 #include <map>
 
 namespace aicf {

@@ -1,7 +1,6 @@
 #include "target/op_problem.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 

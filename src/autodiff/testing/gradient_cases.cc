@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "autodiff/testing/gradient_operands.h"
 

@@ -1,5 +1,4 @@
 // Means, softmax and their relatives.
-#include <limits>
 
 #include "ir/decompose/emitter.h"
 

@@ -1,6 +1,5 @@
 // Softmax and norms, each from its own formula and never through its decomposition.
 #include <cmath>
-#include <limits>
 
 #include "ir/reference/ref_op.h"
 

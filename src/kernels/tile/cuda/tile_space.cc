@@ -1,7 +1,6 @@
 #include "kernels/tile/cuda/tile_space.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 
