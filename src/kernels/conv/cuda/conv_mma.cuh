@@ -84,7 +84,12 @@ struct ConvMma {
       accumulate(o, o.x + group * o.channels * o.x_channel, o.w + (group * o.maps + first_map) * o.w_map, pixel,
                  I(kPixelRows ? rows - row : columns - column), I(o.maps - first_map), k_first, k_end, shared, at, acc);
       float values[kGroups][8];
-      Core::to_groups(acc, values);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) values[g][e] = acc[g / (kQuadBlocks * 2)][g / 2 % kQuadBlocks][e / 2][g % 2 * 2 + e % 2];
+        transpose_quad(values[g]);
+      }
       finish_groups<kThreads, kSplit, kParts>(values, thread, shared, parts_at + part * kTileVectors, store);
     }
   }

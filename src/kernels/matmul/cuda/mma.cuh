@@ -256,16 +256,6 @@ struct MmaMatmul {
     __syncthreads();
   }
 
-  // Eight columns of a row each.
-  static __device__ __forceinline__ void to_groups(const float (&acc)[kRowBlocks][kQuadBlocks][4][4], float (&groups)[kGroups][8]) {
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-#pragma unroll
-      for (int e = 0; e < 8; ++e) groups[g][e] = acc[g / (kQuadBlocks * 2)][g / 2 % kQuadBlocks][e / 2][g % 2 * 2 + e % 2];
-      transpose_quad(groups[g]);
-    }
-  }
-
   // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
@@ -295,7 +285,12 @@ struct MmaMatmul {
       accumulate(o, o.x_of(tile.batch) + row * o.x_row, o.y_of(tile.batch) + column * o.y_column, k_first, k_end,
                  I(o.m - row), I(o.n - column), shared, at, acc);
       float groups[kGroups][8];
-      to_groups(acc, groups);
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+        for (int e = 0; e < 8; ++e) groups[g][e] = acc[g / (kQuadBlocks * 2)][g / 2 % kQuadBlocks][e / 2][g % 2 * 2 + e % 2];
+        transpose_quad(groups[g]);
+      }
       finish_groups<kThreads, kSplit, kParts>(groups, thread, shared, parts_at + part * kTileVectors, store);
     }
   }
