@@ -103,6 +103,7 @@ void pack_values(const Job& job, int64_t first, int64_t count) {
   pack.n = job.plan.value_depth;
   pack.to = job.at(job.plan.value_offset);
   pack.panel_stride = kKeyBlock * job.gemm.nr_f32;
+  pack.last = packed_panel_width(job.gemm.nr_f32, job.plan.value_depth - 1, job.plan.value_depth);
   run_pack(job.gemm, pack);
 }
 
@@ -164,6 +165,8 @@ void add_values(const Job& job, int64_t row, int64_t rows, int64_t count) {
   block.b = job.at(plan.value_offset);
   block.ldb = job.gemm.nr_f32;
   block.panel_stride = kKeyBlock * job.gemm.nr_f32;
+  block.last_b = block.b + (plan.value_depth - 1) / block.ldb * block.panel_stride;
+  block.last_ldb = packed_panel_width(block.ldb, plan.value_depth - 1, plan.value_depth);
   block.c = job.at(plan.out_offset) + row * plan.out_stride;
   block.ldc = plan.out_stride;
   block.m = rows;

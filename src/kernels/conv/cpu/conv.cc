@@ -17,7 +17,6 @@ constexpr int64_t kRowTile = 256;  // every row tile gathers its windows again
 constexpr int64_t kWantedTiles = 8;
 constexpr double kSmallestTile = 2e6;  // flops
 constexpr int64_t kPadding = 16;       // elements between copied rows of w
-constexpr int64_t kMaxPanel = 48;
 
 template <class T>
 struct Job {
@@ -147,7 +146,7 @@ template <class T>
 void gather_panel(const Job<T>& job, int64_t column, T* to) {
   const ConvPlan& plan = job.plan;
   const int64_t count = std::min(job.nr, job.tile.pixels - column);
-  Segment segments[kMaxPanel];
+  Segment segments[kWidestPanel];
   const int n = split_rows(plan.windows, job.tile.pixel + column, count, segments);
   const int64_t first = job.tile.batch * plan.x_batch + job.tile.group * plan.group_channels * plan.x_channel;
   Tap tap = tap_at(plan, job.k);

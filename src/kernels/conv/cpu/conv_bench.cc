@@ -8,6 +8,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/rounding.h"
 #include "kernels/conv/cpu/pack_conv_w.h"
 #include "kernels/kernel.h"
 
@@ -20,12 +21,24 @@ struct Shape {
   int64_t out() const { return (size + stride - 1) / stride; }
 };
 
+// As wide as cache lines, as the memory of models is.
+struct Floats {
+  int64_t count;
+  std::unique_ptr<float, void (*)(void*)> values;
+  Floats(int64_t count, float value)
+      : count(count), values(static_cast<float*>(std::aligned_alloc(64, bytes())), std::free) {
+    std::fill_n(data(), count, value);
+  }
+  float* data() const { return values.get(); }
+  size_t bytes() const { return static_cast<size_t>(round_up(count * 4, 64)); }
+};
+
 struct Image {
-  std::vector<float> values;
+  Floats values;
   TensorArg arg;
   // One image of `channels` × size × size, channels-last; `broadcast`: one pixel for all.
   Image(int64_t channels, int64_t size, bool broadcast = false)
-      : values(static_cast<size_t>(channels * (broadcast ? 1 : size * size)), 0.5f) {
+      : values(channels * (broadcast ? 1 : size * size), 0.5f) {
     arg.data = values.data();
     arg.rank = 4;
     const int64_t sizes[] = {1, channels, size, size};
@@ -66,12 +79,12 @@ void bench_conv(benchmark::State& state, const Shape& s) {
   const int64_t pad = s.kernel / 2, k = s.channels * s.kernel * s.kernel;
   Image x(s.channels, s.size), scale(s.maps, s.out(), true), shift(s.maps, s.out(), true);
   Image residual(s.maps, s.out()), out(s.maps, s.out());
-  std::vector<float> panels(static_cast<size_t>(packed_conv_w_bytes(1, s.maps, k) / 4), 0.01f);
+  const Floats panels(packed_conv_w_bytes(1, s.maps, k) / 4, 0.01f);
   TensorArg w;
   w.data = panels.data();
   w.dtype = DType::u8;
   w.rank = 1;
-  w.sizes[0] = static_cast<int64_t>(panels.size() * 4);
+  w.sizes[0] = panels.count * 4;
   w.strides[0] = 1;
   const TileProgram program = epilogue(s.residual);
   CallError error;
@@ -84,11 +97,10 @@ void bench_conv(benchmark::State& state, const Shape& s) {
   call.outputs = {out.arg};
   call.params = {2, 1, 0, s.stride, s.stride, pad, pad, pad, pad, 1, 1, s.kernel, s.kernel};
   find_kernel("conv_f32_packed")->prepare(call);
-  std::unique_ptr<std::byte, void (*)(void*)> scratch(
-      static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(call.scratch_bytes + 63) / 64 * 64)),
-      std::free);
+  const Floats scratch(ceil_div(call.scratch_bytes, 4), 0);
   for (auto _ : state)
-    for (int64_t tile = 0; tile < call.tiles; ++tile) call.run(call, tile, scratch.get());
+    for (int64_t tile = 0; tile < call.tiles; ++tile)
+      call.run(call, tile, reinterpret_cast<std::byte*>(scratch.data()));
   const double flops = 2.0 * static_cast<double>(s.out() * s.out() * s.maps * k);
   state.counters["GF/s"] =
       benchmark::Counter(flops * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);

@@ -53,6 +53,22 @@ TEST(Conv, PackedOfFewPixelsTakesAnyNumberOfMaps) {
   }
 }
 
+// Last panels of every width, and rows that fill no tile.
+TEST(Conv, PackedTakesAnyNumberOfMapsAndPixels) {
+  for (int64_t maps = 1; maps <= 80; ++maps) {
+    const ConvCase c = {1, 6, maps, 1, {1 + maps % 13, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    for (const IsaLevel isa : isa_levels()) {
+      Tensors plain = make(c, DType::f32, false, Layout::kDense);
+      run_step(step_of(c, plain, "conv_f32"), isa);
+      Tensors t = make(c, DType::f32, false, Layout::kChannelsLast);
+      t.out.poison();
+      run_step(packed_step(c, t, pack(c, t, isa)), isa, true);
+      for (int64_t i = 0; i < t.out.count(); ++i)
+        ASSERT_EQ(t.out.bits(i), plain.out.bits(i)) << isa_name(isa) << " " << maps << " maps, element " << i;
+    }
+  }
+}
+
 TEST(Conv, PackedRefusesStepsThatDoNotFit) {
   const ConvCase c = {1, 4, 6, 2, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   const Tensors t = make(c, DType::f32, false, Layout::kDense);

@@ -12,14 +12,14 @@ namespace aicf {
 namespace {
 
 constexpr std::string_view kName = "pack_conv_w_f32";
-constexpr int64_t kWidestPanel = 48;  // a multiple of every level's panel
+constexpr int64_t kRoundedColumns = 48;  // at every level no fewer than packed_panel_width() adds up to
 
 struct PackPlan {
   int64_t groups, group_maps, channels, positions, panels;  // panels of a group
 };
 
 int64_t padded(int64_t group_maps) {
-  return checked_add(group_maps, kWidestPanel - 1) / kWidestPanel * kWidestPanel;
+  return checked_add(group_maps, kRoundedColumns - 1) / kRoundedColumns * kRoundedColumns;
 }
 
 // Offset of a kernel position, counted in row-major order.
@@ -34,18 +34,19 @@ int64_t position_offset(const TensorArg& w, int64_t position) {
 
 void run_pack_tile(const BoundCall& call, int64_t tile, std::byte*) {
   const PackPlan& plan = stored_plan<PackPlan>(call);
-  const int64_t nr = gemm_isa(call.isa).nr_f32, k = plan.channels * plan.positions;
+  const int64_t nr = wide_gemm_isa(call.isa).nr_f32, k = plan.channels * plan.positions;
   const TensorArg& w = call.inputs[0];
   const int64_t group = tile / plan.panels, first = tile % plan.panels * nr;
   const int64_t count = std::min(nr, plan.group_maps - first);
+  const int64_t width = packed_panel_width(nr, first, plan.group_maps);
   const float* from = static_cast<const float*>(w.data) + (group * plan.group_maps + first) * w.strides[0];
   float* to =
       static_cast<float*>(call.outputs[0].data) + packed_conv_group(group, plan.group_maps, k) + first * k;
   for (int64_t position = 0; position < plan.positions; ++position) {
     const float* at = from + position_offset(w, position);
-    for (int64_t channel = 0; channel < plan.channels; ++channel, to += nr) {
+    for (int64_t channel = 0; channel < plan.channels; ++channel, to += width) {
       for (int64_t j = 0; j < count; ++j) to[j] = at[j * w.strides[0] + channel * w.strides[1]];
-      std::fill(to + count, to + nr, 0.0f);
+      std::fill(to + count, to + width, 0.0f);
     }
   }
 }
@@ -85,7 +86,7 @@ void prepare_pack_conv_w(BoundCall& call) {
   const int64_t bytes = packed_conv_w_bytes(groups, w.sizes[0], k);
   check_step(out.sizes[0] >= bytes && (out.strides[0] == 1 || out.sizes[0] <= 1), kName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", out.sizes[0]);
-  plan.panels = ceil_div(plan.group_maps, gemm_isa(call.isa).nr_f32);
+  plan.panels = ceil_div(plan.group_maps, wide_gemm_isa(call.isa).nr_f32);
   store_plan(call, plan);
   call.run = run_pack_tile;
   call.tiles = k == 0 ? 0 : groups * plan.panels;

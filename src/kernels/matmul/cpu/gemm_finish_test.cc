@@ -102,8 +102,8 @@ TEST(GemmFinish, MatmulPartsInOrder) {
   }
 }
 
-TEST(GemmFinish, ConvolutionWithBias) {
-  const int64_t channels = 5, maps = 80, size = 9, pixels = size * size;
+void expect_convolution(int64_t channels, int64_t maps, int64_t size) {
+  const int64_t pixels = size * size;
   TestTensor x(DType::f32, {1, channels, size, size}, TestTensor::Layout::kChannelsLast);
   TestTensor w(DType::f32, {maps, channels, 3, 3}), bias(DType::f32, {maps}), scale(DType::f32, {maps, 1, 1}),
       shift(DType::f32, {maps, 1, 1});
@@ -141,6 +141,15 @@ TEST(GemmFinish, ConvolutionWithBias) {
       }
     }
   }
+}
+
+// Last panels of one to four vectors; 300 channels are several blocks of k; 64 × 65² sums are fetched, for
+// they are in no near cache.
+TEST(GemmFinish, ConvolutionWithBias) {
+  expect_convolution(5, 80, 9);
+  expect_convolution(60, 96, 5);
+  expect_convolution(3, 112, 4);
+  expect_convolution(4, 64, 65);
 }
 
 TEST(GemmFinish, TakesPartsInOrderOnly) {

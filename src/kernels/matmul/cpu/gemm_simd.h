@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hwy/highway.h"
+#include "kernels/matmul/cpu/gemm_types.h"
 
 namespace aicf::AICF_ISA_NAMESPACE {
 namespace {
@@ -44,18 +45,30 @@ struct Simd {
 };
 #endif
 
-// Rows × vectors of C in registers: 24 of 32 for AVX-512, 12 of 16 below.
-constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-constexpr int kVectors = 3;
+// Rows × vectors of C in registers: 24 of 32 for AVX-512, 12 of 16 below. The more rows, the less of the
+// right operand comes from L2 for a multiply-add. Widths of convolutions, mostly multiples of 64, fill panels
+// of four vectors.
+template <int kRowCount, int kVectorCount>
+struct GemmTile {
+  static constexpr int kRows = kRowCount, kVectors = kVectorCount;
+};
+#if HWY_TARGET == HWY_AVX3
+using TallTile = GemmTile<8, 3>;
+using WideTile = GemmTile<6, 4>;
+#else
+using TallTile = GemmTile<4, 3>;
+using WideTile = TallTile;
+#endif
 
 template <class T>
 constexpr int64_t lanes() {
   return Simd<T>::kLanes;
 }
-template <class T>
+template <class Tile, class T>
 constexpr int64_t panel() {
-  return kVectors * lanes<T>();
+  return Tile::kVectors * lanes<T>();
 }
+static_assert(TallTile::kRows <= kGemmRows && panel<WideTile, float>() <= kWidestPanel);
 
 }  // namespace
 }  // namespace aicf::AICF_ISA_NAMESPACE

@@ -2,8 +2,8 @@
 // ISA level; no code, so that the files compiled for AVX may include it.
 //
 // A block multiplies m rows of A by n columns of B over at most kGemmDepth steps of k. The right operand lies
-// in panels of `nr` columns: element (k, j) is b[(j / nr) * panel_stride + k * ldb + j % nr]. A full last
-// panel is always readable.
+// in panels of `nr` columns: element (k, j) is b[(j / nr) * panel_stride + k * ldb + j % nr]. The last panel
+// is readable to the end of its last vector.
 //
 // The law: an element of C is the chain fma(a[k], b[k], acc) from acc = 0 for k ascending inside blocks of
 // kGemmDepth steps that begin at multiples of kGemmDepth; the blocks' results are added in order. Every
@@ -21,6 +21,7 @@ namespace aicf {
 constexpr int64_t kGemmDepth = 512;
 constexpr int64_t kGemmRows = 8;      // most rows of a tile of C at any ISA level
 constexpr int64_t kFinishWidth = 16;  // a multiple of every level's lanes
+constexpr int64_t kWidestPanel = 64;  // most columns of a panel of f32 at any ISA level
 
 // What micro-kernels do to finished sums on their way out of the registers, in the order of the members;
 // null: nothing. f32 only. Bounds are those of max_nan and min_nan (tile/cpu/vector_math.h).
@@ -47,6 +48,8 @@ struct GemmBlock {
   const T* b;
   int64_t ldb;           // between steps of k inside a panel
   int64_t panel_stride;  // between panels
+  const T* last_b;  // the panel with column n - 1, whose steps lie last_ldb apart; null: it is as the others
+  int64_t last_ldb;
   T* c;
   int64_t ldc;  // between rows; columns are 1 apart
   int64_t m, n, depth;
@@ -68,7 +71,8 @@ struct GemmBlock {
   const GemmFinish* finish;
 };
 
-// Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one.
+// Copies a depth × n corner of a strided matrix into panels, zeros in the missing columns of the last one,
+// which has nr as the others, or `last` if that is not 0.
 template <class T>
 struct GemmPack {
   const T* from;
@@ -76,6 +80,7 @@ struct GemmPack {
   int64_t depth, n;
   T* to;
   int64_t panel_stride;  // ldb is nr
+  int64_t last = 0;
 };
 
 struct GemmIsa {

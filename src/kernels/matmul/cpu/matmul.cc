@@ -123,15 +123,16 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
   block.panel_stride = kGemmDepth * job.nr;
 }
 
-const float* panels_at(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
-  return static_cast<const float*>(call.inputs[1].data) + tile.column * plan.k +
-         k * gemm_isa(call.isa).nr_f32;
+// Column `column` at step k, the first of its panel.
+const float* weights_at(const BoundCall& call, const MatmulPlan& plan, int64_t column, int64_t k) {
+  return static_cast<const float*>(call.inputs[1].data) + column * plan.k +
+         k * packed_panel_width(gemm_isa(call.isa).nr_f32, column, plan.n);
 }
 
 FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
   const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
-  return {reinterpret_cast<const std::byte*>(panels_at(call, plan, tile, k)), ceil_div(tile.columns, nr),
-          std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
+  return {reinterpret_cast<const std::byte*>(weights_at(call, plan, tile.column, k)),
+          ceil_div(tile.columns, nr), std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
 }
 
 FirstWeights first_weights(const BoundCall& call, int64_t tile) {
@@ -141,8 +142,11 @@ FirstWeights first_weights(const BoundCall& call, int64_t tile) {
 
 // Next come the following steps of k, then the weights of the next tile, or those of the next call.
 void run_packed(const Job<float>& job, GemmBlock<float>& block, TileEpilogue* epilogue) {
-  block.b = panels_at(job.call, job.plan, job.tile, job.k);
+  const int64_t last_panel = job.tile.column + (job.tile.columns - 1) / job.nr * job.nr;
+  block.b = weights_at(job.call, job.plan, job.tile.column, job.k);
   block.ldb = job.nr;
+  block.last_b = weights_at(job.call, job.plan, last_panel, job.k);
+  block.last_ldb = packed_panel_width(job.nr, last_panel, job.plan.n);
   block.panel_stride = job.plan.k * job.nr;
   const int64_t k = job.k + job.depth;
   const FirstWeights next =

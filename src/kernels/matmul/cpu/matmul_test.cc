@@ -195,6 +195,26 @@ TEST(Matmul, PackedEqualsUnpackedInAnyLayoutAndOrder) {
   }
 }
 
+// Last panels of every width, and rows that fill no tile.
+TEST(Matmul, PackedTakesAnyRowsAndColumns) {
+  const int64_t k = 19;
+  for (int64_t n = 1; n <= 80; ++n) {
+    const int64_t m = 1 + n % 13;
+    TestTensor x(DType::f32, {m, k}), y(DType::f32, {k, n}), plain(DType::f32, {m, n}),
+        out(DType::f32, {m, n});
+    x.randomize(11);
+    y.randomize(12);
+    for (IsaLevel isa : isa_levels()) {
+      const TestTensor packed = pack_y(y, isa);
+      run_step({"matmul_f32", {x.arg(), y.arg()}, {plain.arg()}, {}, {}}, isa);
+      out.poison();
+      run_step({"matmul_f32_packed", {x.arg(), packed.arg()}, {out.arg()}, {k, n}, {}}, isa, true);
+      expect_product(x, y, out, std::to_string(n) + " columns");
+      expect_same_bits(plain, out, std::to_string(n) + " columns");
+    }
+  }
+}
+
 TEST(Matmul, RowAloneEqualsRowInBatch) {
   const int64_t m = 128, n = 200, k = 384;
   TestTensor x(DType::f32, {4, m / 4, k}), y(DType::f32, {k, n});

@@ -11,7 +11,7 @@ namespace aicf {
 namespace {
 
 constexpr std::string_view kName = "pack_matmul_y_f32";
-constexpr int64_t kWidestPanel = 48;  // a multiple of every level's panel
+constexpr int64_t kRoundedColumns = 48;  // at every level no fewer than packed_panel_width() adds up to
 
 struct PackPlan {
   int64_t k, n;
@@ -48,7 +48,8 @@ void run_pack_tile(const BoundCall& call, int64_t tile, std::byte*) {
   const int64_t column = tile * isa.nr_f32, columns = std::min(plan.n - column, isa.nr_f32);
   const Column from = column_at(call, column);
   float* to = static_cast<float*>(call.outputs[0].data) + column * plan.k;
-  if (from.left < columns) return pack_border(call, column, columns, isa.nr_f32, plan.k, to);
+  const int64_t width = packed_panel_width(isa.nr_f32, column, plan.n);
+  if (from.left < columns) return pack_border(call, column, columns, width, plan.k, to);
   GemmPack<float> pack;
   pack.from = from.data;
   pack.k_stride = from.input->strides[0];
@@ -57,13 +58,14 @@ void run_pack_tile(const BoundCall& call, int64_t tile, std::byte*) {
   pack.n = columns;
   pack.to = to;
   pack.panel_stride = 0;
+  pack.last = width;
   run_pack(isa, pack);
 }
 
 }  // namespace
 
 int64_t packed_matmul_y_bytes(int64_t k, int64_t n) {
-  const int64_t columns = checked_add(n, kWidestPanel - 1) / kWidestPanel * kWidestPanel;
+  const int64_t columns = checked_add(n, kRoundedColumns - 1) / kRoundedColumns * kRoundedColumns;
   return checked_mul(checked_mul(columns, k), sizeof(float));
 }
 
