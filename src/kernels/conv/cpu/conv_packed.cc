@@ -123,21 +123,22 @@ const float* gather_bias(const Job& job) {
 // Output channel `map` of the tile's group at step k; those behind it in its panel follow.
 const float* weights_at(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, int64_t map,
                         int64_t k) {
-  const int64_t nr = wide_gemm_isa(call.isa).nr_f32, skipped = map % nr;
+  const int64_t nr = conv_gemm_isa(call.isa, plan.group_maps).nr_f32, skipped = map % nr;
   return static_cast<const float*>(call.inputs[1].data) +
          packed_conv_group(tile.group, plan.group_maps, plan.k) + (map - skipped) * plan.k +
          k * packed_panel_width(nr, map, plan.group_maps) + skipped;
 }
 
 FirstWeights weights_of(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, int64_t k) {
-  const int64_t nr = wide_gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
+  const int64_t nr = conv_gemm_isa(call.isa, plan.group_maps).nr_f32,
+                bytes = nr * static_cast<int64_t>(sizeof(float));
   return {reinterpret_cast<const std::byte*>(weights_at(call, plan, tile, tile.row, k)),
           ceil_div(tile.rows, nr), std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
 }
 
 FirstWeights first_weights(const BoundCall& call, int64_t tile) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  return weights_of(call, plan, tile_at(plan, wide_gemm_isa(call.isa).nr_f32, tile), 0);
+  return weights_of(call, plan, tile_at(plan, conv_gemm_isa(call.isa, plan.group_maps).nr_f32, tile), 0);
 }
 
 // Next come the following steps of k, then the weights of the next tile, or those of the next call.
@@ -186,7 +187,7 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
 
 void run_panels(const BoundCall& call, const ConvTile& tile, const FirstWeights& after, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  const Job job{call, plan, wide_gemm_isa(call.isa), scratch_of(plan, scratch), tile, after};
+  const Job job{call, plan, conv_gemm_isa(call.isa, plan.group_maps), scratch_of(plan, scratch), tile, after};
   const float* x = static_cast<const float*>(call.inputs[0].data) + job.tile.batch * plan.x_batch +
                    job.tile.group * plan.group_channels * plan.x_channel;
   ConvRows rows(plan, job.tile, x, job.scratch.rows);
@@ -204,7 +205,7 @@ void run_panels(const BoundCall& call, const ConvTile& tile, const FirstWeights&
 // Micro-kernels begin with a panel's first column: what a tile has of one that it shares goes before.
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  const int64_t nr = wide_gemm_isa(call.isa).nr_f32;
+  const int64_t nr = conv_gemm_isa(call.isa, plan.group_maps).nr_f32;
   const FirstWeights after = weights_after(call, index);
   ConvTile tile = tile_at(plan, nr, index);
   const int64_t shared = std::min(tile.rows, round_up(tile.row, nr) - tile.row);
@@ -304,7 +305,7 @@ void prepare_conv_f32_packed(BoundCall& call) {
   const int64_t bytes = packed_conv_w_bytes(plan.groups, checked_mul(plan.groups, plan.group_maps), plan.k);
   check_step(w.sizes[0] >= bytes && (w.strides[0] == 1 || bytes <= 1), kName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", w.sizes[0]);
-  const GemmIsa& isa = wide_gemm_isa(call.isa);
+  const GemmIsa& isa = conv_gemm_isa(call.isa, plan.group_maps);
   choose_tiles(plan, call.workers, isa.mr, isa.nr_f32);
   choose_fetches(plan);
   call.scratch_bytes =

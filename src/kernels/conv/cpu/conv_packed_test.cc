@@ -33,7 +33,7 @@ TEST(Conv, PackedEqualsPlain) {
 
 // Few pixels: workers share output channels, whose tiles end anywhere in the panels of an ISA.
 TEST(Conv, PackedOfFewPixelsTakesAnyNumberOfMaps) {
-  for (const int64_t maps : {145, 160, 177, 208, 224, 272, 369}) {
+  for (const int64_t maps : {145, 160, 177, 208, 224, 256, 272, 320, 369}) {
     const ConvCase c = {1, 32, maps, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
     for (const IsaLevel isa : isa_levels()) {
       Tensors plain = make(c, DType::f32, false, Layout::kDense);

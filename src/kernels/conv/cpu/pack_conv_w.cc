@@ -34,7 +34,7 @@ int64_t position_offset(const TensorArg& w, int64_t position) {
 
 void run_pack_tile(const BoundCall& call, int64_t tile, std::byte*) {
   const PackPlan& plan = stored_plan<PackPlan>(call);
-  const int64_t nr = wide_gemm_isa(call.isa).nr_f32, k = plan.channels * plan.positions;
+  const int64_t nr = conv_gemm_isa(call.isa, plan.group_maps).nr_f32, k = plan.channels * plan.positions;
   const TensorArg& w = call.inputs[0];
   const int64_t group = tile / plan.panels, first = tile % plan.panels * nr;
   const int64_t count = std::min(nr, plan.group_maps - first);
@@ -86,7 +86,7 @@ void prepare_pack_conv_w(BoundCall& call) {
   const int64_t bytes = packed_conv_w_bytes(groups, w.sizes[0], k);
   check_step(out.sizes[0] >= bytes && (out.strides[0] == 1 || out.sizes[0] <= 1), kName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", out.sizes[0]);
-  plan.panels = ceil_div(plan.group_maps, wide_gemm_isa(call.isa).nr_f32);
+  plan.panels = ceil_div(plan.group_maps, conv_gemm_isa(call.isa, plan.group_maps).nr_f32);
   store_plan(call, plan);
   call.run = run_pack_tile;
   call.tiles = k == 0 ? 0 : groups * plan.panels;

@@ -14,8 +14,13 @@ namespace aicf {
 AICF_DECLARE_PER_ISA(extern const GemmIsa kGemmIsa, kWideGemmIsa)
 
 inline const GemmIsa& gemm_isa(IsaLevel level) { return *AICF_PICK_ISA(level, kGemmIsa); }
-// For convolutions: wider panels where the ISA level has the registers, in return for fewer rows.
+// Wider panels where the ISA level has the registers, in return for fewer rows.
 inline const GemmIsa& wide_gemm_isa(IsaLevel level) { return *AICF_PICK_ISA(level, kWideGemmIsa); }
+// Of packed convolutions: wide panels only for so many output channels as fill them and not the others.
+inline const GemmIsa& conv_gemm_isa(IsaLevel level, int64_t maps) {
+  const bool fills = maps % wide_gemm_isa(level).nr_f32 == 0 && maps % gemm_isa(level).nr_f32 != 0;
+  return fills ? wide_gemm_isa(level) : gemm_isa(level);
+}
 
 template <class T>
 int64_t panel_columns(const GemmIsa& isa) {
