@@ -49,24 +49,27 @@ void write_entry(const std::string& path, const std::string& payload) {
 
 }  // namespace
 
-std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target,
+std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units,
                                         std::vector<double>* milliseconds) {
   const char* folder = std::getenv("AICF_CACHE_DIR");
-  if (folder == nullptr || *folder == '\0') return compile_cuda(sources, target, milliseconds);
-  std::string common = target + "\n" + nvrtc_version() + "\n";
+  if (folder == nullptr || *folder == '\0') return compile_cuda(units, milliseconds);
+  if (units.empty()) return {};
+  std::string common = nvrtc_version() + "\n";
   for (const CudaHeader& header : cuda_headers()) common += std::string(header.name) + "\n" + header.text;
-  std::vector<std::string> images, paths, missing;
+  std::vector<std::string> images, paths;
+  std::vector<CudaUnit> missing;
   std::vector<size_t> missing_at;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    paths.push_back(std::string(folder) + "/cuda/" + hash_of(common + sources[i]));
+  for (size_t i = 0; i < units.size(); ++i) {
+    paths.push_back(std::string(folder) + "/cuda/" +
+                    hash_of(units[i].target + "\n" + common + units[i].source));
     images.push_back(read_entry(paths[i]));
     if (!images[i].empty()) continue;
-    missing.push_back(sources[i]);
+    missing.push_back(units[i]);
     missing_at.push_back(i);
   }
   std::vector<double> taken;
-  const std::vector<std::string> compiled = compile_cuda(missing, target, &taken);
-  if (milliseconds != nullptr) milliseconds->assign(sources.size(), 0);
+  const std::vector<std::string> compiled = compile_cuda(missing, &taken);
+  if (milliseconds != nullptr) milliseconds->assign(units.size(), 0);
   for (size_t i = 0; i < compiled.size(); ++i) {
     images[missing_at[i]] = compiled[i];
     if (milliseconds != nullptr) (*milliseconds)[missing_at[i]] = taken[i];

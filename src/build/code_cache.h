@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "build/nvrtc.h"
+
 namespace aicf {
 
 // As compile_cuda, each unit at most once for every content while the cache lives. Without AICF_CACHE_DIR
 // nothing is kept. `milliseconds`: as there, 0 for what the cache has.
-std::vector<std::string> compile_cached(const std::vector<std::string>& sources, const std::string& target,
+std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units,
                                         std::vector<double>* milliseconds = nullptr);
 
 }  // namespace aicf

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "build/bundle_code.h"
-#include "build/code_cache.h"
 #include "build/group_products.h"
 #include "build/made_input_code.h"
 #include "build/nvrtc.h"
@@ -51,19 +50,6 @@ std::optional<std::set<ValueId>> roots_of_running(const std::vector<KernelCall>&
     if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return roots;
   }
   return std::nullopt;
-}
-
-void add_records(const std::vector<std::vector<StepLaunches>*>& launches, const std::vector<Array>& modules,
-                 const std::vector<double>& milliseconds, const std::string& target,
-                 std::vector<ModuleRecord>& records) {
-  std::vector<std::set<std::string>> functions(modules.size());
-  for (const std::vector<StepLaunches>* list : launches)
-    for (const StepLaunches& step : *list)
-      for (const CudaLaunch& launch : step.launches)
-        if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
-  for (size_t i = 0; i < modules.size(); ++i)
-    records.push_back(
-        {target, {functions[i].begin(), functions[i].end()}, modules[i].sizes()[0], milliseconds[i]});
 }
 
 }  // namespace
@@ -115,47 +101,59 @@ std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
   return add_list(calls.init_calls, programs, {});
 }
 
-std::vector<Array> CudaBuilder::compile(const std::vector<std::vector<StepLaunches>*>& launches,
-                                        std::vector<ModuleRecord>* records) const {
-  if (sources_.empty()) return {};
-  std::vector<UnitWriter> units;
-  std::vector<std::string> images;  // of PTX, which the driver compiles: modules after those of the units
-  std::vector<int32_t> unit_of(sources_.size());
+std::vector<CudaUnit> CudaBuilder::units(const std::vector<std::vector<StepLaunches>*>& launches) const {
+  std::vector<UnitWriter> writers;
+  int32_t images = 0;  // of PTX, which the driver compiles: modules after those of the units
+  std::vector<int32_t> module_of(sources_.size());
   int cost = kModuleCost;
   for (size_t i = 0; i < sources_.size(); ++i) {
     if (is_ptx(sources_[i])) {
-      images.push_back(sources_[i]);
-      unit_of[i] = -static_cast<int32_t>(images.size());
+      module_of[i] = -++images;
       continue;
     }
     const int added = compile_cost(sources_[i]);
-    if (cost + added > kModuleCost) units.emplace_back(), cost = 0;
+    if (cost + added > kModuleCost) writers.emplace_back(), cost = 0;
     cost += added;
-    units.back().add(sources_[i], "source_" + std::to_string(i));
-    unit_of[i] = static_cast<int32_t>(units.size()) - 1;
+    writers.back().add(sources_[i], "source_" + std::to_string(i));
+    module_of[i] = static_cast<int32_t>(writers.size()) - 1;
   }
-  for (int32_t& unit : unit_of)
-    if (unit < 0) unit = static_cast<int32_t>(units.size()) - 1 - unit;
+  for (int32_t& module : module_of)
+    if (module < 0) module = static_cast<int32_t>(writers.size()) - 1 - module;
   for (std::vector<StepLaunches>* list : launches)
     for (StepLaunches& step : *list)
-      if (step.module >= 0) step.module = unit_of[static_cast<size_t>(step.module)];
-  std::vector<double> milliseconds;
-  std::vector<std::string> texts;
-  for (const UnitWriter& unit : units) texts.push_back(unit.text());
-  if (!texts.empty()) {
-    std::vector<std::string> compiled = compile_cached(texts, target_.code_target(), &milliseconds);
-    images.insert(images.begin(), std::make_move_iterator(compiled.begin()),
-                  std::make_move_iterator(compiled.end()));
-  }
-  std::vector<Array> modules;
-  for (const std::string& image : images) {
+      if (step.module >= 0) step.module = module_of[static_cast<size_t>(step.module)];
+  std::vector<CudaUnit> result;
+  for (const UnitWriter& writer : writers) result.push_back({writer.text(), target_.code_target()});
+  return result;
+}
+
+std::vector<Array> CudaBuilder::modules(const std::vector<std::string>& images) const {
+  std::vector<Array> result;
+  const auto add = [&](const std::string& image) {
     Array bytes(DType::u8, {static_cast<int64_t>(image.size())});
     std::memcpy(bytes.mutable_data(), image.data(), image.size());
-    modules.push_back(std::move(bytes));
-  }
+    result.push_back(std::move(bytes));
+  };
+  for (const std::string& image : images) add(image);
+  for (const std::string& source : sources_)
+    if (is_ptx(source)) add(source);
+  return result;
+}
+
+std::vector<ModuleRecord> module_records(const std::vector<std::vector<StepLaunches>*>& launches,
+                                         const std::vector<Array>& modules, std::vector<double> milliseconds,
+                                         const std::string& target) {
   milliseconds.resize(modules.size());
-  if (records != nullptr) add_records(launches, modules, milliseconds, target_.name, *records);
-  return modules;
+  std::vector<std::set<std::string>> functions(modules.size());
+  for (const std::vector<StepLaunches>* list : launches)
+    for (const StepLaunches& step : *list)
+      for (const CudaLaunch& launch : step.launches)
+        if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
+  std::vector<ModuleRecord> records;
+  for (size_t i = 0; i < modules.size(); ++i)
+    records.push_back(
+        {target, {functions[i].begin(), functions[i].end()}, modules[i].sizes()[0], milliseconds[i]});
+  return records;
 }
 
 }  // namespace aicf

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/dim.h"
 #include "build/call_code.h"
+#include "build/nvrtc.h"
 #include "kernels/cuda_kernel.h"
 #include "kernels/tile_program.h"
 #include "select/kernel_call.h"
@@ -47,11 +48,11 @@ class CudaBuilder {
   std::vector<StepLaunches> add_init(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // Texts so far, one per kernel code.
   const std::vector<std::string>& sources() const { return sources_; }
-  // Machine code in modules that hold several sources each, because most of the time of a small compilation
-  // is its start; errors as compile_cuda(). Modules do not depend on the machine that compiles. `records`
-  // gets one of each.
-  std::vector<Array> compile(const std::vector<std::vector<StepLaunches>*>& launches,
-                             std::vector<ModuleRecord>* records = nullptr) const;
+  // What is to be compiled: units of several sources each, because most of the time of a small compilation is
+  // its start. They do not depend on the machine that compiles. The launches get their modules' numbers.
+  std::vector<CudaUnit> units(const std::vector<std::vector<StepLaunches>*>& launches) const;
+  // The modules, of the units' machine code.
+  std::vector<Array> modules(const std::vector<std::string>& images) const;
 
  private:
   // `constant`: see KernelCalls; empty: nothing is.
@@ -65,5 +66,10 @@ class CudaBuilder {
   std::vector<std::string> sources_;
   std::map<std::string, int32_t> index_;
 };
+
+// Of the modules that the launches' functions are in; `milliseconds` of those that had to be compiled.
+std::vector<ModuleRecord> module_records(const std::vector<std::vector<StepLaunches>*>& launches,
+                                         const std::vector<Array>& modules, std::vector<double> milliseconds,
+                                         const std::string& target);
 
 }  // namespace aicf

@@ -166,24 +166,30 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
   return compile_unit(source, target);
 }
 
-std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target,
-                                      std::vector<double>* milliseconds) {
-  if (milliseconds != nullptr) milliseconds->assign(sources.size(), 0);
-  if (sources.empty()) return {};
+std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds) {
+  if (milliseconds != nullptr) milliseconds->assign(units.size(), 0);
+  if (units.empty()) return {};
   nvrtc();  // loaded once, before the processes part
-  std::vector<size_t> order(sources.size());
+  std::vector<size_t> order(units.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return length_of(sources[a]) > length_of(sources[b]); });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return length_of(units[a].source) > length_of(units[b].source);
+  });
   std::vector<std::string> images =
-      run_forked(sources.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
-                 [&](size_t i) { return timed_unit(sources[order[i]], target); });
-  std::vector<std::string> result(sources.size());
+      run_forked(units.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
+                 [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); });
+  std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {
     if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));
     result[order[i]] = images[i].substr(sizeof(double));
   }
   return result;
+}
+
+std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
+  std::vector<CudaUnit> units;
+  for (const std::string& source : sources) units.push_back({source, target});
+  return compile_cuda(units);
 }
 
 std::string nvrtc_version() {

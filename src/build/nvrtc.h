@@ -13,10 +13,16 @@ namespace aicf {
 // because all text is ours.
 std::string compile_cuda(const std::string& source, const std::string& target);
 
-// As compile_cuda for each source, results in order. NVRTC compiles one unit at a time in a process, so the
+// A translation unit and what it is compiled for.
+struct CudaUnit {
+  std::string source, target;
+};
+
+// As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the
 // units are shared out to forked processes, one per core. `milliseconds` gets how long each took.
-std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target,
+std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
                                       std::vector<double>* milliseconds = nullptr);
+std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
 
 // "13.0", part of what fixes the bits of a build.
 std::string nvrtc_version();

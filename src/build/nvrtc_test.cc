@@ -47,33 +47,34 @@ TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::temp_directory_path() / ("aicf_cache_test_" + std::to_string(getpid()));
   setenv("AICF_CACHE_DIR", folder.c_str(), 1);
-  const std::vector<std::string> first = compile_cached({kKernel}, "sm_80");
+  const std::vector<std::string> first = compile_cached({{kKernel, "sm_80"}});
   std::vector<fs::path> files;
   for (const auto& file : fs::directory_iterator(folder / "cuda")) files.push_back(file.path());
   ASSERT_EQ(files.size(), 1u);
   std::vector<double> milliseconds;
   const std::vector<std::string> second =
-      compile_cached({kKernel + "// other\n", kKernel}, "sm_80", &milliseconds);
+      compile_cached({{kKernel + "// other\n", "sm_80"}, {kKernel, "sm_80"}}, &milliseconds);
   EXPECT_EQ(second[1], first[0]);
   ASSERT_EQ(milliseconds.size(), 2u);
   EXPECT_GT(milliseconds[0], 0);
   EXPECT_EQ(milliseconds[1], 0);
   fs::resize_file(files[0], fs::file_size(files[0]) - 1);
-  EXPECT_EQ(compile_cached({kKernel}, "sm_80"), first);
+  EXPECT_EQ(compile_cached({{kKernel, "sm_80"}}), first);
   unsetenv("AICF_CACHE_DIR");
   fs::remove_all(folder);
 }
 
 TEST(Nvrtc, compiles_in_parallel_in_order) {
   AICF_NEEDS_NVRTC();
-  std::vector<std::string> sources;
+  std::vector<CudaUnit> units;
   for (int i = 0; i < 4; ++i)
-    sources.push_back(kKernel + "__device__ int number" + std::to_string(i) + ";\n");
+    units.push_back(
+        {kKernel + "__device__ int number" + std::to_string(i) + ";\n", i < 2 ? "sm_80" : "compute_80"});
   std::vector<double> milliseconds;
-  const std::vector<std::string> images = compile_cuda(sources, "sm_80", &milliseconds);
-  ASSERT_EQ(milliseconds.size(), sources.size());
-  for (size_t i = 0; i < sources.size(); ++i) {
-    EXPECT_EQ(images[i], compile_cuda(sources[i], "sm_80"));
+  const std::vector<std::string> images = compile_cuda(units, &milliseconds);
+  ASSERT_EQ(milliseconds.size(), units.size());
+  for (size_t i = 0; i < units.size(); ++i) {
+    EXPECT_EQ(images[i], compile_cuda(units[i].source, units[i].target));
     EXPECT_GT(milliseconds[i], 0);
   }
 }

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "build/call_passes.h"
+#include "build/code_cache.h"
 #include "compile/compile_variant.h"
+#include "compile/stage_clock.h"
 #include "ir/range_fit.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -66,6 +68,26 @@ std::vector<Target> targets_of(const CompileOptions& options) {
   return targets;
 }
 
+// Machine code of all variants' units, side by side.
+std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& variants, CompileReport* report) {
+  std::vector<CudaUnit> units;
+  for (const BegunVariant& variant : variants)
+    units.insert(units.end(), variant.units.begin(), variant.units.end());
+  std::vector<CompiledUnits> result(variants.size());
+  if (units.empty()) return result;
+  StageClock clock(report);
+  std::vector<double> milliseconds;
+  std::vector<std::string> images = compile_cached(units, &milliseconds);
+  clock.lap("modules");
+  size_t next = 0;
+  for (size_t i = 0; i < variants.size(); ++i)
+    for (size_t unit = 0; unit < variants[i].units.size(); ++unit, ++next) {
+      result[i].images.push_back(std::move(images[next]));
+      result[i].milliseconds.push_back(milliseconds[next]);
+    }
+  return result;
+}
+
 }  // namespace
 
 PipelineOptions pipeline_options(const CompileOptions& options) {
@@ -88,10 +110,16 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   Artifact artifact = start_artifact(program, options.precision);
   const Records records = load_records(options.records);
   std::vector<ChoiceReport> choices;
+  std::vector<BegunVariant> begun;
   for (const Target& target : targets_of(options)) {
-    const bool first = artifact.variants.empty();
-    auto variant = compile_variant(program, target, options, records,
-                                   {artifact.constants, choices, first ? report : nullptr});
+    auto variant = begin_variant(program, target, options, records,
+                                 {artifact.constants, choices, begun.empty() ? report : nullptr});
+    if (!variant) return artifact;
+    begun.push_back(std::move(*variant));
+  }
+  const std::vector<CompiledUnits> compiled = compile_units(begun, report);
+  for (size_t i = 0; i < begun.size(); ++i) {
+    auto variant = begun[i].finish(compiled[i]);
     if (!variant) return artifact;
     artifact.variants.push_back(std::move(*variant));
   }

@@ -34,6 +34,7 @@ struct CompileOptions {
 // What of the options the passes see.
 PipelineOptions pipeline_options(const CompileOptions& options);
 
+// "modules" is that of all targets, whose machine code is made side by side; the others are the first one's.
 struct StageTime {
   std::string stage;
   double milliseconds;

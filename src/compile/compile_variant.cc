@@ -1,6 +1,6 @@
 #include "compile/compile_variant.h"
 
-#include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/dynamic_library.h"
@@ -9,6 +9,7 @@
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "compile/buckets.h"
+#include "compile/stage_clock.h"
 #include "ir/text.h"
 #include "ir/updates.h"
 #include "plan/plan_builder.h"
@@ -16,22 +17,6 @@
 
 namespace aicf {
 namespace {
-
-class StageClock {
- public:
-  explicit StageClock(CompileReport* report) : report_(report), last_(std::chrono::steady_clock::now()) {}
-  void lap(const std::string& stage) {
-    const auto now = std::chrono::steady_clock::now();
-    const double milliseconds = std::chrono::duration<double, std::milli>(now - last_).count();
-    if (report_ != nullptr) report_->stages.push_back({stage, milliseconds});
-    debug_print(1, [&] { return "stage " + stage + ": " + std::to_string(milliseconds) + " ms"; });
-    last_ = now;
-  }
-
- private:
-  CompileReport* report_;
-  std::chrono::steady_clock::time_point last_;
-};
 
 // What is compiled for some of the sizes: all of them, or a bucket.
 struct Part {
@@ -64,19 +49,24 @@ class VariantCompiler {
         results_(results),
         cuda_(target, program.sizes) {}
 
-  std::optional<Variant> run() {
+  // False if it stopped.
+  bool begin() {
     StageClock clock(results_.report);
     run_passes();
     clock.lap("passes");
-    if (stops_after("passes", [&] { return passes_text(); })) return std::nullopt;
+    if (stops_after("passes", [&] { return passes_text(); })) return false;
     select();
     clock.lap("select");
-    if (stops_after("select", [&] { return select_text(); })) return std::nullopt;
+    if (stops_after("select", [&] { return select_text(); })) return false;
     build();
     clock.lap("build");
-    if (stops_after("build", [&] { return build_text(); })) return std::nullopt;
-    std::vector<Array> modules = compile_modules();
-    if (target_.is_cuda()) clock.lap("modules");
+    return !stops_after("build", [&] { return build_text(); });
+  }
+  std::vector<CudaUnit> units() { return cuda_.units(launches()); }
+  std::optional<Variant> finish(const CompiledUnits& compiled) {
+    std::vector<Array> modules = cuda_.modules(compiled.images);
+    report_modules(modules, compiled.milliseconds);
+    StageClock clock(results_.report);
     Plan plan = make_plan();
     clock.lap("plan");
     debug_print(3, [&] { return to_string(plan); });
@@ -155,14 +145,15 @@ class VariantCompiler {
       for (const TileProgram& one : unit.programs) text += to_string(one) + "\n";
     return text;
   }
-  std::vector<Array> compile_modules() {
-    std::vector<std::vector<StepLaunches>*> launches;
-    for (Unit& unit : units_) launches.insert(launches.end(), {&unit.launches, &unit.init_launches});
-    std::vector<ModuleRecord> records;
-    std::vector<Array> modules = cuda_.compile(launches, &records);
+  std::vector<std::vector<StepLaunches>*> launches() {
+    std::vector<std::vector<StepLaunches>*> lists;
+    for (Unit& unit : units_) lists.insert(lists.end(), {&unit.launches, &unit.init_launches});
+    return lists;
+  }
+  void report_modules(const std::vector<Array>& modules, const std::vector<double>& milliseconds) {
+    std::vector<ModuleRecord> records = module_records(launches(), modules, milliseconds, target_.name);
     for (const ModuleRecord& record : records) debug_print(1, [&] { return to_string(record); });
     if (results_.report != nullptr) results_.report->modules = std::move(records);
-    return modules;
   }
 
   // Every byte and step.
@@ -183,10 +174,10 @@ class VariantCompiler {
   }
 
   const Program& program_;
-  const Target& target_;
+  const Target target_;
   const CompileOptions& options_;
   const Records& records_;
-  const CompileResults& results_;
+  const CompileResults results_;
   std::vector<Part> parts_;
   std::vector<Unit> units_;
   CudaBuilder cuda_;
@@ -194,10 +185,13 @@ class VariantCompiler {
 
 }  // namespace
 
-std::optional<Variant> compile_variant(const Program& program, const Target& target,
-                                       const CompileOptions& options, const Records& records,
-                                       const CompileResults& results) {
-  return VariantCompiler(program, target, options, records, results).run();
+std::optional<BegunVariant> begin_variant(const Program& program, const Target& target,
+                                          const CompileOptions& options, const Records& records,
+                                          const CompileResults& results) {
+  const auto compiler = std::make_shared<VariantCompiler>(program, target, options, records, results);
+  if (!compiler->begin()) return std::nullopt;
+  return BegunVariant{compiler->units(),
+                      [compiler](const CompiledUnits& compiled) { return compiler->finish(compiled); }};
 }
 
 }  // namespace aicf

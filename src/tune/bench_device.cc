@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "build/code_cache.h"
 #include "build/nvrtc.h"
 #include "kernels/kernel.h"
 #include "tune/trial_run.h"
@@ -112,7 +113,7 @@ class DeviceBench final : public Bench {
     }
     std::vector<std::vector<StepLaunches>*> launches;
     for (TrialCode* code : codes) launches.insert(launches.end(), {&code->launches, &code->init});
-    Variant variant{target_.name, {}, builder.compile(launches)};
+    Variant variant{target_.name, {}, builder.modules(compile_cached(builder.units(launches)))};
     if (device_ != nullptr) code_ = device_->load_code(variant);
   }
 
