@@ -266,6 +266,24 @@ INSTANTIATE_TEST_SUITE_P(Drivers, DriverConformance,
                                            Driver{"cuda:1", true}),
                          label);
 
+// The step's own params and states lie in the device's memory once: where the executable has them.
+TEST(OwnMemory, WhatExecutablesOwnIsNotKeptByTheModelToo) {
+  for (const bool own_memory : {false, true}) {
+    const auto model = Model::load(compile(conformance_program(), {}), make_null_device(own_memory));
+    const EntryPlan& entry = model->plan().entries.back();
+    const std::vector<std::byte*> addresses = model->addresses(entry);
+    int variables = 0;
+    for (size_t i = 0; i < entry.buffers.size(); ++i) {
+      if (entry.buffers[i].kind != BufferKind::kVariable) continue;
+      ++variables;
+      EXPECT_EQ(addresses[i] == nullptr, own_memory && entry.buffers[i].name == "count")
+          << entry.buffers[i].name;
+    }
+    EXPECT_GE(variables, 1);
+    EXPECT_EQ(Executable(model).state("count").get_f64(0), 0);
+  }
+}
+
 class TwoGpus : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -7,6 +7,20 @@
 
 namespace aicf {
 
+std::set<std::string> owned_variables(const Plan& plan) {
+  std::set<std::string> owned;
+  for (const PlanVariable& v : plan.variables)
+    if (v.is_state) owned.insert(v.name);
+  for (const auto* list : {&plan.entries, &plan.buckets})
+    for (const EntryPlan& entry : *list)
+      for (const Step& step : entry.steps)
+        for (const TensorRef& ref : step.outputs)
+          if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)];
+              b.kind == BufferKind::kVariable)
+            owned.insert(b.name);
+  return owned;
+}
+
 std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
   const ProfilerRange range("load");
   std::shared_ptr<Model> model(new Model);
@@ -71,22 +85,27 @@ std::vector<std::vector<std::byte*>> Model::body_addresses() const {
 std::byte* Model::resident(const Array& array, const std::string& name) const {
   // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
   if (device_->uses_host_memory()) return static_cast<std::byte*>(const_cast<void*>(array.data()));
-  return resident_->data() + resident_offsets_.at(name);
+  const auto at = resident_offsets_.find(name);
+  return at == resident_offsets_.end() ? nullptr : resident_->data() + at->second;
 }
 
 void Model::place_weights() {
   if (device_->uses_host_memory()) return;
   constexpr int64_t kAlignment = 256;  // full cache lines and sectors of a GPU
+  std::set<std::string> elsewhere = owned_variables(plan());
+  if (const EntryPlan* init = plan().entry(kInitEntry))
+    for (const Buffer& buffer : init->buffers) elsewhere.erase(buffer.name);
   int64_t bytes = 0;
   for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
     for (const auto& [name, array] : *arrays) {
+      if (elsewhere.contains(name)) continue;
       resident_offsets_[name] = bytes;
       bytes = checked_add(bytes, (array.bytes() + kAlignment - 1) / kAlignment * kAlignment);
     }
   resident_ = device_->allocate(bytes);
   for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
     for (const auto& [name, array] : *arrays)
-      device_->upload(resident_->data() + resident_offsets_[name], array.data(), array.bytes(), {});
+      if (std::byte* to = resident(array, name)) device_->upload(to, array.data(), array.bytes(), {});
   device_->wait({});  // runs may be on other streams
 }
 

@@ -4,12 +4,16 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "artifact/artifact.h"
 #include "runtime/device.h"
 
 namespace aicf {
+
+// Of which every executable has its own: states, and params that its entries write.
+std::set<std::string> owned_variables(const Plan& plan);
 
 class Model {
  public:
@@ -25,7 +29,8 @@ class Model {
   Device& device() const { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
   const std::map<std::string, Array>& weights() const { return artifact_.weights; }
-  // Addresses of an entry's buffers that the model owns: params, constants, packed weights. Others are null.
+  // Addresses of an entry's buffers that the model owns: params, constants, packed weights. Others are null,
+  // as are owned variables where the device has memory of its own.
   std::vector<std::byte*> addresses(const EntryPlan& entry) const;
   std::vector<std::vector<std::byte*>> body_addresses() const;
   // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype,
@@ -42,7 +47,8 @@ class Model {
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Code> code_;
   std::unique_ptr<DeviceMemory> packed_;
-  // Weights and constants in the device's memory, if that is not the host's.
+  // Weights and constants in the device's memory, if that is not the host's; what executables own is brought
+  // there by them, from the host.
   std::unique_ptr<DeviceMemory> resident_;
   std::map<std::string, int64_t> resident_offsets_;
 };

@@ -8,26 +8,8 @@
 #include "plan/arena.h"
 
 namespace aicf {
-namespace {
-
-std::set<std::string> owned_names(const Plan& plan) {
-  std::set<std::string> owned;
-  for (const PlanVariable& v : plan.variables)
-    if (v.is_state) owned.insert(v.name);
-  for (const auto* list : {&plan.entries, &plan.buckets})
-    for (const EntryPlan& entry : *list)
-      for (const Step& step : entry.steps)
-        for (const TensorRef& ref : step.outputs)
-          if (const Buffer& b = entry.buffers[static_cast<size_t>(ref.buffer)];
-              b.kind == BufferKind::kVariable)
-            owned.insert(b.name);
-  return owned;
-}
-
-}  // namespace
-
 States::States(const Model& model) : model_(model) {
-  const std::set<std::string> owned = owned_names(model.plan());
+  const std::set<std::string> owned = owned_variables(model.plan());
   int64_t bytes = 0;
   for (const PlanVariable& v : model.plan().variables) {
     if (!owned.contains(v.name)) continue;
