@@ -165,7 +165,9 @@ class CudaDevice final : public Device {
     context_->order(context_->stream(before), context_->stream(after));
   }
   void* handle_of(Stream stream) const override { return context_->stream(stream); }
+  // Page-locked memory of the host is every device's, whichever was current when it was made.
   DeviceId owner_of(const void* address) const override {
+    if (cuda::pointer_attribute(address, cuda::kPointerMemoryType, 0) == cuda::kMemoryTypeHost) return id();
     return {true, cuda::pointer_attribute(address, cuda::kPointerOrdinal, id().ordinal)};
   }
 
