@@ -45,12 +45,24 @@ void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& giv
   }
 }
 
+// Whether two paths name one file, which need not exist yet.
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  if (a == b) return true;
+  std::error_code none;  // of a path that names nothing yet
+  if (fs::equivalent(a, b, none)) return true;
+  const auto full = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, none), none);
+  };
+  const fs::path whole = full(a);
+  return !whole.empty() && whole == full(b);
+}
+
 }  // namespace
 
 void refuse_overwriting(const std::string& output, const std::vector<std::string>& others) {
   for (const std::string& other : others) {
-    std::error_code none;  // of a path that names nothing yet
-    if (other != output && !std::filesystem::equivalent(other, output, none)) continue;
+    if (!same_file(other, output)) continue;
     throw UserError(ErrorCode::kU_bad_option, "the output would overwrite another file of the command")
         .with_value(output)
         .with_remedy("name another file for it");

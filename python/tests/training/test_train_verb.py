@@ -129,6 +129,7 @@ def test_data_that_is_not_finite_is_named(train: Train, folder: Path, data: Batc
         (["--steps", "9", "--checkpoint", "./x.npy"], "AICF-U0001"),
         (["--steps", "9", "--checkpoint", "step.aicf"], "AICF-U0001"),
         (["--steps", "9", "--checkpoint", "new", "-o", "new"], "AICF-U0001"),
+        (["--steps", "9", "--checkpoint", "./new", "-o", "new"], "AICF-U0001"),
         (["--steps", "9", "-o", "y.npy"], "AICF-U0001"),
         (["--steps", str(10**12), "-o", "nowhere/trained.aicf"], "AICF-E0001"),
         (["--steps", str(10**12), "--checkpoint", "nowhere/kept"], "AICF-E0001"),
