@@ -105,6 +105,11 @@ nb::object Arguments::capsule_of(nb::handle object) {
 }
 
 TensorView Arguments::interface_view(const Deferred& array) {
+  if (!device_.id().cuda)
+    throw UserError(ErrorCode::kU_unsupported_option, array.label + " is in the memory of another device")
+        .with_expected(device_name(device_.id()))
+        .with_actual("cuda")
+        .with_remedy("copy it before the call, or load the model onto that device");
   const nb::dict interface = nb::cast<nb::dict>(array.object.attr("__cuda_array_interface__"));
   const nb::tuple data = nb::cast<nb::tuple>(interface["data"]);
   if (array.written && PyObject_IsTrue(nb::object(data[1]).ptr()) == 1)

@@ -80,6 +80,14 @@ def test_run_into_writes_the_callers_memory(exe: aicf.Executable) -> None:
         exe.run_into([x], [y])
 
 
+def test_memory_of_a_gpu_is_refused_on_the_cpu(exe: aicf.Executable) -> None:
+    class OnlyTheInterface:
+        __cuda_array_interface__ = {"data": (64, False), "shape": (3, 16), "typestr": "<f4", "version": 3}
+
+    with pytest.raises(aicf.UserError, match="another device"):
+        exe(OnlyTheInterface())
+
+
 def test_save_and_load_give_the_same_bits(exe: aicf.Executable, tmp_path: Path) -> None:
     exe.save(tmp_path / "mlp.aicf")
     loaded = aicf.load(tmp_path / "mlp.aicf", threads=2)
