@@ -49,11 +49,13 @@ CudaCode generate_tile_scattered(const CudaProblem& problem) {
   region.inputs[rows.view].strides = row_major_strides(out.sizes);
   std::vector<CudaWindow> windows = all_windows(region);
   windows.push_back(numbers_of_rows(out));
-  const TileSpace space = tile_space(windows, 0, AxisOrder::kKept, AxisOrder::kKept, ranges_of(problem));
+  TileSpace space = tile_space(windows, 0, AxisOrder::kKept, AxisOrder::kKept, ranges_of(problem));
   AICF_CHECK(space.rank() > 1 && space.views.back().strides[0] == Dim(1),
              "scattered rows are not the first of several axes");
-
   const ScatterProblem s = scatter_of(indices, out);
+  const Dim elements = s.lines.count() * space.views[rows.view].strides[0];  // of the updates
+  space.wide = space.wide || upper_bound(elements, ranges_of(problem)) > INT32_MAX / 2;
+
   const std::string item = sorted_item(problem, s);
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});

@@ -208,5 +208,69 @@ TEST(TileCuda, ProductsAreAddedInOneInstructionBesideGelu) {
   EXPECT_EQ(text(DType::f16, TileOp::tanh).find("__fmaf_rn("), std::string::npos);
 }
 
+// Every x y plus the row's largest, beside gelu(x) and sigmoid(x): the product is an earlier stage's, whose
+// operands are no longer there.
+TEST(TileCuda, ProductsOfAnEarlierStageAreNotMadeAgainBesideGelu) {
+  AICF_NEEDS_NVRTC();
+  const TileRegister row{TileType::f32, true};
+  TileProgram program{{DType::f16, DType::f16},
+                      std::vector<DType>(3, DType::f16),
+                      std::vector<TileRegister>(6, row),
+                      {TileType::f32},
+                      {}};
+  program.stages = {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                     {.op = TileOp::load, .type = TileType::f32, .dst = 5, .operand = 1},
+                     {.op = TileOp::gelu_tanh, .type = TileType::f32, .dst = 1, .a = 0},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 2},
+                     {.op = TileOp::sigmoid, .type = TileType::f32, .dst = 2, .a = 0},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 2, .operand = 3},
+                     {.op = TileOp::mul, .type = TileType::f32, .dst = 3, .a = 0, .b = 5},
+                     {.op = TileOp::reduce_max, .type = TileType::f32, .dst = kTileScalarBase, .a = 3}},
+                    {{.op = TileOp::add, .type = TileType::f32, .dst = 4, .a = 3, .b = kTileScalarBase},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 4, .operand = 4}}};
+  check_tile_program(program);
+  for (const bool across : {false, true}) {
+    const Shape sizes{Dim(4096), Dim(768)};
+    const CudaWindow window{
+        DType::f16, Dim(0), sizes,
+        across ? std::vector<Dim>{Dim(1), Dim(4096)} : std::vector<Dim>{Dim(768), Dim(1)}};
+    CudaProblem problem;
+    problem.inputs = {window, window};
+    problem.outputs = {window, window, window};
+    problem.params = {Dim(1)};
+    problem.program = &program;
+    EXPECT_NO_THROW(compile_cuda(find_cuda_kernel("tile")->generate(problem).source, "sm_90a")) << across;
+  }
+}
+
+// Offsets count the updates' elements, which may be many more than the sums'.
+TEST(TileCuda, ScatteredRowsBeyondNarrowOffsetsAreReadWithWideOnes) {
+  AICF_NEEDS_NVRTC();
+  const TileProgram program{{DType::f16, DType::f16},
+                            {DType::f16},
+                            std::vector<TileRegister>(3, {TileType::f32}),
+                            {},
+                            {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                              {.op = TileOp::load, .type = TileType::f32, .dst = 1, .operand = 1},
+                              {.op = TileOp::add, .type = TileType::f32, .dst = 2, .a = 0, .b = 1},
+                              {.op = TileOp::store, .type = TileType::f32, .a = 2, .operand = 2}}}};
+  const std::vector<Dim> strides{Dim(1024), Dim(1)};
+  const CudaWindow table{DType::f16, Dim(0), {Dim(1000), Dim(1024)}, strides};
+  const SymbolRanges ranges{{"n", {0, int64_t{1} << 21}}};
+  for (const Dim& rows : {Dim(128), Dim(int64_t{1} << 21), Dim::symbol("n")}) {
+    CudaProblem problem;
+    problem.inputs = {table,
+                      {DType::f16, Dim(0), {rows, Dim(1024)}, strides},
+                      {DType::i64, Dim(0), {rows, Dim(1)}, {Dim(1), Dim(1)}}};
+    problem.outputs = {table};
+    problem.params = {Dim(0), Dim(1)};
+    problem.program = &program;
+    problem.ranges = &ranges;
+    const std::string text = find_cuda_kernel("tile_scattered")->generate(problem).source;
+    EXPECT_EQ(text.find("using Index = int64_t") != std::string::npos, !(rows == Dim(128)));
+    EXPECT_NO_THROW(compile_cuda(text, "sm_90a"));
+  }
+}
+
 }  // namespace
 }  // namespace aicf

@@ -105,12 +105,28 @@ std::string variant_of(const TileValues& program, const TileValue& v) {
   return has_slope(program) ? "_beside_slope" : "_half";
 }
 
+// Whether the operands of a product are there wherever `user` is computed: it is not kept from an earlier
+// stage, nor made once for a row.
+bool is_made_for(const TileValues& program, int product, const TileValue& user) {
+  const auto uses = [&](const TileValue& v) {
+    return std::find(v.args.begin(), v.args.end(), product) != v.args.end();
+  };
+  const TileValue& value = program.values[static_cast<size_t>(product)];
+  if (value.op != TileOp::mul || value.per_row != user.per_row) return false;
+  if (program.stages == 1) return true;
+  return std::all_of(program.values.begin(), program.values.end(),
+                     [&](const TileValue& v) { return &v == &user || !uses(v); }) &&
+         std::none_of(program.stores.begin(), program.stores.end(),
+                      [&](const TileStore& store) { return store.value == product; });
+}
+
 // a b + c in one instruction, where c may be the one or the other: of what ends in halves beside gelu.
 std::string fused_expression(const TileValues& program, const TileValue& v) {
   if (v.op != TileOp::add || !v.into_halves || !has_slope(program)) return "";
   for (const int first : {1, 0}) {
-    const TileValue& product = program.values[static_cast<size_t>(v.args[static_cast<size_t>(first)])];
-    if (product.op == TileOp::mul)
+    const int number = v.args[static_cast<size_t>(first)];
+    const TileValue& product = program.values[static_cast<size_t>(number)];
+    if (is_made_for(program, number, v))
       return "__fmaf_rn(" + tile_reference(program, product.args[0]) + ", " +
              tile_reference(program, product.args[1]) + ", " +
              tile_reference(program, v.args[static_cast<size_t>(1 - first)]) + ")";
