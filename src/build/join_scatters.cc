@@ -1,6 +1,7 @@
 #include "build/join_scatters.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "build/call_windows.h"
 #include "build/join_into_region.h"
@@ -11,11 +12,12 @@ namespace {
 
 constexpr int64_t kAdd = 1;  // of scatter.cuh's reductions
 
+// Not below zero: what no update goes to keeps its sign.
 bool is_zero(ValueId root, const Graph& graph) {
   if (root >= graph.value_count() || graph.value(root).role != Role::kConstant) return false;
   const Array& constant = graph.value(root).constant;
   for (int64_t i = 0; i < constant.count(); ++i)
-    if (constant.get_f64(i) != 0) return false;
+    if (constant.get_f64(i) != 0 || std::signbit(constant.get_f64(i))) return false;
   return true;
 }
 

@@ -66,8 +66,11 @@ TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
   other.readers = Readers::kTwo;
   EXPECT_EQ(joined(other), 0u);
   other = words;
-  other.zero = 1;
-  EXPECT_EQ(joined(other), 0u);
+  for (const double zero : {1.0, -0.0}) {
+    other = words;
+    other.zero = zero;
+    EXPECT_EQ(joined(other), 0u) << zero;
+  }
   for (const Shape& table : {Shape{Dim(1), Dim(7)}, Shape{Dim(9), Dim(1)}, Shape{Dim(9), Dim(1), Dim(1)}}) {
     other = words;
     other.table = table;
