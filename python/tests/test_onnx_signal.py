@@ -158,6 +158,15 @@ def test_moved_taps_that_do_not_fit_are_named(change: dict[str, Any], text: str)
         aicf.compile(model_of([node], inputs, ["y"], {"f": draw(8, 4, 3, 2)}))
 
 
+def test_taps_beyond_number_are_refused() -> None:
+    size = 1 << 16  # positions of its taps would fill 16 GiB
+    shapes = {"x": [1, 1, size, size], "f": [1, 1, size, size], "o": [1, 2 * size * size, 1, 1]}
+    node = helper.make_node("DeformConv", list(shapes), ["y"])
+    model = model_of([node], {name: (F32, shape) for name, shape in shapes.items()}, ["y"])
+    with pytest.raises(aicf.UserError, match="a generated constant of size"):
+        aicf.compile(model)
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool", "Conv", "ConvTranspose"])
 def test_a_window_must_fit_into_every_size(op: str) -> None:
     """Where it does not, the result would have no places, or fewer than none."""

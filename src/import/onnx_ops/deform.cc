@@ -83,7 +83,7 @@ class DeformConv {
   ValueId position(int64_t i) const {
     const auto at = static_cast<size_t>(i);
     const int64_t taps = kernel_[0] * kernel_[1];
-    Array base(dtype_, {1, 1, taps, 1, 1});
+    Array base = n_.generated(dtype_, {1, 1, taps, 1, 1});
     for (int64_t k = 0; k < taps; ++k) {
       const int64_t tap = i == 0 ? k / kernel_[1] : k % kernel_[1];
       base.set_f64(k, static_cast<double>(tap * dilations_[at] - pads_[at]));
