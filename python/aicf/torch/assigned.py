@@ -6,29 +6,39 @@ a module holds are constants for it, whatever is assigned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import make_error
 
-__all__ = ["assignments_written", "refuse_lost"]
+__all__ = ["Lost", "assignments_written", "refuse_lost"]
 
 _STANDARD = frozenset(vars(torch.nn.Module()))
 
 
+@dataclass
+class Lost:
+    """What a call replaced: tensors that are no buffers, and buffers by tensors that do not fit into them."""
+
+    plain: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # old and new
+
+
 @contextmanager
-def assignments_written(model: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+def assignments_written(model: torch.nn.Module) -> Iterator[Lost]:
     """While it lasts, a call of the model ends with copies of what was assigned into the buffers.
 
-    Gives the tensors that are no buffers and were replaced, by name, when the call has ended.
+    Gives, when the call has ended, what was replaced and cannot be written.
     """
     before: list[dict[str, Any]] = []
     plain: dict[str, torch.Tensor] = {}
-    lost: dict[str, torch.Tensor] = {}
+    lost = Lost()
 
     def begin(*_: Any) -> None:
         before.append({path: dict(module._buffers) for path, module in model.named_modules()})
@@ -36,8 +46,8 @@ def assignments_written(model: torch.nn.Module) -> Iterator[dict[str, torch.Tens
 
     def end(_model: Any, _args: Any, result: Any) -> Any:
         now = _plain_tensors(model)
-        lost.update({name: old for name, old in plain.items() if now.get(name, old) is not old})
-        changed = list(_changed(model, before.pop()))
+        lost.plain.update({name: old for name, old in plain.items() if now.get(name, old) is not old})
+        changed = list(_changed(model, before.pop(), lost))
         if not changed:
             return result
         # What was assigned, or is returned, may be the buffer's contents of before.
@@ -55,10 +65,13 @@ def assignments_written(model: torch.nn.Module) -> Iterator[dict[str, torch.Tens
             handle.remove()
 
 
-def refuse_lost(lost: dict[str, torch.Tensor], constants: Iterable[Any]) -> None:
-    """What was replaced after the model had read it would be the same in every call."""
-    read = {id(value) for value in constants}
-    names = [name for name, old in lost.items() if id(old) in read]
+def refuse_lost(lost: Lost, program: ExportedProgram) -> None:
+    """What was replaced after the model had read it would be the same in every call.
+
+    What it replaced unread, such as a table for other sizes, it makes again in every call.
+    """
+    read = {id(value) for value in program.constants.values()}
+    names = [name for name, old in lost.plain.items() if id(old) in read]
     if names:
         raise make_error(
             "unsupported_op",
@@ -66,6 +79,18 @@ def refuse_lost(lost: dict[str, torch.Tensor], constants: Iterable[Any]) -> None
             value=", ".join(names),
             remedy="self.register_buffer(name, tensor) makes it a state",
         )
+    used = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
+    held = {name for node, name in program.graph_signature.inputs_to_buffers.items() if node in used}
+    for name, (old, new) in lost.buffers.items():
+        if name in held:
+            raise make_error(
+                "unsupported_op",
+                "the model assigns a buffer a tensor of another shape or dtype",
+                value=name,
+                expected=f"{old.dtype} {list(old.shape)}",
+                actual=f"{new.dtype} {list(new.shape)}",
+                remedy="write into a buffer of the largest size",
+            )
 
 
 def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -81,21 +106,23 @@ def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _changed(
-    model: torch.nn.Module, before: dict[str, dict[str, Any]]
+    model: torch.nn.Module, before: dict[str, dict[str, Any]], lost: Lost
 ) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
-    """Modules and names of buffers that hold another tensor now, and the one of before."""
+    """Modules and names of buffers that hold another tensor now, and the one of before.
+
+    A buffer whose new tensor has another shape or dtype holds the old one again.
+    """
+    names: dict[int, list[str]] = {}
+    for path, buffers in before.items():
+        for name, old in buffers.items():
+            names.setdefault(id(old), []).append(f"{path}.{name}".lstrip("."))
     for path, module in model.named_modules():
         for name, old in before.get(path, {}).items():
             new = module._buffers.get(name)
             if new is old or not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
                 continue
-            if (new.shape, new.dtype) != (old.shape, old.dtype):
-                raise make_error(
-                    "unsupported_op",
-                    "the model assigns a buffer a tensor of another shape or dtype",
-                    value=f"{path}.{name}".lstrip("."),
-                    expected=f"{old.dtype} {list(old.shape)}",
-                    actual=f"{new.dtype} {list(new.shape)}",
-                    remedy="write into a buffer of the largest size",
-                )
-            yield module, name, old
+            if (new.shape, new.dtype) == (old.shape, old.dtype):
+                yield module, name, old
+                continue
+            module._buffers[name] = old
+            lost.buffers.update(dict.fromkeys(names[id(old)], (old, new)))

@@ -56,7 +56,7 @@ def export(
             lost = ways.enter_context(assignments_written(model))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        refuse_lost(lost, program.constants.values())
+        refuse_lost(lost, program)
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong

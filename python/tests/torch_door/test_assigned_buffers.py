@@ -119,3 +119,23 @@ def test_a_buffer_keeps_its_shape(depth: int) -> None:
     with pytest.raises(aicf.UserError) as refused:
         aicf.compile(model, (torch.randn(2, 4),))
     assert refused.value.code == "AICF-U0301" and refused.value.value == "0.seen"[2 - 2 * depth :]
+
+
+class Table(torch.nn.Module):
+    """Its buffer is a table for one length, made again for another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.ones(2, 4), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(self.table) != len(x):
+            self.table = torch.arange(x.numel()).reshape(x.shape).float()
+        return x + self.table
+
+
+def test_a_table_for_another_length_is_made_in_each_call() -> None:
+    x = torch.randn(3, 4)
+    exe = aicf.compile(torch.nn.Sequential(Table()), (x,))
+    for _ in range(2):
+        torch.testing.assert_close(exe(x), x + torch.arange(12.0).reshape(3, 4))
