@@ -141,6 +141,33 @@ def test_a_count_is_kept_in_a_buffer_or_refused() -> None:
         assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-6
 
 
+class Noted(torch.nn.Module):
+    """Notes a length, which no later call reads or the next one does."""
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__()
+        self.out, self.reads, self.length = torch.nn.Linear(4, 3), reads, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = 1 + self.length if self.reads else 1
+        self.length = len(x)
+        return self.out(x) / scale
+
+
+def test_a_number_that_is_only_noted_is_no_count() -> None:
+    x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
+    specs = [aicf.TensorSpec((5, 4)), aicf.TensorSpec((5,), "i64")]
+    model = torch.nn.Sequential(Noted(reads=False))
+    step = aicf.compile_train_step(model, torch.nn.CrossEntropyLoss(), optim.SGD(0.0), specs)
+    assert model[0].length == 0
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    assert abs(float(np.asarray(step(x, y))) - loss.item()) < 1e-6
+    with pytest.raises(aicf.UserError, match="changes a number"):
+        aicf.compile_train_step(
+            torch.nn.Sequential(Noted(reads=True)), torch.nn.CrossEntropyLoss(), optim.SGD(0.1), specs
+        )
+
+
 class Difference(torch.nn.Module):
     """Two arguments that a mix-up would tell apart, and parts of the names that a wrapper gives."""
 
