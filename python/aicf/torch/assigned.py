@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -59,10 +61,32 @@ def assignments_written(model: torch.nn.Module) -> Iterator[Lost]:
 
     handles = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
     try:
-        yield lost
+        with _data_copied(model):
+            yield lost
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _data_copied(model: torch.nn.Module) -> Iterator[None]:
+    """`tensor.data = value`, which a trace does not see, becomes a copy into the tensor that is traced."""
+    data = torch._C.TensorBase.data
+
+    def write(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (tensor.shape, tensor.dtype)
+        held = (*model.parameters(), *model.buffers())
+        if fits and isinstance(tensor, (FakeTensor, FunctionalTensor)) and any(t is tensor for t in held):
+            with torch.no_grad():
+                tensor.copy_(value)
+        else:
+            data.__set__(tensor, value)  # type: ignore[attr-defined]
+
+    torch.Tensor.data = property(data.__get__, write)  # type: ignore[assignment, arg-type]
+    try:
+        yield
+    finally:
+        del torch.Tensor.data
 
 
 def refuse_lost(lost: Lost, program: ExportedProgram) -> None:

@@ -139,3 +139,23 @@ def test_a_table_for_another_length_is_made_in_each_call() -> None:
     exe = aicf.compile(torch.nn.Sequential(Table()), (x,))
     for _ in range(2):
         torch.testing.assert_close(exe(x), x + torch.arange(12.0).reshape(3, 4))
+
+
+class Data(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean.data = 0.9 * self.mean + 0.1 * x.mean(0)
+        return x - self.mean
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_what_is_assigned_to_data_is_written(depth: int) -> None:
+    model = torch.nn.Sequential(Data()) if depth else Data()
+    exe = aicf.compile(copy.deepcopy(model), (torch.randn(3, 4),))
+    for _ in range(3):
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(exe(x), model(x))
+    assert "data" not in vars(torch.Tensor)
