@@ -6,6 +6,7 @@ a module holds are constants for it, whatever is assigned.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,6 +69,9 @@ def assignments_written(model: torch.nn.Module) -> Iterator[Lost]:
             handle.remove()
 
 
+_EXPORTS = threading.RLock()  # one at a time: what follows changes a class of torch's
+
+
 @contextmanager
 def _data_copied(model: torch.nn.Module) -> Iterator[None]:
     """`tensor.data = value`, which a trace does not see, becomes a copy into the tensor that is traced."""
@@ -82,11 +86,16 @@ def _data_copied(model: torch.nn.Module) -> Iterator[None]:
         else:
             data.__set__(tensor, value)  # type: ignore[attr-defined]
 
-    torch.Tensor.data = property(data.__get__, write)  # type: ignore[assignment, arg-type]
-    try:
-        yield
-    finally:
-        del torch.Tensor.data
+    with _EXPORTS:
+        before = torch.Tensor.__dict__.get("data")
+        torch.Tensor.data = property(data.__get__, write)  # type: ignore[assignment, arg-type]
+        try:
+            yield
+        finally:
+            if before is None:
+                del torch.Tensor.data
+            else:
+                torch.Tensor.data = before
 
 
 def refuse_lost(lost: Lost, program: ExportedProgram) -> None:
