@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
-A path or source file in backticks and a link must exist, an error code must stand in errors.def, and
-docs/environment.md must list exactly the variables that the code reads. Exit 1 with one line per fault.
+A path or source file in backticks and a link must exist, an error code must stand in errors.def,
+docs/environment.md must list exactly the variables that the code reads, and docs/architecture/cuda.md every
+pass over calls. Exit 1 with one line per fault.
 """
 
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = "docs/environment.md"
+CALL_PASSES = "docs/architecture/cuda.md"
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
@@ -28,6 +30,8 @@ READ = {
     (".py",): re.compile(r'(?:environ(?:\.get)?[\[(]|getenv\()\s*"(AICF_\w+)"'),
     (".sh",): re.compile(r"\$\{(AICF_\w+):-"),
 }
+# A pass over calls is named where its header says how to leave it out.
+CALL_PASS = re.compile(r"CompileOptions::skip_passes.*\n.*\[\] = \"(\w+)\"")
 LISTED = re.compile(r"^\| ((?:`AICF_\w+`(?:, )?)+) \|", re.MULTILINE)
 # A CMake option, and a variable that only a unit test makes up.
 OPTIONS, UNLISTED = {"AICF_ENABLE_NVTX"}, {"AICF_TEST_COUNT"}
@@ -72,11 +76,24 @@ def check_variables(files):
         yield f"{ENVIRONMENT}: {name} is listed and nothing reads it"
 
 
+def check_call_passes(files):
+    table = (ROOT / CALL_PASSES).read_text(encoding="utf-8")
+    headers = [name for name in files if name.startswith("src/build/") and name.endswith(".h")]
+    passes = [
+        name for header in headers for name in CALL_PASS.findall((ROOT / header).read_text(encoding="utf-8"))
+    ]
+    if not passes:
+        yield "src/build: no pass over calls is named as expected"
+    for name in passes:
+        if f"\n| `{name}` |" not in table:
+            yield f"{CALL_PASSES}: the pass {name} is not listed"
+
+
 def main():
     files = tracked()
     table = (ROOT / "docs/errors.md").read_text(encoding="utf-8")  # generated from errors.def
     codes = set(re.findall(r"^\| (AICF-[UEI]\d{4}) ", table, re.MULTILINE))
-    problems = list(check_variables(files))
+    problems = [*check_variables(files), *check_call_passes(files)]
     for page in sorted(name for name in files if name.endswith(".md")):
         problems += check_page(page, set(files), codes)
     for problem in problems:
