@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <numeric>
 #include <sstream>
 #include <thread>
@@ -101,9 +100,6 @@ std::string with_line_numbers(const std::string& source) {
   return text;
 }
 
-// Held by the thread that is inside NVRTC.
-std::mutex nvrtc_mutex;
-
 size_t kernels_of(const std::string& source) {
   size_t count = 0;
   for (size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1))
@@ -162,8 +158,7 @@ size_t length_of(const std::string& source) {
 }  // namespace
 
 std::string compile_cuda(const std::string& source, const std::string& target) {
-  const std::lock_guard lock(nvrtc_mutex);
-  return compile_unit(source, target);
+  return compile_cuda(std::vector<CudaUnit>{{source, target}})[0];
 }
 
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds) {
@@ -176,7 +171,7 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
     return length_of(units[a].source) > length_of(units[b].source);
   });
   std::vector<std::string> images =
-      run_forked(units.size(), std::max(1u, std::thread::hardware_concurrency()), nvrtc_mutex,
+      run_forked(units.size(), std::thread::hardware_concurrency(),
                  [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); });
   std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {

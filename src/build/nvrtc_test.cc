@@ -79,19 +79,18 @@ TEST(Nvrtc, compiles_in_parallel_in_order) {
   }
 }
 
-// Such units are compiled by threads of NVRTC's own: in this process, then in ones forked from it, then here
-// again.
-TEST(Nvrtc, units_of_several_kernels_have_the_same_bytes_wherever_they_are_compiled) {
+// Such units are compiled by threads of NVRTC's own.
+TEST(Nvrtc, units_of_several_kernels_have_the_same_bytes_alone_and_beside_others) {
   AICF_NEEDS_NVRTC();
   std::string several = kKernel;
   for (const char* name : {"a", "b", "c"})
     several += "extern \"C\" __global__ void " + std::string(name) + "(float* y) { y[0] += 1; }\n";
   for (const char* target : {"sm_80", "sm_90a", "compute_80"}) {
-    const std::string here = compile_cuda(several, target);
-    const std::vector<std::string> forked = compile_cuda({several, kKernel, several}, target);
-    EXPECT_EQ(forked[0], here) << target;
-    EXPECT_EQ(forked[2], here) << target;
-    EXPECT_EQ(compile_cuda(several, target), here) << target;
+    const std::string alone = compile_cuda(several, target);
+    const std::vector<std::string> beside = compile_cuda({several, kKernel, several}, target);
+    EXPECT_EQ(beside[0], alone) << target;
+    EXPECT_EQ(beside[2], alone) << target;
+    EXPECT_EQ(compile_cuda(several, target), alone) << target;
   }
 }
 

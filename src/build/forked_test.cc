@@ -1,0 +1,115 @@
+#include "build/forked.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+// A file by which the first of several processes knows that it is the first.
+class First {
+ public:
+  First() : path_(std::filesystem::temp_directory_path() / ("aicf_first_" + std::to_string(getpid()))) {}
+  ~First() { std::filesystem::remove(path_); }
+  bool operator()() const {
+    const int file = open(path_.c_str(), O_CREAT | O_EXCL | O_WRONLY, 0600);
+    if (file >= 0) close(file);
+    return file >= 0;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void expect_no_child() {
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(Forked, results_come_in_order) {
+  const pid_t here = getpid();
+  for (const size_t processes : {0, 1, 3, 100}) {
+    const std::vector<std::string> results = run_forked(20, processes, [&](size_t i) {
+      AICF_CHECK(getpid() != here, "a child of its own");
+      return std::string(i * 10'000, static_cast<char>('a' + i));
+    });
+    ASSERT_EQ(results.size(), 20u);
+    for (size_t i = 0; i < results.size(); ++i)
+      EXPECT_EQ(results[i], std::string(i * 10'000, static_cast<char>('a' + i)));
+  }
+  EXPECT_TRUE(run_forked(0, 2, [](size_t) { return std::string(); }).empty());
+  expect_no_child();
+}
+
+TEST(Forked, another_process_may_hold_the_pipe) {
+  // The first child's own child keeps what was open there.
+  const auto results = run_forked(2, 1, [](size_t i) {
+    if (i == 0 && fork() == 0) {
+      sleep(2);
+      _exit(0);
+    }
+    return std::to_string(i);
+  });
+  EXPECT_EQ(results, (std::vector<std::string>{"0", "1"}));
+}
+
+TEST(Forked, an_error_arrives_whole) {
+  try {
+    run_forked(3, 2, [](size_t i) -> std::string {
+      if (i == 1)
+        throw UserError(ErrorCode::kU_bad_shape, "a message")
+            .with_op("op")
+            .with_actual("1\n2")
+            .with_remedy("r");
+      return "";
+    });
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.text(), "error[AICF-U0103]: a message\n  op: op\n  actual: 1\n2\n  remedy: r");
+  }
+  expect_no_child();
+}
+
+TEST(Forked, a_child_that_dies_is_replaced_once) {
+  const First first;
+  const auto work = [&](size_t i) {
+    if (i == 1 && first()) raise(SIGKILL);
+    return std::to_string(i);
+  };
+  EXPECT_EQ(run_forked(3, 2, work), (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_THROW(run_forked(3, 2,
+                          [](size_t i) -> std::string {
+                            if (i == 1) _exit(0);
+                            return "";
+                          }),
+               EnvironmentError);
+  expect_no_child();
+}
+
+TEST(Forked, a_child_that_stands_still_is_replaced_once) {
+  const First first;
+  const auto work = [&](size_t i) {
+    while (i == 1 && first()) pause();
+    return std::to_string(i);
+  };
+  EXPECT_EQ(run_forked(3, 2, work, 2), (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_THROW(run_forked(
+                   1, 1,
+                   [](size_t) -> std::string {
+                     for (;;) pause();
+                   },
+                   1),
+               EnvironmentError);
+  expect_no_child();
+}
+
+}  // namespace
+}  // namespace aicf
