@@ -1,5 +1,6 @@
 // From kernel calls to CUDA launches: asks the kernel table's rows for their text, keeps equal texts once,
-// and compiles what is left. One builder serves all entries of a program for one target.
+// and puts them together to the units that compile_cached takes. One builder serves all entries of a program
+// for one target.
 #pragma once
 
 #include <map>
@@ -41,8 +42,8 @@ class CudaBuilder {
   // The ranges of the sizes of what is added from here on.
   void set_ranges(const SymbolRanges& ranges) { ranges_ = ranges; }
 
-  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; their
-  // modules are the sources until compile() puts the modules' numbers.
+  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; until
+  // units() puts the modules' numbers, their modules are those of the sources.
   std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // The same for calls.init_calls.
   std::vector<StepLaunches> add_init(const KernelCalls& calls, const std::vector<TileProgram>& programs);

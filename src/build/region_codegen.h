@@ -1,7 +1,7 @@
-// Turns a region into a tile program for the CPU. Takes a region whose body holds only ops that tile_claims
-// accepts and reductions over exactly the inner axes of the schedule; gives code whose operands are the
-// body's inputs (in order, constants left out) and outputs. The plan binds every operand as a window
-// broadcast to the domain.
+// Turns a region into a tile program, which the CPU interprets and a GPU's text is made from. Takes a region
+// whose body holds only ops that tile_claims accepts and reductions over exactly the inner axes of the
+// schedule; gives code whose operands are the body's inputs (in order, constants left out) and outputs. The
+// plan binds every operand as a window broadcast to the domain.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,5 +1,5 @@
-// The whole flow: a Program becomes an Artifact with a variant for every target. VariantCompiler::run of
-// compile_variant.cc is the table of contents of the compiler.
+// The whole flow: a Program becomes an Artifact with a variant for every target. VariantCompiler::begin and
+// finish of compile_variant.cc are the table of contents of the compiler.
 #pragma once
 
 #include <functional>
