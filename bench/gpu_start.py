@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import gpu_inference
-import gpu_train
+import gpu_train_steps
 import numpy as np
 from gpu_report import Record, Report, bench_ours, compile_cold, make_parser, require_cuda, select, tool
 
 INFERENCE = {f"{row.model}-{row.label}": row for row in gpu_inference.ROWS}
-TRAINING = {row.name: row for row in gpu_train.ROWS}
+TRAINING = {row.name: row for row in gpu_train_steps.ROWS}
 NAMES = ["minilm-1x32", "bert-base-32x128", "resnet50-64", "llama-1b-decode-1x600", "mlp-mnist", "gpt2-124m"]
 MOST_SECONDS = {
     "minilm-1x32": 2, "bert-base-32x128": 3, "resnet50-64": 4, "llama-1b-decode-1x600": 4, "mlp-mnist": 1,
@@ -70,7 +70,7 @@ def compile_times(options: argparse.Namespace, name: str, folder: Path) -> tuple
 
 
 def compile_step(name: str, artifact: str) -> Record:
-    return {"seconds": gpu_train.save_ours(TRAINING[name], "cuda", Path(artifact))}
+    return {"seconds": gpu_train_steps.save_ours(TRAINING[name], "cuda", Path(artifact))}
 
 
 def first_replay(artifact: str, inspected: str) -> Record:
@@ -126,7 +126,7 @@ def peer(name: str) -> Record:
     from gpu_replay import launches
 
     if name in TRAINING:
-        program = gpu_train.peer_step(TRAINING[name])
+        program = gpu_train_steps.peer_step(TRAINING[name])
     else:
         torch.set_grad_enabled(False)
         model, arguments = INFERENCE[name].peer()
@@ -157,7 +157,7 @@ def measure(options: argparse.Namespace, name: str, folder: Path) -> Record:
     record: Record = {"model": name, "compiles": compiles, **loaded}
     values = [] if name in TRAINING else INFERENCE[name].values
     if name in TRAINING:
-        classes = gpu_train.classes_of(TRAINING[name])
+        classes = gpu_train_steps.classes_of(TRAINING[name])
         values = [text for key, n in classes.items() for text in ("--range", f"{key}=0..{n - 1}")]
     ours = bench_ours(options, artifact, values)
     record |= {key: ours[key] for key in ("host_us", "host_first_us")}

@@ -52,7 +52,7 @@ class Size:
     curve: int = 50
     kills: int = 50
     killed_steps: int = 2000
-    gpt: tuple[int, ...] = (50304, 256, 768, 12, 12)  # gpu_train.Gpt
+    gpt: tuple[int, ...] = (50304, 256, 768, 12, 12)  # gpu_train_steps.Gpt
     batch: int = 4
 
 
@@ -84,10 +84,10 @@ def char_gpt(options: argparse.Namespace) -> tuple[Any, Batches]:
 
 
 def gpt2_row(size: Size) -> Any:
-    import gpu_train
+    import gpu_train_steps
 
-    (row,) = (row for row in gpu_train.ROWS if row.name == "gpt2-124m")
-    return replace(row, batch=size.batch, shape=gpu_train.Gpt(*size.gpt))
+    (row,) = (row for row in gpu_train_steps.ROWS if row.name == "gpt2-124m")
+    return replace(row, batch=size.batch, shape=gpu_train_steps.Gpt(*size.gpt))
 
 
 def text_batches(size: Size) -> Batches:
@@ -106,10 +106,10 @@ def text_batches(size: Size) -> Batches:
 
 
 def gpt2(options: argparse.Namespace) -> tuple[Any, Batches]:
-    import gpu_train
+    import gpu_train_steps
 
     row = gpt2_row(options.size)
-    step = gpu_train.compile_step(row, gpu_train.peer_module(row, "cpu"), options.device)
+    step = gpu_train_steps.compile_step(row, gpu_train_steps.peer_module(row, "cpu"), options.device)
     return step, text_batches(options.size)
 
 
@@ -149,12 +149,12 @@ def run_busy(options: argparse.Namespace) -> Record:
 
 
 def torch_losses(module: Any, batches: Iterator[tuple[np.ndarray, np.ndarray]], device: str) -> list[float]:
-    import gpu_train
+    import gpu_train_steps
     import torch
     import torch.nn.functional as F
 
     module = module.to(device)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=gpu_train.RATE, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=gpu_train_steps.RATE, weight_decay=0.01)
     losses = []
     for ids, targets in batches:
         scores = module(torch.from_numpy(ids).to(device)).flatten(0, 1)
@@ -168,16 +168,16 @@ def torch_losses(module: Any, batches: Iterator[tuple[np.ndarray, np.ndarray]], 
 
 
 def run_curve(options: argparse.Namespace) -> Record:
-    import gpu_train
+    import gpu_train_steps
 
     row, batch = gpt2_row(options.size), text_batches(options.size)
-    module = gpu_train.peer_module(row, "cpu")
-    step = gpu_train.compile_step(row, module, options.device)
+    module = gpu_train_steps.peer_module(row, "cpu")
+    step = gpu_train_steps.compile_step(row, module, options.device)
     numbers = range(options.size.curve)
     ours = [float(np.asarray(step(*batch(i)))) for i in numbers]
     bf16 = torch_losses(deepcopy(module), (batch(i) for i in numbers), options.device)
     f64 = torch_losses(module.double(), (batch(i) for i in numbers), options.device)
-    sizes = {"batch": [row.batch, row.shape.context], "rate": gpu_train.RATE}
+    sizes = {"batch": [row.batch, row.shape.context], "rate": gpu_train_steps.RATE}
     return {**sizes, "ours": ours, "torch_bf16": bf16, "torch_f64": f64}
 
 

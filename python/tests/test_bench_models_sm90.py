@@ -16,7 +16,7 @@ from onnx import TensorProto
 pytest.importorskip("torch")  # whose modules give the train steps their weights
 import gpu_models
 import gpu_start
-import gpu_train
+import gpu_train_steps
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 TARGET = {"target": "cpu,sm_90"}
@@ -26,7 +26,7 @@ ENCODERS = {
     "bert 1x128": (gpu_models.BERT_BASE, 1, 128),
     "bert 32x128": (gpu_models.BERT_BASE, 32, 128),
 }
-STEPS = {row.name: row for row in gpu_train.ROWS if row.name != "linear-loss"}
+STEPS = {row.name: row for row in gpu_train_steps.ROWS if row.name != "linear-loss"}
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -58,11 +58,11 @@ def test_decoder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", STEPS)
 def test_training(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = STEPS[name]
-    if isinstance(row.shape, gpu_train.Gpt):
+    if isinstance(row.shape, gpu_train_steps.Gpt):
         row = replace(row, shape=replace(row.shape, layers=2))
     for function in ("compile", "compile_train_step"):
         monkeypatch.setattr(aicf, function, partial(getattr(aicf, function), options=TARGET))
-    gpu_train.compile_ours(row, "cpu")
+    gpu_train_steps.compile_ours(row, "cpu")
 
 
 @pytest.mark.parametrize(("seconds", "load", "missed"), [(4.9, 109.0, ""), (5.1, 111.0, "compile, load")])
