@@ -13,7 +13,7 @@ export NINJA_STATUS ?= [%f/%t %es]$(subst ,, )
 .PHONY: help setup build test check demo bench bench-gpu prove-gpu sanitize-gpu soak wheel generate format lint clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(VENV)/.ready: requirements.txt requirements-nodeps.txt scripts/setup.sh
 	@scripts/setup.sh
@@ -50,15 +50,18 @@ demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
 bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
 	@scripts/bench.sh $(BUILD)
 
-bench-gpu: build ## models, single ops, compiling and loading on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
+# A program of bench/ beside its peers; GPU_PYTHON is a Python that has these.
+BENCH_PY = VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY))
+
+bench-gpu: build ## models, training steps, single ops, compiling and loading on the GPU beside torch.compile; GPU_PYTHON has torch and transformers
 	@mkdir -p $(BUILD)/bench-results
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_inference.py --output $(BUILD)/bench-results/gpu_inference.json
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_ops.py --output $(BUILD)/bench-results/gpu_ops.json
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_start.py --output $(BUILD)/bench-results/gpu_start.json
+	@for name in gpu_inference gpu_train gpu_ops gpu_start; do \
+	  $(BENCH_PY) bench/$$name.py --output $(BUILD)/bench-results/$$name.json || exit; \
+	done
 
 prove-gpu: build ## training on the GPU: the same bits, PyTorch's accuracy, kills; GPU_PYTHON as for bench-gpu, and scikit-learn
 	@mkdir -p $(BUILD)/bench-results
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(or $(GPU_PYTHON),$(PY)) bench/gpu_train_proofs.py --output $(BUILD)/bench-results/gpu_train_proofs.json
+	@$(BENCH_PY) bench/gpu_train_proofs.py --output $(BUILD)/bench-results/gpu_train_proofs.json
 
 sanitize-gpu: build ## small models of every kernel family under compute-sanitizer's four tools, on a GPU
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(PY) scripts/sanitize_gpu.py --aicf $(BUILD)/bin/aicf --folder $(BUILD)/sanitize
