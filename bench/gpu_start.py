@@ -155,10 +155,8 @@ def measure(options: argparse.Namespace, name: str, folder: Path) -> Record:
     inspected = json.dumps(tool([options.aicf, "inspect", str(artifact), "--json"]))
     loaded = child("--child", "load", artifact, inspected)
     record: Record = {"model": name, "compiles": compiles, **loaded}
-    values = [] if name in TRAINING else INFERENCE[name].values
-    if name in TRAINING:
-        classes = gpu_train_steps.classes_of(TRAINING[name])
-        values = [text for key, n in classes.items() for text in ("--range", f"{key}=0..{n - 1}")]
+    training = name in TRAINING
+    values = gpu_train_steps.input_ranges(TRAINING[name]) if training else INFERENCE[name].values
     ours = bench_ours(options, artifact, values)
     record |= {key: ours[key] for key in ("host_us", "host_first_us")}
     record["launches"] = int(ours["coverage"].split("/")[0])  # "244/244 kernels in 1 graph"

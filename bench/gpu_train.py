@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from gpu_replay import captured, replay_microseconds
 from gpu_report import Report, bench_ours, beside, compile_cold, make_parser, median, require_cuda, select
-from gpu_train_steps import ROWS, Attention, Row, classes_of, peer_step, save_ours
+from gpu_train_steps import ROWS, Attention, Row, input_ranges, peer_step, save_ours
 
 
 class DeviceMemory:
@@ -60,11 +60,8 @@ class DeviceMemory:
 def measure_ours(row: Row, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     path = folder / f"{row.name}.aicf"
     seconds = save_ours(row, options.device, path)
-    ranges = [
-        text for name, count in classes_of(row).items() for text in ("--range", f"{name}=0..{count - 1}")
-    ]
     with DeviceMemory() as memory:
-        record = bench_ours(options, path, ranges, options.device)
+        record = bench_ours(options, path, input_ranges(row), options.device)
     return {"compile_seconds": seconds, "peak_mib": memory.peak, **record}
 
 

@@ -23,9 +23,9 @@ __all__ = [
     "Attention",
     "Gpt",
     "Row",
-    "classes_of",
     "compile_ours",
     "compile_step",
+    "input_ranges",
     "peer_module",
     "peer_step",
     "save_ours",
@@ -187,11 +187,14 @@ def compile_attention(row: Row, shape: Attention, device: str) -> aicf.Executabl
     return aicf.compile(aicf.trace(gradients, specs), device=device)
 
 
-def classes_of(row: Row) -> dict[str, int]:
-    """Integer inputs by name, and how many values they have."""
+def input_ranges(row: Row) -> list[str]:
+    """Options of `aicf bench` that keep random integers below their number of classes."""
+    classes: dict[str, int] = {}
     if isinstance(row.shape, Gpt):
-        return dict.fromkeys(("ids", "target"), row.shape.vocabulary)
-    return {"labels": row.shape.classes} if isinstance(row.shape, LinearLoss) else {}
+        classes = dict.fromkeys(("ids", "target"), row.shape.vocabulary)
+    elif isinstance(row.shape, LinearLoss):
+        classes = {"labels": row.shape.classes}
+    return [text for name, count in classes.items() for text in ("--range", f"{name}=0..{count - 1}")]
 
 
 def compile_ours(row: Row, device: str) -> tuple[aicf.TrainStep | aicf.Executable, float]:
