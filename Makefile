@@ -73,7 +73,7 @@ soak: build $(VENV)/.ready-fuzz $(VENV)/.ready-torch ## the long counts: tests w
 wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment
 	@scripts/test_wheel.sh
 
-generate: setup ## rewrite the files made from ops.def and the error and option tables
+generate: build ## rewrite the files made from ops.def, errors.def and the extension
 	@$(PY) scripts/generate.py
 
 format: $(VENV)/.ready-lint ## clang-format and ruff, in place

@@ -1,6 +1,6 @@
-// The code of a fused region for the CPU: a small register program run over tiles that stay in the L1 cache.
-// build/ makes it from a region, the artifact carries it, kernels/tile/ runs it. It is untrusted when read
-// from a file: check_tile_program must have accepted it before it runs.
+// The code of a fused region: a small register program that the CPU runs over tiles in the L1 cache and that
+// the text of CUDA kernels is written from. build/ makes it from a region, the artifact carries it. Untrusted
+// when read from a file: check_tile_program must have accepted it before it runs.
 //
 // Iteration domain: outer × inner. The inner space is walked in chunks of at most kTileChunk elements;
 // instructions of a stage run in order on every chunk. A stage's reductions are complete when its last chunk

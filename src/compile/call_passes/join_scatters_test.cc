@@ -18,6 +18,7 @@ struct Case {
   Shape indices;  // of updates
   RowReaders readers = RowReaders::kRegion;
   double zero = 0;  // what the updates are added to
+  std::string reduction = "add";
 };
 
 // A row of one index for each update.
@@ -39,8 +40,7 @@ Program network(const Case& c) {
   const ValueId updates = graph.add_input("updates", {c.dtype, rows});
   const ValueId scalar = graph.add_constant(Array::scalar_f64(c.dtype, c.zero));
   const ValueId zeros = graph.add(Op::broadcast_to, {scalar}, {{"shape", c.table}});
-  const ValueId sums =
-      graph.add(Op::scatter_nd, {zeros, indices, updates}, {{"reduction", std::string("add")}});
+  const ValueId sums = graph.add(Op::scatter_nd, {zeros, indices, updates}, {{"reduction", c.reduction}});
   graph.add_output(graph.add(Op::mul, {graph.add(Op::add, {table, sums}), other}), "y");
   add_other_readers(graph, sums, c.readers);
   program.entries.push_back(std::move(graph));
@@ -57,6 +57,11 @@ TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
     Case other = words;
     other.readers = readers;
     EXPECT_EQ(kJoin.count(network(other)), 0u) << static_cast<int>(readers);
+  }
+  for (const char* reduction : {"none", "mul", "max", "min"}) {
+    Case other = words;
+    other.reduction = reduction;
+    EXPECT_EQ(kJoin.count(network(other)), 0u) << reduction;
   }
   for (const double zero : {1.0, -0.0}) {
     Case other = words;
