@@ -1,5 +1,5 @@
 """Fits the polynomials of src/kernels/tile/cpu/gelu_table.h and prints that file; with --half those of
-gelu_f16 and gelu_bf16 in src/kernels/tile/cuda/tile_math.cuh.
+gelu_f16 and gelu_bf16 in src/kernels/tile/cuda/tile_activations.cuh.
 
 Q(t) = erfc(t / sqrt 2) / 2 around each node, in powers of the distance from it, with the least relative
 error: weighted least squares whose weights grow where the error is largest. For halves log2 Q(t) as one

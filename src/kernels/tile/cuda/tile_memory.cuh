@@ -2,7 +2,7 @@
 // and the conversions between element types in memory and register types of tile programs.
 #pragma once
 
-#include "tile/cuda/tile_math.cuh"
+#include "tile/cuda/tile_activations.cuh"
 
 namespace aicf {
 namespace tile {
