@@ -2,8 +2,8 @@
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
 A path or source file in backticks and a link must exist, an error code must stand in errors.def,
-docs/environment.md must list exactly the variables that the code reads, and docs/architecture/cuda.md every
-pass over calls. Exit 1 with one line per fault.
+docs/environment.md must list exactly the variables that the code reads, docs/architecture/cuda.md every
+pass over calls, and the pages of bench/ and examples/ every program there. Exit 1 with one line per fault.
 """
 
 import re
@@ -14,11 +14,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = "docs/environment.md"
 CALL_PASSES = "docs/architecture/cuda.md"
+LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|py|sh|json|csv|md|txt))`")
-BARE = re.compile(r"`([\w-]+\.(?:cc|h|cuh|def|py|sh))`")
+BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
 # Headers of libraries that the docs name.
@@ -89,11 +90,20 @@ def check_call_passes(files):
             yield f"{CALL_PASSES}: the pass {name} is not listed"
 
 
+def check_programs(files):
+    for page in LISTS_OF_PROGRAMS:
+        named = set(BARE.findall((ROOT / page).read_text(encoding="utf-8")))
+        beside = [Path(name) for name in files if Path(name).parent == Path(page).parent]
+        for path in beside:
+            if path.suffix in (".py", ".cc", ".c") and path.name not in named:
+                yield f"{page}: {path.name} is not listed"
+
+
 def main():
     files = tracked()
     table = (ROOT / "docs/errors.md").read_text(encoding="utf-8")  # generated from errors.def
     codes = set(re.findall(r"^\| (AICF-[UEI]\d{4}) ", table, re.MULTILINE))
-    problems = [*check_variables(files), *check_call_passes(files)]
+    problems = [*check_variables(files), *check_call_passes(files), *check_programs(files)]
     for page in sorted(name for name in files if name.endswith(".md")):
         problems += check_page(page, set(files), codes)
     for problem in problems:
