@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _aicf
 from ._aicf import Dim
+from ._dtypes import FLOATS, is_float
 from ._indexing import take_index
 from .errors import make_error
 
@@ -39,7 +40,6 @@ _UFUNC_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_or": operator.or_,
     "bitwise_xor": operator.xor,
 }
-_FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 class SymTensor:
@@ -291,16 +291,16 @@ class SymTensor:
 
     def _widened(self) -> SymTensor:
         """As numpy adds and multiplies: integers and bools in i64."""
-        return self if self.dtype in _FLOATS else self.astype("i64")
+        return self if is_float(self.dtype) else self.astype("i64")
 
     def _float_only(self, what: str) -> SymTensor:
-        if self.dtype in _FLOATS:
+        if is_float(self.dtype):
             return self
         raise make_error(
             "bad_dtype",
             f"{what} needs floats",
             actual=self.dtype,
-            expected=", ".join(_FLOATS),
+            expected=", ".join(FLOATS),
             remedy="use // or .astype",
         )
 
@@ -378,7 +378,7 @@ def _floor_divide(x: SymTensor, y: SymTensor) -> SymTensor:
     the next whole number."""
     rest = x._op("rem", y)
     down = (rest != 0) & ((rest < 0) != (y < 0))
-    if x.dtype not in _FLOATS:
+    if not is_float(x.dtype):
         return x._op("div", y) - down.astype(x.dtype)
     quotient = ((x - rest)._op("div", y) - down.astype(x.dtype))._op("round")
     return (y != 0)._op("select", quotient, x._op("div", y))

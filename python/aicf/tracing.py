@@ -16,6 +16,7 @@ from typing import Any
 
 from . import _aicf
 from ._aicf import Dim, Program
+from ._dtypes import is_float
 from ._sizes import set_ranges, symbol_range
 from ._specs import TensorSpec, add_inputs, is_array, name_specs, resolve_sizes
 from ._structure import OUTPUT_STRUCTURE, flatten
@@ -290,9 +291,8 @@ def _output_name(path: str) -> str:
 def _scalar_dtype(value: bool | int | float, dtype: str | None) -> str:
     natural = "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32"
     dtype = dtype or natural
-    is_float = dtype in ("f64", "f32", "f16", "bf16")
     too_large = natural == "i64" and dtype in _INT_RANGES and value not in _INT_RANGES[dtype]
-    if (natural == "f32" and not is_float) or (natural == "i64" and dtype == "bool") or too_large:
+    if (natural == "f32" and not is_float(dtype)) or (natural == "i64" and dtype == "bool") or too_large:
         raise make_error(
             "bad_dtype",
             "a Python number met a tensor whose dtype cannot hold it",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import _aicf
+from .._dtypes import FLOATS, is_float
 from ..errors import make_error
 from .module import Parameter
 
@@ -36,9 +37,9 @@ def _checked(shape: Sequence[int]) -> tuple[int, ...]:
 def _parameter(data: np.ndarray, dtype: str) -> Parameter:
     """Of f64 contents."""
     name = _aicf.dtype_name(dtype)
-    if name not in ("f64", "f32", "f16", "bf16"):
+    if not is_float(name):
         raise make_error(
-            "bad_dtype", "params of a layer are floats", actual=dtype, expected="f64, f32, f16 or bf16"
+            "bad_dtype", "params of a layer are floats", actual=dtype, expected=", ".join(FLOATS)
         )
     if name == "bf16":
         return Parameter(_aicf.rounded(data, name))

@@ -9,6 +9,7 @@ import torch
 from torch.utils._sympy.functions import FloorDiv
 
 from .._aicf import Dim, dim_max, dim_min
+from .._dtypes import is_float, is_int
 from ..errors import make_error
 
 __all__ = [
@@ -73,14 +74,6 @@ def require_dense(tensor: torch.Tensor, name: str) -> None:
             value=name,
             remedy="load the weights, or call .to_empty(device='cpu') and initialise them",
         )
-
-
-def is_float(dtype: str) -> bool:
-    return dtype in ("f64", "f32", "f16", "bf16")
-
-
-def is_int(dtype: str) -> bool:
-    return dtype in ("i64", "i32", "i16", "i8", "u8")
 
 
 class Symbols:

@@ -9,6 +9,7 @@ from typing import Any
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
+from ..types import is_float
 from .shape import axis_of, moved
 from .table import rule
 
@@ -149,7 +150,7 @@ def _reduced(c: Call, x: Any, dim: int, index: Any, src: Any, reduce: str, inclu
 
 
 def _lowest(c: Call, dtype: str, value: float) -> Any:
-    if dtype in ("f64", "f32", "f16", "bf16") or math.isfinite(value):
+    if is_float(dtype) or math.isfinite(value):
         return value
     bits = {"i64": 63, "i32": 31, "i16": 15, "i8": 7}.get(dtype)
     if bits is None:

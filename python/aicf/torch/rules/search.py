@@ -48,7 +48,7 @@ def _running(c: Call, x: Any, dim: int, largest: bool) -> tuple[SymTensor, SymTe
     rows = ops.iota(shape=[1] * (index.ndim - 1) + [index.shape[-1]], axis=index.ndim - 1, dtype="i64")
     value = ops.gather_elements(seen, index.expand_dims(index.ndim), axis=seen.ndim - 1)
     same = ops.eq(seen, value)
-    if x.dtype in ("f64", "f32", "f16", "bf16"):
+    if is_float(x.dtype):
         same = ops.bit_or(same, ops.bit_and(ops.is_nan(seen), ops.is_nan(value)))
     valid = ops.bit_and(same, flat_mask(c, seen, 0, True))
     latest = ops.argmax(ops.cast(valid, dtype="u8"), axis=seen.ndim - 1, select_last=True)
@@ -99,9 +99,9 @@ def _count_below(c: Call, sequence: SymTensor, values: SymTensor, right: bool) -
     row = sequence.expand_dims(sequence.ndim - 1) if sequence.ndim > 1 else sequence
     column = values.expand_dims(values.ndim)
     before = (ops.le if right else ops.lt)(row, column)
-    if right is False and sequence.dtype in ("f64", "f32", "f16", "bf16"):
+    if right is False and is_float(sequence.dtype):
         before = ops.bit_or(before, ops.bit_and(ops.is_nan(column), ops.logical_not(ops.is_nan(row))))
-    elif sequence.dtype in ("f64", "f32", "f16", "bf16"):
+    elif is_float(sequence.dtype):
         before = ops.bit_or(before, ops.is_nan(column))
     return c.cast(ops.reduce_sum(ops.cast(before, dtype="i64"), axes=[before.ndim - 1]))
 
