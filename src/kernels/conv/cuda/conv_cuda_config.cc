@@ -4,6 +4,7 @@
 
 #include "base/rounding.h"
 #include "kernels/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
 
 namespace aicf {
 namespace {
@@ -12,6 +13,10 @@ constexpr int kMaxCluster = 8;
 
 MatmulConfig wgmma(int m, int n, int stages) {
   return {.family = MatmulFamily::wgmma, .block_m = m, .block_n = n, .stages = stages, .warpgroups = m / 64};
+}
+
+ConvConfig estimated(const MatmulSizes& sizes, const MatmulConfig& config) {
+  return {config, matmul_cycles(sizes, config) / kCyclesPerMicrosecond};
 }
 
 MatmulConfig split(MatmulConfig config, int parts) {
@@ -34,6 +39,14 @@ MatmulConfig choose_large(const MatmulSizes& sizes) {
   return split(wide, splits ? 2 : 1);
 }
 
+std::vector<ConvConfig> large_configs(const MatmulSizes& sizes) {
+  const MatmulConfig best = choose_large(sizes), wide = wgmma(128, 128, 3);
+  std::vector<ConvConfig> configs{estimated(sizes, best)};
+  for (const MatmulConfig& config : {wgmma(128, 64, 3), wide, split(wide, 2)})
+    if (!(config == best)) configs.push_back(estimated(sizes, config));
+  return configs;
+}
+
 // Microseconds on an H100, fitted to the layers of ResNet-50 at batch 1: a step of K costs about the same in
 // either tile, what a split costs grows with the blocks that take part.
 double small_time(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -46,28 +59,55 @@ double small_time(const MatmulSizes& sizes, const MatmulConfig& c) {
   return time;
 }
 
-MatmulConfig choose_small(const MatmulSizes& sizes) {
-  MatmulConfig best;
-  double best_time = -1;
+std::vector<ConvConfig> small_configs(const MatmulSizes& sizes) {
+  std::vector<ConvConfig> configs;
   for (const MatmulConfig& tile : matmul_tiles(MatmulFamily::mma, 4)) {
     if (tile.block_m != 64) continue;
     for (int parts = 1; parts <= kMaxCluster; parts *= 2) {
       if (parts > 1 && ceil_div(sizes.k, kStepDepth) < 2 * parts) break;
       const MatmulConfig config = split(tile, parts);
-      const double time = small_time(sizes, config);
-      if (best_time >= 0 && time >= best_time) continue;
-      best = config;
-      best_time = time;
+      configs.push_back({config, small_time(sizes, config)});
     }
   }
-  return best;
+  std::stable_sort(configs.begin(), configs.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return configs;
 }
 
 }  // namespace
 
-MatmulConfig choose_conv(const MatmulSizes& sizes, int arch) {
-  if (arch < 90) return choose_matmul(sizes, MatmulFamily::mma, arch, 4);
-  return tile_count(sizes, wgmma(128, 64, 3)) >= kMultiprocessors ? choose_large(sizes) : choose_small(sizes);
+std::vector<ConvConfig> gathered_configs(const MatmulSizes& sizes, int arch) {
+  std::vector<ConvConfig> configs;
+  if (arch < 90) {
+    for (const MatmulConfig& config : matmul_configs(sizes, MatmulFamily::mma, arch, 4))
+      configs.push_back(estimated(sizes, config));
+    return configs;
+  }
+  const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= kMultiprocessors;
+  configs = is_large ? large_configs(sizes) : small_configs(sizes);
+  for (const ConvConfig& other : is_large ? small_configs(sizes) : large_configs(sizes))
+    configs.push_back(other);
+  return configs;
+}
+
+// Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
+// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
+std::vector<ConvConfig> boxed_configs(const MatmulSizes& sizes, int arch) {
+  constexpr int64_t kShortDepth = 256;
+  const MatmulConfig narrow{.family = MatmulFamily::wgmma,
+                            .block_m = 128,
+                            .block_n = 64,
+                            .stages = 3,
+                            .warpgroups = 2,
+                            .resident = 3};
+  const int64_t tiles = tile_count(sizes, narrow);
+  const bool is_best = tiles >= 2 * kMultiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
+  std::vector<ConvConfig> configs;
+  // Boxes of pixels are stored by the warps that multiply.
+  for (const MatmulConfig& config : matmul_configs(sizes, MatmulFamily::wgmma, arch, 4))
+    if (!config.handed) configs.push_back(estimated(sizes, config));
+  configs.insert(is_best ? configs.begin() : configs.end(), estimated(sizes, narrow));
+  return configs;
 }
 
 }  // namespace aicf

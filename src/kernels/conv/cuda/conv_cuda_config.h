@@ -5,7 +5,13 @@
 
 namespace aicf {
 
-// The tile and split for a contraction of these sizes.
-MatmulConfig choose_conv(const MatmulSizes& sizes, int arch);
+struct ConvConfig {
+  MatmulConfig config;
+  double microseconds = 0;  // estimated for an H100
+};
+// Tiles and splits for a contraction of these sizes whose operands are gathered, the best first.
+std::vector<ConvConfig> gathered_configs(const MatmulSizes& sizes, int arch);
+// Those of conv_tma.cuh.
+std::vector<ConvConfig> boxed_configs(const MatmulSizes& sizes, int arch);
 
 }  // namespace aicf

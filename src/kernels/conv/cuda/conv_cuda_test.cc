@@ -1,7 +1,9 @@
 // The text of the convolution rows compiles for random problems, and the weights and layouts decide what is
 // in it.
+#include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "build/nvrtc.h"
 #include "build/testing/compile_texts.h"
 #include "build/testing/needs_nvrtc.h"
@@ -83,6 +85,14 @@ CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
   return find_cuda_kernel("conv_mma")->generate(problem);
 }
 
+// Images of such sizes, channels last, at a stride of 2.
+void set_sizes(CudaProblem& p, int64_t images, int64_t size) {
+  const Dim half((size + 1) / 2);
+  p.inputs[0].sizes = {Dim(images), p.inputs[0].sizes[1], Dim(size), Dim(size)};
+  p.outputs[0].sizes = {Dim(images), p.outputs[0].sizes[1], half, half};
+  for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+}
+
 // Layers of ResNet-50: the copy engine finds the windows, at strides, with few pixels and with many tiles.
 TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
   std::vector<std::string> texts;
@@ -90,9 +100,7 @@ TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
   for (const auto& [images, size, maps] : std::vector<std::array<int64_t, 3>>{
            {1, 56, 96}, {1, 9, 96}, {64, 56, 96}, {64, 9, 96}, {64, 56, 2048}}) {
     CudaProblem p = conv_problem(random, DType::bf16, {.channels = 128, .maps = maps, .bias = images == 1});
-    p.inputs[0].sizes = {Dim(images), Dim(128), Dim(size), Dim(size)};
-    p.outputs[0].sizes = {Dim(images), Dim(maps), Dim((size + 1) / 2), Dim((size + 1) / 2)};
-    for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+    set_sizes(p, images, size);
     const CudaCode code = hopper_code(p, random);
     EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_bf16")) << code.launches[0].function;
     ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
@@ -114,6 +122,39 @@ TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
       function(conv_problem(random, DType::f16, {.groups = 2, .channels = 64})).starts_with("conv_tma"));
   EXPECT_FALSE(
       function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
+}
+
+TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
+  RandomWindows random(3);
+  const CudaKernel& row = *find_cuda_kernel("conv_mma");
+  for (const int64_t channels : {64, 24}) {
+    CudaProblem p = conv_problem(random, DType::f16, {.channels = channels, .maps = 64});
+    set_sizes(p, 4, 28);
+    p.arch = 90;
+    const std::string chosen = hopper_code(p, random).source;
+    std::vector<std::string> texts;
+    p.ranges = &random.ranges();
+    bool gathers = false;
+    for (const KernelVariant& variant : cuda_variants(row, p)) {
+      EXPECT_GT(variant.microseconds, 0) << variant.name;
+      p.variant = variant.name;
+      const CudaCode code = hopper_code(p, random);
+      const bool boxes = variant.name.starts_with("boxes");
+      EXPECT_TRUE(boxes || variant.name.starts_with("gathered")) << variant.name;
+      EXPECT_FALSE(boxes && gathers) << "what the copy engine reads comes first";
+      EXPECT_EQ(code.launches.back().function.starts_with("conv_tma"), boxes) << variant.name;
+      gathers = gathers || !boxes;
+      texts.push_back(code.source);
+    }
+    ASSERT_FALSE(texts.empty());
+    EXPECT_EQ(texts.front(), chosen);
+    EXPECT_TRUE(gathers);
+    EXPECT_EQ(cuda_variants(row, p).front().name.starts_with("boxes"), channels == 64);
+    std::sort(texts.begin(), texts.end());
+    EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+    p.variant = "gathered simt 8x8";
+    EXPECT_THROW(hopper_code(p, random), InternalError);
+  }
 }
 
 TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {

@@ -1,6 +1,7 @@
 // Convolution on matrix units, of sm_80 and of sm_90a.
 #include <algorithm>
 
+#include "base/error.h"
 #include "kernels/conv/cuda/conv_cuda_config.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
@@ -42,11 +43,23 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
   return unit;
 }
 
-MatmulConfig choose_config(const CudaProblem& problem, const ConvProblem& c) {
+std::string gathered_name(const MatmulConfig& config) { return "gathered " + to_string(config); }
+
+std::vector<ConvConfig> configs_of(const CudaProblem& problem, const ConvProblem& c) {
   const MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
                           size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
                           size_to_choose_by(depth_of(c), problem)};
-  return choose_conv(sizes, problem.arch);
+  return gathered_configs(sizes, problem.arch);
+}
+
+MatmulConfig choose_config(const CudaProblem& problem, const ConvProblem& c) {
+  for (const ConvConfig& way : configs_of(problem, c))
+    if (problem.variant.empty() || gathered_name(way.config) == problem.variant) return way.config;
+  AICF_CHECK(false, "a convolution without this variant: " + problem.variant);
+}
+
+bool reads_boxes(const CudaProblem& problem, const ConvProblem& c) {
+  return c.pixel_rows && conv_tma_fits(problem, c.axes);
 }
 
 // What a convolution on matrix units reads: its operands, or copies of them in the workspace with channels
@@ -236,9 +249,18 @@ class MmaWriter {
 CudaCode generate_conv_mma(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  if (conv.pixel_rows && conv_tma_fits(problem, conv.axes))
+  if (reads_boxes(problem, conv) && !problem.variant.starts_with("gathered"))
     return conv_tma_code(problem, conv.axes, conv.epilogue);
   return MmaWriter(problem, conv, choose_config(problem, conv)).write();
+}
+
+std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
+  const ConvProblem conv = conv_problem(problem, false);
+  std::vector<KernelVariant> variants;
+  if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes);
+  for (const ConvConfig& way : configs_of(problem, conv))
+    variants.push_back({gathered_name(way.config), way.microseconds});
+  return variants;
 }
 
 }  // namespace aicf

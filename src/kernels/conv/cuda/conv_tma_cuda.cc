@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/conv/cuda/conv_cuda_config.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
@@ -55,22 +56,31 @@ struct Plan {
   int64_t depth = 0, maps = 0;
 };
 
-// Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
-// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
-MatmulConfig choose_config(const MatmulSizes& sizes, int arch) {
-  constexpr int64_t kShortDepth = 256;
-  const int64_t tiles = ceil_div(sizes.m, 128) * ceil_div(sizes.n, 64);
-  if (tiles < 2 * kMultiprocessors || (sizes.n > 64 && sizes.k > kShortDepth)) {
-    // Boxes of pixels are stored by the warps that multiply.
-    const std::vector<MatmulConfig> configs = matmul_configs(sizes, MatmulFamily::wgmma, arch, 4);
-    return *std::find_if(configs.begin(), configs.end(), [](const MatmulConfig& c) { return !c.handed; });
+struct Way {
+  MatmulConfig config;
+  KernelVariant variant;
+};
+
+// With as many stages as fit beside the epilogue.
+std::vector<Way> ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
+  const MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
+                          constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
+  std::vector<Way> ways;
+  for (auto [config, microseconds] : boxed_configs(sizes, problem.arch)) {
+    config.stages = std::min(config.stages, wgmma_most_stages(config, {true, true, config.block_m}));
+    const std::string name = "boxes " + to_string(config);
+    if (std::none_of(ways.begin(), ways.end(), [&](const Way& way) { return way.variant.name == name; }))
+      ways.push_back({config, {name, microseconds}});
   }
-  return {.family = MatmulFamily::wgmma,
-          .block_m = 128,
-          .block_n = 64,
-          .stages = 3,
-          .warpgroups = 2,
-          .resident = 3};
+  return ways;
+}
+
+MatmulConfig choose_config(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  for (const Way& way : ways_of(problem, axes))
+    if (problem.variant.empty() || way.variant.name == problem.variant) return way.config;
+  AICF_CHECK(false, "a convolution without this variant: " + problem.variant);
 }
 
 Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
@@ -80,9 +90,7 @@ Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   Plan plan;
   plan.maps = constant(w.sizes[0]);
   plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
-  MatmulConfig& c = plan.config;
-  c = choose_config({1, images * out_w * out_h, plan.maps, plan.depth, true}, problem.arch);
-  c.stages = std::min(c.stages, wgmma_most_stages(c, {true, true, c.block_m}));
+  const MatmulConfig& c = plan.config = choose_config(problem, axes);
   plan.box = best_box(out_w, out_h, images, c.block_m, kMostPassed / constant(axes[kW].stride),
                       kMostPassed / constant(axes[kH].stride));
   plan.row_tiles =
@@ -168,6 +176,12 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   for (const int32_t axis : weight_axes(axes))
     if (axis != 1 && !maps_axis(w, static_cast<size_t>(axis), problem.ranges)) return false;
   return true;
+}
+
+std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  std::vector<KernelVariant> variants;
+  for (const Way& way : ways_of(problem, axes)) variants.push_back(way.variant);
+  return variants;
 }
 
 CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
