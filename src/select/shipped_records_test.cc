@@ -4,34 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "kernels/library_call.h"
-#include "select/choose.h"
 #include "select/records.h"
+#include "select/testing/candidates_of_key.h"
 
 namespace aicf {
 namespace {
 
-Window window_of(const KeyOperand& operand, ValueId root) {
-  Window window{root, operand.dtype, Dim(0), {}, {}};
-  for (const Interval& size : operand.sizes) window.sizes.emplace_back(size.hi);
-  for (const int64_t stride : operand.strides) window.strides.emplace_back(stride);
-  return window;
-}
-
-// The candidates of a record's problem: those of all rows of its op.
-std::vector<Candidate> candidates_of(const ProblemKey& key) {
-  KernelCall call;
-  Problem problem;
-  problem.family = key.op;
-  problem.has_program = true;
-  for (const KeyOperand& operand : key.inputs)
-    call.inputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
-  for (const KeyOperand& operand : key.outputs)
-    call.outputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
-  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
-  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  const Target target = Target::from_name(key.target);
-  return list_candidates(call, target.candidates(problem), target, {});
-}
+using select_testing::candidates_of;
 
 TEST(ShippedRecords, name_candidates_of_kernels_as_they_are) {
   int count = 0;

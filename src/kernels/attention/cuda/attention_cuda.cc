@@ -126,14 +126,21 @@ bool has_tensor_maps(const CudaProblem& problem) {
                      [&](const CudaWindow& window) { return has_tensor_map(problem, window); });
 }
 
+bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
+  return problem.arch == 90 && std::min(sizes.depth, sizes.value_depth) >= 64 &&
+         std::max(sizes.depth, sizes.value_depth) <= 128 && has_tensor_maps(problem);
+}
+
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  if (problem.arch != 90) return false;
-  const int64_t least = std::min(sizes.depth, sizes.value_depth),
-                most = std::max(sizes.depth, sizes.value_depth);
-  if (least < 64 || most > 128 || sizes.most_queries < 256 || sizes.most_keys < 256) return false;
-  if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) < kMultiprocessors / 2)
-    return false;
-  return has_tensor_maps(problem);
+  return sizes.most_queries >= 256 && sizes.most_keys >= 256 &&
+         sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kMultiprocessors / 2 &&
+         can_use_wgmma(problem, sizes);
+}
+
+// All keys in one tile of wgmma.
+bool can_use_short(const CudaProblem& problem, const AttentionSizes& sizes) {
+  return problem.arch == 90 && std::max(sizes.depth, sizes.value_depth) <= 64 && sizes.most_keys <= 128 &&
+         sizes.most_keys > 64 && sizes.most_queries > kFewRows && has_tensor_maps(problem);
 }
 
 // Three warpgroups share keys of shallow heads, unless so few tiles of 192 rows see unequal numbers of keys
@@ -147,9 +154,7 @@ int wgmma_rows(const AttentionSizes& sizes) {
 // twice, and shorter blocks fill the multiprocessors more evenly; else 128, unless it takes 64 to give every
 // multiprocessor one.
 int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
-  if (problem.arch != 90 || std::max(sizes.depth, sizes.value_depth) > 64 || sizes.most_keys > 128 ||
-      sizes.most_keys <= 64 || sizes.most_queries <= kFewRows || !has_tensor_maps(problem))
-    return 0;
+  if (!can_use_short(problem, sizes)) return 0;
   const auto blocks = [&](int rows) {
     return sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
   };
@@ -299,6 +304,17 @@ std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const Attent
 
 }  // namespace
 
+bool attention_tile_fits(const CudaProblem& problem, const AttentionTile& tile) {
+  const AttentionSizes sizes = sizes_of(problem);
+  if (shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) return false;
+  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
+  if (tile.unit == AttentionUnit::kWgmma)
+    return can_use_wgmma(problem, sizes) && (tile.rows == 128 || depth <= 64);
+  if (tile.unit == AttentionUnit::kShort) return can_use_short(problem, sizes);
+  return tile.unit == AttentionUnit::kMma &&
+         (tile.keys == 64 ? tile.rows < 128 || depth <= 128 : depth <= 64 && sizes.most_keys <= tile.keys);
+}
+
 AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
   const AttentionSizes sizes = sizes_of(problem);
   if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
@@ -366,7 +382,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
 bool takes_rope(const CudaProblem& attention, const CudaProblem& rope) {
   constexpr double kMostGroup = 16;  // heads of one tile of rows
   const AttentionSizes sizes = sizes_of(attention);
-  const AttentionTile tile = attention_tile(attention, AttentionUnit::kWgmma);
+  const AttentionTile tile = attention_wgmma_tile(attention);
   return tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) && sizes.queries == Dim(1) &&
          sizes.most_group <= kMostGroup && attention.outputs.size() == 1 && rope.replaces(5) &&
          rope.replaces(6);
@@ -388,9 +404,6 @@ CudaCode generate_attention_simt(const CudaProblem& problem) {
 }
 CudaCode generate_attention_mma(const CudaProblem& problem) {
   return attention_code(problem, attention_tile(problem, AttentionUnit::kMma));
-}
-CudaCode generate_attention_wgmma(const CudaProblem& problem) {
-  return attention_code(problem, attention_tile(problem, AttentionUnit::kWgmma));
 }
 
 }  // namespace aicf

@@ -22,6 +22,10 @@ struct AttentionTile {
 // rows or short sequences are split among warps (kSplit), many short sequences have all their keys in one
 // tile of wgmma (kShort); what the copy engine cannot describe goes without it.
 AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit);
+// That of attention_wgmma, by the problem's variant if it names one.
+AttentionTile attention_wgmma_tile(const CudaProblem& problem);
+// Whether a tile of wgmma (kWgmma or kShort) or of kMma can run the problem, well or not.
+bool attention_tile_fits(const CudaProblem& problem, const AttentionTile& tile);
 CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile);
 
 }  // namespace aicf

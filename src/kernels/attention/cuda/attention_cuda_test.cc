@@ -2,9 +2,11 @@
 // kernel serves which problem. What the code computes is checked where there is a GPU.
 #include "kernels/attention/cuda/attention_cuda.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
+#include "base/error.h"
 #include "build/testing/compile_texts.h"
 #include "build/testing/needs_nvrtc.h"
 #include "kernels/attention/cuda/attention_text.h"
@@ -221,6 +223,28 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
     EXPECT_NE(plain_tile.unit, AttentionUnit::kShort) << c.what;
     EXPECT_EQ(attention_code(p, plain_tile).launches.size(), c.launches_sm_80) << c.what;
+  }
+}
+
+TEST(AttentionCuda, EveryVariantIsAnotherTileAndTheFirstIsTheChoice) {
+  const CudaKernel& row = *find_cuda_kernel("attention_wgmma");
+  for (const Shape& q : {Shape{4, 12, 197, 64}, {64, 12, 128, 32}, {1, 16, 1, 64}, {2, 6, 1000, 128}}) {
+    CudaProblem p = problem_of(DType::f16, q, q[1], 128, q[3].require_constant("depth"), false);
+    p.arch = 90;
+    const std::string chosen = row.generate(p).source;
+    std::vector<std::string> texts;
+    for (const KernelVariant& variant : cuda_variants(row, p)) {
+      p.variant = variant.name;
+      EXPECT_GT(variant.microseconds, 0) << variant.name;
+      EXPECT_LE(row.generate(p).launches[0].shared_bytes, shared_limit(90)) << variant.name;
+      texts.push_back(row.generate(p).source);
+    }
+    ASSERT_GT(texts.size(), 1u);
+    EXPECT_EQ(texts.front(), chosen);
+    std::sort(texts.begin(), texts.end());
+    EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+    p.variant = "mma 8x8";
+    EXPECT_THROW(row.generate(p), InternalError);
   }
 }
 

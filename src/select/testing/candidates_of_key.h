@@ -1,0 +1,50 @@
+// The candidates of a problem that only its key says, in the order in which selection ranks them without
+// records.
+#pragma once
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "select/choose.h"
+
+namespace aicf::select_testing {
+
+inline Window window_of(const KeyOperand& operand, ValueId root) {
+  Window window{root, operand.dtype, Dim(0), {}, {}};
+  for (const Interval& size : operand.sizes) window.sizes.emplace_back(size.hi);
+  for (const int64_t stride : operand.strides) window.strides.emplace_back(stride);
+  return window;
+}
+
+// The whole numbers of a key are params, the others fparams; "-" says that there are none.
+inline void set_params(KernelCall& call, const std::string& text) {
+  std::istringstream numbers(text == "-" ? "" : text);
+  for (std::string number; numbers >> number;) {
+    if (number.find("0x") == std::string::npos)
+      call.params.emplace_back(std::stoll(number));
+    else
+      call.fparams.push_back(std::strtod(number.c_str(), nullptr));
+  }
+}
+
+inline std::vector<Candidate> candidates_of(const ProblemKey& key) {
+  KernelCall call;
+  Problem problem;
+  problem.family = key.op;
+  problem.has_program = key.region != "-";
+  for (const KeyOperand& operand : key.inputs)
+    call.inputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
+  for (const KeyOperand& operand : key.outputs)
+    call.outputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
+  set_params(call, key.params);
+  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = call.params;
+  problem.fparams = call.fparams;
+  const Target target = Target::from_name(key.target);
+  return list_candidates(call, target.candidates(problem), target, {});
+}
+
+}  // namespace aicf::select_testing
