@@ -1,13 +1,17 @@
-"""Buffers that a model assigns, `self.mean = 0.9 * self.mean + ...`, are written where they lie.
+"""What a call of a model leaves in it for the next call.
 
-torch.export follows an assignment in the outermost module alone; in any other it is lost. Other tensors that
-a module holds are constants for it, whatever is assigned.
+Buffers that a model assigns, `self.mean = 0.9 * self.mean + ...`, are written where they lie: torch.export
+follows an assignment in the outermost module alone, in any other it is lost. For anything else that a call
+leaves in the model (a tensor that is no buffer, a number, a buffer of another shape), two calls in a row are
+traced, once as they are and once with that taken away in between: a model in which it makes a difference is
+refused.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,55 +22,99 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from ..errors import make_error
+from ..errors import Error, make_error
+from .module_state import Change, ModuleState, settled
+from .same_results import same_results
 
-__all__ = ["Lost", "assignments_written", "refuse_lost"]
+_BUFFER_HOOKS = torch.nn.modules.module._global_buffer_registration_hooks
 
-_STANDARD = frozenset(vars(torch.nn.Module()))
+__all__ = ["Calls", "assignments_written", "refuse_kept"]
 
 
 @dataclass
-class Lost:
-    """What a call replaced: tensors that are no buffers, and buffers by tensors that do not fit into them."""
+class Calls:
+    """Whether a trace calls the model twice, and whether the second call finds what the first one left.
 
-    plain: dict[str, torch.Tensor] = field(default_factory=dict)
-    buffers: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)  # old and new
+    Filled by the trace: what the first call left, and numbers and lengths that the second one changed again.
+    """
+
+    twice: bool = False
+    forget: bool = False
+    left: list[Change] = field(default_factory=list)
+    counted: list[Change] = field(default_factory=list)
 
 
 @contextmanager
-def assignments_written(model: torch.nn.Module) -> Iterator[Lost]:
+def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
     """While it lasts, a call of the model ends with copies of what was assigned into the buffers.
 
-    Gives, when the call has ended, what was replaced and cannot be written.
+    If `calls` are two, they give the results of both. The model holds afterwards what it held before.
     """
-    before: list[dict[str, Any]] = []
-    plain: dict[str, torch.Tensor] = {}
-    lost = Lost()
+    before: list[ModuleState] = []
+    buffer_hooks = dict(_BUFFER_HOOKS)
 
     def begin(*_: Any) -> None:
-        before.append({path: dict(module._buffers) for path, module in model.named_modules()})
-        plain.update(_plain_tensors(model))
+        for number in [n for n in _BUFFER_HOOKS if n not in buffer_hooks]:
+            del _BUFFER_HOOKS[number]  # torch.export's, which follows the outermost module's assignments
+        before.append(ModuleState(model))
 
-    def end(_model: Any, _args: Any, result: Any) -> Any:
-        now = _plain_tensors(model)
-        lost.plain.update({name: old for name, old in plain.items() if now.get(name, old) is not old})
-        changed = list(_changed(model, before.pop(), lost))
-        if not changed:
-            return result
-        # What was assigned, or is returned, may be the buffer's contents of before.
-        result = pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, result)
-        values = [module._buffers[name].clone() for module, name, _ in changed]  # type: ignore[union-attr]
-        for (module, name, old), value in zip(changed, values, strict=True):
-            module._buffers[name] = old.copy_(value)
-        return result
+    def end(_model: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        state = before[-1]
+        try:
+            inside, failed = len(before) > 1, sys.exc_info()[1] is not outer
+            return result if inside or failed else _calls(model, calls, state, args, kwargs, result)
+        finally:
+            if len(before) == 1:
+                state.restore()
+            before.pop()
 
-    handles = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
+    outer = sys.exc_info()[1]
+    whole = ModuleState(model)
+    model.register_forward_pre_hook(begin)
+    model.register_forward_hook(end, with_kwargs=True, always_call=True)
     try:
         with _data_copied(model):
-            yield lost
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
+        whole.restore()
+
+
+def _calls(model: Any, calls: Calls, state: ModuleState, args: Any, kwargs: Any, result: Any) -> Any:
+    """The results of the calls, the first of which gave `result`."""
+    held = {id(buffer) for buffer in state.buffers()}
+    result = _write(state, held, result)
+    calls.left = state.changes()
+    if not calls.twice:
+        return result
+    if calls.forget:
+        state.restore()
+    again = ModuleState(model)
+    args, kwargs = pytree.tree_map(_another, (args, kwargs))
+    second = _write(again, held, model.forward(*args, **kwargs))
+    calls.counted = [change for change in again.changes() if not settled(change.old, change.new)]
+    return result, second
+
+
+def _write(state: ModuleState, held: set[int], result: Any) -> Any:
+    """The result, after what was assigned since `state` was copied into the buffers, `held` by the model."""
+    assigned = [c for c in state.changes() if c.is_buffer and _fits(c) and id(c.old) in held]
+    if not assigned:
+        return result
+    # What was assigned, or is returned, may be the buffer's contents of before.
+    result = pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, result)
+    values = [change.new.clone() for change in assigned]
+    for change, value in zip(assigned, values, strict=True):
+        change.put(change.old.copy_(value))
+    return result
+
+
+def _another(value: Any) -> Any:
+    """The argument of another call: to the eyes of a trace no operand of the first."""
+    return torch.flip(value, ()) if isinstance(value, torch.Tensor) else value
+
+
+def _fits(change: Change) -> bool:
+    return (change.old.shape, change.old.dtype) == (change.new.shape, change.new.dtype)
 
 
 _EXPORTS = threading.RLock()  # one at a time: what follows changes a class of torch's
@@ -98,64 +146,53 @@ def _data_copied(model: torch.nn.Module) -> Iterator[None]:
                 torch.Tensor.data = before
 
 
-def refuse_lost(lost: Lost, program: ExportedProgram) -> None:
-    """What was replaced after the model had read it would be the same in every call.
+def refuse_kept(first: Calls, trace: Callable[[Calls], ExportedProgram], prefix: str = "") -> None:
+    """What a call leaves must make no difference for the next one, whose program would be the first one's.
 
-    What it replaced unread, such as a table for other sizes, it makes again in every call.
+    `trace` gives the functional program of calls. A number, or the length of a list, that each call changes
+    is refused, too: a branch may ask for it later. Names are told without `prefix`.
     """
-    read = {id(value) for value in program.constants.values()}
-    names = [name for name, old in lost.plain.items() if id(old) in read]
-    if names:
-        raise make_error(
+    if not first.left:
+        return
+    forgetting = trace(Calls(twice=True, forget=True))
+    keeping = Calls(twice=True)
+    try:
+        same = same_results(trace(keeping), forgetting)
+    except Error:  # as when a branch of the second call decides by the values of what the first one kept
+        same = False
+    if same and not keeping.counted:
+        return
+    changes = keeping.counted or first.left
+    values = [value for change in changes for value in pytree.tree_leaves((change.old, change.new))]
+    raise _refusal(changes, prefix, any(isinstance(value, torch.Tensor) for value in values))
+
+
+def _refusal(changes: Sequence[Change], prefix: str, has_tensors: bool) -> Error:
+    names = ", ".join(list(dict.fromkeys(change.name.removeprefix(prefix) for change in changes))[:5])
+    old, new = changes[0].old, changes[0].new
+    if changes[0].is_buffer:
+        return make_error(
             "unsupported_op",
-            "the model reads and assigns a tensor that is no buffer",
-            value=", ".join(names),
-            remedy="self.register_buffer(name, tensor) makes it a state",
+            "the model assigns a buffer a tensor of another shape or dtype",
+            value=names,
+            expected=f"{old.dtype} {list(old.shape)}",
+            actual=f"{new.dtype} {list(new.shape)}",
+            remedy="write into a buffer of the largest size"
+            if old.shape != new.shape
+            else "register it with the dtype that it gets",
         )
-    used = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
-    held = {name for node, name in program.graph_signature.inputs_to_buffers.items() if node in used}
-    for name, (old, new) in lost.buffers.items():
-        if name in held:
-            raise make_error(
-                "unsupported_op",
-                "the model assigns a buffer a tensor of another shape or dtype",
-                value=name,
-                expected=f"{old.dtype} {list(old.shape)}",
-                actual=f"{new.dtype} {list(new.shape)}",
-                remedy="write into a buffer of the largest size",
-            )
-
-
-def _plain_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Tensors that modules hold as attributes, or in lists and dicts there."""
-    return {
-        f"{path}.{name}{pytree.keystr(key)}".lstrip("."): leaf
-        for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if name not in _STANDARD and isinstance(value, (torch.Tensor, list, tuple, dict))
-        for key, leaf in pytree.tree_flatten_with_path(value)[0]
-        if isinstance(leaf, torch.Tensor)
-    }
-
-
-def _changed(
-    model: torch.nn.Module, before: dict[str, dict[str, Any]], lost: Lost
-) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
-    """Modules and names of buffers that hold another tensor now, and the one of before.
-
-    A buffer whose new tensor has another shape or dtype holds the old one again.
-    """
-    names: dict[int, list[str]] = {}
-    for path, buffers in before.items():
-        for name, old in buffers.items():
-            names.setdefault(id(old), []).append(f"{path}.{name}".lstrip("."))
-    for path, module in model.named_modules():
-        for name, old in before.get(path, {}).items():
-            new = module._buffers.get(name)
-            if new is old or not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
-                continue
-            if (new.shape, new.dtype) == (old.shape, old.dtype):
-                yield module, name, old
-                continue
-            module._buffers[name] = old
-            lost.buffers.update(dict.fromkeys(names[id(old)], (old, new)))
+    if has_tensors:
+        return make_error(
+            "unsupported_op",
+            "a call leaves a tensor that is no buffer for the next one",
+            value=names,
+            remedy="self.register_buffer(name, tensor) in __init__ makes it a state; or take it as an "
+            "argument and return it",
+        )
+    return make_error(
+        "unsupported_op",
+        "the model changes a number of Python's from call to call, which a compiled one cannot",
+        value=names,
+        remedy="keep it in a buffer: self.register_buffer(name, torch.tensor(0)), then self.name += 1; or "
+        "leave it out",
+    )

@@ -11,10 +11,11 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
-from .assigned import assignments_written, refuse_lost
+from .assigned import Calls, assignments_written, refuse_kept
 from .decompose import masks_as_given, plain_attention, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .function import as_module
+from .importer import functional
 from .recurrent import whole_recurrent_layers
 from .source import line_of_error, lines_of_functions
 from .types import DATA_DECIDES, require_dense
@@ -38,9 +39,12 @@ def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def export(
-    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None
+    model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, prefix: str = ""
 ) -> tuple[ExportedProgram, dict[str, str], dict[str, tuple[int, int]]]:
-    """The program of a module or function, our names of its size symbols, and the sizes' ranges."""
+    """The program of a module or function, our names of its size symbols, and the sizes' ranges.
+
+    Names in errors are told without `prefix`.
+    """
     model = as_module(model)
     args, kwargs = split_inputs(inputs)
     dynamic = parse_dims(model, args, kwargs, dims)
@@ -49,19 +53,25 @@ def export(
         _check_example(name, leaf)
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
+    first = Calls()
+    program = _trace(model, args, kwargs, shapes, first)
+    refuse_kept(first, lambda calls: functional(_trace(model, args, kwargs, shapes, calls)), prefix)
+    return program, _symbol_names(program, dynamic, model, args, kwargs), dynamic.ranges
+
+
+def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> ExportedProgram:
+    leaves = pytree.tree_leaves((args, kwargs))
     try:
         with ExitStack() as ways:
             for way in (without_mkldnn(), masks_as_given(), whole_recurrent_layers(), lines_of_functions()):
                 ways.enter_context(way)
-            lost = ways.enter_context(assignments_written(model))
+            ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
-            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        refuse_lost(lost, program)
+            return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong
         raise _explained(error) from error
-    return program, _symbol_names(program, dynamic, model, args, kwargs), dynamic.ranges
 
 
 def _dynamic_shapes(dynamic: DynamicDims, spec: Any, model: Any) -> Any:

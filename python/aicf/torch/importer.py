@@ -33,6 +33,7 @@ __all__ = [
     "ImportedModel",
     "Weights",
     "export_structure",
+    "functional",
     "import_entries",
     "import_program",
     "symbol_ranges",

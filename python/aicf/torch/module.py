@@ -26,8 +26,8 @@ def import_module(
     if isinstance(model, ExportedProgram):
         return import_entries({"main": model}, [{}], symbol_ranges(model, dims), loops=loops)
     with torch.no_grad():
-        program, names, ranges = export(model, inputs, dims)
         prefix = "" if isinstance(model, torch.nn.Module) else f"{OWNER}."
+        program, names, ranges = export(model, inputs, dims, prefix)
         imported = import_entries({"main": program}, [names], ranges, prefix=prefix, loops=loops)
         imported.positional = positional_names(model)
         return imported

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._aicf import Program, dtype_name
-from ..errors import Error, make_error
+from ..errors import make_error
 from ..tracing import Graph, TensorSpec, tracing
 from .export import export
 from .gradients import no_custom_derivatives, stop_where_no_grad
@@ -41,7 +41,6 @@ class _Call(torch.nn.Module):
     def __init__(self, model: torch.nn.Module, loss: torch.nn.Module | None = None) -> None:
         super().__init__()
         self.model = model
-        self.counts = _Counts()
         if loss is not None:
             # The model's own names lose their prefix, so the loss must have none that the model has.
             taken = {name.split(".")[0] for name, _ in model.named_modules()}
@@ -49,9 +48,7 @@ class _Call(torch.nn.Module):
             self.add_module(self._loss, loss)
 
     def forward(self, args: Any, kwargs: Any, target: Any) -> Any:
-        before = _numbers(self.model) if self.model.training else {}
         result = self.model(*args, **kwargs)
-        self.counts.note(before, _numbers(self.model))  # torch puts them back when it has traced
         return result if target is None else getattr(self, self._loss)(result, target)
 
 
@@ -74,12 +71,10 @@ def import_training(
     whole = _Call(model, torch_loss)
     arguments = _arguments(model_specs, by_name[0], None if torch_loss is None else target)
     with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
-        trained = export(whole, _examples(arguments))[0]
-        _refuse_counting(whole, trained, lambda: export(whole, _examples(arguments))[0])
-        trained = stop_where_no_grad(trained)
+        trained = stop_where_no_grad(export(whole, _examples(arguments), prefix=f"{_MODEL}.")[0])
     eval_arguments = _arguments(eval_specs, by_name[1])
     with _mode(model, training=False), torch.no_grad():
-        evaluated = export(whole, _examples(eval_arguments))[0]
+        evaluated = export(whole, _examples(eval_arguments), prefix=f"{_MODEL}.")[0]
 
     def finish(graph: Graph, results: Sequence[Any]) -> None:
         with tracing(graph):
@@ -151,67 +146,6 @@ def _examples(arguments: Any) -> Any:
         )  # type: ignore[arg-type]
 
     return pytree.tree_map(zeros, arguments, is_leaf=_is_named)
-
-
-class _Counts:
-    """Numbers that the last call changed, with their new values."""
-
-    def __init__(self) -> None:
-        self.changed: dict[str, float] = {}
-
-    def note(self, before: Mapping[str, float], after: Mapping[str, float]) -> None:
-        self.changed = {n: after[n] for n, number in before.items() if after.get(n, number) != number}
-
-
-def _refuse_counting(
-    whole: _Call, first: torch.export.ExportedProgram, trace: Callable[[], torch.export.ExportedProgram]
-) -> None:
-    """A number of Python's that a call changes would be the same in every step: the trace is one call.
-
-    One that only notes something, such as a length, changes nothing in a second call.
-    """
-    changed = whole.counts.changed
-    if not changed:
-        return
-    before = _numbers(whole.model)
-    try:
-        _set_numbers(whole.model, changed)
-        second = trace()
-    except Error:  # as when it finds a table missing that the first call made
-        second = None
-    finally:
-        _set_numbers(whole.model, {name: before[name] for name in changed})
-    if second is None or whole.counts.changed or not _same(first, second):
-        raise make_error(
-            "unsupported_op",
-            "the model changes a number of Python's while it trains, which a compiled step cannot",
-            value=", ".join(changed),
-            remedy="keep it in a buffer: self.register_buffer(name, torch.tensor(0)), then self.name += 1",
-        )
-
-
-def _same(a: torch.export.ExportedProgram, b: torch.export.ExportedProgram) -> bool:
-    constants = [{n: c for n, c in p.constants.items() if isinstance(c, torch.Tensor)} for p in (a, b)]
-    return (
-        a.graph_module.code == b.graph_module.code
-        and constants[0].keys() == constants[1].keys()
-        and all(torch.equal(constant, constants[1][n]) for n, constant in constants[0].items())
-    )
-
-
-def _set_numbers(model: torch.nn.Module, numbers: Mapping[str, float]) -> None:
-    for path, number in numbers.items():
-        module, _, name = path.rpartition(".")
-        setattr(model.get_submodule(module), name, number)
-
-
-def _numbers(model: torch.nn.Module) -> dict[str, float]:
-    return {
-        f"{path}.{name}".lstrip("."): value
-        for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if type(value) in (int, float) and value == value
-    }
 
 
 @contextmanager
