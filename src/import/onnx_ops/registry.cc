@@ -9,18 +9,33 @@ namespace {
 
 std::vector<OpRule> collect() {
   std::vector<OpRule> all;
-  for (const auto& family : {math_rules(),          activation_rules(),
-                             reduce_rules(),        shape_rules(),
-                             index_rules(),         contraction_rules(),
-                             norm_rules(),          window_rules(),
-                             quant_rules(),         resize_rules(),
-                             attention_rules(),     loss_rules(),
-                             control_rules(),       recurrent_rules(),
-                             signal_rules(),        stateful_rules(),
-                             sequence_rules(),      roi_rules(),
-                             contrib_rules(),       contrib_attention_rules(),
-                             contrib_quant_rules(), contrib_gather_rules(),
-                             deform_rules(),        spectrum_rules()})
+  for (const auto& family : {math_rules(),
+                             activation_rules(),
+                             reduce_rules(),
+                             shape_rules(),
+                             index_rules(),
+                             contraction_rules(),
+                             norm_rules(),
+                             window_rules(),
+                             quant_rules(),
+                             resize_rules(),
+                             attention_rules(),
+                             loss_rules(),
+                             control_rules(),
+                             recurrent_rules(),
+                             signal_rules(),
+                             stateful_rules(),
+                             sequence_rules(),
+                             roi_rules(),
+                             contrib_rules(),
+                             contrib_attention_rules(),
+                             contrib_quant_rules(),
+                             contrib_gather_rules(),
+                             deform_rules(),
+                             spectrum_rules(),
+                             ml_rules(),
+                             ml_linear_rules(),
+                             ml_tree_rules()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }

@@ -45,6 +45,9 @@ std::vector<OpRule> contrib_quant_rules();
 std::vector<OpRule> contrib_gather_rules();
 std::vector<OpRule> deform_rules();
 std::vector<OpRule> spectrum_rules();
+std::vector<OpRule> ml_rules();
+std::vector<OpRule> ml_linear_rules();
+std::vector<OpRule> ml_tree_rules();
 
 inline constexpr int64_t kMinOpset = 6, kMaxOpset = 27;
 
