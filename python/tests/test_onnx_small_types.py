@@ -171,6 +171,92 @@ def test_shifts_as_torch_writes_them(direction: str) -> None:
     check(model, {"x": x}, limit=0)
 
 
+WIDE = np.array(
+    [0, 1, 2, 3, 7, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**63 + 1024, 2**64 - 2, 2**64 - 1], np.uint64
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "function"),
+    [
+        ("Div", lambda x, y: x // y),
+        ("Mod", lambda x, y: x % y),
+        ("Max", np.maximum),
+        ("Min", np.minimum),
+        ("Greater", np.greater),
+        ("GreaterOrEqual", np.greater_equal),
+        ("Less", np.less),
+        ("LessOrEqual", np.less_equal),
+        ("Equal", np.equal),
+        ("Pow", lambda x, y: np.power(x, y % 7)),
+    ],
+)
+def test_u64_by_pairs(op: str, function: Any) -> None:
+    """i64 carries the bits; above 2^63 they would read as numbers below zero."""
+    x, y = (m.reshape(-1) for m in np.meshgrid(WIDE, WIDE[1:]))
+    feeds = {"x": x, "y": y % 7 if op == "Pow" else y}
+    wanted = function(x, y)
+    kind = TensorProto.BOOL if wanted.dtype == np.bool_ else TensorProto.UINT64
+    ends = {name: (TensorProto.UINT64, ["n"]) for name in feeds}
+    (mine,) = ours(
+        model_of([helper.make_node(op, ["x", "y"], ["z"])], ends, {"z": kind}),
+        {name: a.view(np.int64) for name, a in feeds.items()},
+        {"n": "1..200"},
+    )
+    np.testing.assert_array_equal(mine.view(wanted.dtype), wanted)
+
+
+def test_u64_by_order() -> None:
+    x = np.random.default_rng(0).permutation(np.tile(WIDE, 3)).reshape(4, 9)
+    nodes = [
+        helper.make_node("ReduceMax", ["x", "axes"], ["high"], keepdims=0),
+        helper.make_node("ReduceMin", ["x", "axes"], ["low"], keepdims=0),
+        helper.make_node("Clip", ["x", "from", "to"], ["clipped"]),
+        helper.make_node("TopK", ["x", "k"], ["top", "at"]),
+        helper.make_node("ArgMax", ["x"], ["where"], axis=1, keepdims=0),
+    ]
+    kinds = dict.fromkeys(["high", "low", "clipped", "top"], TensorProto.UINT64) | dict.fromkeys(
+        ["at", "where"], TensorProto.INT64
+    )
+    limits = {"from": np.array(2, np.uint64), "to": np.array(2**63 + 7, np.uint64)}
+    model = model_of(
+        nodes,
+        {"x": (TensorProto.UINT64, x.shape)},
+        kinds,
+        {"axes": np.array([1]), "k": np.array([3]), **limits},
+    )
+    high, low, clipped, top, at, where = ours(model, {"x": x.view(np.int64)})
+    np.testing.assert_array_equal(high.view(np.uint64), x.max(1))
+    np.testing.assert_array_equal(low.view(np.uint64), x.min(1))
+    np.testing.assert_array_equal(clipped.view(np.uint64), np.clip(x, limits["from"], limits["to"]))
+    np.testing.assert_array_equal(top.view(np.uint64), np.sort(x, 1)[:, :-4:-1])
+    np.testing.assert_array_equal(np.take_along_axis(x, at, 1), top.view(np.uint64))
+    np.testing.assert_array_equal(where, x.argmax(1))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_u64_from_and_to_floats(kind: Any) -> None:
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=to),
+        helper.make_node("Cast", ["g"], ["u"], to=TensorProto.UINT64),
+        helper.make_node("Pow", ["two", "small"], ["p"]),
+    ]
+    numbers = np.array([0, 1.75, 2**11, 2.0**63, 2.0**63 + 2.0**12, 2.0**64 - 2.0**41], np.float64)
+    numbers = np.minimum(numbers, float(np.finfo(kind).max)).astype(kind)
+    model = model_of(
+        nodes,
+        {"x": (TensorProto.UINT64, WIDE.shape), "g": (to, numbers.shape)},
+        {"f": to, "u": TensorProto.UINT64, "p": to},
+        {"two": np.array(2, kind), "small": np.array([3, 2**63 + 4], np.uint64)},
+    )
+    f, u, p = ours(model, {"x": WIDE.view(np.int64), "g": numbers})
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(f, WIDE.astype(kind))
+    np.testing.assert_array_equal(u.view(np.uint64), numbers.astype(np.uint64))
+    np.testing.assert_array_equal(p, np.array([8, np.inf], kind))
+
+
 def test_they_are_bound_in_the_type_that_carries_them() -> None:
     model = model_of(
         [helper.make_node("Add", ["x", "x"], ["y"])], {"x": (UINT16, ["n"])}, {"y": UINT16}, opset=19
@@ -186,8 +272,8 @@ def test_they_are_bound_in_the_type_that_carries_them() -> None:
         ([helper.make_node("CumSum", ["w", "i"], ["y"])], "CumSum .*data type UINT16"),
         ([helper.make_node("Add", ["w", "v"], ["y"])], "one data type"),
         ([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.STRING)], "data type STRING"),
-        ([helper.make_node("Less", ["l", "l"], ["y"])], "Less .*data type UINT64"),
-        ([helper.make_node("Cast", ["l"], ["y"], to=FLOAT)], "UINT64 as floats"),
+        ([helper.make_node("Abs", ["l"], ["y"])], "Abs .*data type UINT64"),
+        ([helper.make_node("Pow", ["l", "h"], ["y"])], "UINT64 to a power that is no integer"),
     ],
 )
 def test_what_is_refused(nodes: list[Any], text: str) -> None:
@@ -196,6 +282,7 @@ def test_what_is_refused(nodes: list[Any], text: str) -> None:
         "v": np.arange(4, dtype=np.int32),
         "i": np.array(0, np.int64),
         "l": np.arange(4, dtype=np.uint64),
+        "h": np.array(0.5, np.float32),
     }
     nodes = [*nodes, helper.make_node("Cast", ["y"], ["z"], to=FLOAT)]
     with pytest.raises(aicf.Error, match=text):

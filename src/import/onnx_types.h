@@ -1,6 +1,6 @@
 // Integer types of ONNX that the IR does not have: their values are carried by a wider type that holds them
 // all, one element each, and what could leave their range is brought back into it. Of u64 the carrier has the
-// bits, so that only ops that work on bits take it.
+// bits; what orders, divides or converts it knows so.
 #pragma once
 
 #include <cstdint>

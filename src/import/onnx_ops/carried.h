@@ -10,6 +10,10 @@ namespace aicf::onnx {
 ValueId wrapped(NodeContext& n, ValueId x, const CarriedType& type);
 // `x` of any type converted to `type`; floats are cut toward zero first.
 ValueId cast_to_carried(NodeContext& n, ValueId x, const CarriedType& type);
+// Of the bits of u64: x >= y, x / y, and the number as a float.
+ValueId unsigned_at_least(NodeContext& n, ValueId x, ValueId y);
+ValueId unsigned_quotient(NodeContext& n, ValueId x, ValueId y);
+ValueId unsigned_number(NodeContext& n, ValueId x, DType dtype);
 // Result i, whose values `type` says.
 void out_carried(NodeContext& n, size_t i, ValueId id, const CarriedType& type);
 

@@ -31,10 +31,16 @@ void mean(NodeContext& n) {
   n.out(0, n.add(Op::div, {x, n.scalar(n.dtype(0), static_cast<double>(n.input_count()))}));
 }
 
+bool is_u64(NodeContext& n, size_t i) { return n.carried(i) && n.carried(i)->bits == 64; }
+
 // Base and exponent may have different types; the result has the base's.
 void power(NodeContext& n) {
   const DType base = n.dtype(0), exponent = n.dtype(1);
-  if (base == exponent || is_float(base)) {
+  if (is_float(base) && is_u64(n, 1)) {
+    n.out(0, n.add(Op::pow, {n.in(0), unsigned_number(n, n.in(1), base)}));
+  } else if (is_u64(n, 0) && is_float(exponent)) {
+    n.unsupported("UINT64 to a power that is no integer");
+  } else if (base == exponent || is_float(base)) {
     n.out(0, n.add(Op::pow, {n.in(0), n.cast(n.in(1), base)}));
   } else if (is_float(exponent)) {
     n.out(0, n.cast(n.add(Op::pow, {n.cast(n.in(0), DType::f64), n.cast(n.in(1), DType::f64)}), base));
@@ -43,7 +49,16 @@ void power(NodeContext& n) {
   }
 }
 
+void divide(NodeContext& n) {
+  n.out(0, is_u64(n, 0) ? unsigned_quotient(n, n.in(0), n.in(1)) : n.add(Op::div, {n.in(0), n.in(1)}));
+}
+
 void modulo(NodeContext& n) {
+  if (is_u64(n, 0)) {
+    n.ignore("fmod");
+    const ValueId whole = n.add(Op::mul, {unsigned_quotient(n, n.in(0), n.in(1)), n.in(1)});
+    return n.out(0, n.add(Op::sub, {n.in(0), whole}));
+  }
   n.out(0, n.add(n.attr_int("fmod", 0) != 0 ? Op::rem : Op::mod, {n.in(0), n.in(1)}));
 }
 
@@ -53,7 +68,7 @@ void bit_shift(NodeContext& n) {
   const std::string direction = n.attr_str("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") n.bad("attribute 'direction'", "LEFT or RIGHT", direction);
   ValueId y = n.add(direction == "LEFT" ? Op::shift_left : Op::shift_right, {n.in(0), n.in(1)});
-  if (direction == "RIGHT" && n.carried(0) && n.carried(0)->bits == 64) {
+  if (direction == "RIGHT" && is_u64(n, 0)) {
     // The sign came in from above; it is no sign.
     const auto number = [&](int64_t value) { return n.iscalar(DType::i64, value); };
     const ValueId rest = n.add(Op::sub, {number(64), n.in(1)});
@@ -81,8 +96,7 @@ void cast_to(NodeContext& n, DType dtype, const CarriedType* carried) {
   // They speak of 8-bit float targets only, which have no dtype.
   n.ignore("saturate");
   n.ignore("round_mode");
-  if (const CarriedType* from = n.carried(0); from && from->bits == 64 && is_float(dtype))
-    n.unsupported(data_type_name(from->data_type) + " as floats");
+  if (is_u64(n, 0) && is_float(dtype)) return n.out(0, unsigned_number(n, n.in(0), dtype));
   if (carried) return out_carried(n, 0, cast_to_carried(n, n.in(0), *carried), *carried);
   n.out(0, n.cast(n.in(0), dtype));
 }
@@ -170,7 +184,7 @@ std::vector<OpRule> math_rules() {
       {"Add", binary<Op::add>},
       {"Sub", binary<Op::sub>},
       {"Mul", binary<Op::mul>},
-      {"Div", binary<Op::div>},
+      {"Div", divide},
       {"Pow", power},
       {"Mod", modulo},
       {"And", binary<Op::bit_and>},
