@@ -391,6 +391,9 @@ def test_environment_variables(cli: Cli) -> None:
         verb = ("compile", "m.onnx", *DIM) if name == "AICF_DEBUG" else ("run", "m.aicf")
         error = cli.json(*verb, code=2, **{name: "nonsense"})["error"]
         assert error["code"] == "AICF-U0001" and error["op"] == name
+    for name in ("AICF_JIT", "AICF_VENDOR_LIBRARIES"):
+        error = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90", code=2, **{name: "off"})["error"]
+        assert error["code"] == "AICF-U0001" and error["op"] == name
 
 
 def test_limits_refuse_before_running(cli: Cli) -> None:

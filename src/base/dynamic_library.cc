@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace aicf {
 namespace {
@@ -63,13 +63,11 @@ fs::path own_folder() {
 }  // namespace
 
 bool vendor_libraries_allowed() {
-  const char* text = std::getenv("AICF_VENDOR_LIBRARIES");
-  return text == nullptr || std::string_view(text) != "0";
+  return number_from_environment("AICF_VENDOR_LIBRARIES", 0, 1).value_or(1) != 0;
 }
 
 bool library_fallback_wanted() {
-  const char* text = std::getenv("AICF_LIBRARY_FALLBACK");
-  return text != nullptr && std::string_view(text) == "1";
+  return number_from_environment("AICF_LIBRARY_FALLBACK", 0, 1).value_or(0) != 0;
 }
 
 std::vector<std::string> cuda_library_folders() {

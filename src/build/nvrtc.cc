@@ -116,11 +116,8 @@ int nvrtc_major() {
 std::string compile_unit(const std::string& source, const std::string& target) {
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
-  // No contraction of a·b + c by the compiler's choice: fused multiply-adds are written out where they are
-  // meant.
-  std::vector<const char*> options = {arch.c_str(),          "--std=c++17",
-                                      "--fmad=false",        "--device-as-default-execution-space",
-                                      "--no-source-include", "--minimal"};
+  std::vector<const char*> options = {arch.c_str()};
+  options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
   // Several kernels are optimised and assembled side by side, to the same instructions.
   constexpr int kSplits = 13;  // the first version known to take the option
   if (kernels_of(source) > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");

@@ -8,6 +8,11 @@
 
 namespace aicf {
 
+// Of every unit, beside its architecture. No contraction of a·b + c by the compiler's choice: fused
+// multiply-adds are written out where they are meant.
+inline constexpr const char* kCudaOptions[] = {
+    "--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--no-source-include", "--minimal"};
+
 // Machine code (an ELF cubin or PTX text) of one translation unit. EnvironmentError device_missing without
 // NVRTC; InternalError check_failed with the compiler's log and the numbered text if it does not compile,
 // because all text is ours.

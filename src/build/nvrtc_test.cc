@@ -1,13 +1,8 @@
 #include "build/nvrtc.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
 
 #include "base/error.h"
-#include "build/code_cache.h"
 #include "build/testing/needs_nvrtc.h"
 
 namespace aicf {
@@ -40,28 +35,6 @@ TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
   AICF_NEEDS_NVRTC();
   EXPECT_THROW(compile_cuda(std::vector<std::string>{kKernel, kKernel + "int broken(", kKernel}, "sm_80"),
                InternalError);
-}
-
-TEST(CodeCache, keeps_sound_entries_and_replaces_damaged_ones) {
-  AICF_NEEDS_NVRTC();
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::temp_directory_path() / ("aicf_cache_test_" + std::to_string(getpid()));
-  setenv("AICF_CACHE_DIR", folder.c_str(), 1);
-  const std::vector<std::string> first = compile_cached({{kKernel, "sm_80"}});
-  std::vector<fs::path> files;
-  for (const auto& file : fs::directory_iterator(folder / "cuda")) files.push_back(file.path());
-  ASSERT_EQ(files.size(), 1u);
-  std::vector<double> milliseconds;
-  const std::vector<std::string> second =
-      compile_cached({{kKernel + "// other\n", "sm_80"}, {kKernel, "sm_80"}}, &milliseconds);
-  EXPECT_EQ(second[1], first[0]);
-  ASSERT_EQ(milliseconds.size(), 2u);
-  EXPECT_GT(milliseconds[0], 0);
-  EXPECT_EQ(milliseconds[1], 0);
-  fs::resize_file(files[0], fs::file_size(files[0]) - 1);
-  EXPECT_EQ(compile_cached({{kKernel, "sm_80"}}), first);
-  unsetenv("AICF_CACHE_DIR");
-  fs::remove_all(folder);
 }
 
 TEST(Nvrtc, compiles_in_parallel_in_order) {

@@ -1,9 +1,11 @@
 #include "runtime/model.h"
 
 #include "base/error.h"
+#include "base/jit.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/profiler_range.h"
+#include "runtime/variant_fit.h"
 
 namespace aicf {
 
@@ -21,22 +23,35 @@ std::set<std::string> owned_variables(const Plan& plan) {
   return owned;
 }
 
-std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
-  const ProfilerRange range("load");
-  std::shared_ptr<Model> model(new Model);
+namespace {
+
+// By number; no_variant if none can run on the device, or only PTX where nothing may be compiled.
+size_t best_variant(const Artifact& artifact, const Device& device) {
+  const bool jit = jit_allowed();
   std::string targets;
   int best = 0;
+  size_t chosen = 0;
   for (size_t i = 0; i < artifact.variants.size(); ++i) {
     const std::string& target = artifact.variants[i].target;
     targets += (targets.empty() ? "" : ", ") + target;
-    const int fitness = device->fitness(target);
-    if (fitness > best) best = fitness, model->variant_ = i;
+    const int fitness = jit || !target.starts_with("compute_") ? device.fitness(target) : 0;
+    if (fitness > best) best = fitness, chosen = i;
   }
-  if (best == 0)
-    throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
-        .with_expected(std::string(device->name()))
-        .with_actual(targets)
-        .with_remedy("compile with --target " + std::string(device->name()));
+  if (best > 0) return chosen;
+  const std::string wanted = target_for(device.name());
+  throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
+      .with_expected(std::string(device.name()) + (jit ? "" : ", and no PTX because of AICF_JIT=0"))
+      .with_actual(targets)
+      .with_remedy(wanted.empty() ? "GPUs before sm_80 are not supported"
+                                  : "compile with --target " + wanted);
+}
+
+}  // namespace
+
+std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Device> device) {
+  const ProfilerRange range("load");
+  std::shared_ptr<Model> model(new Model);
+  model->variant_ = best_variant(artifact, *device);
   model->artifact_ = std::move(artifact);
   model->device_ = std::move(device);
   model->code_ = model->device_->load_code(model->variant());

@@ -1,11 +1,12 @@
 #include "runtime/open_device.h"
 
 #include <charconv>
-#include <cstdlib>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/variant_fit.h"
 
 namespace aicf {
 namespace {
@@ -26,10 +27,7 @@ int cuda_ordinal(const std::string& device) {
       .with_expected("cpu, cuda or cuda:ORDINAL");
 }
 
-bool graphs_wanted() {
-  const char* text = std::getenv("AICF_CUDA_GRAPHS");
-  return text == nullptr || std::string_view(text) != "0";
-}
+bool graphs_wanted() { return number_from_environment("AICF_CUDA_GRAPHS", 0, 1).value_or(1) != 0; }
 
 }  // namespace
 
@@ -60,10 +58,7 @@ std::string target_of_device(const std::string& device) {
         .with_actual(std::to_string(devices.size()) + " devices")
         .with_remedy("name an architecture to compile for a machine that is not this one: --target sm_90");
   const int arch = devices[static_cast<size_t>(ordinal)].arch;
-  // Architectures with kernels of their own; a newer one runs PTX.
-  for (int known : {90, 89, 86, 80})
-    if (arch >= known && arch / 10 == known / 10) return "sm_" + std::to_string(known);
-  if (arch > 90) return "compute_80";
+  if (const std::string target = target_for("sm_" + std::to_string(arch)); !target.empty()) return target;
   throw EnvironmentError(ErrorCode::kE_device_missing, "the CUDA device is too old")
       .with_expected("compute capability 8.0 or newer")
       .with_actual(std::to_string(arch / 10) + "." + std::to_string(arch % 10));

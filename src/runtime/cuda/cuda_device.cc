@@ -7,6 +7,7 @@
 #include "runtime/cuda/cuda_context.h"
 #include "runtime/cuda/cuda_graphs.h"
 #include "runtime/cuda/launches.h"
+#include "runtime/variant_fit.h"
 
 namespace aicf {
 namespace {
@@ -116,18 +117,7 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return name_; }
   DeviceId id() const override { return {true, context_->ordinal()}; }
 
-  // A cubin runs on its own architecture and on later ones of the same major version; PTX on every later one.
-  int fitness(std::string_view target) const override {
-    const size_t digits = target.find_last_not_of("0123456789") + 1;
-    if (digits == target.size() || target.size() - digits > 3) return 0;
-    const int arch = std::stoi(std::string(target.substr(digits)));
-    const std::string_view kind = target.substr(0, digits);
-    if (arch > context_->arch()) return 0;
-    if (kind == "compute_") return arch;
-    if (kind != "sm_" || arch / 10 != context_->arch() / 10) return 0;
-    constexpr int kBinaryFirst = 1000;
-    return kBinaryFirst + arch;
-  }
+  int fitness(std::string_view target) const override { return variant_fit(target, context_->arch()); }
   int64_t alignment(int64_t) const override { return kCudaAlignment; }
   bool uses_host_memory() const override { return false; }
 
