@@ -15,22 +15,9 @@ from ..tracing import Graph, TensorSpec, tracing
 from .export import export
 from .gradients import no_custom_derivatives, stop_where_no_grad
 from .importer import ImportedModel, import_entries
+from .types import TORCH_DTYPES
 
 __all__ = ["import_training"]
-
-_DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-}
-
 
 _MODEL = "model"  # where the model stands in a call
 
@@ -141,9 +128,10 @@ def _examples(arguments: Any) -> Any:
             )
 
     def zeros(row: _Named | None) -> torch.Tensor | None:
-        return (
-            None if row is None else torch.zeros(tuple(row[1].shape), dtype=_DTYPES[dtype_name(row[1].dtype)])
-        )  # type: ignore[arg-type]
+        if row is None:
+            return None
+        spec = row[1]
+        return torch.zeros(tuple(spec.shape), dtype=TORCH_DTYPES[dtype_name(spec.dtype)])  # type: ignore[arg-type]
 
     return pytree.tree_map(zeros, arguments, is_leaf=_is_named)
 
