@@ -15,6 +15,7 @@
 #include <set>
 
 #include "arguments.h"
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "compile/compile.h"
 #include "exchange.h"
@@ -47,11 +48,7 @@ PyExecutable load(const std::string& path, int threads, const std::string& isa, 
   return {std::make_unique<Executable>(Model::load(read_artifact(path), open_device(options))), nullptr};
 }
 
-std::string names_of(const std::vector<IoTensor>& tensors) {
-  std::string names;
-  for (const IoTensor& io : tensors) names += (names.empty() ? "" : ", ") + io.name;
-  return names;
-}
+std::string names_of(const std::vector<IoTensor>& tensors) { return comma_list(tensors, &IoTensor::name); }
 
 void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
   if (args.size() > entry.inputs.size())

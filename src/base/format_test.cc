@@ -4,6 +4,12 @@
 
 #include <cstdio>
 #include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/comma_list.h"
 
 namespace aicf {
 namespace {
@@ -23,6 +29,14 @@ TEST(Format, NumbersReadAsPrintfWritesThemInTheCLocale) {
   }
   EXPECT_EQ(format_bytes(10239), "10239 B");
   EXPECT_EQ(format_bytes(24000), "23.4 KiB");
+}
+
+TEST(CommaList, TakesItemsMembersAndFunctions) {
+  const std::map<std::string, int> sizes = {{"batch", 2}, {"n", 3}};
+  EXPECT_EQ(comma_list(std::vector<std::string_view>{}), "");
+  EXPECT_EQ(comma_list(std::vector<std::string_view>{"one"}), "one");
+  EXPECT_EQ(comma_list(sizes, &std::pair<const std::string, int>::first), "batch, n");
+  EXPECT_EQ(comma_list(sizes, [](const auto& size) { return std::to_string(size.second); }), "2, 3");
 }
 
 }  // namespace

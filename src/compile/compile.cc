@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "build/call_passes.h"
 #include "build/code_cache.h"
@@ -46,11 +47,9 @@ void check_forced(const CompileOptions& options, const std::vector<ChoiceReport>
       }
     }
     if (taken) continue;
-    std::string list;
-    for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
     throw UserError(ErrorCode::kU_bad_option, "a forced choice is no candidate of any step that it names")
         .with_value(forced.where + "=" + forced.candidate)
-        .with_expected(list)
+        .with_expected(comma_list(known))
         .with_remedy("list the candidates of each step with 'aicf explain'");
   }
 }

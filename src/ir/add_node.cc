@@ -1,5 +1,6 @@
 // Graph::add_node: what the op table demands of a node, checked in the order operands, dtypes, attributes,
 // bodies, sizes.
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/graph.h"
 #include "ir/shape_rule.h"
@@ -121,8 +122,7 @@ void widen(AttrType type, Attr& attr) {
 Attrs check_attributes(const OpInfo& info, Attrs attrs) {
   for (const auto& [name, value] : attrs.items()) {
     if (info.attribute(name)) continue;
-    std::string names;
-    for (const AttrInfo& row : info.attributes) names += (names.empty() ? "" : ", ") + row.name;
+    const std::string names = comma_list(info.attributes, &AttrInfo::name);
     fail_attr(info, name, names.empty() ? "no attributes" : "one of " + names, "an unknown attribute");
   }
   for (const AttrInfo& row : info.attributes) {

@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/cursor.h"
 #include "ir/literal_parser.h"
@@ -238,9 +239,7 @@ class Parser {
     for (ValueId id : results) inferred.push_back(graph.type(id));
     if (inferred == declared) return;
     const auto text = [](const std::vector<TensorType>& types) {
-      std::string list;
-      for (const TensorType& t : types) list += (list.empty() ? "" : ", ") + to_string(t);
-      return list.empty() ? std::string("no type") : list;
+      return types.empty() ? "no type" : comma_list(types, [](const TensorType& t) { return to_string(t); });
     };
     in_.fail_at(at, "the stated type of " + std::string(op) + " is not what the op gives", text(inferred),
                 text(declared));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 
 namespace aicf {
@@ -46,12 +47,10 @@ void require(const Node& node, const SymbolRanges& ranges, const Dim& left, cons
     const SymbolValues at = point(names, ranges, i);
     const auto a = value_of(left, at), b = value_of(right, at);
     if (!a || !b || holds(*a, *b)) continue;
-    std::string sizes;
-    for (const auto& [name, value] : at)
-      sizes += (sizes.empty() ? "" : ", ") + name + "=" + std::to_string(value);
     throw UserError(ErrorCode::kU_bad_shape, "an op does not fit every size of the declared ranges")
         .with_op(std::string(op_info(node.op).name) + (node.origin.empty() ? "" : " (" + node.origin + ")"))
-        .with_value(sizes)
+        .with_value(
+            comma_list(at, [](const auto& size) { return size.first + "=" + std::to_string(size.second); }))
         .with_expected(left.to_string() + " " + relation + " " + right.to_string())
         .with_actual(std::to_string(*a) + " and " + std::to_string(*b))
         .with_remedy(

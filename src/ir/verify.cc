@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/literal.h"
 #include "ir/text.h"
@@ -159,9 +160,7 @@ class GraphVerifier {
 
   static std::string describe(const Node& node) {
     const auto ids = [](const std::vector<ValueId>& list) {
-      std::string text;
-      for (ValueId id : list) text += (text.empty() ? "" : ", ") + std::to_string(id);
-      return text;
+      return comma_list(list, [](ValueId id) { return std::to_string(id); });
     };
     std::string text =
         ids(node.results) + " = " + std::string(op_info(node.op).name) + "(" + ids(node.operands) + ") {";

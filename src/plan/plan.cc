@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/comma_list.h"
 #include "base/format.h"
 
 namespace aicf {
@@ -31,11 +32,10 @@ const EntryPlan& Plan::at_sizes(const EntryPlan& entry, const SymbolValues& size
 }
 
 std::string to_string(const SymbolRanges& ranges) {
-  std::string text;
-  for (const auto& [name, range] : ranges)
-    text += (text.empty() ? "" : ", ") + name + " in " + std::to_string(range.lo) + ".." +
-            std::to_string(range.hi);
-  return text;
+  return comma_list(ranges, [](const auto& item) {
+    const auto& [name, range] = item;
+    return name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi);
+  });
 }
 
 namespace {

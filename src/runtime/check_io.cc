@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/comma_list.h"
 #include "base/dim_solve.h"
 #include "base/error.h"
 
@@ -86,21 +87,19 @@ UserError shared_memory(const IoTensor& output, const std::string& other) {
 }  // namespace
 
 std::vector<Array> inputs_in_order(const EntryPlan& entry, const std::map<std::string, Array>& given) {
-  std::string names;
-  for (const IoTensor& io : entry.inputs) names += (names.empty() ? "" : ", ") + io.name;
   for (const auto& item : given)
     if (std::none_of(entry.inputs.begin(), entry.inputs.end(),
                      [&](const IoTensor& io) { return io.name == item.first; }))
       throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
           .with_value(item.first)
-          .with_expected(names);
+          .with_expected(comma_list(entry.inputs, &IoTensor::name));
   std::vector<Array> inputs;
   for (const IoTensor& io : entry.inputs) {
     const auto at = given.find(io.name);
     if (at == given.end())
       throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
           .with_value(io.name)
-          .with_expected(names);
+          .with_expected(comma_list(entry.inputs, &IoTensor::name));
     inputs.push_back(at->second);
   }
   return inputs;

@@ -1,5 +1,6 @@
 #include "runtime/model.h"
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/jit.h"
 #include "base/limits.h"
@@ -28,12 +29,10 @@ namespace {
 // By number; no_variant if none can run on the device, or only PTX where nothing may be compiled.
 size_t best_variant(const Artifact& artifact, const Device& device) {
   const bool jit = jit_allowed();
-  std::string targets;
   int best = 0;
   size_t chosen = 0;
   for (size_t i = 0; i < artifact.variants.size(); ++i) {
     const std::string& target = artifact.variants[i].target;
-    targets += (targets.empty() ? "" : ", ") + target;
     const int fitness = jit || !target.starts_with("compute_") ? device.fitness(target) : 0;
     if (fitness > best) best = fitness, chosen = i;
   }
@@ -41,7 +40,7 @@ size_t best_variant(const Artifact& artifact, const Device& device) {
   const std::string wanted = target_for(device.name());
   throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
       .with_expected(std::string(device.name()) + (jit ? "" : ", and no PTX because of AICF_JIT=0"))
-      .with_actual(targets)
+      .with_actual(comma_list(artifact.variants, &Variant::target))
       .with_remedy(wanted.empty() ? "GPUs before sm_80 are not supported"
                                   : "compile with --target " + wanted);
 }

@@ -6,6 +6,7 @@
 
 #include <xxhash.h>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/splitmix.h"
 
@@ -42,9 +43,7 @@ Array random_array(const IoTensor& io, const SymbolValues& sizes, uint64_t seed,
 }
 
 std::string names_of(const SymbolRanges& sizes) {
-  std::string names;
-  for (const auto& [name, range] : sizes) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? "none: all sizes are fixed" : names;
+  return sizes.empty() ? "none: all sizes are fixed" : comma_list(sizes, &SymbolRanges::value_type::first);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "kernels/cuda_kernel.h"
 #include "target/op_problem.h"
@@ -39,11 +40,9 @@ Target Target::from_name(const std::string& name) {
   if (name == "cpu") return {};
   for (const CudaTarget& target : kCudaTargets)
     if (target.name == name) return {.name = name, .arch = target.arch};
-  std::string known;
-  for (const std::string& other : names()) known += (known.empty() ? "" : ", ") + other;
   throw UserError(ErrorCode::kU_unsupported_target, "this target is unknown")
       .with_value(name)
-      .with_expected(known);
+      .with_expected(comma_list(names()));
 }
 
 std::string Target::code_target() const {

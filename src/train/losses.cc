@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/decompose/emitter.h"
 
@@ -141,14 +142,11 @@ void check(const Graph& graph, LossKind kind, ValueId x, ValueId y, const LossOp
 }  // namespace
 
 LossKind loss_kind(const std::string& name) {
-  std::string known;
-  for (const auto& [candidate, kind] : kLosses) {
+  for (const auto& [candidate, kind] : kLosses)
     if (name == candidate) return kind;
-    known += (known.empty() ? "" : ", ") + std::string(candidate);
-  }
   throw UserError(ErrorCode::kU_bad_option, "there is no loss of this name")
       .with_value(name)
-      .with_expected(known);
+      .with_expected(comma_list(kLosses, [](const auto& row) { return row.first; }));
 }
 
 ValueId add_loss(Graph& graph, LossKind kind, ValueId prediction, ValueId target,

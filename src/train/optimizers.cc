@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "ir/decompose/emitter.h"
@@ -78,14 +79,11 @@ void check_group(const ParamGroup& group) {
 }
 
 OptimizerKind optimizer_kind(const std::string& name) {
-  std::string known;
-  for (const auto& [candidate, kind] : kOptimizers) {
+  for (const auto& [candidate, kind] : kOptimizers)
     if (name == candidate) return kind;
-    known += (known.empty() ? "" : ", ") + std::string(candidate);
-  }
   throw UserError(ErrorCode::kU_bad_option, "there is no optimizer of this name")
       .with_value(name)
-      .with_expected(known);
+      .with_expected(comma_list(kOptimizers, [](const auto& row) { return row.first; }));
 }
 
 // The parts between the stars must follow one another in the name, the first at its start and the last at its

@@ -1,3 +1,4 @@
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/shape_rules/rules.h"
 
@@ -27,9 +28,7 @@ std::vector<TensorType> types_of(const Graph& body, const std::vector<ValueId>& 
 std::vector<TensorType> output_types(const Graph& body) { return types_of(body, body.outputs()); }
 
 std::string to_text(const std::vector<TensorType>& types) {
-  std::string text;
-  for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
-  return "(" + text + ")";
+  return "(" + comma_list(types, [](const TensorType& type) { return to_string(type); }) + ")";
 }
 
 void require_types(const Graph& body, const char* what, const std::vector<TensorType>& expected,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 
 namespace aicf {
@@ -95,12 +96,8 @@ void require_broadcastable(const ShapeQuery& query, size_t operand, const Shape&
 void require_choice(const ShapeQuery& query, std::string_view name,
                     std::initializer_list<std::string_view> choices) {
   const std::string& given = query.attrs.get_str(name);
-  std::string list;
-  for (std::string_view choice : choices) {
-    if (given == choice) return;
-    list += (list.empty() ? "" : ", ") + std::string(choice);
-  }
-  fail_attribute(query, name, "one of " + list, "'" + given + "'");
+  if (std::find(choices.begin(), choices.end(), given) == choices.end())
+    fail_attribute(query, name, "one of " + comma_list(choices), "'" + given + "'");
 }
 
 const Ints& require_ints(const ShapeQuery& query, std::string_view name, size_t count, int64_t least) {
