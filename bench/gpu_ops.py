@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from gpu_replay import captured, microseconds_in_turns
-from gpu_report import Report, bench_ours, beside, make_parser, median
+from gpu_report import Report, bench_ours, beside, make_parser, median, require_cuda
 from onnx import TensorProto, helper
 
 ROWS, COLUMNS = 16384, 4096
@@ -284,6 +284,7 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--no-peers", dest="peers", action="store_false")
     options = parser.parse_args()
+    require_cuda()
     report = Report(options, ["torch", "onnx"])
     for op in torch_ops():
         if not options.ops or any(part in op.name for part in options.ops):
