@@ -1,4 +1,4 @@
-"""The examples of the README really run."""
+"""The examples of the README really run, and every command on a page has the options it is written with."""
 
 from __future__ import annotations
 
@@ -72,3 +72,22 @@ def test_cpp_example(tmp_path: Path) -> None:
     assert build.returncode == 0, build.stderr
     assert subprocess.run(["./example"], cwd=tmp_path).returncode == 0
     assert (tmp_path / "model.aicf").exists()
+
+
+def test_options_on_the_pages_exist(cli: str) -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/README.md")]
+    commands = {
+        (verb, option)
+        for page in pages
+        for verb, rest in re.findall(r"\baicf ([a-z]+) ([^`|#\n]*)", page.read_text(encoding="utf-8"))
+        for option in re.findall(r"(?<![\w-])--?[a-z][\w-]*", rest)
+    }
+    verbs = {verb for verb, _ in commands}
+    help_of = {verb: subprocess.run([cli, verb, "--help"], capture_output=True, text=True) for verb in verbs}
+    assert not [verb for verb, asked in help_of.items() if asked.returncode != 0]
+    unknown = [
+        f"{verb} {option}"
+        for verb, option in commands
+        if not re.search(rf"(?<![\w-]){option}(?![\w-])", help_of[verb].stdout)
+    ]
+    assert len(commands) > 25 and not unknown
