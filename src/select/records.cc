@@ -33,12 +33,14 @@ bool parse_record(std::string_view line, Record& record) {
     fields.push_back(line.substr(start, end - start));
     start = end + 1;
   }
-  if (fields.size() != kFields) return false;
-  record.choice = fields[kKeyFields];
-  record.versions = fields[kKeyFields + 3];
+  if (fields.size() < kFields) return false;
+  // Of all fields only a choice holds commas: those of a library's knobs.
+  const size_t us = fields.size() - 3;
+  record.choice = {fields[kKeyFields].data(), fields[us].data() - 1};
+  record.versions = fields.back();
   return parse_key({fields.begin(), fields.begin() + kKeyFields}, record.key) && !record.choice.empty() &&
-         parse_time(fields[kKeyFields + 1], record.microseconds) &&
-         parse_time(fields[kKeyFields + 2], record.heuristic_microseconds);
+         parse_time(fields[us], record.microseconds) &&
+         parse_time(fields[us + 1], record.heuristic_microseconds);
 }
 
 }  // namespace

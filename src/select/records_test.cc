@@ -49,8 +49,10 @@ TEST(ProblemKey, sizes_are_padded_to_three_significant_bits) {
 }
 
 TEST(Records, a_file_and_back) {
-  const std::vector<Record> records = {record(product(1, 2, 3), "matmul_simt/simt 32x32 stages 2"),
-                                       record(product(4, 5, 6), "matmul_tensor_core/mma")};
+  const std::vector<Record> records = {
+      record(product(1, 2, 3), "matmul_simt/simt 32x32 stages 2"),
+      record(product(4, 5, 6), "matmul_tensor_core/mma"),
+      record(product(7, 8, 9), "conv_cudnn/91400 conv engine 41 knobs 2:18,13:1")};
   EXPECT_EQ(parse_records(to_string(records), "test"), records);
 }
 
