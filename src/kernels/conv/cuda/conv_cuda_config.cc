@@ -47,15 +47,17 @@ std::vector<ConvConfig> large_configs(const MatmulSizes& sizes) {
   return configs;
 }
 
-// Microseconds on an H100, fitted to the layers of ResNet-50 at batch 1: a step of K costs about the same in
-// either tile, what a split costs grows with the blocks that take part.
+// Microseconds on an H100, fitted to the layers of ResNet-50 at batch 1 and to four others: a step of K of a
+// block alone costs about the same in either tile, of blocks that share a multiprocessor each adds its part,
+// and what a split costs grows with the blocks that take part.
 double small_time(const MatmulSizes& sizes, const MatmulConfig& c) {
-  const double area = c.block_n / 64.0;
-  const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), c.splits);
-  const double blocks = static_cast<double>(tile_count(sizes, c) * c.splits) * area;
-  const double step = c.block_n == 64 ? 0.39 : 0.36;
-  double time = 1.9 + static_cast<double>(steps) * step * std::max(1.0, blocks / (2.0 * kMultiprocessors));
-  if (c.splits > 1) time += 0.5 + 0.013 * blocks;
+  const bool narrow = c.block_n == 32;
+  const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), c.splits),
+                blocks = tile_count(sizes, c) * c.splits;
+  const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));
+  const double step = std::max(narrow ? 0.39 : 0.36, (narrow ? 0.23 : 0.285) * sharing);
+  double time = 1.9 + static_cast<double>(steps) * step;
+  if (c.splits > 1) time += 0.5 + 0.013 * static_cast<double>(blocks) * (c.block_n / 64.0);
   return time;
 }
 

@@ -82,6 +82,32 @@ TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {
   EXPECT_GE(c.stages, 10);
 }
 
+TEST(MatmulCudaConfig, clusters_of_three_take_the_places_of_four) {
+  const MatmulConfig c{.family = MatmulFamily::wgmma,
+                       .block_m = 128,
+                       .block_n = 64,
+                       .stages = 8,
+                       .splits = 3,
+                       .cluster = true,
+                       .warpgroups = 2};
+  EXPECT_EQ(concurrent_blocks(c), 96);
+  EXPECT_GT(matmul_cycles({1, 1024, 320, 5760}, c), 1.6 * matmul_cycles({1, 1024, 256, 5760}, c));
+}
+
+TEST(MatmulCudaConfig, blocks_of_one_multiprocessor_share_what_it_loads) {
+  const MatmulConfig c{.family = MatmulFamily::wgmma,
+                       .block_m = 64,
+                       .block_n = 64,
+                       .stages = 6,
+                       .warpgroups = 1,
+                       .resident = 2};
+  const auto cycles = [&](int64_t rows, int64_t columns) {
+    return matmul_cycles({1, 64 * rows, 64 * columns, 4096}, c);
+  };
+  EXPECT_GT(cycles(12, 12), 1.1 * cycles(12, 11)) << "a multiprocessor has two, where all had one";
+  EXPECT_LT(cycles(12, 12), 2 * cycles(12, 11));
+}
+
 TEST(MatmulCudaConfig, threads_of_little_products_have_one_result_each) {
   EXPECT_TRUE(is_single(choose(64, 16, 8, MatmulFamily::simt)));
   EXPECT_TRUE(is_single(choose(16, 8, 64, MatmulFamily::simt, 80)));

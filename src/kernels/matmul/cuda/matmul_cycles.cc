@@ -18,6 +18,7 @@ constexpr double kLoadLatency = 2600;    // from a load's start until its stage 
 constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
 constexpr double kSingleLatency = 2000;  // and of single.cuh
 constexpr double kStepOverhead = 50;     // barriers between stages
+constexpr double kSharedGain = 1.2;      // of blocks that share a multiprocessor over one after the other
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
@@ -73,10 +74,39 @@ double step_cycles(const MatmulConfig& c) {
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // Each of eight warps reads one and a half lines of shared memory for an element of K.
   if (is_single(c)) return 8 * kStepDepth * 1.5;
-  if (c.family == MatmulFamily::simt) return results * kStepDepth / 55;
+  if (c.family == MatmulFamily::simt) return results * kStepDepth / (c.block_m == 32 ? 25 : 55);
   // Each warp reads its rows and columns from shared memory.
   const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
   return std::max(results * kStepDepth / 1300, reads * kStepDepth * 2 / kSharedBytes) + kStepOverhead;
+}
+
+// Blocks of a multiprocessor at a time.
+int64_t resident_blocks(const MatmulConfig& c) {
+  return c.family == MatmulFamily::wgmma ? c.resident
+         : c.family == MatmulFamily::mma ? 2
+         : is_single(c)                  ? 8
+                                         : 256 / c.block_m;
+}
+
+// Clusters of three and more leave multiprocessors of a processing cluster idle; one of three takes the
+// places of four: of 128 x 64 tiles 96 such blocks ran at once, 120 took twice as long.
+int64_t used_multiprocessors(const MatmulConfig& c) {
+  const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+  if (blocks < 3) return kMultiprocessors;
+  return blocks == 3 ? 96 : blocks == 4 ? 120 : 112;
+}
+
+// A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
+double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64_t running) {
+  const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
+  const double most = std::ceil(mean);
+  // Few rows wait for the memory, whichever multiprocessor asks it.
+  const double sharing = std::max(1.0, keeps_x(sizes, c) ? mean : most > 1 ? most / kSharedGain : most);
+  const double loaded = ((c.stays ? 0 : c.block_m) + c.block_n) * kStepDepth * 2;
+  const double latency = is_single(c)                     ? kSingleLatency
+                         : c.family == MatmulFamily::simt ? kSimtLatency
+                                                          : kLoadLatency / (c.stages + (c.stays ? 1 : 0));
+  return std::max({step_cycles(c) * sharing, loaded * static_cast<double>(running) / kL2Bytes, latency});
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -102,45 +132,37 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
 
 }  // namespace
 
-// Clusters of three and more leave multiprocessors of a processing cluster idle.
-int64_t concurrent_blocks(const MatmulConfig& c) {
-  const int64_t resident = c.family == MatmulFamily::wgmma ? c.resident
-                           : c.family == MatmulFamily::mma ? 2
-                           : is_single(c)                  ? 8
-                                                           : 256 / c.block_m;
-  const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
-  if (blocks < 3) return kMultiprocessors * resident;
-  return (blocks == 3 ? 126 : blocks == 4 ? 120 : 112) * resident;
-}
+int64_t concurrent_blocks(const MatmulConfig& c) { return used_multiprocessors(c) * resident_blocks(c); }
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
-  const int64_t blocks = tile_count(sizes, c) * c.splits;
-  const double running = static_cast<double>(std::min(blocks, concurrent_blocks(c)));
+  const int64_t blocks = tile_count(sizes, c) * c.splits, most = concurrent_blocks(c);
   const int64_t sharing_row = blocks_of_row(sizes, c);
-  const double waves =
-      static_cast<double>(sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
-                                          : ceil_div(blocks, concurrent_blocks(c)));
-  // Blocks on a multiprocessor.
-  const double mean = running / kMultiprocessors;
-  const double sharing = waves > 1 ? std::ceil(mean) : std::max(1.0, mean);
+  const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
+                                         : std::max<int64_t>(1, ceil_div(blocks, most));
+  const auto waves = static_cast<double>(rounds);
+  const int64_t running = std::min(blocks, most);
+  const int64_t last = sharing_row > 0 ? running : blocks - (rounds - 1) * most;  // of the last wave
+  const double mean = static_cast<double>(running) / kMultiprocessors;
+  const double sharing = rounds > 1 ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits));
-  const double loaded = ((c.stays ? 0 : c.block_m) + c.block_n) * kStepDepth * 2;
-  const double latency = is_single(c)                     ? kSingleLatency
-                         : c.family == MatmulFamily::simt ? kSimtLatency
-                                                          : kLoadLatency / (c.stages + (c.stays ? 1 : 0));
-  const double step = std::max({step_cycles(c) * sharing, loaded * running / kL2Bytes, latency});
   const double results = static_cast<double>(c.block_m) * c.block_n;
+  // What is handed on has the time of the next tile's products.
+  const auto tile_of = [&](int64_t some) {
+    const double products = steps * shared_step_cycles(sizes, c, some);
+    return c.handed ? std::max(products, results * (has_few_storers(c) ? kFewHandedCycles : kHandedCycles))
+                    : products;
+  };
   const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
   const double result_cycles = c.alternate ? kTurnCycles : large ? kResultCycles : kSmallResultCycles;
   const double stored =
       results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
-  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products; what is
-  // handed on has the time of the next tile's.
-  const double tile =
-      c.handed ? std::max(steps * step, results * (has_few_storers(c) ? kFewHandedCycles : kHandedCycles))
-               : steps * step;
-  double cycles = waves * tile + (c.handed ? 1 : c.alternate ? 2 : waves) * stored;
+  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
+  double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
+                  (c.handed      ? 1
+                   : c.alternate ? 2
+                                 : waves) *
+                      stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
                          (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
                           static_cast<double>(sizes.m) * sizes.n);
