@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "kernels/library_call.h"
 
 namespace aicf {
 namespace {
@@ -28,11 +29,17 @@ std::vector<size_t> pick_candidates(const TuneProblem& problem, const Record* re
   });
   std::set<size_t> picked = {0};
   std::set<std::string> kernels;
+  size_t libraries = 0;  // beside the others, so that what --build-only compiles does not depend on them
   for (const size_t i : order) {
+    if (is_library_kernel(problem.candidates[i].kernel)) {
+      libraries += picked.insert(i).second;
+      continue;
+    }
     const bool is_record = record != nullptr && record->choice == to_string(problem.candidates[i]);
     // The estimates of different kernels come from different models: each has its best one in the race.
     const bool first_of_kernel = kernels.insert(problem.candidates[i].kernel).second;
-    if (is_record || first_of_kernel || picked.size() < static_cast<size_t>(most)) picked.insert(i);
+    if (is_record || first_of_kernel || picked.size() - libraries < static_cast<size_t>(most))
+      picked.insert(i);
   }
   return {picked.begin(), picked.end()};
 }

@@ -15,7 +15,7 @@ namespace aicf {
 
 struct TuneOptions {
   double seconds = 0;           // of measuring; 0: no limit
-  int candidates = 12;          // of a problem, the best estimated
+  int candidates = 12;          // of a problem, the best estimated; a library's come on top
   int samples = 9;              // of each candidate that stays in the race
   double margin = 0.02;         // of time that must be won for a change of what would run anyhow
   bool again = false;           // measures problems that have a record, too

@@ -130,6 +130,17 @@ TEST(Tuner, the_best_estimated_and_what_would_run_are_measured) {
   EXPECT_EQ(tasks[0].candidates, (std::vector<size_t>{0, 1, 4, 5, 6}));
 }
 
+// So a run with the libraries finds the code that --build-only made without them.
+TEST(Tuner, a_librarys_calls_take_no_place_of_others) {
+  TuneOptions options;
+  options.candidates = 2;
+  TuneProblem own = problem("a", {3, 1, 2, 4}), both = own;
+  for (const char* call : {"one", "two"}) both.candidates.push_back({"matmul_cublaslt", call, 1});
+  const std::vector<TuneProblem> alone = {own}, problems = {both};
+  EXPECT_EQ(plan_tasks(alone, {}, options)[0].candidates, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(plan_tasks(problems, {}, options)[0].candidates, (std::vector<size_t>{0, 1, 4, 5}));
+}
+
 TEST(Tuner, slow_candidates_leave_the_race) {
   FakeBench bench;
   bench.times["a"] = {10, 5, 50, 60, 70};
