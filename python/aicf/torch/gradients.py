@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
 from torch.utils.checkpoint import CheckpointFunction
 
 from .. import ops
@@ -23,7 +22,7 @@ from .rules.shape import axis_of
 from .rules.special import digamma, polygamma
 from .rules.table import full_name
 
-__all__ = ["DERIVATIVES", "no_custom_derivatives", "stop_where_no_grad"]
+__all__ = ["DERIVATIVES", "no_custom_derivatives"]
 
 DERIVATIVES: dict[str, Callable[..., Any]] = {}
 _HOLD = ops.stop_gradient
@@ -218,45 +217,6 @@ _add_slope(
 
 
 # --- what an export does not hold
-
-
-def stop_where_no_grad(exported: ExportedProgram) -> ExportedProgram:
-    """Results of a `torch.no_grad()` block are detached, which later rewriting keeps and the block it does
-    not.
-    """
-    for module in exported.graph_module.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
-        for node in module.graph.nodes:
-            if _is_no_grad(node):
-                _detach_results(getattr(module, node.args[1].target))
-    return exported
-
-
-def _is_no_grad(node: torch.fx.Node) -> bool:
-    operator = node.target
-    return (
-        isinstance(operator, torch._ops.HigherOrderOperator)
-        and operator.name() == "wrap_with_set_grad_enabled"
-        and node.args[0] is False
-    )
-
-
-def _detach_results(block: torch.fx.GraphModule) -> None:
-    graph = block.graph
-    output = next(node for node in graph.nodes if node.op == "output")
-
-    def detached(node: torch.fx.Node) -> torch.fx.Node:
-        value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-            return node
-        with graph.inserting_before(output):
-            copy = graph.call_function(torch.ops.aten.detach.default, (node,))
-        copy.meta = dict(node.meta)
-        return copy
-
-    output.args = torch.fx.node.map_arg(output.args, detached)
-    block.recompile()
 
 
 @contextmanager

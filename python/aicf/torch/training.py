@@ -13,8 +13,9 @@ from .._aicf import Program, dtype_name
 from ..errors import make_error
 from ..tracing import Graph, TensorSpec, tracing
 from .export import export
-from .gradients import no_custom_derivatives, stop_where_no_grad
+from .gradients import no_custom_derivatives
 from .importer import ImportedModel, import_entries
+from .no_grad import stop_where_no_grad
 from .types import TORCH_DTYPES
 
 __all__ = ["import_training"]

@@ -74,3 +74,16 @@ def test_stand_ins_of_a_trace_are_refused() -> None:
     for call in (lambda: exe(fake), lambda: aicf.compile(layer, (fake,))):
         with pytest.raises(aicf.UserError, match="AICF-U0402"):
             call()
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+def test_division_of_the_outermost_integers(dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.min, limits.min + 1, limits.max - 1, limits.max, 7, 0], dtype=dtype)
+
+    def quotients(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.new_full((), 5) if dtype == torch.uint8 else x.new_full((), -5)
+        return x // 3, x // y, torch.div(x, y, rounding_mode="trunc"), x % 3, x % y
+
+    for actual, expected in zip(aicf.compile(quotients, (x,))(x), quotients(x), strict=True):
+        equal(actual, expected)

@@ -4,6 +4,7 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import aicf
@@ -49,6 +50,38 @@ def normed(x: torch.Tensor) -> torch.Tensor:
     return without_gradient(F.batch_norm(x, torch.zeros(4), torch.ones(4), training=True))
 
 
+def written(write: Callable, result: Callable = lambda x, given: x * x) -> Callable:
+    """A function that writes to a value it computed under no_grad, which keeps the value's derivative."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x * 1.5
+        with torch.no_grad():
+            given = write(x)
+        return result(x, given)
+
+    return function
+
+
+def part_set(x: torch.Tensor) -> torch.Tensor:
+    x[:, 0] = 0.25
+    x[1] += 1.0
+    return x[2].mul_(2.0).clone()
+
+
+def view_written(x: torch.Tensor) -> torch.Tensor:
+    x = x * 1.0
+    part = x[:, :2]
+    with torch.no_grad():
+        part.exp_()
+    return x * x
+
+
+def made_there(x: torch.Tensor) -> torch.Tensor:
+    made = x * 3
+    x.add_(made.relu_())
+    return made
+
+
 CASES = {
     "clamp": (lambda x: x.clamp(0, 1), POINTS),
     "clamp_min": (lambda x: x.clamp(min=0.5), POINTS),
@@ -84,6 +117,16 @@ CASES = {
     "detach": (lambda x: x.detach() * x, POINTS),
     "no_grad": (without_gradient, POINTS),
     "no_grad_rewritten": (normed, POINTS),
+    "clamp_no_grad": (written(lambda x: x.clamp_(min=0.1)), POINTS),
+    "part_no_grad": (written(part_set, lambda x, part: x * x + part.sum()), POINTS),
+    "view_no_grad": (view_written, POINTS),
+    "made_no_grad": (written(made_there, lambda x, made: x * x + made * x), POINTS),
+    "returned_no_grad": (written(lambda x: x.sin_(), lambda x, same: x * same), POINTS),
+    "infinite_no_grad": (
+        lambda x: written(lambda y: y.clamp_(-2, 2))(x.masked_fill(x > 1, math.inf)),
+        POINTS,
+    ),
+    "copy_no_grad": (written(lambda x: x.copy_(x.flip(0))), POINTS),
     "checkpoint": (lambda x: torch.utils.checkpoint.checkpoint(torch.tanh, x, use_reentrant=True), POINTS),
 }
 
@@ -100,6 +143,18 @@ def test_gradients_are_those_of_torch(name: str) -> None:
     loss, gradient = step.run_entry("gradients", np.ones((), np.float32))
     np.testing.assert_allclose(np.asarray(loss), expected.detach().numpy(), rtol=1e-5)
     np.testing.assert_allclose(np.asarray(gradient), model.x.grad.numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_a_write_through_detach_is_refused() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x * 1.5
+        x.detach()[0].clamp_(min=0)
+        return x * x
+
+    model, spec = Weighted(function, POINTS), aicf.TensorSpec((), "f32", "scale")
+    with pytest.raises(aicf.UserError, match="through detach") as refused:
+        aicf.compile_train_step(model, None, optim.SGD(0.1), [spec])
+    assert refused.value.op == "aten.clamp_.default" and "clamp_(min=0)" in refused.value.value
 
 
 class Straight(torch.autograd.Function):

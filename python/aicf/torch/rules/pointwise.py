@@ -147,10 +147,12 @@ def _floor_div(c: Call, x: Any, y: Any) -> SymTensor:
 def _floor_divide(x: SymTensor, y: SymTensor) -> SymTensor:
     """floor(x / y) without the rounding of the quotient for floats: (x - x mod y) / y is whole; x / 0 is x /
     0.
+
+    For integers x - x mod y may be out of range: the truncated quotient, less one where the two rests differ.
     """
     rest = ops.mod(x, y)
     if not is_float(x.dtype):
-        return ops.div(ops.sub(x, rest), y)
+        return ops.sub(ops.div(x, y), ops.cast(ops.ne(rest, ops.rem(x, y)), dtype=x.dtype))
     whole = ops.round(ops.div(ops.sub(x, rest), y))
     quotient = ops.div(x, y)
     return ops.select(ops.is_nan(whole), ops.floor(quotient), whole)
