@@ -87,6 +87,13 @@ const CarriedRow* row_of(std::string_view op) {
   return row == std::end(kRows) ? nullptr : &*row;
 }
 
+// Ops that read floats of 8 and 4 bits; those that move values take them too.
+bool is_of_small_floats(std::string_view op) {
+  constexpr std::string_view kOps[] = {"Cast",  "CastLike", "QuantizeLinear", "DequantizeLinear",
+                                       "Shape", "Size"};
+  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
 ValueId turned_over(NodeContext& n, ValueId x) {
   return n.add(Op::bit_xor, {x, n.iscalar(DType::i64, INT64_MIN)});
 }
@@ -169,7 +176,10 @@ bool check_carried(NodeContext& n) {
     if (const ValueRef& value = n.input(i)) type = carried_in(*value);
   if (type == nullptr) return false;
   const CarriedRow* row = row_of(n.op_type);
-  if (row == nullptr || (type->bits == 64 && row->wide == Wide::kNumbers))
+  const bool knows_floats =
+      row != nullptr &&
+      (row->handling == Handling::kKeeps ? row->wide == Wide::kBits : is_of_small_floats(row->op));
+  if (row == nullptr || (type->bits == 64 && row->wide == Wide::kNumbers) || (type->format && !knows_floats))
     n.unsupported("data type " + data_type_name(type->data_type));
   const size_t end = std::min(n.input_count(), row->first + row->count);
   for (size_t i = row->first; i < end; ++i)

@@ -3,6 +3,7 @@
 
 #include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
+#include "import/onnx_ops/small_floats.h"
 
 namespace aicf::onnx {
 namespace {
@@ -93,12 +94,14 @@ void clip(NodeContext& n) {
 }
 
 void cast_to(NodeContext& n, DType dtype, const CarriedType* carried) {
-  // They speak of 8-bit float targets only, which have no dtype.
-  n.ignore("saturate");
-  n.ignore("round_mode");
+  const bool saturate = n.attr_int("saturate", 1) != 0;
+  n.ignore("round_mode");  // of FLOAT8E8M0, which is read only
+  const CarriedType* from = n.carried(0);
+  const ValueId x = from && from->format ? decoded(n, n.in(0), *from) : n.in(0);
+  if (carried && carried->format) return out_carried(n, 0, encoded(n, x, *carried, saturate), *carried);
   if (is_u64(n, 0) && is_float(dtype)) return n.out(0, unsigned_number(n, n.in(0), dtype));
-  if (carried) return out_carried(n, 0, cast_to_carried(n, n.in(0), *carried), *carried);
-  n.out(0, n.cast(n.in(0), dtype));
+  if (carried) return out_carried(n, 0, cast_to_carried(n, x, *carried), *carried);
+  n.out(0, n.cast(x, dtype));
 }
 
 void cast(NodeContext& n) {

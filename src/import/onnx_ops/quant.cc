@@ -3,6 +3,7 @@
 
 #include "import/onnx_ops/carried.h"
 #include "import/onnx_ops/registry.h"
+#include "import/onnx_ops/small_floats.h"
 
 namespace aicf::onnx {
 
@@ -62,7 +63,7 @@ ValueId spread(NodeContext& n, size_t i, int64_t axis, int64_t block) {
 
 void quantize(NodeContext& n) {
   const int64_t axis = n.attr_int("axis", 1), block = n.attr_int("block_size", 0);
-  n.ignore("saturate");
+  const bool saturate = n.attr_int("saturate", 1) != 0;
   const int64_t precision = n.attr_int("precision", 0), wanted = n.attr_int("output_dtype", 0);
   if (precision != 0 && precision != 1)
     n.unsupported("precision=" + data_type_name(static_cast<int>(precision)));
@@ -75,7 +76,12 @@ void quantize(NodeContext& n) {
     carried = carried_type(static_cast<int>(wanted));
   }
   const ValueId x = n.cast(n.in(0), DType::f32), scale = n.cast(spread(n, 1, axis, block), DType::f32);
-  ValueId y = rounded(n, n.add(Op::div, {x, scale}), n.has(2) ? spread(n, 2, axis, block) : kNoValue);
+  const ValueId scaled = n.add(Op::div, {x, scale});
+  if (carried && carried->format) {  // a zero point of floats is zero: added, it takes the sign of another
+    const ValueId plus = n.add(Op::add, {scaled, n.scalar(DType::f32, 0)});
+    return out_carried(n, 0, encoded(n, plus, *carried, saturate), *carried);
+  }
+  ValueId y = rounded(n, scaled, n.has(2) ? spread(n, 2, axis, block) : kNoValue);
   if (!carried) return n.out(0, n.cast(y, dtype));
   const auto bound = [&](int64_t value) { return n.scalar(DType::f32, static_cast<double>(value)); };
   y = n.add(Op::clamp, {y, bound(carried->low), bound(carried->high)});
@@ -92,8 +98,11 @@ void dequantize(NodeContext& n) {
     if (!known) n.unsupported("data type " + data_type_name(static_cast<int>(wanted)));
     dtype = *known;
   }
-  ValueId x = n.in(0);
-  if (n.has(2)) x = n.add(Op::sub, {n.cast(x, DType::i32), n.cast(spread(n, 2, axis, block), DType::i32)});
+  // A zero point of floats is zero.
+  const bool real = n.carried(0) && n.carried(0)->format;
+  ValueId x = real ? decoded(n, n.in(0), *n.carried(0)) : n.in(0);
+  if (n.has(2) && !real)
+    x = n.add(Op::sub, {n.cast(x, DType::i32), n.cast(spread(n, 2, axis, block), DType::i32)});
   const ValueId scaled =
       n.add(Op::mul, {n.cast(x, DType::f32), n.cast(spread(n, 1, axis, block), DType::f32)});
   n.out(0, n.cast(scaled, dtype));
