@@ -99,8 +99,12 @@ Report describe_libraries() {
 }
 
 // The GPUs, or why there are none.
-Report describe_gpus() {
-  Report report{"", Json::array()};
+struct Gpus : Report {
+  Json missing;  // null where the driver answers
+};
+
+Gpus describe_gpus() {
+  Gpus report{{"", Json::array()}, {}};
   try {
     int ordinal = 0;
     for (const CudaFacts& gpu : cuda_devices()) {
@@ -122,6 +126,7 @@ Report describe_gpus() {
   } catch (const EnvironmentError& error) {
     report.text = "cuda: " + error.message + (error.actual.empty() ? "" : " (" + error.actual + ")") + "; " +
                   error.remedy + "\n";
+    report.missing = {{"message", error.message}, {"remedy", error.remedy}};
   }
   return report;
 }
@@ -132,7 +137,8 @@ VerbRun setup_doctor(VerbOptions&) {
   return [](const Console& console) {
     const std::string isa(isa_name(detect_isa()));
     const int threads = choose_threads(0);
-    const Report gpus = describe_gpus(), libraries = describe_libraries();
+    const Gpus gpus = describe_gpus();
+    const Report libraries = describe_libraries();
     console.result("aicf " AICF_VERSION "\nisa: " + isa + "\nthreads: " + std::to_string(threads) +
                        "\nkernels: " + std::to_string(kernel_table().size()) + " cpu, " +
                        std::to_string(cuda_kernel_table().size()) + " cuda\n" + gpus.text + libraries.text,
@@ -143,6 +149,7 @@ VerbRun setup_doctor(VerbOptions&) {
                     {"kernels", kernel_table().size()},
                     {"cuda_kernels", cuda_kernel_table().size()},
                     {"cuda", gpus.json},
+                    {"cuda_missing", gpus.missing},
                     {"libraries", libraries.json}});
     return static_cast<int>(kOk);
   };

@@ -1,7 +1,8 @@
-#include <algorithm>
+#include <map>
 
+#include "base/error.h"
 #include "kernels/kernel.h"
-#include "model_source.h"
+#include "measuring.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -39,65 +40,131 @@ std::string microseconds(double value) {
   return text;
 }
 
-// The step's candidates, the winner marked, with what they are estimated to take beyond it.
-std::string describe(const ChoiceReport& report, size_t most) {
+// What --measure found, by the problem's key and the candidate's name.
+using MeasuredTimes = std::map<std::string, std::map<std::string, Measured>>;
+
+MeasuredTimes measure(const ModelSource& source, const RunOptions& run, int most, const Console& console) {
+  Measuring measuring(source, run);
+  Bench& bench = measuring.open(run, 0);
+  TuneOptions options;
+  options.candidates = most;
+  MeasuredTimes times;
+  tune(measuring.problems(), {}, bench, options, [&](const TuneResult& result) {
+    for (const Measured& m : result.measured)
+      times[to_string(result.record.key)].emplace(to_string(m.candidate), m);
+    console.progress("measure", static_cast<int64_t>(times.size()),
+                     static_cast<int64_t>(measuring.problems().size()));
+  });
+  return times;
+}
+
+const Measured* find(const MeasuredTimes& times, const Choice& choice, const Candidate& candidate) {
+  const auto problem = choice.key ? times.find(to_string(*choice.key)) : times.end();
+  if (problem == times.end()) return nullptr;
+  const auto at = problem->second.find(to_string(candidate));
+  return at == problem->second.end() ? nullptr : &at->second;
+}
+
+// " +12 %" beyond what the winner takes.
+std::string margin(double microseconds, double winner) {
+  // Of a library's forced call nothing is known.
+  return winner == 0 ? "" : "  " + percent(microseconds / winner - 1);
+}
+
+// One candidate: its estimate, beside it what was measured, and how far each is from the winner's.
+std::string describe(const MeasuredTimes& times, const Choice& choice, size_t i) {
+  const Candidate &candidate = choice.candidates[i], &winner = choice.candidates[choice.chosen];
+  const bool chosen = i == choice.chosen;
+  const std::string mark = chosen ? "    * " : "      ";
+  const std::string estimate = microseconds(candidate.microseconds);
+  const std::string beyond = chosen ? "" : margin(candidate.microseconds, winner.microseconds);
+  if (times.empty()) return mark + estimate + "  " + to_string(candidate) + beyond + "\n";
+  const Measured* here = find(times, choice, candidate);
+  const Measured* there = find(times, choice, winner);
+  std::string measured = "  not measured";
+  if (here != nullptr && !here->check.ok)
+    measured = "  left out: " + here->check.why;
+  else if (here != nullptr)
+    measured = microseconds(here->microseconds) + " measured" +
+               (chosen || there == nullptr ? "" : margin(here->microseconds, there->microseconds));
+  return mark + estimate + " estimated" + beyond + "," + measured + "  " + to_string(candidate) + "\n";
+}
+
+// The step's candidates, the winner marked, with what they take beyond it.
+std::string describe(const ChoiceReport& report, const MeasuredTimes& times, size_t most) {
   const Choice& choice = report.choice;
   if (choice.candidates.empty()) return {};
-  const double winner = choice.candidates[choice.chosen].microseconds;
   std::string text =
       report.origin + ": " + to_string(choice.candidates[choice.chosen]) + "; " + report.reason + "\n";
   if (choice.candidates.size() == 1) return text;
-  for (size_t i = 0; i < choice.candidates.size(); ++i) {
-    if (i >= most && i != choice.chosen) continue;
-    const Candidate& candidate = choice.candidates[i];
-    text += std::string(i == choice.chosen ? "    * " : "      ") + microseconds(candidate.microseconds) +
-            "  " + to_string(candidate) +
-            // Of a library's forced call nothing is known.
-            (i == choice.chosen || winner == 0 ? "" : "  " + percent(candidate.microseconds / winner - 1)) +
-            "\n";
-  }
+  for (size_t i = 0; i < choice.candidates.size(); ++i)
+    if (i < most || i == choice.chosen) text += describe(times, choice, i);
   if (choice.candidates.size() > most)
     text += "      … " + std::to_string(choice.candidates.size() - most) + " more (--candidates)\n";
   return text;
 }
 
-Json choice_json(const ChoiceReport& report) {
+Json choice_json(const ChoiceReport& report, const MeasuredTimes& times) {
   Json candidates = Json::array();
-  for (const Candidate& candidate : report.choice.candidates)
-    candidates.push_back({{"name", to_string(candidate)}, {"estimated_us", candidate.microseconds}});
+  for (const Candidate& candidate : report.choice.candidates) {
+    Json json = {{"name", to_string(candidate)}, {"estimated_us", candidate.microseconds}};
+    if (const Measured* m = find(times, report.choice, candidate)) {
+      json["measured_us"] = m->check.ok ? Json(m->microseconds) : Json();
+      json["samples"] = m->samples;
+      json["error"] = m->check.error;
+      json["left_out"] = m->check.why;
+    }
+    candidates.push_back(std::move(json));
+  }
   Json json = {{"target", report.target}, {"entry", report.entry},    {"origin", report.origin},
                {"reason", report.reason}, {"candidates", candidates}, {"chosen", report.choice.chosen}};
   if (report.choice.key) json["key"] = to_string(*report.choice.key);
   return json;
 }
 
+struct Options {
+  ModelSource source;
+  RunOptions run;
+  int most = 5;
+  bool measure = false;
+};
+
+int run(const Options& options, const Console& console) {
+  if (options.most < 1)
+    throw UserError(ErrorCode::kU_bad_option, "a number is out of range")
+        .with_value("--candidates " + std::to_string(options.most))
+        .with_expected("at least 1");
+  CompileReport report;
+  const Artifact artifact = options.source.artifact(options.run.device, &report);
+  const MeasuredTimes times =
+      options.measure ? measure(options.source, options.run, options.most, console) : MeasuredTimes{};
+  std::string text;
+  Json json = {{"targets", Json::array()}};
+  for (const PassRecord& pass : report.passes)
+    text += "pass " + pass.name + ": " + std::to_string(pass.nodes_before) + " -> " +
+            std::to_string(pass.nodes_after) + " nodes, " + format_ms(pass.milliseconds) + "\n";
+  json["choices"] = Json::array();
+  for (const ChoiceReport& choice : report.choices) json["choices"].push_back(choice_json(choice, times));
+  for (const Variant& variant : artifact.variants) {
+    text += "target " + variant.target + "\n" + to_string(variant.plan);
+    for (const ChoiceReport& choice : report.choices)
+      if (choice.target == variant.target) text += describe(choice, times, static_cast<size_t>(options.most));
+    json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});
+  }
+  console.result(text, json);
+  return kOk;
+}
+
 }  // namespace
 
 VerbRun setup_explain(VerbOptions& verb) {
-  auto source = std::make_shared<ModelSource>();
-  source->add_to(verb);
-  auto most = std::make_shared<int>(5);
-  verb.add_option("--candidates", *most, "how many candidates of a step to show");
-  return [source, most](const Console& console) {
-    CompileReport report;
-    const Artifact artifact = source->artifact("cpu", &report);
-    std::string text;
-    Json json = {{"targets", Json::array()}};
-    for (const PassRecord& pass : report.passes)
-      text += "pass " + pass.name + ": " + std::to_string(pass.nodes_before) + " -> " +
-              std::to_string(pass.nodes_after) + " nodes, " + format_ms(pass.milliseconds) + "\n";
-    json["choices"] = Json::array();
-    for (const ChoiceReport& choice : report.choices) json["choices"].push_back(choice_json(choice));
-    for (const Variant& variant : artifact.variants) {
-      text += "target " + variant.target + "\n" + to_string(variant.plan);
-      for (const ChoiceReport& choice : report.choices)
-        if (choice.target == variant.target)
-          text += describe(choice, static_cast<size_t>(std::max(*most, 1)));
-      json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});
-    }
-    console.result(text, json);
-    return static_cast<int>(kOk);
-  };
+  auto options = std::make_shared<Options>();
+  options->source.add_to(verb);
+  options->run.add_to(verb);
+  verb.add_option("--candidates", options->most, "how many candidates of a step to show");
+  verb.add_flag("--measure", options->measure,
+                "time the candidates on --device, too, after comparing them with a reference");
+  return [options](const Console& console) { return run(*options, console); };
 }
 
 }  // namespace aicf::cli

@@ -84,7 +84,10 @@ int run_verb(CLI::App& app, const std::vector<std::pair<CLI::App*, aicf::cli::Ve
   }
   try {
     for (const auto& [sub, run] : verbs)
-      if (sub->parsed()) return run(console);
+      if (sub->parsed()) {
+        aicf::cli::VerbOptions(*sub).refuse_empty();
+        return run(console);
+      }
   } catch (...) {
     return console.report(std::current_exception());
   }

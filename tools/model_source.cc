@@ -45,6 +45,12 @@ void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& giv
   }
 }
 
+std::string names_of(const std::vector<IoTensor>& inputs) {
+  std::string names;
+  for (const IoTensor& io : inputs) names += (names.empty() ? "" : ", ") + io.name;
+  return names;
+}
+
 // Whether two paths name one file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
@@ -141,6 +147,9 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
     throw UserError(ErrorCode::kU_bad_option, "no stage has this name")
         .with_value("--stop-after " + stop_after)
         .with_expected("import, passes, select, build, plan or artifact");
+  if (print && stop_after.empty())
+    throw UserError(ErrorCode::kU_bad_option, "--print does not say what to print")
+        .with_remedy("name a stage with --stop-after");
   CompileOptions options;
   options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt;
@@ -235,7 +244,8 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
     if (input == "random") {
       all_random = true;
     } else if (input.ends_with(".npz") && input.find('=') == std::string::npos) {
-      given.merge(read_npz(input));
+      for (auto& [name, array] : read_npz(input))
+        if (!given.emplace(name, array).second) throw given_twice("--input " + name);
     } else {
       const auto [name, value] = split_pair(input, "--input");
       if (value == "random") {
@@ -252,8 +262,10 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
   for (const std::string& name : random_names) {
     auto at = made.find(name);
     if (at == made.end())
-      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name").with_value(name);
-    given.emplace(*at);
+      throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
+          .with_value(name)
+          .with_expected(names_of(entry.inputs));
+    if (!given.emplace(*at).second) throw given_twice("--input " + name + "=random");
   }
   if (all_random)
     for (const auto& item : made) given.emplace(item);

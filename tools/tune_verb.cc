@@ -2,12 +2,10 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/mapped_file.h"
-#include "model_source.h"
-#include "runtime/open_device.h"
+#include "measuring.h"
 #include "tune/bench_device.h"
-#include "tune/library_candidates.h"
-#include "tune/tuner.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -37,11 +35,12 @@ std::vector<Record> read_known(const std::string& path) {
   return parse_records(MappedFile::open(path)->text(), path);
 }
 
-void write_records(const std::string& path, const std::vector<Record>& records) {
+// Found out before anything is measured.
+void require_place(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;  // the write says what is wrong
+  std::error_code error;  // the file says what is wrong
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  write_file_atomically(path, to_string(records));
+  AtomicFile unused(path);
 }
 
 std::string line_of(const TuneResult& result) {
@@ -70,37 +69,71 @@ Json json_of(const TuneResult& result) {
           {"changed", result.changed},           {"measured", measured}};
 }
 
-int run(const Options& options, const Console& console) {
-  const CompileOptions compile = options.source.compile_options(options.run.device);
-  const Target target = Target::from_name(compile.target);
-  const Program program = run_pipeline(options.source.import(), target, pipeline_options(compile), nullptr);
-  std::vector<TuneProblem> problems = list_problems(program, target);
+void check_numbers(const Options& options) {
+  if (!(options.seconds >= 0))
+    throw UserError(ErrorCode::kU_bad_option, "a time is not accepted")
+        .with_value("--seconds " + std::to_string(options.seconds))
+        .with_expected("seconds >= 0; 0: no limit");
+  const auto check = [](const char* name, int value, int lowest) {
+    if (value < lowest)
+      throw UserError(ErrorCode::kU_bad_option, "a number is out of range")
+          .with_value(std::string(name) + " " + std::to_string(value))
+          .with_expected("at least " + std::to_string(lowest));
+  };
+  check("--count", options.candidates, 1);
+  check("--samples", options.samples, 1);
+  check("--libraries", options.libraries, 0);
+}
+
+TuneOptions tune_options(const Options& options) {
   TuneOptions tuning;
   tuning.seconds = options.seconds;
   tuning.candidates = options.candidates;
   tuning.samples = options.samples;
   tuning.again = options.again;
-  if (options.build_only) {
-    const std::vector<TuneTask> tasks = plan_tasks(problems, {}, tuning);
-    prebuild(program, target, tasks);
-    console.result("built the candidates of " + std::to_string(tasks.size()) + " problems\n",
-                   {{"problems", tasks.size()}});
-    return kOk;
-  }
-  const std::string path = output_path(options);
+  return tuning;
+}
+
+int build_only(const Measuring& measuring, const TuneOptions& tuning, const Console& console) {
+  if (!measuring.target().is_cuda())
+    throw UserError(ErrorCode::kU_bad_option, "kernels of the CPU are not compiled")
+        .with_value("--build-only")
+        .with_remedy("name a GPU's target: --target sm_90");
+  if (user_records_path().empty())
+    throw UserError(ErrorCode::kU_bad_option, "there is no place for compiled candidates")
+        .with_remedy("set AICF_CACHE_DIR");
+  const std::vector<TuneTask> tasks = plan_tasks(measuring.problems(), {}, tuning);
+  prebuild(measuring.program(), measuring.target(), tasks);
+  console.result("built the candidates of " + std::to_string(tasks.size()) + " problems\n",
+                 {{"problems", tasks.size()}});
+  return kOk;
+}
+
+// The file's records and this one: another process may have added to them since.
+void keep_record(const std::string& path, const Record& record) {
+  const FileLock lock(path + ".lock");
   std::vector<Record> records = read_known(path);
-  const auto device = open_device({options.run.device, options.run.threads, options.run.isa});
-  device->wait({});  // its context is current from here on
-  if (target.is_cuda()) add_library_candidates(problems, options.libraries);
-  const auto bench = make_device_bench(device, program, target);
+  put_record(records, record);
+  write_file_atomically(path, to_string(records));
+}
+
+int run(const Options& options, const Console& console) {
+  check_numbers(options);
+  Measuring measuring(options.source, options.run);
+  const TuneOptions tuning = tune_options(options);
+  if (options.build_only) return build_only(measuring, tuning, console);
+  const std::string path = output_path(options);
+  const std::vector<Record> known = read_known(path);
+  require_place(path);
+  Bench& bench = measuring.open(options.run, options.libraries);
+  const auto total = static_cast<int64_t>(plan_tasks(measuring.problems(), known, tuning).size());
   std::string text;
   Json results = Json::array();
-  const TuneSummary summary = tune(problems, records, *bench, tuning, [&](const TuneResult& result) {
-    put_record(records, result.record);
-    write_records(path, records);
+  const TuneSummary summary = tune(measuring.problems(), known, bench, tuning, [&](const TuneResult& result) {
+    keep_record(path, result.record);
     text += line_of(result);
     results.push_back(json_of(result));
-    console.progress("tune", static_cast<int64_t>(results.size()), static_cast<int64_t>(problems.size()));
+    console.progress("tune", static_cast<int64_t>(results.size()), total);
   });
   text += std::to_string(summary.tuned) + " problems tuned, " + std::to_string(summary.changed) +
           " changed, " + std::to_string(summary.known) + " known already, " + std::to_string(summary.left) +
@@ -123,7 +156,7 @@ VerbRun setup_tune(VerbOptions& verb) {
   verb.add_option("--output", options->output,
                   "the file of records to add to; default records.csv of AICF_CACHE_DIR");
   verb.add_option("--seconds", options->seconds,
-                  "stop after this time; what is left is tuned by the next call");
+                  "begin no problem but the first after this time; what is left is tuned by the next call");
   verb.add_option("--count", options->candidates, "how many candidates of a problem to measure");
   verb.add_option("--samples", options->samples, "how many samples of each");
   verb.add_option("--libraries", options->libraries,

@@ -2,11 +2,26 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
+#include "base/error.h"
+
 namespace aicf::cli {
+namespace {
+
+// "" if it is one; else what is wrong with it.
+std::string whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return {};
+  return "'" + text + "' is no whole number from 0 to 18446744073709551615";
+}
+
+}  // namespace
 
 void VerbOptions::add_positional(const std::string& name, std::string& target, const std::string& help) {
   app_->add_option(name, target, help)->required();
@@ -15,7 +30,9 @@ void VerbOptions::add_positional(const std::string& name, std::string& target, c
 // One value for each time that the option stands there: what follows belongs to the verb.
 template <typename T>
 void VerbOptions::add_option(const std::string& name, T& target, const std::string& help) {
-  app_->add_option(name, target, help)->allow_extra_args(false);
+  CLI::Option* option = app_->add_option(name, target, help)->allow_extra_args(false);
+  // Else -1 would be the largest number there is.
+  if constexpr (std::is_same_v<T, uint64_t>) option->check(whole_number);
 }
 
 template <typename T>
@@ -28,6 +45,15 @@ void VerbOptions::add_flag(const std::string& name, bool& target, const std::str
 }
 
 bool VerbOptions::given(const std::string& name) const { return app_->count(name) > 0; }
+
+void VerbOptions::refuse_empty() const {
+  for (const CLI::Option* option : app_->get_options())
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw UserError(ErrorCode::kU_bad_option, "an option is given without a value")
+            .with_value(option->get_name())
+            .with_remedy("give it one, or leave the option out");
+}
 
 std::vector<std::string> VerbOptions::words(std::initializer_list<const char*> without) const {
   std::vector<std::string> named, positional = {"--"};

@@ -29,6 +29,8 @@ class VerbOptions {
   // Once the command line is parsed: whether an option stands on it, and what stands on it but the options
   // named, as words for another process.
   bool given(const std::string& name) const;
+  // bad_option for a value that is "": a script's variable that is not set must not mean a default.
+  void refuse_empty() const;
   std::vector<std::string> words(std::initializer_list<const char*> without) const;
 
  private:

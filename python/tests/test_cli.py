@@ -155,6 +155,84 @@ def test_inputs_are_those_of_the_model(cli: Cli, verb: str) -> None:
     assert cli.json(verb, "m.onnx", *FIXED, "--input", "z=z.npy", code=2)["error"]["code"] == "AICF-U0401"
 
 
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("compile", "m.onnx", *FIXED, "--opt", ""), "--opt"),
+        (("compile", "m.onnx", *FIXED, "-o", ""), "--output"),
+        (("compile", "m.onnx", *FIXED, "--target", ""), "--target"),
+        (("compile", "m.onnx", *FIXED, "--target", "cpu,cpu"), "--target cpu,cpu"),
+        (("run", "m.onnx", *FIXED, "--threads", ""), "--threads"),
+        (("run", "m.onnx", *FIXED, "--input", "x=random", "--input", "x=x.npy"), "--input x=random"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--seconds", "-1"), "--seconds -1.000000"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--samples", "0"), "--samples 0"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--count", "0"), "--count 0"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--target", "sm_90"), "--target sm_90"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--target", "cpu,sm_90"), "--target cpu,sm_90"),
+        (("tune", "m.onnx", *FIXED, "--build-only"), "--build-only"),
+        (("explain", "m.onnx", *FIXED, "--candidates", "0"), "--candidates 0"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(cli: Cli, words: tuple[str, ...], value: str) -> None:
+    np.save(cli.folder / "x.npy", np.zeros((3, 16), np.float32))
+    error = cli.json(*words, code=2)["error"]
+    assert error["code"] == "AICF-U0001" and error["value"] == value
+    assert not (cli.folder / "m.aicf").exists() and not (cli.folder / "r.csv").exists()
+
+
+def test_a_seed_is_no_negative_number(cli: Cli) -> None:
+    for seed in ("-1", "18446744073709551616", "1.5"):
+        assert cli.json("run", "m.onnx", *FIXED, "--seed", seed, code=2)["error"]["code"] == "AICF-U0001"
+    cli.run("run", "m.onnx", *FIXED, "--seed", "18446744073709551615")
+
+
+def test_what_should_be_printed_is_named(cli: Cli) -> None:
+    assert "--stop-after" in cli.json("compile", "m.onnx", *FIXED, "--print", code=2)["error"]["remedy"]
+
+
+def test_candidates_are_built_where_there_is_a_place_for_them(nvrtc: None, cli: Cli) -> None:
+    words = ("tune", "m.onnx", *FIXED, "--target", "sm_90", "--build-only")
+    assert "AICF_CACHE_DIR" in cli.json(*words, code=2, AICF_CACHE_DIR="")["error"]["remedy"]
+    assert cli.json(*words, AICF_CACHE_DIR="cache")["problems"] >= 1
+    assert list((cli.folder / "cache" / "cuda").iterdir())
+
+
+def test_tuning_goes_on_where_it_stopped_and_beside_others(cli: Cli) -> None:
+    def tune(batch: int, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [cli.path, "tune", "m.onnx", "--dim", f"batch={batch}", "--output", "r.csv", *words],
+            cwd=cli.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    # No call is too short for one problem.
+    assert "1 problems tuned" in tune(3, "--seconds", "1e-9").communicate()[0]
+    assert "1 known already" in tune(3).communicate()[0]
+    one = len((cli.folder / "r.csv").read_text().splitlines()) - 1
+    processes = [tune(batch) for batch in (5, 7, 9, 11)]
+    for process in processes:
+        assert process.communicate()[1] == "" and process.returncode == 0
+    assert len((cli.folder / "r.csv").read_text().splitlines()) - 1 == 5 * one
+    process = tune(13, "--samples", "200")
+    process.kill()
+    process.communicate()
+    assert cli.run("compile", "m.onnx", "--dim", "batch=13", "--records", "r.csv").stderr == ""
+
+
+def test_explain_measures_candidates(cli: Cli) -> None:
+    choices = cli.json("explain", "m.onnx", *FIXED, "--measure")["choices"]
+    several = [choice for choice in choices if len(choice["candidates"]) > 1]
+    assert several
+    for choice in several:
+        for candidate in choice["candidates"]:
+            assert candidate["estimated_us"] > 0 and candidate["measured_us"] > 0
+            assert len(candidate["samples"]) >= 3 and candidate["left_out"] == ""
+    shown = cli.run("explain", "m.onnx", *FIXED, "--measure").stdout
+    assert " estimated, " in shown and " us measured  " in shown and " %  matmul" in shown
+
+
 def test_sizes_of_a_compiled_model_bind_but_do_not_compile(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM)
     assert cli.json("run", "m.aicf", *FIXED)["outputs"][0]["shape"] == [3, 8]
@@ -293,6 +371,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(cli: Cli) -> None:
     assert {row["name"] for row in answer["libraries"]} == {"nvrtc", "cublasLt", "cudnn", "nccl"}
     for row in answer["libraries"]:
         assert row["version"] and row["path"] if row["found"] else row["remedy"]
+    assert answer["cuda"] or answer["cuda_missing"]["remedy"]
     nowhere = cli.run("doctor", AICF_CUDA_PATH="/nowhere", CUDA_HOME="/nowhere", VIRTUAL_ENV="").stdout
     assert "nvrtc: " in nowhere and "isa: " in nowhere
 

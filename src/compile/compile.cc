@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <set>
 #include <utility>
 
 #include "base/comma_list.h"
@@ -56,13 +57,18 @@ void check_forced(const CompileOptions& options, const std::vector<ChoiceReport>
 
 std::vector<Target> targets_of(const CompileOptions& options) {
   std::vector<Target> targets;
+  std::set<std::string> names;
   std::string name;
   for (const char c : options.target + ",") {
     if (c != ',') {
       name += c;
       continue;
     }
-    targets.push_back(Target::from_name(std::exchange(name, {})));
+    targets.push_back(Target::from_name(name));
+    if (!names.insert(std::exchange(name, {})).second)
+      throw UserError(ErrorCode::kU_bad_option, "a target is named twice")
+          .with_value("--target " + options.target)
+          .with_expected("each target once");
   }
   return targets;
 }

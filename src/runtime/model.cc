@@ -41,8 +41,9 @@ size_t best_variant(const Artifact& artifact, const Device& device) {
   throw UserError(ErrorCode::kU_no_variant, "the artifact has no variant for this device")
       .with_expected(std::string(device.name()) + (jit ? "" : ", and no PTX because of AICF_JIT=0"))
       .with_actual(comma_list(artifact.variants, &Variant::target))
-      .with_remedy(wanted.empty() ? "GPUs before sm_80 are not supported"
-                                  : "compile with --target " + wanted);
+      .with_remedy(wanted.empty()    ? "GPUs before sm_80 are not supported"
+                   : wanted == "cpu" ? "compile with --target cpu, or run it on a GPU: device cuda"
+                                     : "compile with --target " + wanted);
 }
 
 }  // namespace

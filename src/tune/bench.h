@@ -24,7 +24,7 @@ struct CheckResult {
 class Bench {
  public:
   virtual ~Bench() = default;
-  // Makes the code of all tasks, in parallel; before anything else.
+  // Makes the code of these tasks, in parallel, in place of that of earlier ones; before they are opened.
   virtual void build(const std::vector<TuneTask>& tasks) = 0;
   // From here on candidates are those of this task.
   virtual void open(const TuneTask& task) = 0;

@@ -89,6 +89,8 @@ class DeviceBench final : public Bench {
   }
 
   void build(const std::vector<TuneTask>& tasks) override {
+    runs_.clear();
+    made_.clear();
     CudaBuilder builder(target_, program_.sizes);
     std::vector<TrialCode*> codes;
     const auto add = [&](Made& made) {

@@ -21,6 +21,19 @@ double median(std::vector<double> samples) {
   return n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
 }
 
+// A record that selection passes over, because its kernel has changed or has no such variant any more, is
+// measured anew. One of a library that is not here, or of a joined kernel, is no candidate and stays.
+bool is_outdated(const Record& record, const TuneProblem& problem) {
+  if (is_stale(record)) return true;
+  const std::string_view kernel = std::string_view(record.choice).substr(0, record.choice.find('/'));
+  bool has_kernel = false;
+  for (const Candidate& candidate : problem.candidates) {
+    if (to_string(candidate) == record.choice) return false;
+    has_kernel = has_kernel || candidate.kernel == kernel;
+  }
+  return has_kernel;
+}
+
 std::vector<size_t> pick_candidates(const TuneProblem& problem, const Record* record, int most) {
   std::vector<size_t> order(problem.candidates.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -47,6 +60,9 @@ std::vector<size_t> pick_candidates(const TuneProblem& problem, const Record* re
 // A candidate this much slower than the best after a first look leaves the race.
 constexpr double kOutOfRace = 1.15;
 constexpr int kFirstLook = 3;
+
+// Problems whose candidates are built together where there is a limit of time.
+constexpr size_t kBatch = 4;
 
 void race(Bench& bench, const TuneTask& task, std::vector<Measured>& measured, int samples) {
   for (int round = 0; round < samples; ++round) {
@@ -106,7 +122,7 @@ std::vector<TuneTask> plan_tasks(const std::vector<TuneProblem>& problems, const
   std::vector<TuneTask> tasks;
   for (const TuneProblem& problem : problems) {
     const Record* record = find_record(known, problem.key);
-    if (record != nullptr && !options.again) continue;
+    if (record != nullptr && !options.again && !is_outdated(*record, problem)) continue;
     tasks.push_back({&problem, pick_candidates(problem, record, options.candidates)});
   }
   const auto weight = [](const TuneTask& task) {
@@ -124,12 +140,17 @@ TuneSummary tune(const std::vector<TuneProblem>& problems, const std::vector<Rec
   TuneSummary summary;
   summary.known = static_cast<int>(problems.size() - tasks.size());
   const double start = now();
-  bench.build(tasks);
-  for (const TuneTask& task : tasks) {
-    if (options.seconds > 0 && now() - start > options.seconds) {
-      ++summary.left;
-      continue;
+  // Where time may run out, what is built is soon measured, so that every call gets on.
+  const size_t batch = options.seconds > 0 ? kBatch : std::max<size_t>(tasks.size(), 1);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (i > 0 && options.seconds > 0 && now() - start > options.seconds) {
+      summary.left = static_cast<int>(tasks.size() - i);
+      break;
     }
+    if (i % batch == 0)
+      bench.build({tasks.begin() + static_cast<ptrdiff_t>(i),
+                   tasks.begin() + static_cast<ptrdiff_t>(std::min(i + batch, tasks.size()))});
+    const TuneTask& task = tasks[i];
     const TuneResult result = tune_problem(task, find_record(known, task.problem->key), bench, options);
     ++summary.tuned;
     summary.changed += result.changed;

@@ -1,6 +1,6 @@
 // Measures candidates and keeps what is faster. Takes problems and a machine; gives records. A problem that
-// the given records know already is left alone unless asked for again, so that tuning can be cut off and
-// resumed.
+// the given records know already, as its kernel is now, is left alone unless asked for again, so that tuning
+// can be cut off and resumed.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace aicf {
 
 struct TuneOptions {
-  double seconds = 0;           // of measuring; 0: no limit
+  double seconds = 0;           // after which no problem is begun but the first; 0: no limit
   int candidates = 12;          // of a problem, the best estimated; a library's come on top
   int samples = 9;              // of each candidate that stays in the race
   double margin = 0.02;         // of time that must be won for a change of what would run anyhow

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "base/error.h"
 
 namespace aicf {
@@ -24,9 +27,15 @@ class FakeBench final : public Bench {
   std::map<std::string, size_t> wrong;               // by problem's op: a candidate that computes nonsense
   std::vector<std::string> opened;
   int built = 0, timed = 0;
+  std::set<std::string> ready;
 
-  void build(const std::vector<TuneTask>& tasks) override { built += static_cast<int>(tasks.size()); }
+  void build(const std::vector<TuneTask>& tasks) override {
+    built += static_cast<int>(tasks.size());
+    ready.clear();
+    for (const TuneTask& task : tasks) ready.insert(task.problem->key.op);
+  }
   void open(const TuneTask& task) override {
+    EXPECT_TRUE(ready.contains(task.problem->key.op));
     op_ = task.problem->key.op;
     opened.push_back(op_);
   }
@@ -104,7 +113,7 @@ TEST(Tuner, what_matters_most_comes_first_and_time_runs_out) {
                                              problem("often", {10, 10}, 20)};
   double clock = 0;
   TuneOptions options;
-  options.seconds = 1.5;
+  options.seconds = 0.5;
   options.now = [&] { return clock++; };
   TuneSummary summary;
   const std::vector<Record> records = tune_all(problems, {}, bench, options, &summary);
@@ -114,6 +123,51 @@ TEST(Tuner, what_matters_most_comes_first_and_time_runs_out) {
   bench.opened.clear();
   EXPECT_EQ(tune_all(problems, records, bench, options).size(), 3u);  // resumed
   EXPECT_EQ(bench.opened, (std::vector<std::string>{"dear", "cheap"}));
+}
+
+TEST(Tuner, a_short_time_builds_little_and_every_call_gets_on) {
+  FakeBench bench;
+  std::vector<TuneProblem> problems;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) {
+    problems.push_back(problem(name, {1, 1}));
+    bench.times[name] = {2, 1};
+  }
+  double clock = 0;
+  TuneOptions options;
+  options.seconds = 1;
+  options.now = [&] { return clock += 100; };  // what one call takes is more than there is
+  std::vector<Record> records;
+  for (size_t call = 1; call <= problems.size(); ++call) {
+    bench.built = 0;
+    records = tune_all(problems, records, bench, options);
+    EXPECT_EQ(records.size(), call);
+    EXPECT_LE(bench.built, 4);
+  }
+  options.seconds = 0;
+  options.again = true;
+  bench.built = 0;
+  tune_all(problems, records, bench, options);
+  EXPECT_EQ(bench.built, 7);
+}
+
+TEST(Tuner, records_that_no_longer_hold_are_measured_anew) {
+  FakeBench bench;
+  bench.times["a"] = bench.times["b"] = bench.times["c"] = bench.times["d"] = {10, 5};
+  std::vector<TuneProblem> problems = {problem("a", {1, 2}), problem("b", {1, 2}), problem("c", {1, 2}),
+                                       problem("d", {1, 2})};
+  problems[3].candidates = {{"matmul_tensor_core", "v0", 1}, {"matmul_tensor_core", "v1", 2}};
+  const std::vector<Record> known = {
+      {problems[0].key, "kernel/gone", 8, 10, ""},             // no such variant
+      {problems[1].key, "kernel/v0", 8, 10, ""},               // as it was
+      {problems[2].key, "matmul_cublaslt/1 bias", 8, 10, ""},  // of a library that is not here
+      {problems[3].key, "matmul_tensor_core/v0", 8, 10, "nvrtc 13.0 kernel 0"}};  // of another kernel
+  TuneSummary summary;
+  const std::vector<Record> records = tune_all(problems, known, bench, {}, &summary);
+  EXPECT_EQ(summary.known, 2);
+  EXPECT_EQ(bench.opened, (std::vector<std::string>{"a", "d"}));
+  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(records[1], known[1]);
+  EXPECT_EQ(records[2], known[2]);
 }
 
 TEST(Tuner, the_best_estimated_and_what_would_run_are_measured) {
