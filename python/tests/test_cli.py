@@ -393,6 +393,20 @@ def test_libraries_are_found_in_the_environment_of_the_program(cli: Cli, tmp_pat
     rows = Cli(str(program), tmp_path).json("doctor", **nothing)["libraries"]
     assert [row["path"].startswith(str(sites)) for row in rows if row["name"] == "nvrtc"] == [True]
 
+    # Built in a tree of ours, beside the environment that its setup made; in no other folder is there one.
+    tree = tmp_path / "tree"
+    built = tree / "build" / "bin" / "aicf"
+    built.parent.mkdir(parents=True)
+    shutil.copy2(program, built)
+    (tree / ".venv").symlink_to(tmp_path / "env")
+    for header in (False, True):
+        if header:
+            (tree / "include" / "aicf").mkdir(parents=True)
+            (tree / "include" / "aicf" / "aicf.h").touch()
+        rows = Cli(str(built), tmp_path).json("doctor", **nothing)["libraries"]
+        inside = [row["found"] and str(tree) in row["path"] for row in rows if row["name"] == "nvrtc"]
+        assert inside == [header]
+
     shutil.copytree(Path(aicf.__file__).parent, sites / "aicf")
     script = """if True:
         import aicf

@@ -48,7 +48,14 @@ void add_environment(std::vector<std::string>& folders, const fs::path& environm
       add_packages(folders, python.path() / "site-packages");
 }
 
-// The folder of the file that holds this code: <environment>/bin or lib, or a package in <site>.
+// The environment that the setup of our source tree makes in it, for what is built there.
+void add_tree(std::vector<std::string>& folders, const fs::path& tree) {
+  std::error_code error;
+  if (fs::exists(tree / "include/aicf/aicf.h", error)) add_environment(folders, tree / ".venv");
+}
+
+// The folder of the file that holds this code: <environment>/bin or lib, or a package in <site>,
+// or build/bin, build/lib or python/aicf of a source tree.
 fs::path own_folder() {
   Dl_info info;
   std::error_code error;
@@ -75,6 +82,7 @@ std::vector<std::string> cuda_library_folders() {
   if (const char* environment = std::getenv("VIRTUAL_ENV")) add_environment(folders, environment);
   add_environment(folders, own_folder().parent_path());
   add_packages(folders, own_folder().parent_path());
+  add_tree(folders, own_folder().parent_path().parent_path());
   if (const char* home = std::getenv("CUDA_HOME")) add_if_folder(folders, fs::path(home) / "lib64");
   add_if_folder(folders, "/usr/local/cuda/lib64");
   return folders;

@@ -41,8 +41,8 @@ bool vendor_libraries_allowed();
 bool library_fallback_wanted();
 
 // Folders that may hold NVIDIA's libraries: those of AICF_CUDA_PATH (colon-separated), of the nvidia packages
-// in the active Python environment and in the one that holds this code, of CUDA_HOME and the toolkit's usual
-// place.
+// in the active Python environment, in the one that holds this code and in that of the source tree that it
+// was built in, of CUDA_HOME and the toolkit's usual place.
 std::vector<std::string> cuda_library_folders();
 
 }  // namespace aicf
