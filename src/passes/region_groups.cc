@@ -28,10 +28,9 @@ std::vector<std::vector<NodeId>> find_readers(const Graph& graph) {
   return readers;
 }
 
-// The node that gives the value; -1: it is a leaf or absent.
-NodeId producer_of(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
-
 }  // namespace
+
+NodeId producer_of(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
 
 bool inside(const Group& group, NodeId id) {
   return std::find(group.nodes.begin(), group.nodes.end(), id) != group.nodes.end();
@@ -48,8 +47,8 @@ RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
       leaves_graph_(static_cast<size_t>(graph.value_count()), false),
       group_of_(graph.nodes().size(), -1),
       stamp_(graph.nodes().size(), 0),
-      first_across_(graph.nodes().size()) {
-  std::iota(first_across_.begin(), first_across_.end(), 0);
+      node_place_(graph.nodes().size()) {
+  std::iota(node_place_.begin(), node_place_.end(), 0);
   for (ValueId id : graph.outputs()) leaves_graph_[static_cast<size_t>(id)] = true;
   for (const Update& update : graph.updates()) leaves_graph_[static_cast<size_t>(update.value)] = true;
 }
@@ -65,19 +64,22 @@ void RegionGroups::start(NodeId id, bool contraction) {
   if (op_info(node.op).has(kReduction)) created.axes = node.attrs.get_ints("axes");
   group_of_[static_cast<size_t>(id)] = count();
   groups_.push_back(std::move(created));
+  group_place_.push_back(node_place_[static_cast<size_t>(id)]);
 }
 
 void RegionGroups::join(NodeId id, int g) {
   const Node& node = graph_.node(id);
+  group_place_[static_cast<size_t>(g)] = place_together(group(g).nodes[0], id);
   if (op_info(node.op).has(kReduction)) group(g).axes = node.attrs.get_ints("axes");
   std::vector<NodeId>& nodes = group(g).nodes;
   nodes.insert(std::upper_bound(nodes.begin() + (group(g).contraction ? 1 : 0), nodes.end(), id), id);
   group_of_[static_cast<size_t>(id)] = g;
-  note_span(group(g));
 }
 
 void RegionGroups::move(NodeId id, int to) {
   std::erase(group(of(id)).nodes, id);
+  group_of_[static_cast<size_t>(id)] = -1;
+  is_ordered_ = false;
   if (to < 0)
     start(id, false);
   else
@@ -105,15 +107,18 @@ void RegionGroups::merge(int from, int to) {
   merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
   std::sort(merged.nodes.begin() + (target.contraction ? 1 : 0), merged.nodes.end());
   if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
+  group_place_[static_cast<size_t>(to)] = place_together(source.nodes[0], target.nodes[0]);
   target = merged;
   for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
   group(from).nodes.clear();
-  note_span(target);
 }
 
 void RegionGroups::clear() {
   groups_.clear();
   std::fill(group_of_.begin(), group_of_.end(), -1);
+  group_place_.clear();
+  std::iota(node_place_.begin(), node_place_.end(), 0);
+  is_ordered_ = true;
 }
 
 // ---- what a group may hold
@@ -187,69 +192,6 @@ bool RegionGroups::is_absorbed(NodeId id) const {
   const NodeId source = producer_of(graph_, node.operands[0]);
   if (source >= 0 && (of(source) < 0 || !widens(graph_, node))) return false;
   return (*this)[of(id)].nodes.size() == 1 && !used_outside_regions(node.results[0]);
-}
-
-// ---- dependence
-
-bool RegionGroups::depends_outside(const Node& node, int g) {
-  return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
-    const NodeId producer = producer_of(graph_, id);
-    return producer >= 0 && of(producer) != g && reaches(producer, g);
-  });
-}
-
-// Whether an operand of the node is in group g or depends on it.
-bool RegionGroups::depends_on(const Node& node, int g) {
-  return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
-    const NodeId producer = producer_of(graph_, id);
-    return producer >= 0 && reaches(producer, g);
-  });
-}
-
-// Whether a node of `later` has an operand outside both groups that depends on `earlier`.
-bool RegionGroups::path_through_third(int earlier, int later) {
-  for (NodeId id : group(later).nodes)
-    for (ValueId operand : graph_.node(id).operands) {
-      const NodeId producer = producer_of(graph_, operand);
-      if (producer >= 0 && of(producer) != earlier && of(producer) != later && reaches(producer, earlier))
-        return true;
-    }
-  return false;
-}
-
-// Whether `start` or anything it depends on (through whole groups, for they run as one) is in group g.
-bool RegionGroups::reaches(NodeId start, int g) {
-  ++search_;
-  const NodeId floor = floor_of(group(g));
-  std::vector<NodeId> stack{start};
-  while (!stack.empty()) {
-    const NodeId id = stack.back();
-    stack.pop_back();
-    if (id < floor || stamp_[static_cast<size_t>(id)] == search_) continue;
-    stamp_[static_cast<size_t>(id)] = search_;
-    if (of(id) == g) return true;
-    if (of(id) >= 0)
-      for (NodeId member : group(of(id)).nodes) stack.push_back(member);
-    for (ValueId operand : graph_.node(id).operands) stack.push_back(producer_of(graph_, operand));
-  }
-  return false;
-}
-
-// No group has nodes on both sides of the floor below the group, and operands come before what reads them:
-// from nodes under it nothing leads to the group. Without it every search would walk the whole graph.
-NodeId RegionGroups::floor_of(const Group& group) const {
-  NodeId floor = *std::min_element(group.nodes.begin(), group.nodes.end());
-  while (first_across_[static_cast<size_t>(floor)] < floor) floor = first_across_[static_cast<size_t>(floor)];
-  return floor;
-}
-
-// Called when a group grows; that one shrank only makes searches longer.
-void RegionGroups::note_span(const Group& group) {
-  const auto [first, last] = std::minmax_element(group.nodes.begin(), group.nodes.end());
-  for (NodeId id = *first + 1; id <= *last; ++id) {
-    NodeId& across = first_across_[static_cast<size_t>(id)];
-    across = std::min(across, *first);
-  }
 }
 
 }  // namespace aicf

@@ -18,6 +18,8 @@ struct Group {
 };
 
 bool inside(const Group& group, NodeId id);
+// The node that gives the value; -1: it is a leaf or absent.
+NodeId producer_of(const Graph& graph, ValueId id);
 // What a region that begins with the node runs over.
 const Shape& domain_of(const Graph& graph, const Node& node);
 
@@ -58,7 +60,7 @@ class RegionGroups {
   // costs less than a kernel of its own.
   bool is_absorbed(NodeId id) const;
 
-  // --- dependence; each walks the graph, back from what it is given
+  // --- dependence (region_order.cc)
   // Whether some operand of `node` that lies outside group g depends on g: joining would make a cycle.
   bool depends_outside(const Node& node, int g);
 
@@ -66,12 +68,19 @@ class RegionGroups {
   bool row_fits(const Shape& full, const std::vector<int64_t>& axes) const;
   size_t operand_count(const Group& group, const Node& extra) const;
   bool leaves_graph(ValueId id) const { return leaves_graph_[static_cast<size_t>(id)]; }
+  Group& group(int g) { return groups_[static_cast<size_t>(g)]; }
+
+  // --- region_order.cc. A unit is what runs as one: a group, named by its first node, or a node without one.
   bool depends_on(const Node& node, int g);
   bool path_through_third(int earlier, int later);
-  bool reaches(NodeId start, int g);
-  NodeId floor_of(const Group& group) const;
-  void note_span(const Group& group);
-  Group& group(int g) { return groups_[static_cast<size_t>(g)]; }
+  bool reaches(std::vector<NodeId> nodes, int g);
+  NodeId unit_of(NodeId id) const { return of(id) < 0 ? id : (*this)[of(id)].nodes[0]; }
+  int& place_of(NodeId unit);
+  enum class Towards : uint8_t { kOperands, kReaders };
+  void push_next(NodeId unit, Towards towards, std::vector<NodeId>& nodes) const;
+  std::vector<NodeId> units_between(NodeId start, Towards towards, int first, int last);
+  int place_together(NodeId a, NodeId b);
+  void order_anew();
 
   const Graph& graph_;
   const PassContext& context_;
@@ -79,9 +88,12 @@ class RegionGroups {
   std::vector<bool> leaves_graph_;            // by value: an output, or what an update writes
   std::vector<Group> groups_;
   std::vector<int> group_of_;  // by node
-  std::vector<int> stamp_;     // by node: the last search that came by
+  std::vector<int> stamp_;     // by unit: the last search that came by
   int search_ = 0;
-  std::vector<NodeId> first_across_;  // by node: first node of the groups with nodes before it and from it on
+  // Places of units in an order in which each stands after all that it depends on, so that searches stay
+  // between the places of what they ask about. By group, and by node for those without one.
+  std::vector<int> group_place_, node_place_;
+  bool is_ordered_ = true;  // false: a node left its group since
 };
 
 }  // namespace aicf

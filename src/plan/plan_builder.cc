@@ -31,9 +31,11 @@ struct PlanBuilder::EntryState {
   const Graph& graph;
   const KernelCalls& calls;
   EntryPlan plan;
-  std::map<ValueId, int32_t> buffers;        // root value → buffer
-  std::map<ValueId, int64_t> packed_offset;  // extra packed values
-  std::map<ValueId, size_t> last_read;       // by root: the last call that reads it
+  std::map<ValueId, int32_t> buffers;                         // root value → buffer
+  std::map<ValueId, int64_t> packed_offset;                   // extra packed values
+  std::map<ValueId, size_t> last_read;                        // by root: the last call that reads it
+  std::map<ValueId, size_t> outputs;                          // by root: the first output that it is
+  std::map<ValueId, std::vector<const KernelCall*>> made_by;  // by root: the steps of init that write it
 };
 
 PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& constants)
@@ -91,10 +93,9 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
       buffer = variable_or_constant(value);
     }
   }
-  const auto& roots = state.calls.output_roots;
-  if (const auto at = std::find(roots.begin(), roots.end(), root); at != roots.end()) {
+  if (const auto at = state.outputs.find(root); at != state.outputs.end()) {
     buffer.kind = BufferKind::kOutput;
-    buffer.name = state.graph.output_names()[static_cast<size_t>(at - roots.begin())];
+    buffer.name = state.graph.output_names()[at->second];
   }
   buffer.max_bytes = bounds(buffer.bytes, ranges_).hi;
   buffer.first_step = INT32_MAX;
@@ -110,8 +111,7 @@ void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& out
   const bool is_temp = output.root < state.graph.value_count() &&
                        state.graph.value(output.root).role == Role::kTemp &&
                        !state.buffers.contains(output.root);
-  const auto& outputs = state.calls.output_roots;
-  if (!is_temp || std::find(outputs.begin(), outputs.end(), output.root) != outputs.end()) return;
+  if (!is_temp || state.outputs.contains(output.root)) return;
   const KernelCall& call = state.calls.calls[index];
   const Dim bytes = byte_count(state.graph.type(output.root));
   for (int32_t number : call.elementwise) {
@@ -143,15 +143,15 @@ TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
 std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<TileProgram>& programs,
                                     ValueId root) {
   std::string key;
-  for (const KernelCall& call : state.calls.init_calls)
-    for (size_t output = 0; output < call.outputs.size(); ++output) {
-      if (call.outputs[output].root != root) continue;
-      key +=
-          call.kernel + to_string(call.params) + " " + std::to_string(output) + to_text(call.outputs[output]);
-      if (call.region >= 0)
+  for (const KernelCall* call : state.made_by.at(root))
+    for (size_t output = 0; output < call->outputs.size(); ++output) {
+      if (call->outputs[output].root != root) continue;
+      key += call->kernel + to_string(call->params) + " " + std::to_string(output) +
+             to_text(call->outputs[output]);
+      if (call->region >= 0)
         key +=
-            " program " + std::to_string(intern(programs[static_cast<size_t>(call.region)], init_programs_));
-      for (const Window& w : call.inputs) {
+            " program " + std::to_string(intern(programs[static_cast<size_t>(call->region)], init_programs_));
+      for (const Window& w : call->inputs) {
         // What an earlier step of init makes is known by where it lies.
         const auto made = state.packed_offset.find(w.root);
         key += " " +
@@ -194,6 +194,11 @@ int32_t PlanBuilder::init_source(const EntryState& state, ValueId root) {
 void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& programs,
                            const std::vector<StepLaunches>& launches) {
   const KernelCalls& calls = state.calls;
+  for (const KernelCall& call : calls.init_calls)
+    for (const Window& w : call.outputs) {
+      std::vector<const KernelCall*>& makers = state.made_by[w.root];
+      if (makers.empty() || makers.back() != &call) makers.push_back(&call);
+    }
   std::map<ValueId, int32_t> fresh;  // packed values that are new to the plan → buffer of init
   for (size_t i = 0; i < calls.init_calls.size(); ++i) {
     const KernelCall& call = calls.init_calls[i];
@@ -327,7 +332,8 @@ EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
                                   const std::vector<StepLaunches>& launches,
                                   const std::vector<StepLaunches>& init_launches,
                                   const std::vector<int32_t>& bodies) {
-  EntryState state{graph, calls, {}, {}, {}, {}};
+  EntryState state{graph, calls, {}, {}, {}, {}, {}, {}};
+  for (size_t i = 0; i < calls.output_roots.size(); ++i) state.outputs.emplace(calls.output_roots[i], i);
   add_init(state, programs, init_launches);
   for (size_t i = 0; i < calls.calls.size(); ++i)
     for (const Window& w : calls.calls[i].inputs) state.last_read[w.root] = i;

@@ -22,6 +22,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
       parts_(concat_parts(graph)),
       targets_(update_targets(graph, target)) {
   result_.placement.resize(static_cast<size_t>(graph.value_count()));
+  for (const Update& update : graph.updates()) updated_.insert(update.variable);
   for (ValueId id : graph.leaves()) place(id);
 }
 
@@ -179,15 +180,14 @@ Window Selector::add_extra(ExtraValue::Kind kind, TensorType type, std::string n
 }
 
 void Selector::place_outputs() {
+  std::set<ValueId> taken;
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ValueId id = graph_.outputs()[i];
     const Window& at = window(id);
-    const bool taken = std::find(result_.output_roots.begin(), result_.output_roots.end(), at.root) !=
-                       result_.output_roots.end();
     const bool whole = at.root < graph_.value_count() && graph_.value(at.root).role == Role::kTemp &&
                        is_row_major(at) && at.offset == Dim(0) &&
                        element_count(at.sizes) == element_count(graph_.shape(at.root));
-    if (whole && !taken) {
+    if (whole && taken.insert(at.root).second) {
       result_.output_roots.push_back(at.root);
       continue;
     }
@@ -218,10 +218,7 @@ void Selector::write_updates() {
   }
 }
 
-bool Selector::is_updated(ValueId root) const {
-  return std::any_of(graph_.updates().begin(), graph_.updates().end(),
-                     [&](const Update& u) { return u.variable == root; });
-}
+bool Selector::is_updated(ValueId root) const { return updated_.contains(root); }
 
 KernelCalls select_kernels(const Graph& graph, const Target& target, const SelectOptions& options) {
   return Selector(graph, target, options).run();

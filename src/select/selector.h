@@ -5,6 +5,7 @@
 // end. Private to select/; select.h is the way in.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -152,6 +153,9 @@ class Selector {
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
   std::vector<Window> weights_of(ValueId id, const Window& y) const;
   bool packable(const std::vector<Window>& parts, const Window& w) const;
+  // The step of init that packs this weight in the way asked for, if there is one; and a new one's result.
+  const KernelCall* find_packing(ValueId weight, const std::function<bool(const KernelCall&)>& matches) const;
+  const Window& add_packing(KernelCall call);
   const KernelRow* find_packed(Problem problem) const;
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
   const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;
@@ -170,6 +174,8 @@ class Selector {
   std::map<ValueId, Window> channels_last_copies_;
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots
+  std::multimap<ValueId, size_t> packings_;  // by root of what is packed: the step of init
+  std::set<ValueId> updated_;                // variables
   KernelCalls result_;
 };
 

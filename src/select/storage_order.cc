@@ -10,9 +10,13 @@ constexpr int64_t kFewMaps = 12;  // output channels of a group: below, vectors 
 class Orders {
  public:
   Orders(const Graph& graph, const Target& target)
-      : graph_(graph), target_(target), orders_(static_cast<size_t>(graph.value_count())) {}
+      : graph_(graph),
+        target_(target),
+        orders_(static_cast<size_t>(graph.value_count())),
+        feeds_conv_(static_cast<size_t>(graph.value_count()), false) {}
 
   std::vector<Ints> run() {
+    find_conv_inputs();
     for (const Node& node : graph_.nodes()) spread(node);
     follow_transposes();
     // An output is the caller's memory, which is row-major.
@@ -83,13 +87,14 @@ class Orders {
     return node.op == Op::fused && node.attrs.get_str("kind") == "conv" ? &node.bodies[0] : nullptr;
   }
 
-  bool feeds_conv(ValueId id) const {
-    return std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [&](const Node& node) {
+  void find_conv_inputs() {
+    for (const Node& node : graph_.nodes()) {
       const Graph* body = conv_body(node);
-      return body != nullptr && node.operands[0] == id &&
-             prefers_last(*body, body == &graph_ ? node : body->nodes()[0]);
-    });
+      if (body != nullptr && prefers_last(*body, body == &graph_ ? node : body->nodes()[0]))
+        feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
+    }
   }
+  bool feeds_conv(ValueId id) const { return feeds_conv_[static_cast<size_t>(id)]; }
 
   bool prefers_last(const Graph& graph, const Node& conv) const {
     return target_.is_cuda() ? is_half(graph.dtype(conv.operands[0])) : has_packed_form(graph, conv);
@@ -97,6 +102,7 @@ class Orders {
   const Graph& graph_;
   const Target& target_;
   std::vector<Ints> orders_;
+  std::vector<bool> feeds_conv_;  // by value: a convolution that prefers its channels last reads it
 };
 
 }  // namespace

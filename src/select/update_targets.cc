@@ -23,11 +23,21 @@ size_t rank_of_sums(const Graph& body) {
 class UpdateTargets {
  public:
   UpdateTargets(const Graph& graph, const Target& target)
-      : graph_(graph), target_(target), source_(static_cast<size_t>(graph.value_count())) {
+      : graph_(graph),
+        target_(target),
+        source_(static_cast<size_t>(graph.value_count())),
+        read_at_end_(source_.size(), false),
+        last_reader_(source_.size(), -1) {
     for (size_t id = 0; id < source_.size(); ++id) source_[id] = static_cast<ValueId>(id);
     for (const Node& node : graph.nodes())
       if (op_info(node.op).has(kView) && !node.operands.empty())
         source_[static_cast<size_t>(node.results[0])] = source_[static_cast<size_t>(node.operands[0])];
+    for (ValueId id : graph.outputs()) read_at_end_[static_cast<size_t>(source(id))] = true;
+    for (const Update& update : graph.updates())
+      read_at_end_[static_cast<size_t>(source(update.value))] = true;
+    for (size_t i = 0; i < graph.nodes().size(); ++i)
+      for (ValueId id : graph.nodes()[i].operands)
+        if (id != kNoValue) last_reader_[static_cast<size_t>(source(id))] = static_cast<NodeId>(i);
   }
 
   std::vector<ValueId> run() const {
@@ -52,13 +62,8 @@ class UpdateTargets {
     const Node& writer = graph_.node(value.producer);
     // The parts of a concat are written one by one, before all are known.
     if (writer.op == Op::concat) return false;
-    // Outputs and other updates are copied when everything has run.
-    for (ValueId id : graph_.outputs())
-      if (source(id) == update.variable) return false;
-    for (const Update& other : graph_.updates())
-      if (source(other.value) == update.variable) return false;
-    for (size_t i = static_cast<size_t>(value.producer) + 1; i < graph_.nodes().size(); ++i)
-      if (is_read(graph_.nodes()[i], update.variable)) return false;
+    if (read_at_end_[static_cast<size_t>(update.variable)]) return false;
+    if (last_reader_[static_cast<size_t>(update.variable)] > value.producer) return false;
     return !is_read(writer, update.variable) || overwrites(writer, update);
   }
 
@@ -93,6 +98,9 @@ class UpdateTargets {
   const Graph& graph_;
   const Target& target_;
   std::vector<ValueId> source_;  // by value: what it is a view of, itself if it is none
+  std::vector<bool>
+      read_at_end_;  // by source: an output or an update is copied from it when everything has run
+  std::vector<NodeId> last_reader_;  // by source
 };
 
 }  // namespace

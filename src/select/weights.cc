@@ -1,6 +1,7 @@
 #include "select/selector.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -82,6 +83,20 @@ void Selector::make_init() {
   result_.calls.pop_back();
 }
 
+const KernelCall* Selector::find_packing(ValueId weight,
+                                         const std::function<bool(const KernelCall&)>& matches) const {
+  const auto [first, last] = packings_.equal_range(weight);
+  const auto at =
+      std::find_if(first, last, [&](const auto& known) { return matches(result_.init_calls[known.second]); });
+  return at == last ? nullptr : &result_.init_calls[at->second];
+}
+
+const Window& Selector::add_packing(KernelCall call) {
+  packings_.emplace(call.inputs[0].root, result_.init_calls.size());
+  result_.init_calls.push_back(std::move(call));
+  return result_.init_calls.back().outputs[0];
+}
+
 const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
   if (!is_weight(w) || !has_packed_form(conv.graph, conv.node)) return nullptr;
   problem.family = "conv_packed";
@@ -101,8 +116,10 @@ bool Selector::reads_weights_last(ValueId w) const {
 
 Window Selector::weights_last(ValueId id, const std::string& origin) {
   const Window& w = window(id);
-  for (const KernelCall& done : result_.init_calls)
-    if (done.inputs[0] == w && done.kernel == "conv_w_channels_last") return done.outputs[0];
+  const auto same = [&](const KernelCall& done) {
+    return done.inputs[0] == w && done.kernel == "conv_w_channels_last";
+  };
+  if (const KernelCall* done = find_packing(w.root, same)) return done->outputs[0];
   const TensorType type{w.dtype, w.sizes};
   const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
   KernelCall call;
@@ -111,15 +128,15 @@ Window Selector::weights_last(ValueId id, const std::string& origin) {
   call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
   call.origin = origin;
   call.reason = "weights channels-last at load";
-  result_.init_calls.push_back(std::move(call));
-  return result_.init_calls.back().outputs[0];
+  return add_packing(std::move(call));
 }
 
 Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
   const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
-  for (const KernelCall& done : result_.init_calls)
-    if (done.inputs[0] == w && done.kernel == "pack_conv_w_f32" && done.params[0] == Dim(groups))
-      return done.outputs[0];
+  const auto same = [&](const KernelCall& done) {
+    return done.inputs[0] == w && done.kernel == "pack_conv_w_f32" && done.params[0] == Dim(groups);
+  };
+  if (const KernelCall* done = find_packing(w.root, same)) return done->outputs[0];
   int64_t k = 1;
   for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
   KernelCall call;
@@ -131,8 +148,7 @@ Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string&
   call.params = {Dim(groups)};
   call.origin = origin;
   call.reason = "weights packed at load";
-  result_.init_calls.push_back(std::move(call));
-  return result_.init_calls.back().outputs[0];
+  return add_packing(std::move(call));
 }
 
 bool Selector::is_weight(ValueId id) const {
@@ -173,8 +189,10 @@ const KernelRow* Selector::find_packed(Problem problem) const {
 }
 
 Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
-  for (const KernelCall& done : result_.init_calls)
-    if (done.inputs == parts && done.kernel == "pack_matmul_y_f32") return done.outputs[0];
+  const auto same = [&](const KernelCall& done) {
+    return done.inputs == parts && done.kernel == "pack_matmul_y_f32";
+  };
+  if (const KernelCall* done = find_packing(parts[0].root, same)) return done->outputs[0];
   const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
   KernelCall call;
   call.kernel = "pack_matmul_y_f32";
@@ -183,8 +201,7 @@ Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, cons
       add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + root_name(parts[0].root))};
   call.origin = origin_of(node);
   call.reason = "weights packed at load";
-  result_.init_calls.push_back(std::move(call));
-  return result_.init_calls.back().outputs[0];
+  return add_packing(std::move(call));
 }
 
 const std::string& Selector::root_name(ValueId root) const {
