@@ -102,9 +102,10 @@ int run(const Options& options, const Console& console) {
     json["coverage"] = coverage;
   }
   if (options.kernels) {
-    const std::vector<StepTime> steps = time_steps(*exe, entry, options.repeat);
-    json["kernels"] = steps_json(steps);
-    text += step_table(steps);
+    const StepTimes times = time_steps(*exe, entry, options.repeat);
+    json["kernels"] = steps_json(times.steps);
+    json["stamped_us"] = times.stamped_us();
+    text += step_table(times, 1e3 * json["median"].get<double>());
   }
   console.result(text, json);
   return kOk;

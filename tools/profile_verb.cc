@@ -54,21 +54,17 @@ int run(const Options& options, const Console& console) {
   std::vector<double> replays;
   for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident).replay);
   const double replay_us = quantile(replays, 0.5);
-  const std::vector<StepTime> steps = time_steps(*exe, entry, options.repeat);
-  double stamped_us = 0;
-  for (const StepTime& step : steps) stamped_us += step.cost.microseconds;
-  write_file_atomically(options.output,
-                        chrome_trace(steps, std::string(exe->model().device().name()), replay_us).dump(1));
-  char totals[128];
-  std::snprintf(totals, sizeof(totals), "%zu steps: %.2f µs with stamps between them, %.2f µs without\n",
-                steps.size(), stamped_us, replay_us);
-  console.result(step_table(steps) + totals + "trace: " + options.output + "\n",
+  const StepTimes times = time_steps(*exe, entry, options.repeat);
+  write_file_atomically(
+      options.output,
+      chrome_trace(times.steps, std::string(exe->model().device().name()), replay_us).dump(1));
+  console.result(step_table(times, replay_us) + "trace: " + options.output + "\n",
                  {{"trace", options.output},
                   {"device", exe->model().device().name()},
                   {"coverage", exe->coverage(entry)},
                   {"replay_us", replay_us},
-                  {"stamped_us", stamped_us},
-                  {"kernels", steps_json(steps)}});
+                  {"stamped_us", times.stamped_us()},
+                  {"kernels", steps_json(times.steps)}});
   return kOk;
 }
 

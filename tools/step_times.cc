@@ -5,11 +5,20 @@
 #include <cstdio>
 
 #include "runtime/check_io.h"
+#include "runtime/variant_fit.h"
+#include "select/cost_model.h"
 
 namespace aicf::cli {
 namespace {
 
 constexpr int kQueuedReplays = 20;
+
+// Of a GPU whose architecture has code of its own; what the host's memory and cores reach is not known.
+std::optional<TargetFacts> limits_of(const Device& device) {
+  const std::string target = target_for(device.name());
+  if (!target.starts_with("sm_")) return std::nullopt;
+  return Target::from_name(target).facts();
+}
 
 }  // namespace
 
@@ -57,27 +66,53 @@ ReplayTime time_replay(Executable& exe, const Resident& resident) {
 double StepTime::gigabytes_per_second() const {
   return static_cast<double>(cost.bytes) / std::max(cost.microseconds, 1e-3) * 1e-3;
 }
+double StepTime::share_of_limit() const { return least_us / std::max(cost.microseconds, 1e-3); }
 double StepTime::teraflops() const {
   return static_cast<double>(cost.flops) / std::max(cost.microseconds, 1e-3) * 1e-6;
 }
 
-std::vector<StepTime> time_steps(Executable& exe, const EntryPlan& entry, int repeats) {
-  std::vector<StepTime> steps;
-  const EntryPlan& plan = exe.bound_plan(entry);
-  for (const StepCost& cost : exe.profile(entry, repeats)) steps.push_back({&plan.steps[steps.size()], cost});
-  return steps;
+double StepTimes::stamped_us() const {
+  double sum = 0;
+  for (const StepTime& step : steps) sum += step.cost.microseconds;
+  return sum;
 }
 
-std::string step_table(const std::vector<StepTime>& steps) {
-  if (steps.empty()) return "this device cannot time single kernels\n";
-  std::string text = "      µs      GB/s   TFLOP/s  kernel\n";
-  char line[96];
-  for (const StepTime& step : steps) {
+StepTimes time_steps(Executable& exe, const EntryPlan& entry, int repeats) {
+  StepTimes times{{}, limits_of(exe.model().device())};
+  const EntryPlan& plan = exe.bound_plan(entry);
+  for (const StepCost& cost : exe.profile(entry, repeats)) {
+    const Step& step = plan.steps[times.steps.size()];
+    const DType x = step.inputs.empty() ? DType::f32 : step.inputs[0].dtype;
+    times.steps.push_back(
+        {&step, cost, times.limits ? least_microseconds(cost, step.kernel, x, *times.limits) : 0});
+  }
+  return times;
+}
+
+std::string step_table(const StepTimes& times, double replay_us) {
+  if (times.steps.empty()) return "this device cannot time single kernels\n";
+  std::string text =
+      std::string("      µs      GB/s   TFLOP/s  ") + (times.limits ? "limit  " : "") + "kernel\n";
+  char line[160];
+  for (const StepTime& step : times.steps) {
     std::snprintf(line, sizeof(line), "%8.2f %9.1f %9.2f  ", step.cost.microseconds,
                   step.gigabytes_per_second(), step.teraflops());
-    text += line + step.step->kernel + "  " + step.step->origin + "\n";
+    text += line;
+    if (times.limits) {
+      std::snprintf(line, sizeof(line), "%3.0f %%  ", 100 * step.share_of_limit());
+      text += line;
+    }
+    text += step.step->kernel + "  " + step.step->origin + "\n";
   }
-  return text;
+  std::snprintf(line, sizeof(line), "%zu steps: %.2f µs with stamps between them, %.2f µs without\n",
+                times.steps.size(), times.stamped_us(), replay_us);
+  text += line;
+  if (!times.limits) return text;
+  std::snprintf(line, sizeof(line),
+                "limits: %.2f TB/s, %.0f TFLOP/s in halves on matrix units, %.0f in f32 beside them\n",
+                times.limits->bytes_per_microsecond * 1e-6, times.limits->half_flops * 1e-6,
+                times.limits->float_flops * 1e-6);
+  return text + line;
 }
 
 Json steps_json(const std::vector<StepTime>& steps) {
@@ -87,7 +122,8 @@ Json steps_json(const std::vector<StepTime>& steps) {
                     {"origin", step.step->origin},
                     {"us", step.cost.microseconds},
                     {"bytes", step.cost.bytes},
-                    {"flops", step.cost.flops}});
+                    {"flops", step.cost.flops},
+                    {"share_of_limit", step.least_us > 0 ? Json(step.share_of_limit()) : Json()}});
   return list;
 }
 

@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "console.h"
 #include "runtime/executable.h"
+#include "target/target.h"
 
 namespace aicf::cli {
 
@@ -33,14 +35,23 @@ ReplayTime time_replay(Executable& exe, const Resident& resident);
 struct StepTime {
   const Step* step;
   StepCost cost;
+  double least_us = 0;  // what the machine's limits allow for it; 0: they are not known
   double gigabytes_per_second() const;
   double teraflops() const;
+  double share_of_limit() const;
 };
-// Of the last bind of the entry; empty on devices that cannot tell.
-std::vector<StepTime> time_steps(Executable& exe, const EntryPlan& entry, int repeats);
 
-// A line per step: time, and what it reaches of the two limits.
-std::string step_table(const std::vector<StepTime>& steps);
+struct StepTimes {
+  std::vector<StepTime> steps;
+  std::optional<TargetFacts> limits;  // of the usual machine of a GPU's architecture
+  double stamped_us() const;          // all steps, with the stamps between them
+};
+// Of the last bind of the entry; no steps on devices that cannot tell.
+StepTimes time_steps(Executable& exe, const EntryPlan& entry, int repeats);
+
+// A line per step: time, what it reaches of memory and arithmetic, and its share of the limit that bounds it;
+// then what the stamps cost, beside a replay without them.
+std::string step_table(const StepTimes& times, double replay_us);
 Json steps_json(const std::vector<StepTime>& steps);
 
 double quantile(std::vector<double> samples, double q);

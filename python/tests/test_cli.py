@@ -291,6 +291,15 @@ def test_bench_tells_the_part_of_the_host(cli: Cli) -> None:
     assert answer["host_us"] == answer["host_first_us"] == pytest.approx(1e3 * answer["median"])
 
 
+def test_the_table_of_kernels_states_what_its_stamps_cost(cli: Cli) -> None:
+    answer = cli.json("bench", "m.onnx", *FIXED, "--repeat", "3", "--kernels")
+    assert answer["stamped_us"] == pytest.approx(sum(kernel["us"] for kernel in answer["kernels"]))
+    # Limits are known of GPUs only.
+    assert {kernel["share_of_limit"] for kernel in answer["kernels"]} == {None}
+    shown = cli.run("bench", "m.onnx", *FIXED, "--repeat", "3", "--kernels").stdout
+    assert " with stamps between them, " in shown and " without\n" in shown and "limit" not in shown
+
+
 def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     cli.run("compile", "m.onnx", "--dim", "batch=1,8")
     target = cli.json("inspect", "m.aicf", "--check")["targets"][0]

@@ -28,14 +28,18 @@ Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolR
 
 double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
                              const SymbolRanges& ranges) {
-  const Work work = largest_work(call, kernel, ranges);
-  const TargetFacts& facts = target.facts();
-  const bool half = !call.inputs.empty() && dtype_bytes(call.inputs[0].dtype) == 2;
-  const double bytes = work.bytes / facts.bytes_per_microsecond;
-  const double flops =
-      work.flops /
-      (half && kernel.find("simt") == std::string_view::npos ? facts.half_flops : facts.float_flops);
-  return facts.edge_microseconds + std::max(bytes, flops);
+  const DType x = call.inputs.empty() ? DType::f32 : call.inputs[0].dtype;
+  return target.facts().edge_microseconds +
+         least_microseconds(largest_work(call, kernel, ranges), kernel, x, target.facts());
+}
+
+double least_microseconds(const Work& work, std::string_view kernel, DType x, const TargetFacts& facts) {
+  const bool half = dtype_bytes(x) == 2 && kernel.find("simt") == std::string_view::npos;
+  const double rate = half                             ? facts.half_flops
+                      : kernel == "matmul_tensor_core" ? facts.half_flops / 2
+                                                       : facts.float_flops;
+  return std::max(static_cast<double>(work.bytes) / facts.bytes_per_microsecond,
+                  static_cast<double>(work.flops) / rate);
 }
 
 }  // namespace aicf

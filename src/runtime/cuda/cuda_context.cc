@@ -27,9 +27,8 @@ DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t mem
   AICF_CUDA(d.stream_create(&stream_, kStreamNonBlocking));
 }
 
-// Destructors ignore results: at the end of the process the driver may be gone already.
 DeviceContext::~DeviceContext() {
-  driver().set_current(context_);
+  enter_if_alive();
   driver().stream_destroy(stream_);
   driver().primary_release(device_);
 }
@@ -75,7 +74,7 @@ Address DeviceContext::allocate(int64_t bytes) {
 }
 
 void DeviceContext::release(Address address, int64_t bytes) noexcept {
-  driver().set_current(context_);
+  enter_if_alive();
   if (allocator_.release) {
     driver().context_synchronize();  // as the driver's own release does: work on it may still be queued
     allocator_.release(reinterpret_cast<void*>(address), bytes);
@@ -103,7 +102,7 @@ MappedMemory::MappedMemory(std::shared_ptr<DeviceContext> context, size_t bytes)
 }
 
 MappedMemory::~MappedMemory() {
-  context_->enter();
+  context_->enter_if_alive();
   driver().host_release(host_);
 }
 
@@ -121,7 +120,7 @@ Modules::Modules(std::shared_ptr<DeviceContext> context, const std::vector<Array
 }
 
 Modules::~Modules() {
-  context_->enter();
+  context_->enter_if_alive();
   for (Module module : modules_) driver().module_unload(module);
 }
 

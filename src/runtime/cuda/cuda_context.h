@@ -23,6 +23,8 @@ class DeviceContext {
 
   // Makes the context current in this thread; needed before any call about it.
   void enter() const { AICF_CUDA(driver().set_current(context_)); }
+  // The same for destructors: at the end of the process the driver may be gone, with all of ours on the device.
+  void enter_if_alive() const noexcept { driver().set_current(context_); }
   // The caller's stream or our own.
   StreamHandle stream(aicf::Stream s) const {
     return s.handle != nullptr ? static_cast<StreamHandle>(s.handle) : stream_;

@@ -23,13 +23,7 @@ class CudaSequence final : public Sequence {
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b] != nullptr) launches_.set_address(static_cast<int32_t>(b), addresses[b]);
   }
-  ~CudaSequence() override {
-    try {
-      context_->enter();
-    } catch (const EnvironmentError&) {
-      // The driver is shutting down with the process; so is everything of ours on the device.
-    }
-  }
+  ~CudaSequence() override { context_->enter_if_alive(); }
 
   void set_address(int32_t buffer, std::byte* address) override {
     if (launches_.address(buffer) == address) return;
