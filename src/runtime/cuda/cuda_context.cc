@@ -23,8 +23,10 @@ DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t mem
   AICF_CUDA(d.device_attribute(&minor, kComputeMinor, device_));
   arch_ = 10 * major + minor;
   AICF_CUDA(d.primary_retain(&context_, device_));
-  enter();
-  AICF_CUDA(d.stream_create(&stream_, kStreamNonBlocking));
+  enter_if_alive();
+  const int made = d.stream_create(&stream_, kStreamNonBlocking);
+  if (made != 0) d.primary_release(device_);
+  AICF_CUDA(made);
 }
 
 DeviceContext::~DeviceContext() {
@@ -98,7 +100,9 @@ MappedMemory::MappedMemory(std::shared_ptr<DeviceContext> context, size_t bytes)
   context_->enter();
   AICF_CUDA(driver().host_allocate(&host_, bytes, kHostAllocDeviceMap));
   std::memset(host_, 0, bytes);
-  AICF_CUDA(driver().host_address(&device_, host_, 0));
+  const int mapped = driver().host_address(&device_, host_, 0);
+  if (mapped != 0) driver().host_release(host_);
+  AICF_CUDA(mapped);
 }
 
 MappedMemory::~MappedMemory() {
@@ -109,20 +113,29 @@ MappedMemory::~MappedMemory() {
 Modules::Modules(std::shared_ptr<DeviceContext> context, const std::vector<Array>& images)
     : context_(std::move(context)) {
   context_->enter();
-  for (const Array& image : images) {
-    check_code_image(image);
-    // PTX is text and must end in a zero, which the section need not have.
-    std::string bytes(image.data_as<char>(), static_cast<size_t>(image.bytes()));
-    Module module = nullptr;
-    AICF_CUDA(driver().module_load(&module, bytes.c_str()));
-    modules_.push_back(module);
+  try {
+    for (const Array& image : images) load(image);
+  } catch (...) {
+    unload();
+    throw;
   }
 }
 
-Modules::~Modules() {
+void Modules::load(const Array& image) {
+  check_code_image(image);
+  // PTX is text and must end in a zero, which the section need not have.
+  std::string bytes(image.data_as<char>(), static_cast<size_t>(image.bytes()));
+  Module module = nullptr;
+  AICF_CUDA(driver().module_load(&module, bytes.c_str()));
+  modules_.push_back(module);
+}
+
+void Modules::unload() noexcept {
   context_->enter_if_alive();
   for (Module module : modules_) driver().module_unload(module);
 }
+
+Modules::~Modules() { unload(); }
 
 Function Modules::function(int32_t module, const std::string& name) const {
   Function function = nullptr;

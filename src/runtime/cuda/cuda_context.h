@@ -23,7 +23,8 @@ class DeviceContext {
 
   // Makes the context current in this thread; needed before any call about it.
   void enter() const { AICF_CUDA(driver().set_current(context_)); }
-  // The same for destructors: at the end of the process the driver may be gone, with all of ours on the device.
+  // The same for destructors: at the end of the process the driver may be gone, with all of ours on the
+  // device.
   void enter_if_alive() const noexcept { driver().set_current(context_); }
   // The caller's stream or our own.
   StreamHandle stream(aicf::Stream s) const {
@@ -89,6 +90,8 @@ class Modules final : public Code {
   Function function(int32_t module, const std::string& name) const;
 
  private:
+  void load(const Array& image);
+  void unload() noexcept;
   std::shared_ptr<DeviceContext> context_;
   std::vector<Module> modules_;
 };

@@ -81,21 +81,20 @@ void CapturedGraph::add_nodes(Launches& launches, bool programmatic) {
   launches.settle();
 }
 
+OwnedEvent::OwnedEvent() { AICF_CUDA(driver().event_create(&handle_, 0)); }
+OwnedEvent::~OwnedEvent() { driver().event_destroy(handle_); }
+
 TimedGraph::TimedGraph(Launches& launches) : stamps_(launches.kernels().size() + 1) {
-  for (Event& stamp : stamps_) AICF_CUDA(driver().event_create(&stamp, 0));
   const OwnedGraph graph;
-  add_stamp(graph.handle(), stamps_[0]);
+  add_stamp(graph.handle(), stamps_[0].handle());
   for (size_t i = 0; i < launches.kernels().size(); ++i) {
     const EdgeData full;
     last_ = add_node(graph.handle(), launches, launches.kernels()[i], &last_, &full);
-    add_stamp(graph.handle(), stamps_[i + 1]);
+    add_stamp(graph.handle(), stamps_[i + 1].handle());
   }
   AICF_CUDA(driver().graph_instantiate(&exec_, graph.handle(), 0));
 }
-TimedGraph::~TimedGraph() {
-  for (Event stamp : stamps_) driver().event_destroy(stamp);
-  driver().graph_exec_destroy(exec_);
-}
+TimedGraph::~TimedGraph() { driver().graph_exec_destroy(exec_); }
 
 std::vector<double> TimedGraph::run(StreamHandle stream) {
   AICF_CUDA(driver().graph_launch(exec_, stream));
@@ -103,7 +102,7 @@ std::vector<double> TimedGraph::run(StreamHandle stream) {
   std::vector<double> times;
   for (size_t i = 1; i < stamps_.size(); ++i) {
     float milliseconds = 0;
-    AICF_CUDA(driver().event_elapsed(&milliseconds, stamps_[i - 1], stamps_[i]));
+    AICF_CUDA(driver().event_elapsed(&milliseconds, stamps_[i - 1].handle(), stamps_[i].handle()));
     times.push_back(1e3 * static_cast<double>(milliseconds));
   }
   return times;

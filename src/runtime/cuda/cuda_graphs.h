@@ -41,6 +41,19 @@ class CapturedGraph {
   std::vector<GraphNode> nodes_;
 };
 
+// An event that takes the time.
+class OwnedEvent {
+ public:
+  OwnedEvent();
+  ~OwnedEvent();
+  OwnedEvent(const OwnedEvent&) = delete;
+  OwnedEvent& operator=(const OwnedEvent&) = delete;
+  Event handle() const { return handle_; }
+
+ private:
+  Event handle_ = nullptr;
+};
+
 // A graph with a time stamp before the first and after every kernel.
 class TimedGraph {
  public:
@@ -55,7 +68,7 @@ class TimedGraph {
  private:
   void add_stamp(Graph graph, Event event);
 
-  std::vector<Event> stamps_;
+  std::vector<OwnedEvent> stamps_;
   GraphNode last_ = nullptr;
   GraphExec exec_ = nullptr;
 };

@@ -1,0 +1,221 @@
+// The CUDA driver's own logic on a made-up libcuda: what it makes it destroys, a call that fails leaves the
+// device usable, graphs are captured once for each set of sizes. Each case runs in a process of its own,
+// because a process opens one driver for good.
+#include "runtime/cuda/cuda_device.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "base/error.h"
+#include "runtime/cuda/testing/fake_libcuda.h"
+#include "runtime/executable.h"
+#include "runtime/open_device.h"
+#include "runtime/testing/two_steps.h"
+
+namespace aicf {
+namespace {
+
+using cuda::FakeCuda;
+
+// Two kernels of two modules, x [n, 4] to y [n, 4]; the driver takes any text for PTX.
+Artifact two_kernels() {
+  Artifact artifact = two_steps();
+  Variant& variant = artifact.variants[0];
+  variant.target = "compute_80";
+  variant.plan.modules = 2;
+  const std::string ptx = "//\n.version 8.0\n.target sm_80\n";
+  Array image(DType::u8, {static_cast<int64_t>(ptx.size())});
+  std::memcpy(image.mutable_data(), ptx.data(), ptx.size());
+  variant.code = {image, image};
+  int32_t module = 0;
+  for (Step& step : variant.plan.entries[0].steps) {
+    CudaLaunch launch;
+    launch.function = "f";
+    launch.grid[0] = Dim::symbol("n");
+    step.module = module++;
+    step.launches = {launch};
+  }
+  return artifact;
+}
+
+int alive(const FakeCuda& fake) {
+  return fake.blocks + fake.host_blocks + fake.streams + fake.events + fake.modules + fake.graphs +
+         fake.execs;
+}
+
+void run(Executable& exe, int64_t n) { exe.run("", {{"x", Array(DType::f32, {n, 4})}}); }
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(AICF_FAKE_CUDA "/libcuda.so.1"))
+      GTEST_SKIP() << "the made-up libcuda is not here";
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr) GTEST_SKIP() << "a driver is open";
+  }
+
+  static void in_process(const std::function<void(FakeCuda& fake)>& body) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("AICF_CUDA_PATH", AICF_FAKE_CUDA, 1);
+      void* library = dlopen(AICF_FAKE_CUDA "/libcuda.so.1", RTLD_NOW);
+      body(*static_cast<FakeCuda*>(dlsym(library, "fake_cuda")));
+      std::fflush(nullptr);
+      _exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+};
+
+TEST_F(CudaDevice, WhatIsMadeIsDestroyed) {
+  in_process([](FakeCuda& fake) {
+    {
+      Executable exe(Model::load(two_kernels(), open_device({"cuda:1"})));
+      run(exe, 2);
+      const auto twin = exe.clone();
+      run(*twin, 3);
+      EXPECT_EQ(exe.profile(exe.entry(""), 2).size(), 2u);
+      EXPECT_GT(alive(fake), 0);
+    }
+    EXPECT_EQ(alive(fake), 0);
+    EXPECT_EQ(fake.contexts, 0);
+  });
+}
+
+TEST_F(CudaDevice, CapturesOnceForEachSetOfSizesAndThenChangesAddresses) {
+  in_process([](FakeCuda& fake) {
+    Executable exe(Model::load(two_kernels(), open_device({"cuda"})));
+    EXPECT_EQ(fake.instantiations, 0);
+    const auto run_on = [&](const DeviceTensor& x, const DeviceTensor& y) {
+      exe.run_into("", {view_of(x)}, {view_of(y)});
+    };
+    const DeviceTensor x = exe.device_tensor(DType::f32, {2, 4}), y = exe.device_tensor(DType::f32, {2, 4});
+    run_on(x, y);
+    run_on(x, y);
+    EXPECT_EQ(fake.instantiations, 1);
+    EXPECT_EQ(fake.graph_launches, 2);
+    EXPECT_EQ(fake.node_updates, 0);
+    EXPECT_EQ(exe.coverage(exe.entry("")), "2/2 kernels in 1 graph");
+    run_on(exe.device_tensor(DType::f32, {2, 4}), y);
+    EXPECT_EQ(fake.instantiations, 1);
+    EXPECT_EQ(fake.node_updates, 1);  // only the first kernel reads x
+    run(exe, 5);
+    run_on(x, y);
+    EXPECT_EQ(fake.instantiations, 2);
+    EXPECT_EQ(fake.kernel_launches, 0);
+  });
+}
+
+TEST_F(CudaDevice, WithoutGraphsTheSameKernelsAreLaunched) {
+  in_process([](FakeCuda& fake) {
+    setenv("AICF_CUDA_GRAPHS", "0", 1);
+    Executable exe(Model::load(two_kernels(), open_device({"cuda"})));
+    run(exe, 2);
+    EXPECT_EQ(fake.kernel_launches, 2);
+    EXPECT_EQ(fake.instantiations, 0);
+    EXPECT_EQ(exe.coverage(exe.entry("")), "0/2 kernels in a graph");
+  });
+}
+
+TEST_F(CudaDevice, ACallThatFailsLeavesNothingAndTheDeviceUsable) {
+  for (const char* function :
+       {"cuModuleLoadData", "cuModuleGetFunction", "cuMemAlloc_v2", "cuMemHostAlloc",
+        "cuMemHostGetDevicePointer_v2", "cuGraphCreate", "cuGraphAddNode_v2", "cuGraphInstantiateWithFlags",
+        "cuGraphLaunch", "cuMemcpyHtoDAsync_v2", "cuEventCreate", "cuEventElapsedTime"})
+    for (const int sound_calls : {0, 1})
+      in_process([&](FakeCuda& fake) {
+        const auto device = open_device({"cuda"});
+        const int before = alive(fake);
+        const auto use = [&] {
+          Executable exe(Model::load(two_kernels(), device));
+          run(exe, 2);
+          run(exe, 3);
+          exe.profile(exe.entry(""), 2);
+        };
+        fake.failing = function;
+        fake.sound_calls = sound_calls;
+        EXPECT_THROW(use(), Error) << function;
+        fake.failing = nullptr;
+        EXPECT_EQ(alive(fake), before) << function << " after " << sound_calls;
+        EXPECT_NO_THROW(use()) << function;
+        EXPECT_EQ(alive(fake), before) << function;
+      });
+}
+
+TEST_F(CudaDevice, ADeviceThatDoesNotOpenIsNotHeld) {
+  in_process([](FakeCuda& fake) {
+    fake.failing = "cuStreamCreate";
+    EXPECT_THROW(open_device({"cuda"}), EnvironmentError);
+    EXPECT_EQ(fake.contexts, 0);
+  });
+}
+
+TEST_F(CudaDevice, AMemoryLimitIsKept) {
+  in_process([](FakeCuda& fake) {
+    const auto use = [](int64_t limit) {
+      DeviceOptions options{"cuda"};
+      options.memory_limit = limit;
+      Executable exe(Model::load(two_kernels(), open_device(options)));
+      run(exe, 10);
+    };
+    EXPECT_EQ(code_of([&] { use(100); }), ErrorCode::kU_over_limit);
+    EXPECT_EQ(alive(fake), 0);
+    EXPECT_EQ(code_of([&] { use(1 << 20); }), ErrorCode::kI_check_failed);  // nothing is thrown
+  });
+}
+
+TEST_F(CudaDevice, AnAllocatorOfTheCallerGivesAndGetsAllMemory) {
+  in_process([](FakeCuda& fake) {
+    std::set<void*> blocks;
+    DeviceOptions options{"cuda"};
+    options.allocator.allocate = [&](int64_t bytes) {
+      return *blocks.insert(std::aligned_alloc(256, static_cast<size_t>(bytes + 255) / 256 * 256)).first;
+    };
+    options.allocator.release = [&](void* block, int64_t) {
+      EXPECT_EQ(blocks.erase(block), 1u);
+      std::free(block);
+    };
+    {
+      Executable exe(Model::load(two_kernels(), open_device(options)));
+      run(exe, 2);
+      EXPECT_FALSE(blocks.empty());
+      EXPECT_EQ(fake.blocks, 0);
+    }
+    EXPECT_TRUE(blocks.empty());
+    const auto use = [&](uintptr_t address) {
+      options.allocator.allocate = [=](int64_t) { return reinterpret_cast<void*>(address); };
+      Executable exe(Model::load(two_kernels(), open_device(options)));
+    };
+    EXPECT_EQ(code_of([&] { use(0); }), ErrorCode::kE_out_of_memory);
+    EXPECT_EQ(code_of([&] { use(64); }), ErrorCode::kU_misuse);
+    EXPECT_EQ(alive(fake), 0);
+  });
+}
+
+// As when a program keeps an executable in a static variable: the driver shuts down first.
+TEST_F(CudaDevice, EndsQuietlyWhenTheDriverIsGone) {
+  in_process([](FakeCuda& fake) {
+    Executable exe(Model::load(two_kernels(), open_device({"cuda"})));
+    run(exe, 2);
+    fake.gone = true;
+  });
+}
+
+TEST_F(CudaDevice, OrdinalsThatAreNotThereAreNamed) {
+  in_process([](FakeCuda&) {
+    EXPECT_EQ(target_of_device("cuda:1"), "sm_90");
+    EXPECT_EQ(code_of([] { open_device({"cuda:2"}); }), ErrorCode::kE_device_missing);
+  });
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,19 @@
+// What the CUDA driver made up by fake_libcuda.cc counts and can be told. It computes nothing; its memory is
+// the host's.
+#pragma once
+
+#include <cstdint>
+
+namespace aicf::cuda {
+
+struct FakeCuda {
+  const char* failing = nullptr;  // this function fails,
+  int sound_calls = 0;            // after so many calls of it
+  bool gone = false;              // the driver has shut down with its process: every function fails
+  // What is alive.
+  int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
+  // What was done.
+  int graph_launches = 0, kernel_launches = 0, instantiations = 0, node_updates = 0;
+};
+
+}  // namespace aicf::cuda
