@@ -29,8 +29,17 @@ Json io_json(const std::vector<IoTensor>& list) {
 void describe_variant(const Variant& variant, std::string& text, Json& json) {
   Json entries = Json::array();
   text += "target " + variant.target + "\n";
-  for (const auto& [name, range] : variant.plan.sizes)
+  Json sizes = Json::object(), states = Json::array();
+  for (const auto& [name, range] : variant.plan.sizes) {
     text += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+    sizes[name] = {range.lo, range.hi};
+  }
+  for (const PlanVariable& variable : variant.plan.variables) {
+    if (!variable.is_state) continue;
+    const IoTensor state{variable.name, variable.dtype, variable.sizes};
+    text += "  state" + describe(state);
+    states.push_back(io_json({state})[0]);
+  }
   for (const EntryPlan& entry : variant.plan.entries) {
     text += " entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
             format_bytes(entry.arena_bytes) + "\n";
@@ -52,7 +61,11 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
                        {"kernels", bucket.steps.size()},
                        {"arena_bytes", bucket.arena_bytes}});
   }
-  json["targets"].push_back({{"target", variant.target}, {"entries", entries}, {"buckets", buckets}});
+  json["targets"].push_back({{"target", variant.target},
+                             {"sizes", sizes},
+                             {"states", states},
+                             {"entries", entries},
+                             {"buckets", buckets}});
 }
 
 // The program in the file, sent through the passes again: what they cost does not depend on the weights.

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "npy.h"
@@ -106,6 +107,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
       "NAME=2*HALF with a --dim for HALF, or INPUT:AXIS=… for an unnamed axis");
   if (binds) compile_only_.clear();
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
+  add("--value", values,
+      "NAME=x.npy: an input whose value decides a shape; the model then takes this value only");
   add("--target", target,
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of "
       "this "
@@ -135,7 +138,15 @@ ImportOptions ModelSource::import_options() const {
     const auto [name, value] = split_pair(dim, "--dim");
     if (!options.dims.emplace(name, parse_dim_option(value)).second) throw given_twice("--dim " + dim);
   }
-  for (const std::string& state : states) options.states.push_back(split_pair(state, "--state"));
+  std::set<std::string> named;
+  for (const std::string& state : states) {
+    options.states.push_back(split_pair(state, "--state"));
+    if (!named.insert(options.states.back().first).second) throw given_twice("--state " + state);
+  }
+  for (const std::string& value : values) {
+    const auto [name, file] = split_pair(value, "--value");
+    if (!options.input_values.emplace(name, read_npy(file)).second) throw given_twice("--value " + value);
+  }
   return options;
 }
 

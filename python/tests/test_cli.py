@@ -332,6 +332,44 @@ def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
     assert cli.json("inspect", "m.aicf", "--check", code=1)["error"]["code"] == "AICF-U0500"
 
 
+def test_a_cache_is_a_state_that_inspect_shows(cli: Cli) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    step (float[n, 4] x, float[n, 4] past) => (float[n, 4] y, float[n, 4] present) {
+      present = Add(past, x)
+      y = Mul(present, x)
+    }"""
+    (cli.folder / "s.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    words = ("compile", "s.onnx", "--dim", "n=2")
+    cli.run(*words, "--state", "past=present")
+    (target,) = cli.json("inspect", "s.aicf")["targets"]
+    assert target["states"] == [{"name": "past", "dtype": "f32", "shape": ["2", "4"]}]
+    assert [io["name"] for io in target["entries"][0]["inputs"]] == ["x"]
+    assert "  state  past: f32[2, 4]" in cli.run("inspect", "s.aicf").stdout
+    error = cli.json(*words, "--state", "past=present", "--state", "past=y", code=2)["error"]
+    assert error["code"] == "AICF-U0001" and error["value"] == "--state past=y"
+
+
+def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    sums (float[2, 3, 4] x, int64[1] axes) => (float[n, m] y) { y = ReduceSum<keepdims: int = 0>(x, axes) }"""
+    (cli.folder / "sums.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    error = cli.json("compile", "sums.onnx", code=2)["error"]
+    assert error["code"] == "AICF-U0203" and error["value"] == "axes"
+    np.save(cli.folder / "axes.npy", np.array([1]))
+    np.save(cli.folder / "other.npy", np.array([2]))
+    cli.run("compile", "sums.onnx", "--value", "axes=axes.npy")
+    run = ("run", "sums.aicf", "--input", "random", "--input")
+    assert cli.json(*run, "axes=axes.npy")["outputs"][0]["shape"] == [2, 4]
+    assert cli.json(*run, "axes=other.npy", code=2)["error"]["code"] == "AICF-U0407"
+    for value, code in (
+        ("axes=none.npy", "AICF-U0003"),
+        ("zz=axes.npy", "AICF-U0401"),
+        ("axes", "AICF-U0001"),
+    ):
+        error = cli.json("compile", "sums.onnx", "--value", value, code=2)["error"]
+        assert error["code"] == code, error
+
+
 def test_run_writes_outputs_and_reports_folders_it_cannot_make(cli: Cli) -> None:
     x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
     np.save(cli.folder / "x.npy", x)
