@@ -300,6 +300,26 @@ def test_the_table_of_kernels_states_what_its_stamps_cost(cli: Cli) -> None:
     assert " with stamps between them, " in shown and " without\n" in shown and "limit" not in shown
 
 
+def test_on_a_gpu_kernels_have_shares_of_its_limits(nvrtc: None, cli: Cli) -> None:
+    driver = Path(cli.path).resolve().parent.parent / "test" / "fake_cuda"
+    if not driver.exists():
+        pytest.skip("needs the made-up CUDA driver of a build with tests")
+    fake = {"AICF_CUDA_PATH": str(driver)}
+    words = ("bench", "m.onnx", *FIXED, "--device", "cuda", "--kernels", "--repeat", "3")
+    answer = cli.json(*words, **fake)
+    assert answer["coverage"].endswith(" kernels in 1 graph")
+    for kernel in answer["kernels"]:
+        assert 0 < kernel["share_of_limit"] < 1
+    shown = cli.run(*words, **fake).stdout
+    assert "  limit  kernel" in shown and "limits: 3.00 TB/s, 700 TFLOP/s" in shown
+    found = cli.json("doctor", **fake)
+    assert [gpu["target"] for gpu in found["cuda"]] == ["sm_90", "sm_90"] and found["cuda_missing"] is None
+    error = cli.json("tune", "m.onnx", *FIXED, "--target", "cuda", "--output", "r.csv", code=2, **fake)[
+        "error"
+    ]
+    assert "--device cuda" in error["remedy"]
+
+
 def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     cli.run("compile", "m.onnx", "--dim", "batch=1,8")
     target = cli.json("inspect", "m.aicf", "--check")["targets"][0]
