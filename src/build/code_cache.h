@@ -1,8 +1,8 @@
-// Compiled CUDA text by content: the folder AICF_CACHE_DIR holds, for every version of the compiler, a file per
-// translation unit. Its name is the hash of all else that decides its bytes: text, included headers, options,
-// target. Files appear by rename, so readers never see half of one; of processes that want the same unit at
-// once one compiles it and the others wait. The folder may be moved, and one that cannot be written only costs
-// time.
+// Compiled CUDA text by content: the folder AICF_CACHE_DIR holds, for every version of the compiler, a file
+// per translation unit. Its name is the hash of all else that decides its bytes: text, included headers,
+// options, target. Files appear by rename, so readers never see half of one; of processes that want the same
+// unit at once one compiles it and the others wait. The folder may be moved, and one that cannot be written
+// only costs time.
 #pragma once
 
 #include <string>
