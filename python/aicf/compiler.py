@@ -44,7 +44,7 @@ def compile(
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
                present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
-               not just the device: "sm_90,compute_80,cpu".
+               not just the device: "cuda" adds PTX for other GPUs and the CPU, like "sm_90,compute_80,cpu".
     """
     chosen = check_options(options or {})
     if is_torch(model, inputs):

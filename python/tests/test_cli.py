@@ -300,11 +300,34 @@ def test_the_table_of_kernels_states_what_its_stamps_cost(cli: Cli) -> None:
     assert " with stamps between them, " in shown and " without\n" in shown and "limit" not in shown
 
 
-def test_on_a_gpu_kernels_have_shares_of_its_limits(nvrtc: None, cli: Cli) -> None:
+@pytest.fixture
+def fake(nvrtc: None, cli: Cli) -> dict[str, str]:
+    """Variables by which programs find a CUDA driver that computes nothing."""
     driver = Path(cli.path).resolve().parent.parent / "test" / "fake_cuda"
     if not driver.exists():
         pytest.skip("needs the made-up CUDA driver of a build with tests")
-    fake = {"AICF_CUDA_PATH": str(driver)}
+    return {"AICF_CUDA_PATH": str(driver)}
+
+
+def test_one_artifact_serves_this_gpu_others_and_the_cpu(cli: Cli, fake: dict[str, str]) -> None:
+    cli.run("compile", "m.onnx", *DIM, "--target", "cuda", "-o", "cli.aicf", **fake)
+    script = """if True:
+        import aicf
+        options = {"target": "cuda"}
+        exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options=options)
+        exe.save("python.aicf")
+    """
+    environment = {**os.environ, **fake}
+    subprocess.run([sys.executable, "-c", script], cwd=cli.folder, env=environment, check=True)
+    for name in ("cli.aicf", "python.aicf"):
+        targets = [target["target"] for target in cli.json("inspect", name)["targets"]]
+        assert targets == ["sm_90", "compute_80", "cpu"]
+        cli.run("run", name)
+        cli.run("run", name, "--device", "cuda", **fake)
+    assert (cli.folder / "cli.aicf").read_bytes() == (cli.folder / "python.aicf").read_bytes()
+
+
+def test_on_a_gpu_kernels_have_shares_of_its_limits(cli: Cli, fake: dict[str, str]) -> None:
     words = ("bench", "m.onnx", *FIXED, "--device", "cuda", "--kernels", "--repeat", "3")
     answer = cli.json(*words, **fake)
     assert answer["coverage"].endswith(" kernels in 1 graph")
