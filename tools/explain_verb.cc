@@ -97,10 +97,16 @@ std::string describe(const ChoiceReport& report, const MeasuredTimes& times, siz
   std::string text =
       report.origin + ": " + to_string(choice.candidates[choice.chosen]) + "; " + report.reason + "\n";
   if (choice.candidates.size() == 1) return text;
-  for (size_t i = 0; i < choice.candidates.size(); ++i)
-    if (i < most || i == choice.chosen) text += describe(times, choice, i);
-  if (choice.candidates.size() > most)
-    text += "      … " + std::to_string(choice.candidates.size() - most) + " more (--candidates)\n";
+  size_t hidden = 0;
+  for (size_t i = 0; i < choice.candidates.size(); ++i) {
+    // The tuner takes those with the best estimates, which need not be the first.
+    const bool shown = times.empty() ? i < most : find(times, choice, choice.candidates[i]) != nullptr;
+    if (shown || i == choice.chosen)
+      text += describe(times, choice, i);
+    else
+      ++hidden;
+  }
+  if (hidden > 0) text += "      … " + std::to_string(hidden) + " more (--candidates)\n";
   return text;
 }
 
