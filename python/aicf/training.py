@@ -171,8 +171,9 @@ def compile_train_step(
 
     model           an `aicf.nn` module, a torch.nn.Module, or a traced Program whose first entry gives the
                     loss.
-    loss            maps the prediction and the last input to a scalar, as `nn.CrossEntropyLoss()`; None: the
-                    model gives the loss itself.
+    loss            maps the prediction and the last input to a scalar, as `nn.CrossEntropyLoss()`; for a
+                    torch module also one of torch's, or a function of its tensors; None: the model gives the
+                    loss itself.
     inputs          the TensorSpec of each input, in order, or by the names of the model's arguments; with a
                     loss the last is the target.
     eval_inputs     of `evaluate`, if other sizes than `inputs`; without the target.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -11,7 +12,9 @@ import torch
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch.distributions import Distribution
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import transformer
 from torch.utils import _pytree as pytree
@@ -19,7 +22,15 @@ from torch.utils import _pytree as pytree
 from .decompositions import DECOMPOSITIONS, foreach
 from .rules import RULES
 
-__all__ = ["decompose", "is_mutable", "masks_as_given", "plain_attention", "table", "without_mkldnn"]
+__all__ = [
+    "decompose",
+    "is_mutable",
+    "masks_as_given",
+    "plain_attention",
+    "table",
+    "values_unchecked",
+    "without_mkldnn",
+]
 
 
 @cache
@@ -69,6 +80,36 @@ def masks_as_given() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = detect
+
+
+@contextmanager
+def values_unchecked() -> Iterator[None]:
+    """Distributions and a loss look whether values are in range, which no compiled model can stop for."""
+    validate, loss = Distribution._validate_args, functional.gaussian_nll_loss
+    Distribution.set_default_validate_args(False)
+    functional.gaussian_nll_loss = _gaussian_nll_loss
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(validate)
+        functional.gaussian_nll_loss = loss
+
+
+def _gaussian_nll_loss(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """torch's, which asks for negative variances; a variance below eps keeps its derivative."""
+    var = var * torch.ones_like(x) if isinstance(var, float) else var
+    var = var.unsqueeze(-1) if var.ndim == x.ndim - 1 and var.ndim else var
+    var = torch.where(var < eps, eps + (var - var.detach()), var)
+    terms = 0.5 * (torch.log(var) + (x - target) ** 2 / var)
+    terms = terms + 0.5 * math.log(2 * math.pi) if full else terms
+    return terms.mean() if reduction == "mean" else terms.sum() if reduction == "sum" else terms
 
 
 def is_mutable(op: Any) -> bool:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
 from .assigned import Calls, assignments_written, refuse_kept
-from .decompose import masks_as_given, plain_attention, without_mkldnn
+from .decompose import masks_as_given, plain_attention, values_unchecked, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .function import as_module
 from .importer import functional
@@ -63,8 +63,14 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
     leaves = pytree.tree_leaves((args, kwargs))
     try:
         with ExitStack() as ways:
-            for way in (without_mkldnn(), masks_as_given(), whole_recurrent_layers(), lines_of_functions()):
-                ways.enter_context(way)
+            for way in (
+                without_mkldnn,
+                masks_as_given,
+                values_unchecked,
+                whole_recurrent_layers,
+                lines_of_functions,
+            ):
+                ways.enter_context(way())
             ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
             return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)

@@ -10,9 +10,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._aicf import Program, dtype_name
-from ..errors import make_error
+from ..errors import Error, make_error
+from ..nn.module import Module
 from ..tracing import Graph, TensorSpec, tracing
 from .export import export
+from .function import OWNER, as_module
 from .gradients import no_custom_derivatives
 from .importer import ImportedModel, import_entries
 from .no_grad import stop_where_no_grad
@@ -29,15 +31,17 @@ class _Call(torch.nn.Module):
     def __init__(self, model: torch.nn.Module, loss: torch.nn.Module | None = None) -> None:
         super().__init__()
         self.model = model
+        self.loss_name = ""
         if loss is not None:
             # The model's own names lose their prefix, so the loss must have none that the model has.
             taken = {name.split(".")[0] for name, _ in model.named_modules()}
-            self._loss = next(n for n in (f"loss{'_' * i}" for i in range(len(taken) + 1)) if n not in taken)
-            self.add_module(self._loss, loss)
+            names = (f"loss{'_' * i}" for i in range(len(taken) + 1))
+            self.loss_name = next(name for name in names if name not in taken)
+            self.add_module(self.loss_name, loss)
 
     def forward(self, args: Any, kwargs: Any, target: Any) -> Any:
         result = self.model(*args, **kwargs)
-        return result if target is None else getattr(self, self._loss)(result, target)
+        return result if target is None else getattr(self, self.loss_name)(result, target)
 
 
 def import_training(
@@ -50,12 +54,31 @@ def import_training(
 ) -> tuple[Program, list[str]]:
     """Entries "loss", traced in training mode, and "eval"; and the params that are not trained.
 
-    A loss that is a torch module is traced with the model; any other maps traced values. Sizes are fixed.
-    `by_name`, for "loss" and "eval": whether the model is called by the names of its arguments.
+    A loss of `aicf.nn` maps traced values, and so does a function that calls ops of ours; a torch module and
+    any other function map torch's tensors, traced with the model. Sizes are fixed. `by_name`, for "loss" and
+    "eval": whether the model is called by the names of its arguments.
     """
+    if isinstance(loss, Module) or not callable(loss):
+        return _import(model, loss, None, specs, eval_specs, by_name, seed)
+    try:
+        return _import(model, loss, as_module(loss), specs, eval_specs, by_name, seed)
+    except Error as error:
+        if error.name != "misuse" or isinstance(loss, torch.nn.Module):
+            raise
+    return _import(model, loss, None, specs, eval_specs, by_name, seed)
+
+
+def _import(
+    model: torch.nn.Module,
+    loss: Callable[[Any, Any], Any] | None,
+    torch_loss: torch.nn.Module | None,
+    specs: Mapping[str, TensorSpec],
+    eval_specs: Mapping[str, TensorSpec],
+    by_name: tuple[bool, bool],
+    seed: int,
+) -> tuple[Program, list[str]]:
     model_specs = dict(specs)
     target = None if loss is None else model_specs.popitem()
-    torch_loss = loss if isinstance(loss, torch.nn.Module) else None
     whole = _Call(model, torch_loss)
     arguments = _arguments(model_specs, by_name[0], None if torch_loss is None else target)
     with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
@@ -86,9 +109,17 @@ def import_training(
 
 
 def _untrained(whole: _Call, imported: ImportedModel) -> list[str]:
-    """Buffers, and parameters that need no gradient, by their names in the Program."""
+    """Buffers, and parameters that need no gradient or are only named by a function that is the loss.
+
+    By their names in the Program.
+    """
     parameters = whole.named_parameters(remove_duplicate=False)
-    trained = {name.removeprefix(f"{_MODEL}.") for name, parameter in parameters if parameter.requires_grad}
+    named_by_loss = f"{whole.loss_name}.{OWNER}."
+    trained = {
+        name.removeprefix(f"{_MODEL}.")
+        for name, parameter in parameters
+        if parameter.requires_grad and not name.startswith(named_by_loss)
+    }
     written = [n for n, variable in imported.variables.items() if variable.is_state and n in trained]
     if written:
         raise make_error(

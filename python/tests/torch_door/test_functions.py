@@ -87,3 +87,21 @@ def test_division_of_the_outermost_integers(dtype: torch.dtype) -> None:
 
     for actual, expected in zip(aicf.compile(quotients, (x,))(x), quotients(x), strict=True):
         equal(actual, expected)
+
+
+def test_distributions_are_not_asked_about_their_values() -> None:
+    from torch import distributions
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        normal = distributions.Normal(x, x.exp())
+        mixture = distributions.MixtureSameFamily(distributions.Categorical(logits=x), normal)
+        gaussian = torch.nn.functional.gaussian_nll_loss(x, x.cos(), x - 0.5, full=True, eps=1e-2)
+        return normal.log_prob(x * 2), distributions.Gamma(x, x).entropy(), mixture.log_prob(x[0]), gaussian
+
+    x = torch.rand(5) + 0.51
+    before = distributions.Distribution._validate_args
+    for actual, expected in zip(aicf.compile(function, (x,))(x), function(x), strict=True):
+        equal(actual, expected)
+    assert distributions.Distribution._validate_args == before
+    with pytest.raises(ValueError, match="negative"):
+        torch.nn.functional.gaussian_nll_loss(x, x, -x)

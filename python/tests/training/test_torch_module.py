@@ -218,6 +218,62 @@ def test_a_loss_gets_the_whole_result() -> None:
     assert abs(float(np.asarray(step(x, x, np.zeros(6, np.int64)))) - expected.item()) < 1e-5
 
 
+def _losses(model: torch.nn.Module) -> dict[str, object]:
+    """Losses that are functions, some of which name modules."""
+    functional = torch.nn.functional
+    teacher = torch.nn.Linear(4, 3)
+
+    def dice(result: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        share = (result.softmax(-1) * functional.one_hot(labels, 3)).sum()
+        return 1 - 2 * share / (len(labels) + result.softmax(-1).sum())
+
+    def distilled(result: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        given = teacher(torch.ones(4)).softmax(-1).expand_as(result)
+        return functional.cross_entropy(result, labels) + functional.kl_div(result.log_softmax(-1), given)
+
+    def decayed(result: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(result, labels) + sum(p.pow(2).sum() for p in model.parameters()) / 9
+
+    def spread(result: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        q = torch.distributions.Normal(result, result.exp())
+        prior = torch.distributions.Normal(0.0, 1.0)
+        gaussian = functional.gaussian_nll_loss(result, labels[:, None].expand(-1, 3) * 1.0, result.exp() / 9)
+        return torch.distributions.kl_divergence(q, prior).mean() + gaussian
+
+    plain = {"plain": functional.cross_entropy, "dice": dice}
+    return plain | {"distilled": distilled, "decayed": decayed, "spread": spread}
+
+
+@pytest.mark.parametrize("name", ["plain", "dice", "distilled", "decayed", "spread"])
+def test_a_loss_may_be_a_function_of_tensors(name: str) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    loss = _losses(model)[name]
+    specs = [aicf.TensorSpec((5, 4)), aicf.TensorSpec((5,), "i64")]
+    step = aicf.compile_train_step(model, loss, optim.SGD(0.02), specs)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    for _ in range(4):
+        x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
+        optimizer.zero_grad()
+        expected = loss(model(x), y)
+        expected.backward()
+        optimizer.step()
+        assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+    assert set(step.parameters()) == set(dict(model.named_parameters()))
+
+
+def test_a_loss_may_be_a_function_of_traced_values() -> None:
+    model, x, y = torch.nn.Linear(4, 3), torch.randn(5, 4), torch.randint(0, 3, (5,))
+    specs = [aicf.TensorSpec((5, 4)), aicf.TensorSpec((5,), "i64")]
+
+    def loss(result: object, labels: object) -> object:
+        return nn.CrossEntropyLoss()(result, labels) * 2.0
+
+    step = aicf.compile_train_step(model, loss, optim.SGD(0.0), specs)
+    expected = 2 * torch.nn.functional.cross_entropy(model(x), y)
+    assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+
+
 class Normalised(torch.nn.Module):
     """Buffers that are read, brought up to date, whole numbers, or read in evaluation alone."""
 
