@@ -34,7 +34,8 @@ enum aicf_dtype {
 
 typedef struct aicf_executable aicf_executable;
 
-/* Where an array is: in the host's memory, or in that of the device the executable was loaded onto. */
+/* Where an array is: in the host's memory, or in that of the device the executable was loaded onto. Memory of
+ * another GPU is refused; addresses that the driver does not know are not checked. */
 enum aicf_place { AICF_HOST, AICF_DEVICE };
 
 /* An array in the caller's memory. */
