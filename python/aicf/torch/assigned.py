@@ -10,7 +10,6 @@ refused.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,9 +116,6 @@ def _fits(change: Change) -> bool:
     return (change.old.shape, change.old.dtype) == (change.new.shape, change.new.dtype)
 
 
-_EXPORTS = threading.RLock()  # one at a time: what follows changes a class of torch's
-
-
 @contextmanager
 def _data_copied(model: torch.nn.Module) -> Iterator[None]:
     """`tensor.data = value`, which a trace does not see, becomes a copy into the tensor that is traced."""
@@ -134,16 +130,15 @@ def _data_copied(model: torch.nn.Module) -> Iterator[None]:
         else:
             data.__set__(tensor, value)  # type: ignore[attr-defined]
 
-    with _EXPORTS:
-        before = torch.Tensor.__dict__.get("data")
-        torch.Tensor.data = property(data.__get__, write)  # type: ignore[assignment, arg-type]
-        try:
-            yield
-        finally:
-            if before is None:
-                del torch.Tensor.data
-            else:
-                torch.Tensor.data = before
+    before = torch.Tensor.__dict__.get("data")
+    torch.Tensor.data = property(data.__get__, write)  # type: ignore[assignment, arg-type]
+    try:
+        yield
+    finally:
+        if before is None:
+            del torch.Tensor.data
+        else:
+            torch.Tensor.data = before
 
 
 def refuse_kept(first: Calls, trace: Callable[[Calls], ExportedProgram], prefix: str = "") -> None:

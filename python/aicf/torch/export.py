@@ -14,6 +14,7 @@ from ..errors import Error, make_error
 from .assigned import Calls, assignments_written, refuse_kept
 from .decompose import masks_as_given, plain_attention, values_unchecked, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
+from .exclusive import exclusive
 from .function import as_module
 from .importer import functional
 from .recurrent import whole_recurrent_layers
@@ -38,6 +39,7 @@ def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(inputs), {}
 
 
+@exclusive
 def export(
     model: Any, inputs: Any, dims: Mapping[str, Any] | None = None, prefix: str = ""
 ) -> tuple[ExportedProgram, dict[str, str], dict[str, tuple[int, int]]]:

@@ -7,6 +7,7 @@ torch's derivative (torch's derivatives.yaml). Entries hold in the graph of a lo
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -221,14 +222,18 @@ _add_slope(
 
 @contextmanager
 def no_custom_derivatives() -> Iterator[None]:
-    """torch.export keeps what a torch.autograd.Function computes and loses its backward; hooks too."""
-    function, tensor = torch.autograd.Function, torch.Tensor
+    """torch.export keeps what a torch.autograd.Function computes and loses its backward; hooks too.
+
+    Other threads go on as before.
+    """
+    here, function, tensor = threading.get_ident(), torch.autograd.Function, torch.Tensor
     apply, hook = function.__dict__["apply"], tensor.register_hook
 
     def checked(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if (
-            cls is CheckpointFunction
-        ):  # recomputes what it stands for: (function, keep random state, operands)
+        if threading.get_ident() != here:
+            return apply.__get__(None, cls)(*args, **kwargs)
+        # A checkpoint recomputes what it stands for: (function, keep random state, operands).
+        if cls is CheckpointFunction:
             return args[0](*args[2:])
         if not cls.__module__.startswith("torch."):
             raise make_error(
@@ -239,7 +244,9 @@ def no_custom_derivatives() -> Iterator[None]:
             )
         return apply.__get__(None, cls)(*args, **kwargs)
 
-    def refused(*_: Any) -> None:
+    def refused(self: Any, *given: Any) -> Any:
+        if threading.get_ident() != here:
+            return hook(self, *given)
         raise make_error(
             "unsupported_op",
             "hooks of gradients cannot be followed",

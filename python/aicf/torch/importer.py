@@ -25,6 +25,7 @@ from ..nn.module import Parameter, State
 from ..symtensor import SymTensor
 from ..tracing import Graph, Variable, program_of
 from .decompose import is_mutable, table
+from .exclusive import exclusive
 from .lower import Lowering
 from .source import line_of_node
 from .types import Symbols, dtype_name, require_dense
@@ -133,6 +134,7 @@ def _writes(node: torch.fx.Node) -> bool:
     return parts[0] == "aten" and parts[1] in _STATISTICS and bool(node.args[5]) and node.args[3] is not None
 
 
+@exclusive
 def import_entries(
     exported: Mapping[str, ExportedProgram],
     names: Sequence[Mapping[str, str]],

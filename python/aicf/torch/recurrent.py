@@ -6,6 +6,7 @@ torch's: they have gradients.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -49,13 +50,14 @@ def _described(
 
 @contextmanager
 def whole_recurrent_layers() -> Iterator[None]:
-    """torch.nn's recurrent layers call the op `aicf::recurrent` instead of torch's functions."""
+    """torch.nn's recurrent layers call the op `aicf::recurrent`, not torch's functions, in this thread."""
+    here = threading.get_ident()
 
     def whole(mode: str) -> Callable[..., Any]:
         def call(x: torch.Tensor, *args: Any) -> Any:
             # A packed sequence has its sizes, a tensor, in front of the state.
             packed = isinstance(args[0] if mode == "lstm" else args[1], torch.Tensor)
-            if packed or args[5]:
+            if packed or args[5] or threading.get_ident() != here:
                 return _plain(mode)(x, *args)
             state, weights, biases, layers, _dropout, _training, bidirectional, batch_first = args
             start = list(state) if mode == "lstm" else [state]

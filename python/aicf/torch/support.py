@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..errors import Error
+from .exclusive import exclusive
 from .export import export
 from .importer import functional
 from .survey import Unsupported, count_ops, survey
@@ -39,6 +40,7 @@ class Support:
         return "\n\n".join([head, *map(str, self.unsupported)])
 
 
+@exclusive
 def support_of(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Support:
     """`aicf.support` of a torch module or function; nothing is compiled."""
     try:

@@ -13,6 +13,7 @@ from .._aicf import Program, dtype_name
 from ..errors import Error, make_error
 from ..nn.module import Module
 from ..tracing import Graph, TensorSpec, tracing
+from .exclusive import exclusive
 from .export import export
 from .function import OWNER, as_module
 from .gradients import no_custom_derivatives
@@ -44,6 +45,7 @@ class _Call(torch.nn.Module):
         return result if target is None else getattr(self, self.loss_name)(result, target)
 
 
+@exclusive
 def import_training(
     model: torch.nn.Module,
     loss: Callable[[Any, Any], Any] | None,

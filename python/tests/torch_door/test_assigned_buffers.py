@@ -409,3 +409,44 @@ def test_a_part_that_a_function_names_moves_its_buffers() -> None:
         torch.testing.assert_close(exe(x), reference(x) * 2)
     held = {name: torch.from_dlpack(value) for name, value in exe.state_dict().items()}
     torch.testing.assert_close(held["model.running_mean"], reference.running_mean)
+
+
+@pytest.mark.parametrize("trace", [1, 2, 3, 4])
+def test_a_compile_that_is_interrupted_leaves_model_and_torch_as_they_were(trace: int) -> None:
+    """In its first call, or in a later trace of two calls."""
+    calls = []
+
+    def interrupted(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+        calls.append(self)
+        self.held = x * 2
+        self.register_buffer("state", x * 3)
+        if len(calls) == trace:
+            raise KeyboardInterrupt
+        return self.layer(x)
+
+    model = torch.nn.Sequential(Lazy(interrupted))
+    before = _held_by(model)
+    torch_before = _patched()
+    with pytest.raises(KeyboardInterrupt):
+        aicf.compile(model, (torch.randn(3, 4),))
+    assert len(calls) == trace
+    assert all(a is b or a == b for a, b in zip(_held_by(model), before, strict=True))
+    assert _patched() == torch_before
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(aicf.compile(model, (x,))(x), model(x))
+
+
+def _patched() -> list[object]:
+    """What a trace changes of torch."""
+    return [
+        torch.Tensor.__dict__.get("data"),
+        torch.Tensor.register_hook,
+        torch.autograd.Function.__dict__["apply"],
+        torch.nn.functional.gaussian_nll_loss,
+        torch.distributions.Distribution._validate_args,
+        "lstm" in vars(torch._VF),
+        torch._C._get_mkldnn_enabled(),
+        torch.is_grad_enabled(),
+        dict(torch.nn.modules.module._global_buffer_registration_hooks),
+        torch.utils._python_dispatch._get_current_dispatch_mode(),
+    ]
