@@ -130,17 +130,55 @@ _DATA_DEPENDENT = (
 )
 
 
+# What torch says, what it means, and what to do.
+_CAUSES = (
+    (
+        "uninitialized parameter",
+        "a lazy module has no weights yet",
+        "call the model once before it is compiled",
+    ),
+    (
+        "ScriptModule",
+        "torch.export does not take what torch.jit made",
+        "compile the nn.Module that was scripted or traced",
+    ),
+    (
+        "torch.classes.quantized",
+        "the model holds packed weights of torch's quantised layers",
+        "compile the model as it was before, or export it to ONNX with QuantizeLinear and DequantizeLinear",
+    ),
+    (
+        "aten._ctc_loss",
+        "torch.export does not follow the CTC loss, whose shapes depend on the values of lengths",
+        'take the loss in torch: torch.compile(model, backend="aicf") trains the model',
+    ),
+    (
+        "in output, which is not a known type",
+        "a result is of a class whose tensors torch does not know",
+        "return a tuple, list or dict, or call torch.export.register_dataclass(Class) first",
+    ),
+    (
+        "fake tensor in the exported program constant's list",
+        "the model writes to the .data of a tensor that it computed",
+        "write to the tensor itself, as in x = x.clamp(min=0)",
+    ),
+)
+
+
 def _explained(error: Exception) -> Error:
     text = f"{type(error).__name__}: {error}"
     line = line_of_error(error)
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if "ScriptModule" in first:
-        return make_error(
-            "unsupported_op",
-            "torch.export does not take what torch.jit made",
-            actual=first,
-            remedy="compile the nn.Module that was scripted or traced",
-        )
+    for mark, message, remedy in _CAUSES:
+        if mark in str(error):
+            return make_error(
+                "unsupported_op",
+                message,
+                op=type(error).__name__,
+                value=line,
+                actual=first[:200],
+                remedy=remedy,
+            )
     if any(mark in text for mark in _DATA_DEPENDENT):
         return make_error(
             "unsupported_op",

@@ -8,6 +8,7 @@ update, tied weights stay one param, other tensors held by the model become cons
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +112,14 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     try:
         return exported.run_decompositions(decompositions)
     except Exception as error:  # torch has dozens of types for what it cannot do
+        constant = re.match(r"Constant (\S+) is mutated", str(error))
+        if constant is not None:
+            raise make_error(
+                "unsupported_op",
+                "the model writes to a tensor that is no buffer",
+                value=constant[1],
+                remedy="self.register_buffer(name, tensor) in __init__ makes it a state",
+            ) from error
         raise make_error(
             "unsupported_op",
             f"torch could not make the model functional: {str(error).strip().splitlines()[0]}"[:300],

@@ -105,3 +105,53 @@ def test_distributions_are_not_asked_about_their_values() -> None:
     assert distributions.Distribution._validate_args == before
     with pytest.raises(ValueError, match="negative"):
         torch.nn.functional.gaussian_nll_loss(x, x, -x)
+
+
+class Result:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+def _data_written(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.data.add_(1)
+    return y
+
+
+def _ctc(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.ctc_loss(x[:, None].log_softmax(-1), torch.ones(1, 2).long(), (4,), (2,))
+
+
+def _packed() -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 3)), {nn.Linear})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "message", "remedy"),
+    [
+        (lambda: Result, "a class whose tensors", "register_dataclass"),
+        (lambda: _data_written, ".data of a tensor", "write to the tensor itself"),
+        (lambda: _ctc, "CTC loss", "torch.compile"),
+        (lambda: nn.LazyLinear(3), "no weights yet", "call the model once"),
+        (_packed, "packed weights", "as it was before"),
+    ],
+)
+def test_what_torch_does_not_export_is_refused_in_our_words(make: Any, message: str, remedy: str) -> None:
+    with pytest.raises(aicf.UserError, match=message) as refused:
+        aicf.compile(make(), (torch.randn(4, 3),))
+    assert refused.value.code == "AICF-U0301" and remedy in refused.value.remedy and refused.value.actual
+
+
+def test_a_tensor_that_is_no_buffer_is_not_written() -> None:
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.total = torch.zeros(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.total.add_(x) * 2
+
+    with pytest.raises(aicf.UserError, match="no buffer") as refused:
+        aicf.compile(nn.Sequential(Sum()), (torch.randn(3),))
+    assert refused.value.value == "0.total" and "register_buffer" in refused.value.remedy
