@@ -46,7 +46,8 @@ def model_of(
         ],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports)
     model.ir_version = 9
     return model.SerializeToString()
 
@@ -450,6 +451,42 @@ FORMS: dict[str, tuple[bytes, Arrays]] = {
         ),
         {"x": draw(3, 2, 3)},
     ),
+    "nearest as TensorFlow has it": (
+        model_of(
+            [
+                helper.make_node(
+                    "Resize",
+                    ["x", "roi", "s"],
+                    ["y"],
+                    mode="nearest",
+                    coordinate_transformation_mode="tf_half_pixel_for_nn",
+                    nearest_mode="floor",
+                )
+            ],
+            {"x": (np.float32, [1, 2, 5, 6])},
+            ["y"],
+            {"s": np.array([1, 1, 1.4, 0.5], np.float32), "roi": np.zeros(0, np.float32)},
+            opset=11,
+        ),
+        {"x": draw(1, 2, 5, 6)},
+    ),
+    "the range before opset 11": (
+        model_of(
+            [
+                helper.make_node("Range", ["from", "to", "step"], ["r"], domain="com.microsoft"),
+                helper.make_node("Add", ["x", "r"], ["y"]),
+            ],
+            {"x": (np.float32, [4])},
+            ["y"],
+            {
+                "from": np.array(1, np.float32),
+                "to": np.array(9, np.float32),
+                "step": np.array(2, np.float32),
+            },
+            opset=9,
+        ),
+        {"x": draw(4)},
+    ),
     "nearest where positions are ties in f32": (
         model_of(
             [helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")],
@@ -468,6 +505,61 @@ def test_forms(name: str) -> None:
     for mine, theirs in zip(ours(aicf.compile(model, threads=1), feeds), peer(model, feeds), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def loop_over_rows(trips: str) -> bytes:
+    """y[i] = x[i] * 2, with the number of the step declared as [1], as tf2onnx does."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]),
+            helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+            helper.make_node("Squeeze", ["row"], ["flat"], axes=[0]),
+            helper.make_node("Add", ["flat", "flat"], ["twice"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, [1]),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("twice", TensorProto.FLOAT, None),
+        ],
+    )
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "first"], ["rows"], axis=0),
+        helper.make_node("Loop", [trips, "yes"], ["y"], body=body),
+    ]
+    constants = {"first": np.array(0), "three": np.array(3), "yes": np.array(True)}
+    return model_of(nodes, {"x": (np.float32, ["n", 4])}, ["y"], constants, opset=12)
+
+
+def test_steps_that_are_numbered_by_one_element() -> None:
+    check_sizes(loop_over_rows("rows"), {"n": "1..7"}, [({"n": n}, {"x": draw(n, 4)}) for n in (1, 3, 7)])
+    check_sizes(loop_over_rows("three"), {"n": "3..5"}, [({"n": n}, {"x": draw(n, 4)}) for n in (3, 5)])
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "text"),
+    [
+        ("ConstantOfShape", {"k": np.array([-1])}, "sizes of at least 0"),
+        ("Resize", {"k": np.zeros((0, 2), np.float32)}, "at least one element to resize"),
+        ("Bernoulli", {"k": np.zeros(3, np.float32)}, "random values"),
+        ("ReorderOutput", {"k": np.zeros(3, np.float32)}, "ORT_ENABLE_EXTENDED"),
+    ],
+)
+def test_what_no_plan_can_hold_is_refused_by_name(op: str, constants: Arrays, text: str) -> None:
+    inputs = ["k", "", "", "sizes"] if op == "Resize" else ["k"]
+    domain = "com.microsoft.nchwc" if op == "ReorderOutput" else ""
+    model = model_of(
+        [helper.make_node(op, inputs, ["y"], domain=domain), helper.make_node("Add", ["x", "y"], ["z"])],
+        {"x": (np.float32, [3])},
+        ["z"],
+        {**constants, "sizes": np.array([2, 2])},
+    )
+    with pytest.raises(aicf.UserError, match=text):
+        aicf.compile(model)
 
 
 def test_the_mask_of_an_old_dropout_has_the_type_of_its_input() -> None:

@@ -279,6 +279,12 @@ def test_refusals(op: str, attributes: dict[str, Any], message: str) -> None:
         compiled(model_of(op, {"x": real(4, 3)}, {"y": FLOAT}, attributes))
 
 
+def test_features_are_rows() -> None:
+    attributes = {"coefficients": [1.0, 2.0], "classlabels_ints": [0, 1]}
+    with pytest.raises(aicf.UserError, match="the rank of input 0"):
+        compiled(model_of("LinearClassifier", {"x": real(2)}, LABELLED, attributes))
+
+
 def test_labels_that_are_text_are_refused_unless_nothing_reads_them() -> None:
     attributes = {"coefficients": real(9).tolist(), "classlabels_strings": ["a", "b", "c"]}
     with pytest.raises(aicf.UserError, match="labels that are text"):

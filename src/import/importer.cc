@@ -38,8 +38,15 @@ std::set<std::string> names_read(const ModelProto& model) {
 
 // For a node that no rule fits: what no version of AICF's plans could hold is said as such.
 std::string why_unsupported(const NodeProto& node, int64_t version) {
-  if (node.domain.empty() && (node.op_type == "NonMaxSuppression" || node.op_type == "Unique"))
-    return "a result whose size depends on data";
+  const auto is_one_of = [&](std::initializer_list<std::string_view> ops) {
+    return node.domain.empty() && std::find(ops.begin(), ops.end(), node.op_type) != ops.end();
+  };
+  if (is_one_of({"NonMaxSuppression", "Unique"})) return "a result whose size depends on data";
+  if (is_one_of({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+                 "RandomUniformLike"}))
+    return "random values: make them an input";
+  if (node.domain == "com.microsoft.nchwc")
+    return "the layout of the machine that onnxruntime wrote the file on: save it with ORT_ENABLE_EXTENDED";
   return "no converter for opset " + std::to_string(version);
 }
 

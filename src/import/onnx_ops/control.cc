@@ -75,12 +75,13 @@ bool unroll_loop(NodeContext& n, const GraphProto& body, size_t carried) {
   std::vector<ValueRef> values;
   for (size_t i = 0; i < carried; ++i) values.push_back(n.any(2 + i));
   std::vector<std::vector<ValueRef>> steps;
+  const Ints number = counts_in_one_axis(body) ? Ints{1} : Ints{};
   for (int64_t trip = 0; trip < trips; ++trip) {
     const auto go = n.context().constant(*condition);
     if (!go || trip == kMaxUnrolled) return false;
     if (go->count() != 1) n.bad("condition", "one element", std::to_string(go->count()));
     if (go->get_i64(0) == 0) break;
-    std::vector<ValueRef> inputs = {known(Array::scalar_i64(DType::i64, trip)), condition};
+    std::vector<ValueRef> inputs = {known(Array::from<int64_t>(DType::i64, number, {trip})), condition};
     inputs.insert(inputs.end(), values.begin(), values.end());
     const auto outputs = n.convert_body(body, inputs, n.context());
     if (outputs.size() < 1 + carried)

@@ -9,6 +9,7 @@ namespace {
 
 // The number of features, which the coefficients must fit: a size that is known.
 int64_t features(NodeContext& n) {
+  n.require_rank(0, 2);
   return n.shape(0)[1].require_constant("the features of node '" + n.origin() + "'");
 }
 

@@ -207,6 +207,7 @@ void resize(NodeContext& n) {
     if (!(*a.scale > 0) || a.out < 0 || a.out > (1 << 24))
       n.bad("scales or sizes", "above 0, and results of at most 2^24 along an axis",
             std::to_string(*a.scale) + ", which gives " + std::to_string(a.out));
+    if (a.in < 1 && a.out > 0) n.bad("the axis", "at least one element to resize", std::to_string(a.in));
     x = resize_axis(n, r, a, x);
   }
   n.out(0, n.cast(x, dtype));

@@ -42,6 +42,7 @@ T source(NodeContext& n, const Resize& r, const Axis& a, const Position<T>& p, T
   const T width = p.scale * p.in;
   const T half = (at + p.half) / p.scale - p.half;
   if (r.coordinates == "half_pixel") return half;
+  if (r.coordinates == "tf_half_pixel_for_nn") return (at + p.half) / p.scale;
   if (r.coordinates == "asymmetric") return at / p.scale;
   if (r.coordinates == "align_corners") return if_one(width, p.zero, at * (p.in - p.one) / (width - p.one));
   if (r.coordinates == "pytorch_half_pixel") return if_one(p.out, p.zero, half);

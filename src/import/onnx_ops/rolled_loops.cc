@@ -19,6 +19,15 @@ struct Body {
     inputs.push_back(value);
     return value;
   }
+  // A scalar input as [1].
+  ValueRef with_axis(const ValueRef& input) {
+    auto value = std::make_shared<OnnxValue>();
+    value->type = {input->type.dtype, {Dim(1)}};
+    const ValueId id = input->emitted.at(context.serial());
+    value->emitted.emplace(context.serial(),
+                           context.graph().add(Op::reshape, {id}, {{"shape", value->type.shape}}));
+    return value;
+  }
   // An output of the body as an IR value of the type that it must have.
   ValueId result(NodeContext& n, const ValueRef& output, const TensorType& type) {
     const ValueId id = context.capture(output);
@@ -130,9 +139,14 @@ std::optional<Dim> trip_count(NodeContext& n) {
 
 }  // namespace
 
+bool counts_in_one_axis(const GraphProto& body) {
+  return !body.inputs.empty() && body.inputs[0].has_shape && body.inputs[0].shape.size() == 1;
+}
+
 void rolled_loop(NodeContext& n, const GraphProto& proto, size_t carried) {
   Body body(n);
   std::vector<ValueRef> inputs = {body.add_input("iteration", {DType::i64, {}}), always()};
+  if (counts_in_one_axis(proto)) inputs[0] = body.with_axis(inputs[0]);
   for (size_t i = 0; i < carried; ++i)
     inputs.push_back(body.add_input("carried_" + std::to_string(i), n.type(2 + i)));
   const std::vector<ValueRef> outputs = n.convert_body(proto, inputs, body.context);

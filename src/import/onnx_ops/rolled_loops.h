@@ -6,6 +6,9 @@
 
 namespace aicf::onnx {
 
+// Whether the body of a Loop declares the number of the step as [1], as tf2onnx does, and not as a scalar.
+bool counts_in_one_axis(const GraphProto& body);
+
 // Loop with inputs M, condition, carried...; the first `carried` results are the values at the end, the
 // others are stacked.
 void rolled_loop(NodeContext& n, const GraphProto& body, size_t carried);

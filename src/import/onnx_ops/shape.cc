@@ -301,6 +301,8 @@ void size(NodeContext& n) { n.out_sizes(0, {element_count(n.shape(0))}, {DType::
 
 void constant_of_shape(NodeContext& n) {
   const Shape shape = n.require_sizes(0, "the shape");
+  for (const Dim& size : shape)
+    if (size.constant().value_or(0) < 0) n.bad("the shape", "sizes of at least 0", to_string(shape));
   Array value = Array::scalar_f64(DType::f32, 0);
   const CarriedType* carried = nullptr;
   if (const AttributeProto* a = n.attr("value"); a && a->t) {
@@ -416,6 +418,7 @@ std::vector<OpRule> shape_rules() {
       {"ConstantOfShape", constant_of_shape},
       {"Constant", constant},
       {"Range", range},
+      {"Range", range, 1, std::numeric_limits<int64_t>::max(), "com.microsoft"},  // of opsets before 11
       {"Trilu", trilu},
       {"EyeLike", eye_like},
   };
