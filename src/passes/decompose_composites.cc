@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ir/decompose.h"
 #include "passes/pass.h"
 
@@ -21,30 +23,32 @@ bool wants_decomposition(const Graph& graph, const Node& node, const Target& tar
   return rounds_operands(node, target) || (op_info(node.op).has(kComposite) && !target.claims(graph, node));
 }
 
+// Composites within composites stay for the next time.
+Graph decompose_once(const Graph& graph, const PassContext& context) {
+  GraphRewriter rewriter(graph);
+  for (const Node& node : graph.nodes()) {
+    if (!wants_decomposition(graph, node, context.target)) {
+      rewriter.copy(node);
+      continue;
+    }
+    const std::vector<ValueId> operands = rewriter.values(node.operands);
+    const std::vector<ValueId> results = rounds_operands(node, context.target)
+                                             ? multiply_rounded(rewriter.graph(), node, operands)
+                                             : decompose(rewriter.graph(), node, operands);
+    for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], results[i]);
+  }
+  return rewriter.finish();
+}
+
 }  // namespace
 
 // A decomposition may use other composites, so this repeats until every composite left is claimed.
 Graph decompose_composites(const Graph& graph, const PassContext& context) {
-  Graph current = graph;
-  for (;;) {
-    GraphRewriter rewriter(current);
-    bool changed = false;
-    for (const Node& node : current.nodes()) {
-      if (!wants_decomposition(current, node, context.target)) {
-        rewriter.copy(node);
-        continue;
-      }
-      const std::vector<ValueId> operands = rewriter.values(node.operands);
-      const std::vector<ValueId> results = rounds_operands(node, context.target)
-                                               ? multiply_rounded(rewriter.graph(), node, operands)
-                                               : decompose(rewriter.graph(), node, operands);
-      for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], results[i]);
-      changed = true;
-    }
-    Graph next = rewriter.finish();
-    if (!changed) return next;
-    current = std::move(next);
-  }
+  Graph current = decompose_once(graph, context);
+  const auto wanted = [&](const Node& node) { return wants_decomposition(current, node, context.target); };
+  while (std::any_of(current.nodes().begin(), current.nodes().end(), wanted))
+    current = decompose_once(current, context);
+  return current;
 }
 
 }  // namespace aicf

@@ -28,6 +28,8 @@ struct PassInfo {
   bool required;            // cannot be skipped: later stages rely on it
   int opt_level;            // runs at --opt >= this level (required ones: 0)
   std::string_view effect;  // one line for people
+  // False: the pass would change nothing, which is cheaper to ask than to find out. Null: it always runs.
+  bool (*may_change)(const Graph& graph, const PassContext& context) = nullptr;
 };
 
 const std::vector<PassInfo>& pass_table();

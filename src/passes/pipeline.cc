@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -11,12 +13,28 @@
 #include "passes/pass.h"
 
 namespace aicf {
+namespace {
+
+template <Op... ops>
+bool has_op(const Graph& graph, const PassContext&) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return ((node.op == ops) || ...); });
+}
+
+bool narrows(const Graph&, const PassContext& context) { return context.precision != Precision::kF32; }
+
+bool trains_on_gpu(const Graph&, const PassContext& context) {
+  return context.target.is_cuda() && context.gradients;
+}
+
+}  // namespace
 
 const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> table = {
       // No kernel runs a branch; its nodes then take part in everything below.
       {"inline_branches", inline_branches, true, 0,
-       "computes both branches of a condition on data and selects, where neither can fail"},
+       "computes both branches of a condition on data and selects, where neither can fail",
+       has_op<Op::if_else>},
       // Imported graphs carry shape arithmetic and constants that later patterns must not have to see
       // through.
       {"fold_constants", fold_constants, false, 1, "evaluates nodes whose operands are all constants"},
@@ -26,20 +44,21 @@ const std::vector<PassInfo>& pass_table() {
       {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
        "computes equal nodes once"},
       // While the ops that exporters write stand as written, and before decomposition could make alike ones.
-      {"match_gelu", match_gelu, false, 2, "recognises 0.5 x (1 + erf(x / sqrt(2)))"},
+      {"match_gelu", match_gelu, false, 2, "recognises 0.5 x (1 + erf(x / sqrt(2)))", has_op<Op::erf>},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
       {"match_attention", match_attention, false, 2,
-       "recognises softmax(q k + mask) v, which then needs no stored scores"},
+       "recognises softmax(q k + mask) v, which then needs no stored scores", has_op<Op::softmax>},
       {"simplify", simplify, false, 1, "applies the algebra rules to what the patterns left"},
       // Needs attention whole, and equal positions as one value.
       {"match_rope_append", match_rope_append, false, 2,
-       "rotates q and k and writes k and v to their caches in one step"},
+       "rotates q and k and writes k and v to their caches in one step", has_op<Op::attention>},
       // Casts around the parts of an attention would hide it.
       {"narrow_contractions", narrow_contractions, true, 0,
-       "rounds operands of contractions to the type that the precision names"},
+       "rounds operands of contractions to the type that the precision names", narrows},
       // Needs cross entropy whole, and operands of its gradients that are known to be those of the loss.
       {"fuse_linear_cross_entropy", fuse_linear_cross_entropy, false, 2,
-       "computes a large cross entropy with its product, and a loss with its gradients, some rows at a time"},
+       "computes a large cross entropy with its product, and a loss with its gradients, some rows at a time",
+       has_op<Op::cross_entropy, Op::linear_cross_entropy>},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0,
        "expands composites that no kernel of the target claims"},
@@ -61,12 +80,13 @@ const std::vector<PassInfo>& pass_table() {
        "groups pointwise ops, reductions and contraction epilogues into regions"},
       // What regions store for each other is known only now.
       {"recompute_values", recompute_values, false, 2,
-       "computes again in a region what is cheaper to compute than to store and read"},
+       "computes again in a region what is cheaper to compute than to store and read", trains_on_gpu},
       // Reads the same values only after what stood between was computed again.
-      {"merge_reductions", merge_reductions, false, 2, "runs reductions together that read the same value"},
+      {"merge_reductions", merge_reductions, false, 2, "runs reductions together that read the same value",
+       trains_on_gpu},
       // Sums over the rows as merge_reductions left them.
       {"merge_column_sums", merge_column_sums, false, 2,
-       "takes sums over all rows along with a region that goes through those rows"},
+       "takes sums over all rows along with a region that goes through those rows", trains_on_gpu},
   };
   return table;
 }
@@ -123,6 +143,32 @@ std::string to_string(const PassRecord& record) {
 
 namespace {
 
+bool same_values(const Graph& a, const Graph& b) {
+  if (a.value_count() != b.value_count()) return false;
+  for (ValueId id = 0; id < a.value_count(); ++id) {
+    const Value &x = a.value(id), &y = b.value(id);
+    if (x.role != y.role || x.producer != y.producer || x.result != y.result ||
+        x.constant.data() != y.constant.data() || x.type != y.type || x.name != y.name)
+      return false;
+  }
+  return true;
+}
+
+// Whether what is verified of one graph holds for the other: their parts are equal one by one.
+bool same_parts(const Graph& a, const Graph& b) {
+  const auto same_bodies = [](const Node& x, const Node& y) {
+    return std::equal(x.bodies.begin(), x.bodies.end(), y.bodies.begin(), y.bodies.end(), same_parts);
+  };
+  const auto same_nodes = [&](const Node& x, const Node& y) {
+    return x.op == y.op && x.operands == y.operands && x.results == y.results && x.attrs == y.attrs &&
+           x.origin == y.origin && same_bodies(x, y);
+  };
+  return a.nodes().size() == b.nodes().size() && a.name() == b.name() && a.inputs() == b.inputs() &&
+         a.leaves() == b.leaves() && a.outputs() == b.outputs() && a.output_names() == b.output_names() &&
+         a.updates() == b.updates() &&
+         std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), same_nodes) && same_values(a, b);
+}
+
 // A body as an entry, whose inputs and outputs need names.
 Graph named(const Graph& body) {
   Graph graph(body.name());
@@ -134,13 +180,13 @@ Graph named(const Graph& body) {
   return graph;
 }
 
+bool controls(const Node& node) {
+  return node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan;
+}
+
 // What control flow runs is optimised as a graph of its own, after the passes that may dissolve its node.
 Graph optimise_bodies(const Graph& graph, const Program& program, const Target& target,
                       const PipelineOptions& options, std::vector<PassRecord>* records) {
-  const auto controls = [](const Node& node) {
-    return node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan;
-  };
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), controls)) return graph;
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     if (!controls(node)) {
@@ -174,28 +220,35 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
         (options.opt_level < pass.opt_level || options.skip.contains(std::string(pass.name))))
       continue;
     for (size_t i = 0; i < program.entries.size(); ++i) {
-      const Graph before = program.entries[i];
+      Graph& entry = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
-      program.entries[i] = pass.run(before, {program, target, options.precision, gradients[i]});
+      const PassContext context{program, target, options.precision, gradients[i]};
+      std::optional<Graph> before;  // none: the pass had nothing to do
+      if (pass.may_change == nullptr || pass.may_change(entry, context)) {
+        Graph after = pass.run(entry, context);
+        before = std::exchange(entry, std::move(after));
+      }
       const auto stop = std::chrono::steady_clock::now();
-      const Graph& after = program.entries[i];
-      if (options.verify) verify(after, program, Fault::kInternal);
-      const PassRecord record{std::string(pass.name), after.name(),
+      // Most passes find nothing to do in most graphs.
+      if (options.verify && before && !same_parts(*before, entry)) verify(entry, program, Fault::kInternal);
+      const PassRecord record{std::string(pass.name), entry.name(),
                               std::chrono::duration<double, std::milli>(stop - start).count(),
-                              static_cast<int>(before.nodes().size()),
-                              static_cast<int>(after.nodes().size())};
+                              static_cast<int>((before ? *before : entry).nodes().size()),
+                              static_cast<int>(entry.nodes().size())};
       debug_print(2, [&] { return to_string(record); });
       debug_print(4, [&] {
-        const std::string text = print(after);
-        return text == print(before) ? std::string("unchanged") : text;
+        const std::string text = print(entry);
+        return !before || text == print(*before) ? std::string("unchanged") : text;
       });
       if (records != nullptr) records->push_back(record);
       const bool wanted =
           options.dump_after.contains("all") || options.dump_after.contains(std::string(pass.name));
-      if (wanted && options.dump) options.dump(std::string(pass.name), after);
+      if (wanted && options.dump) options.dump(std::string(pass.name), entry);
     }
   }
-  for (Graph& entry : program.entries) entry = optimise_bodies(entry, program, target, options, records);
+  for (Graph& entry : program.entries)
+    if (std::any_of(entry.nodes().begin(), entry.nodes().end(), controls))
+      entry = optimise_bodies(entry, program, target, options, records);
   return program;
 }
 

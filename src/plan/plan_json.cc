@@ -1,5 +1,7 @@
 #include "plan/plan_json.h"
 
+#include <utility>
+
 #include "plan/plan_json_values.h"
 #include "plan/step_json.h"
 #include "plan/tile_program_json.h"
@@ -102,8 +104,8 @@ Json entry_json(const EntryPlan& entry) {
   Json json = {{"name", entry.name},
                {"inputs", io_json(entry.inputs)},
                {"outputs", io_json(entry.outputs)},
-               {"buffers", buffers},
-               {"steps", steps},
+               {"buffers", std::move(buffers)},
+               {"steps", std::move(steps)},
                {"arena_bytes", entry.arena_bytes}};
   if (!entry.bucket.empty()) json["bucket"] = ranges_json(entry.bucket);
   return json;
@@ -149,9 +151,9 @@ std::string plan_to_json(const Plan& plan) {
   for (const TileProgram& program : plan.programs) programs.push_back(program_json(program));
   for (const EntryPlan& entry : plan.entries) entries.push_back(entry_json(entry));
   Json json = {{"sizes", ranges_json(plan.sizes)},
-               {"variables", variables},
-               {"programs", programs},
-               {"entries", entries},
+               {"variables", std::move(variables)},
+               {"programs", std::move(programs)},
+               {"entries", std::move(entries)},
                {"packed_bytes", plan.packed_bytes}};
   for (const auto& [member, list] : {std::pair("buckets", &plan.buckets), std::pair("bodies", &plan.bodies)})
     for (const EntryPlan& entry : *list) json[member].push_back(entry_json(entry));

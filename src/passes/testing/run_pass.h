@@ -13,9 +13,16 @@ namespace aicf::testing {
 
 inline const Target kCpu{"cpu"};
 
-// Of the first entry.
+// Of the first entry. What the pass changes, the pipeline must not take for unchangeable.
 inline Graph run_pass(Graph (*pass)(const Graph&, const PassContext&), const Program& program) {
-  return pass(program.entries[0], {program, kCpu});
+  const Graph& graph = program.entries[0];
+  const PassContext context{program, kCpu};
+  Graph after = pass(graph, context);
+  for (const PassInfo& info : pass_table()) {
+    if (info.run != pass || info.may_change == nullptr || print(after) == print(graph)) continue;
+    EXPECT_TRUE(info.may_change(graph, context)) << info.name;
+  }
+  return after;
 }
 
 inline int count_ops(const Graph& graph, Op op) {

@@ -1,0 +1,126 @@
+// Whether groups of nodes may grow, asked of random graphs whose groups grow, merge and lose nodes meanwhile.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/splitmix.h"
+#include "passes/region_groups.h"
+#include "passes/testing/run_pass.h"
+
+namespace aicf {
+namespace {
+
+using testing::kCpu;
+
+// Sums of two earlier values, mostly of late ones, so that groups overlap.
+Graph random_sums(SplitMix& random, int count) {
+  Graph graph;
+  std::vector<ValueId> values{graph.add_input("x", {DType::f32, {Dim(4)}})};
+  const auto pick = [&] {
+    const double near = random.unit() * random.unit();
+    return values[values.size() - 1 - static_cast<size_t>(near * static_cast<double>(values.size()))];
+  };
+  for (int i = 0; i < count; ++i) {
+    const ValueId a = pick(), b = pick();
+    values.push_back(graph.add(Op::add, {a, b}));
+  }
+  graph.add_output(values.back(), "y");
+  return graph;
+}
+
+// Whether an operand of the node that lies outside group g depends on it, by walking everything before it.
+bool depends_by_walking(const RegionGroups& groups, const Node& node, int g) {
+  const Graph& graph = groups.graph();
+  std::set<NodeId> seen;
+  std::vector<NodeId> waiting;
+  const auto push_operands = [&](const Node& reader, bool outside_only) {
+    for (ValueId operand : reader.operands)
+      if (const NodeId id = producer_of(graph, operand); id >= 0 && !(outside_only && groups.of(id) == g))
+        waiting.push_back(id);
+  };
+  push_operands(node, true);
+  while (!waiting.empty()) {
+    const NodeId id = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(id).second) continue;
+    if (groups.of(id) == g) return true;
+    push_operands(graph.node(id), false);
+    if (groups.of(id) >= 0)
+      for (NodeId member : groups[groups.of(id)].nodes) push_operands(graph.node(member), false);
+  }
+  return false;
+}
+
+class Grower {
+ public:
+  explicit Grower(uint64_t seed)
+      : random_(seed), program_(with(random_sums(random_, 120))), groups_(program_.entries[0], context_) {}
+
+  void run() {
+    for (NodeId id = 0; id < 120; ++id) place(id);
+    for (int i = 0; i < 60; ++i) change();
+    for (NodeId id = 0; id < 120; ++id)
+      for (int g = 0; g < groups_.count(); ++g) ask(id, g);
+  }
+  int refused() const { return refused_; }
+  int merged() const { return merged_; }
+
+ private:
+  static Program with(Graph graph) {
+    Program program;
+    program.entries = {std::move(graph)};
+    return program;
+  }
+  int any(int count) { return static_cast<int>(random_.unit() * count); }
+
+  bool ask(NodeId id, int g) {
+    if (groups_[g].nodes.empty() || groups_.of(id) == g) return true;
+    const Node& node = groups_.graph().node(id);
+    const bool depends = depends_by_walking(groups_, node, g);
+    EXPECT_EQ(groups_.depends_outside(node, g), depends) << "node " << id << ", group " << g;
+    refused_ += depends;
+    return depends;
+  }
+
+  // Into the group of an operand where it may be, else into one of its own.
+  void place(NodeId id) {
+    for (ValueId operand : groups_.graph().node(id).operands) {
+      const NodeId producer = producer_of(groups_.graph(), operand);
+      if (producer < 0 || groups_[groups_.of(producer)].nodes.size() >= 12 || any(3) == 0) continue;
+      if (!ask(id, groups_.of(producer))) return groups_.join(id, groups_.of(producer));
+    }
+    groups_.start(id, false);
+  }
+
+  // Two groups that allow it become one, or the last node of one leaves it.
+  void change() {
+    const int a = any(groups_.count()), b = any(groups_.count());
+    if (groups_[a].nodes.size() > 1 && any(4) == 0) return groups_.move(groups_[a].nodes.back(), -1);
+    if (groups_[a].nodes.empty() || groups_[b].nodes.empty()) return;
+    groups_.merge(a, b);
+    merged_ += a != b && groups_[a].nodes.empty();
+    ask(any(120), b);
+  }
+
+  SplitMix random_;
+  Program program_;
+  PassContext context_{program_, kCpu};
+  RegionGroups groups_;
+  int refused_ = 0, merged_ = 0;
+};
+
+TEST(RegionOrder, AnswersAreThoseOfAWalkOverTheWholeGraph) {
+  int refused = 0, merged = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Grower grower(seed);
+    grower.run();
+    refused += grower.refused();
+    merged += grower.merged();
+  }
+  EXPECT_GT(refused, 1000);  // the test asks what it is about
+  EXPECT_GT(merged, 100);
+}
+
+}  // namespace
+}  // namespace aicf
