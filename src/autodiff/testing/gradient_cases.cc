@@ -271,7 +271,11 @@ std::vector<GradientCase> gradient_cases() {
   add_reductions(cases);
   add_norms(cases);
   add_contractions(cases);
-  add_windows(cases);
+  add_attention(cases);
+  add_ropes(cases);
+  add_convolutions(cases);
+  add_transposed_convolutions(cases);
+  add_pools(cases);
   add_others(cases);
   return cases;
 }

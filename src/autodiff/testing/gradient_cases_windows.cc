@@ -38,6 +38,9 @@ void add_contractions(Cases& cases) {
                    {{4, "n"}, {5, "b"}}});
   cases.push_back({"linear_vector", Op::linear, {x({3}), x({3, 2})}});
   cases.push_back({"linear_empty", Op::linear, {x({0, 3}), x({3, 2}), x({2})}, {}, {{0, "n"}}});
+}
+
+void add_attention(Cases& cases) {
   const auto attend = [](double scale, bool causal = false, double softcap = 0) {
     return Attrs{{"scale", scale}, {"causal", causal}, {"softcap", softcap}};
   };
@@ -86,6 +89,9 @@ void add_contractions(Cases& cases) {
                    {{5, "t"}, {7, "s"}}});
   cases.push_back({"attention_backward_softcap", Op::attention_backward,
                    with(back(3, 3, 5, 7), boolean({5, 7})), attend(0.5, false, 2), sizes});
+}
+
+void add_ropes(Cases& cases) {
   const Attrs interleaved = {{"interleaved", true}};
   cases.push_back({"rope", Op::rope, {x({2, 3, 5, 8}), x({5, 4}), x({5, 4})}, {}, {{5, "t"}}});
   cases.push_back({"rope_append",
@@ -101,17 +107,24 @@ void add_contractions(Cases& cases) {
       {"rope_interleaved_part", Op::rope, {x({3, 5, 8}), x({5, 2}), x({5, 2})}, interleaved, {{5, "t"}}});
 }
 
-void add_windows(Cases& cases) {
-  const auto windows = [](Ints strides, Ints pads, Ints dilations) {
-    return Attrs{
-        {"strides", std::move(strides)}, {"pads", std::move(pads)}, {"dilations", std::move(dilations)}};
-  };
-  const auto with = [](Attrs attrs, const std::string& name, Attr value) {
-    attrs.set(name, std::move(value));
-    return attrs;
-  };
-  const auto groups = [&](Attrs attrs, int64_t count) { return with(std::move(attrs), "groups", count); };
-  const std::map<int64_t, std::string> sizes = {{2, "n"}, {7, "h"}, {9, "w"}};
+namespace {
+
+Attrs windows(Ints strides, Ints pads, Ints dilations) {
+  return {{"strides", std::move(strides)}, {"pads", std::move(pads)}, {"dilations", std::move(dilations)}};
+}
+Attrs with(Attrs attrs, const std::string& name, Attr value) {
+  attrs.set(name, std::move(value));
+  return attrs;
+}
+Attrs groups(Attrs attrs, int64_t count) { return with(std::move(attrs), "groups", count); }
+
+// The names of the sizes of images.
+std::map<int64_t, std::string> image_sizes() { return {{2, "n"}, {7, "h"}, {9, "w"}}; }
+
+}  // namespace
+
+void add_convolutions(Cases& cases) {
+  const std::map<int64_t, std::string> sizes = image_sizes();
   cases.push_back({"conv",
                    Op::conv,
                    {x({2, 3, 7, 9}), x({4, 3, 3, 3}), x({4})},
@@ -168,7 +181,10 @@ void add_windows(Cases& cases) {
                    {x({0, 2, 5}), x({3, 2, 3}), x({3})},
                    windows({1}, {1, 1}, {1}),
                    {{0, "n"}}});
-  const auto transposed = [&](Attrs attrs, Ints output_padding) {
+}
+
+void add_transposed_convolutions(Cases& cases) {
+  const auto transposed = [](Attrs attrs, Ints output_padding) {
     return with(std::move(attrs), "output_padding", std::move(output_padding));
   };
   cases.push_back({"conv_transpose",
@@ -186,7 +202,11 @@ void add_windows(Cases& cases) {
                    {x({1, 2, 5}), x({2, 2, 3})},
                    transposed(windows({1}, {0, 0}, {3}), {2}),
                    {{5, "w"}}});
-  const auto pool = [&](Ints kernel, Ints strides, Ints pads, Ints dilations, bool ceil_mode) {
+}
+
+void add_pools(Cases& cases) {
+  const std::map<int64_t, std::string> sizes = image_sizes();
+  const auto pool = [](Ints kernel, Ints strides, Ints pads, Ints dilations, bool ceil_mode) {
     return with(
         with(windows(std::move(strides), std::move(pads), std::move(dilations)), "kernel", std::move(kernel)),
         "ceil_mode", ceil_mode);

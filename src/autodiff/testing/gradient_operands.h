@@ -39,6 +39,10 @@ inline Attrs reduction(Ints axes, bool keepdims) {
 
 // The rows of gradient_cases_windows.cc.
 void add_contractions(Cases& cases);
-void add_windows(Cases& cases);
+void add_attention(Cases& cases);
+void add_ropes(Cases& cases);
+void add_convolutions(Cases& cases);
+void add_transposed_convolutions(Cases& cases);
+void add_pools(Cases& cases);
 
 }  // namespace aicf::testing
