@@ -1,4 +1,4 @@
-// The text of the indexing, order, random and pool rows compiles for random problems.
+// The text of the indexing rows compiles for random problems, and moves wide units where it can.
 #include "build/testing/compile_texts.h"
 #include "build/testing/needs_nvrtc.h"
 
@@ -123,94 +123,6 @@ TEST(IndexingCuda, OneElementFillsInWideUnits) {
   const CudaCode code = texts.add("scatter_nd", p, {});
   EXPECT_NE(code.source.find("aicf::fill("), std::string::npos);
   EXPECT_NE(code.source.find("Bits<16>"), std::string::npos);
-  AICF_NEEDS_NVRTC();
-  compile_all(texts);
-}
-
-TEST(OrderCuda, Compiles) {
-  RowTexts texts;
-  for (DType dtype : cuda_testing::all_dtypes()) {
-    if (dtype == DType::boolean) continue;
-    for (uint64_t seed = 0; seed < 2; ++seed) {
-      RandomWindows random(seed * 100 + static_cast<uint64_t>(dtype));
-      const bool large = seed == 1;
-      const Shape x = random.shape(static_cast<size_t>(1 + random.below(3)), 1, large ? 20000 : 60);
-      const size_t axis = static_cast<size_t>(random.below(static_cast<int64_t>(x.size())));
-      CudaProblem p;
-      p.inputs = {random.window(dtype, x)};
-      p.params = {Dim(static_cast<int64_t>(axis)), Dim(random.below(2))};
-      p.outputs = {random.window(dtype, x), random.window(DType::i64, x)};
-      texts.add("sort", p, random.ranges());
-      Shape few = x;
-      few[axis] = Dim(1);
-      p.outputs = {random.window(dtype, few), random.window(DType::i64, few)};
-      texts.add("top_k", p, random.ranges());
-      p.outputs = {random.window(DType::i64, few)};
-      texts.add(random.below(2) ? "argmax" : "argmin", p, random.ranges());
-      p.params.emplace_back(random.below(2));
-      p.outputs = {random.window(dtype, x)};
-      texts.add(random.below(2) ? "cumsum" : "cumprod", p, random.ranges());
-    }
-  }
-  AICF_NEEDS_NVRTC();
-  compile_all(texts);
-}
-
-TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
-  RowTexts texts;
-  for (DType dtype : {DType::bf16, DType::f32, DType::i64})
-    for (int64_t size : {128256, 50001}) {
-      CudaProblem p;
-      p.inputs = {{dtype, Dim(0), {Dim(3), Dim(size)}, {Dim(size), Dim(1)}}};
-      p.outputs = {{DType::i64, Dim(0), {Dim(3), Dim(1)}, {Dim(1), Dim(1)}}};
-      p.params = {Dim(1), Dim(0)};
-      EXPECT_EQ(texts.add("argmax", p, {}).launches.size(), 2u);
-    }
-  AICF_NEEDS_NVRTC();
-  compile_all(texts);
-}
-
-TEST(RandomCuda, Compiles) {
-  RowTexts texts;
-  for (uint64_t seed = 0; seed < 8; ++seed) {
-    RandomWindows random(seed);
-    CudaProblem p;
-    p.inputs = {{DType::i64, Dim(0), {}, {}}, {DType::i64, Dim(0), {Dim(1)}, {Dim(1)}}};
-    p.outputs = {random.window(DType::i32, random.shape(static_cast<size_t>(random.below(4))))};
-    p.params = {Dim(random.below(1000))};
-    texts.add("random_bits", p, random.ranges());
-  }
-  AICF_NEEDS_NVRTC();
-  compile_all(texts);
-}
-
-TEST(PoolCuda, Compiles) {
-  RowTexts texts;
-  for (DType dtype : cuda_testing::all_dtypes()) {
-    if (dtype == DType::boolean) continue;
-    for (size_t spatial = 1; spatial <= 3; ++spatial) {
-      RandomWindows random(spatial * 100 + static_cast<uint64_t>(dtype));
-      CudaProblem p;
-      const Shape x = random.shape(spatial + 2, 8, 24);
-      Shape out(x.begin(), x.begin() + 2);
-      p.params = {Dim(static_cast<int64_t>(spatial)), Dim(0), Dim(random.below(2))};
-      const int64_t lists[] = {3, 2, 1, 1, 1};  // kernel, strides, low, high, dilations
-      for (int64_t number : lists) p.params.insert(p.params.end(), spatial, Dim(number));
-      for (size_t i = 0; i < spatial; ++i) out.push_back(floordiv(x[2 + i] - Dim(1), Dim(2)) + Dim(1));
-      p.inputs = {random.window(dtype, x)};
-      p.outputs = {random.window(dtype, out)};
-      if (spatial == 2) {  // channels last
-        for (CudaWindow* w : {&p.inputs[0], &p.outputs[0]}) {
-          w->sizes[1] = Dim(32);
-          w->strides = {w->sizes[3] * w->sizes[2] * Dim(32), Dim(1), w->sizes[3] * Dim(32), Dim(32)};
-        }
-      }
-      texts.add("max_pool", p, random.ranges());
-      if (is_float(dtype)) texts.add("avg_pool", p, random.ranges());
-      p.outputs[0].dtype = DType::i64;
-      texts.add("max_pool_indices", p, random.ranges());
-    }
-  }
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

@@ -24,6 +24,11 @@ inline const std::vector<DType>& all_dtypes() {
   return dtypes;
 }
 
+// Row-major, from the buffer's start.
+inline CudaWindow dense(DType dtype, const Shape& sizes) {
+  return {dtype, Dim(0), sizes, row_major_strides(sizes)};
+}
+
 // Sizes and layouts at random; a size is a symbol now and then.
 class RandomWindows {
  public:

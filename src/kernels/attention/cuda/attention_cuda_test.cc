@@ -15,10 +15,9 @@ namespace aicf {
 namespace {
 
 using cuda_testing::compile_all;
+using cuda_testing::dense;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
-
-CudaWindow dense(DType dtype, const Shape& sizes) { return {dtype, Dim(0), sizes, row_major_strides(sizes)}; }
 
 CudaProblem problem_of(DType dtype, const Shape& q, const Dim& kv_heads, const Dim& keys, int64_t value_depth,
                        bool causal) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "kernels/testing/step.h"
+#include "kernels/tile/testing/one_op.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {
@@ -13,40 +14,9 @@ namespace {
 using step_testing::isa_levels;
 using step_testing::Layout;
 using step_testing::TestTensor;
-
-DType memory_of(TileType type) {
-  constexpr DType kTypes[] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean};
-  return kTypes[static_cast<int>(type)];
-}
-
-// t(n) = op(t0, …): one instruction between loads and a store.
-TileProgram one_op(TileOp op, TileType type, int64_t imm = 0) {
-  TileProgram program;
-  const int arity = tile_op_info(op).arity;
-  std::vector<TileInstr> code;
-  for (int i = 0; i < arity; ++i) {
-    const TileType t = op == TileOp::select && i == 0 ? TileType::mask : type;
-    program.inputs.push_back(memory_of(t));
-    program.registers.push_back({t});
-    TileInstr load{TileOp::load, t, static_cast<int16_t>(i)};
-    load.operand = static_cast<int16_t>(i);
-    code.push_back(load);
-  }
-  TileInstr instr{op, type, static_cast<int16_t>(arity)};
-  if (arity > 0) instr.a = 0;
-  if (arity > 1) instr.b = 1;
-  if (arity > 2) instr.c = 2;
-  instr.imm_i = imm;
-  code.push_back(instr);
-  const TileType result = tile_result_type(instr);
-  program.registers.push_back({result});
-  program.outputs = {memory_of(result)};
-  TileInstr store{TileOp::store, result, -1, static_cast<int16_t>(arity)};
-  store.operand = static_cast<int16_t>(arity);
-  code.push_back(store);
-  program.stages = {code};
-  return program;
-}
+using tile_testing::memory_of;
+using tile_testing::nasty_values;
+using tile_testing::one_op;
 
 using Wide = long double;
 Wide gelu_tanh(Wide x) {
@@ -96,21 +66,8 @@ const Unary kUnary[] = {
     {TileOp::gelu_tanh, gelu_tanh, 5, 6, -12, 12},
 };
 
-// Values at which implementations go wrong: edges of ranges, denormals, infinities, NaN, ties.
-std::vector<double> nasty() {
-  std::vector<double> values = {
-      0,         0.5,       1,     1.5,   2,       2.5,          0.69314718, 0.9,      3.9999998, 4,
-      1e-3,      1e-10,     1e-38, 1e-40, 1.4e-45, 87.3,         88.72283,   88.8,     103.97,    104.5,
-      17.3,      1e5,       3e9,   1e20,  3.4e38,  0.70710677,   0.41421357, 8192,     8193,      0.78539816,
-      1.5707964, 3.1415927, 14.1,  14.9,  15.1,    2147483648.0, 16777216,   8388607.5};
-  const size_t count = values.size();
-  for (size_t i = 0; i < count; ++i) values.push_back(-values[i]);
-  values.push_back(INFINITY), values.push_back(-INFINITY), values.push_back(NAN);
-  return values;
-}
-
 std::vector<double> samples(double low, double high, int random, bool f32) {
-  std::vector<double> values = nasty();
+  std::vector<double> values = nasty_values();
   std::mt19937_64 engine(17);
   std::uniform_real_distribution<double> inside(low, high), exponent(-45, 38);
   for (int i = 0; i < random; ++i) {
@@ -220,7 +177,7 @@ TEST(TileMath, BinaryWithinUlps) {
     for (const Binary& row : kBinary)
       for (TileType type : {TileType::f32, TileType::f64}) {
         const bool f32 = type == TileType::f32;
-        const std::vector<double> values = nasty();
+        const std::vector<double> values = nasty_values();
         const int64_t n = static_cast<int64_t>(values.size());
         const TileProgram program = one_op(row.op, type);
         TestTensor x(memory_of(type), {n, 1}), y(memory_of(type), {1, n}), z(program.outputs[0], {n, n});
@@ -332,11 +289,11 @@ TEST(TileMath, IntegersWrap) {
   }
 }
 
-// Every row of tile_ops.def resolves to a function for every type it names.
+// Every row of tile_ops.def before the reductions resolves to a function for every type it names.
 TEST(TileMath, EveryOperationExists) {
   int count = 0;
   for (IsaLevel isa : isa_levels())
-    for (int op = 0; op <= static_cast<int>(TileOp::gelu_tanh); ++op)
+    for (int op = 0; op < static_cast<int>(TileOp::reduce_sum); ++op)
       for (int type = 0; type < 5; ++type) {
         const TileOp tile_op = static_cast<TileOp>(op);
         if (tile_op == TileOp::load || tile_op == TileOp::store || tile_op == TileOp::store_scalar) continue;
@@ -350,66 +307,6 @@ TEST(TileMath, EveryOperationExists) {
         ++count;
       }
   EXPECT_GT(count, 150);
-}
-
-TEST(TileMath, FloatToIntegerSaturates) {
-  const std::vector<double> xs = nasty();
-  const int64_t n = static_cast<int64_t>(xs.size());
-  struct Row {
-    TileOp op;
-    double low, high;
-  };
-  const Row rows[] = {{TileOp::to_i32, -2147483648.0, 2147483647.0},
-                      {TileOp::to_i64, -0x1p63, 0x1p63},
-                      {TileOp::clamp_i16, -32768, 32767},
-                      {TileOp::clamp_i8, -128, 127},
-                      {TileOp::clamp_u8, 0, 255}};
-  for (IsaLevel isa : isa_levels())
-    for (TileType type : {TileType::f32, TileType::f64})
-      for (const Row& row : rows) {
-        const TileProgram program = one_op(row.op, type);
-        TestTensor x(memory_of(type), {n}), y(program.outputs[0], {n});
-        x.fill([&](int64_t i) { return xs[static_cast<size_t>(i)]; });
-        step_testing::run_step({"tile", {x.arg()}, {y.arg()}, {1}, {}, &program}, isa);
-        for (int64_t i = 0; i < n; ++i) {
-          const double v = x.get(i);
-          const double expected = std::isnan(v) ? 0 : std::trunc(std::min(std::max(v, row.low), row.high));
-          EXPECT_EQ(y.get(i), expected) << tile_op_info(row.op).name << " of " << v;
-        }
-      }
-}
-
-TEST(TileMath, NarrowFloatsRoundOnceToEven) {
-  std::vector<double> xs = nasty();
-  std::mt19937_64 engine(3);
-  for (int bits = 0; bits < 65536; bits += 7) {
-    const double v = f16_to_f32(static_cast<uint16_t>(bits));
-    xs.push_back(v), xs.push_back(v * (1 + 0x1p-11)), xs.push_back(v * (1 + 0x1p-11 + 0x1p-40)),
-        xs.push_back(v * (1 + 0x1p-8));
-  }
-  const int64_t n = static_cast<int64_t>(xs.size());
-  for (IsaLevel isa : isa_levels())
-    for (DType from : {DType::f32, DType::f64})
-      for (DType to : {DType::f16, DType::bf16}) {
-        TestTensor x(from, {n}), y(to, {n}), back(DType::f32, {n});
-        x.fill([&](int64_t i) { return xs[static_cast<size_t>(i)]; });
-        const TileType type = tile_register_type(from);
-        TileInstr load{TileOp::load, type, 0}, store{TileOp::store, type, -1, 0};
-        load.operand = 0, store.operand = 1;
-        TileProgram program{{from}, {to}, {{type}}, {}, {{load, store}}};
-        step_testing::run_step({"tile", {x.arg()}, {y.arg()}, {1}, {}, &program}, isa);
-        load.type = store.type = TileType::f32;
-        const TileProgram widen{{to}, {DType::f32}, {{TileType::f32}}, {}, {{load, store}}};
-        step_testing::run_step({"tile", {y.arg()}, {back.arg()}, {1}, {}, &widen}, isa);
-        for (int64_t i = 0; i < n; ++i) {
-          const double v = x.get(i);
-          const uint16_t expected = to == DType::f16 ? f64_to_f16(v) : f64_to_bf16(v);
-          if (!std::isnan(v)) {
-            ASSERT_EQ(y.bits(i), expected) << v << isa_name(isa);
-          }
-          ASSERT_TRUE(step_testing::agrees(back.get(i), y.get(i), 0)) << v;
-        }
-      }
 }
 
 }  // namespace

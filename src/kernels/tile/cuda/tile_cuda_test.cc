@@ -6,6 +6,7 @@
 
 #include "build/testing/compile_texts.h"
 #include "build/testing/needs_nvrtc.h"
+#include "kernels/tile/testing/one_op.h"
 #include "kernels/tile/testing/random_tile.h"
 
 namespace aicf {
@@ -95,8 +96,7 @@ TEST(TileCuda, EveryInstructionCompiles) {
   Engine engine(1);
   std::vector<std::string> sources;
   for (TileType type : {TileType::f32, TileType::f64, TileType::i32, TileType::i64, TileType::mask}) {
-    constexpr DType kMemory[] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean};
-    const DType dtype = kMemory[static_cast<int>(type)];
+    const DType dtype = tile_testing::memory_of(type);
     for (int first = static_cast<int>(TileOp::neg); first < static_cast<int>(TileOp::reduce_sum);
          first += 18) {
       ProgramBuilder builder(engine);

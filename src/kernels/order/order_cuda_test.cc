@@ -1,0 +1,56 @@
+// The text of the order rows compiles for random problems, and shares long lines among blocks.
+#include "build/testing/compile_texts.h"
+#include "build/testing/needs_nvrtc.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::compile_all;
+using cuda_testing::RandomWindows;
+using cuda_testing::RowTexts;
+
+TEST(OrderCuda, Compiles) {
+  RowTexts texts;
+  for (DType dtype : cuda_testing::all_dtypes()) {
+    if (dtype == DType::boolean) continue;
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      RandomWindows random(seed * 100 + static_cast<uint64_t>(dtype));
+      const bool large = seed == 1;
+      const Shape x = random.shape(static_cast<size_t>(1 + random.below(3)), 1, large ? 20000 : 60);
+      const size_t axis = static_cast<size_t>(random.below(static_cast<int64_t>(x.size())));
+      CudaProblem p;
+      p.inputs = {random.window(dtype, x)};
+      p.params = {Dim(static_cast<int64_t>(axis)), Dim(random.below(2))};
+      p.outputs = {random.window(dtype, x), random.window(DType::i64, x)};
+      texts.add("sort", p, random.ranges());
+      Shape few = x;
+      few[axis] = Dim(1);
+      p.outputs = {random.window(dtype, few), random.window(DType::i64, few)};
+      texts.add("top_k", p, random.ranges());
+      p.outputs = {random.window(DType::i64, few)};
+      texts.add(random.below(2) ? "argmax" : "argmin", p, random.ranges());
+      p.params.emplace_back(random.below(2));
+      p.outputs = {random.window(dtype, x)};
+      texts.add(random.below(2) ? "cumsum" : "cumprod", p, random.ranges());
+    }
+  }
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
+  RowTexts texts;
+  for (DType dtype : {DType::bf16, DType::f32, DType::i64})
+    for (int64_t size : {128256, 50001}) {
+      CudaProblem p;
+      p.inputs = {{dtype, Dim(0), {Dim(3), Dim(size)}, {Dim(size), Dim(1)}}};
+      p.outputs = {{DType::i64, Dim(0), {Dim(3), Dim(1)}, {Dim(1), Dim(1)}}};
+      p.params = {Dim(1), Dim(0)};
+      EXPECT_EQ(texts.add("argmax", p, {}).launches.size(), 2u);
+    }
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+}  // namespace
+}  // namespace aicf
