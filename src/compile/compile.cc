@@ -100,7 +100,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.opt_level = options.opt_level;
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
-  for (const CallPass& pass : call_passes()) pipeline.skip.erase(pass.name);
+  for (const CallPass& pass : call_passes()) pipeline.later_passes.emplace_back(pass.name);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

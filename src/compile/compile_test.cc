@@ -143,6 +143,23 @@ Program projections(const std::vector<int64_t>& widths, bool transposed, bool bi
   return program;
 }
 
+TEST(Compile, PassesOverCallsAreSkippedByNameAndListed) {
+  const Program program = projections({48, 96}, false, false, DType::f32);
+  CompileOptions options;
+  options.skip_passes = {"merge_contractions", "join_rows", "bundle_calls"};
+  EXPECT_NO_THROW(compile(program, options));
+  options.skip_passes = {"join_row"};
+  try {
+    compile(program, options);
+    FAIL() << "there is no such pass";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code, ErrorCode::kU_bad_option);
+    for (const char* known : {"merge_contractions", "join_rows", "bundle_calls"})
+      EXPECT_NE(error.expected.find(known), std::string::npos) << known;
+    EXPECT_EQ(error.expected.find("decompose_composites"), std::string::npos) << "it is required";
+  }
+}
+
 TEST(Compile, MergedContractionsHaveTheBitsOfSeparateOnes) {
   CompileOptions plain;
   plain.skip_passes = {"merge_contractions"};

@@ -46,12 +46,14 @@ struct PipelineOptions {
   int opt_level = 2;
   Precision precision = Precision::kF32;
   std::set<std::string> skip;
-  std::set<std::string> dump_after;  // pass names, or "all"
+  std::vector<std::string> later_passes;  // of stages after this one: `skip` may name them
+  std::set<std::string> dump_after;       // pass names, or "all"
   std::function<void(const std::string& pass, const Graph& graph)> dump;
   bool verify = true;
 };
 
-// Runs the pipeline over every entry. UserError bad_option for an unknown or required pass in `skip`.
+// Runs the pipeline over every entry. UserError bad_option for an unknown or required pass in `skip`, and for
+// an unknown one in `dump_after`.
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records);
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -101,36 +101,34 @@ bool computes_gradients(const Graph& graph) {
 
 namespace {
 
-std::string pass_names(bool required_too) {
-  std::string names;
-  std::set<std::string_view> listed;
+bool holds(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<std::string> pass_names(bool required_too) {
+  std::vector<std::string> names;
   for (const PassInfo& pass : pass_table())
-    if ((required_too || !pass.required) && listed.insert(pass.name).second)
-      names += (names.empty() ? "" : ", ") + std::string(pass.name);
+    if ((required_too || !pass.required) && !holds(names, std::string(pass.name)))
+      names.emplace_back(pass.name);
   return names;
 }
 
 void check_names(const PipelineOptions& options) {
-  const auto find = [](const std::string& name) {
-    const auto& table = pass_table();
-    const auto at =
-        std::find_if(table.begin(), table.end(), [&](const PassInfo& pass) { return pass.name == name; });
-    return at == table.end() ? nullptr : &*at;
-  };
+  const std::vector<std::string> all = pass_names(true);
+  std::vector<std::string> skippable = pass_names(false);
+  skippable.insert(skippable.end(), options.later_passes.begin(), options.later_passes.end());
   for (const std::string& name : options.skip) {
-    const PassInfo* found = find(name);
-    if (found != nullptr && !found->required) continue;
-    throw UserError(ErrorCode::kU_bad_option, found == nullptr
-                                                  ? "no pass has this name"
-                                                  : "this pass is required and cannot be skipped")
+    if (holds(skippable, name)) continue;
+    throw UserError(ErrorCode::kU_bad_option, holds(all, name) ? "this pass is required and cannot be skipped"
+                                                               : "no pass has this name")
         .with_value("--skip " + name)
-        .with_expected(pass_names(false));
+        .with_expected(comma_list(skippable));
   }
   for (const std::string& name : options.dump_after)
-    if (name != "all" && find(name) == nullptr)
+    if (name != "all" && !holds(all, name))
       throw UserError(ErrorCode::kU_bad_option, "no pass has this name")
           .with_value("--dump-after " + name)
-          .with_expected(pass_names(true) + " or all");
+          .with_expected(comma_list(all) + " or all");
 }
 
 }  // namespace
