@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "build/bundle_code.h"
-#include "build/group_products.h"
+#include "build/call_passes/group_products.h"
 #include "build/made_input_code.h"
 #include "build/nvrtc.h"
 #include "build/unit_writer.h"

@@ -1,5 +1,5 @@
-// The CUDA text of a kernel that makes its first input itself: a call of build/join_inputs.h, whose members
-// are the call that made it and the one that takes it in.
+// The CUDA text of a kernel that makes its first input itself: a call of build/call_passes/join_inputs.h,
+// whose members are the call that made it and the one that takes it in.
 #pragma once
 
 #include "build/call_code.h"

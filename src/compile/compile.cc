@@ -5,7 +5,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "build/call_passes.h"
+#include "build/call_passes/call_passes.h"
 #include "build/code_cache.h"
 #include "compile/compile_variant.h"
 #include "compile/stage_clock.h"

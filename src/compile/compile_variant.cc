@@ -5,7 +5,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
-#include "build/call_passes.h"
+#include "build/call_passes/call_passes.h"
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "compile/buckets.h"

@@ -47,7 +47,7 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
 
-// Kernels that take the place of a product and what follows it (build/join_rows.h, build/join_attention.h).
+// Kernels that take the place of a product and what follows it (the passes join_rows and join_attention).
 // They are no candidates of a product, but a record of its problem may name one.
 bool is_joined_kernel(std::string_view kernel);
 // Of the record of this problem, if it names a joined kernel or one of its variants that is as it was then:

@@ -64,7 +64,7 @@ struct LibraryUse {
   int64_t workspace_bytes = 0;
 };
 
-inline constexpr char kBundleKernel[] = "bundle";  // KernelCall::kernel of what build/bundle_calls.h makes
+inline constexpr char kBundleKernel[] = "bundle";  // KernelCall::kernel of what the pass bundle_calls makes
 
 struct KernelCall {
   std::string kernel;
@@ -80,7 +80,7 @@ struct KernelCall {
   // output with the same window may take their memory.
   std::vector<int32_t> elementwise;
   Schedule schedule;
-  // Calls that share one launch (build/call_passes.h). The inputs and outputs of the whole are theirs, every
+  // Calls that share one launch (build/call_passes/). The inputs and outputs of the whole are theirs, every
   // window once. Members of one stage run side by side, those of the next begin when all of them have ended.
   std::vector<KernelCall> members;
   int stage = 0;  // of a member; they are in the order of their stages, which count from 0

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "build/join_attention.h"
-#include "build/join_rows.h"
+#include "build/call_passes/join_attention.h"
+#include "build/call_passes/join_rows.h"
 #include "build/region_codegen.h"
 #include "ir/updates.h"
 #include "select/layout.h"

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/bundle_calls.h"
+#include "build/call_passes/bundle_calls.h"
 #include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/bundle_calls.h"
+#include "build/call_passes/bundle_calls.h"
 #include "build/cuda_build.h"
 #include "build/nvrtc.h"
 #include "build/testing/needs_nvrtc.h"

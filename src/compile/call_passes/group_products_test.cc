@@ -1,5 +1,5 @@
 // Products of one shape that share a launch: when they do, what stays apart, and that results stay.
-#include "build/group_products.h"
+#include "build/call_passes/group_products.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Attention that takes in the product of its queries, keys and values: when it does, and that the results are
 // those of two kernels.
-#include "build/join_attention.h"
+#include "build/call_passes/join_attention.h"
 
 #include <gtest/gtest.h>
 

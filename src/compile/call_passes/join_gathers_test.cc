@@ -1,6 +1,6 @@
 // Regions that read the rows of a table themselves: when they do, what stays apart, and that the results and
 // errors are those of two kernels.
-#include "build/join_gathers.h"
+#include "build/call_passes/join_gathers.h"
 
 #include <gtest/gtest.h>
 

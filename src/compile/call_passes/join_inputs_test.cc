@@ -2,7 +2,7 @@
 // results are those of two kernels.
 #include <gtest/gtest.h>
 
-#include "build/join_inputs.h"
+#include "build/call_passes/join_inputs.h"
 #include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "build/join_rows.h"
+#include "build/call_passes/join_rows.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"

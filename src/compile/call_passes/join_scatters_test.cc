@@ -1,6 +1,6 @@
 // Pointwise regions that add up scattered rows themselves: when they do, what stays apart, and that the
 // results and errors are those of two kernels.
-#include "build/join_scatters.h"
+#include "build/call_passes/join_scatters.h"
 
 #include <gtest/gtest.h>
 

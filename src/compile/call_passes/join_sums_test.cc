@@ -1,6 +1,6 @@
 // Products that take along the sums of their columns: when they do, and that the results are those of two
 // kernels.
-#include "build/join_sums.h"
+#include "build/call_passes/join_sums.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-#include "build/group_products.h"
+#include "build/call_passes/group_products.h"
 #include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"

@@ -1,6 +1,6 @@
 // Products whose epilogue is the update that alone reads them: when calls are joined, what stays apart, and
 // that the bits of every variable stay.
-#include "build/join_updates.h"
+#include "build/call_passes/join_updates.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "build/group_products.h"
+#include "build/call_passes/group_products.h"
 #include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"

@@ -1,10 +1,10 @@
-#include "build/join_attention.h"
+#include "build/call_passes/join_attention.h"
 
 #include <optional>
 #include <utility>
 
 #include "base/format.h"
-#include "build/call_windows.h"
+#include "build/call_passes/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"

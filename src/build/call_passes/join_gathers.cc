@@ -1,7 +1,7 @@
-#include "build/join_gathers.h"
+#include "build/call_passes/join_gathers.h"
 
-#include "build/call_windows.h"
-#include "build/join_into_region.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/join_into_region.h"
 
 namespace aicf {
 namespace {

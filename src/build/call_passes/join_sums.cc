@@ -1,11 +1,11 @@
-#include "build/join_sums.h"
+#include "build/call_passes/join_sums.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "build/call_windows.h"
-#include "build/group_products.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/group_products.h"
 #include "kernels/product_group.h"
 
 namespace aicf {

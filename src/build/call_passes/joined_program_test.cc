@@ -1,5 +1,5 @@
 // A joined program has the bits of its two programs, one after the other.
-#include "build/joined_program.h"
+#include "build/call_passes/joined_program.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "build/join_updates.h"
+#include "build/call_passes/join_updates.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,10 +6,10 @@
 
 #include "base/format.h"
 #include "build/call_code.h"
-#include "build/call_windows.h"
-#include "build/group_products.h"
-#include "build/joined_program.h"
-#include "build/live_bytes.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/group_products.h"
+#include "build/call_passes/joined_program.h"
+#include "build/call_passes/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/cost_model.h"
 

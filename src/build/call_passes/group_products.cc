@@ -1,4 +1,4 @@
-#include "build/group_products.h"
+#include "build/call_passes/group_products.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "build/call_windows.h"
-#include "build/live_bytes.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/layout.h"
 

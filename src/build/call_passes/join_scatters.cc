@@ -1,10 +1,10 @@
-#include "build/join_scatters.h"
+#include "build/call_passes/join_scatters.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "build/call_windows.h"
-#include "build/join_into_region.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/join_into_region.h"
 #include "select/layout.h"
 
 namespace aicf {

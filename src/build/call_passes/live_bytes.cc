@@ -1,4 +1,4 @@
-#include "build/live_bytes.h"
+#include "build/call_passes/live_bytes.h"
 
 #include <algorithm>
 

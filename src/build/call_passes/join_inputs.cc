@@ -1,10 +1,10 @@
-#include "build/join_inputs.h"
+#include "build/call_passes/join_inputs.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "build/bundle_code.h"
-#include "build/call_windows.h"
+#include "build/call_passes/call_windows.h"
 #include "build/made_input_code.h"
 #include "select/cost_model.h"
 #include "select/layout.h"

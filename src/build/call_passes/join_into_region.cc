@@ -1,9 +1,9 @@
-#include "build/join_into_region.h"
+#include "build/call_passes/join_into_region.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "build/call_windows.h"
+#include "build/call_passes/call_windows.h"
 
 namespace aicf {
 namespace {

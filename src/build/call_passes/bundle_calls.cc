@@ -1,4 +1,4 @@
-#include "build/bundle_calls.h"
+#include "build/call_passes/bundle_calls.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "build/bundle_code.h"
-#include "build/call_windows.h"
+#include "build/call_passes/call_windows.h"
 #include "select/cost_model.h"
 
 namespace aicf {

@@ -1,14 +1,14 @@
-#include "build/call_passes.h"
+#include "build/call_passes/call_passes.h"
 
-#include "build/bundle_calls.h"
-#include "build/group_products.h"
-#include "build/join_attention.h"
-#include "build/join_gathers.h"
-#include "build/join_inputs.h"
-#include "build/join_rows.h"
-#include "build/join_scatters.h"
-#include "build/join_sums.h"
-#include "build/join_updates.h"
+#include "build/call_passes/bundle_calls.h"
+#include "build/call_passes/group_products.h"
+#include "build/call_passes/join_attention.h"
+#include "build/call_passes/join_gathers.h"
+#include "build/call_passes/join_inputs.h"
+#include "build/call_passes/join_rows.h"
+#include "build/call_passes/join_scatters.h"
+#include "build/call_passes/join_sums.h"
+#include "build/call_passes/join_updates.h"
 
 namespace aicf {
 

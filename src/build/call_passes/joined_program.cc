@@ -1,4 +1,4 @@
-#include "build/joined_program.h"
+#include "build/call_passes/joined_program.h"
 
 #include "base/error.h"
 

@@ -1,12 +1,12 @@
-#include "build/join_rows.h"
+#include "build/call_passes/join_rows.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "base/format.h"
-#include "build/call_windows.h"
-#include "build/joined_program.h"
+#include "build/call_passes/call_windows.h"
+#include "build/call_passes/joined_program.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
