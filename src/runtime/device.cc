@@ -35,6 +35,11 @@ int64_t HostDevice::alignment(int64_t element_bytes) const {
   return std::min(kNaturalAlignment, element_bytes);
 }
 
+void Device::upload_all(const std::vector<Transfer>& transfers) {
+  for (const Transfer& transfer : transfers) upload(transfer.to, transfer.from, transfer.bytes, {});
+  wait({});
+}
+
 void HostDevice::upload(std::byte* to, const void* from, int64_t bytes, Stream) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }

@@ -86,6 +86,13 @@ class Code {
   virtual ~Code() = default;
 };
 
+// Bytes of the host to go to a device's memory.
+struct Transfer {
+  std::byte* to;
+  const void* from;
+  int64_t bytes;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -101,6 +108,8 @@ class Device {
   virtual bool uses_host_memory() const = 0;
   // `from` may be reused when this returns.
   virtual void upload(std::byte* to, const void* from, int64_t bytes, Stream stream) = 0;
+  // Each as upload, on the device's own stream; everything is there when this returns.
+  virtual void upload_all(const std::vector<Transfer>& transfers);
   // The bytes are there when this returns.
   virtual void download(void* to, const std::byte* from, int64_t bytes, Stream stream) = 0;
   virtual void copy(std::byte* to, const std::byte* from, int64_t bytes, Stream stream) = 0;

@@ -118,10 +118,11 @@ void Model::place_weights() {
       bytes = checked_add(bytes, (array.bytes() + kAlignment - 1) / kAlignment * kAlignment);
     }
   resident_ = device_->allocate(bytes);
+  std::vector<Transfer> transfers;
   for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
     for (const auto& [name, array] : *arrays)
-      if (std::byte* to = resident(array, name)) device_->upload(to, array.data(), array.bytes(), {});
-  device_->wait({});  // runs may be on other streams
+      if (std::byte* to = resident(array, name)) transfers.push_back({to, array.data(), array.bytes()});
+  device_->upload_all(transfers);
 }
 
 void Model::run_init() {

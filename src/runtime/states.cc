@@ -61,15 +61,16 @@ void States::set(const std::string& name, const Array& value) {
 
 void States::reset() {
   if (states_.empty()) return;
+  std::vector<Transfer> transfers;
   for (const auto& [name, state] : states_) {
     auto at = model_.weights().find(name);
     if (at != model_.weights().end()) {
-      model_.device().upload(address_of(state), at->second.data(), state.bytes, {});
+      transfers.push_back({address_of(state), at->second.data(), state.bytes});
     } else {
       model_.device().zero(address_of(state), state.bytes, {});
     }
   }
-  model_.device().wait({});
+  model_.device().upload_all(transfers);
 }
 
 void States::copy_from(const States& other) {

@@ -7,6 +7,7 @@
 #include "runtime/cuda/cuda_context.h"
 #include "runtime/cuda/cuda_graphs.h"
 #include "runtime/cuda/launches.h"
+#include "runtime/cuda/staged_upload.h"
 #include "runtime/variant_fit.h"
 
 namespace aicf {
@@ -122,6 +123,12 @@ class CudaDevice final : public Device {
     // Pageable memory is read before the call returns, page-locked memory some time later.
     if (cuda::pointer_attribute(from, cuda::kPointerMemoryType, 0) == cuda::kMemoryTypeHost)
       AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
+  }
+  void upload_all(const std::vector<Transfer>& transfers) override {
+    int64_t bytes = 0;
+    for (const Transfer& transfer : transfers) bytes += transfer.bytes;
+    if (bytes < cuda::kLeastStagedBytes) return Device::upload_all(transfers);
+    cuda::staged_upload(context_, transfers);
   }
   void download(void* to, const std::byte* from, int64_t bytes, Stream stream) override {
     if (bytes == 0) return;

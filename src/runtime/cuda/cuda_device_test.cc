@@ -201,6 +201,44 @@ TEST_F(CudaDevice, AnAllocatorOfTheCallerGivesAndGetsAllMemory) {
   });
 }
 
+// More than goes in one piece, by threads; sizes that no piece divides, and none.
+TEST_F(CudaDevice, ManyBytesArriveWhole) {
+  in_process([](FakeCuda& fake) {
+    {
+      const auto device = open_device({"cuda"});
+      const std::vector<int64_t> sizes = {3, 0, (40 << 20) + 5, 1 << 20, 24 << 20};
+      std::vector<std::vector<uint32_t>> from;
+      std::vector<std::unique_ptr<DeviceMemory>> to;
+      std::vector<Transfer> transfers;
+      for (const int64_t size : sizes) {
+        from.emplace_back(static_cast<size_t>(size / 4 + 1));
+        for (size_t i = 0; i < from.back().size(); ++i)
+          from.back()[i] = static_cast<uint32_t>(i * 2654435761U + from.size());
+        to.push_back(device->allocate(size + 1));
+        device->zero(to.back()->data(), size + 1, {});
+        transfers.push_back({to.back()->data(), from.back().data(), size});
+      }
+      const int before = alive(fake);
+      device->upload_all(transfers);
+      EXPECT_EQ(alive(fake), before);
+      std::vector<std::byte> back;
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        back.resize(static_cast<size_t>(sizes[i] + 1));
+        device->download(back.data(), to[i]->data(), sizes[i] + 1, {});
+        EXPECT_EQ(std::memcmp(back.data(), from[i].data(), back.size() - 1), 0) << i;
+        EXPECT_EQ(back.back(), std::byte{0}) << i;
+      }
+      for (const int sound : {0, 1, 7}) {
+        fake.failing = "cuMemcpyHtoDAsync_v2", fake.sound_calls = sound;
+        EXPECT_THROW(device->upload_all(transfers), EnvironmentError);
+        fake.failing = nullptr;
+        EXPECT_EQ(alive(fake), before);
+      }
+    }
+    EXPECT_EQ(alive(fake), 0);
+  });
+}
+
 // As when a program keeps an executable in a static variable: the driver shuts down first.
 TEST_F(CudaDevice, EndsQuietlyWhenTheDriverIsGone) {
   in_process([](FakeCuda& fake) {

@@ -2,14 +2,15 @@
 // the host's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace aicf::cuda {
 
 struct FakeCuda {
-  const char* failing = nullptr;  // this function fails,
-  int sound_calls = 0;            // after so many calls of it
-  bool gone = false;              // the driver has shut down with its process: every function fails
+  const char* failing = nullptr;     // this function fails,
+  std::atomic<int> sound_calls = 0;  // after so many calls of it
+  bool gone = false;                 // the driver has shut down with its process: every function fails
   // What is alive.
   int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
   // What was done.
