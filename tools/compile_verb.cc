@@ -35,6 +35,12 @@ Json report_json(const CompileReport& report) {
   return {{"stages", stages}, {"passes", passes}, {"modules", modules}};
 }
 
+// A file for one kind of GPU is to run elsewhere, too; several targets are just these.
+std::string portable(const std::string& target) {
+  return target.starts_with("sm_") && target.find(',') == std::string::npos ? target + ",compute_80,cpu"
+                                                                            : target;
+}
+
 int run(const Options& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
   const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
@@ -49,6 +55,7 @@ int run(const Options& options, const Console& console) {
       std::printf("// after %s\n%s\n", after.c_str(), text.c_str());
   };
   compile_options.on_dump = dump;
+  if (compile_options.stop_after.empty()) compile_options.target = portable(compile_options.target);
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
     if (options.source.print) dump("import", print(program));

@@ -111,8 +111,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
       "NAME=x.npy: an input whose value decides a shape; the model then takes this value only");
   add("--target", target,
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of "
-      "this "
-      "machine, with PTX and the CPU beside it");
+      "this machine. A file that 'aicf compile' writes for one kind of GPU has PTX and the CPU's variant "
+      "beside it");
   add("--precision", precision,
       "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
   add("--opt", opt, "optimisation level 0, 1 or 2");

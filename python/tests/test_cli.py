@@ -278,13 +278,21 @@ def test_stages_and_dumps(cli: Cli) -> None:
 
 
 def test_what_compiling_for_a_gpu_took_is_told_module_by_module(nvrtc: None, cli: Cli) -> None:
-    answer = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90")
+    answer = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90,sm_80")
     assert [stage["stage"] for stage in answer["stages"]] == ["passes", "select", "build", "modules", "plan"]
     assert answer["modules"]
     for module in answer["modules"]:
-        assert module["target"] == "sm_90" and module["functions"] and module["bytes"] > 0
+        assert module["target"] in ("sm_90", "sm_80") and module["functions"] and module["bytes"] > 0
+    assert {module["target"] for module in answer["modules"]} == {"sm_90", "sm_80"}
     compiled = sum(module["ms"] for module in answer["modules"])
     assert compiled > 0 or os.environ.get("AICF_CACHE_DIR")
+
+
+def test_a_file_for_one_kind_of_gpu_runs_elsewhere_too(nvrtc: None, cli: Cli) -> None:
+    for given, held in (("sm_86", ["sm_86", "compute_80", "cpu"]), ("sm_86,cpu", ["sm_86", "cpu"])):
+        cli.run("compile", "m.onnx", *DIM, "--target", given)
+        assert [target["target"] for target in cli.json("inspect", "m.aicf")["targets"]] == held
+        cli.run("run", "m.aicf")
 
 
 def test_bench_tells_the_part_of_the_host(cli: Cli) -> None:
