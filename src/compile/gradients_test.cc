@@ -12,6 +12,7 @@
 #include "compile/compile.h"
 #include "compile/testing/error_bound.h"
 #include "compile/testing/random_graph.h"
+#include "compile/testing/random_seeds.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -201,12 +202,10 @@ std::string check_differences(uint64_t seed, Tally& tally) {
 }
 
 void check_programs(std::string (*check)(uint64_t, Tally&), uint64_t count) {
-  const char *one = std::getenv("AICF_SEED"), *given = std::getenv("AICF_RANDOM_GRADIENTS");
-  uint64_t first = 1, last = given != nullptr ? std::strtoull(given, nullptr, 10) : count;
-  if (one != nullptr) first = last = std::strtoull(one, nullptr, 10);
+  const RandomSeeds seeds = seeds_from_environment("AICF_RANDOM_GRADIENTS", count);
   Tally tally;
   int failures = 0;
-  for (uint64_t seed = first; seed <= last && failures < 10; ++seed) {
+  for (uint64_t seed = seeds.first; seed <= seeds.last && failures < 10; ++seed) {
     std::string text;
     try {
       text = check(seed, tally);
@@ -215,12 +214,11 @@ void check_programs(std::string (*check)(uint64_t, Tally&), uint64_t count) {
     }
     if (text.empty()) continue;
     ++failures;
-    ADD_FAILURE() << "rerun with AICF_SEED=" << seed << "\n"
-                  << text << (one != nullptr ? "\n" + print(random_program(seed)) : "");
+    ADD_FAILURE() << rerun_text(seed, seeds, text, [&] { return print(random_program(seed)); });
   }
   std::printf("%lld elements compared, %lld excluded\n", static_cast<long long>(tally.compared),
               static_cast<long long>(tally.excluded));
-  if (one == nullptr) {
+  if (!seeds.one) {
     EXPECT_GT(tally.compared, tally.excluded) << "the check has lost its sense";
   }
 }

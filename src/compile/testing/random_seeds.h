@@ -1,0 +1,32 @@
+// Which seeds a test of random programs takes: 1 to a count, or the one of AICF_SEED.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace aicf::testing {
+
+struct RandomSeeds {
+  uint64_t first = 1, last = 1;
+  bool one = false;  // a failure is looked at: the program is printed, and no share of all is asked for
+};
+
+// `variable` gives another count.
+inline RandomSeeds seeds_from_environment(const char* variable, uint64_t count) {
+  if (const char* one = std::getenv("AICF_SEED"); one != nullptr) {
+    const uint64_t seed = std::strtoull(one, nullptr, 10);
+    return {seed, seed, true};
+  }
+  const char* given = std::getenv(variable);
+  return {1, given != nullptr ? std::strtoull(given, nullptr, 10) : count, false};
+}
+
+// What a failure says after its cause; `program` prints that of the seed.
+template <typename Program>
+std::string rerun_text(uint64_t seed, const RandomSeeds& seeds, const std::string& cause,
+                       const Program& program) {
+  return "rerun with AICF_SEED=" + std::to_string(seed) + "\n" + cause + (seeds.one ? "\n" + program() : "");
+}
+
+}  // namespace aicf::testing
