@@ -11,15 +11,15 @@ namespace aicf {
 enum class Fault { kUser, kInternal };
 
 // Rules:
-//   values     operands are defined before use; a value's producer and result number agree with the node
-//   types      results and attributes are what the builder gives for the operands
-//   roles      a param or state of an entry is a variable of the program with equal role and type, read at
-//   most once updates    write a param or state of the same entry with an equal type, each at most once
-//   bodies     closed: constants and inputs are their only leaves, no updates; nested kMaxBodyDepth deep at
-//   most variables  named as they are filed; contents, if given, fit the type names      entries, an entry's
-//   inputs, an entry's outputs: unique; inputs and outputs not empty sizes      every symbol in a type or
-//   attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads; the ends of its buckets ascend
-//   within the range, up to its own
+// - values: operands are defined before use; a value's producer and result number agree with the node
+// - types: results and attributes are what the builder gives for the operands
+// - roles: an entry's param or state is a variable of the program, of equal role and type, read at most once
+// - updates: of a param or state of the same entry by a value of equal type, each at most once
+// - bodies: closed (constants and inputs are their only leaves), no updates; kMaxBodyDepth deep at most
+// - variables: named as they are filed; contents, if given, fit the type
+// - names: entries, an entry's inputs, an entry's outputs are unique; inputs and outputs are not empty
+// - sizes: every symbol in a type or attribute is declared, 0 <= lo <= hi, with a name that Dim::parse reads;
+//   the ends of its buckets ascend within the range, up to its own
 void verify(const Program& program, Fault fault);
 // One entry of `program`.
 void verify(const Graph& entry, const Program& program, Fault fault);

@@ -1,10 +1,13 @@
 // What all attention kernels share: the call's operands, which rows a block works on, what turns a product
 // q·k into a score. `Traits` is a struct of compile-time constants that the generated text defines:
-//   Element, Mask            element types of q, k, v, output and of the mask (bool: kept where true, else
-//   added) kHasMask, kCausal kDepth, kValueDepth      sizes of the last axes of q and v kScale, kSoftcap
-//   double; softcap 0: none kRows                    query rows of a block kHeadGroup               heads
-//   whose keys and values fit in the L2 cache together kVectorQ, kVectorK, kVectorV, kVectorOut   rows may be
-//   accessed by 16 bytes
+//   Element, Mask                              element types of q, k, v, output and of the mask (bool: kept where true,
+//                                              else added)
+//   kHasMask, kCausal
+//   kDepth, kValueDepth                        sizes of the last axes of q and v
+//   kScale, kSoftcap                           double; softcap 0: none
+//   kRows                                      query rows of a block
+//   kHeadGroup                                 heads whose keys and values fit in the L2 cache together
+//   kVectorQ, kVectorK, kVectorV, kVectorOut   rows may be accessed by 16 bytes
 // A row is one query of one head. A row without any visible key gives 0.
 #pragma once
 
