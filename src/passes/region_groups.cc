@@ -1,7 +1,6 @@
 #include "passes/region_groups.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "passes/recompute_cost.h"
 #include "passes/region_body.h"
@@ -47,8 +46,10 @@ RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
       leaves_graph_(static_cast<size_t>(graph.value_count()), false),
       group_of_(graph.nodes().size(), -1),
       stamp_(graph.nodes().size(), 0),
-      node_place_(graph.nodes().size()) {
-  std::iota(node_place_.begin(), node_place_.end(), 0);
+      places_(graph.nodes().size()),
+      previous_(graph.nodes().size(), -1),
+      next_(graph.nodes().size(), -1) {
+  order_anew();
   for (ValueId id : graph.outputs()) leaves_graph_[static_cast<size_t>(id)] = true;
   for (const Update& update : graph.updates()) leaves_graph_[static_cast<size_t>(update.value)] = true;
 }
@@ -64,12 +65,12 @@ void RegionGroups::start(NodeId id, bool contraction) {
   if (op_info(node.op).has(kReduction)) created.axes = node.attrs.get_ints("axes");
   group_of_[static_cast<size_t>(id)] = count();
   groups_.push_back(std::move(created));
-  group_place_.push_back(node_place_[static_cast<size_t>(id)]);
+  group_slot_.push_back(id);
 }
 
 void RegionGroups::join(NodeId id, int g) {
   const Node& node = graph_.node(id);
-  group_place_[static_cast<size_t>(g)] = place_together(group(g).nodes[0], id);
+  group_slot_[static_cast<size_t>(g)] = place_together(group(g).nodes[0], id);
   if (op_info(node.op).has(kReduction)) group(g).axes = node.attrs.get_ints("axes");
   std::vector<NodeId>& nodes = group(g).nodes;
   nodes.insert(std::upper_bound(nodes.begin() + (group(g).contraction ? 1 : 0), nodes.end(), id), id);
@@ -107,7 +108,7 @@ void RegionGroups::merge(int from, int to) {
   merged.nodes.insert(merged.nodes.end(), source.nodes.begin(), source.nodes.end());
   std::sort(merged.nodes.begin() + (target.contraction ? 1 : 0), merged.nodes.end());
   if (operand_count(merged, graph_.node(merged.nodes[0])) > kMaxRegionOperands) return;
-  group_place_[static_cast<size_t>(to)] = place_together(source.nodes[0], target.nodes[0]);
+  group_slot_[static_cast<size_t>(to)] = place_together(source.nodes[0], target.nodes[0]);
   target = merged;
   for (NodeId id : source.nodes) group_of_[static_cast<size_t>(id)] = to;
   group(from).nodes.clear();
@@ -116,9 +117,8 @@ void RegionGroups::merge(int from, int to) {
 void RegionGroups::clear() {
   groups_.clear();
   std::fill(group_of_.begin(), group_of_.end(), -1);
-  group_place_.clear();
-  std::iota(node_place_.begin(), node_place_.end(), 0);
-  is_ordered_ = true;
+  group_slot_.clear();
+  order_anew();
 }
 
 // ---- what a group may hold

@@ -75,11 +75,14 @@ class RegionGroups {
   bool path_through_third(int earlier, int later);
   bool reaches(std::vector<NodeId> nodes, int g);
   NodeId unit_of(NodeId id) const { return of(id) < 0 ? id : (*this)[of(id)].nodes[0]; }
-  int& place_of(NodeId unit);
-  enum class Towards : uint8_t { kOperands, kReaders };
-  void push_next(NodeId unit, Towards towards, std::vector<NodeId>& nodes) const;
-  std::vector<NodeId> units_between(NodeId start, Towards towards, int first, int last);
+  int slot_of(NodeId unit) const { return of(unit) < 0 ? unit : group_slot_[static_cast<size_t>(of(unit))]; }
+  int64_t& place_of(NodeId unit) { return places_[static_cast<size_t>(slot_of(unit))]; }
+  void push_operands(NodeId unit, std::vector<NodeId>& nodes) const;
+  std::vector<NodeId> operands_between(NodeId start, int64_t first, int64_t last);
   int place_together(NodeId a, NodeId b);
+  void take_out(int slot);
+  void insert_before(const std::vector<int>& slots, int at);
+  void place_anew(const std::vector<int>& slots);
   void order_anew();
 
   const Graph& graph_;
@@ -91,8 +94,11 @@ class RegionGroups {
   std::vector<int> stamp_;     // by unit: the last search that came by
   int search_ = 0;
   // Places of units in an order in which each stands after all that it depends on, so that searches stay
-  // between the places of what they ask about. By group, and by node for those without one.
-  std::vector<int> group_place_, node_place_;
+  // between the places of what they ask about. The order is a list of slots: a node's is its number, a group
+  // has that of one of its nodes.
+  std::vector<int64_t> places_;
+  std::vector<int> previous_, next_;  // by slot; -1: none
+  std::vector<int> group_slot_;
   bool is_ordered_ = true;  // false: a node left its group since
 };
 

@@ -1,27 +1,22 @@
 // Who depends on whom among the units of RegionGroups. Units have places in an order in which each stands
-// after all that it depends on; two that become one are placed together as in "A Dynamic Topological Sort
-// Algorithm for Directed Acyclic Graphs" (Pearce and Kelly, 2006): only units between them that depend on the
-// first, or that the second depends on, change places.
+// after all that it depends on; where two become one, what the second depends on moves before the first, and
+// nothing else: the order stays one, for no third unit may stand between the two.
 #include <algorithm>
 
 #include "passes/region_groups.h"
 
 namespace aicf {
+namespace {
 
-int& RegionGroups::place_of(NodeId unit) {
-  return of(unit) < 0 ? node_place_[static_cast<size_t>(unit)] : group_place_[static_cast<size_t>(of(unit))];
-}
+constexpr int64_t kRoom = int64_t{1} << 32;  // between the places of neighbours, at first
+constexpr int64_t kStep = int64_t{1} << 16;  // what is moved takes of the room where it goes
 
-// The nodes that the unit reads from, or that read from it.
-void RegionGroups::push_next(NodeId unit, Towards towards, std::vector<NodeId>& nodes) const {
+}  // namespace
+
+void RegionGroups::push_operands(NodeId unit, std::vector<NodeId>& nodes) const {
   const auto push = [&](const Node& node) {
-    if (towards == Towards::kOperands) {
-      for (ValueId operand : node.operands)
-        if (const NodeId producer = producer_of(graph_, operand); producer >= 0) nodes.push_back(producer);
-    } else {
-      for (ValueId result : node.results)
-        nodes.insert(nodes.end(), readers_of(result).begin(), readers_of(result).end());
-    }
+    for (ValueId operand : node.operands)
+      if (const NodeId producer = producer_of(graph_, operand); producer >= 0) nodes.push_back(producer);
   };
   if (of(unit) < 0) return push(graph_.node(unit));
   for (NodeId member : (*this)[of(unit)].nodes) push(graph_.node(member));
@@ -46,7 +41,7 @@ bool RegionGroups::depends_on(const Node& node, int g) {
 // Whether a node of `later` has an operand outside both groups that depends on `earlier`.
 bool RegionGroups::path_through_third(int earlier, int later) {
   std::vector<NodeId> producers;
-  push_next(group(later).nodes[0], Towards::kOperands, producers);
+  push_operands(group(later).nodes[0], producers);
   std::erase_if(producers, [&](NodeId id) { return of(id) == earlier || of(id) == later; });
   return reaches(std::move(producers), earlier);
 }
@@ -56,60 +51,98 @@ bool RegionGroups::path_through_third(int earlier, int later) {
 bool RegionGroups::reaches(std::vector<NodeId> nodes, int g) {
   if (!is_ordered_) order_anew();
   ++search_;
-  const int floor = group_place_[static_cast<size_t>(g)];
+  const int64_t floor = places_[static_cast<size_t>(group_slot_[static_cast<size_t>(g)])];
   while (!nodes.empty()) {
     const NodeId unit = unit_of(nodes.back());
     nodes.pop_back();
     if (place_of(unit) < floor || stamp_[static_cast<size_t>(unit)] == search_) continue;
     stamp_[static_cast<size_t>(unit)] = search_;
     if (of(unit) == g) return true;
-    push_next(unit, Towards::kOperands, nodes);
+    push_operands(unit, nodes);
   }
   return false;
 }
 
-// The unit `start` and those reached from it, placed from `first` to `last`; in the order of their places.
-std::vector<NodeId> RegionGroups::units_between(NodeId start, Towards towards, int first, int last) {
+// The unit `start` and what it depends on, placed behind `first` and up to `last`; in the order of their
+// places.
+std::vector<NodeId> RegionGroups::operands_between(NodeId start, int64_t first, int64_t last) {
   ++search_;
   std::vector<NodeId> found, nodes{start};
   while (!nodes.empty()) {
     const NodeId unit = unit_of(nodes.back());
     nodes.pop_back();
-    const int place = place_of(unit);
-    if (place < first || place > last || stamp_[static_cast<size_t>(unit)] == search_) continue;
+    const int64_t place = place_of(unit);
+    if (place <= first || place > last || stamp_[static_cast<size_t>(unit)] == search_) continue;
     stamp_[static_cast<size_t>(unit)] = search_;
     found.push_back(unit);
-    push_next(unit, towards, nodes);
+    push_operands(unit, nodes);
   }
   std::sort(found.begin(), found.end(), [&](NodeId a, NodeId b) { return place_of(a) < place_of(b); });
   return found;
 }
 
-// Makes room for the units of the two nodes at one place, which it returns: after all that either depends on,
-// before all that depends on either. No third unit may stand between the two.
+// The slot for the units of the two nodes as one: after all that either depends on, before all that depends
+// on either.
 int RegionGroups::place_together(NodeId a, NodeId b) {
-  if (!is_ordered_) return place_of(unit_of(a));  // whoever asks next orders all
   NodeId first = unit_of(a), second = unit_of(b);
+  if (!is_ordered_) return slot_of(first);  // whoever asks next orders all
   if (place_of(first) > place_of(second)) std::swap(first, second);
-  const int from = place_of(first), to = place_of(second);
-  const std::vector<NodeId> before = units_between(second, Towards::kOperands, from + 1, to);
-  const std::vector<NodeId> after = units_between(first, Towards::kReaders, from, to - 1);
-  std::vector<int> places;
-  for (const auto* units : {&before, &after})
-    for (NodeId unit : *units) places.push_back(place_of(unit));
-  std::sort(places.begin(), places.end());
-  // `before` ends with the second of the two, `after` begins with the first: they share the place between.
-  const size_t own = before.size() - 1;
-  for (size_t i = 0; i < own; ++i) place_of(before[i]) = places[i];
-  for (size_t i = 1; i < after.size(); ++i) place_of(after[i]) = places[own + i];
-  return places[own];
+  std::vector<int> moved;
+  for (NodeId unit : operands_between(second, place_of(first), place_of(second))) {
+    moved.push_back(slot_of(unit));
+    take_out(moved.back());
+  }
+  moved.pop_back();  // the second itself, whose slot is no longer needed
+  insert_before(moved, slot_of(first));
+  return slot_of(first);
+}
+
+void RegionGroups::take_out(int slot) {
+  const int previous = previous_[static_cast<size_t>(slot)], next = next_[static_cast<size_t>(slot)];
+  if (previous >= 0) next_[static_cast<size_t>(previous)] = next;
+  if (next >= 0) previous_[static_cast<size_t>(next)] = previous;
+}
+
+void RegionGroups::insert_before(const std::vector<int>& slots, int at) {
+  if (slots.empty()) return;
+  const auto count = static_cast<int64_t>(slots.size());
+  const int64_t end = places_[static_cast<size_t>(at)];
+  int last = previous_[static_cast<size_t>(at)];
+  int64_t place = last < 0 ? end - (count + 1) * kRoom : places_[static_cast<size_t>(last)];
+  const int64_t step = std::min(kStep, (end - place) / (count + 1));
+  const auto follow = [&](int slot) {
+    if (last >= 0) next_[static_cast<size_t>(last)] = slot;
+    previous_[static_cast<size_t>(slot)] = last;
+    last = slot;
+  };
+  for (int slot : slots) {
+    places_[static_cast<size_t>(slot)] = place += step;
+    follow(slot);
+  }
+  follow(at);
+  if (step > 0) return;
+  // No room is left: all places are made anew, in the same order.
+  std::vector<int> all;
+  while (previous_[static_cast<size_t>(at)] >= 0) at = previous_[static_cast<size_t>(at)];
+  for (; at >= 0; at = next_[static_cast<size_t>(at)]) all.push_back(at);
+  place_anew(all);
+}
+
+void RegionGroups::place_anew(const std::vector<int>& slots) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const auto slot = static_cast<size_t>(slots[i]);
+    places_[slot] = static_cast<int64_t>(i) * kRoom;
+    previous_[slot] = i > 0 ? slots[i - 1] : -1;
+    next_[slot] = i + 1 < slots.size() ? slots[i + 1] : -1;
+  }
 }
 
 // Places every unit after those that it reads from, by a search in depth.
 void RegionGroups::order_anew() {
   is_ordered_ = true;
   ++search_;
-  int next = 0;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    if (!groups_[g].nodes.empty()) group_slot_[g] = groups_[g].nodes[0];
   struct Visit {
     NodeId unit;
     std::vector<NodeId> operands;
@@ -120,14 +153,15 @@ void RegionGroups::order_anew() {
     if (stamp_[static_cast<size_t>(unit)] == search_) return;
     stamp_[static_cast<size_t>(unit)] = search_;
     visits.push_back({unit, {}});
-    push_next(unit, Towards::kOperands, visits.back().operands);
+    push_operands(unit, visits.back().operands);
   };
+  std::vector<int> slots;
   for (size_t id = 0; id < graph_.nodes().size(); ++id) {
     visit(static_cast<NodeId>(id));
     while (!visits.empty()) {
       Visit& top = visits.back();
       if (top.operands.empty()) {
-        place_of(top.unit) = next++;
+        slots.push_back(slot_of(top.unit));
         visits.pop_back();
       } else {
         const NodeId operand = top.operands.back();
@@ -136,6 +170,7 @@ void RegionGroups::order_anew() {
       }
     }
   }
+  place_anew(slots);
 }
 
 }  // namespace aicf

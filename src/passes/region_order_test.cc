@@ -111,15 +111,15 @@ class Grower {
 
 TEST(RegionOrder, AnswersAreThoseOfAWalkOverTheWholeGraph) {
   int refused = 0, merged = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
     Grower grower(seed);
     grower.run();
     refused += grower.refused();
     merged += grower.merged();
   }
-  EXPECT_GT(refused, 1000);  // the test asks what it is about
-  EXPECT_GT(merged, 100);
+  EXPECT_GT(refused, 300);  // the test asks what it is about
+  EXPECT_GT(merged, 30);
 }
 
 }  // namespace
