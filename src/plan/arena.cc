@@ -1,44 +1,44 @@
 #include "plan/arena.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/rounding.h"
 
 namespace aicf {
 namespace {
 
-// The buffers that have an offset, by when they live: a buffer that lives long is listed in every block of
-// steps.
+// The buffers that have an offset, by offset, apart for blocks of steps of several lengths: what lives within
+// one block need not look past those that live in it too.
 class Placed {
  public:
   void add(const Buffer& buffer) {
-    for (size_t block = block_of(buffer.first_step); block <= block_of(buffer.last_step); ++block) {
-      if (block >= alive_.size()) alive_.resize(block + 1), started_.resize(block + 1);
-      alive_[block].push_back(&buffer);
-    }
-    started_[block_of(buffer.first_step)].push_back(&buffer);
+    for (size_t level = 0; level < kShifts.size(); ++level)
+      for (int32_t block = buffer.first_step >> kShifts[level]; block <= buffer.last_step >> kShifts[level];
+           ++block) {
+        List& list = list_of(level, block);
+        list.insert(std::upper_bound(list.begin(), list.end(), &buffer,
+                                     [](const Buffer* a, const Buffer* b) { return a->offset < b->offset; }),
+                    &buffer);
+      }
   }
 
-  // Those that live beside the buffer at some step, by offset.
-  std::vector<const Buffer*> beside(const Buffer& buffer) const {
-    std::vector<const Buffer*> found;
-    const auto note = [&](const std::vector<const Buffer*>& list) {
-      for (const Buffer* other : list)
-        if (other->last_step >= buffer.first_step && buffer.last_step >= other->first_step)
-          found.push_back(other);
-    };
-    const size_t first = block_of(buffer.first_step);
-    if (first < alive_.size()) note(alive_[first]);
-    for (size_t block = first + 1; block <= block_of(buffer.last_step) && block < started_.size(); ++block)
-      note(started_[block]);
-    std::sort(found.begin(), found.end(),
-              [](const Buffer* a, const Buffer* b) { return a->offset < b->offset; });
-    return found;
+  // All that live at a step of the buffer, and others.
+  const std::vector<const Buffer*>& around(const Buffer& buffer) {
+    size_t level = 0;
+    while (buffer.first_step >> kShifts[level] != buffer.last_step >> kShifts[level]) ++level;
+    return list_of(level, buffer.first_step >> kShifts[level]);
   }
 
  private:
-  static size_t block_of(int32_t step) { return static_cast<size_t>(step) / 256; }
-  std::vector<std::vector<const Buffer*>> alive_, started_;  // by block: that live in it, that begin in it
+  using List = std::vector<const Buffer*>;
+  static constexpr std::array<int, 4> kShifts = {8, 12, 16, 31};  // the last: one block for all
+  List& list_of(size_t level, int32_t block) {
+    std::vector<List>& lists = lists_[level];
+    if (lists.size() <= static_cast<size_t>(block)) lists.resize(static_cast<size_t>(block) + 1);
+    return lists[static_cast<size_t>(block)];
+  }
+  std::array<std::vector<List>, kShifts.size()> lists_;
 };
 
 }  // namespace
@@ -63,7 +63,8 @@ int64_t assign_arena_offsets(std::vector<Buffer>& buffers) {
     const bool is_used = buffer->first_step <= buffer->last_step;
     int64_t offset = 0;
     if (is_used)
-      for (const Buffer* other : placed.beside(*buffer)) {
+      for (const Buffer* other : placed.around(*buffer)) {
+        if (other->last_step < buffer->first_step || buffer->last_step < other->first_step) continue;
         if (offset + need <= other->offset) break;
         offset = std::max(offset, aligned_offset(other->offset + other->max_bytes, need));
       }
