@@ -176,18 +176,19 @@ def _refusal(changes: Sequence[Change], prefix: str, has_tensors: bool) -> Error
             if old.shape != new.shape
             else "register it with the dtype that it gets",
         )
+    once = "if only its first call sets it, call the model once before it is compiled; else "
     if has_tensors:
         return make_error(
             "unsupported_op",
             "a call leaves a tensor that is no buffer for the next one",
             value=names,
-            remedy="self.register_buffer(name, tensor) in __init__ makes it a state; or take it as an "
-            "argument and return it",
+            remedy=f"{once}self.register_buffer(name, tensor) in __init__ makes it a state, or take it as "
+            "an argument and return it",
         )
     return make_error(
         "unsupported_op",
         "the model changes a number of Python's from call to call, which a compiled one cannot",
         value=names,
-        remedy="keep it in a buffer: self.register_buffer(name, torch.tensor(0)), then self.name += 1; or "
-        "leave it out",
+        remedy=f"{once}keep it in a buffer, self.register_buffer(name, torch.tensor(0)) and self.name += 1, "
+        "or leave it out",
     )

@@ -387,6 +387,18 @@ def test_what_a_call_keeps_for_the_next_may_not_change_it(kind: str, forward: ob
     assert all(a is b or a == b for a, b in zip(_held_by(whole), before, strict=True))
 
 
+@pytest.mark.parametrize("forward", [_first_mean, _same_noise, _other_first_call, _made_weights])
+def test_what_only_the_first_call_sets_is_held_after_it(forward: object) -> None:
+    model, x = Lazy(forward).eval(), torch.randn(3, 4)
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile(model, (x,))
+    assert "call the model once" in refused.value.remedy
+    model(torch.randn(3, 4))
+    exe = aicf.compile(model, (x,))
+    for x in torch.randn(2, 3, 4):
+        torch.testing.assert_close(exe(x), model(x).detach())
+
+
 def test_a_model_that_is_refused_is_as_before() -> None:
     def fails(self: Lazy, x: torch.Tensor) -> torch.Tensor:
         self.held, self.length, self.layer, self.dict[0] = x * 2, 3, None, x
