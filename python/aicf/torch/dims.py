@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from .._sizes import symbol_range
 from ..errors import make_error
+from .paths import leaf_paths
 
 __all__ = ["DynamicDims", "named_leaves", "parse_dims", "positional_names"]
 
@@ -178,13 +179,5 @@ def named_leaves(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     named = [*zip(names, args, strict=True), *kwargs.items()]
     leaves = []
     for name, value in named:
-        for key, leaf in pytree.tree_flatten_with_path(value)[0]:
-            leaves.append((".".join([name, *map(_key_text, key)]), leaf))
+        leaves.extend((".".join([name, *path]), leaf) for path, leaf in leaf_paths(value))
     return leaves
-
-
-def _key_text(key: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)

@@ -153,6 +153,11 @@ _CAUSES = (
         'take the loss in torch: torch.compile(model, backend="aicf") trains the model',
     ),
     (
+        "Did not find a flatten_with_keys_fn",
+        "an argument is of a class that was registered with torch without names of its parts",
+        "give its tensors, or a tuple, list or dict of them",
+    ),
+    (
         "in output, which is not a known type",
         "a result is of a class whose tensors torch does not know",
         "return a tuple, list or dict, or call torch.export.register_dataclass(Class) first",

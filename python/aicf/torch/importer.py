@@ -28,6 +28,7 @@ from ..tracing import Graph, Variable, program_of
 from .decompose import is_mutable, table
 from .exclusive import exclusive
 from .lower import Lowering
+from .paths import leaf_paths
 from .source import line_of_node
 from .types import Symbols, dtype_name, require_dense
 
@@ -357,8 +358,8 @@ def _output_names(exported: ExportedProgram) -> list[str]:
     spec = exported.call_spec.out_spec
     tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
     names = []
-    for key, _ in pytree.tree_flatten_with_path(tree)[0]:
-        path = ".".join(str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in key)
+    for keys, _ in leaf_paths(tree):
+        path = ".".join(keys)
         names.append("output" if not path else f"output.{path}" if path[0].isdigit() else path)
     return names
 

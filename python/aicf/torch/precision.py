@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .paths import leaf_paths
+
 __all__ = ["PrecisionError", "precision_report"]
 
 
@@ -40,11 +42,9 @@ def precision_report(
         for p in ("f32", precision)
     ]
     rows = []
-    for (path, wide), narrow in zip(
-        pytree.tree_flatten_with_path(runs[0])[0], pytree.tree_leaves(runs[1]), strict=True
-    ):
+    for (path, wide), narrow in zip(leaf_paths(runs[0]), pytree.tree_leaves(runs[1]), strict=True):
         if isinstance(wide, torch.Tensor) and wide.is_floating_point() and wide.numel():
             error = (narrow.double() - wide.double()).abs().max().item()
             largest = wide.abs().max().item()
-            rows.append(PrecisionError(pytree.keystr(path) or "output", error, error / largest))
+            rows.append(PrecisionError(".".join(path) or "output", error, error / largest))
     return rows

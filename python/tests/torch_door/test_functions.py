@@ -155,3 +155,30 @@ def test_a_tensor_that_is_no_buffer_is_not_written() -> None:
     with pytest.raises(aicf.UserError, match="no buffer") as refused:
         aicf.compile(nn.Sequential(Sum()), (torch.randn(3),))
     assert refused.value.value == "0.total" and "register_buffer" in refused.value.remedy
+
+
+class Sample(dict):
+    """A class of the kind that libraries register with torch without names of its parts."""
+
+
+torch.utils._pytree.register_pytree_node(
+    Sample,
+    lambda sample: (list(sample.values()), list(sample)),
+    lambda parts, names: Sample(zip(names, parts, strict=True)),
+)
+
+
+def test_results_of_classes_without_names() -> None:
+    x = torch.randn(3)
+
+    def function(x: torch.Tensor) -> Sample:
+        return Sample(a=x + 1, b=[x])
+
+    exe = aicf.compile(function, (x,))
+    assert [info.name for info in exe.outputs] == ["a", "b.0"]
+    result = exe(x)
+    assert type(result) is Sample and [*result] == ["a", "b"]
+    equal(result["a"], x + 1)
+    with pytest.raises(aicf.UserError, match="without names") as refused:
+        aicf.compile(lambda given: given["x"] * 2, (Sample(x=x),))
+    assert "dict" in refused.value.remedy
