@@ -186,6 +186,22 @@ def _atan2(c: Call, value: SymTensor, y: Any, x: Any) -> SymTensor:
     return ops.select(origin, _HOLD(value), ops.atan2(y, ops.select(origin, c.number(1, x.dtype), x)))
 
 
+def _xlog(names: str, log: Callable[[SymTensor], SymTensor], least: float) -> None:
+    """x log(y), log(y + 1) for a least of -1: where x is 0 and the product does not exist, it is held."""
+
+    def derivative(c: Call, value: SymTensor, x: Any, y: Any) -> SymTensor:
+        x, y = c.cast(x), c.cast(y)
+        outside = ops.bit_or(ops.le(y, c.number(least, y.dtype)), ops.eq(y, c.number(math.inf, y.dtype)))
+        none = ops.bit_and(ops.eq(x, c.number(0, x.dtype)), outside)
+        return ops.select(none, _HOLD(value), x * log(ops.select(none, c.number(1, y.dtype), y)))
+
+    _derivative(*names.split())(derivative)
+
+
+_xlog("xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy special_xlogy.self_scalar", ops.log, 0)
+_xlog("special_xlog1py special_xlog1py.self_scalar special_xlog1py.other_scalar", ops.log1p, -1)
+
+
 def _add_slope(names: str, slope: Callable[[Call, SymTensor, SymTensor], SymTensor]) -> None:
     """Functions of one operand; the slope, a function of it and of the value, is computed in f64."""
 
