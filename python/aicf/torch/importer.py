@@ -27,6 +27,7 @@ from ..symtensor import SymTensor
 from ..tracing import Graph, Variable, program_of
 from .decompose import is_mutable, table
 from .exclusive import exclusive
+from .function import OWNER
 from .lower import Lowering
 from .paths import leaf_paths
 from .source import line_of_node
@@ -253,6 +254,8 @@ def _import_entry(
             else:
                 fixed[leaf] = value
             leaf += 1
+        elif weights.prefix == f"{OWNER}." and not node.users and not _is_written(spec, weights, mutated):
+            value = None  # of a module that a function names, a part that it does not use
         else:
             value = _held(graph, exported, spec, mutated, weights, held)
         values.append(value)
@@ -261,6 +264,10 @@ def _import_entry(
     spec = exported.call_spec
     model = ImportedModel(None, set(), {}, spec.in_spec, spec.out_spec, inputs, kept, constants, fixed)  # type: ignore[arg-type]
     return graph, model
+
+
+def _is_written(spec: Any, weights: Weights, mutated: set[str]) -> bool:
+    return str(spec.target).removeprefix(weights.prefix) in mutated
 
 
 def _input(graph: Graph, symbols: Symbols, node: torch.fx.Node, name: str) -> Any:
@@ -282,7 +289,7 @@ def _held(
     if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
         source = exported.state_dict if spec.target in exported.state_dict else exported.constants
         tensor = source[spec.target]
-        is_state = spec.target.removeprefix(weights.prefix) in mutated
+        is_state = _is_written(spec, weights, mutated)
         if spec.kind == InputKind.BUFFER and spec.persistent is False and not is_state:
             return graph.constant(tensor.detach().cpu().contiguous())
         name = weights.add(spec.target.removeprefix(weights.prefix), tensor, is_state)

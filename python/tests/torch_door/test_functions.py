@@ -51,6 +51,15 @@ def test_methods_have_the_weights_of_their_module() -> None:
     equal(exe(x, 0.5), second.encode(x, 0.5))
 
 
+def test_functions_hold_what_they_use_of_a_module() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(4, 3), "other": nn.Linear(64, 64)})
+    exe = aicf.compile(lambda x: model["used"](x) * 2, (torch.randn(2, 4),))
+    assert set(exe.weights()) == {"model.used.weight", "model.used.bias"}
+    x, second = torch.randn(2, 4), nn.ModuleDict({"used": nn.Linear(4, 3), "other": nn.Linear(64, 64)})
+    exe.load_state_dict({f"model.{name}": value for name, value in second.state_dict().items()})
+    equal(exe(x), second["used"](x) * 2)
+
+
 def test_arguments_that_are_no_tensors_are_fixed() -> None:
     exe = aicf.compile(Encoder().encode, (torch.randn(2, 4), 0.5))
     with pytest.raises(aicf.UserError, match="AICF-U0407") as error:
