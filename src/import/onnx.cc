@@ -7,6 +7,7 @@
 #include "base/mapped_file.h"
 #include "base/path.h"
 #include "import/importer.h"
+#include "import/masked_updates.h"
 
 namespace aicf {
 namespace {
@@ -31,7 +32,8 @@ onnx::ModelProto read_model(const std::string& path) {
           "replace these ops, or end the model before them; `aicf support` lists them before compiling");
 }
 
-Program import_model(const onnx::ModelProto& model, const ImportOptions& options, const std::string& folder) {
+Program import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& folder) {
+  onnx::match_masked_updates(model);
   onnx::Importer importer(model, options, folder, false);
   importer.run();
   if (const auto unsupported = importer.unsupported(); !unsupported.empty()) fail_unsupported(unsupported);
@@ -103,7 +105,8 @@ Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options, 
 }
 
 std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOptions& options) {
-  const onnx::ModelProto model = read_model(path);
+  onnx::ModelProto model = read_model(path);
+  onnx::match_masked_updates(model);
   onnx::Importer importer(model, options, folder_of(path), true);
   importer.run();
   return importer.unsupported();

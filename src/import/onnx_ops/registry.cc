@@ -35,7 +35,8 @@ std::vector<OpRule> collect() {
                              spectrum_rules(),
                              ml_rules(),
                              ml_linear_rules(),
-                             ml_tree_rules()})
+                             ml_tree_rules(),
+                             masked_rules()})
     all.insert(all.end(), family.begin(), family.end());
   return all;
 }

@@ -46,6 +46,7 @@ std::vector<OpRule> contrib_gather_rules();
 std::vector<OpRule> deform_rules();
 std::vector<OpRule> spectrum_rules();
 std::vector<OpRule> ml_rules();
+std::vector<OpRule> masked_rules();
 std::vector<OpRule> ml_linear_rules();
 std::vector<OpRule> ml_tree_rules();
 

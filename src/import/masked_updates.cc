@@ -1,0 +1,159 @@
+#include "import/masked_updates.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace aicf::onnx {
+namespace {
+
+class Matcher {
+ public:
+  Matcher(std::vector<NodeProto>& nodes, const GraphProto* graph, std::vector<std::string> outputs)
+      : nodes_(nodes), outputs_(std::move(outputs)) {
+    if (graph != nullptr)
+      for (const auto& tensor : graph->initializers) tensors_[tensor->name] = tensor.get();
+    for (size_t i = 0; i < nodes.size(); ++i)
+      for (const std::string& name : nodes[i].outputs)
+        if (!name.empty()) makers_.emplace(name, i);
+  }
+
+  void run() {
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (is(nodes_[i], "ScatterND")) match(nodes_[i]);
+    if (matched_) remove_unread();
+  }
+
+ private:
+  static bool is(const NodeProto& node, std::string_view op) {
+    return node.domain.empty() && node.op_type == op;
+  }
+
+  // The node of this op that makes the value; null if another does.
+  const NodeProto* maker(const std::string& name, std::string_view op) const {
+    const auto found = makers_.find(name);
+    if (found == makers_.end() || !is(nodes_[found->second], op)) return nullptr;
+    return &nodes_[found->second];
+  }
+
+  static const AttributeProto* attribute(const NodeProto& node, std::string_view name) {
+    for (const AttributeProto& a : node.attributes)
+      if (a.name == name) return &a;
+    return nullptr;
+  }
+
+  // Whether the value is known to be this one number, in one axis.
+  bool is_number(const std::string& name, int64_t number) const {
+    const TensorProto* tensor = nullptr;
+    if (const auto found = tensors_.find(name); found != tensors_.end())
+      tensor = found->second;
+    else if (const NodeProto* constant = maker(name, "Constant")) {
+      if (const AttributeProto* a = attribute(*constant, "value_ints")) return a->ints == std::vector{number};
+      if (const AttributeProto* a = attribute(*constant, "value")) tensor = a->t.get();
+    }
+    if (tensor == nullptr || tensor->external || tensor->dims != std::vector<int64_t>{1} ||
+        tensor->data_type != 7)
+      return false;
+    return to_array(*tensor, nullptr, "").get_i64(0) == number;
+  }
+
+  // The mask whose places the value lists, one row each; "" if it is no such list.
+  std::string mask_of(const std::string& places) const {
+    const NodeProto* transposed = maker(places, "Transpose");
+    if (transposed == nullptr || transposed->inputs.size() != 1) return "";
+    const AttributeProto* perm = attribute(*transposed, "perm");
+    if (perm != nullptr && perm->ints != std::vector<int64_t>{1, 0}) return "";
+    const NodeProto* listed = maker(transposed->inputs[0], "NonZero");
+    return listed != nullptr && listed->inputs.size() == 1 ? listed->inputs[0] : "";
+  }
+
+  // The first of some rows: how many, the number of places says.
+  bool takes_first(const NodeProto& slice) const {
+    const auto& in = slice.inputs;
+    const auto absent_or = [&](size_t i, int64_t number) {
+      return in.size() <= i || in[i].empty() || is_number(in[i], number);
+    };
+    return in.size() >= 3 && is_number(in[1], 0) && absent_or(3, 0) && absent_or(4, 1);
+  }
+
+  void match(NodeProto& node) {
+    const AttributeProto* reduction = attribute(node, "reduction");
+    if (node.inputs.size() != 3 || (reduction != nullptr && reduction->s != "none")) return;
+    const std::string mask = mask_of(node.inputs[1]);
+    if (mask.empty()) return;
+    std::string values = node.inputs[2];
+    const NodeProto* flattened = maker(values, "Reshape");
+    const bool flat =
+        flattened != nullptr && flattened->inputs.size() == 2 && is_number(flattened->inputs[1], -1);
+    if (flat) values = flattened->inputs[0];
+    const NodeProto* expanded = maker(values, "Expand");
+    const bool spread = expanded != nullptr && expanded->inputs.size() == 2;
+    if (spread) {
+      values = expanded->inputs[0];
+    } else {
+      values = node.inputs[2];
+      if (const NodeProto* slice = maker(values, "Slice"); slice != nullptr && takes_first(*slice))
+        values = slice->inputs[0];
+    }
+    const NodeProto* wide = maker(mask, "Expand");
+    const std::string thin = wide != nullptr && wide->inputs.size() == 2 ? wide->inputs[0] : "";
+    node.domain = kMaskedDomain;
+    node.inputs = {node.inputs[0], mask, values, thin};
+    node.attributes = {flag("spread", spread), flag("flat", flat)};
+    matched_ = true;
+  }
+
+  static AttributeProto flag(std::string name, bool value) {
+    AttributeProto a;
+    a.name = std::move(name);
+    a.type = AttributeType::kInt;
+    a.i = value ? 1 : 0;
+    return a;
+  }
+
+  // Lists of places, and what counted them, that only the matched nodes read.
+  void remove_unread() {
+    std::map<std::string, int64_t> readers;
+    for (const std::string& name : outputs_) ++readers[name];
+    const auto count = [&](const NodeProto& node, int64_t by) {
+      std::set<std::string> names;
+      collect_reads(node, names);
+      for (const std::string& name : names) readers[name] += by;
+    };
+    for (const NodeProto& node : nodes_) count(node, 1);
+    std::vector<bool> gone(nodes_.size(), false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t i = nodes_.size(); i-- > 0;) {
+        const auto& names = nodes_[i].outputs;
+        if (gone[i] || std::any_of(names.begin(), names.end(), [&](const auto& n) { return readers[n] > 0; }))
+          continue;
+        gone[i] = changed = true;
+        count(nodes_[i], -1);
+      }
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (gone[i]) continue;
+      if (kept != i) nodes_[kept] = std::move(nodes_[i]);
+      ++kept;
+    }
+    nodes_.resize(kept);
+  }
+
+  std::vector<NodeProto>& nodes_;
+  const std::vector<std::string> outputs_;
+  std::map<std::string, const TensorProto*> tensors_;
+  std::map<std::string, size_t> makers_;
+  bool matched_ = false;
+};
+
+}  // namespace
+
+void match_masked_updates(ModelProto& model) {
+  std::vector<std::string> outputs;
+  for (const ValueInfo& output : model.graph.outputs) outputs.push_back(output.name);
+  Matcher(model.graph.nodes, &model.graph, outputs).run();
+  for (FunctionProto& function : model.functions) Matcher(function.nodes, nullptr, function.outputs).run();
+}
+
+}  // namespace aicf::onnx
