@@ -44,6 +44,20 @@ g (float[n, 3] x, int64 m) => (float[n, 3] y) <bool yes = {{1}}, {W}>
   {{ c2 = Identity (c)  a2 = Mul (a, w) }}>
 }}
 """
+LOOP_THAT_COUNTS = """
+g (float[n, 3] x) => (float[n, 3] ys, int32 last)
+<int64 zero = {0}, int64[1] rows = {0}, int32 first = {0}, int32 one = {1}>
+{
+  shape = Shape (x)  m = Gather (shape, zero)  size = Cast <to = 6> (m)  begins = Less (first, size)
+  last, same, ys = Loop (m, begins, first, size)
+  <body = b (int64 t, bool c, int32 i, int32 limit) => (bool c2, int32 i2, int32 limit2, float[3] y)
+  {
+    limit2 = Identity (limit)  i2 = Add (i, one)  row = Gather (x, i)  y = Add (row, row)
+    fi = Cast <to = 1> (i2)  fl = Cast <to = 1> (limit)  short = Less (fi, fl)
+    ft = Cast <to = 1> (t)  fn = Cast <to = 1> (size)  begun = Less (ft, fn)  c2 = And (short, begun)
+  }>
+}
+"""
 LOOP_IN_LOOP = """
 g (float[n, 3] x, float limit) => (float[n, 3] y) <int64 five = {5}, int64 seven = {7}, float half = {0.5}>
 {
@@ -92,6 +106,7 @@ CASES = {
     "a condition that is false at once": (LOOP_ON_DATA, {"limit": scalar(9, "f"), "go": scalar(False, "?")}),
     "many iterations": (LONG_LOOP, {}),
     "as many as an axis has": (LOOP_OF_A_SIZE, {}),
+    "as many as a counter says": (LOOP_THAT_COUNTS, {}),
     "as many as an input says": (LOOP_OF_AN_INPUT, {"m": scalar(3, "i8")}),
     "a loop in a loop": (LOOP_IN_LOOP, {"limit": scalar(20, "f")}),
     "a scan over a dynamic axis": (SCAN, {}),
@@ -123,6 +138,21 @@ def test_equals_onnxruntime(case: str) -> None:
             ours if isinstance(ours, tuple) else (ours,), session.run(None, inputs), strict=True
         ):
             np.testing.assert_allclose(np.asarray(got), want, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("i2 = Add (i, one)", "two = Add (one, one)  i2 = Add (i, two)"),  # ends half-way
+        ("begins = Less (first, size)", "begins = Less (size, first)"),  # does not begin
+        ("begun = Less (ft, fn)", "s = ReduceSum <keepdims = 0> (y)  begun = Less (s, ft)"),  # as data says
+    ],
+)
+def test_a_counter_that_ends_a_loop_early_does_not_say_its_length(ours: str, theirs: str) -> None:
+    text = LOOP_THAT_COUNTS.replace(ours, theirs)
+    assert text != LOOP_THAT_COUNTS
+    with pytest.raises(aicf.UserError, match="length depends on data"):
+        aicf.compile(onnx.parser.parse_model(HEADER + text).SerializeToString(), dims={"n": "1..6"})
 
 
 def test_per_step_results_of_a_loop_on_data_are_refused() -> None:

@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "import/onnx_ops/counted_loops.h"
+
 namespace aicf::onnx {
 namespace {
 
@@ -137,6 +139,31 @@ std::optional<Dim> trip_count(NodeContext& n) {
   return n.bounds_of((*sizes)[0]).lo >= 0 ? sizes->at(0) : Dim(0);
 }
 
+// Longer loops count beyond the integers that f32 has, in which conditions may compare.
+constexpr int64_t kMostCounted = 1 << 24;
+
+// The trip count, if the conditions at the start and after each step follow from it. `results` are what the
+// body makes of the carried values.
+std::optional<Dim> counted_trips(NodeContext& n, Body& body, const ValueRef& condition,
+                                 const std::vector<ValueId>& results) {
+  const std::optional<Dim> trips = trip_count(n);
+  const auto bounds = [&](const Dim& size) { return n.bounds_of(size); };
+  if (!trips || bounds(*trips).lo < 1 || bounds(*trips).hi > kMostCounted) return std::nullopt;
+  if (n.has(1) && !holds_until(n.graph(), n.in(1), {}, Dim(0), bounds)) return std::nullopt;
+  const Graph& graph = body.context.graph();
+  const auto input = [&](size_t i) { return body.inputs[i]->emitted.at(body.context.serial()); };
+  Lines lines = {{input(0), Line{1, Dim(0)}}};
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto begins = is_float(n.dtype(2 + i)) ? std::nullopt : n.sizes(2 + i);
+    const auto grows = growth(graph, input(1 + i), results[i]);
+    if (begins && begins->size() == 1 && grows) lines[input(1 + i)] = Line{*grows, begins->at(0)};
+  }
+  // The condition after the last step is not asked for.
+  const ValueId go = body.context.capture(condition);
+  if (!holds_until(graph, go, lines, *trips - Dim(2), bounds)) return std::nullopt;
+  return trips;
+}
+
 }  // namespace
 
 bool counts_in_one_axis(const GraphProto& body) {
@@ -161,7 +188,8 @@ void rolled_loop(NodeContext& n, const GraphProto& proto, size_t carried) {
   const auto is_true = [](const std::optional<Array>& array) {
     return array && array->count() == 1 && array->get_i64(0) != 0;
   };
-  const std::optional<Dim> trips = is_true(goes_on) && is_true(begins) ? trip_count(n) : std::nullopt;
+  const std::optional<Dim> trips =
+      is_true(goes_on) && is_true(begins) ? trip_count(n) : counted_trips(n, body, outputs[0], results);
   if (!trips) {
     for (size_t i = carried; i < n.output_count(); ++i)
       if (n.wants(i)) n.unsupported("per-step outputs of a loop whose length depends on data");
