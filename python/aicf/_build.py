@@ -27,6 +27,8 @@ def build(
     check_type("opt", level, int, "0, 1 or 2")
     check_type("threads", threads or 0, int, "a number of threads")
     check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
+    check_type("device", device, str, '"cpu", "cuda" or "cuda:ORDINAL"')
+    check_type("precision", precision, str, '"f32", "tf32", "bf16-mixed" or "f16-mixed"')
     return _aicf.compile_program(
         program,
         level,
@@ -53,6 +55,7 @@ def check_flag(name: str, value: Any) -> None:
 
 def check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The `options` of `aicf.compile`, if it has all of their names."""
+    check_type("options", options, Mapping, '{"opt": 1}')
     for name in options:
         if name not in _OPTIONS:
             raise make_error(

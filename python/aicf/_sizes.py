@@ -32,7 +32,7 @@ def dim_text(name: str, value: Any) -> str:
 
 
 def dim_texts(dims: Mapping[str, Any]) -> dict[str, str]:
-    if not isinstance(dims, Mapping):
+    if not isinstance(dims, Mapping) or not all(isinstance(name, str) for name in dims):
         raise make_error(
             "bad_option", "dims maps names to sizes", value=repr(dims)[:80], expected='{"batch": "1..8"}'
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _aicf
-from ._build import build, check_options
+from ._build import build, check_options, check_type
 from ._sizes import dim_texts, set_ranges
 from .errors import make_error
 from .executable import Executable
@@ -107,6 +107,6 @@ def _to_program(
             expected="an aicf.nn or torch.nn module, a function, a Program, or the path or bytes of an ONNX "
             "model",
         )
-    return importer(
-        model, dim_texts(dims), [tuple(pair) for pair in options.get("states", ())], dict(inputs or {})
-    )
+    values = {} if inputs is None or (isinstance(inputs, (list, tuple)) and not inputs) else inputs
+    check_type("inputs", values, Mapping, "the values of ONNX inputs that decide shapes, by name")
+    return importer(model, dim_texts(dims), [tuple(pair) for pair in options.get("states", ())], dict(values))

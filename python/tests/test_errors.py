@@ -61,6 +61,12 @@ def test_calls(exe: aicf.Executable, name: str, args: tuple[Any, ...], by_name: 
         ("bad_option", {"dims": {"batch": 1}, "options": {"opt_level": 1}}),
         ("bad_option", {"dims": {"batch": 1.5}}),
         ("bad_option", {"dims": {"batch": 1}, "options": {"isa": "mmx"}}),
+        ("bad_option", {"dims": {0: 1}}),
+        ("bad_option", {"dims": {"batch": 1}, "options": 3}),
+        ("bad_option", {"dims": {"batch": 1}, "device": None}),
+        ("bad_option", {"dims": {"batch": 1}, "precision": None}),
+        ("bad_option", {"dims": {"batch": 1}, "inputs": 3}),
+        ("bad_option", {"dims": {"batch": 1}, "inputs": np.ones((2, 16), np.float32)}),
     ],
 )
 def test_compile_options(mlp: bytes, name: str, options: dict[str, Any]) -> None:
