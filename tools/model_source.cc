@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/mapped_file.h"
 #include "npy.h"
 #include "runtime/open_device.h"
 
@@ -179,6 +180,7 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
 
 void ModelSource::refuse_artifact() const {
   if (!is_artifact()) return;
+  (void)MappedFile::open(path);  // that it is not there is said first
   throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
       .with_value(path)
       .with_expected("an .onnx file");

@@ -56,6 +56,8 @@ FIXED = ("--dim", "batch=3")
     ("words", "code", "error"),
     [
         (["compile", "m.onnx"], 2, "AICF-U0200"),
+        (["compile", "nothing.aicf"], 2, "AICF-U0003"),
+        (["support", "nothing.aicf"], 2, "AICF-U0003"),
         (["compile", "m.onnx", *DIM, "--dim", "nothing=3"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--opt", "7"], 2, "AICF-U0001"),
         (["compile", "m.onnx", *DIM, "--skip", "nothing"], 2, "AICF-U0001"),

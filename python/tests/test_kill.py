@@ -122,7 +122,9 @@ class CudaCompile:
         return self.out.read_bytes()
 
     def entries(self) -> list[Path]:
-        return sorted(path for path in (self.cache / "cuda").iterdir() if not path.name.startswith("."))
+        """Of every version of the compiler."""
+        files = (self.cache / "cuda").glob("*/*")
+        return sorted(path for path in files if path.name != "lock" and not path.name.startswith("."))
 
 
 def test_killed_compiles_leave_a_sound_cache(nvrtc: None, cli: str, model: Path, tmp_path: Path) -> None:
