@@ -24,8 +24,8 @@ endif()
 target_link_libraries(aicf_flags INTERFACE aicf_xxhash aicf_highway)
 
 # NVTX is headers that open the profiler's library when one is attached.
+find_path(AICF_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
 if(AICF_ENABLE_NVTX)
-  find_path(AICF_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS "$ENV{CUDA_HOME}/include" /usr/local/cuda/include)
   if(NOT AICF_NVTX_INCLUDE)
     message(FATAL_ERROR "nvtx3/nvToolsExt.h not found: install the CUDA toolkit or 'pip install nvidia-nvtx==13.0.85' and set "
                         "AICF_NVTX_INCLUDE to its include folder")
