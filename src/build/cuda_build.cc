@@ -12,7 +12,6 @@
 #include "build/nvrtc.h"
 #include "build/unit_writer.h"
 #include "kernels/custom_kernel.h"
-#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {
@@ -53,34 +52,6 @@ std::optional<std::set<ValueId>> roots_of_running(const std::vector<KernelCall>&
   return std::nullopt;
 }
 
-bool reads(const KernelCall& call, const std::set<ValueId>& roots) {
-  return std::any_of(call.inputs.begin(), call.inputs.end(),
-                     [&](const Window& w) { return roots.contains(w.root); });
-}
-
-// Whether two calls do the same with operands of the same sizes, and the second reads nothing that the first
-// writes.
-bool are_alike(const KernelCall& first, const KernelCall& second) {
-  const auto same = [](const std::vector<Window>& a, const std::vector<Window>& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](const Window& x, const Window& y) { return x.sizes == y.sizes; });
-  };
-  std::set<ValueId> written;
-  for (const Window& w : first.outputs) written.insert(w.root);
-  return first.members.empty() && second.members.empty() && first.kernel == second.kernel &&
-         first.variant == second.variant && same(first.inputs, second.inputs) &&
-         same(first.outputs, second.outputs) && !reads(second, written);
-}
-
-// One of a pair of calls, as it runs beside the other.
-KernelCall side_by_side(const KernelCall& call, const CodeContext& context) {
-  KernelCall result = call;
-  if (call.kernel != "matmul_tensor_core" || context.target.arch != 90) return result;
-  const std::string variant = beside_variant(call_problem(call, context));
-  if (!variant.empty()) result.variant = variant;
-  return result;
-}
-
 }  // namespace
 
 std::string to_string(const ModuleRecord& record) {
@@ -113,14 +84,9 @@ std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& c
                                                 const std::vector<bool>& constant) {
   CodeContext context{programs, constant, target_, ranges_};
   std::vector<StepLaunches> result;
-  bool second = false;  // of a pair
   for (const KernelCall& call : calls) {
-    const size_t next = result.size() + 1;
     context.running = roots_of_running(calls, result);
-    const bool begins = !second && next < calls.size() && context.running && !reads(call, *context.running) &&
-                        are_alike(call, calls[next]);
-    result.push_back(add_call(begins || second ? side_by_side(call, context) : call, context));
-    second = begins;
+    result.push_back(add_call(call, context));
   }
   return result;
 }

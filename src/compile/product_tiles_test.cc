@@ -89,34 +89,6 @@ Program chain(int64_t rows, int64_t width, const std::string& names) {
   return program;
 }
 
-// The bits are those of one that has the machine for itself.
-TEST(ProductTiles, TwoThatNeedNothingOfEachOtherShareTheMachine) {
-  AICF_NEEDS_NVRTC();
-  const char* variant = "wgmma 128x64 stages 8 warpgroups 2";
-  const auto blocks = [](const Artifact& artifact) {
-    std::vector<int64_t> grids;
-    for (const Step& step : artifact.variants.at(0).plan.entry("main")->steps)
-      grids.push_back(*step.launches.at(0).grid[0].constant());
-    return grids;
-  };
-  // c needs what b made; and tiles twice as wide would leave half of the other half idle.
-  EXPECT_EQ(blocks(compiled(chain(1024, 1024, "abc"), variant)), (std::vector<int64_t>{128, 128, 128}));
-  EXPECT_EQ(blocks(compiled(chain(512, 1024, "abe"), variant)), (std::vector<int64_t>{64, 64, 64}));
-  const Program program = chain(1024, 1024, "abefcg");
-  Artifact artifact = compiled(program, variant);
-  EXPECT_EQ(blocks(artifact), (std::vector<int64_t>{128, 64, 64, 64, 64, 128}));
-  if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) return;
-  const auto device = open_device({"cuda", 1, ""});
-  Executable exe(Model::load(std::move(artifact), device)),
-      alone(Model::load(compiled(chain(1024, 1024, "b"), variant), device)),
-      cpu(Model::load(compile(program), open_device({})));
-  const auto inputs = normal_inputs(program, 5);
-  const auto got = exe.run("main", inputs), want = cpu.run("main", inputs);
-  for (const auto& [name, y] : want) EXPECT_LT(relative_error(got.at(name), y), 1e-2) << name;
-  EXPECT_EQ(alone.run("main", {{"x_b", inputs.at("x_b")}}).at("y_b"), got.at("y_b"));
-  for (int again = 0; again < 20; ++again) EXPECT_EQ(exe.run("main", inputs), got);
-}
-
 TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
   AICF_NEEDS_NVRTC();
   const std::vector<std::vector<int32_t>> both = {{1}, {0, 1}, {1}, {0, 1}}, weights = {{1}, {1}, {1}, {1}};

@@ -28,8 +28,4 @@ struct ProductGroup {
 std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count,
                                             std::optional<DType> x_sums = std::nullopt);
 
-// The variant that gives the bits of the problem's own and leaves half of the machine to a like product that
-// runs at the same time, where the two are faster so; "": none. Neither may need the other.
-std::string beside_variant(const CudaProblem& problem);
-
 }  // namespace aicf

@@ -190,9 +190,8 @@ class Writer {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
     if (config_.family != MatmulFamily::wgmma || problem_.made != nullptr || problem_.group != nullptr)
       return false;
-    return (config_.warpgroups == 1 || config_.beside ||
-            (loads_longer_than_it_multiplies() && has_one_tile())) &&
-           x.settled && y.constant;
+    return (config_.warpgroups == 1 || (loads_longer_than_it_multiplies() && has_one_tile())) && x.settled &&
+           y.constant;
   }
   WgmmaTile wgmma_tile() const {
     return {

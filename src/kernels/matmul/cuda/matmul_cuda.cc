@@ -43,8 +43,7 @@ std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vect
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
     for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
       if ((!sums || can_sum_rows(problem, config)) &&
-          (problem.group == nullptr || shares_launch(problem, config)) &&
-          !(config.beside && (sums || problem.group != nullptr)))
+          (problem.group == nullptr || shares_launch(problem, config)))
         configs.push_back(config);
   }
   return configs;
@@ -150,24 +149,6 @@ bool takes_made_input(const CudaProblem& problem, const std::string& variant) {
   return std::any_of(configs.begin(), configs.end(), [&](const MatmulConfig& config) {
     return to_string(config) == variant && keeps_x(matmul_sizes(problem), config);
   });
-}
-
-std::string beside_variant(const CudaProblem& problem) {
-  const MatmulView a = matmul_view(problem);
-  if (!problem.inputs[0].settled || !problem.inputs[1].constant || !a.m.constant() || !a.n.constant() ||
-      !a.k.constant() || !matmul_family_fits(problem, MatmulFamily::wgmma))
-    return {};
-  const std::vector<MatmulConfig> configs = configs_of(problem, {MatmulFamily::wgmma});
-  const auto named = [&](const MatmulConfig& c) {
-    return problem.variant.empty() || to_string(c) == problem.variant;
-  };
-  const auto own = std::find_if(configs.begin(), configs.end(), named);
-  const auto beside =
-      std::find_if(configs.begin(), configs.end(), [](const MatmulConfig& c) { return c.beside; });
-  // Of another tile, and of a K that is split, the bits or the times would be others.
-  const bool replaces = own != configs.end() && own->block_m == 128 && own->block_n == 64 &&
-                        own->warpgroups == 2 && own->splits == 1;
-  return replaces && beside != configs.end() ? to_string(*beside) : std::string();
 }
 
 bool can_run_matmul_tensor_core(const Problem& problem) {

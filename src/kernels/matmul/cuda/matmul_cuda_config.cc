@@ -79,19 +79,6 @@ void set_stages(const MatmulSizes& sizes, MatmulConfig& c) {
       static_cast<int>(std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits), 2, c.stages));
 }
 
-// For one of two products side by side: tiles so large that they take half of the machine, whose blocks load
-// less of x and of y than those of 128 x 64. 256 x 4096 x 4096 with GELU took 16.6 us so on an H100, in
-// turns with those on all of it, 18.3; one that is alone takes 30.5 and 21.1.
-void add_beside(const MatmulSizes& sizes, std::vector<MatmulConfig>& configs) {
-  constexpr int64_t kLeastDepth = 16 * kStepDepth;  // that start and end are short beside
-  MatmulConfig config{
-      .family = MatmulFamily::wgmma, .block_m = 128, .block_n = 128, .stages = 6, .warpgroups = 2};
-  config.beside = true;
-  const int64_t blocks = tile_count(sizes, config);
-  if (sizes.k >= kLeastDepth && 2 * blocks <= kMultiprocessors && 4 * blocks > kMultiprocessors)
-    configs.push_back(config);
-}
-
 // The best of them with half and with twice the stages: how far a launch should load ahead depends on what
 // runs before and after it, of which the estimate knows nothing.
 void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& configs) {
@@ -273,10 +260,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     if (family == MatmulFamily::wgmma) set_stages(sizes, config);
     configs.push_back(config);
   }
-  if (family == MatmulFamily::wgmma) {
-    add_beside(sizes, configs);
-    add_other_stages(sizes, configs);
-  }
+  if (family == MatmulFamily::wgmma) add_other_stages(sizes, configs);
   return configs;
 }
 
@@ -310,7 +294,6 @@ std::string to_string(const MatmulConfig& c) {
   if (c.alternate) text += " alternate";
   if (c.handed) text += " handed";
   if (c.stays) text += " x stays";
-  if (c.beside) text += " beside";
   if (c.row_blocks > 0) text += " rows of " + std::to_string(c.row_blocks);
   return text;
 }

@@ -39,8 +39,7 @@ struct MatmulConfig {
   bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
   bool stays = false;              // handed: a block has tiles of one row alone and keeps their x
   int slices = 0;                  // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
-  bool beside = false;  // wgmma: on half of the machine, with x early; the next launch has the other
-  int row_blocks = 0;   // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
+  int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
 // Whether three warps have the epilogue of handed tiles: beside 128 results of every thread that multiplies

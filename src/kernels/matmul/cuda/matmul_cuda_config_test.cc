@@ -54,19 +54,6 @@ TEST(MatmulCudaConfig, chunks_are_dealt_where_each_block_has_as_many_and_the_par
   }
 }
 
-TEST(MatmulCudaConfig, half_of_the_machine_is_for_those_that_fill_it) {
-  const auto beside = [](const MatmulSizes& sizes) {
-    const auto configs = matmul_configs(sizes, MatmulFamily::wgmma, 90, 4);
-    EXPECT_FALSE(configs.front().beside) << "alone it is slow";
-    return std::count_if(configs.begin(), configs.end(), [](const MatmulConfig& c) { return c.beside; });
-  };
-  EXPECT_EQ(beside({1, 256, 4096, 4096}), 1);
-  EXPECT_EQ(beside({1, 1024, 1024, 1024}), 1);
-  EXPECT_EQ(beside({1, 384, 4096, 4096}), 0) << "96 tiles";
-  EXPECT_EQ(beside({1, 128, 4096, 4096}), 0) << "a quarter of it";
-  EXPECT_EQ(beside({1, 256, 4096, 512}), 0) << "too short";
-}
-
 TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
   // Three warps store what is handed on: not faster than twelve steps of K.
   for (const int64_t n : {4096, 8192})

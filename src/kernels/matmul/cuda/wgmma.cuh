@@ -25,16 +25,13 @@ namespace aicf {
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
 // T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
 // kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too, and a
-// block even multiplies before it waits: only its results wait for the launches before. kStepsLeft kBesideNext, with
-// kEarlyX: the next launch's blocks run beside this one's as soon as the launch before has ended.
-constexpr int kBesideNext = -1;
+// block even multiplies before it waits: only its results wait for the launches before.
 template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, int kAhead,
           bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0,
           bool kEarlyX = false>
 struct WgmmaMatmul {
   static constexpr int kBlockM = BM, kBlockN = BN, kPipeline = kStages, kRowsOfX = kXRows, kBlocksOfTile = kParts;
   static constexpr int kLeftToLoad = kStepsLeft;
-  static constexpr bool kBeside = kStepsLeft == kBesideNext;
   static constexpr bool kXIsEarly = kEarlyX;
   static constexpr bool kXRowsAlongK = kXAlongK, kYIsConstant = kConstantY;
   static constexpr int kAheadOfUse = kAhead;
@@ -53,7 +50,6 @@ struct WgmmaMatmul {
                                  BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
   static_assert(!kEarlyX || (kConstantY && !kAlternate), "a block that waits, for y or its turn, has waited for x");
-  static_assert(!kBeside || kEarlyX, "else a block beside another has nothing to multiply");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
   static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
 
@@ -310,10 +306,6 @@ struct WgmmaMatmul {
     if (warpgroup == kWarpgroups) {
       give_registers();
       if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
-      if (kBeside && threadIdx.x == kConsumers + 32) {
-        wait_for_inputs();
-        launch_dependents();
-      }
       __syncwarp();
       if constexpr (kInCluster && !kFewRows && !kDealt) {
         cluster_barrier();  // those of finish_cluster

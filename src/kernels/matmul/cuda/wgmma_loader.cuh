@@ -75,7 +75,6 @@ struct WgmmaLoader {
 
   // The next launch must not start before the last but one has ended (prelude.cuh).
   __device__ __forceinline__ void let_next_start() const {
-    if constexpr (Product::kBeside) return;  // a thread that does not load has, or will
     if constexpr (Product::kXIsEarly) wait_for_inputs();
     launch_dependents();
   }
@@ -85,7 +84,7 @@ struct WgmmaLoader {
   __device__ void run() const {
     int step = load_early();
     Stage stage{uint32_t(step)};
-    bool told = Product::kLeftToLoad <= 0;
+    bool told = Product::kLeftToLoad == 0;
     for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
       const MatmulTile tile = work.tile(index);
       for (; step < work.steps; ++step, stage.next()) {

@@ -87,7 +87,6 @@ bool is_function(TileOp op) {
 // 128 x 4096 x 4096 in tiles of 64 x 64, two to a multiprocessor, 13.8 with 24, 14.6 with 16, 15.1 with 8;
 // but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 with 0, 18.8 with 8, 21.5 with 24.
 int steps_left(const MatmulConfig& c, const WgmmaTile& tile) {
-  if (c.beside && tile.early_x) return -1;  // kBesideNext
   if (tile.kept_bytes > 0) return c.resident > 1 || tile.early_x ? 12 : 4;
   if (!tile.early_x || c.warpgroups > 1) return 0;
   return c.resident > 1 && c.splits == 1 ? 24 : 16;
