@@ -3,24 +3,30 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <map>
+#include <new>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 
 namespace aicf {
 namespace {
 
-// What a child sends: its length, then one of these, then the text. The length, because another process that
-// is forked meanwhile may hold the pipe open.
+// What a worker sends of an item: this, then one of these letters, then the text.
+struct Header {
+  size_t item, bytes;
+};
 constexpr char kResult = 'r', kError = 'e';
 
 constexpr std::array<std::string Error::*, 6> kFields = {&Error::message,  &Error::op,     &Error::value,
@@ -54,9 +60,9 @@ template <class Type>
   rethrow<InternalError>(*info, fields);
 }
 
-void send_all(int pipe, const std::string& message) {
-  const size_t size = message.size();
-  const std::string text = std::string(reinterpret_cast<const char*>(&size), sizeof(size)) + message;
+void send(int pipe, size_t item, const std::string& message) {
+  const Header header = {item, message.size()};
+  const std::string text = std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + message;
   size_t sent = 0;
   while (sent < text.size()) {
     const ssize_t n = write(pipe, text.data() + sent, text.size() - sent);
@@ -66,137 +72,225 @@ void send_all(int pipe, const std::string& message) {
   }
 }
 
-// The life of a child; leaves without the parent's exit handlers.
-[[noreturn]] void serve(int pipe, size_t item, const std::function<std::string(size_t)>& work) {
-  // What a library remarks there beside its log is no message of ours.
-  if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
-  try {
-    send_all(pipe, kResult + work(item));
-  } catch (const Error& error) {
-    send_all(pipe, packed(error));
-  } catch (...) {
-    _exit(1);
-  }
-  _exit(0);
-}
-
-// Nanoseconds of processor time; -1 for a process that has ended.
+// Nanoseconds of processor time; -1 for a process that is not there.
 long long processor_time(pid_t process) {
   clockid_t clock;
   timespec t{};
+  if (process <= 0) return -1;
   if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &t) != 0) return -1;
   return static_cast<long long>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
-class Child {
+// Where all processes look: the next item, and who works.
+struct Board {
+  static constexpr size_t kMost = 256;
+  std::atomic<size_t> next{0};
+  std::array<std::atomic<pid_t>, kMost> processes{};
+};
+
+// Memory that forked processes share.
+class SharedBoard {
  public:
-  Child(size_t item, bool replacement, const std::function<std::string(size_t)>& work)
-      : item_(item), replacement_(replacement) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) throw EnvironmentError(ErrorCode::kE_io_failed, "cannot make a pipe");
-    process_ = fork();
-    if (process_ == 0) {
-      close(ends[0]);
-      serve(ends[1], item, work);
+  SharedBoard() {
+    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot share memory");
+    board_ = new (memory) Board;
+  }
+  ~SharedBoard() { munmap(board_, sizeof(Board)); }
+  SharedBoard(const SharedBoard&) = delete;
+  SharedBoard& operator=(const SharedBoard&) = delete;
+  Board* operator->() const { return board_; }
+
+ private:
+  Board* board_;
+};
+
+struct Pipe {
+  int read = -1, write = -1;
+  void close_read() { close_end(read); }
+  void close_write() { close_end(write); }
+
+ private:
+  static void close_end(int& end) {
+    if (end >= 0) close(std::exchange(end, -1));
+  }
+};
+
+void wait_for(pid_t process) {
+  while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+class Workers {
+ public:
+  Workers(const std::vector<size_t>& items, size_t count, const std::function<std::string(size_t)>& work)
+      : items_(items), work_(work), pipes_(count), texts_(count), seconds_still_(count), used_(count, -1) {
+    for (Pipe& pipe : pipes_) {
+      int ends[2];
+      if (pipe2(ends, O_CLOEXEC) != 0) {
+        close_pipes();
+        throw EnvironmentError(ErrorCode::kE_io_failed, "cannot make a pipe");
+      }
+      pipe.read = ends[0], pipe.write = ends[1];
     }
-    close(ends[1]);
-    pipe_ = ends[0];
-    if (process_ < 0) {
-      close(pipe_);
+    first_ = fork();
+    if (first_ == 0) live();
+    for (Pipe& pipe : pipes_) pipe.close_write();
+    if (first_ < 0) {
+      close_pipes();
       throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process to compile in");
     }
   }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (process_ > 0) kill(process_, SIGKILL);
-    finish();
-  }
-
-  size_t item() const { return item_; }
-  bool replacement() const { return replacement_; }
-  int pipe() const { return pipe_; }
-  // What it sent.
-  std::string message() const { return text_.substr(sizeof(size_t)); }
-
-  // Reads what is there; true if nothing more will come.
-  bool read_some() {
-    char chunk[1 << 16];
-    const ssize_t n = read(pipe_, chunk, sizeof(chunk));
-    if (n < 0) return errno != EINTR;
-    text_.append(chunk, static_cast<size_t>(n));
-    return n == 0 || whole();
-  }
-
-  // Ends the child if it has used no processor time in `seconds` calls of this, which come a second apart.
-  void note_second(int seconds) {
-    const long long used = processor_time(process_);
-    still_ = used == used_ ? still_ + 1 : 0;
-    used_ = used;
-    if (still_ >= seconds) kill(process_, SIGKILL);
-  }
-
-  // Waits for its end; true if it sent all it had to.
-  bool finish() {
-    if (process_ <= 0) return false;
-    close(pipe_);
-    int status = 0;
-    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  ~Workers() {
+    if (!done_)
+      for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
+    close_pipes();
+    // The first ends after all others; not if one of them hung before it took an item.
+    constexpr int kMilliseconds = 2000;
+    for (int i = 0; done_ && i < kMilliseconds; ++i) {
+      if (waitpid(first_, nullptr, WNOHANG) == first_) return;
+      usleep(1000);
     }
-    process_ = 0;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 && whole();
+    kill(first_, SIGKILL);
+    wait_for(first_);
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // Results by item: all, or what there is when no worker is left. A worker's pipe may outlive it, where
+  // another process was forked meanwhile.
+  std::map<size_t, std::string> collect(int still_seconds) {
+    std::map<size_t, std::string> results;
+    while (results.size() < items_.size()) {
+      std::vector<pollfd> waiting;
+      std::vector<size_t> who;
+      for (size_t worker = 0; worker < pipes_.size(); ++worker)
+        if (pipes_[worker].read >= 0)
+          waiting.push_back({pipes_[worker].read, POLLIN, 0}), who.push_back(worker);
+      if (waiting.empty()) return results;  // and the rest is ended
+      constexpr int kSecond = 1000;         // in poll's milliseconds
+      const int ready = poll(waiting.data(), waiting.size(), kSecond);
+      for (size_t i = 0; i < who.size(); ++i) {
+        if (ready == 0) note_second(who[i], still_seconds);
+        if (ready > 0 && waiting[i].revents != 0) read_some(who[i], results);
+      }
+    }
+    done_ = true;
+    return results;
   }
 
  private:
-  bool whole() const {
-    size_t size = 0;
-    if (text_.size() <= sizeof(size)) return false;
-    std::memcpy(&size, text_.data(), sizeof(size));
-    return text_.size() == sizeof(size) + size;
+  // The life of the first worker, who forks the others, as do they: forking takes time by the memory of the
+  // parent, so a tree of forks is sooner done than a row. Leaves without the parent's exit handlers.
+  [[noreturn]] void live() {
+    // What a library remarks there beside its log is no message of ours.
+    if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    size_t self = 0;
+    std::vector<std::pair<size_t, pid_t>> children;
+    for (size_t end = pipes_.size(); end - self > 1;) {
+      const size_t middle = self + (end - self) / 2;
+      const pid_t child = fork();
+      if (child == 0) {
+        self = middle;
+        children.clear();
+      } else {
+        end = middle;
+        if (child > 0) children.emplace_back(middle, child);  // else fewer do the work
+      }
+    }
+    for (size_t worker = 0; worker < pipes_.size(); ++worker) {
+      pipes_[worker].close_read();
+      if (worker != self) pipes_[worker].close_write();
+    }
+    board_->processes[self] = getpid();
+    for (size_t i = board_->next++; i < items_.size(); i = board_->next++)
+      serve(pipes_[self].write, items_[i]);
+    board_->processes[self] = 0;
+    pipes_[self].close_write();
+    for (auto [worker, child] : children) {
+      wait_for(child);
+      board_->processes[worker].compare_exchange_strong(child, 0);
+    }
+    _exit(0);
   }
 
-  size_t item_;
-  bool replacement_;
-  pid_t process_ = 0;
-  int pipe_ = -1, still_ = 0;
-  long long used_ = -1;
-  std::string text_;
+  void serve(int pipe, size_t item) const {
+    try {
+      send(pipe, item, kResult + work_(item));
+    } catch (const Error& error) {
+      send(pipe, item, packed(error));
+    } catch (...) {
+      _exit(1);
+    }
+  }
+
+  void end(size_t worker) {
+    if (const pid_t process = board_->processes[worker].exchange(0); process > 0) kill(process, SIGKILL);
+  }
+
+  // Ends a worker that has used no processor time in `most` calls of this, which come a second apart.
+  void note_second(size_t worker, int most) {
+    const long long used = processor_time(board_->processes[worker]);
+    seconds_still_[worker] = used == used_[worker] ? seconds_still_[worker] + 1 : 0;
+    used_[worker] = used;
+    if (seconds_still_[worker] < most) return;
+    end(worker);
+    pipes_[worker].close_read();
+  }
+
+  // Reads what is there; the end of it is the worker's.
+  void read_some(size_t worker, std::map<size_t, std::string>& results) {
+    char chunk[1 << 16];
+    const ssize_t n = read(pipes_[worker].read, chunk, sizeof(chunk));
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) return pipes_[worker].close_read();
+    std::string& text = texts_[worker];
+    text.append(chunk, static_cast<size_t>(n));
+    for (Header header; text.size() >= sizeof(header);) {
+      std::memcpy(&header, text.data(), sizeof(header));
+      if (text.size() < sizeof(header) + header.bytes) return;
+      std::string message = text.substr(sizeof(header), header.bytes);
+      text.erase(0, sizeof(header) + header.bytes);
+      if (message[0] == kError) throw_packed(message);
+      results[header.item] = message.substr(1);
+    }
+  }
+
+  void close_pipes() {
+    for (Pipe& pipe : pipes_) pipe.close_read(), pipe.close_write();
+  }
+
+  const std::vector<size_t>& items_;
+  const std::function<std::string(size_t)>& work_;
+  SharedBoard board_;
+  std::vector<Pipe> pipes_;
+  std::vector<std::string> texts_;
+  std::vector<int> seconds_still_;
+  std::vector<long long> used_;
+  pid_t first_ = -1;
+  bool done_ = false;
 };
 
 }  // namespace
 
 std::vector<std::string> run_forked(size_t count, size_t processes,
                                     const std::function<std::string(size_t)>& work, int still_seconds) {
-  std::vector<std::string> results(count);
-  std::vector<std::unique_ptr<Child>> children;
-  for (size_t next = 0; next < count || !children.empty();) {
-    while (next < count && children.size() < std::max<size_t>(processes, 1))
-      children.push_back(std::make_unique<Child>(next++, false, work));
-    std::vector<pollfd> waiting;
-    for (const auto& child : children) waiting.push_back({child->pipe(), POLLIN, 0});
-    constexpr int kSecond = 1000;  // in poll's milliseconds
-    const int ready = poll(waiting.data(), waiting.size(), kSecond);
-    if (ready == 0)
-      for (const auto& child : children) child->note_second(still_seconds);
-    if (ready <= 0) continue;
-    for (size_t i = children.size(); i-- > 0;) {
-      if (waiting[i].revents == 0 || !children[i]->read_some()) continue;
-      const std::unique_ptr<Child> child = std::move(children[i]);
-      children.erase(children.begin() + static_cast<std::ptrdiff_t>(i));
-      if (child->finish()) {
-        const std::string text = child->message();
-        if (text[0] == kError) throw_packed(text);
-        results[child->item()] = text.substr(1);
-      } else if (!child->replacement()) {
-        children.push_back(std::make_unique<Child>(child->item(), true, work));
-      } else {
-        throw EnvironmentError(ErrorCode::kE_compiler_died, "compiling did not come to an end")
-            .with_actual("a process that compiles, and the one in its place, died or stood still")
-            .with_remedy("see whether memory was short or a limit on processes was met, and try again");
-      }
-    }
+  constexpr int kTries = 2;
+  std::map<size_t, std::string> results;
+  for (int tries = 0; results.size() < count; ++tries) {
+    if (tries == kTries)
+      throw EnvironmentError(ErrorCode::kE_compiler_died, "compiling did not come to an end")
+          .with_actual("a process that compiles, and the one in its place, died or stood still")
+          .with_remedy("see whether memory was short or a limit on processes was met, and try again");
+    std::vector<size_t> items;
+    for (size_t i = 0; i < count; ++i)
+      if (!results.contains(i)) items.push_back(i);
+    const size_t workers = std::clamp(processes, size_t{1}, std::min(items.size(), Board::kMost));
+    results.merge(Workers(items, workers, work).collect(still_seconds));
   }
-  return results;
+  std::vector<std::string> list;
+  for (auto& [item, text] : results) list.push_back(std::move(text));
+  return list;
 }
 
 }  // namespace aicf

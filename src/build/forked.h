@@ -9,10 +9,11 @@
 
 namespace aicf {
 
-// work(0 … count-1), results in order, at most `processes` at a time. Each call has a child of its own, which
-// only calls work, needs no thread or lock of the parent, and sends back its result or its Error, which is
-// thrown here. A child that dies, or uses no processor time for `still_seconds` because it waits for a lock
-// whose owner the fork left behind, is replaced once; EnvironmentError compiler_died if that one fails too.
+// work(0 … count-1), results in order, by up to `processes` workers, forked ones, which take the next item
+// whenever they are done with one. They only call work, which must need no thread or lock of the parent, and
+// send back its result or its Error, which is thrown here. What a worker leaves undone that dies, or uses no
+// processor time for `still_seconds` because it waits for a lock whose owner the fork left behind, is tried
+// once more; EnvironmentError compiler_died if that fails too.
 std::vector<std::string> run_forked(size_t count, size_t processes,
                                     const std::function<std::string(size_t)>& work, int still_seconds = 30);
 

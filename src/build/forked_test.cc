@@ -38,7 +38,7 @@ TEST(Forked, results_come_in_order) {
   const pid_t here = getpid();
   for (const size_t processes : {0, 1, 3, 100}) {
     const std::vector<std::string> results = run_forked(20, processes, [&](size_t i) {
-      AICF_CHECK(getpid() != here, "a child of its own");
+      AICF_CHECK(getpid() != here, "another process");
       return std::string(i * 10'000, static_cast<char>('a' + i));
     });
     ASSERT_EQ(results.size(), 20u);
@@ -78,7 +78,7 @@ TEST(Forked, an_error_arrives_whole) {
   expect_no_child();
 }
 
-TEST(Forked, a_child_that_dies_is_replaced_once) {
+TEST(Forked, what_dies_is_tried_once_more) {
   const First first;
   const auto work = [&](size_t i) {
     if (i == 1 && first()) raise(SIGKILL);
@@ -94,7 +94,7 @@ TEST(Forked, a_child_that_dies_is_replaced_once) {
   expect_no_child();
 }
 
-TEST(Forked, a_child_that_stands_still_is_replaced_once) {
+TEST(Forked, what_stands_still_is_tried_once_more) {
   const First first;
   const auto work = [&](size_t i) {
     while (i == 1 && first()) pause();

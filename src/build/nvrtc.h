@@ -23,9 +23,9 @@ struct CudaUnit {
   std::string source, target;
 };
 
-// As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so each
-// unit has a forked process of its own, as many at a time as there are cores; none is compiled in this one,
-// whose forks would inherit locks of NVRTC's threads. `milliseconds` gets how long each took.
+// As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the
+// units are shared out to forked processes, one per core; none is compiled in this one, whose forks would
+// inherit locks of NVRTC's threads. `milliseconds` gets how long each took.
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
                                       std::vector<double>* milliseconds = nullptr);
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
