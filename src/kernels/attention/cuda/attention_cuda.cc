@@ -132,7 +132,8 @@ bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
 }
 
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  return sizes.most_queries >= 256 && sizes.most_keys >= 256 &&
+  constexpr double kFewest = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
+  return sizes.most_queries >= kFewest && sizes.most_keys >= kFewest &&
          sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kMultiprocessors / 2 &&
          can_use_wgmma(problem, sizes);
 }
@@ -143,11 +144,17 @@ bool can_use_short(const CudaProblem& problem, const AttentionSizes& sizes) {
          sizes.most_keys > 64 && sizes.most_queries > kFewRows && has_tensor_maps(problem);
 }
 
-// Three warpgroups share keys of shallow heads, unless so few tiles of 192 rows see unequal numbers of keys
-// that pairs of them do not fill the last round of a persistent launch.
+// Three warpgroups share keys of shallow heads, where their tiles, which take a third longer than those of
+// two, need so much fewer rounds of a persistent launch; but not if so few tiles see unequal numbers of keys
+// that pairs of them do not fill the last round.
 int wgmma_rows(const AttentionSizes& sizes) {
   const bool shallow = std::max(sizes.depth, sizes.value_depth) <= 64;
-  return shallow && !(sizes.causal && sizes.most_queries <= 2048) ? 192 : 128;
+  if (!shallow || (sizes.causal && sizes.most_queries <= 2048)) return 128;
+  const auto rounds = [&](int rows) {
+    const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
+    return std::ceil(tiles / static_cast<double>(kMultiprocessors));
+  };
+  return 4 * rounds(192) <= 3 * rounds(128) ? 192 : 128;
 }
 
 // Rows of a block of short.cuh; 0: others suit better. Keys and values of shallow heads are cheap to load

@@ -65,8 +65,13 @@ struct Way {
 std::vector<Way> ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
-  const MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
-                          constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
+  MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
+                    constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
+  const auto per_stride = [](const CudaWindowAxis& axis) {
+    return std::max(1.0,
+                    static_cast<double>(constant(axis.kernel)) / static_cast<double>(constant(axis.stride)));
+  };
+  sizes.repeats = per_stride(axes[kW]) * per_stride(axes[kH]);
   std::vector<Way> ways;
   for (auto [config, microseconds] : boxed_configs(sizes, problem.arch)) {
     config.stages = std::min(config.stages, wgmma_most_stages(config, {true, true, config.block_m}));

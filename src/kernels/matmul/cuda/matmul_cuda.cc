@@ -119,6 +119,12 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   const auto size = [&](const Dim& dim) { return size_to_choose_by(dim, problem); };
   MatmulSizes sizes{1, size(a.m), size(a.n), size(a.k), a.y.along_k, a.x.along_k};
   sizes.f32 = problem.inputs[0].dtype == DType::f32;
+  const auto whole_lines = [&](const MatmulOperand& operand) {
+    constexpr int64_t kLine = 128;
+    return divides(operand.along_k ? operand.row : operand.column, per(kLine, problem.inputs[0].dtype));
+  };
+  sizes.x_lines = whole_lines(a.x);
+  sizes.y_lines = whole_lines({a.y.batch, a.y.column, a.y.row, a.y.along_k, a.y.vector});
   if (in_tf32(problem)) sizes.k *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   if (problem.group != nullptr) sizes.batch = static_cast<int64_t>(problem.group->products.size());

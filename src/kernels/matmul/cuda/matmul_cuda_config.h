@@ -18,6 +18,8 @@ struct MatmulSizes {
   bool y_along_k = true;                   // neighbours in y's memory differ in k, else in n
   bool x_along_k = true;                   // in x's, else in m
   bool f32 = false;                        // the operands' type, for products in f32 or tf32
+  bool x_lines = true, y_lines = true;     // their rows in memory are whole lines of 128 bytes
+  double repeats = 1;                      // of an element of x: windows of a convolution overlap
 };
 
 enum class MatmulFamily : uint8_t {

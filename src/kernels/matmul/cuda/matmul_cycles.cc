@@ -18,7 +18,9 @@ constexpr double kLoadLatency = 2600;    // from a load's start until its stage 
 constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
 constexpr double kSingleLatency = 2000;  // and of single.cuh
 constexpr double kStepOverhead = 50;     // barriers between stages
-constexpr double kSharedGain = 1.2;      // of blocks that share a multiprocessor over one after the other
+constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
+constexpr double kBrokenLines = 1.5;                     // of loads of rows that are no whole lines
+constexpr double kSharedGain = 1.2;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
@@ -27,10 +29,12 @@ constexpr double kFewHandedCycles = 0.6;  //   where they are three
 // Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
-constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory
+constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory,
+constexpr double kDealtBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
 constexpr double kClusterSum = 2400;        // barriers,
-constexpr double kClusterPart = 400;        //   reads of each part of a cluster's sum
-constexpr double kClusterResult = 0.35;     //   and of each result;
+constexpr double kClusterPart = 450;        //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;     //   and of each result,
+constexpr double kDealtResult = 0.05;       //   of which each block adds its own chunks (wgmma_cluster.cuh);
 constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
 constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
@@ -40,7 +44,8 @@ constexpr double kRowExchange = 600;  // of a statistic of rows, for every block
 constexpr double kRowResult = 0.05;   //   and of each result
 
 // Of sliced.cuh: the multiply-adds of one multiprocessor per cycle with warps enough, in f32 and tf32.
-constexpr double kSlicedSimt = 75, kSlicedTf32 = 250, kWarpsEnough = 4;
+constexpr double kSlicedSimt = 48, kSlicedTf32 = 170, kWarpsEnough = 4;
+constexpr double kSharedTf32 = 110, kShortTf32 = 250;   // where blocks share it; of four slices
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
 constexpr double kSlicedCluster = 300;  // blocks that send their parts; and each part, kClusterPart
@@ -93,20 +98,50 @@ int64_t resident_blocks(const MatmulConfig& c) {
 int64_t used_multiprocessors(const MatmulConfig& c) {
   const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
   if (blocks < 3) return kMultiprocessors;
-  return blocks == 3 ? 96 : blocks == 4 ? 120 : 112;
+  // Small blocks find places beside others.
+  if (blocks == 3) return c.family == MatmulFamily::wgmma ? 96 : 126;
+  return blocks == 4 ? 120 : 112;
+}
+
+// What a step loads, in the time of as many bytes of whole lines. Rows beyond x's are not loaded, which
+// counts where loads and not the memory set the pace.
+double loaded_bytes(const MatmulSizes& sizes, const MatmulConfig& c) {
+  constexpr int64_t kFewRows = 64;
+  const bool is_less = sizes.x_along_k && sizes.m > kFewRows && sizes.m < c.block_m;
+  const double rows = c.stays ? 0 : static_cast<double>(is_less ? sizes.m : c.block_m);
+  return (rows * (sizes.x_lines ? 1 : kBrokenLines) + c.block_n * (sizes.y_lines ? 1 : kBrokenLines)) *
+         kStepDepth * 2;
+}
+
+// Blocks that the fullest multiprocessor has, of so many that run at a time. Clusters of mma.cuh, whose
+// blocks are small, come to lie less evenly.
+double most_blocks(const MatmulConfig& c, double mean) {
+  constexpr double kUneven = 1.2;
+  if (mean <= 1) return 1;
+  return std::ceil(mean * (c.family == MatmulFamily::mma && c.cluster ? kUneven : 1));
+}
+
+double load_latency(const MatmulSizes& sizes, const MatmulConfig& c) {
+  if (is_single(c)) return kSingleLatency;
+  if (c.family == MatmulFamily::simt) return kSimtLatency;
+  const double all = c.family == MatmulFamily::mma && sizes.f32 ? kTf32Latency : kLoadLatency;
+  return all / (c.stages + (c.stays ? 1 : 0));
 }
 
 // A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
 double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64_t running) {
   const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
-  const double most = std::ceil(mean);
+  const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c);
   // Few rows wait for the memory, whichever multiprocessor asks it.
-  const double sharing = std::max(1.0, keeps_x(sizes, c) ? mean : most > 1 ? most / kSharedGain : most);
-  const double loaded = ((c.stays ? 0 : c.block_m) + c.block_n) * kStepDepth * 2;
-  const double latency = is_single(c)                     ? kSingleLatency
-                         : c.family == MatmulFamily::simt ? kSimtLatency
-                                                          : kLoadLatency / (c.stages + (c.stays ? 1 : 0));
-  return std::max({step_cycles(c) * sharing, loaded * static_cast<double>(running) / kL2Bytes, latency});
+  const double gain = most > 1 && c.family != MatmulFamily::mma ? kSharedGain : 1;
+  const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;
+  // Steps of wgmma take as long as their loads, of mma.cuh in tf32 longer by what rounds the operands.
+  const double part = c.family == MatmulFamily::wgmma && !c.stays
+                          ? loaded / ((c.block_m + c.block_n) * kStepDepth * 2)
+                      : c.family == MatmulFamily::mma && sizes.f32 ? kTf32Step
+                                                                   : 1;
+  return std::max({step_cycles(c) * part * sharing, loaded * static_cast<double>(running) / kL2Bytes,
+                   load_latency(sizes, c)});
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -117,7 +152,10 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, c.family)) / c.splits;
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  const double full = c.family == MatmulFamily::mma ? kSlicedTf32 : kSlicedSimt;
+  const double full = c.family == MatmulFamily::simt ? kSlicedSimt
+                      : c.slices == 4                ? kShortTf32
+                      : sharing > 1                  ? kSharedTf32
+                                                     : kSlicedTf32;
   const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
@@ -164,11 +202,14 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
                                  : waves) *
                       stored;
   const double touched = static_cast<double>(sizes.batch) * 2 *
-                         (static_cast<double>(sizes.m) * sizes.k + static_cast<double>(sizes.k) * sizes.n +
-                          static_cast<double>(sizes.m) * sizes.n);
+                         (static_cast<double>(sizes.m) * sizes.k / sizes.repeats +
+                          static_cast<double>(sizes.k) * sizes.n + static_cast<double>(sizes.m) * sizes.n);
   // Behind the memory's time the rest does not hide entirely.
-  cycles = kStart + std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
-  const double result = c.family == MatmulFamily::simt ? kSimtClusterResult : kClusterResult;
+  cycles = kStart + std::max(cycles, touched / kMemoryBytes +
+                                         (deals_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles);
+  const double result = c.family == MatmulFamily::simt ? kSimtClusterResult
+                        : deals_chunks(c)              ? kDealtResult
+                                                       : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
   if (c.splits > 1 && c.cluster) {
     const double sum =
