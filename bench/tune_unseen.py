@@ -207,7 +207,7 @@ GROUPS: dict[str, tuple[str, list]] = {
             Attention(2, 20, 1000, 128, causal=True),
         ],
     ),
-    # Chosen after the cost model was last changed.
+    # Chosen between the first measurement and the second.
     "later_f16": (
         "f16",
         [
