@@ -20,7 +20,7 @@ constexpr double kSingleLatency = 2000;  // and of single.cuh
 constexpr double kStepOverhead = 50;     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
 constexpr double kBrokenLines = 1.5;                     // of loads of rows that are no whole lines
-constexpr double kSharedGain = 1.2;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
+constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
