@@ -269,7 +269,7 @@ def report(results: list[Path], explained: list[Path], times: Path | None) -> No
         for path in explained
         for choice in json.loads(path.read_text())["choices"]
     }
-    print("| problem | heuristic, µs | best own, µs | ratio | its candidate | library, µs |")
+    print("| problem | heuristic, µs | best own, µs | ratio | the best one | library, µs |")
     print("|---|---|---|---|---|---|")
     lines = [HEADER]
     for problem in (p for path in results for p in json.loads(path.read_text())["problems"]):
