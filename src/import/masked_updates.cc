@@ -18,8 +18,9 @@ class Matcher {
   }
 
   void run() {
-    for (size_t i = 0; i < nodes_.size(); ++i)
-      if (is(nodes_[i], "ScatterND")) match(nodes_[i]);
+    for (NodeProto& node : nodes_)
+      if (is(node, "ScatterND")) match(node);
+    nodes_.insert(nodes_.end(), added_.begin(), added_.end());
     if (matched_) remove_unread();
   }
 
@@ -41,15 +42,19 @@ class Matcher {
     return nullptr;
   }
 
+  // The constant tensor of this name; null if it is none.
+  const TensorProto* tensor_of(const std::string& name) const {
+    if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
+    const NodeProto* constant = maker(name, "Constant");
+    const AttributeProto* a = constant == nullptr ? nullptr : attribute(*constant, "value");
+    return a == nullptr ? nullptr : a->t.get();
+  }
+
   // Whether the value is known to be this one number, in one axis.
   bool is_number(const std::string& name, int64_t number) const {
-    const TensorProto* tensor = nullptr;
-    if (const auto found = tensors_.find(name); found != tensors_.end())
-      tensor = found->second;
-    else if (const NodeProto* constant = maker(name, "Constant")) {
+    if (const NodeProto* constant = maker(name, "Constant"))
       if (const AttributeProto* a = attribute(*constant, "value_ints")) return a->ints == std::vector{number};
-      if (const AttributeProto* a = attribute(*constant, "value")) tensor = a->t.get();
-    }
+    const TensorProto* tensor = tensor_of(name);
     if (tensor == nullptr || tensor->external || tensor->dims != std::vector<int64_t>{1} ||
         tensor->data_type != 7)
       return false;
@@ -75,6 +80,42 @@ class Matcher {
     return in.size() >= 3 && is_number(in[1], 0) && absent_or(3, 0) && absent_or(4, 1);
   }
 
+  bool is_single(const std::string& name) const {
+    const TensorProto* tensor = tensor_of(name);
+    return tensor != nullptr &&
+           std::all_of(tensor->dims.begin(), tensor->dims.end(), [](int64_t dim) { return dim == 1; });
+  }
+
+  // The value at the places of the mask as one of the whole data, whose name is given: what is gathered there
+  // and goes through pointwise ops with single numbers. "" if it is none.
+  std::string whole(const std::string& name, const std::string& mask, int depth = 0) {
+    constexpr std::string_view kPointwise[] = {"Add", "Sub",  "Mul",  "Div",  "Neg",     "Abs",
+                                               "Exp", "Log",  "Sqrt", "Tanh", "Sigmoid", "Relu",
+                                               "Pow", "Clip", "Min",  "Max",  "Cast",    "Identity"};
+    const auto found = makers_.find(name);
+    if (found == makers_.end() || depth > kMostPointwise) return "";
+    const NodeProto& node = nodes_[found->second];
+    if (is(node, "GatherND")) {
+      const AttributeProto* batch = attribute(node, "batch_dims");
+      const bool at_places = node.inputs.size() == 2 && (batch == nullptr || batch->i == 0);
+      return at_places && mask_of(node.inputs[1]) == mask ? node.inputs[0] : "";
+    }
+    const bool pointwise =
+        std::find(std::begin(kPointwise), std::end(kPointwise), node.op_type) != std::end(kPointwise);
+    if (!node.domain.empty() || !pointwise || node.outputs.size() != 1) return "";
+    NodeProto copy = node;
+    bool any = false;
+    for (std::string& input : copy.inputs) {
+      if (input.empty() || is_single(input)) continue;
+      if ((input = whole(input, mask, depth + 1)).empty()) return "";
+      any = true;
+    }
+    if (!any) return "";
+    copy.outputs[0] += "/whole " + std::to_string(added_.size());
+    added_.push_back(copy);
+    return copy.outputs[0];
+  }
+
   void match(NodeProto& node) {
     const AttributeProto* reduction = attribute(node, "reduction");
     if (node.inputs.size() != 3 || (reduction != nullptr && reduction->s != "none")) return;
@@ -85,11 +126,15 @@ class Matcher {
     const bool flat =
         flattened != nullptr && flattened->inputs.size() == 2 && is_number(flattened->inputs[1], -1);
     if (flat) values = flattened->inputs[0];
-    const NodeProto* expanded = maker(values, "Expand");
-    const bool spread = expanded != nullptr && expanded->inputs.size() == 2;
-    if (spread) {
+    std::string kind = "whole";
+    if (const std::string of_data = whole(values, mask); !of_data.empty()) {
+      values = of_data;
+    } else if (const NodeProto* expanded = maker(values, "Expand");
+               expanded && expanded->inputs.size() == 2) {
+      kind = "spread";
       values = expanded->inputs[0];
     } else {
+      kind = "ordered";
       values = node.inputs[2];
       if (const NodeProto* slice = maker(values, "Slice"); slice != nullptr && takes_first(*slice))
         values = slice->inputs[0];
@@ -98,16 +143,15 @@ class Matcher {
     const std::string thin = wide != nullptr && wide->inputs.size() == 2 ? wide->inputs[0] : "";
     node.domain = kMaskedDomain;
     node.inputs = {node.inputs[0], mask, values, thin};
-    node.attributes = {flag("spread", spread), flag("flat", flat)};
+    AttributeProto how, single;
+    how.name = "values";
+    how.type = AttributeType::kString;
+    how.s = kind;
+    single.name = "flat";
+    single.type = AttributeType::kInt;
+    single.i = flat ? 1 : 0;
+    node.attributes = {how, single};
     matched_ = true;
-  }
-
-  static AttributeProto flag(std::string name, bool value) {
-    AttributeProto a;
-    a.name = std::move(name);
-    a.type = AttributeType::kInt;
-    a.i = value ? 1 : 0;
-    return a;
   }
 
   // Lists of places, and what counted them, that only the matched nodes read.
@@ -140,7 +184,9 @@ class Matcher {
     nodes_.resize(kept);
   }
 
+  static constexpr int kMostPointwise = 64;  // ops one after the other
   std::vector<NodeProto>& nodes_;
+  std::vector<NodeProto> added_;
   const std::vector<std::string> outputs_;
   std::map<std::string, const TensorProto*> tensors_;
   std::map<std::string, size_t> makers_;

@@ -7,8 +7,9 @@
 namespace aicf::onnx {
 
 // The domain of a ScatterND that takes the mask itself; its inputs are data, mask, values, and the mask
-// before it was expanded or "". Its attributes: `spread`, the values are one for all places of a row of the
-// mask; otherwise the places take them in order. `flat`: they were written to single elements.
+// before it was expanded or "". Its attributes: `values`, which are "spread", one for all places of
+// a row of the mask; "ordered", taken by the places in order; or "whole", made of the whole data. `flat`:
+// they were written to single elements.
 inline constexpr const char* kMaskedDomain = "masked";
 
 // Gives such updates in the main graph and in functions that form, and takes away what nothing reads then.

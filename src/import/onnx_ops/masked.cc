@@ -47,6 +47,14 @@ ValueId values_in_order(NodeContext& n, ValueId mask, const Shape& data, size_t 
   return n.reshape(picked, data);
 }
 
+ValueId values_of(NodeContext& n, ValueId mask, const Shape& data, size_t masked) {
+  const std::string kind = n.attr_str("values", "ordered");
+  if (kind == "spread") return spread_values(n, data, masked);
+  if (kind == "ordered") return values_in_order(n, mask, data, masked);
+  if (n.shape(2) != data) n.unsupported("values at the places of a mask of data of another shape");
+  return n.in(2);
+}
+
 void masked_scatter_nd(NodeContext& n) {
   const ValueId data = n.in(0), mask = n.cast(n.in(1), DType::boolean);
   const Shape shape = n.shape(0);
@@ -57,8 +65,7 @@ void masked_scatter_nd(NodeContext& n) {
   n.ignore_input(3);
   n.ignore("flat");
   if (n.shape(2).empty() ? false : n.shape(2)[0] == Dim(0)) return n.out(0, data);
-  const ValueId values =
-      n.attr_int("spread") != 0 ? spread_values(n, shape, masked) : values_in_order(n, mask, shape, masked);
+  const ValueId values = values_of(n, mask, shape, masked);
   thin.resize(shape.size(), Dim(1));
   n.out(0, n.add(Op::select, {n.reshape(mask, thin), values, data}));
 }
