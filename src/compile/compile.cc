@@ -118,7 +118,8 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   std::vector<BegunVariant> begun;
   for (const Target& target : targets_of(options)) {
     auto variant = begin_variant(program, target, options, records,
-                                 {artifact.constants, choices, begun.empty() ? report : nullptr});
+                                 {artifact.constants, choices, begun.empty() ? report : nullptr,
+                                  report != nullptr ? &report->modules : nullptr});
     if (!variant) return artifact;
     begun.push_back(std::move(*variant));
   }

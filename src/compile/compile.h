@@ -16,7 +16,8 @@
 namespace aicf {
 
 struct CompileOptions {
-  // One or several, by comma: a variant for each, passes and stages reported for the first.
+  // One or several, by comma: a variant for each, passes and stages reported for the first,
+  // modules for all.
   std::string target = "cpu";
   int opt_level = 2;
   Precision precision = Precision::kF32;  // of all targets
@@ -49,7 +50,7 @@ struct ChoiceReport {
 struct CompileReport {
   std::vector<PassRecord> passes;
   std::vector<StageTime> stages;
-  std::vector<ModuleRecord> modules;  // of the first target, if it is a GPU
+  std::vector<ModuleRecord> modules;  // of all targets that are GPUs
   std::vector<ChoiceReport> choices;  // of all targets, in the order of the steps
 };
 

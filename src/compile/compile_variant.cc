@@ -153,7 +153,8 @@ class VariantCompiler {
   void report_modules(const std::vector<Array>& modules, const std::vector<double>& milliseconds) {
     std::vector<ModuleRecord> records = module_records(launches(), modules, milliseconds, target_.name);
     for (const ModuleRecord& record : records) debug_print(1, [&] { return to_string(record); });
-    if (results_.report != nullptr) results_.report->modules = std::move(records);
+    if (results_.modules != nullptr)
+      results_.modules->insert(results_.modules->end(), records.begin(), records.end());
   }
 
   // Every byte and step.

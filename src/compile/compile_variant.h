@@ -17,7 +17,8 @@ namespace aicf {
 struct CompileResults {
   std::map<std::string, Array>& constants;  // contents by name, shared by the variants
   std::vector<ChoiceReport>& choices;
-  CompileReport* report;  // passes and times; null: not wanted
+  CompileReport* report;               // passes and times; null: not wanted
+  std::vector<ModuleRecord>* modules;  // those of the variant are added; null: not wanted
 };
 
 // What became of a variant's units.
