@@ -43,8 +43,9 @@ def compile(
                accumulate in f32; "tf32": products of f32 matrices do.
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
-               present) pairs of ONNX inputs and outputs that become state · target: what to compile for, if
-               not just the device: "cuda" adds PTX for other GPUs and the CPU, like "sm_90,compute_80,cpu".
+               present) pairs of ONNX inputs and outputs that become state · target: exactly what to compile
+               for, like "sm_90,compute_80,cpu", or "cuda". By default that is the device, and on a GPU `save`
+               adds PTX for other GPUs and the CPU's variant to the file.
     """
     chosen = check_options(options or {})
     if is_torch(model, inputs):

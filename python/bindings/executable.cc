@@ -13,10 +13,12 @@
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "arguments.h"
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "compile/compile.h"
 #include "exchange.h"
 #include "runtime/open_device.h"
@@ -37,8 +39,11 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
   options.skip_passes.insert(skip.begin(), skip.end());
   auto report = std::make_shared<CompileReport>();
   Artifact artifact = compile(program, options, report.get());
-  return {std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa}))),
-          report};
+  auto exe =
+      std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa})));
+  const bool narrow = target.empty() && exe->model().device().id().cuda;
+  return {std::move(exe), report,
+          narrow ? std::make_shared<Portable>(program, options, spelled_out_target(device)) : nullptr};
 }
 
 PyExecutable load(const std::string& path, int threads, const std::string& isa, const std::string& device,
@@ -236,7 +241,7 @@ nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, 
 
 void save(const PyExecutable& self, const std::string& path) {
   const nb::gil_scoped_release unlocked;
-  write_artifact(path, self.exe->model().artifact());
+  write_artifact(path, self.file(self.exe->model().artifact()));
 }
 
 nb::dict weights(const PyExecutable& self) {
@@ -246,6 +251,22 @@ nb::dict weights(const PyExecutable& self) {
 }
 
 }  // namespace
+
+Artifact Portable::widened(Artifact artifact) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(tried_, true)) {
+    try {
+      all_ = compile(program_, options_);
+    } catch (const UserError& error) {
+      log_at(LogLevel::kWarning, [&] {
+        return "the file serves " + artifact.variants[0].target +
+               " only, because the model does not compile for " + options_.target + ": " + error.message;
+      });
+    }
+  }
+  if (!all_.variants.empty()) artifact.variants = all_.variants, artifact.constants = all_.constants;
+  return artifact;
+}
 
 void bind_executable(nb::module_& module) {
   nb::class_<PyExecutable>(module, "Executable")
@@ -267,7 +288,9 @@ void bind_executable(nb::module_& module) {
       .def("outputs", [](const PyExecutable& self,
                          const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
       .def("clone",
-           [](const PyExecutable& self) { return PyExecutable{self.exe->clone(), self.report, self.stream}; })
+           [](const PyExecutable& self) {
+             return PyExecutable{self.exe->clone(), self.report, self.portable, self.stream};
+           })
       .def("save", save)
       .def("plan", plan_summary)
       .def("explain", explain)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "compile/compile.h"
@@ -11,11 +12,34 @@ namespace aicf::python {
 
 using Report = std::shared_ptr<const CompileReport>;
 
+// A model was compiled for the GPU that it runs on; files of it are to run on other GPUs and on the CPU, too.
+class Portable {
+ public:
+  Portable(const Program& program, CompileOptions options, const std::string& targets)
+      : program_(program), options_(std::move(options)) {
+    options_.target = targets;
+  }
+  // With the variants of all targets, which are compiled for the first file.
+  Artifact widened(Artifact artifact);
+
+ private:
+  Program program_;
+  CompileOptions options_;
+  std::mutex mutex_;
+  bool tried_ = false;
+  Artifact all_;
+};
+
 // An Executable and, if it was compiled in this process, how.
 struct PyExecutable {
   std::unique_ptr<Executable> exe;
   Report report;
-  std::optional<Stream> stream = std::nullopt;  // what use_stream() chose
+  std::shared_ptr<Portable> portable = nullptr;  // null: a file holds what runs
+  std::optional<Stream> stream = std::nullopt;   // what use_stream() chose
+  // What a file of it holds, made of what the runtime has.
+  Artifact file(Artifact artifact) const {
+    return portable != nullptr ? portable->widened(std::move(artifact)) : artifact;
+  }
 };
 
 }  // namespace aicf::python

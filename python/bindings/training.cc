@@ -144,7 +144,7 @@ void bind_trainer(nb::module_& module) {
       .def(
           "save_artifact",
           [](const PyTrainer& self, const std::string& path) {
-            write_artifact(path, self.trainer.artifact());
+            write_artifact(path, self.owner.file(self.trainer.artifact()));
           },
           unlocked());
 }

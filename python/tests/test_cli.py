@@ -325,18 +325,22 @@ def test_one_artifact_serves_this_gpu_others_and_the_cpu(cli: Cli, fake: dict[st
     cli.run("compile", "m.onnx", *DIM, "--target", "cuda", "-o", "cli.aicf", **fake)
     script = """if True:
         import aicf
-        options = {"target": "cuda"}
-        exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options=options)
-        exe.save("python.aicf")
+        for name, options in (("device", {}), ("target", {"target": "cuda"})):
+            exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options=options)
+            exe.clone().save(name + ".aicf")
+        exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options={"target": "sm_90"})
+        exe.save("one.aicf")
     """
     environment = {**os.environ, **fake}
     subprocess.run([sys.executable, "-c", script], cwd=cli.folder, env=environment, check=True)
-    for name in ("cli.aicf", "python.aicf"):
+    files = ("cli.aicf", "device.aicf", "target.aicf")
+    for name in files:
         targets = [target["target"] for target in cli.json("inspect", name)["targets"]]
         assert targets == ["sm_90", "compute_80", "cpu"]
         cli.run("run", name)
         cli.run("run", name, "--device", "cuda", **fake)
-    assert (cli.folder / "cli.aicf").read_bytes() == (cli.folder / "python.aicf").read_bytes()
+    assert len({(cli.folder / name).read_bytes() for name in files}) == 1
+    assert [target["target"] for target in cli.json("inspect", "one.aicf")["targets"]] == ["sm_90"]
 
 
 def test_on_a_gpu_kernels_have_shares_of_its_limits(cli: Cli, fake: dict[str, str]) -> None:
