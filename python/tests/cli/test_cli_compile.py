@@ -1,0 +1,133 @@
+"""What `aicf compile` makes: stages, variants, buckets, states, and what `aicf inspect` shows of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx.parser
+from cli_program import DIM, Cli
+
+
+def test_stages_and_dumps(cli: Cli) -> None:
+    for stage in ("import", "passes", "select", "build", "plan"):
+        words = ("compile", "m.onnx", *DIM, "--stop-after", stage, "--print")
+        assert f"// after {stage}" in cli.run(*words).stdout
+        answer = cli.json(*words)
+        assert answer["stopped_after"] == stage
+        assert answer["dumps"][-1]["after"] == stage
+        assert not (cli.folder / "m.aicf").exists()
+    assert "// after simplify" in cli.run("compile", "m.onnx", *DIM, "--dump-after", "simplify").stdout
+    assert (cli.folder / "m.aicf").exists()
+
+
+def test_what_compiling_for_a_gpu_took_is_told_module_by_module(nvrtc: None, cli: Cli) -> None:
+    answer = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90,sm_80")
+    assert [stage["stage"] for stage in answer["stages"]] == ["passes", "select", "build", "modules", "plan"]
+    assert answer["modules"]
+    for module in answer["modules"]:
+        assert module["target"] in ("sm_90", "sm_80") and module["functions"] and module["bytes"] > 0
+    assert {module["target"] for module in answer["modules"]} == {"sm_90", "sm_80"}
+    compiled = sum(module["ms"] for module in answer["modules"])
+    assert compiled > 0 or os.environ.get("AICF_CACHE_DIR")
+
+
+def test_a_file_for_one_kind_of_gpu_runs_elsewhere_too(nvrtc: None, cli: Cli) -> None:
+    for given, held in (("sm_86", ["sm_86", "compute_80", "cpu"]), ("sm_86,cpu", ["sm_86", "cpu"])):
+        cli.run("compile", "m.onnx", *DIM, "--target", given)
+        assert [target["target"] for target in cli.json("inspect", "m.aicf")["targets"]] == held
+        cli.run("run", "m.aicf")
+
+
+def test_one_artifact_serves_this_gpu_others_and_the_cpu(cli: Cli, fake: dict[str, str]) -> None:
+    cli.run("compile", "m.onnx", *DIM, "--target", "cuda", "-o", "cli.aicf", **fake)
+    script = """if True:
+        import aicf
+        for name, options in (("device", {}), ("target", {"target": "cuda"})):
+            exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options=options)
+            exe.clone().save(name + ".aicf")
+        exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda", options={"target": "sm_90"})
+        exe.save("one.aicf")
+    """
+    environment = {**os.environ, **fake}
+    subprocess.run([sys.executable, "-c", script], cwd=cli.folder, env=environment, check=True)
+    files = ("cli.aicf", "device.aicf", "target.aicf")
+    for name in files:
+        targets = [target["target"] for target in cli.json("inspect", name)["targets"]]
+        assert targets == ["sm_90", "compute_80", "cpu"]
+        cli.run("run", name)
+        cli.run("run", name, "--device", "cuda", **fake)
+    assert len({(cli.folder / name).read_bytes() for name in files}) == 1
+    assert [target["target"] for target in cli.json("inspect", "one.aicf")["targets"]] == ["sm_90"]
+
+
+def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", "--dim", "batch=1,8")
+    target = cli.json("inspect", "m.aicf", "--check")["targets"][0]
+    assert [bucket["sizes"] for bucket in target["buckets"]] == ["batch in 1..1"]
+    assert "bucket of main for batch in 1..1" in cli.run("inspect", "m.aicf").stdout
+    assert "main for batch in 1..1" in cli.run("explain", "m.onnx", "--dim", "batch=1,8").stdout
+    for batch in (1, 5, 8):
+        answer = cli.json("run", "m.aicf", "--dim", f"batch={batch}")
+        assert answer["outputs"][0]["shape"] == [batch, 8]
+    assert cli.json("run", "m.aicf", "--dim", "batch=9", code=2)["error"]["code"] == "AICF-U0201"
+    first = (cli.folder / "m.aicf").read_bytes()
+    cli.run("compile", "m.onnx", "--dim", "batch=1,8")
+    assert (cli.folder / "m.aicf").read_bytes() == first
+
+
+def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
+    assert cli.json("inspect", "m.aicf", "--check")["checked"]
+    passes = cli.json("inspect", "m.aicf", "--passes")["passes"]
+    assert {"simplify", "fuse_regions"} <= {p["pass"] for p in passes}
+    assert all(p["ms"] >= 0 and p["nodes_before"] >= 0 for p in passes)
+    assert passes[-1]["nodes_after"] < passes[0]["nodes_before"]
+    assert "pass fuse_regions of main: " in cli.run("inspect", "m.aicf", "--passes").stdout
+    damaged = bytearray((cli.folder / "m.aicf").read_bytes())
+    weight = damaged.find(np.float32(np.random.default_rng(1).standard_normal((16, 32))[0, 0]).tobytes())
+    assert weight > 0
+    damaged[weight] ^= 1
+    (cli.folder / "m.aicf").write_bytes(damaged)
+    cli.run("inspect", "m.aicf")
+    assert cli.json("inspect", "m.aicf", "--check", code=1)["error"]["code"] == "AICF-U0500"
+
+
+def test_a_cache_is_a_state_that_inspect_shows(cli: Cli) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    step (float[n, 4] x, float[n, 4] past) => (float[n, 4] y, float[n, 4] present) {
+      present = Add(past, x)
+      y = Mul(present, x)
+    }"""
+    (cli.folder / "s.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    words = ("compile", "s.onnx", "--dim", "n=2")
+    cli.run(*words, "--state", "past=present")
+    (target,) = cli.json("inspect", "s.aicf")["targets"]
+    assert target["states"] == [{"name": "past", "dtype": "f32", "shape": ["2", "4"]}]
+    assert [io["name"] for io in target["entries"][0]["inputs"]] == ["x"]
+    assert "  state  past: f32[2, 4]" in cli.run("inspect", "s.aicf").stdout
+    error = cli.json(*words, "--state", "past=present", "--state", "past=y", code=2)["error"]
+    assert error["code"] == "AICF-U0001" and error["value"] == "--state past=y"
+
+
+def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    sums (float[2, 3, 4] x, int64[1] axes) => (float[n, m] y) { y = ReduceSum<keepdims: int = 0>(x, axes) }"""
+    (cli.folder / "sums.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    error = cli.json("compile", "sums.onnx", code=2)["error"]
+    assert error["code"] == "AICF-U0203" and error["value"] == "axes"
+    np.save(cli.folder / "axes.npy", np.array([1]))
+    np.save(cli.folder / "other.npy", np.array([2]))
+    cli.run("compile", "sums.onnx", "--value", "axes=axes.npy")
+    run = ("run", "sums.aicf", "--input", "random", "--input")
+    assert cli.json(*run, "axes=axes.npy")["outputs"][0]["shape"] == [2, 4]
+    assert cli.json(*run, "axes=other.npy", code=2)["error"]["code"] == "AICF-U0407"
+    for value, code in (
+        ("axes=none.npy", "AICF-U0003"),
+        ("zz=axes.npy", "AICF-U0401"),
+        ("axes", "AICF-U0001"),
+    ):
+        error = cli.json("compile", "sums.onnx", "--value", value, code=2)["error"]
+        assert error["code"] == code, error

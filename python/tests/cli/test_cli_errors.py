@@ -1,0 +1,164 @@
+"""What the command line refuses: exit codes, error codes, and their JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx.parser
+import pytest
+from cli_program import DIM, FIXED, Cli
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["compile", "m.onnx"], 2, "AICF-U0200"),
+        (["compile", "nothing.aicf"], 2, "AICF-U0003"),
+        (["support", "nothing.aicf"], 2, "AICF-U0003"),
+        (["compile", "m.onnx", *DIM, "--dim", "nothing=3"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--opt", "7"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--skip", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--stop-after", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--dump-after", "nothing"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, *FIXED], 2, "AICF-U0001"),
+        (["compile", "m.onnx", "--dim", "batch=-3"], 2, "AICF-U0001"),
+        (["verify", "m.onnx", *FIXED, "-n", "99999999999999999999"], 2, "AICF-U0001"),
+        (["compile", "m.onnx", *DIM, "--precision", "f8"], 2, "AICF-U0002"),
+        (["compile", "missing.onnx"], 2, "AICF-U0003"),
+        (["inspect", "m.onnx"], 2, "AICF-U0500"),
+        (["run", "m.onnx", *FIXED, "--input", "x"], 2, "AICF-U0001"),
+        (["bench", "m.onnx", *FIXED, "--repeat", "0"], 2, "AICF-U0001"),
+        (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--rtol", "-1"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--range", "x=0"], 2, "AICF-U0001"),
+        (["validate", "m.onnx", *FIXED, "--atol", "nan"], 2, "AICF-U0001"),
+    ],
+)
+def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int, error: str) -> None:
+    assert f"error[{error}]" in cli.run(*words, code=code).stderr
+    answer = cli.json(*words, code=code)["error"]
+    assert answer["code"] == error
+    assert answer["kind"] == "user"
+    assert {"code", "kind", "op", "value", "expected", "actual", "remedy"} <= answer.keys()
+    assert answer["expected"] or answer["actual"] or answer["remedy"]
+
+
+def test_a_size_given_beside_an_input_must_fit_it(cli: Cli) -> None:
+    np.save(cli.folder / "x.npy", np.ones((2, 16), np.float32))
+    cli.run("compile", "m.onnx", *DIM)
+    given = ("run", "m.aicf", "--input", "x=x.npy")
+    assert cli.json(*given, "--dim", "batch=2")["outputs"][0]["shape"] == [2, 8]
+    assert cli.json(*given, "--dim", "batch=3", code=2)["error"]["code"] == "AICF-U0202"
+    assert cli.json(*given, "--input", "x=x.npy", code=2)["error"]["code"] == "AICF-U0001"
+    assert cli.json("support", "m.aicf", code=2)["error"]["expected"] == "an .onnx file"
+
+
+def test_a_range_holds_for_floats_too(cli: Cli) -> None:
+    (cli.folder / "i.onnx").write_bytes(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (float[1000] x) => (float[1000] y) { y = Identity(x) }'
+        ).SerializeToString()
+    )
+    cli.run("run", "i.onnx", "--range", "x=3..5", "--output-dir", ".")
+    y = np.load(cli.folder / "y.npy")
+    assert 3 <= y.min() < 3.1 and 4.9 < y.max() <= 5
+
+
+def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
+    assert "error[AICF-U0001]" in cli.run("nothing", code=2).stderr
+    assert "error[AICF-U0001]" in cli.run("doctor", "--nothing", code=2).stderr
+    assert (
+        json.loads(cli.run("doctor", "--nothing", "--json", code=2).stdout)["error"]["code"] == "AICF-U0001"
+    )
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--opt", "2"),
+        ("--target", "cpu"),
+        ("--precision", "f32"),
+        ("--skip", "fuse_regions"),
+        ("--state", "x=y"),
+        ("--records", "none"),
+        ("--choose", "*=matmul"),
+    ],
+)
+def test_options_of_compiling_are_refused_with_a_compiled_model(cli: Cli, option: tuple[str, str]) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    for verb in ("run", "bench", "verify", "profile", "explain"):
+        error = cli.json(verb, "m.aicf", *option, code=2)["error"]
+        assert (error["code"], error["value"]) == ("AICF-U0001", option[0])
+        assert option[0] in error["remedy"]
+
+
+@pytest.mark.parametrize("verb", ["run", "verify", "bench", "profile"])
+def test_inputs_are_those_of_the_model(cli: Cli, verb: str) -> None:
+    np.save(cli.folder / "z.npy", np.zeros((3, 16), np.float32))
+    assert cli.json(verb, "m.onnx", *FIXED, "--input", "z=z.npy", code=2)["error"]["code"] == "AICF-U0401"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("compile", "m.onnx", *FIXED, "--opt", ""), "--opt"),
+        (("compile", "m.onnx", *FIXED, "-o", ""), "--output"),
+        (("compile", "m.onnx", *FIXED, "--target", ""), "--target"),
+        (("compile", "m.onnx", *FIXED, "--target", "cpu,cpu"), "--target cpu,cpu"),
+        (("run", "m.onnx", *FIXED, "--threads", ""), "--threads"),
+        (("run", "m.onnx", *FIXED, "--input", "x=random", "--input", "x=x.npy"), "--input x=random"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--seconds", "-1"), "--seconds -1.000000"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--samples", "0"), "--samples 0"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--count", "0"), "--count 0"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--target", "sm_90"), "--target sm_90"),
+        (("tune", "m.onnx", *FIXED, "--output", "r.csv", "--target", "cpu,sm_90"), "--target cpu,sm_90"),
+        (("tune", "m.onnx", *FIXED, "--build-only"), "--build-only"),
+        (("explain", "m.onnx", *FIXED, "--candidates", "0"), "--candidates 0"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(cli: Cli, words: tuple[str, ...], value: str) -> None:
+    np.save(cli.folder / "x.npy", np.zeros((3, 16), np.float32))
+    error = cli.json(*words, code=2)["error"]
+    assert error["code"] == "AICF-U0001" and error["value"] == value
+    assert not (cli.folder / "m.aicf").exists() and not (cli.folder / "r.csv").exists()
+
+
+def test_a_seed_is_no_negative_number(cli: Cli) -> None:
+    for seed in ("-1", "18446744073709551616", "1.5"):
+        assert cli.json("run", "m.onnx", *FIXED, "--seed", seed, code=2)["error"]["code"] == "AICF-U0001"
+    cli.run("run", "m.onnx", *FIXED, "--seed", "18446744073709551615")
+
+
+def test_what_should_be_printed_is_named(cli: Cli) -> None:
+    assert "--stop-after" in cli.json("compile", "m.onnx", *FIXED, "--print", code=2)["error"]["remedy"]
+
+
+def test_sizes_of_a_compiled_model_bind_but_do_not_compile(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    assert cli.json("run", "m.aicf", *FIXED)["outputs"][0]["shape"] == [3, 8]
+    assert cli.json("run", "m.aicf", "--dim", "rows=3", code=2)["error"]["expected"] == "batch"
+    assert cli.json("explain", "m.aicf", *FIXED, code=2)["error"]["value"] == "--dim"
+    assert cli.json("tune", "m.aicf", code=2)["error"]["code"] == "AICF-U0001"
+
+
+def test_an_option_takes_one_value_and_leaves_the_model(cli: Cli) -> None:
+    assert cli.json("run", "--dim", "batch=3", "m.onnx")["outputs"][0]["shape"] == [3, 8]
+    cli.run("compile", "--dim", "batch=1..8", "--skip", "fuse_regions", "m.onnx", "-o", "m.aicf")
+
+
+def test_a_missing_peer_is_an_environment_error(cli: Cli) -> None:
+    for words in (
+        ("bench", "m.onnx", *FIXED, "--against", "torch"),
+        ("validate", "m.onnx", *FIXED, "--against", "onnxruntime"),
+    ):
+        error = cli.json(*words, code=3, VIRTUAL_ENV=str(cli.folder))["error"]  # no Python in there
+        assert error["code"] == "AICF-E0005" and error["kind"] == "environment" and error["remedy"]
+
+
+def test_errors_of_the_command_line_are_json_too(cli: Cli) -> None:
+    for words in ((), ("nonsense",), ("compile",), ("run", "a", "b"), ("bench", "--repeat", "x", "m.aicf")):
+        assert cli.json(*words, code=2)["error"]["code"] == "AICF-U0001"
+    error = cli.json("nonsense", code=2)["error"]
+    assert error["value"] == "nonsense" and "compile, run" in error["expected"]

@@ -1,0 +1,160 @@
+"""What the verbs that run a model print and write: run, verify, bench, profile, validate."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+
+import numpy as np
+import onnx.parser
+import pytest
+from cli_program import DIM, FIXED, Cli
+
+
+def test_integers_are_printed_whole_and_names_that_differ_keep_their_files(cli: Cli) -> None:
+    (cli.folder / "i.onnx").write_bytes(
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17]> g (int64[1] x) => (int64[1] "a/b", int64[1] a_b)'
+            ' { "a/b" = Identity(x)  a_b = Neg(x) }'
+        ).SerializeToString()
+    )
+    np.save(cli.folder / "x.npy", np.array([123456789012]))
+    assert "= 123456789012" in cli.run("run", "i.onnx", "--input", "x=x.npy", "--output-dir", ".").stdout
+    assert sorted(int(np.load(cli.folder / f"a_b{end}.npy")[0]) for end in ("", "_")) == [
+        -123456789012,
+        123456789012,
+    ]
+
+
+def test_every_verb_shows_an_example(cli: Cli) -> None:
+    verbs = [
+        "compile",
+        "run",
+        "bench",
+        "verify",
+        "validate",
+        "support",
+        "inspect",
+        "explain",
+        "profile",
+        "doctor",
+    ]
+    for verb in verbs:
+        assert f"Example: aicf {verb}" in cli.run(verb, "--help").stdout
+
+
+def test_bench_tells_the_part_of_the_host(cli: Cli) -> None:
+    answer = cli.json("bench", "m.onnx", *FIXED, "--repeat", "3")
+    # The CPU queues nothing, and every call comes after a wait.
+    assert answer["host_us"] == answer["host_first_us"] == pytest.approx(1e3 * answer["median"])
+
+
+def test_the_table_of_kernels_states_what_its_stamps_cost(cli: Cli) -> None:
+    answer = cli.json("bench", "m.onnx", *FIXED, "--repeat", "3", "--kernels")
+    assert answer["stamped_us"] == pytest.approx(sum(kernel["us"] for kernel in answer["kernels"]))
+    # Limits are known of GPUs only.
+    assert {kernel["share_of_limit"] for kernel in answer["kernels"]} == {None}
+    shown = cli.run("bench", "m.onnx", *FIXED, "--repeat", "3", "--kernels").stdout
+    assert " with stamps between them, " in shown and " without\n" in shown and "limit" not in shown
+
+
+def test_on_a_gpu_kernels_have_shares_of_its_limits(cli: Cli, fake: dict[str, str]) -> None:
+    words = ("bench", "m.onnx", *FIXED, "--device", "cuda", "--kernels", "--repeat", "3")
+    answer = cli.json(*words, **fake)
+    assert answer["coverage"].endswith(" kernels in 1 graph")
+    for kernel in answer["kernels"]:
+        assert 0 < kernel["share_of_limit"] < 1
+    shown = cli.run(*words, **fake).stdout
+    assert "  limit  kernel" in shown and "limits: 3.00 TB/s, 700 TFLOP/s" in shown
+    found = cli.json("doctor", **fake)
+    assert [gpu["target"] for gpu in found["cuda"]] == ["sm_90", "sm_90"] and found["cuda_missing"] is None
+    error = cli.json("tune", "m.onnx", *FIXED, "--target", "cuda", "--output", "r.csv", code=2, **fake)[
+        "error"
+    ]
+    assert "--device cuda" in error["remedy"]
+
+
+def test_run_writes_outputs_and_reports_folders_it_cannot_make(cli: Cli) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
+    np.save(cli.folder / "x.npy", x)
+    np.savez(cli.folder / "x.npz", x=x)
+    cli.run("run", "m.onnx", *DIM, "--input", "x=x.npy", "--output-dir", "a")
+    cli.run("run", "m.onnx", *DIM, "--input", "x.npz", "--output-dir", "b/c")
+    y = np.load(cli.folder / "a" / "y.npy")
+    assert y.shape == (3, 8)
+    np.testing.assert_array_equal(y, np.load(cli.folder / "b" / "c" / "y.npy"))
+    (cli.folder / "file").write_text("")
+    answer = cli.json("run", "m.onnx", *DIM, "--input", "x.npz", "--output-dir", "file/c", code=3)
+    assert answer["error"]["code"] == "AICF-E0001"
+
+
+def test_verify_ends_with_one_hash(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
+    words = ("verify", "m.aicf", "-n", "20", "--threads", "1,2", "--processes", "2", "--seed", "4")
+    last = cli.run(*words).stdout.splitlines()[-1]
+    assert last.startswith("verify: 80 replays, 1 hash ")
+    answer = cli.json(*words)
+    assert answer["passed"] and list(answer["hashes"]) == [last.split()[-1]]
+    assert list(cli.json("verify", "m.aicf", "-n", "1", "--seed", "5")["hashes"]) != [last.split()[-1]]
+    assert list(cli.json(*words, "--busy")["hashes"]) == [last.split()[-1]]
+
+
+def test_a_second_process_verifies_the_same_program(cli: Cli) -> None:
+    words = ("verify", "m.onnx", *FIXED, "--precision", "f16-mixed", "-n", "2", "--processes", "2")
+    assert cli.json(*words)["replays"] == 4
+
+
+def test_profile_writes_a_trace_of_every_step(cli: Cli) -> None:
+    answer = cli.json("profile", "m.onnx", *FIXED, "--repeat", "3", "-o", "trace.json")
+    trace = json.loads((cli.folder / answer["trace"]).read_text())
+    steps = [event for event in trace["traceEvents"] if event.get("cat") == "step"]
+    assert [step["name"] for step in steps] == [kernel["kernel"] for kernel in answer["kernels"]]
+    assert all(step["ph"] == "X" and step["dur"] > 0 for step in steps)
+    ends = [step["ts"] + step["dur"] for step in steps]
+    assert all(abs(step["ts"] - end) < 1e-6 for step, end in zip(steps[1:], ends, strict=False))
+    assert abs(ends[-1] - answer["stamped_us"]) < 1e-6 and answer["replay_us"] > 0
+    answer = cli.json("profile", "m.onnx", *FIXED, "-o", "no/such/folder/trace.json", code=3)
+    assert answer["error"]["code"] == "AICF-E0001"
+
+
+def test_validate_reduces_a_failing_model(cli: Cli) -> None:
+    assert "validate: passed" in cli.run("validate", "m.onnx", *FIXED).stdout
+    exact = ("--rtol", "0", "--atol", "0")  # f32 against f64: some rounding differs
+    assert "validate: failed" in cli.run("validate", "m.onnx", *FIXED, *exact, code=1).stdout
+    answer = cli.json("validate", "m.onnx", *FIXED, *exact, "--reduce", "small.onnx", code=1)
+    assert answer["nodes_before"] == 4 and answer["nodes"] == 1 and answer["outcome"] == "mismatch"
+    inputs = [word for name, file in answer["inputs"].items() for word in ("--input", f"{name}={file}")]
+    assert "validate: failed" in cli.run("validate", "small.onnx", *inputs, *exact, code=1).stdout
+    answer = cli.json("validate", "m.onnx", *FIXED, *exact, "--reduce", "m.onnx", code=2)
+    assert answer["error"]["value"] == "m.onnx"  # it would overwrite the model
+    answer = cli.json("validate", "m.onnx", *FIXED, "--reduce", "small.onnx", code=2)
+    assert answer["error"]["code"] == "AICF-U0001"  # it passes: nothing to reduce
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def test_peers_run_beside_us(cli: Cli) -> None:
+    variables = {"VIRTUAL_ENV": sys.prefix} if sys.prefix != sys.base_prefix else {}
+    bench = ("bench", "m.onnx", *FIXED, "--repeat", "3", "--against", "onnxruntime")
+    validate = ("validate", "m.onnx", *FIXED, "--against", "onnxruntime")
+    if has("onnxruntime"):
+        answer = cli.json(*bench, **variables)
+        assert len(answer["against"]["onnxruntime"]["samples"]) == len(answer["samples"]) == 3
+        assert cli.json(*validate, **variables)["passed"]
+    else:
+        for words in (bench, validate):
+            error = cli.json(*words, code=3, **variables)["error"]
+            assert error["code"] == "AICF-E0005" and error["value"] == "onnxruntime"
+
+
+def test_the_default_tolerance_fits_the_dtype(cli: Cli) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float16[64, 64] x, float16[64, 64] w) => (float16[64, 64] y) { y = MatMul (x, w) }"
+    )
+    (cli.folder / "half.onnx").write_bytes(model.SerializeToString())
+    assert cli.json("validate", "half.onnx")["passed"]
+    assert not cli.json("validate", "half.onnx", "--rtol", "1e-6", "--atol", "0", code=1)["passed"]
