@@ -1,0 +1,48 @@
+// The windows of convolutions and pools.
+#pragma once
+
+#include "import/onnx_ops/node_context.h"
+
+namespace aicf::onnx {
+
+// Strides, pads and dilations of a windowed node over its spatial axes, auto_pad resolved.
+struct Window {
+  Ints kernel, strides, dilations, pads;
+};
+
+// How many elements a window of the axis spans.
+int64_t extent(const Window& w, size_t i);
+
+void check_length(NodeContext& n, const Ints& values, size_t length, const char* what);
+
+// Whether auto_pad pads by the sizes.
+bool is_same(const std::string& mode);
+
+// Of the node's attributes, `kernel` in place of a missing kernel_shape; x has the shape given.
+Window read_window(NodeContext& n, const Shape& x, Ints kernel);
+
+// SAME_* over strides and sizes that only running tells: x is padded first, by what the size needs in front
+// and by enough behind, and what the last windows see of that is cut off again.
+struct PaddedFirst {
+  bool used = false;
+  ValueId x = kNoValue;
+  std::vector<Dim> low, high;
+  Shape windows;  // of the spatial axes
+
+  ValueId pad(NodeContext& n, ValueId v, double fill) const {
+    return n.add(Op::pad, {v, n.scalar(n.dtype_of(v), fill)},
+                 {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
+  }
+  ValueId cut(NodeContext& n, ValueId y) const {
+    for (size_t i = 0; i < windows.size(); ++i)
+      y = n.slice_axis(y, static_cast<int64_t>(2 + i), Dim(0), windows[i]);
+    return y;
+  }
+};
+
+PaddedFirst pad_first(NodeContext& n, ValueId x, Ints kernel, double fill, bool known_sizes_too = false);
+
+// The spatial sizes of a convolution's weights.
+Ints kernel_of(NodeContext& n, const Shape& w);
+
+}  // namespace aicf::onnx
