@@ -31,7 +31,7 @@ const ErrorInfo& error_info(ErrorCode code);
 
 // Base of all three types. Fill the fields with the chained setters:
 //   throw UserError(ErrorCode::kU_input_shape, "input 'x' has the wrong
-//   rank").expected("2").actual("3").remedy("…");
+//   rank").with_expected("2").with_actual("3").with_remedy("…");
 class Error : public std::exception {
  public:
   ErrorCode code;
