@@ -84,12 +84,19 @@ Shape Importer::input_shape(const ValueInfo& info) {
   for (size_t axis = 0; axis < info.shape.size(); ++axis) {
     const Dimension& dimension = info.shape[axis];
     const std::string key = info.name + ":" + std::to_string(axis);
-    if (dimension.has_value && dimension.value >= 0)
+    if (dimension.has_value && dimension.value >= 0) {
       shape.emplace_back(dimension.value);
-    else if (options_.dims.count(key) || dimension.param.empty())
-      shape.push_back(resolve_dim(key, 0));
-    else
-      shape.push_back(resolve_dim(dimension.param, 0));
+      continue;
+    }
+    const bool by_axis = options_.dims.count(key) || dimension.param.empty();
+    shape.push_back(resolve_dim(by_axis ? key : dimension.param, 0));
+    if (by_axis && options_.dims.count(dimension.param) && resolve_dim(dimension.param, 0) != shape.back())
+      throw UserError(ErrorCode::kU_bad_option,
+                      "a size is given by its name and by its axis, not as the same")
+          .with_op(info.name)
+          .with_value(dimension.param + " and " + key)
+          .with_expected("one of the two, or " + key + "=" + dimension.param)
+          .with_remedy("leave out --dim " + key + "=… or --dim " + dimension.param + "=…");
   }
   return shape;
 }

@@ -87,6 +87,17 @@ TEST(OnnxImport, SizesAreListedWhenUnsetAndCheckedWhenUnknown) {
   EXPECT_THROW(parse_dim_option("8,,2"), UserError);
 }
 
+TEST(OnnxImport, AnAxisMayHaveOneSizeOnlyByItsNameAndByItsNumber) {
+  const UserError error = error_of(mlp(), with_dims({{"batch", "2"}, {"x:0", "3"}}));
+  EXPECT_EQ(error.code, ErrorCode::kU_bad_option);
+  EXPECT_EQ(error.value, "batch and x:0");
+  EXPECT_EQ(error_of(mlp(), with_dims({{"batch", "1..8"}, {"x:0", "3"}})).code, ErrorCode::kU_bad_option);
+  for (const char* same : {"2", "batch"}) {
+    const Program program = import_model(mlp(), with_dims({{"batch", "2"}, {"x:0", same}}));
+    EXPECT_EQ(program.entries[0].shape(program.entries[0].inputs()[0])[0], Dim(2));
+  }
+}
+
 TEST(OnnxImport, ShapeArithmeticStaysSymbolicAndLeavesNoTrace) {
   Model m;
   m.inputs = {value_info("x", DType::f32, {"batch", "sequence", "12"})};
