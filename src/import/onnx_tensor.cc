@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -76,11 +77,17 @@ Array from_bytes(const TensorProto& tensor, DType dtype, std::string_view bytes,
   return array;
 }
 
+// A file that is too short is most often one that was not copied whole, or the few lines that stand for it.
 std::string_view external_bytes(const TensorProto& tensor, const MappedFile& file) {
   const int64_t offset = parse_number(tensor, "offset", 0);
-  if (offset > file.size()) fail(tensor, "begins behind the end of its external file");
-  const int64_t length = parse_number(tensor, "length", file.size() - offset);
-  if (length > file.size() - offset) fail(tensor, "ends behind the end of its external file");
+  const int64_t length = parse_number(tensor, "length", std::max<int64_t>(file.size() - offset, 0));
+  if (offset > file.size() || length > file.size() - offset)
+    throw UserError(ErrorCode::kU_bad_model_file,
+                    "tensor '" + tensor.name + "' ends behind the end of its external file")
+        .with_value(file.path())
+        .with_expected(std::to_string(length) + " bytes from byte " + std::to_string(offset))
+        .with_actual("a file of " + std::to_string(file.size()) + " bytes")
+        .with_remedy("put the whole data file beside the model: it was cut off, or is of another export");
   return file.text().substr(static_cast<size_t>(offset), static_cast<size_t>(length));
 }
 

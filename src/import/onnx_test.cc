@@ -355,28 +355,59 @@ TEST(OnnxImport, ConstantSubgraphsThatDecideShapesAreFolded) {
             floats({1, 1, 4, 4}, {1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
 }
 
-TEST(OnnxImport, ExternalDataStaysInsideTheFolder) {
-  for (const char* location : {"../secret", "/etc/passwd", "a/../../b"}) {
-    std::string proto, entry;
-    Writer e(entry);
-    e.add_string(1, "location");
-    e.add_string(2, location);
-    Writer w(proto);
-    w.add_int64(1, 1);
-    w.add_int32(2, 1);
-    w.add_string(8, "w");
-    w.add_message(13, entry);
-    w.add_int32(14, 1);
-    Model m = mlp();
-    m.initializers[0] = proto;
-    try {
-      import_onnx_bytes(m.bytes(), with_dims({{"batch", "1"}}),
-                        std::filesystem::temp_directory_path().string());
-      FAIL() << location;
-    } catch (const UserError& error) {
-      EXPECT_EQ(error.code, ErrorCode::kU_path_escape) << location;
-    }
+// A model whose first weight is not in it, but in the file `location`.
+Model mlp_with_external_weight(const std::string& location) {
+  std::string proto, entry;
+  Writer e(entry);
+  e.add_string(1, "location");
+  e.add_string(2, location);
+  Writer w(proto);
+  w.add_int64(1, 2);
+  w.add_int64(1, 2);
+  w.add_int32(2, 1);
+  w.add_string(8, "w");
+  w.add_message(13, entry);
+  for (const auto& [key, value] : {std::pair("offset", "4"), std::pair("length", "16")}) {
+    std::string pair;
+    Writer p(pair);
+    p.add_string(1, key);
+    p.add_string(2, value);
+    w.add_message(13, pair);
   }
+  w.add_int32(14, 1);
+  Model m = mlp();
+  m.initializers[0] = proto;
+  return m;
+}
+
+UserError external_error(const std::string& location) {
+  try {
+    import_onnx_bytes(mlp_with_external_weight(location).bytes(), with_dims({{"batch", "1"}}),
+                      ::testing::TempDir());
+  } catch (const UserError& error) {
+    return error;
+  }
+  return UserError(ErrorCode::kU_misuse, "none");
+}
+
+TEST(OnnxImport, ExternalDataStaysInsideTheFolder) {
+  for (const char* location : {"../secret", "/etc/passwd", "a/../../b"})
+    EXPECT_EQ(external_error(location).code, ErrorCode::kU_path_escape) << location;
+}
+
+TEST(OnnxImport, AnExternalFileThatIsTooShortIsNamedWithItsSize) {
+  const std::string name = "onnx_external_weight.bin", path = ::testing::TempDir() + "/" + name;
+  for (const int size : {0, 3, 19}) {
+    write_file_atomically(path, std::string(static_cast<size_t>(size), 'x'));
+    const UserError error = external_error(name);
+    EXPECT_EQ(error.code, ErrorCode::kU_bad_model_file) << size;
+    EXPECT_NE(error.value.find(name), std::string::npos) << error.value;
+    EXPECT_EQ(error.expected, "16 bytes from byte 4");
+    EXPECT_EQ(error.actual, "a file of " + std::to_string(size) + " bytes");
+  }
+  write_file_atomically(path, std::string(20, 'x'));
+  EXPECT_EQ(external_error(name).code, ErrorCode::kU_misuse);  // none: it is long enough
+  std::filesystem::remove(path);
 }
 
 TEST(OnnxImport, SparseInitialisersBecomeDense) {
