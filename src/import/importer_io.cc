@@ -34,6 +34,18 @@ std::optional<Dim> parse_expression(const std::string& name) {
   }
 }
 
+// What a run leaves behind for the next one is placed once, so its size cannot change between them.
+void require_fixed(const std::string& state, const Shape& shape) {
+  const bool fixed =
+      std::all_of(shape.begin(), shape.end(), [](const Dim& dim) { return dim.is_constant(); });
+  if (fixed) return;
+  throw UserError(ErrorCode::kU_bad_shape, "a state has a size that changes from run to run")
+      .with_op(state)
+      .with_expected("a fixed shape")
+      .with_actual(to_string(shape))
+      .with_remedy("give one value for each of its sizes: --dim NAME=8");
+}
+
 bool fits(const Shape& shape, const std::vector<int64_t>& sizes) {
   if (shape.size() != sizes.size()) return false;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -141,6 +153,7 @@ void Importer::add_input(const ValueInfo& info, Scope& scope) {
                                     [&](const auto& pair) { return pair.first == info.name; });
   ValueId id = kNoValue;
   if (is_state) {
+    require_fixed(info.name, type.shape);
     program_.variables.emplace(info.name, Variable{info.name, Role::kState, type, Array()});
     id = main_.graph().add_state(info.name, type);
   } else {

@@ -355,6 +355,21 @@ TEST(OnnxImport, ConstantSubgraphsThatDecideShapesAreFolded) {
             floats({1, 1, 4, 4}, {1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}));
 }
 
+TEST(OnnxImport, AStateHasAFixedShape) {
+  Model m;
+  m.inputs = {value_info("past", DType::f32, {"n", "2"})};
+  m.nodes = {node("Relu", {"past"}, {"present"})};
+  m.outputs = {out("present")};
+  ImportOptions options = with_dims({{"n", "1..4"}});
+  options.states = {{"past", "present"}};
+  const UserError error = error_of(m, options);
+  EXPECT_EQ(error.code, ErrorCode::kU_bad_shape);
+  EXPECT_EQ(error.op, "past");
+  EXPECT_EQ(error.actual, "[n, 2]");
+  options.dims = with_dims({{"n", "4"}}).dims;
+  EXPECT_EQ(import_model(m, options).variables.count("past"), 1u);
+}
+
 // A model whose first weight is not in it, but in the file `location`.
 Model mlp_with_external_weight(const std::string& location) {
   std::string proto, entry;
