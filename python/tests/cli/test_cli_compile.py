@@ -110,6 +110,8 @@ def test_a_cache_is_a_state_that_inspect_shows(cli: Cli) -> None:
     assert "  state  past: f32[2, 4]" in cli.run("inspect", "s.aicf").stdout
     error = cli.json(*words, "--state", "past=present", "--state", "past=y", code=2)["error"]
     assert error["code"] == "AICF-U0001" and error["value"] == "--state past=y"
+    growing = ("compile", "s.onnx", "--dim", "n=1..2", "--state", "past=present")
+    assert cli.json(*growing, code=2)["error"]["code"] == "AICF-U0103"
 
 
 def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None:
@@ -120,6 +122,8 @@ def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None
     assert error["code"] == "AICF-U0203" and error["value"] == "axes"
     np.save(cli.folder / "axes.npy", np.array([1]))
     np.save(cli.folder / "other.npy", np.array([2]))
+    assert cli.json("support", "sums.onnx", code=2)["error"]["code"] == "AICF-U0203"
+    assert cli.json("support", "sums.onnx", "--value", "axes=axes.npy")["supported"]
     cli.run("compile", "sums.onnx", "--value", "axes=axes.npy")
     run = ("run", "sums.aicf", "--input", "random", "--input")
     assert cli.json(*run, "axes=axes.npy")["outputs"][0]["shape"] == [2, 4]
