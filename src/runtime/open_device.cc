@@ -65,8 +65,9 @@ std::string target_of_device(const std::string& device) {
 }
 
 std::string spelled_out_target(const std::string& target) {
-  return target == "cuda" || target.starts_with("cuda:") ? target_of_device(target) + ",compute_80,cpu"
-                                                         : target;
+  if (target != "cuda" && !target.starts_with("cuda:")) return target;
+  const std::string all = "compute_80,cpu", own = target_of_device(target);
+  return all.starts_with(own) ? all : own + "," + all;  // a GPU newer than our code runs PTX anyhow
 }
 
 }  // namespace aicf

@@ -255,5 +255,15 @@ TEST_F(CudaDevice, OrdinalsThatAreNotThereAreNamed) {
   });
 }
 
+TEST_F(CudaDevice, CudaAsATargetNamesEachTargetOnce) {
+  in_process([](FakeCuda& fake) {
+    EXPECT_EQ(spelled_out_target("cuda"), "sm_90,compute_80,cpu");
+    fake.arch = 89;
+    EXPECT_EQ(spelled_out_target("cuda:1"), "sm_89,compute_80,cpu");
+    fake.arch = 100;
+    EXPECT_EQ(spelled_out_target("cuda"), "compute_80,cpu");
+  });
+}
+
 }  // namespace
 }  // namespace aicf

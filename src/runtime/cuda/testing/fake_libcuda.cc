@@ -51,7 +51,9 @@ AICF_FAKE(cuDeviceGet, (Device * device, int ordinal), { *device = ordinal; })
 AICF_FAKE(cuDeviceGetName, (char* name, int size, Device),
           { std::strncpy(name, "fake", static_cast<size_t>(size)); })
 AICF_FAKE(cuDeviceGetAttribute, (int* value, int attribute, Device), {
-  *value = attribute == kComputeMajor ? 9 : attribute == kComputeMinor ? 0 : 132;
+  *value = attribute == kComputeMajor   ? fake_cuda.arch / 10
+           : attribute == kComputeMinor ? fake_cuda.arch % 10
+                                        : 132;
 })
 AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device), { make(context, fake_cuda.contexts); })
 AICF_FAKE(cuDevicePrimaryCtxRelease_v2, (Device), { --fake_cuda.contexts; })

@@ -10,6 +10,7 @@ namespace aicf::cuda {
 struct FakeCuda {
   const char* failing = nullptr;     // this function fails,
   std::atomic<int> sound_calls = 0;  // after so many calls of it
+  int arch = 90;                     // what the device is
   bool gone = false;                 // the driver has shut down with its process: every function fails
   // What is alive.
   int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
