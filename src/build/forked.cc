@@ -84,6 +84,10 @@ long long processor_time(pid_t process) {
 // Where all processes look: the next item, and who works.
 struct Board {
   static constexpr size_t kMost = 256;
+  static constexpr pid_t kUnborn = -1, kEnded = 0;
+  Board() {
+    for (auto& process : processes) process = kUnborn;
+  }
   std::atomic<size_t> next{0};
   std::array<std::atomic<pid_t>, kMost> processes{};
 };
@@ -145,14 +149,18 @@ class Workers {
     if (!done_)
       for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
     close_pipes();
-    // The first ends after all others; not if one of them hung before it took an item.
+    // The first ends after all others; not if one of them hung before it took an item. What ends leaves no
+    // trace, which is -1, where the program that we run in ignores SIGCHLD.
     constexpr int kMilliseconds = 2000;
-    for (int i = 0; done_ && i < kMilliseconds; ++i) {
-      if (waitpid(first_, nullptr, WNOHANG) == first_) return;
+    for (int left = done_ ? kMilliseconds : 0; waitpid(first_, nullptr, WNOHANG) == 0; --left) {
+      if (left == 0) {
+        for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
+        kill(first_, SIGKILL);
+        wait_for(first_);
+        return;
+      }
       usleep(1000);
     }
-    kill(first_, SIGKILL);
-    wait_for(first_);
   }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -182,7 +190,7 @@ class Workers {
  private:
   // The life of the first worker, who forks the others, as do they: forking takes time by the memory of the
   // parent, so a tree of forks is sooner done than a row. Leaves without the parent's exit handlers.
-  [[noreturn]] void live() {
+  [[noreturn]] void live() noexcept {
     // What a library remarks there beside its log is no message of ours.
     if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
     size_t self = 0;
@@ -195,7 +203,10 @@ class Workers {
         children.clear();
       } else {
         end = middle;
-        if (child > 0) children.emplace_back(middle, child);  // else fewer do the work
+        if (child < 0) continue;  // fewer do the work
+        children.emplace_back(middle, child);
+        pid_t unborn = Board::kUnborn;  // it writes there itself, unless it hangs where the fork left it
+        board_->processes[middle].compare_exchange_strong(unborn, child);
       }
     }
     for (size_t worker = 0; worker < pipes_.size(); ++worker) {
@@ -205,11 +216,11 @@ class Workers {
     board_->processes[self] = getpid();
     for (size_t i = board_->next++; i < items_.size(); i = board_->next++)
       serve(pipes_[self].write, items_[i]);
-    board_->processes[self] = 0;
+    board_->processes[self] = Board::kEnded;
     pipes_[self].close_write();
     for (auto [worker, child] : children) {
       wait_for(child);
-      board_->processes[worker].compare_exchange_strong(child, 0);
+      board_->processes[worker].compare_exchange_strong(child, Board::kEnded);
     }
     _exit(0);
   }
@@ -225,7 +236,8 @@ class Workers {
   }
 
   void end(size_t worker) {
-    if (const pid_t process = board_->processes[worker].exchange(0); process > 0) kill(process, SIGKILL);
+    if (const pid_t process = board_->processes[worker].exchange(Board::kEnded); process > 0)
+      kill(process, SIGKILL);
   }
 
   // Ends a worker that has used no processor time in `most` calls of this, which come a second apart.

@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 
@@ -108,6 +112,42 @@ TEST(Forked, what_stands_still_is_tried_once_more) {
                    },
                    1),
                EnvironmentError);
+  expect_no_child();
+}
+
+TEST(Forked, nobody_waits_for_a_child_that_leaves_no_trace) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  rusage at_start{}, at_end{};
+  getrusage(RUSAGE_SELF, &at_start);
+  EXPECT_EQ(run_forked(3, 2, [](size_t i) { return std::to_string(i); }),
+            (std::vector<std::string>{"0", "1", "2"}));
+  getrusage(RUSAGE_SELF, &at_end);
+  signal(SIGCHLD, before);
+  EXPECT_LT(at_end.ru_nvcsw - at_start.ru_nvcsw, 1000);  // it slept a few times, not until it gave up
+}
+
+// As a library's handler of forks that waits for a lock whose owner the fork left behind.
+std::atomic<bool> hangs_in_forks = false;
+pid_t forks_of = 0;
+
+TEST(Forked, what_hangs_before_it_takes_an_item_is_ended) {
+  forks_of = getpid();
+  ASSERT_EQ(pthread_atfork(nullptr, nullptr,
+                           [] {
+                             while (hangs_in_forks && getppid() != forks_of) pause();
+                           }),
+            0);
+  int alive[2];  // open for writing in all that live
+  ASSERT_EQ(pipe(alive), 0);
+  hangs_in_forks = true;
+  EXPECT_EQ(run_forked(3, 2, [](size_t i) { return std::to_string(i); }),
+            (std::vector<std::string>{"0", "1", "2"}));
+  hangs_in_forks = false;
+  close(alive[1]);
+  pollfd last = {alive[0], POLLIN, 0};
+  constexpr int kMost = 20'000;  // milliseconds; a process that is left hangs for good
+  EXPECT_EQ(poll(&last, 1, kMost), 1) << "a process is left";
+  close(alive[0]);
   expect_no_child();
 }
 
