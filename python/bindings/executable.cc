@@ -254,16 +254,18 @@ nb::dict weights(const PyExecutable& self) {
 
 Artifact Portable::widened(Artifact artifact) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(tried_, true)) {
+  if (all_.variants.empty() && why_not_.empty()) {
     try {
       all_ = compile(program_, options_);
-    } catch (const UserError& error) {
-      log_at(LogLevel::kWarning, [&] {
-        return "the file serves " + artifact.variants[0].target +
-               " only, because the model does not compile for " + options_.target + ": " + error.message;
-      });
+    } catch (const UserError& error) {  // another error may be over when the next file is written
+      why_not_ = error.message;
     }
   }
+  if (!why_not_.empty())
+    log_at(LogLevel::kWarning, [&] {
+      return "the file serves " + artifact.variants[0].target +
+             " only, because the model does not compile for " + options_.target + ": " + why_not_;
+    });
   if (!all_.variants.empty()) artifact.variants = all_.variants, artifact.constants = all_.constants;
   return artifact;
 }

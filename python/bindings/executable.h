@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "compile/compile.h"
 #include "runtime/executable.h"
@@ -26,7 +27,7 @@ class Portable {
   Program program_;
   CompileOptions options_;
   std::mutex mutex_;
-  bool tried_ = false;
+  std::string why_not_;  // the model does not compile for all of them
   Artifact all_;
 };
 

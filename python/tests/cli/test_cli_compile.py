@@ -63,6 +63,27 @@ def test_one_artifact_serves_this_gpu_others_and_the_cpu(cli: Cli, fake: dict[st
     assert [target["target"] for target in cli.json("inspect", "one.aicf")["targets"]] == ["sm_90"]
 
 
+def test_a_file_after_a_failed_one_serves_all_targets(cli: Cli, fake: dict[str, str]) -> None:
+    script = """if True:
+        import aicf, resource
+        exe = aicf.compile("m.onnx", dims={"batch": "1..8"}, device="cuda")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            exe.save("again.aicf")
+        except aicf.EnvError as error:
+            print(error)
+        else:
+            raise SystemExit("compiled without files")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        exe.save("again.aicf")
+    """
+    environment = {**os.environ, **fake, "AICF_CACHE_DIR": ""}
+    subprocess.run([sys.executable, "-c", script], cwd=cli.folder, env=environment, check=True)
+    targets = [target["target"] for target in cli.json("inspect", "again.aicf")["targets"]]
+    assert targets == ["sm_90", "compute_80", "cpu"]
+
+
 def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     cli.run("compile", "m.onnx", "--dim", "batch=1,8")
     target = cli.json("inspect", "m.aicf", "--check")["targets"][0]

@@ -89,6 +89,7 @@ void staged_upload(const std::shared_ptr<DeviceContext>& context, const std::vec
   Upload upload(context, transfers);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(count);
     try {
       for (size_t i = 1; i < count; ++i)
         threads.emplace_back([&upload, &stages, i] { upload.work(stages[i]); });
