@@ -158,3 +158,28 @@ def test_the_default_tolerance_fits_the_dtype(cli: Cli) -> None:
     (cli.folder / "half.onnx").write_bytes(model.SerializeToString())
     assert cli.json("validate", "half.onnx")["passed"]
     assert not cli.json("validate", "half.onnx", "--rtol", "1e-6", "--atol", "0", code=1)["passed"]
+
+
+def test_the_default_tolerance_fits_the_precision(cli: Cli) -> None:
+    """What rounded logits do to a softmax depends on how large they are."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[16, 64] x, float[64, 10] w) => (float[16, 10] y)'
+        " { logits = MatMul (x, w)  y = Softmax <axis = -1> (logits) }"
+    )
+    (cli.folder / "logits.onnx").write_bytes(model.SerializeToString())
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((16, 64)).astype("f"), 2 * rng.standard_normal((64, 10)).astype("f")
+    np.savez(cli.folder / "in.npz", x=x, w=w)
+    odds = np.exp(x.astype("d") @ w)
+    right = odds / odds.sum(axis=1, keepdims=True)
+    words = ("validate", "logits.onnx", "--inputs", "in.npz", "--precision")
+    for precision, least in (("tf32", 1e-4), ("bf16-mixed", 1e-2), ("f16-mixed", 1e-4)):
+        answer = cli.json(*words, precision)
+        assert answer["passed"] and answer["outputs"][0]["allowed_for_precision"] > least
+        assert f"beyond f32's tolerance for {precision}" in cli.run(*words, precision).stdout
+        assert not cli.json(*words, precision, "--atol", "1e-5", code=1)["passed"]
+        for part, code in ((0.0, 0), (2.0, 1)):  # of what is allowed, beyond the right answer
+            wrong = right + part * answer["outputs"][0]["allowed_for_precision"]
+            np.savez(cli.folder / "out.npz", y=wrong.astype("f"))
+            assert cli.json(*words, precision, "--against", "out.npz", code=code)["passed"] == (code == 0)
+    assert cli.json(*words, "f32")["outputs"][0]["allowed_for_precision"] == 0
