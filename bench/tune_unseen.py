@@ -1,12 +1,13 @@
 """The heuristic on shapes that no record, test or bench of this tree has: `aicf tune` of products,
 convolutions and attention.
 
-    tune_unseen.py models FOLDER
+    tune_unseen.py models FOLDER [--seed 1]
     aicf tune FOLDER/products_f16.onnx --device cuda --records none --count 60 --json > products_f16.json
     tune_unseen.py report products_f16.json … --times times.csv
 
-`models` writes an ONNX model for each group of problems, every problem an output of its own; the group
-products_tf32 wants --precision tf32. Weights are zeros: the tuner fills its operands itself. `report` prints
+`models` writes an ONNX model for each group of problems, every problem an output of its own; groups whose
+name ends in tf32 want --precision tf32. With a seed the problems are drawn, by nothing but the seed. Weights
+are zeros: the tuner fills its operands itself. `report` prints
 the table of docs/performance.md: what the heuristic takes, the fastest own candidate, which is as fast as
 selection may choose without a record, and a vendor's library. `--times` writes every measured candidate as a
 line of a record file, which src/select/heuristic_test.cc replays against the cost model.
@@ -122,8 +123,13 @@ class Attention:
     depth: int
     causal: bool = False
 
+    kv_heads: int = 0  # 0: as many as heads
+    keys: int = 0  # 0: as many as queries
+
     def add(self, model: Model) -> None:
-        operands = [model.input(self.batch, self.heads, self.length, self.depth) for _ in range(3)]
+        kv = (self.kv_heads or self.heads, self.keys or self.length)
+        operands = [model.input(self.batch, self.heads, self.length, self.depth)]
+        operands += [model.input(self.batch, *kv, self.depth) for _ in range(2)]
         model.output(model.op("Attention", operands, is_causal=int(self.causal)))
 
 
@@ -225,9 +231,89 @@ GROUPS: dict[str, tuple[str, list]] = {
 }
 
 
-def write_models(folder: Path) -> None:
+# ---- problems drawn
+
+
+class Draw:
+    """Sizes by a seed, with little enough work and few enough elements to be measured quickly."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def size(self, low: int, high: int, step: int = 1) -> int:
+        """As many between 100 and 200 as between 1000 and 2000, in whole steps."""
+        return max(1, round(float(np.exp(self.rng.uniform(np.log(low), np.log(high)))) / step)) * step
+
+    def one(self, *values: Any) -> Any:
+        return values[self.rng.integers(len(values))]
+
+    def product(self, step: int, largest: float, turns: bool = True) -> Product:
+        """Of rows that are few in one of three, and so many multiplications and additions."""
+        while True:
+            m = self.size(1, 64) if self.rng.random() < 1 / 3 else self.size(64, 6000)
+            k, n = self.size(32, 8192, step), self.size(16, 12000, step)
+            turned = turns and bool(self.rng.random() < 1 / 2)
+            x_turned = turns and m >= 64 and m % step == 0 and bool(self.rng.random() < 1 / 4)
+            if 2 * m * k * n <= largest and m * k + k * n + m * n <= 12e6:
+                return Product(m, k, n, turned=turned, x_turned=x_turned)
+
+    def batched(self, step: int) -> Product:
+        while True:
+            batch, (m, n) = self.size(2, 64), (self.size(16, 1500, step) for _ in range(2))
+            k = self.size(16, 1500, step)
+            if 2 * batch * m * k * n <= 20e9 and batch * (m * k + k * n + m * n) <= 12e6:
+                return Product(m, k, n, batch)
+
+    def conv(self) -> Conv:
+        kind = self.one("whole", "whole", "whole", "strided", "groups", "depthwise", "first")
+        while True:
+            images, size = self.one(1, 2, 4, 8, 16, 32, 64), self.size(7, 200)
+            channels = 3 if kind == "first" else self.size(16, 1024, 8)
+            maps, kernel, groups = self.size(16, 1024, 8), self.one(1, 3, 3, 5), 1
+            if kind in ("groups", "depthwise"):
+                groups, kernel, maps = (channels if kind == "depthwise" else 8), self.one(3, 5, 7), channels
+            if kind == "first":
+                kernel, maps = self.one(3, 7), self.size(16, 96, 8)
+            stride = 2 if kind in ("strided", "first") else 1
+            work = images * (size / stride) ** 2 * channels * maps * kernel**2 / groups
+            moved = images * size**2 * (channels + maps) + channels * maps * kernel**2 / groups
+            if channels % (8 * groups) * (groups == 8) == 0 and 2 * work <= 25e9 and moved <= 12e6:
+                return Conv(images, channels, size, maps, kernel, stride, groups)
+
+    def attention(self) -> Attention:
+        kind = self.one("whole", "causal", "grouped", "decode")
+        while True:
+            batch, heads, depth = self.size(1, 16), self.size(1, 32), self.one(32, 64, 80, 96, 128, 160, 256)
+            length = self.size(1, 4) if kind == "decode" else self.size(32, 3000)
+            keys = self.size(100, 4000) if kind == "decode" else 0
+            kv_heads = 0
+            if kind in ("grouped", "decode"):
+                group = self.one(1, 2, 4, 8)
+                kv_heads, heads = heads, heads * group
+            causal = kind == "causal" or (kind == "grouped" and bool(self.rng.random() < 1 / 2))
+            moved = batch * depth * (heads * length * 2 + (kv_heads or heads) * (keys or length) * 2)
+            if moved <= 12e6 and 4 * batch * heads * length * (keys or length) * depth <= 30e9:
+                return Attention(batch, heads, length, depth, causal, kv_heads, keys)
+
+
+def drawn(seed: int) -> dict[str, tuple[str, list]]:
+    draw = Draw(seed)
+    return {
+        "products_f16": ("f16", [draw.product(8, 40e9) for _ in range(7)]),
+        "products_bf16": ("bf16", [draw.product(8, 40e9) for _ in range(7)]),
+        "products_odd_f16": ("f16", [draw.product(1, 20e9) for _ in range(3)]),
+        "products_batched_bf16": ("bf16", [draw.batched(step) for step in (8, 8, 1)]),
+        "products_tf32": ("f32", [draw.product(step, 5e9) for step in (1, 4, 4, 4, 4)]),
+        "products_f32": ("f32", [draw.product(step, 1.5e9) for step in (1, 1, 4, 4)]),
+        "convolutions": ("f16", [draw.conv() for _ in range(11)]),
+        "attention_f16": ("f16", [draw.attention() for _ in range(5)]),
+        "attention_bf16": ("bf16", [draw.attention() for _ in range(4)]),
+    }
+
+
+def write_models(folder: Path, groups: dict[str, tuple[str, list]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (dtype, problems) in GROUPS.items():
+    for name, (dtype, problems) in groups.items():
         model = Model(dtype)
         for problem in problems:
             problem.add(model)
@@ -260,7 +346,8 @@ def shape_of(key: str) -> str:
         )
         text += f", stride {stride}" if stride != "1" else ""
         return f"conv {dtype} {text}" + (f", {groups} groups" if groups != "1" else "")
-    return f"attention {dtype} {x.replace('x', '×')}" + (", causal" if params.startswith("1") else "")
+    keys = "" if y == x else f", keys {y.replace('x', '×')}"
+    return f"attention {dtype} {x.replace('x', '×')}{keys}" + (", causal" if params.startswith("1") else "")
 
 
 def report(results: list[Path], explained: list[Path], times: Path | None) -> None:
@@ -291,7 +378,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("models").add_argument("folder", type=Path)
+    models = verbs.add_parser("models")
+    models.add_argument("folder", type=Path)
+    models.add_argument("--seed", type=int, help="problems drawn by it; without it those listed here")
     of = verbs.add_parser("report")
     of.add_argument("results", type=Path, nargs="+", help="what aicf tune --json printed")
     of.add_argument(
@@ -304,7 +393,7 @@ def main() -> None:
     of.add_argument("--times", type=Path, help="every measured candidate, as a record file")
     options = parser.parse_args()
     if options.verb == "models":
-        write_models(options.folder)
+        write_models(options.folder, GROUPS if options.seed is None else drawn(options.seed))
     else:
         report(options.results, options.explain, options.times)
 
