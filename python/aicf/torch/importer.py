@@ -169,7 +169,7 @@ def import_entries(
     graphs, models = [], []
     for index, ((entry, program), symbols) in enumerate(zip(pure.items(), names, strict=True)):
         trains = finish is not None and not graphs
-        lowering = Lowering(Graph(entry), Symbols(dict(symbols)), None, loops, trains, seed)
+        lowering = Lowering(Graph(entry), Symbols(symbols, ranges=ranges), None, loops, trains, seed)
         given = None if inputs is None else list(inputs[index])
         graph, model = _import_entry(program, given, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)

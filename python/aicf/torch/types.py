@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import torch
 from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .._aicf import Dim, dim_max, dim_min
 from .._dtypes import is_float, is_int
@@ -77,11 +79,19 @@ def require_dense(tensor: torch.Tensor, name: str) -> None:
 
 
 class Symbols:
-    """Names, or values, of torch's size symbols. An expression over them becomes a number or a `Dim`."""
+    """Names, or values, of torch's size symbols, and ranges of the names. An expression over them becomes a
+    number or a `Dim`.
+    """
 
-    def __init__(self, names: dict[str, str] | None = None, values: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str] | None = None,
+        values: Mapping[str, int] | None = None,
+        ranges: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
         self.names = dict(names or {})
         self.values = dict(values or {})
+        self.ranges = dict(ranges or {})
         self._known: dict[Any, int | Dim] = {}
 
     def size(self, value: Any) -> int | Dim:
@@ -117,7 +127,24 @@ class Symbols:
                 value=str(expr),
                 expected="sums, products, // and %, max and min of named sizes",
             )
-        return function(*(self.size(arg) for arg in expr.args))
+        arguments = expr.args
+        if type(expr).__name__ in ("Max", "Min"):
+            arguments = self._deciding(list(arguments), type(expr).__name__ == "Max")
+        return function(*(self.size(arg) for arg in arguments))
+
+    def _deciding(self, arguments: list[Any], largest: bool) -> list[Any]:
+        """Those of a maximum, or minimum, that no other one beats at every size of the ranges."""
+        spans = {}
+        for symbol in set().union(*(argument.free_symbols for argument in arguments)):
+            span = self.ranges.get(self.names.get(str(symbol), str(symbol)))
+            if span is not None:
+                spans[symbol] = ValueRanges(*span)
+        for argument in list(arguments):
+            others = [other for other in arguments if other is not argument]
+            gaps = [bound_sympy(other - argument if largest else argument - other, spans) for other in others]
+            if any(gap.lower >= 0 for gap in gaps):
+                arguments = others
+        return arguments
 
     def _symbol(self, name: str) -> int | Dim:
         if name in self.values:
