@@ -17,6 +17,7 @@ from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
 from .function import as_module
 from .importer import functional
+from .plain_writes import plain_writes_as_values
 from .recurrent import whole_recurrent_layers
 from .source import line_of_error, lines_of_functions
 from .types import DATA_DECIDES, require_dense
@@ -75,7 +76,8 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 ways.enter_context(way())
             ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
-            return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+            return plain_writes_as_values(program)
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong
