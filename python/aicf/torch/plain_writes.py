@@ -15,11 +15,16 @@ __all__ = ["plain_writes_as_values"]
 
 _aten = torch.ops.aten
 
-# Their result has the type of the first operand where all operands have it.
-_WRITES = frozenset(
+# The result has the type of the first operand where all operands have it.
+_COMPUTE = frozenset(
     """abs_ add_ addcdiv_ addcmul_ bitwise_and_ bitwise_or_ celu_ clamp_ clamp_max_ clamp_min_ div_ dropout_
-    elu_ exp_ fill_ hardsigmoid_ hardswish_ hardtanh_ leaky_relu_ masked_fill_ mish_ mul_ neg_ reciprocal_
-    relu6_ relu_ rsqrt_ selu_ sigmoid_ silu_ sqrt_ sub_ tanh_ threshold_ zero_""".split()
+    elu_ exp_ hardsigmoid_ hardswish_ hardtanh_ leaky_relu_ mish_ mul_ neg_ reciprocal_ relu6_ relu_ rsqrt_
+    selu_ sigmoid_ silu_ sqrt_ sub_ tanh_ threshold_""".split()
+)
+# The result has the type of the first operand.
+_PLACE = frozenset(
+    """detach_ fill_ index_add_ index_copy_ index_fill_ index_put_ masked_fill_ masked_scatter_ scatter_
+    scatter_add_ scatter_reduce_ zero_""".split()
 )
 # Ops that torch puts together from others and whose result is never their operand.
 _COMPOSITES = frozenset(
@@ -55,7 +60,7 @@ def _functional(op: Any) -> Any:
     if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
         return None
     name = op._schema.name.removeprefix("aten::")
-    if name not in _WRITES:
+    if name not in _COMPUTE | _PLACE:
         return None
     value = getattr(getattr(_aten, name[:-1]), op._overloadname, None)
     return value if value is not None and _types(value) == _types(op) else None
@@ -95,7 +100,7 @@ def _makes_tensor(node: torch.fx.Node) -> bool:
 
 
 def _of_one_type(node: torch.fx.Node) -> bool:
+    if node.target._schema.name.removeprefix("aten::") in _PLACE:
+        return True
     values = [operand.meta.get("val") for operand in node.all_input_nodes]
-    dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
-    masked = str(node.target).startswith("aten.masked_fill_")
-    return len(dtypes - {torch.bool} if masked else dtypes) == 1
+    return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) == 1

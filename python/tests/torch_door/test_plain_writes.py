@@ -68,6 +68,13 @@ def _in_a_list(x: torch.Tensor) -> Any:
     return torch.cat([joined, y])
 
 
+def _placed(x: torch.Tensor) -> Any:
+    y = torch.zeros(x.shape, dtype=torch.float16)
+    y[torch.tensor([0, 2])] = x[:2].half()
+    y.scatter_(1, torch.tensor([[1], [0], [3]]), 5.0)
+    return y.index_fill_(0, torch.tensor([1]), 2.0)
+
+
 CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "viewed before": _viewed,
     "a view is written": _written_view,
@@ -75,6 +82,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "an op that gives its operand": _same_tensor,
     "the tensor itself is a result": _returned,
     "read before and after": _in_a_list,
+    "put at places": _placed,
     "twice": lambda x: (x + 1).clamp_(max=1.5).masked_fill_(x > 0, 7.0).neg_(),
 }
 

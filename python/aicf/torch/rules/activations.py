@@ -45,3 +45,24 @@ def _softplus(c: Call, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Sy
     if beta != 1 or threshold < 17:  # from 17 on log1p(e^-x) is below half an ulp of x
         raise Decompose("softplus with beta or a low threshold")
     return ops.softplus(x)
+
+
+def _ramp(x: SymTensor) -> SymTensor:
+    """x + 3 between 0 and 6."""
+    return ops.clamp(x + 3.0, 0.0, 6.0)
+
+
+@rule("hardsigmoid")
+def _hardsigmoid(c: Call, x: Any) -> SymTensor:
+    return c.cast(_ramp(_wide(c, x)) / 6.0)
+
+
+@rule("hardswish")
+def _hardswish(c: Call, x: Any) -> SymTensor:
+    wide = _wide(c, x)
+    return c.cast(wide * _ramp(wide) / 6.0)
+
+
+def _wide(c: Call, x: Any) -> SymTensor:
+    """In the type in which torch computes operands of 16 bits."""
+    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
