@@ -273,6 +273,14 @@ ValueId NodeContext::transpose(ValueId x, std::vector<int64_t> perm) {
 ValueId NodeContext::broadcast(ValueId x, Shape shape) {
   return shape_of(x) == shape ? x : add(Op::broadcast_to, {x}, {{"shape", std::move(shape)}});
 }
+Dim NodeContext::smaller(const Dim& a, const Dim& b) {
+  const Interval difference = bounds_of(a - b);
+  return difference.hi <= 0 ? a : difference.lo >= 0 ? b : min(a, b);
+}
+Dim NodeContext::larger(const Dim& a, const Dim& b) {
+  const Interval difference = bounds_of(a - b);
+  return difference.lo >= 0 ? a : difference.hi <= 0 ? b : max(a, b);
+}
 ValueId NodeContext::size_scalar(const Dim& dim, DType dtype) {
   if (auto known = dim.constant()) return cast(iscalar(DType::i64, *known), dtype);
   return cast(context_.emit_sizes({dim}, {DType::i64, {}}), dtype);

@@ -195,6 +195,9 @@ class NodeContext {
   // Zero-filled; unsupported beyond kMaxGeneratedElements.
   Array generated(DType dtype, std::vector<int64_t> sizes) const;
   Interval bounds_of(const Dim& dim) { return aicf::bounds(dim, context_.program().sizes); }
+  // The smaller or larger size where the ranges of the symbols tell, else a min or max expression.
+  Dim smaller(const Dim& a, const Dim& b);
+  Dim larger(const Dim& a, const Dim& b);
 
  private:
   GraphContext& context_;

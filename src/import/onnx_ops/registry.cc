@@ -13,6 +13,7 @@ std::vector<OpRule> collect() {
                              activation_rules(),
                              reduce_rules(),
                              shape_rules(),
+                             fill_rules(),
                              index_rules(),
                              contraction_rules(),
                              norm_rules(),

@@ -25,6 +25,7 @@ std::vector<OpRule> math_rules();
 std::vector<OpRule> activation_rules();
 std::vector<OpRule> reduce_rules();
 std::vector<OpRule> shape_rules();
+std::vector<OpRule> fill_rules();
 std::vector<OpRule> index_rules();
 std::vector<OpRule> contraction_rules();
 std::vector<OpRule> conv_rules();
