@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "import/onnx.h"
 #include "import/onnx_ops/node_context.h"
 #include "import/onnx_wire.h"
 
 namespace aicf::onnx {
+
+// Of a --dim option.
+UserError not_a_size(const std::string& text);
 
 class Importer {
  public:
@@ -36,6 +40,7 @@ class Importer {
 
   void check_options() const;
   Shape input_shape(const ValueInfo& info);
+  void require_reference(const std::string& text) const;
   Dim resolve_dim(const std::string& name, int depth);
   Dim declare_symbol(const std::string& name, Interval range);
   ValueRef known_input(const ValueInfo& info, const TensorType& type);

@@ -24,14 +24,24 @@ std::string symbol_name(const std::string& name) {
   return symbol;
 }
 
-// torch writes sizes that follow from others as expressions: "past_length + 1".
+// torch writes sizes that follow from others as expressions: "past_length + 1". None if it is a name that
+// only looks like one: "rows/2", "-1".
 std::optional<Dim> parse_expression(const std::string& name) {
   if (name.find_first_of("+-*/() ") == std::string::npos) return std::nullopt;
   try {
-    return Dim::parse(name);
+    const Dim dim = Dim::parse(name);
+    return dim.as_symbol() == name || dim.constant().value_or(0) < 0 ? std::nullopt : std::optional(dim);
   } catch (const UserError&) {
     return std::nullopt;
   }
+}
+
+// By its own name or by its input and axis.
+bool has_size(const GraphProto& graph, const std::string& name) {
+  for (const ValueInfo& info : graph.inputs)
+    for (size_t axis = 0; axis < info.shape.size(); ++axis)
+      if (info.shape[axis].param == name || info.name + ":" + std::to_string(axis) == name) return true;
+  return false;
 }
 
 // What a run leaves behind for the next one is placed once, so its size cannot change between them.
@@ -55,11 +65,23 @@ bool fits(const Shape& shape, const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
+UserError not_a_size(const std::string& text) {
+  return UserError(ErrorCode::kU_bad_option, "not a size")
+      .with_value(text)
+      .with_expected("8, 1,8, 16..512, the name of another size, or arithmetic on such names");
+}
+
 Dim Importer::declare_symbol(const std::string& name, Interval range) {
   std::string symbol = symbol_name(name);
   while (program_.sizes.count(symbol)) symbol += "_";
   program_.sizes.emplace(symbol, range);
   return Dim::symbol(symbol);
+}
+
+// A size that the model or another option names, arithmetic, or a name that still needs a value.
+void Importer::require_reference(const std::string& text) const {
+  if (options_.dims.count(text) || has_size(model_.graph, text) || parse_expression(text)) return;
+  if (symbol_name(text) != text) throw not_a_size(text);
 }
 
 Dim Importer::resolve_dim(const std::string& name, int depth) {
@@ -70,6 +92,7 @@ Dim Importer::resolve_dim(const std::string& name, int depth) {
   if (auto at = options_.dims.find(name); at != options_.dims.end()) {
     const DimOption& option = at->second;
     if (!option.same_as.empty()) {
+      require_reference(option.same_as);
       dim = resolve_dim(option.same_as, depth + 1);
     } else if (option.range) {
       dim = declare_symbol(name, *option.range);

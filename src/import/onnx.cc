@@ -58,10 +58,7 @@ int64_t parse_size(std::string_view text, std::string_view whole) {
     ok = ok && c >= '0' && c <= '9';
     value = ok ? value * 10 + (c - '0') : value;
   }
-  if (!ok)
-    throw UserError(ErrorCode::kU_bad_option, "not a size")
-        .with_value(std::string(whole))
-        .with_expected("8, 1,8, 16..512, the name of another size, or arithmetic on such names");
+  if (!ok) throw onnx::not_a_size(std::string(whole));
   return value;
 }
 

@@ -22,6 +22,34 @@ TEST(OnnxSizes, SizesAreListedWhenUnsetAndCheckedWhenUnknown) {
   EXPECT_THROW(parse_dim_option("8,,2"), UserError);
 }
 
+TEST(OnnxSizes, AreNumbersNamesOrArithmetic) {
+  for (const char* text : {"nix*", "(a", "a b", "+8", "a**b", "*"}) {
+    const UserError error = error_of(mlp(), with_dims({{"batch", text}}));
+    EXPECT_EQ(error.code, ErrorCode::kU_bad_option) << text;
+    EXPECT_EQ(error.value, text);
+  }
+  for (const char* text : {"nix", "2*nix"}) {
+    const UserError error = error_of(mlp(), with_dims({{"batch", text}}));
+    EXPECT_EQ(error.code, ErrorCode::kU_unset_size) << text;
+    EXPECT_EQ(error.value, "nix");
+  }
+}
+
+// What a model calls a size is its name, whatever it looks like.
+TEST(OnnxSizes, MayHaveNamesThatLookLikeArithmetic) {
+  for (const char* name : {"rows/2", "a//b", "-1", "two words", "nix*"}) {
+    Model m = mlp();
+    m.inputs[0] = value_info("x", DType::f32, {name, "2"});
+    const UserError unset = error_of(m);
+    EXPECT_EQ(unset.code, ErrorCode::kU_unset_size) << name;
+    EXPECT_EQ(unset.value, name);
+    for (const auto& dims : {with_dims({{name, "3"}}), with_dims({{"x:0", "3"}})}) {
+      const Program program = import_model(m, dims);
+      EXPECT_EQ(program.entries[0].shape(program.entries[0].inputs()[0])[0], Dim(3)) << name;
+    }
+  }
+}
+
 TEST(OnnxSizes, AnAxisMayHaveOneSizeOnlyByItsNameAndByItsNumber) {
   const UserError error = error_of(mlp(), with_dims({{"batch", "2"}, {"x:0", "3"}}));
   EXPECT_EQ(error.code, ErrorCode::kU_bad_option);
