@@ -102,6 +102,10 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   call.reason = std::move(reason);
   call.choice.candidates = {
       {call.kernel, "", estimate_microseconds(call, call.kernel, target_, options_.ranges)}};
+  // There is nothing to choose, but a forced choice may name what runs.
+  for (const ForcedChoice& forced : options_.forced)
+    if (is_meant(forced, call, call.kernel) && forced.candidate == call.kernel)
+      call.choice.source = ChoiceSource::kForced;
   result_.regions.push_back(std::move(region));
   result_.calls.push_back(std::move(call));
 }
