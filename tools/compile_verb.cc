@@ -41,10 +41,20 @@ std::string portable(const std::string& target) {
                                                                             : target;
 }
 
+// A run that stops before there is a file would not write it.
+void refuse_unwritten(const Options& options) {
+  const std::string& stage = options.source.stop_after;
+  if (options.output.empty() || stage.empty() || stage == "artifact") return;
+  throw UserError(ErrorCode::kU_bad_option, "--stop-after leaves no file to write")
+      .with_value("--output " + options.output)
+      .with_remedy("leave out --output or --stop-after");
+}
+
 int run(const Options& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
   const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
   options.source.refuse_overwriting(path);
+  refuse_unwritten(options);
   CompileOptions compile_options = options.source.compile_options();
   // With --json the dumps are part of the one object.
   Json dumps = Json::array();

@@ -35,11 +35,11 @@ std::vector<Record> read_known(const std::string& path) {
   return parse_records(MappedFile::open(path)->text(), path);
 }
 
-// Found out before anything is measured.
-void require_place(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+// Found out before anything is measured. The cache's folder is made, as wherever it is written; one that the
+// user names is not, as with all outputs.
+void require_place(const std::string& path, bool in_cache) {
   std::error_code error;  // the file says what is wrong
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (in_cache) std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   AtomicFile unused(path);
 }
 
@@ -124,7 +124,7 @@ int run(const Options& options, const Console& console) {
   if (options.build_only) return build_only(measuring, tuning, console);
   const std::string path = output_path(options);
   const std::vector<Record> known = read_known(path);
-  require_place(path);
+  require_place(path, options.output.empty());
   Bench& bench = measuring.open(options.run, options.libraries);
   const auto total = static_cast<int64_t>(plan_tasks(measuring.problems(), known, tuning).size());
   std::string text;

@@ -120,10 +120,12 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(std::string what) {
+  const int error = errno;
   throw EnvironmentError(ErrorCode::kE_io_failed, std::move(what))
       .with_value(path_)
-      .with_actual(std::strerror(errno))
-      .with_remedy("check permissions and free space of the folder");
+      .with_actual(std::strerror(error))
+      .with_remedy(error == ENOENT ? "make the folder first, or name a file in another"
+                                   : "check permissions and free space of the folder");
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

@@ -99,6 +99,12 @@ def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").read_bytes() == first
 
 
+def test_every_listed_candidate_can_be_forced(cli: Cli) -> None:
+    target = cli.json("explain", "m.onnx", *DIM)["targets"][0]
+    for kernel in {step["kernel"] for step in target["entries"][0]["steps"]}:
+        cli.run("compile", "m.onnx", *DIM, "--choose", f"*={kernel}")
+
+
 def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
     assert cli.json("inspect", "m.aicf", "--check")["checked"]

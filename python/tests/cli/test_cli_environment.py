@@ -116,6 +116,21 @@ def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None
     assert code in (0, 3), code
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compile", "m.onnx", *DIM, "-o", "nowhere/m.aicf"),
+        ("profile", "m.onnx", *DIM, "-o", "nowhere/t.json"),
+        ("tune", "m.onnx", "--dim", "batch=2", "--output", "nowhere/r.csv"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_goes_into_a_folder_that_exists(cli: Cli, words: tuple[str, ...]) -> None:
+    error = cli.json(*words, code=3)["error"]
+    assert error["code"] == "AICF-E0001" and "make the folder" in error["remedy"]
+    assert not (cli.folder / "nowhere").exists()
+
+
 def test_a_limit_on_file_sizes_is_an_error_and_leaves_nothing(cli: Cli) -> None:
     limited = subprocess.run(
         [cli.path, "compile", "m.onnx", *DIM],
