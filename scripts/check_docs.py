@@ -3,7 +3,8 @@
 
 A path or source file in backticks and a link must exist, an error code must stand in errors.def,
 docs/environment.md must list exactly the variables that the code reads, docs/architecture/cuda.md every
-pass over calls, and the pages of bench/ and examples/ every program there. Exit 1 with one line per fault.
+pass over calls, the pages of bench/ and examples/ every program there, and some text must name each file of
+bench/results/. Exit 1 with one line per fault.
 """
 
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = "docs/environment.md"
 CALL_PASSES = "docs/architecture/cuda.md"
+RESULTS = "bench/results/"
 LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
@@ -21,6 +23,7 @@ ROOTS = ("", "src/", "include/")
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|py|sh|json|csv|md|txt))`")
 BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)\b")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
 # Headers of libraries that the docs name.
 FOREIGN = {"nvtx3/nvToolsExt.h"}
@@ -99,11 +102,31 @@ def check_programs(files):
                 yield f"{page}: {path.name} is not listed"
 
 
+def check_results(files):
+    texts = {
+        name: (ROOT / name).read_text(encoding="utf-8")
+        for name in files
+        if name.endswith((".md", ".cc", ".cuh", ".py"))
+    }
+    held = {name.removeprefix(RESULTS) for name in files if name.startswith(RESULTS)}
+    named = {name for text in texts.values() for name in RESULT.findall(text)}
+    for page, text in sorted(texts.items()):
+        for name in sorted(set(RESULT.findall(text)) - held):
+            yield f"{page}: there is no {RESULTS}{name}"
+    for name in sorted(held - named):
+        yield f"{RESULTS}{name}: no text names it; git keeps what is no longer cited"
+
+
 def main():
     files = tracked()
     table = (ROOT / "docs/errors.md").read_text(encoding="utf-8")  # generated from errors.def
     codes = set(re.findall(r"^\| (AICF-[UEI]\d{4}) ", table, re.MULTILINE))
-    problems = [*check_variables(files), *check_call_passes(files), *check_programs(files)]
+    problems = [
+        *check_variables(files),
+        *check_call_passes(files),
+        *check_programs(files),
+        *check_results(files),
+    ]
     for page in sorted(name for name in files if name.endswith(".md")):
         problems += check_page(page, set(files), codes)
     for problem in problems:
