@@ -1,91 +1,28 @@
-"""Integers that AICF carries in wider types (4 and 2 bits, u16, u32, u64) and floats of 8 and 4 bits, against
-onnxruntime, numpy and the reference of ONNX."""
+"""Integers that AICF carries in wider types (4 and 2 bits, u16, u32, u64), against onnxruntime, numpy and the
+reference of ONNX."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aicf
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
-
-ort = pytest.importorskip("onnxruntime")
-
-Arrays = Mapping[str, np.ndarray]
-
-
-def real(*sizes: int) -> np.ndarray:
-    return np.random.default_rng(sizes).standard_normal(sizes).astype(np.float32)
-
-
-def whole(low: int, high: int, dtype: Any, *sizes: int) -> np.ndarray:
-    return np.random.default_rng(sizes).integers(low, high, sizes, endpoint=True).astype(dtype)
-
-
-def packed(array: np.ndarray, kind: int) -> TensorProto:
-    """A tensor of a type that numpy lacks."""
-    return helper.make_tensor("", kind, array.shape, array.reshape(-1).tolist())
-
-
-def named(tensor: TensorProto, name: str) -> TensorProto:
-    tensor.name = name
-    return tensor
-
-
-def model_of(
-    nodes: Sequence[Any],
-    inputs: Mapping[str, tuple[int, Sequence[Any]]],
-    outputs: Mapping[str, int],
-    constants: Mapping[str, Any] = {},  # noqa: B006
-    opset: int = 23,
-) -> bytes:
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info(name, kind, list(sizes)) for name, (kind, sizes) in inputs.items()],
-        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
-        [
-            named(c, name) if isinstance(c, TensorProto) else numpy_helper.from_array(c, name)
-            for name, c in constants.items()
-        ],
-    )
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = 10
-    return model.SerializeToString()
-
-
-def peer(model: bytes, feeds: Arrays) -> list[np.ndarray]:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, dict(feeds))
-
-
-def ours(model: bytes, feeds: Arrays, dims: Mapping[str, Any] = {}) -> list[np.ndarray]:  # noqa: B006
-    results = aicf.compile(model, dims=dims)(**feeds)
-    return [np.asarray(r) for r in (results if isinstance(results, tuple) else (results,))]
-
-
-def check(model: bytes, feeds: Arrays, dims: Mapping[str, Any] = {}, limit: float = 1e-5) -> None:  # noqa: B006
-    for mine, theirs in zip(ours(model, feeds, dims), peer(model, feeds), strict=True):
-        assert mine.shape == theirs.shape
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_allclose(mine, theirs, rtol=limit, atol=limit)
-
-
-FLOAT, UINT16, UINT32, UINT4, INT4 = (
-    TensorProto.FLOAT,
-    TensorProto.UINT16,
-    TensorProto.UINT32,
-    TensorProto.UINT4,
-    TensorProto.INT4,
+from onnx import TensorProto, helper
+from onnx_kinds import (
+    FLOAT,
+    INT4,
+    RANGES,
+    UINT4,
+    UINT16,
+    UINT32,
+    check,
+    model_of,
+    ours,
+    packed,
+    real,
+    whole,
 )
-RANGES = {UINT4: (0, 15), INT4: (-8, 7), UINT16: (0, 65535), UINT32: (0, 2**32 - 1)}
 
 
 @pytest.mark.parametrize("kind", [UINT4, INT4])
@@ -269,76 +206,6 @@ def test_they_are_bound_in_the_type_that_carries_them() -> None:
     assert np.asarray(exe(np.array([1, 40000], np.int32))).tolist() == [2, 14464]
 
 
-SMALL_FLOATS = [
-    TensorProto.FLOAT8E4M3FN,
-    TensorProto.FLOAT8E4M3FNUZ,
-    TensorProto.FLOAT8E5M2,
-    TensorProto.FLOAT8E5M2FNUZ,
-    TensorProto.FLOAT4E2M1,
-]
-
-
-def bits_of_all(kind: int) -> np.ndarray:
-    return np.arange(16 if kind == TensorProto.FLOAT4E2M1 else 256, dtype=np.uint8)
-
-
-def values_of_all(kind: int) -> np.ndarray:
-    return bits_of_all(kind).view(helper.tensor_dtype_to_np_dtype(kind)).astype(np.float32)
-
-
-@pytest.mark.parametrize("kind", SMALL_FLOATS)
-@pytest.mark.parametrize("saturate", [0, 1])
-def test_small_floats_round_as_the_standard_says(kind: int, saturate: int) -> None:
-    """At each number of the type, at the middles between two, and one step beside; of NaN any."""
-    known = values_of_all(kind)
-    sorted_ = np.unique(known[np.isfinite(known)])
-    middles = (sorted_[1:] + sorted_[:-1]) / 2
-    beside = [np.nextafter(middles, np.float32(end)) for end in (np.inf, -np.inf)]
-    far = np.array([np.inf, -np.inf, 464, 465, 480, 61439, 61440, 1e30, -1e30, 1e-40], np.float32)
-    x = np.concatenate([known, middles, *beside, far, real(500) * np.exp2(real(500) * 8)]).astype(np.float32)
-    nodes = [
-        helper.make_node("Cast", ["x"], ["c"], to=kind, saturate=saturate),
-        helper.make_node("Cast", ["c"], ["y"], to=FLOAT),
-    ]
-    model = model_of(nodes, {"x": (FLOAT, ["n"])}, {"c": kind, "y": FLOAT})
-    bits, mine = ours(model, {"x": x}, {"n": "1..4000"})
-    theirs_bits, theirs = ReferenceEvaluator(onnx.load_from_string(model)).run(None, {"x": x})
-    np.testing.assert_array_equal(mine, theirs)
-    number = ~np.isnan(theirs)
-    np.testing.assert_array_equal(bits[number], np.asarray(theirs_bits).view(np.uint8)[number])
-
-
-@pytest.mark.parametrize("kind", [*SMALL_FLOATS, TensorProto.FLOAT8E8M0])
-def test_small_floats_as_weights_and_as_inputs(kind: int) -> None:
-    bits, known = bits_of_all(kind), values_of_all(kind)
-    tensor = TensorProto(dims=bits.shape, data_type=kind)
-    tensor.raw_data = bits.tobytes() if bits.size > 16 else (bits[::2] | bits[1::2] << 4).tobytes()
-    nodes = [
-        helper.make_node("Transpose", ["w"], ["t"]),
-        helper.make_node("DequantizeLinear", ["t", "scale"], ["y"]),
-        helper.make_node("Cast", ["x"], ["z"], to=FLOAT),
-    ]
-    constants = {"w": tensor, "scale": np.array(0.5, np.float32)}
-    model = model_of(nodes, {"x": (kind, bits.shape)}, {"y": FLOAT, "z": FLOAT}, constants)
-    y, z = ours(model, {"x": bits})
-    np.testing.assert_array_equal(y, known * np.float32(0.5))
-    np.testing.assert_array_equal(z, known)
-
-
-def test_activations_through_f8() -> None:
-    zero = TensorProto(dims=[], data_type=TensorProto.FLOAT8E4M3FN, raw_data=b"\0")
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
-    ]
-    constants = {"scale": np.array(0.125, np.float32), "zero": zero}
-    check(
-        model_of(nodes, {"x": (FLOAT, ["n"])}, {"y": FLOAT}, constants, 19),
-        {"x": real(300) * 40},
-        {"n": "1..512"},
-    )
-
-
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
@@ -382,112 +249,3 @@ def test_packed_data_of_another_length_is_refused() -> None:
     raw.raw_data = bytes([0x21, 0x43, 0x05])
     (mine,) = ours(model_of(nodes, {}, {"y": FLOAT}, {"w": raw}), {})
     assert mine.tolist() == [1, 2, 3, 4, 5]
-
-
-# --- ops
-
-
-def gather_cases() -> list[Any]:
-    table, blocks = (6, 64), (6, 2)
-    cases: list[Any] = []
-    for zero in (False, True):
-        for kind in (UINT4, INT4):
-            low, high = RANGES[kind]
-            z = packed(whole(low, high, int, *blocks), kind)
-            cases.append(
-                (packed(whole(low, high, int, *table), kind), blocks, z if zero else None, {"bits": 4})
-            )
-        z8 = whole(0, 255, np.uint8, 6, 1)
-        cases.append((whole(0, 255, np.uint8, 6, 32), blocks, z8 if zero else None, {"bits": 4}))
-        z8 = whole(0, 255, np.uint8, *blocks)
-        cases.append((whole(0, 255, np.uint8, *table), blocks, z8 if zero else None, {"bits": 8}))
-    low, high = RANGES[INT4]
-    deep = packed(whole(low, high, int, 3, 40, 2), INT4)
-    cases.append((deep, (3, 3, 2), None, {"block_size": 16, "gather_axis": 2}))
-    cases.append((deep, (3, 3, 2), None, {"block_size": 16, "gather_axis": 0}))
-    return cases
-
-
-@pytest.mark.parametrize("case", gather_cases())
-@pytest.mark.parametrize("shape", [(4,), (2, 3)])
-def test_rows_of_a_quantised_table(case: Any, shape: tuple[int, ...]) -> None:
-    data, blocks, zero, attributes = case
-    constants = {"w": data, "s": np.abs(real(*blocks)) + 0.1} | ({} if zero is None else {"z": zero})
-    attributes = {"block_size": 32, "quantize_axis": 1, "gather_axis": 0} | attributes
-    names = ["w", "i", "s", *(["z"] if zero is not None else [])]
-    node = helper.make_node("GatherBlockQuantized", names, ["y"], domain="com.microsoft", **attributes)
-    kinds = {"i": (TensorProto.INT64, ["n", *shape[1:]])}
-    model = model_of([node], kinds, {"y": FLOAT}, constants)
-    rows = 2 if attributes["gather_axis"] == 2 else 3 if len(blocks) == 3 else 6
-    check(model, {"i": whole(0, rows - 1, np.int64, *shape)}, {"n": "1..5"})
-
-
-@pytest.mark.parametrize("per_column", [False, True])
-@pytest.mark.parametrize("past", [False, True])
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_quantised_attention(per_column: bool, past: bool, dtype: Any) -> None:
-    heads, size, columns = 2, 4, 24
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    count = (columns,) if per_column else ()
-    constants: dict[str, Any] = {
-        "w": whole(low, high, dtype, 8, columns),
-        "b": real(columns),
-        "xs": np.array(0.02, np.float32),
-        "ws": np.asarray(np.abs(real(*count, 1)[..., 0]) * 0.02 + 0.001, np.float32),
-        "xz": np.array(120, np.uint8),
-        "wz": np.asarray(np.full(count, low + 125), dtype),
-    }
-    inputs: dict[str, Any] = {"x": (TensorProto.UINT8, ["n", 5, 8])}
-    feeds: dict[str, np.ndarray] = {"x": whole(0, 255, np.uint8, 2, 5, 8)}
-    if past:
-        inputs["p"] = (FLOAT, [2, "n", heads, "t", size])
-        feeds["p"] = real(2, 2, heads, 3, size)
-    else:
-        inputs["m"] = (TensorProto.INT32, ["n"])
-        feeds["m"] = np.array([3, 5], np.int32)
-    names = ["x", "w", "b", "xs", "ws", "" if past else "m", "xz", "wz", *(["p"] if past else [])]
-    node = helper.make_node(
-        "QAttention",
-        names,
-        ["y", *(["q"] if past else [])],
-        domain="com.microsoft",
-        num_heads=heads,
-        unidirectional=int(past),
-    )
-    model = model_of([node], inputs, {"y": FLOAT, **({"q": FLOAT} if past else {})}, constants)
-    dims = {"n": "1..4"} | ({"t": "1..8"} if past else {})
-    check(model, feeds, dims, 1e-4)
-
-
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_quantised_lstm(direction: str, per_channel: bool, dtype: Any) -> None:
-    """One sequence: onnxruntime quantises the states of several by rows that its threads decide."""
-    d, i, h = (2 if direction == "bidirectional" else 1), 6, 5
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    count = (d, 4 * h) if per_channel else (d,)
-    constants = {
-        "w": whole(low, high, dtype, d, i, 4 * h),
-        "r": whole(low, high, dtype, d, h, 4 * h),
-        "b": real(d, 8 * h),
-        "h": real(d, 1, h),
-        "c": real(d, 1, h),
-        "ws": np.abs(real(*count)) * 0.01 + 0.001,
-        "wz": np.full(count, low + 128 if dtype == np.uint8 else 0).astype(dtype),
-        "rs": np.abs(real(*count)) * 0.01 + 0.002,
-        "rz": np.full(count, low + 128 if dtype == np.uint8 else 0).astype(dtype),
-    }
-    names = ["x", "w", "r", "b", "", "h", "c", "", "ws", "wz", "rs", "rz"]
-    node = helper.make_node(
-        "DynamicQuantizeLSTM",
-        names,
-        ["y", "yh", "yc"],
-        domain="com.microsoft",
-        hidden_size=h,
-        direction=direction,
-    )
-    model = model_of([node], {"x": (FLOAT, ["t", 1, i])}, {"y": FLOAT, "yh": FLOAT, "yc": FLOAT}, constants)
-    for steps in (1, 7):
-        check(model, {"x": real(steps, 1, i)}, {"t": "1..9"}, 2e-4)
-        check(model, {"x": real(steps, 1, i)}, {"t": steps}, 2e-4)
