@@ -16,7 +16,7 @@ SRC = ROOT / "src"
 # (folder, seen folder) -> what may be included from it. A target and selection ask the kernel table and how
 # large a packed form is, never kernel code. Code generation and planning know what a launch and a tile
 # program look like, not which kernels there are.
-LAUNCH = {"kernels/abi.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
+LAUNCH = {"kernels/abi.h", "kernels/control_launches.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("target", "kernels"): {"kernels/kernel.h", "kernels/cuda_kernel.h", "kernels/tile_program.h"},
     ("select", "kernels"): LAUNCH

@@ -1,6 +1,7 @@
 #include "build/call_code.h"
 
 #include "base/error.h"
+#include "build/control_code.h"
 #include "kernels/custom_kernel.h"
 #include "select/cuda_problem.h"
 
@@ -19,6 +20,7 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
 }
 
 CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes) {
+  if (!call.bodies.empty()) return control_code();
   if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
   const CudaKernel* kernel = find_cuda_kernel(call.kernel);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);

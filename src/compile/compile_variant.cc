@@ -165,7 +165,8 @@ class VariantCompiler {
       std::vector<int32_t> bodies;
       for (const size_t body : unit.bodies) bodies.push_back(units_[body].number);
       if (unit.is_body)
-        unit.number = builder.add_body(unit.graph, unit.calls, unit.programs, bodies);
+        unit.number = builder.add_body(unit.graph, unit.calls, unit.programs, unit.launches,
+                                       unit.init_launches, bodies);
       else
         builder.add_entry(unit.graph, unit.calls, unit.programs, unit.launches, unit.init_launches, bodies);
     }

@@ -1,5 +1,6 @@
-// Branches, loops and scans through the whole flow on the CPU: every optimisation level, thread count and
-// exact size against the reference; what a run may cost, and plans that do not fit together.
+// Branches, loops and scans through the whole flow on the device of test_device.h: every optimisation level,
+// on the CPU every thread count and exact size, against the reference; what a run may cost, and plans that do
+// not fit together.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/testing/random_graph.h"
+#include "compile/testing/test_device.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
@@ -20,9 +22,19 @@ namespace {
 
 using Arrays = std::map<std::string, Array>;
 
+using testing::TestDevice;
+
+CompileOptions for_device(int opt_level = 2) {
+  CompileOptions options;
+  options.opt_level = opt_level;
+  options.target = TestDevice::get().target;
+  return options;
+}
+
 // Outputs, and the states afterwards.
 Arrays run(const Artifact& artifact, int threads, const Arrays& inputs) {
-  Executable exe(Model::load(artifact, make_cpu_device({threads, detect_isa()})));
+  Executable exe(Model::load(artifact, TestDevice::get().cuda ? open_device({"cuda", 0, ""})
+                                                              : make_cpu_device({threads, detect_isa()})));
   const Arrays first = exe.run("", inputs);
   exe.reset();
   Arrays results = exe.run("", inputs);  // over memory that a run has used
@@ -49,9 +61,9 @@ void check(const std::string& text, const std::function<Arrays(int64_t batch)>& 
     const EvalResult expected = evaluate(program, program.entries[0], {inputs, {}});
     std::vector<Arrays> all;
     for (int level = 0; level <= 2; ++level) {
-      CompileOptions options;
-      options.opt_level = level;
-      all.push_back(run(compile(program, options), 2, inputs));
+      const Artifact artifact = compile(program, for_device(level));
+      if (!TestDevice::get().runs) continue;
+      all.push_back(run(artifact, 2, inputs));
       for (const auto* list : {&expected.outputs, &expected.updated})
         for (const auto& [name, want] : *list) {
           const CompareReport report = compare(all.back().at(name), want, 1e-5, 1e-6);
@@ -59,6 +71,7 @@ void check(const std::string& text, const std::function<Arrays(int64_t batch)>& 
                                    << to_string(report);
         }
     }
+    if (TestDevice::get().cuda) continue;
     EXPECT_EQ(all[2], run(compile(program), 1, inputs)) << "one thread, batch " << batch;
     const Artifact exact = compile(testing::with_batch(program, batch));
     EXPECT_EQ(all[2], run(exact, 2, inputs)) << "compiled for batch " << batch << " alone";
@@ -146,7 +159,8 @@ TEST(ControlFlow, AScanWalksRowsAndStacksResults) {
 }
 
 TEST(ControlFlow, AnIndexOutOfRangeInsideABodyIsReported) {
-  const Artifact artifact = compile(filled(parse(scan_text("false"))));
+  const Artifact artifact = compile(filled(parse(scan_text("false"))), for_device());
+  if (!TestDevice::get().runs) return;
   try {
     run(artifact, 1, scan_inputs(3, 7));
     FAIL() << "an index of 7 in an axis of 3";
@@ -202,7 +216,9 @@ TEST(ControlFlow, ALoopWithoutEndIsStopped) {
         } : f32[2], bool[]
       return "y" = %y
     }
-  })"));
+  })"),
+                                    for_device());
+  if (!TestDevice::get().runs) return;
   const Arrays inputs{{"x", floats({2}, 1)}, {"c", Array::scalar_i64(DType::boolean, 1)}};
   setenv("AICF_MAX_SECONDS", "0.02", 1);
   ErrorCode code = ErrorCode::kI_check_failed;
@@ -215,16 +231,30 @@ TEST(ControlFlow, ALoopWithoutEndIsStopped) {
   EXPECT_EQ(code, ErrorCode::kU_over_limit);
 }
 
-TEST(ControlFlow, AGpuRefusesLoops) {
+// The graph holds the addresses of the last run.
+TEST(ControlFlow, OtherMemoryIsBoundBetweenRuns) {
+  const Artifact artifact = compile(filled(parse(kLoop)), for_device());
+  if (!TestDevice::get().runs) return;
+  const auto inputs_of = [](double first) {
+    return Arrays{{"x", floats({3, 4}, first)}, {"limit", Array::scalar_f64(DType::f32, 40)}};
+  };
+  Executable exe(Model::load(
+      artifact, TestDevice::get().cuda ? open_device({"cuda", 0, ""}) : make_cpu_device({2, detect_isa()})));
+  const Arrays one = exe.run("", inputs_of(0.25)), other = exe.run("", inputs_of(2));
+  EXPECT_NE(one, other);
+  EXPECT_EQ(other, run(artifact, 2, inputs_of(2)));
+  EXPECT_EQ(one, exe.run("", inputs_of(0.25)));
+}
+
+TEST(ControlFlow, AGpuRunsBodiesInsideItsGraph) {
   CompileOptions options;
   options.target = "sm_90";
-  options.stop_after = "select";
-  try {
-    compile(filled(parse(kLoop)), options);
-    FAIL() << "compiled";
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code, ErrorCode::kU_no_kernel);
-    EXPECT_EQ(error.op, "while_loop");
+  for (const std::string& text : {std::string(kLoop), scan_text("true"), std::string(kNested)}) {
+    const Artifact artifact = compile(filled(parse(text)), options);
+    const Plan& plan = artifact.variants[0].plan;
+    EXPECT_FALSE(plan.bodies.empty());
+    for (const EntryPlan& body : plan.bodies)
+      for (const Step& step : body.steps) EXPECT_FALSE(step.launches.empty()) << step.kernel;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/abi.h"
+#include "kernels/control_launches.h"
 #include "plan/control_layout.h"
 
 namespace aicf {
@@ -121,7 +122,8 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
   check_members(step, where);
-  if (!step.bodies.empty() && (step.program >= 0 || step.module >= 0))
+  if (!step.bodies.empty() &&
+      (step.program >= 0 || (step.module >= 0 && step.launches.size() != kControlLaunches)))
     throw violation("a step of control flow has other code", where);
 }
 

@@ -1,6 +1,7 @@
 #include "plan/control_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "plan/arena.h"
@@ -33,6 +34,13 @@ ControlLayout control_layout(const Step& step, const std::vector<EntryPlan>& bod
     layout.bytes = std::max(layout.bytes, bodies[static_cast<size_t>(body)].arena_bytes);
   }
   const EntryPlan& body = bodies[static_cast<size_t>(step.bodies.back())];
+  // Place for what a buffer of the body holds.
+  const auto take = [&](const IoTensor& io) {
+    require(io.buffer >= 0 && io.buffer < static_cast<int32_t>(body.buffers.size()), step,
+            "has a body without a buffer");
+    const int64_t bytes = align_up(body.buffers[static_cast<size_t>(io.buffer)].max_bytes);
+    return std::exchange(layout.bytes, checked_add(layout.bytes, bytes));
+  };
   layout.condition = align_up(layout.bytes);
   layout.bytes = checked_add(layout.condition, kBufferAlignment);
   if (!scans && !loops) return layout;
@@ -45,16 +53,14 @@ ControlLayout control_layout(const Step& step, const std::vector<EntryPlan>& bod
     require(next == -1 || (next == layout.advancing && next < outputs), step, "carries what its body lacks");
     layout.advancing += next < 0 ? 0 : 1;
     layout.next.push_back(next);
-    const int32_t buffer = body.inputs[static_cast<size_t>(i)].buffer;
-    require(buffer >= 0 && buffer < static_cast<int32_t>(body.buffers.size()), step,
-            "has a body without a buffer");
-    for (auto& set : layout.carried) {
-      set.push_back(next < 0 ? -1 : layout.bytes);
-      if (next >= 0)
-        layout.bytes =
-            checked_add(layout.bytes, align_up(body.buffers[static_cast<size_t>(buffer)].max_bytes));
-    }
+    for (auto& set : layout.carried) set.push_back(next < 0 ? -1 : take(body.inputs[static_cast<size_t>(i)]));
   }
+  const bool runs_in_a_graph = step.module >= 0;
+  if (!scans || !runs_in_a_graph) return layout;
+  for (size_t i = layout.next.size(); i < body.inputs.size(); ++i)
+    layout.rows.push_back(take(body.inputs[i]));
+  for (auto i = static_cast<size_t>(layout.advancing); i < body.outputs.size(); ++i)
+    layout.rows.push_back(take(body.outputs[i]));
   return layout;
 }
 

@@ -23,8 +23,12 @@ struct ControlLayout {
   std::vector<int64_t> next;        // per carried value
   int64_t advancing = 0;            // carried values that do not keep their contents
   std::vector<int64_t> carried[2];  // offsets of the two sets, per carried value; -1: keeps its contents
-  int64_t condition = 0;            // offset; the bodies' arena begins at 0
-  int64_t bytes = 0;                // of the whole workspace
+  // Offset; the bodies' arena begins at 0. Of a scan on a GPU: the number of the trip.
+  int64_t condition = 0;
+  // Of a scan on a GPU, whose launches have fixed addresses: where a row of each walked operand, then of each
+  // stacked result lies for the body.
+  std::vector<int64_t> rows;
+  int64_t bytes = 0;  // of the whole workspace
 };
 
 // Throws UserError bad_artifact if kernel, params or bodies of the step do not fit together.

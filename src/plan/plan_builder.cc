@@ -286,13 +286,16 @@ void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
 }
 
 int32_t PlanBuilder::add_body(const Graph& graph, const KernelCalls& calls,
-                              const std::vector<TileProgram>& programs, const std::vector<int32_t>& bodies) {
-  plan_.bodies.push_back(plan_graph(graph, calls, programs, {}, {}, bodies));
+                              const std::vector<TileProgram>& programs,
+                              const std::vector<StepLaunches>& launches,
+                              const std::vector<StepLaunches>& init_launches,
+                              const std::vector<int32_t>& bodies) {
+  plan_.bodies.push_back(plan_graph(graph, calls, programs, launches, init_launches, bodies));
   return static_cast<int32_t>(plan_.bodies.size()) - 1;
 }
 
 // A call's step, but for how it is launched.
-Step PlanBuilder::step_of(EntryState& state, size_t number, const std::vector<int32_t>& bodies) {
+Step PlanBuilder::step_of(EntryState& state, size_t number) {
   const KernelCall& call = state.calls.calls[number];
   Step step;
   step.kernel = call.kernel;
@@ -304,7 +307,6 @@ Step PlanBuilder::step_of(EntryState& state, size_t number, const std::vector<in
   }
   step.params = call.params;
   step.fparams = call.fparams;
-  add_bodies(state, call, bodies, step);
   if (!call.library.call.empty()) add_library(state, call.library, step);
   for (const KernelCall& member : call.members)
     step.members.push_back({member.kernel, member.variant, member.origin, member.stage,
@@ -342,12 +344,13 @@ EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
     state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),
                                  graph.value(id).constant});
   for (size_t i = 0; i < calls.calls.size(); ++i) {
-    Step step = step_of(state, i, bodies);
+    Step step = step_of(state, i);
     if (!launches.empty()) {
       add_launches(state, launches[i], step);
     } else if (calls.calls[i].region >= 0) {
       step.program = intern_program(programs[static_cast<size_t>(calls.calls[i].region)]);
     }
+    add_bodies(state, calls.calls[i], bodies, step);
     add_step(state, std::move(step));
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {

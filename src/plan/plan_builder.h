@@ -28,6 +28,7 @@ class PlanBuilder {
   // A body of control flow, before the graph that holds it; its number. Calls of `graph` name the bodies in
   // calls.bodies, whose numbers are `bodies`.
   int32_t add_body(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                   const std::vector<StepLaunches>& launches, const std::vector<StepLaunches>& init_launches,
                    const std::vector<int32_t>& bodies);
   // What is added from here on is for these sizes only, an entry a bucket of the one of its name; none: for
   // all sizes.
@@ -43,7 +44,7 @@ class PlanBuilder {
   EntryPlan plan_graph(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
                        const std::vector<StepLaunches>& launches,
                        const std::vector<StepLaunches>& init_launches, const std::vector<int32_t>& bodies);
-  Step step_of(EntryState& state, size_t number, const std::vector<int32_t>& bodies);
+  Step step_of(EntryState& state, size_t number);
   static void add_step(EntryState& state, Step step);
   static int32_t add_workspace(EntryState& state, std::string name, int64_t bytes);
   void add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies, Step& step);

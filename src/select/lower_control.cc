@@ -20,7 +20,6 @@ Graph Selector::without_kept_values(const Graph& body, size_t carried, std::vect
 }
 
 void Selector::lower_control(const Node& node) {
-  if (target_.is_cuda()) throw no_kernel(node).with_remedy("compile this model for the CPU");
   KernelCall call;
   call.kernel = std::string(op_info(node.op).name);
   call.origin = origin_of(node);

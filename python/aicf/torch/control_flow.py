@@ -2,7 +2,7 @@
 
 A body is a graph of its own whose inputs stand for all tensors that it uses. A scan of a few steps becomes
 its steps, which can be fused; a longer one, or one over an axis whose size is known at the call only, stays a
-loop, which runs on the CPU only.
+loop.
 """
 
 from __future__ import annotations

@@ -6,30 +6,9 @@
 
 #include "base/error.h"
 #include "base/limits.h"
-#include "kernels/step_check.h"
-#include "runtime/bind_step.h"
 
 namespace aicf {
 namespace {
-
-int64_t bytes_of(const TensorArg& arg) {
-  int64_t bytes = dtype_bytes(arg.dtype);
-  for (int i = 0; i < arg.rank; ++i) bytes = checked_mul(bytes, arg.sizes[i]);
-  return bytes;
-}
-
-int64_t row_bytes(const TensorArg& arg) {
-  int64_t bytes = dtype_bytes(arg.dtype);
-  for (int i = 1; i < arg.rank; ++i) bytes = checked_mul(bytes, arg.sizes[i]);
-  return bytes;
-}
-
-std::vector<int64_t> io_bytes(const std::vector<IoTensor>& list, const SymbolValues& sizes) {
-  std::vector<int64_t> bytes;
-  for (const IoTensor& io : list)
-    bytes.push_back(checked_mul(element_count(evaluate(io.sizes, sizes)), dtype_bytes(io.dtype)));
-  return bytes;
-}
 
 std::byte* data_of(const TensorArg& arg) { return static_cast<std::byte*>(arg.data); }
 std::byte* workspace(const BoundCall& call) { return data_of(call.outputs.back()); }
@@ -54,85 +33,16 @@ class Deadline {
 
 ControlStep::ControlStep(const Plan& plan, const Step& step, const BoundCall& call, const SymbolValues& sizes,
                          std::vector<std::unique_ptr<BoundBody>> bodies)
-    : step_(step), layout_(control_layout(step, plan.bodies)), limit_(resource_limits().seconds) {
-  for (size_t i = 0; i < bodies.size(); ++i) {
-    const EntryPlan& body = plan.bodies[static_cast<size_t>(step.bodies[i])];
-    check_io_bytes(body, sizes);
-    bodies_.push_back(
-        {&body, std::move(bodies[i]), io_bytes(body.inputs, sizes), io_bytes(body.outputs, sizes)});
-  }
-  for (const auto* args : {&call.inputs, &call.outputs})
-    require(std::all_of(args->begin(), args->end(), is_dense), "an operand is not dense");
-  require(!call.outputs.empty() && bytes_of(call.outputs.back()) >= layout_.bytes,
-          "the workspace is too small");
+    : step_(step), control_(bind_control(plan, step, call, sizes)), limit_(resource_limits().seconds) {
+  for (size_t i = 0; i < bodies.size(); ++i) bodies_.push_back({control_.bodies[i], std::move(bodies[i])});
   if (step.kernel == kIfElse) {
-    check_branches(call);
     seconds_ = std::max(bodies_[0].bound->seconds(), bodies_[1].bound->seconds());
   } else if (step.kernel == kWhileLoop) {
-    check_loop(call);
     seconds_ = bodies_[0].bound->seconds() + bodies_[1].bound->seconds();
   } else {
-    check_scan(call);
-    seconds_ = static_cast<double>(length_) * bodies_[0].bound->seconds();
+    seconds_ = static_cast<double>(control_.length) * bodies_[0].bound->seconds();
   }
-  now_.resize(layout_.next.size());
-}
-
-void ControlStep::require(bool holds, const char* what) const {
-  if (holds) return;
-  throw UserError(ErrorCode::kU_bad_artifact,
-                  "the plan is not consistent: a step of control flow and its bodies differ")
-      .with_op(step_.kernel + " " + step_.origin)
-      .with_actual(what)
-      .with_remedy("compile the model again");
-}
-
-void ControlStep::check_branches(const BoundCall& call) const {
-  require(!call.inputs.empty() && call.inputs[0].dtype == DType::boolean && bytes_of(call.inputs[0]) == 1,
-          "the condition is no bool");
-  for (const Body& body : bodies_) {
-    require(body.input_bytes.size() + 1 == call.inputs.size(), "captures");
-    require(body.output_bytes.size() + 1 == call.outputs.size(), "results");
-    for (size_t i = 0; i < body.input_bytes.size(); ++i)
-      require(bytes_of(call.inputs[i + 1]) == body.input_bytes[i], "bytes of a capture");
-    for (size_t i = 0; i < body.output_bytes.size(); ++i)
-      require(bytes_of(call.outputs[i]) == body.output_bytes[i], "bytes of a result");
-  }
-}
-
-void ControlStep::check_carried(const BoundCall& call, size_t results) const {
-  const Body& body = bodies_.back();
-  const size_t carried = layout_.next.size();
-  require(carried <= results && results + 1 == call.outputs.size(), "results");
-  require(body.input_bytes.size() == call.inputs.size(), "operands");
-  for (size_t i = 0; i < carried; ++i) {
-    const int64_t bytes = bytes_of(call.inputs[i]);
-    require(body.input_bytes[i] == bytes && bytes_of(call.outputs[i]) == bytes, "bytes of a carried value");
-    if (layout_.next[i] >= 0)
-      require(body.output_bytes[static_cast<size_t>(layout_.next[i])] == bytes, "bytes of a carried value");
-  }
-}
-
-void ControlStep::check_loop(const BoundCall& call) const {
-  check_carried(call, call.inputs.size());
-  require(static_cast<int64_t>(bodies_[1].output_bytes.size()) == layout_.advancing, "carried values");
-  require(bodies_[0].input_bytes == bodies_[1].input_bytes, "operands of the condition");
-  require(bodies_[0].output_bytes == std::vector<int64_t>{1}, "the condition");
-}
-
-void ControlStep::check_scan(const BoundCall& call) {
-  const Body& body = bodies_[0];
-  const size_t carried = layout_.next.size(), advancing = static_cast<size_t>(layout_.advancing),
-               stacked = body.output_bytes.size() - advancing;
-  check_carried(call, carried + stacked);
-  require(carried < call.inputs.size() && call.inputs[carried].rank >= 1, "walked operands");
-  length_ = call.inputs[carried].sizes[0];
-  const auto check_rows = [&](const TensorArg& arg, int64_t bytes) {
-    require(arg.rank >= 1 && arg.sizes[0] == length_ && (length_ == 0 || row_bytes(arg) == bytes), "rows");
-  };
-  for (size_t i = carried; i < call.inputs.size(); ++i) check_rows(call.inputs[i], body.input_bytes[i]);
-  for (size_t i = 0; i < stacked; ++i)
-    check_rows(call.outputs[carried + i], body.output_bytes[advancing + i]);
+  now_.resize(control_.carried());
 }
 
 void ControlStep::set_input(Body& body, size_t i, std::byte* address) {
@@ -167,7 +77,7 @@ void ControlStep::run_branch(const BoundCall& call, bool have_pool) {
 
 void ControlStep::run_loop(const BoundCall& call, bool have_pool) {
   const Deadline deadline(limit_, step_.origin);
-  std::byte* condition = workspace(call) + layout_.condition;
+  std::byte* condition = workspace(call) + control_.layout.condition;
   set_output(bodies_[0], 0, condition);
   for (int64_t trip = 0;; ++trip) {
     for (size_t i = 0; i < now_.size(); ++i) set_input(bodies_[0], i, now_[i]);
@@ -182,11 +92,10 @@ void ControlStep::run_loop(const BoundCall& call, bool have_pool) {
 
 void ControlStep::run_scan(const BoundCall& call, bool have_pool) {
   const Deadline deadline(limit_, step_.origin);
-  const bool reverse = *step_.params[1].constant() != 0;
   Body& body = bodies_[0];
-  const size_t carried = now_.size(), advancing = static_cast<size_t>(layout_.advancing);
-  for (int64_t trip = 0; trip < length_; ++trip) {
-    const int64_t row = reverse ? length_ - 1 - trip : trip;
+  const size_t carried = control_.carried(), advancing = control_.advancing();
+  for (int64_t trip = 0; trip < control_.length; ++trip) {
+    const int64_t row = control_.reverse ? control_.length - 1 - trip : trip;
     carry(call, trip);
     for (size_t i = carried; i < call.inputs.size(); ++i)
       set_input(body, i, data_of(call.inputs[i]) + row * body.input_bytes[i]);
@@ -205,15 +114,15 @@ void ControlStep::begin_carrying(const BoundCall& call) {
 void ControlStep::carry(const BoundCall& call, int64_t trip) {
   for (size_t i = 0; i < now_.size(); ++i) {
     set_input(bodies_.back(), i, now_[i]);
-    if (layout_.next[i] >= 0)
-      set_output(bodies_.back(), static_cast<size_t>(layout_.next[i]),
-                 workspace(call) + layout_.carried[trip % 2][i]);
+    if (control_.layout.next[i] >= 0)
+      set_output(bodies_.back(), static_cast<size_t>(control_.layout.next[i]),
+                 workspace(call) + control_.layout.carried[trip % 2][i]);
   }
 }
 
 void ControlStep::advance(const BoundCall& call, int64_t trip) {
   for (size_t i = 0; i < now_.size(); ++i)
-    if (layout_.next[i] >= 0) now_[i] = workspace(call) + layout_.carried[trip % 2][i];
+    if (control_.layout.next[i] >= 0) now_[i] = workspace(call) + control_.layout.carried[trip % 2][i];
 }
 
 void ControlStep::end_carrying(const BoundCall& call) const {

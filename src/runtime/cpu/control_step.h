@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/abi.h"
-#include "plan/control_layout.h"
+#include "runtime/bind_control.h"
 
 namespace aicf {
 
@@ -25,8 +25,7 @@ class BoundBody {
 
 class ControlStep {
  public:
-  // `call` is the bound step, `bodies` are those of the step in order. bad_artifact unless every operand is
-  // dense and has the bytes that the bodies read and write.
+  // `call` is the bound step, `bodies` are those of the step in order. Throws as bind_control.
   ControlStep(const Plan& plan, const Step& step, const BoundCall& call, const SymbolValues& sizes,
               std::vector<std::unique_ptr<BoundBody>> bodies);
   // over_limit if it takes longer than AICF_MAX_SECONDS.
@@ -35,17 +34,9 @@ class ControlStep {
   double seconds() const { return seconds_; }
 
  private:
-  struct Body {
-    const EntryPlan* plan;
+  struct Body : BoundControl::Body {
     std::unique_ptr<BoundBody> bound;
-    std::vector<int64_t> input_bytes, output_bytes;
   };
-  void require(bool holds, const char* what) const;
-  void check_branches(const BoundCall& call) const;
-  void check_loop(const BoundCall& call) const;
-  void check_scan(const BoundCall& call);
-  void check_carried(const BoundCall& call, size_t results) const;
-
   void run_branch(const BoundCall& call, bool have_pool);
   void run_loop(const BoundCall& call, bool have_pool);
   void run_scan(const BoundCall& call, bool have_pool);
@@ -58,10 +49,9 @@ class ControlStep {
   void end_carrying(const BoundCall& call) const;
 
   const Step& step_;
-  ControlLayout layout_;
+  BoundControl control_;
   std::vector<Body> bodies_;
   std::vector<std::byte*> now_;  // per carried value
-  int64_t length_ = 0;           // of a scan
   double seconds_ = 0, limit_;
 };
 

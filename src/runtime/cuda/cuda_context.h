@@ -30,6 +30,7 @@ class DeviceContext {
   StreamHandle stream(aicf::Stream s) const {
     return s.handle != nullptr ? static_cast<StreamHandle>(s.handle) : stream_;
   }
+  Context handle() const { return context_; }
   int arch() const { return arch_; }
   int ordinal() const { return ordinal_; }
   // What is queued on `after` from now on waits for what is queued on `before`.

@@ -18,11 +18,13 @@ using cuda::driver;
 class CudaSequence final : public Sequence {
  public:
   CudaSequence(std::shared_ptr<cuda::DeviceContext> context, const Plan& plan, const EntryPlan& entry,
-               const cuda::Modules& modules, const SymbolValues& sizes,
-               const std::vector<std::byte*>& addresses, bool graphs)
-      : context_(std::move(context)), graphs_(graphs), launches_(context_, plan, entry, modules, sizes) {
-    for (size_t b = 0; b < addresses.size(); ++b)
-      if (addresses[b] != nullptr) launches_.set_address(static_cast<int32_t>(b), addresses[b]);
+               const cuda::Modules& modules, const SymbolValues& sizes, const BufferAddresses& addresses,
+               bool graphs)
+      : context_(std::move(context)),
+        graphs_(graphs),
+        launches_(context_, plan, entry, modules, sizes, addresses.bodies) {
+    for (size_t b = 0; b < addresses.entry.size(); ++b)
+      if (addresses.entry[b] != nullptr) launches_.set_address(static_cast<int32_t>(b), addresses.entry[b]);
   }
   ~CudaSequence() override { context_->enter_if_alive(); }
 
@@ -37,9 +39,9 @@ class CudaSequence final : public Sequence {
     if (launches_.kernels().empty()) return;
     launches_.report_errors();  // of earlier runs that nobody waited for
     if (!graphs_) return launch_one_by_one(context_->stream(stream));
-    if (graph_ == nullptr) {
+    if (graph_ == nullptr || launches_.needs_capture()) {
       graph_ = std::make_unique<cuda::CapturedGraph>(launches_, context_->arch() >= 90);
-    } else {
+    } else if (launches_.changed()) {
       graph_->update(launches_);
     }
     graph_->launch(context_->stream(stream));
@@ -68,7 +70,7 @@ class CudaSequence final : public Sequence {
   }
 
   std::string coverage() const override {
-    const std::string count = std::to_string(launches_.kernels().size());
+    const std::string count = std::to_string(launches_.kernel_count());
     return graphs_ ? count + "/" + count + " kernels in 1 graph" : "0/" + count + " kernels in a graph";
   }
 
@@ -78,6 +80,10 @@ class CudaSequence final : public Sequence {
       const ProfilerRange range(launches_.step(kernel).kernel.c_str());
       if (kernel.library != nullptr) {
         launches_.enqueue(kernel, stream);
+        continue;
+      }
+      if (kernel.control != nullptr) {
+        cuda::run_control(launches_, kernel, stream);
         continue;
       }
       cuda::LaunchAttribute cluster;
@@ -166,15 +172,13 @@ class CudaDevice final : public Device {
     return std::make_unique<cuda::Memory>(context_, bytes);
   }
   std::shared_ptr<const Code> load_code(const Variant& variant) override {
-    if (!variant.plan.bodies.empty())
-      throw UserError(ErrorCode::kU_bad_artifact, "control flow is planned for a device that cannot run it");
     return std::make_shared<cuda::Modules>(context_, variant.code);
   }
   std::unique_ptr<Sequence> bind(const Plan& plan, const EntryPlan& entry, const Code* code,
                                  const SymbolValues& sizes, const BufferAddresses& addresses) override {
     context_->enter();
     const auto& modules = dynamic_cast<const cuda::Modules&>(*code);
-    return std::make_unique<CudaSequence>(context_, plan, entry, modules, sizes, addresses.entry, graphs_);
+    return std::make_unique<CudaSequence>(context_, plan, entry, modules, sizes, addresses, graphs_);
   }
 
  private:

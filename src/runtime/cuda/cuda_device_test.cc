@@ -15,6 +15,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "compile/compile.h"
+#include "ir/text.h"
 #include "runtime/cuda/testing/fake_libcuda.h"
 #include "runtime/executable.h"
 #include "runtime/open_device.h"
@@ -112,6 +114,77 @@ TEST_F(CudaDevice, CapturesOnceForEachSetOfSizesAndThenChangesAddresses) {
     run_on(x, y);
     EXPECT_EQ(fake.instantiations, 2);
     EXPECT_EQ(fake.kernel_launches, 0);
+  });
+}
+
+// A branch within a loop. The values that decide are the memory's, which nothing computes here.
+Artifact nested_control() {
+  CompileOptions options;
+  options.target = "compute_80";
+  return compile(parse(R"(program {
+    entry main(%x: f32[3], %c: bool[], %i: i64[]) {
+      %y, %go, %at = while_loop(%x, %c, %i)
+        body(%a: f32[3] as "a", %b: bool[] as "b", %j: i64[] as "j") {
+          return %b
+        }
+        body(%a: f32[3] as "a", %b: bool[] as "b", %j: i64[] as "j") {
+          %r = if_else(%b, %a, %j)
+            body(%p: f32[3] as "p", %k: i64[] as "k") {
+              %one = gather(%p, %k) {axis = 0} : f32[]
+              %s = add(%p, %one) : f32[3]
+              return %s
+            }
+            body(%p: f32[3] as "p", %k: i64[] as "k") {
+              %s = neg(%p) : f32[3]
+              return %s
+            } : f32[3]
+          return %r, %b, %j
+        } : f32[3], bool[], i64[]
+      return "y" = %y
+    }
+  })"),
+                 options);
+}
+
+TEST_F(CudaDevice, ControlFlowIsPartOfTheGraphAndIsCapturedAnewForOtherAddresses) {
+  const Artifact artifact = nested_control();
+  in_process([&](FakeCuda& fake) {
+    {
+      Executable exe(Model::load(artifact, open_device({"cuda"})));
+      const auto run_on = [&](const DeviceTensor& x) {
+        const DeviceTensor c = exe.device_tensor(DType::boolean, {}), i = exe.device_tensor(DType::i64, {}),
+                           y = exe.device_tensor(DType::f32, {3});
+        for (int repeat = 0; repeat < 2; ++repeat)
+          exe.run_into("", {view_of(x), view_of(c), view_of(i)}, {view_of(y)});
+      };
+      run_on(exe.device_tensor(DType::f32, {3}));
+      EXPECT_EQ(fake.instantiations, 1);
+      EXPECT_EQ(fake.graph_launches, 2);
+      EXPECT_EQ(fake.conditionals, 3);
+      EXPECT_EQ(fake.kernel_launches, 0);
+      run_on(exe.device_tensor(DType::f32, {3}));
+      EXPECT_EQ(fake.instantiations, 2);
+      EXPECT_EQ(fake.graph_launches, 4);
+      EXPECT_EQ(exe.profile(exe.entry(""), 1).size(), 1u);
+    }
+    EXPECT_EQ(alive(fake), 0);
+    for (const char* function : {"cuGraphConditionalHandleCreate", "cuGraphAddNode_v2"}) {
+      fake.failing = function;
+      fake.sound_calls = 1;
+      Executable exe(Model::load(artifact, open_device({"cuda"})));
+      EXPECT_THROW(exe.run("", {{"x", Array(DType::f32, {3})},
+                                {"c", Array(DType::boolean, {})},
+                                {"i", Array(DType::i64, {})}}),
+                   EnvironmentError);
+    }
+    fake.failing = nullptr;
+    EXPECT_EQ(alive(fake), 0);
+    setenv("AICF_CUDA_GRAPHS", "0", 1);
+    Executable exe(Model::load(artifact, open_device({"cuda"})));
+    fake.graph_launches = 0;
+    exe.run("",
+            {{"x", Array(DType::f32, {3})}, {"c", Array(DType::boolean, {})}, {"i", Array(DType::i64, {})}});
+    EXPECT_EQ(fake.graph_launches, 1);  // conditional nodes need one
   });
 }
 

@@ -8,20 +8,7 @@
 
 namespace aicf::cuda {
 
-class OwnedGraph {
- public:
-  OwnedGraph();
-  ~OwnedGraph();
-  OwnedGraph(const OwnedGraph&) = delete;
-  OwnedGraph& operator=(const OwnedGraph&) = delete;
-  Graph handle() const { return handle_; }
-
- private:
-  Graph handle_ = nullptr;
-};
-
-// A chain of kernel nodes. Each waits for the one before by itself (the launch ABI asks every kernel to), so
-// where `programmatic`, from sm_90 on, its launch may overlap the end of the one before.
+// The launches of an entry as a chain of nodes; `programmatic` as of NodeChain, from sm_90 on.
 class CapturedGraph {
  public:
   CapturedGraph(Launches& launches, bool programmatic);
@@ -34,12 +21,13 @@ class CapturedGraph {
   void launch(StreamHandle stream);
 
  private:
-  void add_nodes(Launches& launches, bool programmatic);
-
   OwnedGraph graph_;  // its nodes name those of `exec_` when arguments change, so it lives as long
   GraphExec exec_ = nullptr;
   std::vector<GraphNode> nodes_;
 };
+
+// Enqueues control flow, which only a graph can run, as a graph of its own.
+void run_control(Launches& launches, Launches::Kernel& kernel, StreamHandle stream);
 
 // An event that takes the time.
 class OwnedEvent {
@@ -66,10 +54,7 @@ class TimedGraph {
   std::vector<double> run(StreamHandle stream);
 
  private:
-  void add_stamp(Graph graph, Event event);
-
   std::vector<OwnedEvent> stamps_;
-  GraphNode last_ = nullptr;
   GraphExec exec_ = nullptr;
 };
 

@@ -53,6 +53,8 @@ Driver load_driver() {
   library.load(d.graph_create, "cuGraphCreate");
   library.load(d.graph_destroy, "cuGraphDestroy");
   library.load(d.graph_add_node, "cuGraphAddNode_v2");
+  d.conditional_handle_create =
+      reinterpret_cast<decltype(d.conditional_handle_create)>(library.find("cuGraphConditionalHandleCreate"));
   library.load(d.graph_node_set_attribute, "cuGraphKernelNodeSetAttribute");
   library.load(d.graph_instantiate, "cuGraphInstantiateWithFlags");
   library.load(d.graph_exec_destroy, "cuGraphExecDestroy");

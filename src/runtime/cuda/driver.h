@@ -29,7 +29,19 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2 and _v3
   Context context = nullptr;
 };
 
-constexpr int kKernelNode = 0, kChildGraphNode = 4, kEventRecordNode = 7;  // CUgraphNodeType
+// CUgraphNodeType
+constexpr int kKernelNode = 0, kChildGraphNode = 4, kEventRecordNode = 7, kConditionalNode = 13;
+
+using ConditionalHandle = unsigned long long;
+enum ConditionalType : int { kIf = 0, kWhile = 1 };  // CUgraphConditionalNodeType
+
+struct ConditionalNodeParams {  // CUDA_CONDITIONAL_NODE_PARAMS
+  ConditionalHandle handle = 0;
+  int type = kIf;
+  unsigned size = 1;
+  Graph* bodies = nullptr;  // given by the driver
+  Context context = nullptr;
+};
 
 struct GraphNodeParams {  // CUgraphNodeParams
   int type = kKernelNode;
@@ -39,6 +51,7 @@ struct GraphNodeParams {  // CUgraphNodeParams
     KernelNodeParams kernel;
     Event event;  // to be recorded
     Graph child;  // copied when added
+    ConditionalNodeParams conditional;
   };
   long long reserved2 = 0;
   GraphNodeParams() : reserved1{} {}
@@ -130,6 +143,8 @@ struct Driver {
   int (*graph_destroy)(Graph);
   int (*graph_add_node)(GraphNode*, Graph, const GraphNode* dependencies, const EdgeData*, size_t count,
                         GraphNodeParams*);
+  // Null where the driver is older than CUDA 12.3.
+  int (*conditional_handle_create)(ConditionalHandle*, Graph, Context, unsigned initial, unsigned flags);
   int (*graph_node_set_attribute)(GraphNode, int attribute, const LaunchAttribute::Value*);
   int (*graph_instantiate)(GraphExec*, Graph, unsigned long long flags);
   int (*graph_exec_destroy)(GraphExec);

@@ -6,6 +6,7 @@
 #include "base/dynamic_library.h"
 #include "base/error.h"
 #include "runtime/bind_launch.h"
+#include "runtime/cuda/control_flow.h"
 
 namespace aicf::cuda {
 namespace {
@@ -23,8 +24,11 @@ TensorMap encode_map(const TensorMapGeometry& map, void* address) {
 
 }  // namespace
 
+OwnedGraph::OwnedGraph() { AICF_CUDA(driver().graph_create(&handle_, 0)); }
+OwnedGraph::~OwnedGraph() { driver().graph_destroy(handle_); }
+
 Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, const EntryPlan& entry,
-                   const Modules& modules, const SymbolValues& sizes)
+                   const Modules& modules, const SymbolValues& sizes, const BodyAddresses& bodies)
     : context_(std::move(context)),
       entry_(entry),
       calls_(entry.steps.size()),
@@ -34,6 +38,14 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
   for (size_t i = 0; i < entry.steps.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     bind_step(plan, entry, index, sizes, calls_[i], patches_);
+    if (!entry.steps[i].bodies.empty()) {
+      Kernel kernel;
+      kernel.step = index;
+      kernel.control =
+          std::make_shared<ControlFlow>(context_, plan, entry.steps[i], calls_[i], modules, sizes, bodies);
+      add_other(std::move(kernel));
+      continue;
+    }
     if (add_library(entry.steps[i], index)) continue;
     if (entry.steps[i].launches.empty())
       throw UserError(ErrorCode::kU_bad_artifact, "a step of a CUDA plan launches nothing")
@@ -48,6 +60,8 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
   std::stable_sort(patches_.begin(), patches_.end(),
                    [](const AddressPatch& a, const AddressPatch& b) { return a.buffer < b.buffer; });
 }
+
+Launches::~Launches() = default;
 
 void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, const Modules& modules,
                    const SymbolValues& sizes) {
@@ -94,10 +108,32 @@ bool Launches::add_library(const Step& step, int32_t index) {
   kernel.step = index;
   kernel.library = open_library_routine(*call, bound, step.origin);
   if (kernel.library == nullptr) return false;
-  kernels_of_step_[static_cast<size_t>(index)].push_back(kernels_.size());
+  add_other(std::move(kernel));
+  return true;
+}
+
+void Launches::add_other(Kernel kernel) {
+  kernels_of_step_[static_cast<size_t>(kernel.step)].push_back(kernels_.size());
   kernels_.push_back(std::move(kernel));
   arguments_.push_back(nullptr);
-  return true;
+}
+
+size_t Launches::kernel_count() const {
+  size_t count = 0;
+  for (const Kernel& kernel : kernels_)
+    count += kernel.control != nullptr ? kernel.control->kernel_count() : 1;
+  return count;
+}
+
+bool Launches::needs_capture() const {
+  return changed_ && std::any_of(kernels_.begin(), kernels_.end(),
+                                 [](const Kernel& kernel) { return kernel.control && kernel.changed; });
+}
+
+void Launches::settle() {
+  if (!changed_) return;
+  for (Kernel& kernel : kernels_) kernel.changed = false;
+  changed_ = false;
 }
 
 void Launches::enqueue(Kernel& kernel, StreamHandle stream) {
@@ -157,6 +193,8 @@ void Launches::set_address(int32_t buffer, std::byte* address) {
 }
 
 void Launches::report_errors() {
+  for (const Kernel& kernel : kernels_)
+    if (kernel.control != nullptr) kernel.control->report_errors();
   auto* errors = static_cast<DeviceError*>(errors_->host());
   for (const size_t i : reporting_) {
     if (errors[i].raised == 0) continue;

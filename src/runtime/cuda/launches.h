@@ -11,6 +11,24 @@
 
 namespace aicf::cuda {
 
+class ControlFlow;
+
+class OwnedGraph {
+ public:
+  OwnedGraph();
+  explicit OwnedGraph(Graph handle) : handle_(handle) {}
+  ~OwnedGraph();
+  OwnedGraph(const OwnedGraph&) = delete;
+  OwnedGraph& operator=(const OwnedGraph&) = delete;
+  Graph handle() const { return handle_; }
+
+ private:
+  Graph handle_ = nullptr;
+};
+
+// Of the buffers of every body of the plan, as of BufferAddresses.
+using BodyAddresses = std::vector<std::vector<std::byte*>>;
+
 // As aicf::CallError of prelude.cuh.
 struct DeviceError {
   int32_t raised, reserved;
@@ -22,7 +40,10 @@ class Launches {
   // Evaluates every launch of the entry; those with an empty grid are left out. Windows are checked as
   // bind_step does.
   Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, const EntryPlan& entry,
-           const Modules& modules, const SymbolValues& sizes);
+           const Modules& modules, const SymbolValues& sizes, const BodyAddresses& bodies);
+  ~Launches();
+  Launches(const Launches&) = delete;
+  Launches& operator=(const Launches&) = delete;
 
   struct Kernel {
     int32_t step = 0;
@@ -30,17 +51,25 @@ class Launches {
     int cluster = 1;
     bool changed = true;  // since it was last given to the driver
     bool reports_errors = false;
-    std::shared_ptr<LibraryRoutine> library;  // runs in place of a kernel; then `node` means nothing
+    // Either runs in place of a kernel; then `node` means nothing.
+    std::shared_ptr<LibraryRoutine> library;
+    std::shared_ptr<ControlFlow> control;
   };
   // Enqueues a library's routine with the present addresses.
   void enqueue(Kernel& kernel, StreamHandle stream);
-  // The same as a graph, which the caller destroys.
+  // The same as a graph, which the caller owns.
   Graph capture(Kernel& kernel);
   std::vector<Kernel>& kernels() { return kernels_; }
   const std::vector<Kernel>& kernels() const { return kernels_; }
   // Whether any of them is `changed`, until settle(): most replays change none, and asking each takes time.
   bool changed() const { return changed_; }
-  void settle() { changed_ = false; }
+  // Whether control flow has: its nodes hold addresses that a captured graph cannot be given anew.
+  bool needs_capture() const;
+  void settle();
+  // With those of the bodies of control flow.
+  size_t kernel_count() const;
+  Context context() const { return context_->handle(); }
+  const BoundCall& call(const Kernel& kernel) const { return calls_[static_cast<size_t>(kernel.step)]; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
   size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.
@@ -59,6 +88,7 @@ class Launches {
   void add(const Step& step, int32_t index, const CudaLaunch& launch, const Modules& modules,
            const SymbolValues& sizes);
   bool add_library(const Step& step, int32_t index);
+  void add_other(Kernel kernel);
   void encode_maps(Arguments& arguments, int32_t step);
 
   std::shared_ptr<DeviceContext> context_;

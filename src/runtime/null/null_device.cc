@@ -1,5 +1,6 @@
 #include "runtime/null/null_device.h"
 
+#include "runtime/bind_control.h"
 #include "runtime/bind_launch.h"
 #include "runtime/bind_step.h"
 #include "runtime/code_image.h"
@@ -25,6 +26,7 @@ class NullSequence final : public Sequence {
     for (size_t i = 0; i < entry.steps.size(); ++i) {
       bind_step(plan, entry, static_cast<int32_t>(i), sizes, calls_[i], patches_);
       check_launches(entry, entry.steps[i], calls_[i], sizes);
+      if (!entry.steps[i].bodies.empty()) bind_control(plan, entry.steps[i], calls_[i], sizes);
     }
     for (size_t b = 0; b < addresses.size(); ++b)
       if (addresses[b] != nullptr) set_address(static_cast<int32_t>(b), addresses[b]);

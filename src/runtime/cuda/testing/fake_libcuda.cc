@@ -114,10 +114,17 @@ AICF_FAKE(cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**), { +
 AICF_FAKE(cuGraphCreate, (Graph * graph, unsigned), { make(graph, fake_cuda.graphs); })
 AICF_FAKE(cuGraphDestroy, (Graph), { --fake_cuda.graphs; })
 AICF_FAKE(cuGraphAddNode_v2,
-          (GraphNode * node, Graph, const GraphNode*, const EdgeData*, size_t, GraphNodeParams*), {
+          (GraphNode * node, Graph, const GraphNode*, const EdgeData*, size_t, GraphNodeParams* params), {
+            static Graph body;
             int of_the_graph = 0;
             make(node, of_the_graph);
+            if (params->type != kConditionalNode) return 0;
+            make(&body, of_the_graph);
+            params->conditional.bodies = &body;
+            ++fake_cuda.conditionals;
           })
+AICF_FAKE(cuGraphConditionalHandleCreate, (ConditionalHandle * handle, Graph, Context, unsigned, unsigned),
+          { *handle = 1; })
 AICF_FAKE(cuGraphKernelNodeSetAttribute, (GraphNode, int, const LaunchAttribute::Value*))
 AICF_FAKE(cuGraphInstantiateWithFlags, (GraphExec * exec, Graph, unsigned long long), {
   make(exec, fake_cuda.execs);

@@ -15,7 +15,7 @@ struct FakeCuda {
   // What is alive.
   int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
   // What was done.
-  int graph_launches = 0, kernel_launches = 0, instantiations = 0, node_updates = 0;
+  int graph_launches = 0, kernel_launches = 0, instantiations = 0, conditionals = 0, node_updates = 0;
 };
 
 }  // namespace aicf::cuda
