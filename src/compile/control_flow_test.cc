@@ -31,10 +31,14 @@ CompileOptions for_device(int opt_level = 2) {
   return options;
 }
 
+std::shared_ptr<Device> device_for(const Artifact& artifact, int threads = 2) {
+  return artifact.variants[0].target == "cpu" ? make_cpu_device({threads, detect_isa()})
+                                              : open_device({"cuda", 0, ""});
+}
+
 // Outputs, and the states afterwards.
 Arrays run(const Artifact& artifact, int threads, const Arrays& inputs) {
-  Executable exe(Model::load(artifact, TestDevice::get().cuda ? open_device({"cuda", 0, ""})
-                                                              : make_cpu_device({threads, detect_isa()})));
+  Executable exe(Model::load(artifact, device_for(artifact, threads)));
   const Arrays first = exe.run("", inputs);
   exe.reset();
   Arrays results = exe.run("", inputs);  // over memory that a run has used
@@ -238,8 +242,7 @@ TEST(ControlFlow, OtherMemoryIsBoundBetweenRuns) {
   const auto inputs_of = [](double first) {
     return Arrays{{"x", floats({3, 4}, first)}, {"limit", Array::scalar_f64(DType::f32, 40)}};
   };
-  Executable exe(Model::load(
-      artifact, TestDevice::get().cuda ? open_device({"cuda", 0, ""}) : make_cpu_device({2, detect_isa()})));
+  Executable exe(Model::load(artifact, device_for(artifact)));
   const Arrays one = exe.run("", inputs_of(0.25)), other = exe.run("", inputs_of(2));
   EXPECT_NE(one, other);
   EXPECT_EQ(other, run(artifact, 2, inputs_of(2)));
