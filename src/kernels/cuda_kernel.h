@@ -44,6 +44,9 @@ struct CudaProblem {
   std::string variant;  // one of cuda_variants() by name; "": the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
+  // Inputs 1 and 2 are matrices of one form, x times each of them the program's first two operands
+  // (matmul_pair).
+  bool pair = false;
   // The first input is made by every block itself; matmul_tensor_core understands it (made_input.h).
   const MadeInput* made = nullptr;
   // The product is the first of several in one launch; matmul_tensor_core understands it (product_group.h).

@@ -37,6 +37,9 @@ size_t summed_output(const TileProgram& program) {
   AICF_CHECK(false, "a program without sums over rows");
 }
 
+// Results of a tile's column.
+size_t accumulators(const CudaProblem& problem) { return product_inputs(problem) - 1; }
+
 enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
 
 // Writes one contraction: its translation unit and launches.
@@ -50,7 +53,7 @@ class Writer {
               : config.family == MatmulFamily::wgmma && a_.x.along_k && !config.stays && rows < config.block_m
                   ? static_cast<int>((rows + 7) / 8 * 8)
                   : config.block_m;
-    tiles_ = a_.batches() * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(config.block_n));
+    tiles_ = a_.batches() * ceildiv(a_.m, Dim(config.block_m)) * ceildiv(a_.n, Dim(tile_columns(config)));
     const Dim step(config.slices > 0
                        ? kEpilogueGroup
                        : per(kStageBytes, config.family == MatmulFamily::simt ? DType::f16 : dtype_));
@@ -60,7 +63,7 @@ class Writer {
   CudaCode write() {
     const CudaEpilogue epilogue = config_.row_blocks > 0
                                       ? cuda_row_epilogue(problem_, kProductInputs, params_)
-                                      : cuda_epilogue(problem_, kProductInputs, params_);
+                                      : cuda_epilogue(problem_, product_inputs(problem_), params_);
     const MatmulOperandsText operands = matmul_operands_text(problem_, a_, config_, params_);
     const bool splits = config_.splits > 1 && !config_.cluster, sums = sums_rows(*problem_.program);
     CudaCode code;
@@ -188,7 +191,8 @@ class Writer {
   // without, 512 x 4096 x 4096 in tiles of 128 x 128 29.7, and 28.3 without.
   bool early_x() const {
     const CudaWindow &x = problem_.inputs[0], &y = problem_.inputs[1];
-    if (config_.family != MatmulFamily::wgmma || problem_.made != nullptr || problem_.group != nullptr)
+    if (config_.family != MatmulFamily::wgmma || problem_.made != nullptr || problem_.group != nullptr ||
+        config_.pair)
       return false;
     return (config_.warpgroups == 1 || (loads_longer_than_it_multiplies() && has_one_tile())) && x.settled &&
            y.constant;
@@ -198,12 +202,13 @@ class Writer {
         .x_along_k = a_.x.along_k,
         .y_along_k = a_.y.along_k,
         .x_rows = config_.stays ? 0 : x_rows_,
-        .constant_y = problem_.inputs[1].constant && problem_.group == nullptr,
+        .constant_y = problem_.inputs[1].constant && problem_.group == nullptr &&
+                      (!config_.pair || problem_.inputs[2].constant),
         .early_x = early_x(),
         .kept_bytes = keeps_x_ ? kept_x_bytes(matmul_sizes(problem_), config_, own_part()) : 0,
         .kept_steps = config_.stays ? static_cast<int>((*a_.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
         .own_part = own_part(),
-        .half_tile = epilogue_tile(*problem_.program).has_value(),
+        .half_tile = epilogue_tile(*problem_.program, accumulators(problem_)).has_value(),
         .own_bytes = problem_.group != nullptr ? own_operand_bytes(problem_) : 0,
         .reductions = config_.row_blocks > 0 ? row_reductions(*problem_.program) : 0,
         .storers = handed_storers(config_, *problem_.program, a_.k)};
@@ -231,6 +236,7 @@ class Writer {
                       std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n);
     if (config_.slices > 0) launch.function += "_sliced";
     if (config_.row_blocks > 0) launch.function += "_rows";
+    if (config_.pair) launch.function += "_pair";
     if (config_.handed) launch.function += config_.stays ? "_staying" : "_handed";
     if (config_.stays)
       launch.grid[0] =
@@ -239,6 +245,13 @@ class Writer {
     if (keeps_x_) {
       if (problem_.made != nullptr) launch.function += "_made";
       launch.tensor_maps = {matmul_map(problem_, a_, 1, config_.block_n)};
+      return launch;
+    }
+    if (wgmma && config_.pair) {
+      launch.tensor_maps = {matmul_map(problem_, a_, 0, x_rows_)};
+      for (const int y : {1, 2})
+        launch.tensor_maps.push_back(matmul_map(problem_, a_, y, tile_columns(config_)));
+      if (!launch.early_inputs.empty()) launch.early_inputs.push_back(2);
       return launch;
     }
     if (wgmma) {
@@ -338,7 +351,7 @@ class Writer {
                               : role == Role::kPart ? "kWorkspace"
                               : config_.cluster     ? "kCluster"
                                                     : "kNone";
-    const std::string tile = number(config_.block_m) + ", " + number(config_.block_n) + ", ";
+    const std::string tile = number(config_.block_m) + ", " + number(tile_columns(config_)) + ", ";
     const std::string layouts = flag(a_.x.along_k) + ", " + flag(a_.y.along_k) + ", ";
     const std::string last = "aicf::Split::" + split + ", " + number(config_.splits) + ">";
     if (config_.slices > 0) {
@@ -355,8 +368,9 @@ class Writer {
         return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + layouts + last;
       case MatmulFamily::mma:
         return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(config_.warp_m) +
-               ", " + number(config_.warp_n) + ", " + number(config_.stages) + ", " + layouts +
-               flag(a_.x.vector) + ", " + flag(a_.y.vector) + ", " + last;
+               ", " + number(config_.pair ? config_.warp_n / 2 : config_.warp_n) + ", " +
+               number(config_.stages) + ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) + ", " +
+               last;
       default:
         return wgmma_type_text(config_, wgmma_tile());
     }
@@ -376,7 +390,7 @@ class Writer {
 MatmulConfig possible_config(const CudaProblem& problem, const MatmulConfig& config) {
   MatmulConfig possible = config;
   // What is handed on are halves; where they are not, its memory has room for a stage.
-  possible.handed = config.handed && epilogue_tile(*problem.program);
+  possible.handed = config.handed && epilogue_tile(*problem.program, accumulators(problem));
   if (config.handed && !possible.handed) ++possible.stages;
   const MatmulView a = matmul_view(problem);
   possible.stays = possible.handed && problem.group == nullptr && a.m.constant() && a.k.constant() &&

@@ -12,6 +12,8 @@ struct MatmulOperands {
   using Element = T;
   using Index = I;
   static constexpr bool kSumsX = false;  // whether it has what row_sums.cuh asks for
+  // Whether x is multiplied by a second matrix, y1, whose results stand beside those of y in the epilogue (matmul_pair).
+  static constexpr bool kPair = false;
   const T* x;
   const T* y;
   Index m, n, k;
@@ -70,6 +72,21 @@ __device__ __forceinline__ void store_columns(const Epilogue& epilogue, const ty
   for (int i = 0; i < V; ++i) {
     const A one[1] = {acc[i]};
     if (col + i < n) epilogue.template apply<1>(row, col + i, one);
+  }
+}
+
+// The same of two products.
+template <int V, class Epilogue, class A>
+__device__ __forceinline__ void store_columns(const Epilogue& epilogue, const typename Epilogue::Row& row, int64_t col,
+                                              int64_t n, const A (&acc)[V], const A (&acc1)[V]) {
+  if (col + V <= n) {
+    epilogue.template apply<V>(row, col, acc, acc1);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    const A one[1] = {acc[i]}, other[1] = {acc1[i]};
+    if (col + i < n) epilogue.template apply<1>(row, col + i, one, other);
   }
 }
 

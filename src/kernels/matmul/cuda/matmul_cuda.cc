@@ -94,7 +94,7 @@ int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DTyp
 
 int own_operand_bytes(const CudaProblem& problem) {
   int bytes = 0;
-  for (size_t i = kProductInputs; i < problem.inputs.size(); ++i) {
+  for (size_t i = product_inputs(problem); i < problem.inputs.size(); ++i) {
     const auto& strides = problem.inputs[i].strides;
     const bool shared =
         std::all_of(strides.begin(), strides.end() - 1, [](const Dim& s) { return s == Dim(0); });
@@ -126,6 +126,7 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   sizes.x_lines = whole_lines(a.x);
   sizes.y_lines = whole_lines({a.y.batch, a.y.column, a.y.row, a.y.along_k, a.y.vector});
   if (in_tf32(problem)) sizes.k *= 2;
+  if (problem.pair) sizes.n *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   if (problem.group != nullptr) sizes.batch = static_cast<int64_t>(problem.group->products.size());
   return sizes;

@@ -9,6 +9,7 @@
 namespace aicf {
 
 inline constexpr size_t kProductInputs = 2;  // of a contraction, before those of its epilogue
+inline size_t product_inputs(const CudaProblem& problem) { return kProductInputs + (problem.pair ? 1 : 0); }
 
 // Of the type in which operands of this one are multiplied and added.
 int accumulator_bytes(DType dtype);

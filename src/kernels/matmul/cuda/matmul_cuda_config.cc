@@ -264,6 +264,28 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
   return configs;
 }
 
+std::vector<MatmulConfig> matmul_pair_configs(const MatmulSizes& sizes, MatmulFamily family) {
+  std::vector<MatmulConfig> tiles;
+  if (family == MatmulFamily::mma) {
+    // Warps as large as those of other tiles, with 32 columns of each product.
+    for (const auto& [rows, stages] : {std::pair(128, 3), std::pair(64, 4)})
+      tiles.push_back(
+          {.family = family, .block_m = rows, .block_n = 128, .warp_m = 32, .warp_n = 64, .stages = stages});
+  } else if (family == MatmulFamily::wgmma) {
+    for (const MatmulConfig& tile : matmul_tiles(family, 4))
+      if (tile.block_n % 128 == 0 && !tile.stays && (!tile.handed || has_several_tiles(sizes, tile)))
+        tiles.push_back(tile);  // chunks of 64 columns of each product
+  }
+  for (MatmulConfig& tile : tiles) {
+    tile.pair = true;
+    if (family == MatmulFamily::wgmma) set_stages(sizes, tile);
+  }
+  std::stable_sort(tiles.begin(), tiles.end(), [&](const MatmulConfig& a, const MatmulConfig& b) {
+    return matmul_cycles(sizes, a) < matmul_cycles(sizes, b);
+  });
+  return tiles;
+}
+
 std::vector<MatmulConfig> matmul_row_configs(const MatmulSizes& sizes) {
   constexpr int kMostBlocks = 8;  // of a cluster
   std::vector<MatmulConfig> configs;

@@ -41,7 +41,8 @@ struct MatmulConfig {
   bool handed = false;             // wgmma: other warps run the epilogue of all tiles of a block but the last
   bool stays = false;              // handed: a block has tiles of one row alone and keeps their x
   int slices = 0;                  // of K among the warps of a block (sliced.cuh), in f32 or tf32; 0: none
-  int row_blocks = 0;              // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
+  bool pair = false;   // half of block_n, and of warp_n, are columns of another product (matmul_pair)
+  int row_blocks = 0;  // wgmma: blocks of a cluster, whose tiles make up whole rows; 0: any tiles
   bool operator==(const MatmulConfig&) const = default;
 };
 // Whether three warps have the epilogue of handed tiles: beside 128 results of every thread that multiplies
@@ -51,6 +52,10 @@ inline bool has_few_storers(const MatmulConfig& config) { return config.handed &
 inline constexpr int kSingleSide = 16;
 inline bool is_single(const MatmulConfig& config) {
   return config.family == MatmulFamily::simt && config.block_m == kSingleSide;
+}
+// Columns of the result that a block has.
+inline int tile_columns(const MatmulConfig& config) {
+  return config.pair ? config.block_n / 2 : config.block_n;
 }
 std::string to_string(const MatmulConfig& config);  // "mma 128x64 stages 3 splits 4 cluster"
 
@@ -88,6 +93,9 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
                                          int element_bytes);
 // The first of them.
 MatmulConfig choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
+
+// The tiles of pairs, of sizes in which the columns of both products count, cheapest first.
+std::vector<MatmulConfig> matmul_pair_configs(const MatmulSizes& sizes, MatmulFamily family);
 
 // Tiles of which the blocks of a cluster make up whole rows, without their stages; none: the rows are too
 // long, or no tiles fit them.

@@ -18,11 +18,12 @@ std::string batch_indices(const MatmulView& a) {
   return text;
 }
 
-std::string matrix_function(const MatmulView& a, const std::string& name) {
+// strides: the operand whose these are.
+std::string matrix_function(const MatmulView& a, const std::string& name, const std::string& strides) {
   std::string text = "  __device__ __forceinline__ const Element* " + name + "_of(uint32_t batch) const {\n" +
                      batch_indices(a) + "    return " + name;
   for (size_t axis = 0; axis < a.batch.size(); ++axis)
-    text += " + b" + std::to_string(axis) + " * " + name + "_stride" + std::to_string(axis);
+    text += " + b" + std::to_string(axis) + " * " + strides + "_stride" + std::to_string(axis);
   return text + ";\n  }\n";
 }
 
@@ -98,6 +99,16 @@ void add_group(MatmulOperandsText& operands, const ProductGroup& group, const Cu
   operands.make += ", " + sum_pointers(problem);
 }
 
+// The second matrix of a pair.
+void add_other_matrix(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulConfig& config) {
+  const bool wgmma = config.family == MatmulFamily::wgmma;
+  operands.text += "  const " + std::string(cuda_type(problem.inputs[2].dtype)) + "* y1;\n";
+  operands.make += ", in2";
+  if (!wgmma) return;
+  operands.text += "  const CUtensorMap* y1_map;\n";
+  operands.make += ", &map2";
+}
+
 // What sliced.cuh asks: constants, or members where members of other sizes share the code.
 void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
                  const MatmulConfig& config, CudaParams& params) {
@@ -122,19 +133,21 @@ void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const
 
 // How matrices and tiles are found.
 std::string functions_text(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
-  std::string text = matrix_function(a, "x") + matrix_function(a, "y");
+  std::string text = matrix_function(a, "x", "x") + matrix_function(a, "y", "y");
+  if (problem.pair) text += flag_text("kPair", true) + matrix_function(a, "y1", "y");
   // Whether the epilogue's groups of columns never reach beyond the last column.
   text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
   text += flag_text("kWholeTiles",
-                    !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, config.block_n));
+                    !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, tile_columns(config)));
   if (config.family == MatmulFamily::wgmma) {
     const auto map = [&](const char* maps) {
       return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
     };
     text += load_function(a, "x", a.x, "load_box", map("x_maps"));
-    text += load_function(a, "y", a.y, reads_y_once(problem, a, config) ? "load_box_once" : "load_box",
-                          map("y_maps"));
+    const char* load = reads_y_once(problem, a, config) ? "load_box_once" : "load_box";
+    text += load_function(a, "y", a.y, load, map("y_maps"));
+    if (problem.pair) text += load_function(a, "y1", a.y, load, "map");
   }
   return text;
 }
@@ -175,6 +188,7 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
     member("x_stride" + number, a.x.batch[axis]);
     member("y_stride" + number, a.y.batch[axis]);
   }
+  if (problem.pair) add_other_matrix(operands, problem, config);
   if (problem.group != nullptr) add_group(operands, *problem.group, problem);
   if (config.slices > 0) add_settled(operands, problem, a, config, params);
   operands.make += "}";

@@ -30,6 +30,15 @@ void set_layout(const CudaWindow& window, MatmulOperand& operand, const Dim& alo
   }
 }
 
+// That of both matrices, which have the same strides but may begin elsewhere.
+void set_pair_layout(const CudaProblem& problem, MatmulOperand& y) {
+  MatmulOperand other = y;
+  other.vector = false;
+  set_layout(problem.inputs[2], other, y.row, y.column);
+  if (!other.vector) y.along_k = is_one(y.row) || !is_one(y.column);
+  y.vector = y.vector && other.vector;
+}
+
 MatmulOperand operand_of(const CudaWindow& window, size_t rank) {
   const size_t own = window.sizes.size();
   MatmulOperand operand{{}, window.strides[own - 2], window.strides[own - 1]};
@@ -86,6 +95,7 @@ MatmulView matmul_view(const CudaProblem& problem) {
   if (problem.group != nullptr) view.products = static_cast<int64_t>(problem.group->products.size());
   set_layout(problem.inputs[0], view.x, view.x.column, view.x.row);
   set_layout(problem.inputs[1], view.y, view.y.row, view.y.column);
+  if (problem.pair) set_pair_layout(problem, view.y);
   return view;
 }
 

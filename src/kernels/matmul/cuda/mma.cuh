@@ -137,8 +137,9 @@ struct StageTile {
   }
 };
 
-// BM × BN results by warps of WM × WN. kXAlongK: rows of the tile of x run along k (else along m); kYAlongK: rows of the
-// tile of y run along k (else along n). kXWhole, kYWhole: see StageTile::load.
+// BM × BN results by warps of WM × WN, with Operands::kPair of each of two products. kXAlongK: rows of the tile of x run
+// along k (else along m); kYAlongK: rows of the tile of y run along k (else along n). kXWhole, kYWhole: see
+// StageTile::load.
 template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole,
           Split kSplit, int kParts>
 struct MmaMatmul {
@@ -164,30 +165,38 @@ struct MmaMatmul {
     return {number / kWarpColumns * WM, number % kWarpColumns * WN, int(threadIdx.x) & 31};
   }
 
-  template <class I>
-  static __device__ __forceinline__ void load_stage(const MatmulOperands<T, I>& o, const T* x, const T* y, I k, I k_end,
-                                                    I m_left, I n_left, char* stage, int thread) {
+  template <class I, int kMatrices>
+  static __device__ __forceinline__ void load_stage(const MatmulOperands<T, I>& o, const T* x, const T* const (&y)[kMatrices],
+                                                    I k, I k_end, I m_left, I n_left, char* stage, int thread) {
     const uint32_t shared = shared_address(stage);
     const T* x_at = x + k * o.x_column;
-    const T* y_at = y + k * o.y_row;
+    const T* y_at[kMatrices];
+#pragma unroll
+    for (int i = 0; i < kMatrices; ++i) y_at[i] = y[i] + k * o.y_row;
     if constexpr (kXAlongK)
       XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k, thread);
     else
       XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left, thread);
-    if constexpr (kYAlongK)
-      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_column, o.y_row,
-                                               n_left, k_end - k, thread);
-    else
-      YTile::template load<kThreads, kYWhole>(shared + XTile::kBytes, stage + XTile::kBytes, y_at, o.y_row, o.y_column,
-                                               k_end - k, n_left, thread);
+#pragma unroll
+    for (int i = 0; i < kMatrices; ++i) {
+      const int at = XTile::kBytes + i * YTile::kBytes;
+      if constexpr (kYAlongK)
+        YTile::template load<kThreads, kYWhole>(shared + at, stage + at, y_at[i], o.y_column, o.y_row, n_left, k_end - k,
+                                                 thread);
+      else
+        YTile::template load<kThreads, kYWhole>(shared + at, stage + at, y_at[i], o.y_row, o.y_column, k_end - k, n_left,
+                                                 thread);
+    }
   }
 
+  // Quads of columns of the first product, then those of the second.
+  template <int kQuads>
   static __device__ __forceinline__ void compute_stage(uint32_t stage, const Warp& warp,
-                                                       float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
+                                                       float (&acc)[kRowBlocks][kQuads][4][4]) {
     const int in_matrix = warp.lane & 7, matrix = warp.lane >> 3;
 #pragma unroll
     for (int k = 0; k < kDepth; k += Type::kStep) {
-      uint32_t a[kRowBlocks][4], b[kQuadBlocks * 2][4];
+      uint32_t a[kRowBlocks][4], b[kQuads * 2][4];
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i) {
         const int row = warp.row + i * 16;
@@ -201,9 +210,9 @@ struct MmaMatmul {
         Type::prepare(a[i]);
       }
 #pragma unroll
-      for (int j = 0; j < kQuadBlocks * 2; ++j) {
-        const int column = warp.column + j * 16;
-        const uint32_t y = stage + XTile::kBytes;
+      for (int j = 0; j < kQuads * 2; ++j) {
+        const int column = warp.column + j % (kQuadBlocks * 2) * 16;
+        const uint32_t y = stage + XTile::kBytes + j / (kQuadBlocks * 2) * YTile::kBytes;
         if constexpr (kYAlongK)
           load_matrices<false>(b[j],
                                y + YTile::offset(column + in_matrix + (matrix >> 1) * 8, k / kVector + (matrix & 1)));
@@ -216,7 +225,7 @@ struct MmaMatmul {
 #pragma unroll
       for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
-        for (int j = 0; j < kQuadBlocks * 4; ++j)
+        for (int j = 0; j < kQuads * 4; ++j)
           Type::multiply(acc[i][j / 4][j % 4], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
   }
@@ -233,14 +242,15 @@ struct MmaMatmul {
     }
   }
 
-  template <class I>
-  static __device__ __forceinline__ void accumulate(const MatmulOperands<T, I>& o, const T* x, const T* y, I k_first,
-                                                    I k_end, I m_left, I n_left, char* shared, const Warp& warp,
-                                                    float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
+  template <class I, int kMatrices, int kQuads>
+  static __device__ __forceinline__ void accumulate(const MatmulOperands<T, I>& o, const T* x,
+                                                    const T* const (&y)[kMatrices], I k_first, I k_end, I m_left, I n_left,
+                                                    char* shared, const Warp& warp, float (&acc)[kRowBlocks][kQuads][4][4]) {
+    constexpr int kBytes = kStageBytes + (kMatrices - 1) * YTile::kBytes;
     const int steps = k_first < k_end ? int((k_end - k_first + kDepth - 1) / kDepth) : 0;
     const auto load = [&](int step) {
       if (step < steps)
-        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kStageBytes,
+        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kBytes,
                    int(threadIdx.x));
       commit_copies();
     };
@@ -250,7 +260,7 @@ struct MmaMatmul {
       wait_for_copies<kStages - 2>();
       __syncthreads();
       load(step + kStages - 1);
-      compute_stage(shared_address(shared) + step % kStages * kStageBytes, warp, acc);
+      compute_stage(shared_address(shared) + step % kStages * kBytes, warp, acc);
     }
     wait_for_copies<0>();
     __syncthreads();
@@ -269,29 +279,39 @@ struct MmaMatmul {
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
     const int64_t outer = int64_t(tile.batch) * o.m;
-    const auto store = [&](int g, const float(&values)[8]) {
+    const auto store = [&](int g, const auto&... values) {
       const I r = row + at.row + g / (kQuadBlocks * 2) * 16 + g % 2 * 8 + at.lane / 4;
       const I c = column + at.column + g / 2 % kQuadBlocks * 32 + at.lane % 4 * 8;
-      if (r < o.m && c < o.n) store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values);
+      if (r < o.m && c < o.n) store_columns<8>(epilogue, epilogue.row(outer + r), c, o.n, values...);
     };
     constexpr int64_t kTileVectors = int64_t(BM) * BN / 4;
     auto* parts_at = static_cast<AccVector<float>*>(workspace) + tile_index * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
       sum_parts<kThreads, kParts, kGroups, 8, float>(parts_at, kTileVectors, thread, store);
     } else {
-      float acc[kRowBlocks][kQuadBlocks][4][4] = {};
+      constexpr int kMatrices = Operands::kPair ? 2 : 1, kQuads = kMatrices * kQuadBlocks;
+      float acc[kRowBlocks][kQuads][4][4] = {};
       const I k_first = kSplit == Split::kNone ? I(0) : I(part) * part_depth;
       const I k_end = kSplit == Split::kNone ? o.k : min(o.k, I(k_first + part_depth));
-      accumulate(o, o.x_of(tile.batch) + row * o.x_row, o.y_of(tile.batch) + column * o.y_column, k_first, k_end,
-                 I(o.m - row), I(o.n - column), shared, at, acc);
-      float groups[kGroups][8];
+      const T* x = o.x_of(tile.batch) + row * o.x_row;
+      const T* y[kMatrices] = {o.y_of(tile.batch) + column * o.y_column};
+      if constexpr (Operands::kPair) y[1] = o.y1_of(tile.batch) + column * o.y_column;
+      accumulate(o, x, y, k_first, k_end, I(o.m - row), I(o.n - column), shared, at, acc);
+      float groups[kMatrices * kGroups][8];  // those of the first product, then those of the second
 #pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
+      for (int i = 0; i < kMatrices * kGroups; ++i) {
+        const int g = i % kGroups, quad = i / kGroups * kQuadBlocks + g / 2 % kQuadBlocks;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) groups[g][e] = acc[g / (kQuadBlocks * 2)][g / 2 % kQuadBlocks][e / 2][g % 2 * 2 + e % 2];
-        transpose_quad(groups[g]);
+        for (int e = 0; e < 8; ++e) groups[i][e] = acc[g / (kQuadBlocks * 2)][quad][e / 2][g % 2 * 2 + e % 2];
+        transpose_quad(groups[i]);
       }
-      finish_groups<kThreads, kSplit, kParts>(groups, thread, shared, parts_at + part * kTileVectors, store);
+      if constexpr (Operands::kPair) {
+        static_assert(kSplit == Split::kNone, "a pair's K is in one piece");
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g) store(g, groups[g], groups[kGroups + g]);
+      } else {
+        finish_groups<kThreads, kSplit, kParts>(groups, thread, shared, parts_at + part * kTileVectors, store);
+      }
     }
   }
 };

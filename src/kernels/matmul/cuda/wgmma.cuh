@@ -39,6 +39,9 @@ struct WgmmaMatmul {
   static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
   static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
+  // Of the result: the other half of a pair's columns are the second product's.
+  template <class Operands>
+  static constexpr int kTileColumns = Operands::kPair ? BN / 2 : BN;
   static constexpr int kResults = BN / 2;  // of a thread, of each 64 rows
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
@@ -97,7 +100,7 @@ struct WgmmaMatmul {
   static __device__ Work work_of(const Operands& o, int part_depth) {
     Work work;
     work.row_tiles = uint32_t(tiles_of<int>(o.m, BM));
-    work.column_tiles = uint32_t(tiles_of<int>(o.n, BN));
+    work.column_tiles = uint32_t(tiles_of<int>(o.n, kTileColumns<Operands>));
     work.tiles = work.row_tiles * work.column_tiles * uint32_t(o.batches);
     work.first = blockIdx.x / kParts;
     work.stride = gridDim.x / kParts;
@@ -293,6 +296,7 @@ struct WgmmaMatmul {
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
       prefetch_map(*y_map);
+      if constexpr (Operands::kPair) prefetch_map(*o.y1_map);
       if constexpr (kXRows > 0) prefetch_map(*x_map);
     }
     const Work work = work_of(o, part_depth);

@@ -76,7 +76,7 @@ struct WgmmaDealt {
   __device__ __forceinline__ void finish(Chunks& chunks, float (&acc)[Product::kRowBlocks][Product::kResults], int own) const {
     send(acc, own);
     wait_for_cluster(barrier());
-    chunks.each(own * kOwn, own * kOwn + kOwn, [&](int chunk) {
+    chunks.each(own * kOwn, own * kOwn + kOwn, [&](int chunk, int) {
 #pragma unroll
       for (int c = 0; c < Chunks::kCount; ++c)
         if (c == chunk) {

@@ -21,6 +21,7 @@ struct EpilogueOf {
 // so that all accesses to memory are whole lines. The operands of a chunk are fetched before it is stored, as
 // kAheadOfUse of the product says. The
 // loop over chunks stays a loop: a warp that runs through long unrolled code waits for instructions.
+// Of a pair a chunk are the same columns of both products, one half after the other in the same memory.
 // Product: a WgmmaMatmul.
 template <class Product, class Operands, class Given>
 struct WgmmaChunks {
@@ -30,8 +31,9 @@ struct WgmmaChunks {
   static constexpr int BM = Product::kBlockM, BN = Product::kBlockN, kRowBlocks = Product::kRowBlocks;
   static constexpr int kAhead = Product::kAheadOfUse;
   using Row = typename Epilogue::Row;
-  static constexpr int kColumns = BN % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
-  static constexpr int kAcross = BN / kColumns, kCount = kRowBlocks * kAcross;
+  static constexpr int kHalves = Operands::kPair ? 2 : 1, kTileColumns = Product::template kTileColumns<Operands>;
+  static constexpr int kColumns = kTileColumns % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
+  static constexpr int kAcross = kTileColumns / kColumns, kCount = kRowBlocks * kAcross, kParts = kCount * kHalves;
   static constexpr int kSumRows = 16;  // of a part of a column's sum
   static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
   static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
@@ -61,7 +63,7 @@ struct WgmmaChunks {
         outer(Of::kByBatch ? 0 : int64_t(tile.batch) * o.m),
         lane(threadIdx.x % 32) {
     row = int(tile.row) * BM + rows_of * 16 + int(lane) / kRowThreads;
-    column = int(tile.column) * BN + int(lane) % kRowThreads * 8;
+    column = int(tile.column) * kTileColumns + int(lane) % kRowThreads * 8;
 #pragma unroll
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
@@ -115,10 +117,14 @@ struct WgmmaChunks {
                      acc[(first + j) * 4 + half * 2 + 1]);
     }
   }
-  __device__ __forceinline__ void put(const float (&acc)[kRowBlocks][BN / 2], int chunk) const {
+  // Of a chunk, among a thread's blocks of 8 columns.
+  static __device__ __forceinline__ int first_block(int chunk, int half) {
+    return (half * kAcross + chunk % kAcross) * (kColumns / 8);
+  }
+  __device__ __forceinline__ void put(const float (&acc)[kRowBlocks][BN / 2], int chunk, int half) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      if (i == chunk) put_at(memory, acc[i / kAcross], i % kAcross * (kColumns / 8));
+      if (i == chunk) put_at(memory, acc[i / kAcross], first_block(i, half));
   }
   __device__ __forceinline__ void get(tile::Vec<Tile, 8>& values, int v) const {
     constexpr int kLoads = sizeof(Tile) / 2;
@@ -127,7 +133,7 @@ struct WgmmaChunks {
     for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
   }
 
-  // Chunks from `first` to `end`, each after ready(chunk) has seen to it that its results lie in `memory`.
+  // Chunks from `first` to `end`, each half after ready(chunk, half) has seen to it that its results lie in `memory`.
   template <class Ready>
   __device__ __forceinline__ void each(int first, int end, const Ready& ready) {
 #pragma unroll 1
@@ -135,13 +141,19 @@ struct WgmmaChunks {
       Loaded next;
       if (kAhead < 2) fetch(loaded, chunk);
       if (kAhead == 2 && chunk + 1 < end) fetch(next, chunk + 1);
-      ready(chunk);
+      ready(chunk, 0);
       const int block = chunk / kAcross, c = column_of(chunk);
-      // Of whole tiles all vectors at once, in one piece of code; else one after another.
-      constexpr bool kAll = kAhead > 0 && Operands::kWholeTiles;
-      tile::Vec<Tile, 8> values[kAll ? kVectors : 1];
+      // Of whole tiles and of pairs all vectors at once, in one piece of code; else one after another.
+      constexpr bool kAll = Operands::kPair || (kAhead > 0 && Operands::kWholeTiles);
+      tile::Vec<Tile, 8> values[kAll ? kVectors : 1], others[Operands::kPair ? kVectors : 1];
 #pragma unroll
       for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
+      if constexpr (Operands::kPair) {
+        __syncwarp();
+        ready(chunk, 1);
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) get(others[v], v);
+      }
       float sums[8] = {};  // of the thread's rows, where the epilogue wants them
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
@@ -150,7 +162,13 @@ struct WgmmaChunks {
         if (!kAll) get(values[0], v);
         const Row at = row_at(block, v);
         const auto& own = loaded.own[kAhead > 0 ? v : 0];
-        if constexpr (Epilogue::kSumsRows)
+        if constexpr (Operands::kPair) {
+          static_assert(!Epilogue::kSumsRows, "sums are of one product");
+          if (has_columns(c))
+            epilogue.apply(at, c, values[v].at, others[v].at, loaded.shared, own);
+          else if (!Operands::kWholeGroups)
+            store_columns<8>(epilogue, at, c, n, values[v].at, others[v].at);
+        } else if constexpr (Epilogue::kSumsRows)
           epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own, sums);
         else if (has_columns(c))
           epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own);
@@ -175,8 +193,8 @@ struct WgmmaChunks {
   }
 
   __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
-    each(0, kCount, [&](int chunk) {
-      put(acc, chunk);
+    each(0, kCount, [&](int chunk, int half) {
+      put(acc, chunk, half);
       __syncwarp();
     });
   }

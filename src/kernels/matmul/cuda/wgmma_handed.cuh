@@ -23,12 +23,14 @@ struct HandedMatmul : Product {
   // that multiplies.
   template <class C>
   struct Places {
-    static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kCount * kChunkBytes;
+    static constexpr int kChunkBytes = 16 * C::kRowBytes, kPlaceBytes = C::kParts * kChunkBytes;
     static constexpr int kAtOnce = kStorers == 7 ? 1 : C::kCount;  // chunks that one warp stores after another
     uint32_t base;
     __device__ uint32_t full(int warp) const { return base + warp * 8; }
     __device__ uint32_t empty(int warp) const { return base + (kWarps + warp) * 8; }
-    __device__ uint32_t place(int warp) const { return base + kWarps * 16 + warp * kPlaceBytes; }
+    __device__ uint32_t chunk(int warp, int number, int half) const {
+      return base + kWarps * 16 + warp * kPlaceBytes + (number * C::kHalves + half) * kChunkBytes;
+    }
     __device__ void set_up() const {
       for (int i = 0; i < 2 * kWarps; ++i) barrier_init(base + i * 8, i < kWarps ? 1 : C::kCount / kAtOnce);
     }
@@ -54,8 +56,9 @@ struct HandedMatmul : Product {
       barrier_wait(places.empty(warp), (number & 1) ^ 1);
     };
     const auto put = [&](const Results& acc, int chunk) {
-      C::put_at(places.place(warp) + chunk * Places<C>::kChunkBytes, acc[chunk / C::kAcross],
-                chunk % C::kAcross * (C::kColumns / 8));
+#pragma unroll
+      for (int half = 0; half < C::kHalves; ++half)
+        C::put_at(places.chunk(warp, chunk, half), acc[chunk / C::kAcross], C::first_block(chunk, half));
     };
     for (; index + work.stride < work.tiles; index += work.stride, ++number) {
       Results acc;
@@ -75,7 +78,7 @@ struct HandedMatmul : Product {
     }
     __syncwarp();
     chunks.each(kHandedOfLast, C::kCount,
-                [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+                [&](int chunk, int half) { chunks.memory = places.chunk(warp, chunk, half); });
   }
 
   // The warps that store share a tile's places, or seven of them its chunks, of every tile alike: so nobody waits for a
@@ -95,7 +98,7 @@ struct HandedMatmul : Product {
         C chunks(o, epilogue, work.tile(index), rows_of(warp), first);
         barrier_wait(places.full(warp), number & 1);
         chunks.each(first, min(first + kAtOnce, end),
-                    [&](int chunk) { chunks.memory = places.place(warp) + chunk * Places<C>::kChunkBytes; });
+                    [&](int chunk, int half) { chunks.memory = places.chunk(warp, chunk, half); });
         arrive(places.empty(warp));
       }
     }
@@ -111,6 +114,7 @@ struct HandedMatmul : Product {
     const Shared shared{shared_address(memory) + kKept, shared_address(memory)};
     if (threadIdx.x == 32 * kLoader) {
       prefetch_map(*y_map);
+      if constexpr (Operands::kPair) prefetch_map(*o.y1_map);
       prefetch_map(*x_map);
     }
     const Work work = Product::work_of(o, part_depth);

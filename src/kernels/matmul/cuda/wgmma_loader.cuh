@@ -33,13 +33,20 @@ struct WgmmaLoader {
         o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, shared.full(slot), k_of(step), row + panel * 64, tile.batch);
     }
   }
-  // Panels of y are 64 columns along n, or the whole tile along k.
-  static constexpr int kYPanel = Product::kAlongK ? BN : 64;
+  // Panels of y are 64 columns along n, or all that the tile has along k; of a pair, half of them are of y1.
+  static constexpr int kColumns = Product::template kTileColumns<Operands>;
+  static constexpr int kYPanel = Product::kAlongK ? kColumns : 64;
   __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
 #pragma unroll
-    for (int panel = 0; panel < BN / kYPanel; ++panel)
+    for (int panel = 0; panel < kColumns / kYPanel; ++panel)
       o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
-               int(tile.column) * BN + panel * kYPanel, tile.batch);
+               int(tile.column) * kColumns + panel * kYPanel, tile.batch);
+    if constexpr (Operands::kPair) {
+#pragma unroll
+      for (int panel = 0; panel < kColumns / kYPanel; ++panel)
+        o.load_y1(o.y1_map, shared.y(slot) + kColumns * 128 + panel * kPanelBytes, shared.full(slot), k_of(step),
+                  int(tile.column) * kColumns + panel * kYPanel, tile.batch);
+    }
   }
 
   // All of x that the block's tiles have in common.

@@ -29,23 +29,25 @@ class TileEpilogueWriter : public EpilogueWriter {
 
  private:
   std::string apply_function() {
+    const std::string results_of = accumulators_ == 1 ? "acc" : "acc, acc1";
     const std::string head =
         "  template <int V, class A>\n  __device__ __forceinline__ void apply(const Row& row, int64_t col, "
-        "const A (&acc)[V]";
+        "const A (&acc)[V]" +
+        std::string(accumulators_ == 1 ? "" : ", const A (&acc1)[V]");
     const std::string two_steps = head + ", const Shared<V>& shared, const Own<V>& own";
     std::string text =
         has_sums_ ? two_steps + ", float (&sums)[V]"
                   : head +
                         ") const {\n    Shared<V> shared;\n    Own<V> own;\n    fetch(shared, col);\n    "
-                        "fetch(own, row, col);\n    apply(row, col, acc, shared, own);\n  }\n" +
-                        two_steps;
+                        "fetch(own, row, col);\n    apply(row, col, " +
+                        results_of + ", shared, own);\n  }\n" + two_steps;
     text += ") const {\n    const Index c = Index(col);\n";
     const std::vector<std::optional<DType>> sums = half_sums(values_, half_inputs());
     std::vector<int> sinks, rounded;
     std::vector<bool> wanted(sums.size());  // of the sums
     std::string results, stores;
     for (const TileStore& store : values_.stores) {
-      const size_t view = static_cast<size_t>(store.operand) - 1;
+      const size_t view = view_of(store.operand);
       const DType dtype = space_.views[view].dtype;
       if (store.sums) {
         sinks.push_back(store.value);
@@ -96,8 +98,8 @@ class TileEpilogueWriter : public EpilogueWriter {
 
   // Element types of the operands that are there as halves.
   std::vector<std::optional<DType>> half_inputs() const {
-    std::vector<std::optional<DType>> types{tile_type_};
-    for (size_t i = 1; i < program_.inputs.size(); ++i) {
+    std::vector<std::optional<DType>> types(accumulators_, tile_type_);
+    for (size_t i = accumulators_; i < program_.inputs.size(); ++i) {
       const DType dtype = program_.inputs[i];
       types.push_back(dtype == DType::f16 || dtype == DType::bf16 ? std::optional(dtype) : std::nullopt);
     }
@@ -112,7 +114,7 @@ class TileEpilogueWriter : public EpilogueWriter {
       const TileValue& value = values_.values[static_cast<size_t>(id)];
       const int from = value.op == TileOp::load ? id : value.args[0];
       const int input = values_.values[static_cast<size_t>(from)].operand;
-      return input == 0 ? std::string("acc") : vector_of(input) + ".at";
+      return is_accumulator(input) ? accumulator(input) : vector_of(input) + ".at";
     };
     std::string text;
     for (size_t id = sums.size(); id-- > 0;) {
@@ -154,14 +156,17 @@ std::string EpilogueMembers::arguments() const {
 }
 
 EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
-    : program_(*problem.program), members_(params, problem.any_sizes), own_inputs_(own_inputs) {
-  AICF_CHECK(!program_.inputs.empty(), "an epilogue has a tile");
-  AICF_CHECK(problem.inputs.size() - own_inputs + 1 == program_.inputs.size() &&
+    : program_(*problem.program),
+      accumulators_(problem.pair ? 2 : 1),
+      members_(params, problem.any_sizes),
+      own_inputs_(own_inputs) {
+  AICF_CHECK(program_.inputs.size() >= accumulators_, "an epilogue has a tile");
+  AICF_CHECK(problem.inputs.size() - own_inputs + accumulators_ == program_.inputs.size() &&
                  problem.outputs.size() == program_.outputs.size(),
              "an epilogue's operands are not those of its program");
   values_ = tile_values(program_, [](int) { return true; });
   has_sums_ = sums_rows(program_);
-  tile_type_ = epilogue_tile(program_);
+  tile_type_ = epilogue_tile(program_, accumulators_);
   std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
                                   problem.inputs.end());
   windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
@@ -277,7 +282,7 @@ std::string EpilogueWriter::fetch_function(const std::string& name, const std::v
 }
 
 int EpilogueWriter::stored(const TileStore& store) const {
-  return stored_value(values_, store, space_.views[static_cast<size_t>(store.operand) - 1].dtype);
+  return stored_value(values_, store, space_.views[view_of(store.operand)].dtype);
 }
 
 std::string EpilogueWriter::result_array(const TileStore& store) const {
@@ -289,7 +294,7 @@ std::string EpilogueWriter::result_text(const TileStore& store) const {
 }
 
 std::string EpilogueWriter::store_text(const TileStore& store) {
-  const size_t view = static_cast<size_t>(store.operand) - 1;
+  const size_t view = view_of(store.operand);
   const std::string z = "z" + output_number(store);
   return "    aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[view].dtype)) + ", V> " + z +
          ";\n    aicf::tile::narrow(" + z + ", y" + output_number(store) + ");\n" + memory_text(view, z);
@@ -303,7 +308,8 @@ std::string EpilogueWriter::memory_text(size_t view, const std::string& vector) 
 }
 
 std::string EpilogueWriter::vector_of(int operand) const {
-  return (is_shared(static_cast<size_t>(operand) - 1) ? "shared.x" : "own.x") + std::to_string(operand);
+  const size_t view = view_of(operand);
+  return (is_shared(view) ? "shared.x" : "own.x") + std::to_string(view + 1);
 }
 
 std::string EpilogueWriter::element_text(int id) const {
@@ -316,31 +322,32 @@ std::string EpilogueWriter::element_text(int id) const {
 
 std::string EpilogueWriter::loaded(int operand) const {
   const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-  if (operand > 0) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
-  if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(acc[v])";
+  if (!is_accumulator(operand)) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
+  const std::string result = accumulator(operand) + "[v]";
+  if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(" + result + ")";
   switch (dtype) {
     case DType::i16:
     case DType::i8:
     case DType::u8:
-      return "aicf::tile::wrap_" + std::string(dtype_name(dtype)) + "(acc[v])";
+      return "aicf::tile::wrap_" + std::string(dtype_name(dtype)) + "(" + result + ")";
     default:
-      return "acc[v]";
+      return result;
   }
 }
 
 bool EpilogueWriter::is_rounded_tile(const TileValue& value) const {
   if (!tile_type_ || !is_half_rounding(value.op)) return false;
   const TileValue& from = values_.values[static_cast<size_t>(value.args[0])];
-  return from.op == TileOp::load && from.operand == 0;
+  return from.op == TileOp::load && is_accumulator(from.operand);
 }
 
-std::optional<DType> epilogue_tile(const TileProgram& program) {
+std::optional<DType> epilogue_tile(const TileProgram& program, size_t accumulators) {
   if (program.inputs[0] == DType::f16 || program.inputs[0] == DType::bf16) return program.inputs[0];
   const TileValues values = tile_values(program, [](int) { return true; });
   const auto is_tile = [&](int id) {
     if (id < 0) return false;
     const TileValue& value = values.values[static_cast<size_t>(id)];
-    return value.op == TileOp::load && value.operand == 0;
+    return value.op == TileOp::load && static_cast<size_t>(value.operand) < accumulators;
   };
   std::optional<TileOp> rounding;
   for (const TileValue& value : values.values) {

@@ -32,8 +32,10 @@ class EpilogueWriter {
   EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
 
  protected:
-  // Operand 0 of the program is the accumulator, the others are views from 0 on.
-  size_t outputs_from() const { return program_.inputs.size() - 1; }
+  // The program's first operands are accumulators, the others are views from 0 on.
+  bool is_accumulator(int operand) const { return static_cast<size_t>(operand) < accumulators_; }
+  size_t view_of(int operand) const { return static_cast<size_t>(operand) - accumulators_; }
+  size_t outputs_from() const { return program_.inputs.size() - accumulators_; }
   const TileValue& value(int id) const { return values_.values[static_cast<size_t>(id)]; }
   // The same for all rows.
   bool is_shared(size_t view) const { return offsets_[view] < 0; }
@@ -55,11 +57,13 @@ class EpilogueWriter {
   std::string memory_text(size_t view, const std::string& vector);  // only the last of them
   int stored(const TileStore& store) const;                         // the value that it writes
   std::string vector_of(int operand) const;                         // the fetched elements of an operand
+  static std::string accumulator(int operand) { return operand == 0 ? "acc" : "acc1"; }
   std::string loaded(int operand) const;
   // The rounding that gave the tile its type.
   bool is_rounded_tile(const TileValue& value) const;
 
   const TileProgram& program_;
+  const size_t accumulators_;
   std::optional<DType> tile_type_;
   EpilogueMembers members_;
   TileValues values_;
@@ -73,7 +77,7 @@ class EpilogueWriter {
   bool contiguous(size_t view) const { return is_number(stride(view), 1); }
   std::string alignment(size_t view) const;
   std::string output_number(const TileStore& store) const {
-    return std::to_string(static_cast<size_t>(store.operand) - 1 - outputs_from());
+    return std::to_string(view_of(store.operand) - outputs_from());
   }
 
   size_t own_inputs_;

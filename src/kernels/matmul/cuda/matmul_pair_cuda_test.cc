@@ -1,0 +1,138 @@
+// Compile-only: pairs of products by every family on every architecture, and what they take. What the code
+// computes is checked where there is a GPU (compile/call_passes/join_pairs_test.cc).
+#include <gtest/gtest.h>
+
+#include "build/nvrtc.h"
+#include "build/testing/needs_nvrtc.h"
+#include "kernels/testing/cuda_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::dense;
+
+TileInstr instr(TileOp op, int dst, int a = -1, int b = -1) {
+  return {.op = op,
+          .type = TileType::f32,
+          .dst = static_cast<int16_t>(dst),
+          .a = static_cast<int16_t>(a),
+          .b = static_cast<int16_t>(b)};
+}
+TileInstr moves(TileOp op, int reg, int operand) {
+  TileInstr result = op == TileOp::load ? instr(op, reg) : instr(op, -1, reg);
+  result.operand = static_cast<int16_t>(operand);
+  return result;
+}
+
+// Operands 0 and 1 are the products, 2 is a bias of the second: stores sigmoid(p) · (q + bias) and, if
+// `keeps`, p.
+TileProgram gate(DType dtype, bool keeps) {
+  const TileOp round = dtype == DType::f16    ? TileOp::round_f16
+                       : dtype == DType::bf16 ? TileOp::round_bf16
+                                              : TileOp::to_f32;
+  TileProgram program;
+  program.inputs = {DType::f32, DType::f32, dtype};
+  program.outputs.assign(keeps ? 2 : 1, dtype);
+  program.registers.assign(8, {TileType::f32});
+  program.stages = {{moves(TileOp::load, 0, 0), instr(round, 1, 0), moves(TileOp::load, 2, 1),
+                     instr(round, 3, 2), moves(TileOp::load, 4, 2), instr(TileOp::add, 5, 3, 4),
+                     instr(round, 5, 5), instr(TileOp::sigmoid, 6, 1), instr(TileOp::mul, 7, 6, 5),
+                     moves(TileOp::store, 7, 3)}};
+  if (keeps) program.stages[0].push_back(moves(TileOp::store, 1, 4));
+  check_tile_program(program);
+  return program;
+}
+
+struct Case {
+  TileProgram program;
+  SymbolRanges ranges;
+  CudaProblem problem;
+};
+
+void set_up(Case& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int arch, bool keeps = false) {
+  c.program = gate(dtype, keeps);
+  CudaWindow bias = dense(dtype, {m, n});
+  bias.strides[0] = Dim(0);
+  c.problem.inputs = {dense(dtype, {m, k}), dense(dtype, {k, n}), dense(dtype, {k, n}), bias};
+  c.problem.outputs.assign(keeps ? 2 : 1, dense(dtype, {m, n}));
+  if (dtype == DType::f32) c.problem.params = {Dim(1)};
+  c.problem.program = &c.program;
+  c.problem.ranges = &c.ranges;
+  c.problem.arch = arch;
+}
+
+// The two halves of the columns of one matrix.
+void halve(Case& c, const Dim& n) {
+  for (const size_t i : {1, 2}) c.problem.inputs[i].strides[0] = n * Dim(2);
+  c.problem.inputs[2].offset = n;
+}
+
+const CudaKernel& row() { return *find_cuda_kernel("matmul_pair"); }
+
+TEST(MatmulPairCuda, CompilesInEveryWay) {
+  for (const auto& [arch, target] : cuda_testing::kArchs) {
+    std::vector<std::string> sources;
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32})
+      for (const int64_t n : {4096, 1000, 333}) {
+        Case c;
+        c.ranges["m"] = {1, 4096};
+        const Dim m = n == 4096 ? Dim(2048) : Dim::symbol("m");
+        set_up(c, dtype, m, Dim(n), Dim(n == 333 ? 70 : 256), arch, dtype == DType::bf16);
+        if (n == 1000) halve(c, Dim(n));
+        const auto variants = cuda_variants(row(), c.problem);
+        ASSERT_FALSE(variants.empty());
+        EXPECT_EQ(variants[0].name.starts_with("wgmma"), arch == 90 && dtype != DType::f32 && n != 333);
+        for (const KernelVariant& variant : variants) {
+          c.problem.variant = variant.name;
+          const CudaCode code = row().generate(c.problem);
+          EXPECT_EQ(code, row().generate(c.problem));
+          ASSERT_EQ(code.launches.size(), 1u);
+          EXPECT_LE(code.launches[0].shared_bytes, (arch == 90 ? 227 : 99) * 1024) << variant.name;
+          // Every way on one architecture each, the first on all.
+          if (arch == 90 || variant == variants[0]) sources.push_back(code.source);
+        }
+      }
+    AICF_NEEDS_NVRTC();
+    EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
+  }
+}
+
+TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
+  Case c;
+  set_up(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
+  for (const KernelVariant& variant : cuda_variants(row(), c.problem)) {
+    c.problem.variant = variant.name;
+    const int64_t rows = variant.name.starts_with("mma 128") ? 128 : 64;
+    EXPECT_EQ(row().generate(c.problem).launches[0].grid[0], Dim(2048 / rows * (4096 / 64)));
+  }
+  c.problem.arch = 90;
+  c.problem.variant = "";
+  for (CudaWindow& w : c.problem.inputs) w.constant = true;
+  const CudaLaunch launch = row().generate(c.problem).launches[0];
+  ASSERT_EQ(launch.tensor_maps.size(), 3u);
+  for (const int operand : {0, 1, 2})
+    EXPECT_EQ(launch.tensor_maps[static_cast<size_t>(operand)].operand, operand);
+  EXPECT_EQ(launch.early_inputs, (std::vector<int32_t>{1, 2}));
+}
+
+TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
+  const auto ways = [](const Case& c) { return cuda_variants(row(), c.problem).size(); };
+  Case c;
+  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 80);
+  EXPECT_GT(ways(c), 0u);
+  c.problem.inputs[2].strides[0] = Dim(512);
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  c.program.stages.emplace_back();
+  EXPECT_EQ(ways(c), 0u);
+  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  c.program.stages[0].back().imm_i = 1;  // a sum over rows
+  EXPECT_EQ(ways(c), 0u);
+  // The second matrix begins where the copy engine cannot.
+  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  c.problem.inputs[2].offset = Dim(4);
+  EXPECT_TRUE(cuda_variants(row(), c.problem)[0].name.starts_with("mma"));
+}
+
+}  // namespace
+}  // namespace aicf
