@@ -210,7 +210,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
 }
 
 bool is_joined_kernel(std::string_view kernel) {
-  return kernel == "matmul_rows" || kernel == "matmul_attention";
+  return kernel == "matmul_rows" || kernel == "matmul_attention" || kernel == "matmul_pair";
 }
 
 std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,

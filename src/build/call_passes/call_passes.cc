@@ -5,6 +5,7 @@
 #include "build/call_passes/join_attention.h"
 #include "build/call_passes/join_gathers.h"
 #include "build/call_passes/join_inputs.h"
+#include "build/call_passes/join_pairs.h"
 #include "build/call_passes/join_rows.h"
 #include "build/call_passes/join_scatters.h"
 #include "build/call_passes/join_sums.h"
@@ -24,6 +25,9 @@ const std::vector<CallPass>& call_passes() {
        [](const CallPassInput& in) {
          join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
        }},
+      // After few rows, whose gate costs nothing where the next product makes it.
+      {kJoinPairs, true,
+       [](const CallPassInput& in) { join_pairs(in.calls, in.graph, in.programs, in.target, in.options); }},
       {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
       {kJoinScatters, true, [](const CallPassInput& in) { join_scatters(in.calls, in.graph, in.programs); }},
       {kGroupProducts, true,

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "select/kernel_call.h"
+#include "select/layout.h"
 
 namespace aicf {
 
@@ -31,6 +33,12 @@ inline bool is_kept(ValueId root, const KernelCalls& calls, const Graph& graph) 
 inline void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
   for (const Window& w : own)
     if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
+}
+
+// A window of a region over the axes of a product, of which all but the last may be one.
+inline std::optional<Window> over_rows(const Window& window, size_t rank) {
+  if (window.sizes.size() == rank) return window;
+  return rank == 2 && window.sizes.size() > 2 ? merge_axes(window, 0, window.sizes.size() - 1) : std::nullopt;
 }
 
 }  // namespace aicf

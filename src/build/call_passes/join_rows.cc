@@ -4,25 +4,17 @@
 #include <optional>
 #include <utility>
 
-#include "base/format.h"
 #include "build/call_passes/call_windows.h"
+#include "build/call_passes/joined_choice.h"
 #include "build/call_passes/joined_program.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
-#include "select/layout.h"
 
 namespace aicf {
 namespace {
 
 constexpr char kJoinedKernel[] = "matmul_rows";
-constexpr char kProductKernel[] = "matmul_tensor_core";
-
-// A window of the row region over the product's axes: all but the last are one.
-std::optional<Window> over_rows(const Window& window, size_t rank) {
-  if (window.sizes.size() == rank) return window;
-  return rank == 2 && window.sizes.size() > 2 ? merge_axes(window, 0, window.sizes.size() - 1) : std::nullopt;
-}
 
 class RowJoiner {
  public:
@@ -38,7 +30,7 @@ class RowJoiner {
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!is_product(calls_[i])) continue;
+      if (!is_open_product(calls_[i], programs_)) continue;
       const std::optional<size_t> rows = find_rows(i);
       if (!rows) continue;
       std::optional<KernelCall> joined = join(i, *rows);
@@ -49,13 +41,6 @@ class RowJoiner {
   }
 
  private:
-  // One whose variant nobody has decided: a record or the caller knows the product by itself.
-  bool is_product(const KernelCall& call) const {
-    return call.kernel == kProductKernel && call.library.call.empty() && call.members.empty() &&
-           call.choice.source == ChoiceSource::kRank && call.region >= 0 &&
-           programs_[static_cast<size_t>(call.region)].stages.size() == 1;
-  }
-
   bool reduces_rows(const KernelCall& call) const {
     return call.kernel == "tile" && call.region >= 0 && call.schedule.inner_rank == 1 &&
            programs_[static_cast<size_t>(call.region)].stages.size() > 1;
@@ -143,33 +128,11 @@ class RowJoiner {
                          target_.facts().edge_microseconds +
                          estimate_microseconds(rows, rows.kernel, target_, ranges_);
     joined.choice.key = product.choice.key;
-    if (!take_variant(joined, variants, apart)) return std::nullopt;
+    if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
     check_tile_program(program);
     joined.region = static_cast<int>(programs_.size());
     programs_.push_back(std::move(program));
     return joined;
-  }
-
-  // The cheapest variant if it is cheaper than the calls apart, or the one that a record of the product or
-  // the caller wants.
-  bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart) const {
-    Choice& choice = joined.choice;
-    for (const KernelVariant& variant : variants)
-      choice.candidates.push_back({joined.kernel, variant.name, variant.microseconds});
-    const auto want = [&](const std::string& name, ChoiceSource source) {
-      for (size_t i = choice.candidates.size(); i-- > 0;)
-        if (name == joined.kernel || name == to_string(choice.candidates[i]))
-          choice.chosen = i, choice.source = source;
-    };
-    if (const auto recorded = recorded_join(choice.key, joined.kernel, options_))
-      want(*recorded, ChoiceSource::kRecord);
-    for (const ForcedChoice& forced : options_.forced)
-      if (is_meant(forced, joined, "matmul")) want(forced.candidate, ChoiceSource::kForced);
-    const Candidate& chosen = choice.candidates[choice.chosen];
-    joined.variant = chosen.variant;
-    joined.reason = joined_reason(choice.source) + "a product and its rows in one kernel, estimated " +
-                    format_fixed(chosen.microseconds, 1) + " us, apart " + format_fixed(apart, 1) + " us";
-    return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;
   }
 
   static bool can_join(const TileProgram& first, size_t from) {

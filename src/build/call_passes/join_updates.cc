@@ -19,13 +19,6 @@ namespace {
 // Of the updates' time apart that may be left beside the products: their launches also share bundles.
 constexpr double kMostSeen = 0.5;
 
-// Whether an element depends on nothing but the operands' elements, as epilogues see them.
-bool has_elements_alone(const TileProgram& program) {
-  return program.stages.size() == 1 && !sums_rows(program) &&
-         std::none_of(program.stages[0].begin(), program.stages[0].end(),
-                      [](const TileInstr& instr) { return instr.op == TileOp::inner_index; });
-}
-
 // Whether no call touches what another one writes: they run side by side.
 bool are_apart(const std::vector<KernelCall>& calls) {
   for (const KernelCall& one : calls)

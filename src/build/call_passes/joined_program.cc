@@ -1,5 +1,7 @@
 #include "build/call_passes/joined_program.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace aicf {
@@ -11,8 +13,9 @@ class Joiner {
       : first_(first), second_(second), from_(from), middle_(middle), kept_(first.outputs[from]) {}
 
   TileProgram run(const std::vector<bool>& kept) {
-    AICF_CHECK(first_.stages.size() == 1 && (kept_ == DType::f16 || kept_ == DType::bf16),
-               "programs are joined behind one stage, at a half value");
+    AICF_CHECK(
+        first_.stages.size() == 1 && (kept_ == DType::f16 || kept_ == DType::bf16 || kept_ == DType::f32),
+        "programs are joined behind one stage, at a half value or one in f32");
     const auto registers = static_cast<int16_t>(first_.registers.size());
     const auto scalars = static_cast<int16_t>(first_.scalars.size());
     joined_.inputs = first_.inputs;
@@ -47,7 +50,9 @@ class Joiner {
   int operands() const { return static_cast<int>(joined_.inputs.size() + joined_.outputs.size()); }
   int16_t kept_register() const { return static_cast<int16_t>(joined_.registers.size() - 1); }
   TileInstr rounding(int16_t to, int16_t from) const {
-    const TileOp op = kept_ == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16;
+    const TileOp op = kept_ == DType::f16    ? TileOp::round_f16
+                      : kept_ == DType::bf16 ? TileOp::round_bf16
+                                             : TileOp::to_f32;  // as it is
     return {.op = op, .type = TileType::f32, .dst = to, .a = from};
   }
 
@@ -85,6 +90,25 @@ class Joiner {
 };
 
 }  // namespace
+
+bool has_elements_alone(const TileProgram& program) {
+  return program.stages.size() == 1 && !sums_rows(program) &&
+         std::none_of(program.stages[0].begin(), program.stages[0].end(),
+                      [](const TileInstr& instr) { return instr.op == TileOp::inner_index; });
+}
+
+TileProgram with_input_at(TileProgram program, size_t from, size_t to) {
+  const DType moved = program.inputs[from];
+  program.inputs.erase(program.inputs.begin() + static_cast<std::ptrdiff_t>(from));
+  program.inputs.insert(program.inputs.begin() + static_cast<std::ptrdiff_t>(to), moved);
+  for (std::vector<TileInstr>& stage : program.stages)
+    for (TileInstr& instr : stage) {
+      const auto number = static_cast<size_t>(instr.operand);
+      if (instr.operand < 0 || number < to || number > from) continue;
+      instr.operand = static_cast<int16_t>(number == from ? to : number + 1);
+    }
+  return program;
+}
 
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle) {

@@ -12,4 +12,10 @@ namespace aicf {
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle);
 
+// Whether an element depends on nothing but the operands' elements, as epilogues see them.
+bool has_elements_alone(const TileProgram& program);
+
+// The program with input `from` as input `to`, before it; the others keep their order.
+TileProgram with_input_at(TileProgram program, size_t from, size_t to);
+
 }  // namespace aicf

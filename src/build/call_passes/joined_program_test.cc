@@ -86,5 +86,30 @@ TEST(JoinedProgram, HasTheBitsOfBoth) {
     }
 }
 
+// In f32 the value between them is handed on as it is; the order of the inputs is the caller's.
+TEST(JoinedProgram, HandsOnF32AndPutsInputsInOrder) {
+  const std::vector<int64_t> sizes = {3, 40};
+  const TileProgram first{{DType::f32},
+                          {DType::f32},
+                          {{TileType::f32}},
+                          {},
+                          {{load(0, 0), op(TileOp::neg, 0, 0), store(TileOp::store, 1, 0)}}};
+  const TileProgram second{{DType::f32, DType::f32},
+                           {DType::f32},
+                           std::vector<TileRegister>(3, {TileType::f32}),
+                           {},
+                           {{load(0, 0), load(1, 1), op(TileOp::sub, 2, 0, 1), store(TileOp::store, 2, 2)}}};
+  TileProgram joined = joined_program(first, 0, {false}, second, 0);  // -a - b
+  check_tile_program(joined);
+  TestTensor a(DType::f32, sizes), b(DType::f32, sizes), y(DType::f32, sizes), z(DType::f32, sizes);
+  a.randomize(1), b.randomize(2);
+  step_testing::run_step({"tile", {a.arg(), b.arg()}, {y.arg()}, {1}, {}, &joined}, detect_isa());
+  joined = with_input_at(std::move(joined), 1, 0);
+  check_tile_program(joined);
+  step_testing::run_step({"tile", {b.arg(), a.arg()}, {z.arg()}, {1}, {}, &joined}, detect_isa());
+  EXPECT_EQ(bits(z), bits(y));
+  for (int64_t i = 0; i < a.count(); ++i) EXPECT_EQ(y.get(i), static_cast<float>(-a.get(i) - b.get(i)));
+}
+
 }  // namespace
 }  // namespace aicf

@@ -1,0 +1,21 @@
+// Whether a product and what runs behind it become one call, and by which variant.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cuda_kernel.h"
+#include "select/choose.h"
+#include "select/kernel_call.h"
+
+namespace aicf {
+
+// The cheapest variant, if it is cheaper than the calls apart, or the one that a record of the product's key
+// or the caller wants: sets the call's variant, choice and reason. `what`: "a product and its rows".
+bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart,
+                  const char* what, const SelectOptions& options);
+
+// A product whose variant nobody has decided, with an epilogue of one stage: a record or the caller knows the
+// product by itself.
+bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs);
+
+}  // namespace aicf
