@@ -21,8 +21,9 @@ constexpr size_t kMatrices = 2;  // x and y, before the operands of a product's 
 struct Part {
   size_t call;                 // where it stands
   std::vector<Window> inputs;  // for these columns: x, y, the epilogue's
-  size_t output = 0;           // the result that is read
-  bool whole = true;           // all columns
+  std::vector<Window> outputs;
+  size_t output = 0;  // the result that is read
+  bool whole = true;  // all columns
 };
 
 // Where the two parts meet: a call, its operands over the axes of the products, the program that has their
@@ -84,7 +85,7 @@ class PairJoiner {
       const std::optional<Window> window = over_rows(read, call.outputs[0].sizes.size());
       if (!window) return std::nullopt;
       for (size_t o = 0; o < call.outputs.size(); ++o)
-        if (call.outputs[o] == *window) return Part{i, call.inputs, o, true};
+        if (call.outputs[o] == *window) return Part{i, call.inputs, call.outputs, o, true};
       return columns_part(i, *window);
     }
     return std::nullopt;
@@ -97,7 +98,7 @@ class PairJoiner {
     if (call.outputs.size() != 1 || !(all.strides.back() == Dim(1)) ||
         !(columns_of(all, first, count) == read))
       return std::nullopt;
-    Part part{at, call.inputs, 0, false};
+    Part part{at, call.inputs, {read}, 0, false};
     for (size_t i = 1; i < part.inputs.size(); ++i) part.inputs[i] = columns_of(part.inputs[i], first, count);
     return part;
   }
@@ -124,7 +125,7 @@ class PairJoiner {
   // The epilogue of one product reads the other's results.
   std::optional<Meeting> in_epilogue(size_t at) const {
     const KernelCall& call = calls_[at];
-    const Part own{at, call.inputs, 0, true};
+    const Part own{at, call.inputs, call.outputs, 0, true};
     for (size_t i = kMatrices; i < call.inputs.size(); ++i) {
       const std::optional<Part> other = part_of(call.inputs[i], at);
       if (!other || !are_pair(*other, own)) continue;
@@ -178,7 +179,7 @@ class PairJoiner {
   // Which results of a part others read, too.
   std::vector<bool> kept(const Part& part, size_t meeting) const {
     std::vector<bool> kept;
-    for (const Window& w : calls_[part.call].outputs) kept.push_back(is_needed(w.root, part.call, meeting));
+    for (const Window& w : part.outputs) kept.push_back(is_needed(w.root, part.call, meeting));
     return kept;
   }
   bool is_needed(ValueId root, size_t product, size_t meeting) const {
@@ -197,12 +198,21 @@ class PairJoiner {
     return calls;
   }
 
+  // Whether the parts are the two halves of one product.
+  bool are_all_columns(const Meeting& m) const {
+    const Window &all = calls_[m.first.call].outputs[0], &a = m.first.outputs[0], &b = m.second.outputs[0];
+    const Dim& count = a.sizes.back();
+    return m.first.call == m.second.call && count * Dim(2) == all.sizes.back() &&
+           (b.offset - a.offset == count || a.offset - b.offset == count);
+  }
+
   bool may_join(const Meeting& m) const {
     for (const Part* part : {&m.first, &m.second}) {
-      // Columns that others read are not stored.
-      if (!part->whole && is_needed(calls_[part->call].outputs[0].root, part->call, m.call)) return false;
+      // Columns that others read, but the region does not, are not stored.
+      if (!part->whole && !are_all_columns(m) && is_needed(part->outputs[0].root, part->call, m.call))
+        return false;
       // Only the thread that made them has seen the products.
-      for (const Window& w : calls_[part->call].outputs)
+      for (const Window& w : part->outputs)
         if (part->call != m.call && meets(m.inputs, w.root)) return false;
     }
     for (const size_t moved : calls_before(m))
@@ -226,7 +236,7 @@ class PairJoiner {
     const auto add_outputs = [&](const Part& part) {
       const std::vector<bool> stays = kept(part, m.call);
       for (size_t i = 0; i < stays.size(); ++i)
-        if (stays[i]) joined.outputs.push_back(calls_[part.call].outputs[i]);
+        if (stays[i]) joined.outputs.push_back(part.outputs[i]);
     };
     add_inputs(m.first);
     add_outputs(m.first);

@@ -24,6 +24,7 @@ struct Net {
   bool merged = false;  // one matrix has the columns of both
   bool bias = false, residual = false;
   bool keeps_gate = false;  // x · g + bg is an output, too
+  bool keeps_both = false;  // of one matrix, x · gu + bgu
   bool turned = false;      // matrices lie the other way round, and x
   Shape batch = {};
   bool batched_weights = false;
@@ -67,6 +68,7 @@ class NetBuilder {
   }
   std::pair<ValueId, ValueId> halves() {
     const ValueId both = product("gu", 2);
+    if (net_.keeps_both) graph_.add_output(both, "both");
     const auto half = [&](int64_t first) {
       Shape starts(graph_.shape(both).size(), Dim(0)), limits = graph_.shape(both);
       starts.back() = Dim(first);
@@ -116,12 +118,16 @@ TEST(JoinPairs, WhereTheResultsOfTwoProductsMeet) {
   EXPECT_TRUE(joined(calls_of(network({.gate = Gate::kPlain}))));
 }
 
-TEST(JoinPairs, WhatIsReadElsewhereIsStoredOrKeepsThemApart) {
+TEST(JoinPairs, WhatIsReadElsewhereIsStored) {
   const std::vector<KernelCall> calls = calls_of(network({.keeps_gate = true}), "sm_90", kAlways);
   ASSERT_TRUE(joined(calls));
   EXPECT_EQ(calls[0].outputs.size(), 2u);
-  // Some columns of a product alone are not stored.
-  EXPECT_FALSE(joined(calls_of(network({.merged = true, .keeps_gate = true}), "sm_90", kAlways)));
+  // Of a product of both, both halves.
+  const std::vector<KernelCall> merged =
+      calls_of(network({.merged = true, .keeps_both = true}), "sm_90", kAlways);
+  ASSERT_TRUE(joined(merged));
+  ASSERT_EQ(merged[0].outputs.size(), 3u);
+  EXPECT_EQ(merged[0].outputs[0].root, merged[0].outputs[1].root);
 }
 
 TEST(JoinPairs, OnlyProductsOfOneX) {
@@ -159,6 +165,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
 
 std::vector<Net> nets() {
   std::vector<Net> list = {
+      {.rows = 300, .columns = 512, .depth = 200, .merged = true, .bias = true, .keeps_both = true},
       {.rows = 300, .columns = 640, .depth = 192},
       {.dtype = DType::f16, .rows = 2100, .columns = 1160, .depth = 328, .gate = Gate::kGelu, .bias = true},
       {.rows = 1000, .columns = 1032, .depth = 136, .merged = true, .bias = true, .residual = true},
