@@ -19,6 +19,7 @@ from .function import as_module
 from .importer import functional
 from .plain_writes import plain_writes_as_values
 from .recurrent import whole_recurrent_layers
+from .size_guards import export_over_ranges
 from .source import line_of_error, lines_of_functions
 from .types import DATA_DECIDES, require_dense
 
@@ -76,8 +77,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 ways.enter_context(way())
             ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
-            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-            return plain_writes_as_values(program)
+            return plain_writes_as_values(export_over_ranges(model, args, kwargs, shapes))
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong

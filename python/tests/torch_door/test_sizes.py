@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, Function] = {
     "numbers from sizes": lambda x: x * x.shape[2] ** -0.5 + x.shape[3] / 7,
     "roll": lambda x: x.roll((-9, 5), (2, 3)),
     "the end of a table": lambda x: x + torch.arange(64.0)[max(0, 64 - x.shape[3]) :],
+    "rows up to a bound": lambda x: x * torch.arange(16.0)[: min(16, x.shape[3])],
     "fold": lambda x: F.fold(F.unfold(x, 2), x.shape[2:], 2),
 }
 
@@ -90,3 +91,10 @@ def test_sizes_that_change_where_torch_would_choose_by_them() -> None:
     for height in (8, 5, 7, 12):
         x = torch.randn(2, 3, height, 6)
         assert torch.equal(call(x), F.adaptive_max_pool2d(x, 2)), height
+
+
+def test_a_size_at_which_it_does_not_hold() -> None:
+    """Rows up to 12 of 4 to 16 fit the factor up to 12 alone."""
+    model = Of(lambda x: x * torch.arange(12.0)[: min(12, x.shape[1])])
+    with pytest.raises(aicf.UserError, match="every size"):
+        aicf.compile(model, (torch.randn(2, 8),), dims={"x": {1: "w=4..16"}})
