@@ -285,8 +285,8 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
   return given;
 }
 
-void ReplayOptions::add_to(VerbOptions& verb) {
-  source.add_to(verb, /*binds=*/true);
+void ReplayOptions::add_to(VerbOptions& verb, const char* model) {
+  source.add_to(verb, /*binds=*/true, model);
   run.add_to(verb);
   inputs.add_to(verb);
 }

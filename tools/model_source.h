@@ -27,10 +27,10 @@ struct ModelSource {
   int opt = 2;
   bool print = false;
 
+  static constexpr const char* kAnyModel = "an .onnx model or a compiled .aicf file";
   // The positional argument and the options of compiling. They are refused where the model is compiled
   // already, but --dim if there it `binds` the sizes of random inputs.
-  void add_to(VerbOptions& verb, bool binds = false,
-              const char* model = "an .onnx model or a compiled .aicf file");
+  void add_to(VerbOptions& verb, bool binds = false, const char* model = kAnyModel);
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;
@@ -76,7 +76,7 @@ struct ReplayOptions {
   ModelSource source;
   RunOptions run;
   InputOptions inputs;
-  void add_to(VerbOptions& verb);
+  void add_to(VerbOptions& verb, const char* model = ModelSource::kAnyModel);
   std::unique_ptr<Executable> load() const { return run.load(source); }
   // --dim gives the sizes of random inputs where it did not already go into compiling.
   std::map<std::string, Array> gather(const Executable& exe) const;

@@ -167,7 +167,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_validate(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->add_to(verb);
+  options->add_to(verb, "an .onnx model");
   verb.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
   verb.add_option("--against", options->against,
                   "reference (f64), onnxruntime, or a .npz file with outputs by name");

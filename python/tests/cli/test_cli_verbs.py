@@ -27,21 +27,31 @@ def test_integers_are_printed_whole_and_names_that_differ_keep_their_files(cli: 
     ]
 
 
-def test_every_verb_shows_an_example(cli: Cli) -> None:
-    verbs = [
-        "compile",
-        "run",
-        "bench",
-        "verify",
-        "validate",
-        "support",
-        "inspect",
-        "explain",
-        "profile",
-        "doctor",
+# The verbs that take a compiled model say so, and no others.
+VERBS = {
+    **dict.fromkeys(
+        ("run", "bench", "verify", "explain", "profile"), "an .onnx model or a compiled .aicf file"
+    ),
+    **dict.fromkeys(("compile", "validate", "support", "tune"), "an .onnx model"),
+    "inspect": "a compiled .aicf file",
+    "train": "an .aicf file with a train step",
+    "doctor": None,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_says_what_it_takes_and_shows_an_example(cli: Cli, verb: str) -> None:
+    lines = [line.strip() for line in cli.run(verb, "--help").stdout.splitlines()]
+    assert any(line.startswith(f"Example: aicf {verb}") for line in lines)
+    models = [
+        line.removeprefix("model TEXT REQUIRED").strip() for line in lines if line.startswith("model TEXT")
     ]
-    for verb in verbs:
-        assert f"Example: aicf {verb}" in cli.run(verb, "--help").stdout
+    assert models == [VERBS[verb]] * (VERBS[verb] is not None)
+    if verb == "compile":  # one that is compiled already is told that it is
+        cli.run(verb, "m.onnx", *DIM)
+    elif models == ["an .onnx model"]:
+        cli.run("compile", "m.onnx", *DIM)
+        assert cli.json(verb, "m.aicf", code=2)["error"]["expected"] == "an .onnx file"
 
 
 def test_bench_tells_the_part_of_the_host(cli: Cli) -> None:

@@ -241,7 +241,7 @@ int choose_threads(int requested) {
   }
   if (requested < 1 || requested > kMaxThreads)
     throw UserError(ErrorCode::kU_bad_option, "a thread count is out of range")
-        .with_expected("1.." + std::to_string(kMaxThreads))
+        .with_expected("1.." + std::to_string(kMaxThreads) + ", or 0 for the default")
         .with_actual(std::to_string(requested));
   return requested;
 }
