@@ -107,6 +107,10 @@ void check_unary(const Unary& row, TileType type, IsaLevel isa) {
     const Wide exact = row.reference(x.get(i));
     const double distance = f32 ? ulps<float>(y.get(i), exact) : ulps<double>(y.get(i), exact);
     if (distance > worst) worst = distance, at = x.get(i);
+    if (x.get(i) == 0 && exact == 0) {
+      EXPECT_EQ(std::signbit(y.get(i)), std::signbit(exact))
+          << tile_op_info(row.op).name << " of " << x.get(i) << (f32 ? " f32 " : " f64 ") << isa_name(isa);
+    }
   }
   EXPECT_LE(worst, bound) << tile_op_info(row.op).name << (f32 ? " f32 " : " f64 ") << isa_name(isa) << " at "
                           << at;

@@ -347,7 +347,8 @@ static HWY_INLINE V sine(D d, V x, int32_t quadrant) {
   const V s = hn::Mul(r, r);
   const V sp = horner(s, hn::Set(d, -0.166666666f), hn::Set(d, 0.00833332928f), hn::Set(d, -0.000198393044f),
                       hn::Set(d, 2.71804638e-06f));
-  const V sin_r = hn::MulAdd(hn::Mul(r, s), sp, r);
+  // r of -0 is +0: it has lost its sign in the sums.
+  const V sin_r = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::MulAdd(hn::Mul(r, s), sp, r));
   const V cp = horner(s, hn::Set(d, 0.0416666666f), hn::Set(d, -0.00138888835f), hn::Set(d, 2.47994515e-05f),
                       hn::Set(d, -2.7205045e-07f));
   const V cos_r = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(hn::Mul(s, s), cp, hn::Mul(s, hn::Set(d, -0.5f))));
