@@ -1,6 +1,6 @@
 // Gradients through the whole compiler: every op's gradient case in f32 by compiled kernels, and the
 // gradients of random programs, against the reference in f64. AICF_RANDOM_GRADIENTS sets the count of
-// programs, AICF_SEED runs one.
+// programs, AICF_SEED runs one, both run that many from there.
 #include <gtest/gtest.h>
 
 #include <cmath>

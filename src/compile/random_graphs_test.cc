@@ -1,7 +1,7 @@
 // Property test of the whole compiler over random programs: every optimisation level, instruction set and
 // thread count agrees with the f64 reference within a running error bound; thread counts agree to the bit,
 // and so does a model compiled for one size alone. AICF_RANDOM_GRAPHS sets the count, AICF_SEED runs one
-// seed, AICF_SOAK=1 runs 10,000.
+// seed, both run that many from there; AICF_SOAK=1 runs 10,000.
 #include <gtest/gtest.h>
 
 #include <array>

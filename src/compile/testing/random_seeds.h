@@ -1,4 +1,5 @@
-// Which seeds a test of random programs takes: 1 to a count, or the one of AICF_SEED.
+// Which seeds a test of random programs takes: a count of them from 1 or from AICF_SEED on, or the one of
+// AICF_SEED.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,11 @@ struct RandomSeeds {
 
 // `variable` gives another count.
 inline RandomSeeds seeds_from_environment(const char* variable, uint64_t count) {
-  if (const char* one = std::getenv("AICF_SEED"); one != nullptr) {
-    const uint64_t seed = std::strtoull(one, nullptr, 10);
-    return {seed, seed, true};
-  }
-  const char* given = std::getenv(variable);
-  return {1, given != nullptr ? std::strtoull(given, nullptr, 10) : count, false};
+  const char *first = std::getenv("AICF_SEED"), *given = std::getenv(variable);
+  const uint64_t seed = first != nullptr ? std::strtoull(first, nullptr, 10) : 1;
+  if (given != nullptr) count = std::strtoull(given, nullptr, 10);
+  if (first != nullptr && given == nullptr) return {seed, seed, true};
+  return {seed, seed + count - 1, false};
 }
 
 // What a failure says after its cause; `program` prints that of the seed.
