@@ -174,8 +174,9 @@ Artifact read_artifact(const std::string& path) {
   try {
     file = read_safetensors(path);
   } catch (UserError& error) {
-    if (error.code == ErrorCode::kU_file_not_found) throw;
-    throw bad_artifact(error.message, path);
+    // Of the path, not of what the file holds.
+    if (error.code == ErrorCode::kU_file_not_found || error.code == ErrorCode::kU_bad_option) throw;
+    throw bad_artifact(error.message, "").with_value(path);
   }
   check_version(file);
   const Json header = read_header(file);

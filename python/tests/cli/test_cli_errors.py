@@ -48,6 +48,13 @@ def test_errors_have_codes_and_exit_codes(cli: Cli, words: list[str], code: int,
     assert answer["expected"] or answer["actual"] or answer["remedy"]
 
 
+def test_a_folder_is_no_model(cli: Cli) -> None:
+    for name, verb in (("d.aicf", "run"), ("d.aicf", "inspect"), ("d.onnx", "compile")):
+        (cli.folder / name).mkdir(exist_ok=True)
+        error = cli.json(verb, name, code=2)["error"]
+        assert (error["code"], error["value"], error["actual"]) == ("AICF-U0001", name, "a directory")
+
+
 def test_a_size_given_beside_an_input_must_fit_it(cli: Cli) -> None:
     np.save(cli.folder / "x.npy", np.ones((2, 16), np.float32))
     cli.run("compile", "m.onnx", *DIM)
