@@ -51,13 +51,13 @@ std::shared_ptr<Device> open_device(const DeviceOptions& options) {
 std::string target_of_device(const std::string& device) {
   const int ordinal = cuda_ordinal(device);
   if (ordinal < 0) return "cpu";
-  const std::vector<CudaFacts> devices = cuda_devices();
+  const std::vector<int> devices = cuda_architectures();
   if (ordinal >= static_cast<int>(devices.size()))
     throw EnvironmentError(ErrorCode::kE_device_missing, "there is no CUDA device of this ordinal")
         .with_value(device)
         .with_actual(std::to_string(devices.size()) + " devices")
         .with_remedy("name an architecture to compile for a machine that is not this one: --target sm_90");
-  const int arch = devices[static_cast<size_t>(ordinal)].arch;
+  const int arch = devices[static_cast<size_t>(ordinal)];
   if (const std::string target = target_for("sm_" + std::to_string(arch)); !target.empty()) return target;
   throw EnvironmentError(ErrorCode::kE_device_missing, "the CUDA device is too old")
       .with_expected("compute capability 8.0 or newer")

@@ -7,6 +7,13 @@
 
 namespace aicf::cuda {
 
+int architecture_of(Device device) {
+  int major = 0, minor = 0;
+  AICF_CUDA(driver().device_attribute(&major, kComputeMajor, device));
+  AICF_CUDA(driver().device_attribute(&minor, kComputeMinor, device));
+  return 10 * major + minor;
+}
+
 DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t memory_limit)
     : ordinal_(ordinal), allocator_(std::move(allocator)), memory_limit_(memory_limit) {
   const Driver& d = driver();
@@ -17,11 +24,8 @@ DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t mem
         .with_value(std::to_string(ordinal))
         .with_expected("0.." + std::to_string(count - 1))
         .with_remedy("choose another device, or check CUDA_VISIBLE_DEVICES");
-  int major = 0, minor = 0;
   AICF_CUDA(d.device_get(&device_, ordinal));
-  AICF_CUDA(d.device_attribute(&major, kComputeMajor, device_));
-  AICF_CUDA(d.device_attribute(&minor, kComputeMinor, device_));
-  arch_ = 10 * major + minor;
+  arch_ = architecture_of(device_);
   AICF_CUDA(d.primary_retain(&context_, device_));
   enter_if_alive();
   const int made = d.stream_create(&stream_, kStreamNonBlocking);

@@ -11,6 +11,9 @@
 
 namespace aicf::cuda {
 
+// Compute capability × 10.
+int architecture_of(Device device);
+
 // The primary context of a device, which other libraries of the process share, a stream of our own, and where
 // memory comes from.
 class DeviceContext {

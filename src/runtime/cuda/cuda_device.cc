@@ -197,23 +197,32 @@ std::shared_ptr<Device> make_cuda_device(const CudaOptions& options) {
   return std::make_shared<CudaDevice>(options);
 }
 
-std::vector<CudaFacts> cuda_devices() {
-  int count = 0, version = 0;
+std::vector<int> cuda_architectures() {
+  int count = 0;
   AICF_CUDA(driver().device_count(&count));
+  std::vector<int> architectures;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cuda::Device device = 0;
+    AICF_CUDA(driver().device_get(&device, ordinal));
+    architectures.push_back(cuda::architecture_of(device));
+  }
+  return architectures;
+}
+
+std::vector<CudaFacts> cuda_devices() {
+  int version = 0;
   AICF_CUDA(driver().driver_version(&version));
   std::vector<CudaFacts> devices;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
+  for (const int arch : cuda_architectures()) {
+    const int ordinal = static_cast<int>(devices.size());
     CudaFacts facts;
+    facts.arch = arch;
     facts.driver_version = version;
     cuda::Device device = 0;
     AICF_CUDA(driver().device_get(&device, ordinal));
     char name[256] = {};
     AICF_CUDA(driver().device_name(name, sizeof(name), device));
     facts.name = name;
-    int major = 0, minor = 0;
-    AICF_CUDA(driver().device_attribute(&major, cuda::kComputeMajor, device));
-    AICF_CUDA(driver().device_attribute(&minor, cuda::kComputeMinor, device));
-    facts.arch = 10 * major + minor;
     AICF_CUDA(driver().device_attribute(&facts.multiprocessors, cuda::kMultiprocessors, device));
     const cuda::DeviceContext context(ordinal);
     context.enter();

@@ -21,7 +21,7 @@ struct CudaOptions {
 // EnvironmentError device_missing without a driver or a device of this ordinal.
 std::shared_ptr<Device> make_cuda_device(const CudaOptions& options = {});
 
-// What a machine has, for `doctor` and for target "cuda".
+// What a machine has, for `doctor`; makes a context on each device.
 struct CudaFacts {
   std::string name;
   int arch = 0;  // compute capability × 10
@@ -30,5 +30,7 @@ struct CudaFacts {
   int driver_version = 0;  // 13000: CUDA 13.0
 };
 std::vector<CudaFacts> cuda_devices();
+// Compute capability × 10 of each device, for target "cuda"; makes no context.
+std::vector<int> cuda_architectures();
 
 }  // namespace aicf
