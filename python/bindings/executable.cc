@@ -10,7 +10,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <future>
 #include <optional>
 #include <set>
 #include <utility>
@@ -38,9 +40,14 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
   options.precision = inference_precision_of(precision);
   options.skip_passes.insert(skip.begin(), skip.end());
   auto report = std::make_shared<CompileReport>();
+  // Making a GPU's context takes as long as much of the compilation.
+  std::packaged_task<std::shared_ptr<Device>()> open([&] { return open_device({device, threads, isa}); });
+  std::future<std::shared_ptr<Device>> opened = open.get_future();
+  options.meanwhile = [&] { open(); };
   Artifact artifact = compile(program, options, report.get());
-  auto exe =
-      std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa})));
+  if (opened.wait_for(std::chrono::seconds(0)) != std::future_status::ready) open();
+  options.meanwhile = {};
+  auto exe = std::make_unique<Executable>(Model::load(std::move(artifact), opened.get()));
   const bool narrow = target.empty() && exe->model().device().id().cuda;
   return {std::move(exe), report,
           narrow ? std::make_shared<Portable>(program, options, spelled_out_target(device)) : nullptr};

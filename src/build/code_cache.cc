@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include "base/jit.h"
 #include "base/log.h"
 #include "build/nvrtc.h"
+#include "build/packed_error.h"
 #include "kernels/cuda_kernel.h"
 
 namespace aicf {
@@ -118,27 +120,68 @@ std::vector<std::string> read_prebuilt(const std::vector<CudaUnit>& units) {
           "fill the cache: compile the same model once with this AICF_CACHE_DIR and without AICF_JIT=0");
 }
 
-// Compiles what `images` lacks, unless another process does so first, and keeps it.
+// The last units that do not compile, in the folder for those who wait for just these meanwhile: a number
+// that every failure raises, the units' hash, the error. Whoever comes later tries again.
+constexpr char kFailed[] = "failed";
+struct Failure {
+  uint64_t number = 0;
+  std::string units, error;
+};
+
+Failure last_failure(const fs::path& folder) {
+  constexpr size_t kHash = 32;
+  const std::string text = read_entry((folder / kFailed).string());
+  if (text.size() < sizeof(uint64_t) + kHash) return {};
+  Failure failure = {0, text.substr(sizeof(uint64_t), kHash), text.substr(sizeof(uint64_t) + kHash)};
+  std::memcpy(&failure.number, text.data(), sizeof(uint64_t));
+  return failure;
+}
+
+void write_failure(const fs::path& folder, const Failure& failure) {
+  std::string text(sizeof(uint64_t), '\0');
+  std::memcpy(text.data(), &failure.number, sizeof(uint64_t));
+  write_entry((folder / kFailed).string(), text + failure.units + failure.error);
+}
+
+// compile_cuda by the one that holds the lock. `before`: the last failure when it began to wait for that.
+std::vector<std::string> compile_or_fail(const fs::path& folder, const std::vector<CudaUnit>& units,
+                                         const std::string& hash, uint64_t before, std::vector<double>& taken,
+                                         const std::function<void()>& meanwhile) {
+  const Failure last = last_failure(folder);
+  if (last.number != before && last.units == hash) throw_packed(last.error);
+  try {
+    return compile_cuda(units, &taken, meanwhile);
+  } catch (const InternalError& error) {  // the text's fault; what a process lacks another may have
+    write_failure(folder, {last.number + 1, hash, packed(error)});
+    throw;
+  }
+}
+
+// Compiles what `images` lacks, unless another process or thread does so first, and keeps it.
 void compile_missing(const fs::path& folder, const std::vector<CudaUnit>& units,
                      const std::vector<std::string>& names, std::vector<std::string>& images,
-                     std::vector<double>& milliseconds) {
+                     std::vector<double>& milliseconds, const std::function<void()>& meanwhile) {
   constexpr double kMostSeconds = 120;  // longer than any model's code takes
   std::error_code error;
   fs::create_directories(folder, error);
   std::vector<int64_t> bytes;
   for (size_t i = 0; i < units.size(); ++i)
     if (images[i].empty()) bytes.push_back(lock_byte(names[i]));
+  const uint64_t failures = last_failure(folder).number;
   const FileLock lock((folder / "lock").string(), bytes, kMostSeconds);
   std::vector<CudaUnit> missing;
   std::vector<size_t> where;
+  std::string all_names;
   for (size_t i = 0; i < units.size(); ++i) {
     if (images[i].empty()) images[i] = read_entry((folder / names[i]).string());
     if (!images[i].empty()) continue;
     missing.push_back(units[i]);
     where.push_back(i);
+    all_names += names[i];
   }
   std::vector<double> taken;
-  const std::vector<std::string> compiled = compile_cuda(missing, &taken);
+  const std::vector<std::string> compiled =
+      compile_or_fail(folder, missing, hash_of(all_names), failures, taken, meanwhile);
   for (size_t i = 0; i < compiled.size(); ++i) {
     images[where[i]] = compiled[i];
     milliseconds[where[i]] = taken[i];
@@ -148,19 +191,19 @@ void compile_missing(const fs::path& folder, const std::vector<CudaUnit>& units,
 
 }  // namespace
 
-std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units,
-                                        std::vector<double>* milliseconds) {
+std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
+                                        const std::function<void()>& meanwhile) {
   std::vector<double> taken(units.size(), 0);
   std::vector<double>& times = milliseconds != nullptr ? *milliseconds : taken;
   times.assign(units.size(), 0);
   if (units.empty()) return {};
   if (!jit_allowed()) return read_prebuilt(units);
   const std::optional<fs::path> all = cache_folder();
-  if (!all) return compile_cuda(units, &times);
+  if (!all) return compile_cuda(units, &times, meanwhile);
   const fs::path folder = *all / nvrtc_version();
   const std::vector<std::string> names = names_of(units);
   std::vector<std::string> images = read_entries(folder, names);
-  if (count_missing(images) > 0) compile_missing(folder, units, names, images, times);
+  if (count_missing(images) > 0) compile_missing(folder, units, names, images, times, meanwhile);
   return images;
 }
 

@@ -1,11 +1,16 @@
 #include "build/code_cache.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <thread>
 
 #include "base/error.h"
 #include "build/testing/needs_nvrtc.h"
@@ -94,6 +99,62 @@ TEST_F(CodeCache, what_is_no_folder_is_named) {
     EXPECT_EQ(error.code, ErrorCode::kU_bad_option);
     EXPECT_EQ(error.value, folder_.string());
   }
+}
+
+bool has_open(const fs::path& file) {
+  std::error_code error;
+  for (const auto& open : fs::directory_iterator("/proc/self/fd"))
+    if (fs::read_symlink(open.path(), error) == file) return true;
+  return false;
+}
+
+std::string error_of(const std::string& source, const std::function<void()>& meanwhile = {}) {
+  try {
+    compile_cached({{source, "sm_80"}}, nullptr, meanwhile);
+    return "none";
+  } catch (const Error& error) {
+    return error.text();
+  }
+}
+
+std::atomic<int> forks = 0;
+
+// The first process does not come to its end before a thread of this one waits for its lock.
+TEST_F(CodeCache, who_waits_gets_the_error_of_the_one_that_compiles) {
+  ASSERT_EQ(pthread_atfork([] { ++forks; }, nullptr, nullptr), 0);
+  const std::string source = "extern \"C\" __global__ void k() { no_such_function(); }\n";
+  int begun[2], waiting[2];
+  ASSERT_EQ(pipe(begun), 0);
+  ASSERT_EQ(pipe(waiting), 0);
+  const pid_t first = fork();
+  if (first == 0) {
+    char byte = 'x';
+    const std::string error = error_of(source, [&] {
+      if (write(begun[1], &byte, 1) != 1 || read(waiting[0], &byte, 1) != 1) _exit(1);
+    });
+    _exit(error.find("no_such_function") == std::string::npos ? 2 : 0);
+  }
+  char byte = 'x';
+  ASSERT_EQ(read(begun[0], &byte, 1), 1);
+  forks = 0;
+  std::string told;
+  std::thread other([&] { told = error_of(source); });
+  const fs::path lock = folder_ / "cuda" / nvrtc_version() / "lock";
+  while (!has_open(lock)) usleep(1000);
+  EXPECT_EQ(write(waiting[1], &byte, 1), 1);
+  other.join();
+  int status = -1;
+  waitpid(first, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(forks, 0) << "it compiled by itself";
+  EXPECT_TRUE(told.starts_with("error[AICF-I")) << told;
+  EXPECT_NE(told.find("no_such_function"), std::string::npos);
+  // Whoever comes later, or wants something else, compiles.
+  EXPECT_EQ(error_of(source), told);
+  EXPECT_EQ(forks, 1);
+  EXPECT_EQ(error_of(kKernel), "none");
+  EXPECT_EQ(forks, 2);
+  for (const int end : {begun[0], begun[1], waiting[0], waiting[1]}) close(end);
 }
 
 }  // namespace

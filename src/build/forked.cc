@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,10 +16,13 @@
 #include <cstring>
 #include <map>
 #include <new>
-#include <sstream>
+#include <numeric>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "build/packed_error.h"
 
 namespace aicf {
 namespace {
@@ -28,36 +32,19 @@ struct Header {
   size_t item, bytes;
 };
 constexpr char kResult = 'r', kError = 'e';
+using Messages = std::map<size_t, std::string>;  // by item
 
-constexpr std::array<std::string Error::*, 6> kFields = {&Error::message,  &Error::op,     &Error::value,
-                                                         &Error::expected, &Error::actual, &Error::remedy};
-
-std::string packed(const Error& error) {
-  std::string text = kError + error_info(error.code).text;
-  for (const auto field : kFields) text += '\0' + error.*field;
-  return text;
-}
-
-template <class Type>
-[[noreturn]] void rethrow(const ErrorInfo& info, const std::array<std::string, kFields.size()>& fields) {
-  Type error(info.code, "");
-  for (size_t i = 0; i < kFields.size(); ++i) error.*kFields[i] = fields[i];
-  error.refresh();
-  throw error;
-}
-
-[[noreturn]] void throw_packed(const std::string& text) {
-  std::istringstream in(text.substr(1));
-  std::string code;
-  std::getline(in, code, '\0');
-  std::array<std::string, kFields.size()> fields;
-  for (std::string& field : fields) std::getline(in, field, '\0');
-  const auto& table = error_table();
-  const auto info = std::find_if(table.begin(), table.end(), [&](const auto& i) { return i.text == code; });
-  AICF_CHECK(info != table.end(), "a child sent an error that does not exist: " + code);
-  if (info->kind == ErrorKind::kUser) rethrow<UserError>(*info, fields);
-  if (info->kind == ErrorKind::kEnvironment) rethrow<EnvironmentError>(*info, fields);
-  rethrow<InternalError>(*info, fields);
+// The items without a message, up to the first error: which of several is thrown depends on nobody's speed.
+std::vector<size_t> items_left(const std::vector<size_t>& items, const Messages& messages) {
+  std::vector<size_t> left;
+  for (const size_t item : items) {
+    const auto at = messages.find(item);
+    if (at == messages.end())
+      left.push_back(item);
+    else if (at->second[0] == kError)
+      break;
+  }
+  return left;
 }
 
 void send(int pipe, size_t item, const std::string& message) {
@@ -81,7 +68,7 @@ long long processor_time(pid_t process) {
   return static_cast<long long>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
 }
 
-// Where all processes look: the next item, and who works.
+// Where all processes look: the next item, who works, and whom the worker that forked it has not waited for.
 struct Board {
   static constexpr size_t kMost = 256;
   static constexpr pid_t kUnborn = -1, kEnded = 0;
@@ -89,7 +76,7 @@ struct Board {
     for (auto& process : processes) process = kUnborn;
   }
   std::atomic<size_t> next{0};
-  std::array<std::atomic<pid_t>, kMost> processes{};
+  std::array<std::atomic<pid_t>, kMost> processes{}, unreaped{};
 };
 
 // Memory that forked processes share.
@@ -120,6 +107,27 @@ struct Pipe {
   }
 };
 
+// As many as there are files for. Where those are too few, half of what there was is left to others.
+std::vector<Pipe> make_pipes(size_t count) {
+  std::vector<Pipe> pipes;
+  int ends[2];
+  while (pipes.size() < count && pipe2(ends, O_CLOEXEC) == 0) pipes.push_back({ends[0], ends[1]});
+  if (pipes.empty())
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot make a pipe")
+        .with_actual(std::strerror(errno))
+        .with_remedy("raise the limit on open files: ulimit -n");
+  if (pipes.size() == count) return pipes;
+  for (const size_t kept = (pipes.size() + 1) / 2; pipes.size() > kept; pipes.pop_back())
+    pipes.back().close_read(), pipes.back().close_write();
+  return pipes;
+}
+
+// Whether a process whose parent ended becomes our child.
+bool adopts_orphans() {
+  int adopts = 0;
+  return getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &adopts) == 0 && adopts != 0);
+}
+
 void wait_for(pid_t process) {
   while (waitpid(process, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -128,15 +136,12 @@ void wait_for(pid_t process) {
 class Workers {
  public:
   Workers(const std::vector<size_t>& items, size_t count, const std::function<std::string(size_t)>& work)
-      : items_(items), work_(work), pipes_(count), texts_(count), seconds_still_(count), used_(count, -1) {
-    for (Pipe& pipe : pipes_) {
-      int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) {
-        close_pipes();
-        throw EnvironmentError(ErrorCode::kE_io_failed, "cannot make a pipe");
-      }
-      pipe.read = ends[0], pipe.write = ends[1];
-    }
+      : items_(items),
+        work_(work),
+        pipes_(make_pipes(count)),
+        texts_(pipes_.size()),
+        seconds_still_(pipes_.size()),
+        used_(pipes_.size(), -1) {
     first_ = fork();
     if (first_ == 0) live();
     for (Pipe& pipe : pipes_) pipe.close_write();
@@ -146,45 +151,45 @@ class Workers {
     }
   }
   ~Workers() {
-    if (!done_)
-      for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
+    if (!done_) end_all();
     close_pipes();
     // The first ends after all others; not if one of them hung before it took an item. What ends leaves no
     // trace, which is -1, where the program that we run in ignores SIGCHLD.
     constexpr int kMilliseconds = 2000;
     for (int left = done_ ? kMilliseconds : 0; waitpid(first_, nullptr, WNOHANG) == 0; --left) {
       if (left == 0) {
-        for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
+        end_all();
         kill(first_, SIGKILL);
         wait_for(first_);
-        return;
+        break;
       }
       usleep(1000);
     }
+    if (adopts_orphans()) reap_orphans();
   }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Results by item: all, or what there is when no worker is left. A worker's pipe may outlive it, where
-  // another process was forked meanwhile.
-  std::map<size_t, std::string> collect(int still_seconds) {
-    std::map<size_t, std::string> results;
-    while (results.size() < items_.size()) {
+  // Of all items, or up to the first error, or what there is when no worker is left. A worker's pipe may
+  // outlive it, where another process was forked meanwhile.
+  Messages collect(int still_seconds) {
+    Messages messages;
+    while (!items_left(items_, messages).empty()) {
       std::vector<pollfd> waiting;
       std::vector<size_t> who;
       for (size_t worker = 0; worker < pipes_.size(); ++worker)
         if (pipes_[worker].read >= 0)
           waiting.push_back({pipes_[worker].read, POLLIN, 0}), who.push_back(worker);
-      if (waiting.empty()) return results;  // and the rest is ended
-      constexpr int kSecond = 1000;         // in poll's milliseconds
+      if (waiting.empty()) return messages;  // and the rest is ended
+      constexpr int kSecond = 1000;          // in poll's milliseconds
       const int ready = poll(waiting.data(), waiting.size(), kSecond);
       for (size_t i = 0; i < who.size(); ++i) {
         if (ready == 0) note_second(who[i], still_seconds);
-        if (ready > 0 && waiting[i].revents != 0) read_some(who[i], results);
+        if (ready > 0 && waiting[i].revents != 0) read_some(who[i], messages);
       }
     }
-    done_ = true;
-    return results;
+    done_ = messages.size() == items_.size();
+    return messages;
   }
 
  private:
@@ -205,6 +210,7 @@ class Workers {
         end = middle;
         if (child < 0) continue;  // fewer do the work
         children.emplace_back(middle, child);
+        board_->unreaped[middle] = child;
         pid_t unborn = Board::kUnborn;  // it writes there itself, unless it hangs where the fork left it
         board_->processes[middle].compare_exchange_strong(unborn, child);
       }
@@ -214,12 +220,14 @@ class Workers {
       if (worker != self) pipes_[worker].close_write();
     }
     board_->processes[self] = getpid();
+    if (self != 0) board_->unreaped[self] = getpid();  // where who forked it died before it wrote so
     for (size_t i = board_->next++; i < items_.size(); i = board_->next++)
       serve(pipes_[self].write, items_[i]);
     board_->processes[self] = Board::kEnded;
     pipes_[self].close_write();
     for (auto [worker, child] : children) {
       wait_for(child);
+      board_->unreaped[worker] = 0;
       board_->processes[worker].compare_exchange_strong(child, Board::kEnded);
     }
     _exit(0);
@@ -229,7 +237,7 @@ class Workers {
     try {
       send(pipe, item, kResult + work_(item));
     } catch (const Error& error) {
-      send(pipe, item, packed(error));
+      send(pipe, item, kError + packed(error));
     } catch (...) {
       _exit(1);
     }
@@ -238,6 +246,18 @@ class Workers {
   void end(size_t worker) {
     if (const pid_t process = board_->processes[worker].exchange(Board::kEnded); process > 0)
       kill(process, SIGKILL);
+  }
+
+  void end_all() {
+    for (size_t worker = 0; worker < pipes_.size(); ++worker) end(worker);
+  }
+
+  // Who is there after the first has ended was left by one that died. Who forked a worker comes before it.
+  void reap_orphans() {
+    for (const auto& process : board_->unreaped)
+      if (process > 0) kill(process, SIGKILL);
+    for (const auto& process : board_->unreaped)
+      if (process > 0) wait_for(process);
   }
 
   // Ends a worker that has used no processor time in `most` calls of this, which come a second apart.
@@ -251,7 +271,7 @@ class Workers {
   }
 
   // Reads what is there; the end of it is the worker's.
-  void read_some(size_t worker, std::map<size_t, std::string>& results) {
+  void read_some(size_t worker, Messages& messages) {
     char chunk[1 << 16];
     const ssize_t n = read(pipes_[worker].read, chunk, sizeof(chunk));
     if (n < 0 && errno == EINTR) return;
@@ -261,10 +281,8 @@ class Workers {
     for (Header header; text.size() >= sizeof(header);) {
       std::memcpy(&header, text.data(), sizeof(header));
       if (text.size() < sizeof(header) + header.bytes) return;
-      std::string message = text.substr(sizeof(header), header.bytes);
+      messages[header.item] = text.substr(sizeof(header), header.bytes);
       text.erase(0, sizeof(header) + header.bytes);
-      if (message[0] == kError) throw_packed(message);
-      results[header.item] = message.substr(1);
     }
   }
 
@@ -283,25 +301,40 @@ class Workers {
   bool done_ = false;
 };
 
+std::jthread started(const std::function<void()>& work) {
+  try {
+    return std::jthread(work);
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> run_forked(size_t count, size_t processes,
-                                    const std::function<std::string(size_t)>& work, int still_seconds) {
+                                    const std::function<std::string(size_t)>& work, int still_seconds,
+                                    const std::function<void()>& meanwhile) {
   constexpr int kTries = 2;
-  std::map<size_t, std::string> results;
-  for (int tries = 0; results.size() < count; ++tries) {
+  std::vector<size_t> items(count);
+  std::iota(items.begin(), items.end(), 0);
+  Messages messages;
+  std::jthread helper;
+  for (int tries = 0; !(items = items_left(items, messages)).empty(); ++tries) {
     if (tries == kTries)
       throw EnvironmentError(ErrorCode::kE_compiler_died, "compiling did not come to an end")
           .with_actual("a process that compiles, and the one in its place, died or stood still")
           .with_remedy("see whether memory was short or a limit on processes was met, and try again");
-    std::vector<size_t> items;
-    for (size_t i = 0; i < count; ++i)
-      if (!results.contains(i)) items.push_back(i);
     const size_t workers = std::clamp(processes, size_t{1}, std::min(items.size(), Board::kMost));
-    results.merge(Workers(items, workers, work).collect(still_seconds));
+    if (helper.joinable()) helper.join();  // a fork would leave its locks held
+    Workers forked(items, workers, work);
+    if (tries == 0 && meanwhile) helper = started(meanwhile);
+    messages.merge(forked.collect(still_seconds));
   }
   std::vector<std::string> list;
-  for (auto& [item, text] : results) list.push_back(std::move(text));
+  for (const auto& [item, message] : messages) {
+    if (message[0] == kError) throw_packed(message.substr(1));
+    list.push_back(message.substr(1));
+  }
   return list;
 }
 

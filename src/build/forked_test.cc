@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 
@@ -80,6 +83,91 @@ TEST(Forked, an_error_arrives_whole) {
     EXPECT_EQ(error.text(), "error[AICF-U0103]: a message\n  op: op\n  actual: 1\n2\n  remedy: r");
   }
   expect_no_child();
+}
+
+TEST(Forked, what_runs_meanwhile_runs_once_here_and_is_waited_for) {
+  const First first;
+  const pid_t here = getpid();
+  std::atomic<int> runs = 0;
+  const auto meanwhile = [&] {
+    usleep(100'000);
+    if (getpid() == here) ++runs;
+  };
+  const auto dies_once = [&](size_t i) {
+    if (first()) raise(SIGKILL);
+    return std::to_string(i);
+  };
+  EXPECT_EQ(run_forked(1, 1, dies_once, 30, meanwhile), (std::vector<std::string>{"0"}));
+  EXPECT_EQ(runs, 1);
+  const auto fails = [](size_t) -> std::string { throw UserError(ErrorCode::kU_bad_shape, "a message"); };
+  EXPECT_THROW(run_forked(1, 1, fails, 30, meanwhile), UserError);
+  EXPECT_EQ(runs, 2);
+}
+
+// The later item fails long before the earlier one.
+TEST(Forked, of_several_errors_the_first_items_is_thrown) {
+  try {
+    run_forked(8, 8, [](size_t i) -> std::string {
+      if (i == 2) usleep(200'000);
+      if (i >= 2) throw UserError(ErrorCode::kU_bad_shape, "of item " + std::to_string(i));
+      return "";
+    });
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.message, "of item 2");
+  }
+  expect_no_child();
+}
+
+TEST(Forked, with_few_files_fewer_work) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = open("/dev/null", O_RDONLY);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 12;  // for pipes of six
+  close(next);
+  setrlimit(RLIMIT_NOFILE, &few);
+  const auto work = [](size_t i) {
+    const int file = open("/dev/null", O_RDONLY);  // work needs some, too
+    if (file < 0) throw EnvironmentError(ErrorCode::kE_io_failed, "no file is left");
+    close(file);
+    return std::to_string(i);
+  };
+  EXPECT_EQ(run_forked(3, 20, work), (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(run_forked(20, 20, work).size(), 20u);
+  few.rlim_cur = static_cast<rlim_t>(next) + 1;
+  setrlimit(RLIMIT_NOFILE, &few);
+  EXPECT_THROW(run_forked(1, 1, work), EnvironmentError);
+  setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// As process 1 of a container, whose children all become that are left by others.
+TEST(Forked, who_adopts_orphans_keeps_none) {
+  constexpr int kWorkers = 4;
+  void* memory =
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& working = *new (memory) std::atomic<int>(0);
+  const First first;
+  const auto has_children = [] {
+    pid_t child = 0;
+    std::ifstream("/proc/thread-self/children") >> child;
+    return child != 0;
+  };
+  const pid_t here = getpid();
+  // Of the workers, which all are there then, one dies that has forked another and is not the first.
+  const auto work = [&](size_t i) {
+    ++working;
+    while (working < kWorkers) usleep(1000);
+    if (getppid() != here && has_children() && first()) raise(SIGKILL);
+    return std::to_string(i);
+  };
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  EXPECT_EQ(run_forked(kWorkers, kWorkers, work).size(), size_t{kWorkers});
+  EXPECT_FALSE(first()) << "none died";
+  expect_no_child();
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  munmap(memory, sizeof(std::atomic<int>));
 }
 
 TEST(Forked, what_dies_is_tried_once_more) {

@@ -121,9 +121,12 @@ std::string compile_unit(const std::string& source, const std::string& target) {
   // Several kernels are optimised and assembled side by side, to the same instructions.
   constexpr int kSplits = 13;  // the first version known to take the option
   if (kernels_of(source) > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");
-  if (nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data()) != 0)
-    AICF_CHECK(false, "generated CUDA text does not compile for " + target + ":\n" + program.log() + "\n" +
-                          with_line_numbers(source));
+  constexpr int kDoesNotCompile = 6;  // any other failure is not the text's
+  const int compiling =
+      nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data());
+  AICF_CHECK(compiling != kDoesNotCompile, "generated CUDA text does not compile for " + target + ":\n" +
+                                               program.log() + "\n" + with_line_numbers(source));
+  AICF_NVRTC(compiling);
   size_t size = 0;
   const bool ptx = target.starts_with("compute_");
   AICF_NVRTC(ptx ? nvrtc().get_ptx_size(program.get(), &size) : nvrtc().get_cubin_size(program.get(), &size));
@@ -158,7 +161,8 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
   return compile_cuda(std::vector<CudaUnit>{{source, target}})[0];
 }
 
-std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds) {
+std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
+                                      const std::function<void()>& meanwhile) {
   if (milliseconds != nullptr) milliseconds->assign(units.size(), 0);
   if (units.empty()) return {};
   nvrtc();  // loaded once, before the processes part
@@ -167,9 +171,11 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return length_of(units[a].source) > length_of(units[b].source);
   });
-  std::vector<std::string> images =
-      run_forked(units.size(), std::thread::hardware_concurrency(),
-                 [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); });
+  constexpr int kStillSeconds = 30;
+  std::vector<std::string> images = run_forked(
+      units.size(), std::thread::hardware_concurrency(),
+      [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); }, kStillSeconds,
+      meanwhile);
   std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {
     if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));

@@ -28,8 +28,7 @@ Artifact start_artifact(const Program& program, Precision precision) {
   artifact.program = print(program);
   artifact.metadata = program.metadata;
   if (precision != Precision::kF32) artifact.metadata["aicf.precision"] = precision_name(precision);
-  for (const auto& [name, variable] : program.variables)
-    if (variable.data.data() != nullptr) artifact.weights.emplace(name, variable.data);
+  artifact.weights = weights_of(program);
   return artifact;
 }
 
@@ -74,7 +73,8 @@ std::vector<Target> targets_of(const CompileOptions& options) {
 }
 
 // Machine code of all variants' units, side by side.
-std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& variants, CompileReport* report) {
+std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& variants,
+                                         const std::function<void()>& meanwhile, CompileReport* report) {
   std::vector<CudaUnit> units;
   for (const BegunVariant& variant : variants)
     units.insert(units.end(), variant.units.begin(), variant.units.end());
@@ -82,7 +82,7 @@ std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& varian
   if (units.empty()) return result;
   StageClock clock(report);
   std::vector<double> milliseconds;
-  std::vector<std::string> images = compile_cached(units, &milliseconds);
+  std::vector<std::string> images = compile_cached(units, &milliseconds, meanwhile);
   clock.lap("modules");
   size_t next = 0;
   for (size_t i = 0; i < variants.size(); ++i)
@@ -108,6 +108,13 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   return pipeline;
 }
 
+std::map<std::string, Array> weights_of(const Program& program) {
+  std::map<std::string, Array> weights;
+  for (const auto& [name, variable] : program.variables)
+    if (variable.data.data() != nullptr) weights.emplace(name, variable.data);
+  return weights;
+}
+
 Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
   check_options(options);
   verify(program, Fault::kUser);
@@ -123,7 +130,7 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
     if (!variant) return artifact;
     begun.push_back(std::move(*variant));
   }
-  const std::vector<CompiledUnits> compiled = compile_units(begun, report);
+  const std::vector<CompiledUnits> compiled = compile_units(begun, options.meanwhile, report);
   for (size_t i = 0; i < begun.size(); ++i) {
     auto variant = begun[i].finish(compiled[i]);
     if (!variant) return artifact;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct CompileOptions {
   // Files of tuning records, over the shipped ones and those of AICF_CACHE_DIR; {"none"}: no records at all.
   std::vector<std::string> records;
   std::vector<ForcedChoice> forced;
+  // Runs at most once, on a thread of its own, while machine code is compiled, if any is: for what else the
+  // caller has to wait for. Must not throw.
+  std::function<void()> meanwhile;
 };
 
 // What of the options the passes see.
@@ -53,6 +57,9 @@ struct CompileReport {
   std::vector<ModuleRecord> modules;  // of all targets that are GPUs
   std::vector<ChoiceReport> choices;  // of all targets, in the order of the steps
 };
+
+// Params and states with contents, which compiling leaves as they are.
+std::map<std::string, Array> weights_of(const Program& program);
 
 // Errors: bad_option, no_kernel, unset_size (a size without a range, all
 // listed), and those of the passes. With stop_after the artifact has no variant.
