@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "ir/text.h"
@@ -72,16 +74,21 @@ int run(const Options& options, const Console& console) {
     console.result("", {{"stopped_after", "import"}, {"dumps", dumps}});
     return kOk;
   }
+  std::optional<ArtifactFile> file;
+  if (compile_options.stop_after.empty() || compile_options.stop_after == "artifact") {
+    file.emplace(path);
+    compile_options.meanwhile = [&] { file->write_ahead(weights_of(program)); };
+  }
   CompileReport report;
   const Artifact artifact = compile(program, compile_options, &report);
   Json json = report_json(report);
   json["dumps"] = dumps;
-  if (artifact.variants.empty()) {
+  if (!file) {
     json["stopped_after"] = compile_options.stop_after;
     console.result("", json);
     return kOk;
   }
-  write_artifact(path, artifact);
+  file->finish(artifact);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const EntryPlan& entry = artifact.variants[0].plan.entries[0];
   char text[64];

@@ -5,13 +5,11 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <system_error>
-#include <thread>
 
 #include <xxhash.h>
 
 #include "base/error.h"
-#include "base/safetensors.h"
+#include "base/helpers.h"
 #include "plan/plan_json.h"
 
 namespace aicf {
@@ -54,8 +52,6 @@ std::string checksum(const Array& array) { return hex(hash_of(array)); }
 
 // Those of all arrays, side by side: weights are read from their files for it, gigabytes of them.
 std::vector<uint64_t> hashes_of(const std::vector<SafetensorsTensor>& tensors) {
-  constexpr int64_t kBytesOfThread = 16 << 20;
-  constexpr unsigned kMostThreads = 8;
   std::vector<uint64_t> hashes(tensors.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
@@ -63,16 +59,7 @@ std::vector<uint64_t> hashes_of(const std::vector<SafetensorsTensor>& tensors) {
   };
   int64_t bytes = 0;
   for (const SafetensorsTensor& tensor : tensors) bytes += tensor.array.bytes();
-  const int64_t threads = std::min<int64_t>(
-      bytes / kBytesOfThread, std::min(std::max(std::thread::hardware_concurrency(), 1u), kMostThreads));
-  std::vector<std::jthread> helpers;
-  try {
-    for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // There are no more threads to have; those that started and this one do it.
-  }
-  work();
-  helpers.clear();
+  run_with_helpers(bytes, work);
   return hashes;
 }
 
@@ -141,6 +128,22 @@ void check_variables(const Plan& plan, const Artifact& artifact) {
 }  // namespace
 
 void write_artifact(const std::string& path, const Artifact& artifact) {
+  ArtifactFile(path).finish(artifact);
+}
+
+void ArtifactFile::write_ahead(const std::map<std::string, Array>& weights) noexcept {
+  try {
+    std::vector<SafetensorsTensor> tensors;
+    for (const auto& [name, array] : weights) tensors.push_back({name, array, kBufferAlignment});
+    writer_.write_ahead(tensors);
+    hashes_ = hashes_of(tensors);
+    ahead_ = std::move(tensors);
+  } catch (...) {
+    // finish() does it, or says why not.
+  }
+}
+
+void ArtifactFile::finish(const Artifact& artifact) {
   std::vector<SafetensorsTensor> tensors;
   Json header = {{"checksums", Json::object()}, {"metadata", artifact.metadata}, {"targets", Json::array()}};
   const auto add = [&](const std::string& name, Array array) {
@@ -160,13 +163,26 @@ void write_artifact(const std::string& path, const Artifact& artifact) {
     for (size_t i = 0; i < variant.code.size(); ++i) add(code_name(variant.target, i), variant.code[i]);
   }
   add(kProgram, bytes_of(artifact.program));
-  const std::vector<uint64_t> hashes = hashes_of(tensors);
+  const std::vector<uint64_t> hashes = all_hashes(tensors);
   for (size_t i = 0; i < tensors.size(); ++i) header["checksums"][tensors[i].name] = hex(hashes[i]);
   const Array header_bytes = bytes_of(header.dump());
   tensors.push_back({kHeader, header_bytes, kBufferAlignment});
-  write_safetensors(path, tensors,
-                    {{kVersionKey, std::to_string(kArtifactMajor) + "." + std::to_string(kArtifactMinor)},
-                     {"aicf.header_checksum", checksum(header_bytes)}});
+  writer_.finish(tensors,
+                 {{kVersionKey, std::to_string(kArtifactMajor) + "." + std::to_string(kArtifactMinor)},
+                  {"aicf.header_checksum", checksum(header_bytes)}});
+}
+
+std::vector<uint64_t> ArtifactFile::all_hashes(const std::vector<SafetensorsTensor>& tensors) const {
+  const auto same = [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+    return a.array.data() == b.array.data() && a.array.bytes() == b.array.bytes();
+  };
+  const bool known =
+      ahead_.size() <= tensors.size() && std::equal(ahead_.begin(), ahead_.end(), tensors.begin(), same);
+  const auto first = tensors.begin() + (known ? static_cast<int64_t>(ahead_.size()) : 0);
+  std::vector<uint64_t> hashes = known ? hashes_ : std::vector<uint64_t>();
+  const std::vector<uint64_t> others = hashes_of({first, tensors.end()});
+  hashes.insert(hashes.end(), others.begin(), others.end());
+  return hashes;
 }
 
 Artifact read_artifact(const std::string& path) {

@@ -5,8 +5,10 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/array.h"
+#include "base/safetensors.h"
 #include "plan/plan.h"
 
 namespace aicf {
@@ -29,6 +31,23 @@ struct Artifact {
 };
 
 void write_artifact(const std::string& path, const Artifact& artifact);
+
+// The same for who has the weights before the rest, which is compiled: writing them takes as long.
+class ArtifactFile {
+ public:
+  explicit ArtifactFile(const std::string& path) : writer_(path) {}
+  // What the artifact's weights will be, on any thread.
+  void write_ahead(const std::map<std::string, Array>& weights) noexcept;
+  void finish(const Artifact& artifact);
+
+ private:
+  // Of all, with those that are known.
+  std::vector<uint64_t> all_hashes(const std::vector<SafetensorsTensor>& tensors) const;
+  SafetensorsWriter writer_;
+  std::vector<SafetensorsTensor> ahead_;
+  std::vector<uint64_t> hashes_;  // of these
+};
+
 // file_not_found, bad_artifact, newer_artifact.
 Artifact read_artifact(const std::string& path);
 // Recomputes every checksum, weights included; bad_artifact names the first section that differs.

@@ -81,6 +81,23 @@ void AtomicFile::write(const void* data, int64_t bytes) {
   }
 }
 
+void AtomicFile::write_at(int64_t position, const void* data, int64_t bytes) {
+  const char* at = static_cast<const char*>(data);
+  const int64_t end = position + bytes;
+  for (int64_t next = position; next < end;) {
+    const ssize_t written = ::pwrite(fd_, at, static_cast<size_t>(end - next), next);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot write file");
+    at += written;
+    next += written;
+  }
+  if (bytes > 0) ::sync_file_range(fd_, position, bytes, SYNC_FILE_RANGE_WRITE);
+}
+
+void AtomicFile::set_size(int64_t bytes) {
+  if (::ftruncate(fd_, bytes) != 0) fail("cannot write file");
+}
+
 // The disk takes what was written while more is copied, and commit() waits for the rest. Where a file system
 // cannot do so, commit() writes all of it.
 void AtomicFile::start_flushing() {

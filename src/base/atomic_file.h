@@ -21,6 +21,10 @@ class AtomicFile {
 
   void write(const void* data, int64_t bytes);
   void write(std::string_view text) { write(text.data(), static_cast<int64_t>(text.size())); }
+  // At a place that no other call of this writes to: by any thread. write() knows nothing of it.
+  void write_at(int64_t position, const void* data, int64_t bytes);
+  // Cuts off what is beyond, or adds zeros.
+  void set_size(int64_t bytes);
   int64_t position() const { return position_; }
   void commit();
 

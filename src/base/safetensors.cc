@@ -1,13 +1,16 @@
 #include "base/safetensors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/atomic_file.h"
 #include "base/dim.h"
 #include "base/error.h"
+#include "base/helpers.h"
 #include "base/rounding.h"
 
 namespace aicf {
@@ -175,6 +178,62 @@ std::string header_text(const std::vector<Placed>& placed, const SafetensorsMeta
   return text;
 }
 
+// So large that files with many tensors have their data at one of few places, which are foreseen.
+constexpr int64_t kLargeAlignment = 64 << 10;
+
+int64_t data_alignment(const std::vector<Placed>& placed) {
+  constexpr int64_t kLarge = 16 << 20;
+  if (!placed.empty() && placed.back().end >= kLarge) return kLargeAlignment;
+  const bool wide = std::any_of(placed.begin(), placed.end(), [](const Placed& item) {
+    return item.tensor != nullptr && item.tensor->alignment > 64;
+  });
+  return wide ? 4096 : 64;
+}
+
+bool is_same_piece(const Placed& a, const Placed& b) {
+  const auto data = [](const Placed& item) { return item.tensor ? item.tensor->array.data() : nullptr; };
+  return a.begin == b.begin && a.end == b.end && data(a) == data(b);
+}
+
+struct Piece {
+  const std::byte* data;
+  int64_t bytes, at;
+};
+
+// Of placed[first] and what follows; fillers are left out: they are zeros, as is what nobody wrote.
+std::vector<Piece> pieces_of(const std::vector<Placed>& placed, size_t first, int64_t data_begin) {
+  constexpr int64_t kBytes = 16 << 20;
+  std::vector<Piece> pieces;
+  for (size_t i = first; i < placed.size(); ++i) {
+    if (placed[i].tensor == nullptr) continue;
+    const auto* data = static_cast<const std::byte*>(placed[i].tensor->array.data());
+    const int64_t bytes = placed[i].end - placed[i].begin;
+    for (int64_t at = 0; at < bytes; at += kBytes)
+      pieces.push_back({data + at, std::min(kBytes, bytes - at), data_begin + placed[i].begin + at});
+  }
+  return pieces;
+}
+
+// By several threads: one copies slower than some disks write.
+void write_pieces(AtomicFile& file, const std::vector<Piece>& pieces) {
+  int64_t bytes = 0;
+  for (const Piece& piece : pieces) bytes += piece.bytes;
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  run_with_helpers(bytes, [&] {
+    try {
+      for (size_t i = next++; i < pieces.size(); i = next++)
+        file.write_at(pieces[i].at, pieces[i].data, pieces[i].bytes);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (error == nullptr) error = std::current_exception();
+      next = pieces.size();
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
 }  // namespace
 
 SafetensorsFile read_safetensors(const std::string& path) { return read_safetensors(MappedFile::open(path)); }
@@ -197,23 +256,41 @@ SafetensorsFile read_safetensors(std::shared_ptr<const MappedFile> file) {
 
 void write_safetensors(const std::string& path, const std::vector<SafetensorsTensor>& tensors,
                        const SafetensorsMetadata& metadata) {
+  SafetensorsWriter(path).finish(tensors, metadata);
+}
+
+void SafetensorsWriter::write_ahead(const std::vector<SafetensorsTensor>& tensors) noexcept {
+  constexpr int64_t kOtherHeader = 8 << 10;  // of the tensors to come and the metadata
+  try {
+    const std::vector<Placed> placed = place(tensors);
+    const int64_t alignment = data_alignment(placed);
+    if (alignment != kLargeAlignment) return;
+    const auto header = static_cast<int64_t>(header_text(placed, {}, 1).size());
+    const int64_t begin = checked_round_up(kPrefixBytes + header + kOtherHeader, alignment);
+    write_pieces(file_, pieces_of(placed, 0, begin));
+    ahead_ = tensors;
+    ahead_begin_ = begin;
+  } catch (...) {
+    // finish() writes them, or says why not.
+  }
+}
+
+void SafetensorsWriter::finish(const std::vector<SafetensorsTensor>& tensors,
+                               const SafetensorsMetadata& metadata) {
   const std::vector<Placed> placed = place(tensors);
-  int64_t alignment = 64;
-  for (const SafetensorsTensor& tensor : tensors)
-    if (tensor.alignment > alignment) alignment = 4096;
-  const std::string header = header_text(placed, metadata, alignment);
+  const std::string header = header_text(placed, metadata, data_alignment(placed));
   std::string prefix;
   for (int i = 0; i < 8; ++i) prefix.push_back(static_cast<char>(header.size() >> (8 * i) & 0xff));
-  AtomicFile file(path);
-  file.write(prefix);
-  file.write(header);
-  for (const Placed& item : placed) {
-    if (item.tensor)
-      file.write(item.tensor->array.data(), item.tensor->array.bytes());
-    else
-      file.write(std::string(static_cast<size_t>(item.end - item.begin), '\0'));
-  }
-  file.commit();
+  const auto begin = static_cast<int64_t>(prefix.size() + header.size());
+  const std::vector<Placed> before = place(ahead_);
+  const bool stand = begin == ahead_begin_ && before.size() <= placed.size() &&
+                     std::equal(before.begin(), before.end(), placed.begin(), is_same_piece);
+  if (!stand) file_.set_size(0);
+  file_.set_size(begin + (placed.empty() ? 0 : placed.back().end));
+  file_.write(prefix);
+  file_.write(header);
+  write_pieces(file_, pieces_of(placed, stand ? before.size() : 0, begin));
+  file_.commit();
 }
 
 void sort_for_safetensors(std::vector<SafetensorsTensor>& tensors) {

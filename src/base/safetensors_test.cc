@@ -76,6 +76,36 @@ TEST_F(SafetensorsTest, DataBeginsAlignedAndFillersKeepEachTensorAligned) {
   EXPECT_EQ(first, bytes());
 }
 
+// Whatever was written ahead, and where, the file is that of write_safetensors.
+TEST_F(SafetensorsTest, WhatIsWrittenAheadChangesNothing) {
+  constexpr int64_t kElements = 3 << 20;
+  Array large(DType::f64, {kElements}), other(DType::f64, {kElements});
+  for (int64_t i = 0; i < kElements; i += 1000) large.set_f64(i, static_cast<double>(i));
+  const std::vector<SafetensorsTensor> first = {{"a", large, 64}};
+  std::vector<SafetensorsTensor> all = first;
+  all.push_back({"b", Array::from<int64_t>(DType::u8, {3}, {1, 2, 3}), 64});
+  all.push_back({"c", Array::from<int64_t>(DType::u8, {1}, {4}), 64});
+  all.push_back({"empty", Array(DType::u8, {0}), 64});
+  const std::vector<SafetensorsTensor> others = {{"a", other, 64}},
+                                       more = {{"a", large, 64}, {"x", other, 64}};
+  const std::string short_text = "short", long_text(100'000, 'x');
+  for (const std::string& text : {short_text, long_text}) {
+    write_safetensors(path_, all, {{"text", text}});
+    const std::string expected = bytes();
+    EXPECT_EQ(read_safetensors(path_).tensors.at("a"), large);
+    EXPECT_EQ((expected.size() - 8 * kElements) / 65536, text == short_text ? 1u : 2u)
+        << "the data begins there";
+    for (const auto* ahead : {&first, &others, &more}) {
+      std::filesystem::remove(path_);
+      SafetensorsWriter writer(path_);
+      writer.write_ahead(*ahead);
+      EXPECT_FALSE(std::filesystem::exists(path_));
+      writer.finish(all, {{"text", text}});
+      EXPECT_TRUE(bytes() == expected);
+    }
+  }
+}
+
 TEST_F(SafetensorsTest, HostileHeadersAreRefused) {
   const std::string ok = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   struct Case {
