@@ -30,6 +30,7 @@ __all__ = [
     "atanh",
     "attention",
     "attention_backward",
+    "attention_lse",
     "avg_pool",
     "batch_norm",
     "batch_norm_train",
@@ -1314,16 +1315,56 @@ def attention(
     scale: float,
     causal: bool = False,
     softcap: float = 0.0,
+    window: int = 0,
 ) -> SymTensor:
     """softmax(scale q k^T + mask) v with q [B, Hq, Tq, D], k [B, Hk, Tk, D], v [B, Hk, Tk, Dv], Hq a
     multiple of Hk; mask broadcasts to [B, Hq, Tq, Tk]: added if T, kept where true if bool; causal keeps
-    key j <= query i + Tk - Tq; softcap c > 0 turns a score s into c tanh(s / c) before the mask; a fully
-    masked row gives 0.
+    key j <= query i + Tk - Tq; window w > 0 keeps key j only if |i + Tk - Tq - j| < w: with causal the
+    last w keys up to the query's own; softcap c > 0 turns a score s into c tanh(s / c) before the mask; a
+    fully masked row gives 0.
 
     Dtypes: q: T, k: T, v: T, mask: any (optional) → T; T: float.
     Shape: rule attention.
     """
-    return apply("attention", [q, k, v, mask], {"scale": scale, "causal": causal, "softcap": softcap})[0]
+    return apply(
+        "attention",
+        [q, k, v, mask],
+        {
+            "scale": scale,
+            "causal": causal,
+            "softcap": softcap,
+            "window": window,
+        },
+    )[0]
+
+
+def attention_lse(
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    mask: TensorLike | None = None,
+    *,
+    scale: float,
+    causal: bool = False,
+    softcap: float = 0.0,
+    window: int = 0,
+) -> tuple[SymTensor, SymTensor]:
+    """attention over the same operands and attributes, and of each row the logarithm of its sum of e^score
+    [B, Hq, Tq], the scores being those that its softmax takes; -inf for a fully masked row.
+
+    Dtypes: q: T, k: T, v: T, mask: any (optional) → T, f32; T: float.
+    Shape: rule attention_lse.
+    """
+    return apply(
+        "attention_lse",
+        [q, k, v, mask],
+        {
+            "scale": scale,
+            "causal": causal,
+            "softcap": softcap,
+            "window": window,
+        },
+    )
 
 
 def attention_backward(
@@ -1337,6 +1378,7 @@ def attention_backward(
     scale: float,
     causal: bool = False,
     softcap: float = 0.0,
+    window: int = 0,
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """the gradients of q, k and v from dout, that of the result out of attention over the same operands and
     attributes.
@@ -1351,6 +1393,7 @@ def attention_backward(
             "scale": scale,
             "causal": causal,
             "softcap": softcap,
+            "window": window,
         },
     )
 

@@ -11,7 +11,7 @@ namespace {
 
 bool is_contraction(Op op) {
   return op == Op::matmul || op == Op::linear || op == Op::conv || op == Op::conv_transpose ||
-         op == Op::attention;
+         op == Op::attention || op == Op::attention_lse;
 }
 
 // Linear and conv add their bias after the product; it stays f32.
@@ -32,8 +32,10 @@ void narrow(GraphRewriter& rewriter, const Node& node, DType dtype) {
     if (operands[i] != kNoValue && e.dtype(operands[i]) == DType::f32 && !(bias && i == 2))
       operands[i] = e.cast(operands[i], dtype);
   const ValueId bias_value = bias ? std::exchange(operands[2], kNoValue) : kNoValue;
-  const ValueId product = e.cast(e.op(node.op, operands, node.attrs), DType::f32);
+  const Values results = e.ops(node.op, operands, node.attrs);
+  const ValueId product = e.cast(results[0], DType::f32);
   rewriter.map(node.results[0], bias ? add_bias(e, node, product, bias_value) : product);
+  for (size_t i = 1; i < results.size(); ++i) rewriter.map(node.results[i], results[i]);
 }
 
 constexpr std::array<const char*, 5> kNames = {"f32", "tf32", "bf16-mixed", "f16-mixed", "bf16-pure"};

@@ -37,6 +37,13 @@ double filter_elements(const std::vector<TensorArg>& inputs, const std::vector<i
   return count;
 }
 
+// Of attention's params {causal, has mask[, window]}: how many keys a query sees at most, but for causality.
+double keys_in_window(double keys, const std::vector<int64_t>& params) {
+  if (params.size() < 3) return keys;
+  const auto window = static_cast<double>(params[2]);
+  return std::min(keys, params[0] != 0 ? window : 2 * window - 1);
+}
+
 }  // namespace
 
 Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
@@ -51,7 +58,7 @@ Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
   } else if (kernel.starts_with("matmul")) {
     work.flops = 2 * all_elements(out) * size_at(x, 1);
   } else if (kernel.starts_with("attention") && inputs.size() >= 3) {
-    work.flops = 2 * (all_elements(x) + all_elements(out)) * size_at(inputs[1], 2);
+    work.flops = 2 * (all_elements(x) + all_elements(out)) * keys_in_window(size_at(inputs[1], 2), params);
   } else if (kernel.starts_with("conv") && inputs.size() >= 2) {
     work.flops = 2 * all_elements(out) * filter_elements(inputs, params);
   }

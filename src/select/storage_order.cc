@@ -44,12 +44,13 @@ class Orders {
       const Node* writer = graph_.producer(node.operands[0]);
       const Ints& perm = node.attrs.get_ints("perm");
       const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
-      if (writer != nullptr && keeps_rows && writes_rows_anywhere(writer->op))
+      if (writer != nullptr && keeps_rows && writes_rows_anywhere(*writer, node.operands[0]))
         orders_[static_cast<size_t>(node.operands[0])] = perm;
     }
   }
-  static bool writes_rows_anywhere(Op op) {
-    return op == Op::attention || op == Op::attention_backward || op == Op::matmul;
+  static bool writes_rows_anywhere(const Node& writer, ValueId result) {
+    if (writer.op == Op::attention_lse) return result == writer.results[0];
+    return writer.op == Op::attention || writer.op == Op::attention_backward || writer.op == Op::matmul;
   }
 
   void spread(const Node& node) {
@@ -145,6 +146,7 @@ std::vector<ConcatPart> concat_parts(const Graph& graph) {
     if (op_info(node.op).has(kView))
       for (ValueId id : node.results) bar(id);
     if (node.op == Op::reshape) bar(node.operands[0]);
+    if (node.op == Op::attention_lse) bar(node.results[1]);  // its kernels write these row-major
   }
   for (const Node& node : graph.nodes()) {
     if (node.op != Op::concat) continue;

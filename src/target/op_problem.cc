@@ -60,6 +60,8 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
     params.emplace_back(has_operand(node, 2) ? 1 : 0);
   } else if (name == "has_mask") {
     params.emplace_back(has_operand(node, node.op == Op::attention_backward ? 5 : 3) ? 1 : 0);
+  } else if (name == "window") {  // last in its list, which ends before where there is none
+    if (const int64_t window = node.attrs.get_int("window"); window > 0) params.emplace_back(window);
   } else if (name == "unused") {
     params.emplace_back(0);  // keeps the lists of a family's kernels at the same places
   } else {
@@ -98,7 +100,7 @@ const Kernel* common_row(std::string_view family) {
 
 Problem problem_of(const Graph& graph, const Node& node) {
   Problem problem;
-  problem.family = op_info(node.op).name;
+  problem.family = op_info(node.op == Op::attention_lse ? Op::attention : node.op).name;
   for (ValueId id : node.operands)
     if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
   for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});

@@ -11,4 +11,8 @@ Values vjp_attention(const Vjp& v) {
   return gradients;
 }
 
+Values vjp_attention_lse(const Vjp& v) {
+  return v.dy(1) == kNoValue ? vjp_attention(v) : kDifferentiateDecomposition;
+}
+
 }  // namespace aicf

@@ -41,8 +41,8 @@ void add_contractions(Cases& cases) {
 }
 
 void add_attention(Cases& cases) {
-  const auto attend = [](double scale, bool causal = false, double softcap = 0) {
-    return Attrs{{"scale", scale}, {"causal", causal}, {"softcap", softcap}};
+  const auto attend = [](double scale, bool causal = false, double softcap = 0, int64_t window = 0) {
+    return Attrs{{"scale", scale}, {"causal", causal}, {"softcap", softcap}, {"window", window}};
   };
   const std::map<int64_t, std::string> sizes = {{2, "b"}, {5, "t"}, {7, "s"}};
   const auto qkv = [](int64_t heads, int64_t kv_heads, int64_t t, int64_t s) {
@@ -74,6 +74,12 @@ void add_attention(Cases& cases) {
       {"attention_added_row", Op::attention, with(qkv(4, 4, 5, 7), x({4, 1, 7})), attend(0.5, true), sizes});
   cases.push_back({"attention_fixed_mask", Op::attention, with(qkv(4, 4, 5, 7), fixed({5, 7}, -2, 2)),
                    attend(0.5, true), sizes});
+  cases.push_back({"attention_window", Op::attention, qkv(4, 2, 5, 7), attend(0.5, true, 0, 3), sizes});
+  cases.push_back(
+      {"attention_window_ahead", Op::attention, qkv(3, 3, 7, 5), attend(0.5, false, 2, 2), sizes});
+  cases.push_back({"attention_lse", Op::attention_lse, qkv(4, 2, 5, 7), attend(0.5), sizes});
+  cases.push_back(
+      {"attention_lse_window", Op::attention_lse, qkv(3, 3, 5, 5), attend(0.5, true, 2, 2), sizes});
   cases.push_back({"attention_no_keys", Op::attention, qkv(4, 4, 5, 0), attend(0.5), {{0, "s"}}});
   cases.push_back({"attention_no_queries", Op::attention, qkv(4, 2, 0, 7), attend(0.5, true), {{0, "t"}}});
   const auto back = [&](int64_t heads, int64_t kv_heads, int64_t t, int64_t s) {

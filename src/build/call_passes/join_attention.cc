@@ -102,8 +102,8 @@ class AttentionJoiner {
     const Window& result = product.outputs[0];
     const std::optional<bool> bias = adds_bias(programs_[static_cast<size_t>(product.region)]);
     const bool mask = attention.inputs.size() > 3;
-    if (!bias || attention.outputs.size() != 1 || !(result.offset == Dim(0)) ||
-        result.strides != std::vector<Dim>{result.sizes[1], Dim(1)})
+    if (!bias || attention.outputs.size() != 1 || attention.params.size() != 2 ||
+        !(result.offset == Dim(0)) || result.strides != std::vector<Dim>{result.sizes[1], Dim(1)})
       return std::nullopt;
     if (*bias && product.inputs[2].strides != std::vector<Dim>{Dim(0), Dim(1)}) return std::nullopt;
     KernelCall joined;

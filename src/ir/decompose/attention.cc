@@ -6,19 +6,22 @@
 namespace aicf {
 namespace {
 
-// Key j is kept for query i where j + Tq <= i + Tk, which says j <= i + Tk - Tq without a size that may be
-// negative.
-ValueId causal_mask(Emitter& e, const Dim& queries, const Dim& keys) {
+// Whether query i sees key j but for the mask: with i' = i + Tk and j' = j + Tq, which says i + Tk - Tq and j
+// without a size that may be negative, causal keeps j' <= i' and a window w keeps |i' - j'| < w.
+ValueId seen_keys(Emitter& e, const Dim& queries, const Dim& keys, bool causal, int64_t window) {
   ValueId i = e.op(Op::iota, {}, {{"shape", Shape{queries, 1}}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
   ValueId j = e.op(Op::iota, {}, {{"shape", Shape{1, keys}}, {"axis", int64_t{1}}, {"dtype", DType::i64}});
   if (!(queries == keys)) {
     i = e.add(i, e.size(keys, DType::i64));
     j = e.add(j, e.size(queries, DType::i64));
   }
-  return e.op(Op::le, {j, i});
+  if (window == 0) return e.op(Op::le, {j, i});
+  const ValueId width = e.scalar_int(DType::i64, window);
+  const ValueId ahead = causal ? e.op(Op::le, {j, i}) : e.op(Op::lt, {e.sub(j, i), width});
+  return e.op(Op::bit_and, {ahead, e.op(Op::lt, {e.sub(i, j), width})});
 }
 
-ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal) {
+ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal, int64_t window) {
   const DType dtype = e.dtype(scores);
   const Shape shape = e.shape(scores);
   ValueId keep = kNoValue;
@@ -27,23 +30,27 @@ ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal) {
   } else if (mask != kNoValue) {
     scores = e.add(scores, e.widen(mask));
   }
-  if (causal) {
-    const ValueId past = causal_mask(e, shape[2], shape[3]);
-    keep = keep == kNoValue ? past : e.op(Op::bit_and, {keep, past});
+  if (causal || window > 0) {
+    const ValueId seen = seen_keys(e, shape[2], shape[3], causal, window);
+    keep = keep == kNoValue ? seen : e.op(Op::bit_and, {keep, seen});
   }
   if (keep == kNoValue) return scores;
   return e.select(keep, scores, e.scalar(dtype, -std::numeric_limits<double>::infinity()));
 }
 
+struct Softmax {
+  ValueId weights, lse;  // lse: logarithms of the sums of e^score [B, H, Tq, 1], kNoValue unless asked for
+};
+
 // Softmax over the last axis where a row of nothing but -infinity gives 0: its maximum is not subtracted, so
 // its powers are 0, and its sum is replaced by 1. Any other row has a sum of at least 1.
-ValueId softmax_or_zero(Emitter& e, ValueId scores) {
+Softmax softmax_or_zero(Emitter& e, ValueId scores, bool with_lse) {
   const DType dtype = e.dtype(scores);
   const ValueId top = e.reduce(Op::reduce_max, scores, {3}, true);
   const ValueId empty = e.op(Op::eq, {top, e.scalar(dtype, -std::numeric_limits<double>::infinity())});
   const ValueId powers = e.exp(e.sub(scores, e.select(empty, e.scalar(dtype, 0), top)));
-  const ValueId sum = e.reduce(Op::reduce_sum, powers, {3}, true);
-  return e.div(powers, e.select(empty, e.scalar(dtype, 1), sum));
+  const ValueId sum = e.select(empty, e.scalar(dtype, 1), e.reduce(Op::reduce_sum, powers, {3}, true));
+  return {e.div(powers, sum), with_lse ? e.add(top, e.op(Op::log, {sum})) : kNoValue};
 }
 
 // Both directions of attention start from the probabilities. With grouped heads the queries that share a key
@@ -54,6 +61,7 @@ struct Attention {
   ValueId q = kNoValue, k = kNoValue, v = kNoValue;  // in f32 for f16 and bf16; q scaled and stacked
   ValueId weights = kNoValue;                        // [B, Hq, Tq, Tk]
   ValueId bend = kNoValue;                           // d capped score / d score; kNoValue: 1
+  ValueId lse = kNoValue;                            // [B, Hq, Tq, 1]
 
   ValueId stack(ValueId x) const {
     const Dim last = e.shape(x)[3];
@@ -79,7 +87,7 @@ ValueId capped(Attention& a, ValueId scores, double cap, bool with_bend) {
   return e.mul(bent, limit);
 }
 
-Attention attend(Emitter& e, const Node& node, const Values& x, ValueId mask, bool backward) {
+Attention attend(Emitter& e, const Node& node, const Values& x, ValueId mask) {
   const Shape q_shape = e.shape(x[0]), k_shape = e.shape(x[1]);
   const bool grouped = !(q_shape[1] == k_shape[1]);
   Attention a = {e, q_shape[0], q_shape[1], k_shape[1], q_shape[2], k_shape[2], q_shape[2]};
@@ -89,22 +97,31 @@ Attention attend(Emitter& e, const Node& node, const Values& x, ValueId mask, bo
   const ValueId q = e.widen(x[0]);
   a.q = a.stack(e.mul(q, e.scalar(e.dtype(q), node.attrs.get_float("scale"))));
   ValueId scores = a.unstack(product(e, a.q, a.k, false, true));
-  scores = capped(a, scores, node.attrs.get_float("softcap"), backward);
-  a.weights = softmax_or_zero(e, masked(e, scores, mask, node.attrs.get_bool("causal")));
+  scores = capped(a, scores, node.attrs.get_float("softcap"), node.op == Op::attention_backward);
+  scores = masked(e, scores, mask, node.attrs.get_bool("causal"), node.attrs.get_int("window"));
+  const Softmax softmax = softmax_or_zero(e, scores, node.op == Op::attention_lse);
+  a.weights = softmax.weights;
+  a.lse = softmax.lse;
   return a;
 }
 
 }  // namespace
 
 Values decompose_attention(Emitter& e, const Node& node, const Values& x) {
-  const Attention a = attend(e, node, x, x[3], false);
+  const Attention a = attend(e, node, x, x[3]);
   return {e.cast(a.unstack(product(e, a.stack(a.weights), a.v, false, false)), e.dtype(x[0]))};
+}
+
+Values decompose_attention_lse(Emitter& e, const Node& node, const Values& x) {
+  const Attention a = attend(e, node, x, x[3]);
+  return {e.cast(a.unstack(product(e, a.stack(a.weights), a.v, false, false)), e.dtype(x[0])),
+          e.cast(e.reshape(a.lse, {a.batch, a.heads, a.queries}), DType::f32)};
 }
 
 // With weights P and dP = dout v^T, the gradient of the scores is P (dP - sum(P dP)), whose sum over the keys
 // is sum(dout out) (Dao et al. 2022, "FlashAttention", appendix B).
 Values decompose_attention_backward(Emitter& e, const Node& node, const Values& x) {
-  const Attention a = attend(e, node, x, x[5], true);
+  const Attention a = attend(e, node, x, x[5]);
   const ValueId out = e.widen(x[3]), dout = e.widen(x[4]), dout_rows = a.stack(dout);
   const ValueId along = e.reduce(Op::reduce_sum, e.mul(dout, out), {3}, true);
   const ValueId dweights = a.unstack(product(e, dout_rows, a.v, false, true));

@@ -1,4 +1,5 @@
 // Attention and rotary embedding, each from its own formula and never through its decomposition.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,18 +23,20 @@ struct Mask {
   }
 };
 
-// Turns a row of scores into probabilities; a fully masked row becomes zeros.
-void softmax_row(double* row, int64_t count) {
+// Turns a row of scores into probabilities; a fully masked row becomes zeros. Gives the logarithm of the sum
+// of the scores' exponentials.
+double softmax_row(double* row, int64_t count) {
   double top = -kInfinity, sum = 0;
   for (int64_t j = 0; j < count; ++j) top = max_of(top, row[j]);
   for (int64_t j = 0; j < count; ++j) sum += row[j] = top == -kInfinity ? 0 : std::exp(row[j] - top);
   for (int64_t j = 0; j < count; ++j) row[j] = top == -kInfinity ? 0 : row[j] / sum;
+  return top == -kInfinity ? top : top + std::log(sum);
 }
 
 // One attention over [B, Hq, Tq, D] and what its heads share.
 struct Heads {
   const RefContext& c;
-  int64_t heads, queries, depth, kv_heads, keys, v_depth;
+  int64_t heads, queries, depth, kv_heads, keys, v_depth, window;
   double scale, softcap;
   bool causal;
   RefTensor k_transposed;
@@ -43,7 +46,7 @@ struct Heads {
     const Index &q = c.x(0).sizes, &v = c.x(2).sizes;
     heads = q[1], queries = q[2], depth = q[3], kv_heads = v[1], keys = v[2], v_depth = v[3];
     scale = c.attrs().get_float("scale"), softcap = c.attrs().get_float("softcap");
-    causal = c.attrs().get_bool("causal");
+    causal = c.attrs().get_bool("causal"), window = c.attrs().get_int("window");
     if (!(mask.present = c.has(mask_operand))) return;
     mask.full = expand(c.x(mask_operand), {q[0], heads, queries, keys});
     mask.boolean = !mask.full.is_float();
@@ -62,31 +65,52 @@ struct Heads {
     }
     return scores;
   }
-  // Scores turned into probabilities.
-  void weigh(int64_t head, std::vector<double>& scores) const {
+  // Whether row i sees key j but for the mask.
+  bool sees(int64_t i, int64_t j) const {
+    const int64_t ahead = j - (i + keys - queries);
+    return !(causal && ahead > 0) && (window == 0 || std::abs(ahead) < window);
+  }
+  // Scores turned into probabilities; gives the logarithms of the rows' sums.
+  std::vector<double> weigh(int64_t head, std::vector<double>& scores) const {
+    std::vector<double> sums;
     for (int64_t i = 0; i < queries; ++i) {
       double* row = scores.data() + i * keys;
       for (int64_t j = 0; j < keys; ++j) {
         row[j] = mask.apply(row[j], static_cast<size_t>((head * queries + i) * keys + j));
-        if (causal && j > i + keys - queries) row[j] = -kInfinity;
+        if (!sees(i, j)) row[j] = -kInfinity;
       }
-      softmax_row(row, keys);
+      sums.push_back(softmax_row(row, keys));
     }
+    return sums;
   }
 };
+
+// Of all heads; the logarithms of the rows' sums go to `sums` if there is one.
+void attend(const RefContext& c, RefTensor& out, RefTensor* sums) {
+  const Heads a(c, 3);
+  for (int64_t head = 0; head < a.count(); ++head) {
+    std::vector<double> weights = a.scores(head);
+    const std::vector<double> own = a.weigh(head, weights);
+    if (sums != nullptr) std::copy(own.begin(), own.end(), sums->f.begin() + head * a.queries);
+    multiply(weights.data(), c.x(2).f.data() + a.kv(head) * a.keys * a.v_depth,
+             out.f.data() + head * a.queries * a.v_depth, a.queries, a.keys, a.v_depth);
+  }
+}
 
 }  // namespace
 
 RefResults ref_attention(const RefContext& c) {
-  const Heads a(c, 3);
   RefTensor out = c.result();
-  for (int64_t head = 0; head < a.count(); ++head) {
-    std::vector<double> weights = a.scores(head);
-    a.weigh(head, weights);
-    multiply(weights.data(), c.x(2).f.data() + a.kv(head) * a.keys * a.v_depth,
-             out.f.data() + head * a.queries * a.v_depth, a.queries, a.keys, a.v_depth);
-  }
+  attend(c, out, nullptr);
   return one(std::move(out));
+}
+
+RefResults ref_attention_lse(const RefContext& c) {
+  RefTensor out = c.result(0), sums = c.result(1);
+  attend(c, out, &sums);
+  RefResults results = one(std::move(out));
+  results.push_back(std::move(sums));
+  return results;
 }
 
 // Element by element from the chain rule: score [i, j] has gradient weight (dout_i . v_j - dout_i . out_i).

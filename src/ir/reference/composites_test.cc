@@ -111,6 +111,22 @@ void add_attention(std::vector<OpCase>& rows) {
   const CaseTensor q00 = t({1, 1, 2, 1}, {0, 0}), q000 = t({1, 1, 3, 1}, {0, 0, 0});
   rows.push_back({Op::attention, {q00, k, v}, attend(1, true), {t({1, 1, 2, 1}, {4, 6})}});
   rows.push_back({Op::attention, {q000, k, v}, attend(1, true), {t({1, 1, 3, 1}, {0, 4, 6})}});
+  // Windows: of the last key, behind only, on both sides; and the logarithm of a row's sum.
+  const auto window = [](bool causal, int64_t width) {
+    return Attrs{{"scale", 1.0}, {"causal", causal}, {"window", width}};
+  };
+  rows.push_back({Op::attention, {q0, k, v}, window(true, 1), gives(8)});
+  rows.push_back({Op::attention, {q0, k, v}, window(true, 2), gives(6)});
+  rows.push_back({Op::attention, {q000, k, v}, window(true, 1), {t({1, 1, 3, 1}, {0, 4, 8})}});
+  rows.push_back({Op::attention, {q000, k, v}, window(false, 2), {t({1, 1, 3, 1}, {4, 6, 6})}});
+  rows.push_back({Op::attention_lse,
+                  {q0, k, v},
+                  attend(1),
+                  {t({1, 1, 1, 1}, {6}), of(DType::f32, {1, 1, 1}, {std::log(2)})}});
+  rows.push_back({Op::attention_lse,
+                  {q000, k, v},
+                  window(true, 1),
+                  {t({1, 1, 3, 1}, {0, 4, 8}), of(DType::f32, {1, 1, 3}, {-kInf, 0, 0})}});
   // Grouped heads: queries 0 and 1 share key head 0, 2 and 3 share key head 1; the second batch row has its
   // own.
   rows.push_back({Op::attention,

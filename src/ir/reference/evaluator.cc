@@ -301,7 +301,8 @@ double evaluation_work(const Graph& graph, const Node& node) {
     const Shape& x = graph.shape(node.operands[0]);
     const bool stored_across = node.op == Op::matmul && node.attrs.get_bool("transpose_x");
     depth = static_cast<double>(x[x.size() - (stored_across ? 2 : 1)].require_constant("folded value"));
-  } else if (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::attention) {
+  } else if (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::attention ||
+             node.op == Op::attention_lse) {
     depth = count(node.operands[1]);
   } else if (const Attr* kernel = node.attrs.find("kernel")) {
     for (const int64_t size : std::get<Ints>(*kernel)) depth *= static_cast<double>(size);

@@ -81,6 +81,8 @@ Shape attended_shape(const ShapeQuery& query) {
   }
   if (!(query.attrs.get_float("softcap") >= 0))
     fail_attribute(query, "softcap", "0 or more", "a negative number");
+  if (const int64_t window = query.attrs.get_int("window"); window < 0)
+    fail_attribute(query, "window", "0 (none) or a positive number of keys", std::to_string(window));
   return {q[0], q[1], q[2], v[3]};
 }
 
@@ -88,6 +90,13 @@ Shape attended_shape(const ShapeQuery& query) {
 
 void shape_attention(ShapeQuery& query) {
   query.results[0].shape = attended_shape(query);
+  require_mask(query, 3);
+}
+
+void shape_attention_lse(ShapeQuery& query) {
+  const Shape out = attended_shape(query);
+  query.results[0].shape = out;
+  query.results[1].shape = {out[0], out[1], out[2]};
   require_mask(query, 3);
 }
 

@@ -187,8 +187,8 @@ void add_norms(std::vector<DecomposeCase>& cases) {
       {"group_norm_channels", Op::group_norm, {tensor({3, 6, 2})}, {{"groups", int64_t{3}}}, {{6, "c"}}});
 }
 
-Attrs attend(double scale, bool causal = false, double softcap = 0) {
-  return {{"scale", scale}, {"causal", causal}, {"softcap", softcap}};
+Attrs attend(double scale, bool causal = false, double softcap = 0, int64_t window = 0) {
+  return {{"scale", scale}, {"causal", causal}, {"softcap", softcap}, {"window", window}};
 }
 
 void add_attention(std::vector<DecomposeCase>& cases) {
@@ -241,6 +241,29 @@ void add_attention(std::vector<DecomposeCase>& cases) {
       {"attention_no_keys", Op::attention, {q(4, 5), k(4, 0), v(4, 0)}, attend(0.35), {{0, "s"}}});
   cases.push_back(
       {"attention_no_queries", Op::attention, {q(4, 0), k(2, 7), v(2, 7)}, attend(0.35, true), {{0, "t"}}});
+  cases.push_back(
+      {"attention_window", Op::attention, {q(3, 5), k(3, 7), v(3, 7)}, attend(0.35, true, 0, 3), sizes});
+  cases.push_back({"attention_window_ahead",
+                   Op::attention,
+                   {q(3, 7), k(3, 5), v(3, 5)},
+                   attend(0.35, false, 0, 2),
+                   sizes});
+  cases.push_back({"attention_window_mask",
+                   Op::attention,
+                   {q(4, 5), k(2, 5), v(2, 5), of(kBool, {5, 5}, 0, 1)},
+                   attend(0.35, true, 3, 1),
+                   sizes});
+  cases.push_back({"attention_lse", Op::attention_lse, {q(3, 5), k(3, 7), v(3, 7)}, attend(0.35), sizes});
+  cases.push_back({"attention_lse_window",
+                   Op::attention_lse,
+                   {q(6, 7), k(3, 5), v(3, 5)},
+                   attend(0.35, true, 3, 2),
+                   sizes});
+  cases.push_back({"attention_lse_all_masked",
+                   Op::attention_lse,
+                   {q(4, 5), k(4, 7), v(4, 7), of(kBool, {1, 7}, 0, 0)},
+                   attend(0.35),
+                   sizes});
   const auto back = [&](int64_t heads, int64_t kv_heads, int64_t t, int64_t s) {
     const auto of_queries = tame({2, heads, t, 6});
     return std::vector<CaseOperand>{tame({2, heads, t, 8}), tame({2, kv_heads, s, 8}),
@@ -263,6 +286,8 @@ void add_attention(std::vector<DecomposeCase>& cases) {
                    masked(back(4, 4, 5, 7), tame({5, 7})), attend(0.35, true), sizes});
   cases.push_back(
       {"attention_backward_no_keys", Op::attention_backward, back(4, 4, 5, 0), attend(0.35), {{0, "s"}}});
+  cases.push_back({"attention_backward_window", Op::attention_backward, back(4, 2, 5, 7),
+                   attend(0.35, true, 0, 3), sizes});
   const Attrs pairs = {{"interleaved", true}};
   cases.push_back(
       {"rope", Op::rope, {tensor({2, 3, 5, 8}), tame({5, 4}), tame({5, 4})}, {}, {{2, "b"}, {5, "t"}}});

@@ -54,7 +54,9 @@ void check_operands(const BoundCall& call, const char* kernel) {
 }  // namespace
 
 bool check_attention_call(const BoundCall& call, size_t mask, size_t outputs, const char* kernel) {
-  check_counts(call, kernel, mask, mask + 1, 2, 2);
+  const bool has_window = call.params.size() > 2;
+  check_counts(call, kernel, mask, mask + 1, has_window ? 3 : 2, 2);
+  if (has_window) check_step(call.params[2] > 0, kernel, "window", "> 0", call.params[2]);
   check_step(call.program == nullptr, kernel, "epilogue", "none", 1);
   check_step(call.outputs.size() == outputs, kernel, "outputs", std::to_string(outputs),
              static_cast<int64_t>(call.outputs.size()));
@@ -66,6 +68,13 @@ bool check_attention_call(const BoundCall& call, size_t mask, size_t outputs, co
   if (has_mask && call.inputs[mask].dtype != DType::boolean)
     check_dtype(call.inputs[mask], DType::f32, kernel, "mask");
   return has_mask;
+}
+
+SeenKeys seen_keys(const BoundCall& call) {
+  const int64_t queries = call.inputs[0].sizes[2], keys = call.inputs[1].sizes[2];
+  const int64_t all = queries + keys + 1;  // farther than any key is from any query
+  const int64_t window = call.params.size() > 2 ? std::min(call.params[2], all) : all;
+  return {keys, keys - queries, window, call.params[0] != 0 ? 1 : window};
 }
 
 void check_attention_result(const BoundCall& call, const TensorArg& tensor, const char* what,

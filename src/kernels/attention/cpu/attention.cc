@@ -26,7 +26,8 @@ constexpr int64_t kLanes = 16;
 struct AttentionPlan {
   int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
   View4 q, k, v, mask, out;
-  int64_t causal, has_mask, mask_is_bool;
+  int64_t has_mask, mask_is_bool;
+  SeenKeys seen;
   int64_t row_block, row_blocks;
   int64_t out_stride, score_stride, key_stride, value_stride;  // floats between rows or panels in scratch
   int64_t q_offset, key_offset, value_offset, score_offset, out_offset, maximum_offset,
@@ -95,6 +96,7 @@ void pack_keys(const Job& job, int64_t first, int64_t count, int64_t from, int64
 }
 
 void pack_values(const Job& job, int64_t first, int64_t count) {
+  if (job.plan.value_depth == 0) return;
   GemmPack<float> pack;
   pack.from = job.input<float>(2, job.plan.v, job.kv_head, first);
   pack.k_stride = job.plan.v.row;
@@ -131,7 +133,7 @@ void compute_scores(const Job& job, int64_t row, int64_t rows, int64_t count) {
   } while (from < plan.depth);
 }
 
-void weigh_scores(const Job& job, int64_t row, int64_t rows, int64_t first, int64_t count, int64_t visible) {
+void weigh_scores(const Job& job, int64_t row, int64_t rows, int64_t first, int64_t count) {
   const AttentionPlan& plan = job.plan;
   AttentionRows work = {};
   work.scores = job.at(plan.score_offset);
@@ -148,7 +150,9 @@ void weigh_scores(const Job& job, int64_t row, int64_t rows, int64_t first, int6
     work.mask_row_stride = plan.mask.row;
     work.mask_key_stride = plan.mask.column;
   }
-  work.visible = visible;
+  const int64_t at = job.first_row + row + plan.seen.shift - first;
+  work.first = at - plan.seen.behind + 1;
+  work.visible = at + plan.seen.ahead;
   work.maximum = job.at(plan.maximum_offset) + row;
   work.sum = job.at(plan.sum_offset) + row;
   work.out = job.at(plan.out_offset) + row * plan.out_stride;
@@ -159,6 +163,7 @@ void weigh_scores(const Job& job, int64_t row, int64_t rows, int64_t first, int6
 
 void add_values(const Job& job, int64_t row, int64_t rows, int64_t count) {
   const AttentionPlan& plan = job.plan;
+  if (plan.value_depth == 0) return;
   GemmBlock<float> block = {};
   block.a = job.at(plan.score_offset);
   block.lda = plan.score_stride;
@@ -180,20 +185,21 @@ void add_values(const Job& job, int64_t row, int64_t rows, int64_t count) {
 void run_keys(const Job& job, int64_t first) {
   const AttentionPlan& plan = job.plan;
   const int64_t count = std::min(kKeyBlock, plan.keys - first);
-  // Row i of the tile sees keys j < limit + i of this block.
-  const int64_t limit = plan.causal ? job.first_row + plan.keys - plan.queries + 1 - first : count;
-  const int64_t begin = plan.causal ? std::clamp<int64_t>(1 - limit, 0, job.rows) : 0;
-  if (begin == job.rows) return;
+  // Row 0 of the tile stands at key `at` of this block.
+  const int64_t at = job.first_row + plan.seen.shift - first;
+  const int64_t begin = std::clamp<int64_t>(1 - plan.seen.ahead - at, 0, job.rows);
+  const int64_t end = std::clamp<int64_t>(count + plan.seen.behind - 1 - at, begin, job.rows);
+  if (begin == end) return;
   for (int64_t from = 0; from < plan.depth; from += kGemmDepth)
     pack_keys(job, first, count, from, std::min(kGemmDepth, plan.depth - from));
   pack_values(job, first, count);
-  for (int64_t row = begin; row < job.rows; row += kRowGroup) {
-    const int64_t rows = std::min(kRowGroup, job.rows - row);
+  for (int64_t row = begin; row < end; row += kRowGroup) {
+    const int64_t rows = std::min(kRowGroup, end - row);
     // No row of the group sees more.
-    const int64_t seen = plan.causal ? std::min(count, limit + row + rows - 1) : count;
-    compute_scores(job, row, rows, seen);
-    weigh_scores(job, row, rows, first, seen, plan.causal ? limit + row : count);
-    add_values(job, row, rows, seen);
+    const int64_t seen = plan.seen.end(job.first_row + row + rows - 1) - first;
+    compute_scores(job, row, rows, std::min(count, seen));
+    weigh_scores(job, row, rows, first, std::min(count, seen));
+    add_values(job, row, rows, std::min(count, seen));
   }
 }
 
@@ -202,10 +208,26 @@ void store_rows(const Job& job) {
   float* out = job.at(plan.out_offset);
   float* to = static_cast<float*>(job.call.outputs[0].data) + job.batch * plan.out.batch +
               job.head * plan.out.head + job.first_row * plan.out.row;
-  const float* sum = job.at(plan.sum_offset);
-  if (plan.out.column == 1 && plan.value_depth % kLanes == 0)
-    return job.softmax.end({out, plan.out_stride, to, plan.out.row, plan.value_depth, job.rows, sum});
-  job.softmax.end({out, plan.out_stride, out, plan.out_stride, plan.out_stride, job.rows, sum});
+  AttentionEnd end = {out,
+                      plan.out_stride,
+                      out,
+                      plan.out_stride,
+                      plan.out_stride,
+                      job.rows,
+                      job.at(plan.maximum_offset),
+                      job.at(plan.sum_offset),
+                      nullptr,
+                      0};
+  if (job.call.outputs.size() > 1) {
+    const TensorArg& lse = job.call.outputs[1];
+    end.lse = static_cast<float*>(lse.data) + job.batch * lse.strides[0] + job.head * lse.strides[1] +
+              job.first_row * lse.strides[2];
+    end.lse_stride = lse.strides[2];
+  }
+  const bool direct = plan.out.column == 1 && plan.value_depth % kLanes == 0;
+  if (direct) end.to = to, end.to_stride = plan.out.row, end.columns = plan.value_depth;
+  job.softmax.end(end);
+  if (direct) return;
   for (int64_t i = 0; i < job.rows; ++i, out += plan.out_stride, to += plan.out.row)
     for (int64_t j = 0; j < plan.value_depth; ++j) to[j * plan.out.column] = out[j];
 }
@@ -214,8 +236,21 @@ void run_attention(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const Job job = job_at(call, tile, scratch);
   if (job.plan.q_offset >= 0) copy_queries(job);
   start_rows(job);
-  for (int64_t first = 0; first < job.plan.keys; first += kKeyBlock) run_keys(job, first);
+  const SeenKeys& seen = job.plan.seen;
+  const int64_t end = seen.end(job.first_row + job.rows - 1);
+  for (int64_t first = seen.first(job.first_row) / kKeyBlock * kKeyBlock; first < end; first += kKeyBlock)
+    run_keys(job, first);
   store_rows(job);
+}
+
+void check_lse(const BoundCall& call) {
+  const TensorArg& lse = call.outputs[1];
+  check_dtype(lse, DType::f32, kName, "lse");
+  check_rank(lse, 3, kName, "lse");
+  for (int i = 0; i < 3; ++i) {
+    const int64_t expected = call.inputs[0].sizes[i];
+    check_step(lse.sizes[i] == expected, kName, "lse", std::to_string(expected), lse.sizes[i]);
+  }
 }
 
 AttentionPlan plan_sizes(const BoundCall& call) {
@@ -232,7 +267,7 @@ AttentionPlan plan_sizes(const BoundCall& call) {
   plan.k = view_of(k);
   plan.v = view_of(v);
   plan.out = view_of(call.outputs[0]);
-  plan.causal = call.params[0] != 0;
+  plan.seen = seen_keys(call);
   plan.has_mask = call.params[1] != 0;
   if (plan.has_mask) {
     plan.mask = mask_view(call, 3, kName);
@@ -273,16 +308,19 @@ int64_t place_scratch(AttentionPlan& plan, int64_t nr) {
 }  // namespace
 
 bool can_run_attention_f32(const Problem& problem) {
-  return problem.outputs.size() == 1 && can_attend(problem, 3);
+  const size_t outputs = problem.outputs.size();
+  return (outputs == 1 || outputs == 2) && can_attend(problem, 3);
 }
 
 void prepare_attention_f32(BoundCall& call) {
-  check_attention_call(call, 3, 1, kName);
+  check_attention_call(call, 3, call.outputs.size() == 2 ? 2 : 1, kName);
   check_attention_result(call, call.outputs[0], "output", kName);
+  if (call.outputs.size() == 2) check_lse(call);
   AttentionPlan plan = plan_sizes(call);
   choose_rows(plan);
   call.scratch_bytes = place_scratch(plan, gemm_isa(call.isa).nr_f32);
-  call.tiles = plan.value_depth == 0 ? 0 : plan.batch * plan.heads * plan.row_blocks;
+  call.tiles =
+      plan.value_depth == 0 && call.outputs.size() == 1 ? 0 : plan.batch * plan.heads * plan.row_blocks;
   call.run = run_attention;
   store_plan(call, plan);
 }

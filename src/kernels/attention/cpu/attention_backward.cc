@@ -30,7 +30,8 @@ struct Packed {
 struct BackwardPlan {
   int64_t heads, kv_heads, group, queries, keys, depth, value_depth;
   View4 q, k, v, out, dout, mask, dq, dk, dv;
-  int64_t causal, has_mask, mask_is_bool;
+  int64_t has_mask, mask_is_bool;
+  SeenKeys seen;
   Packed k_by_depth, v_by_depth, k_by_key, q_strip, dout_strip;
   // Floats between rows, and bytes of scratch.
   int64_t key_stride, depth_stride, value_stride;
@@ -52,9 +53,10 @@ struct Job {
   }
 };
 
-// The rows of a head that one strip covers, and the keys that any of them sees.
+// The rows of a head that one strip covers, and the keys [from, keys) that hold all that any of them sees;
+// `from` is where a panel begins.
 struct Strip {
-  int64_t head, first, rows, keys;
+  int64_t head, first, rows, from, keys;
 };
 
 void pack(const Job& job, const Packed& packed, const float* from, int64_t k_stride, int64_t n_stride,
@@ -73,24 +75,31 @@ void pack(const Job& job, const Packed& packed, const float* from, int64_t k_str
   }
 }
 
-// c (+)= a [m, depth] @ packed[:depth, :n].
-void multiply(const Job& job, const float* a, int64_t lda, const Packed& packed, int64_t depth, int64_t n,
+struct Span {
+  int64_t from, end;
+};
+
+// c (+)= a [m, depth] @ packed[depth, columns]; a and c have their elements where whole ones would. Columns
+// begin at a panel.
+void multiply(const Job& job, const float* a, int64_t lda, const Packed& packed, Span depth, Span columns,
               float* c, int64_t ldc, int64_t m, bool add) {
-  const int64_t nr = job.gemm.nr_f32;
+  const int64_t nr = job.gemm.nr_f32, begin = depth.from / kGemmDepth * kGemmDepth;
   GemmBlock<float> block = {};
   block.lda = lda;
   block.ldb = nr;
-  block.c = c;
+  block.c = c + columns.from;
   block.ldc = ldc;
   block.m = m;
-  block.n = n;
+  block.n = columns.end - columns.from;
   block.padded = true;
-  for (int64_t k = 0; k < std::max<int64_t>(depth, 1); k += kGemmDepth) {
-    block.a = a + k;
-    block.b = job.at(packed.offset) + k * round_up(packed.n, nr);
+  for (int64_t k = begin; k < std::max<int64_t>(depth.end, 1); k += kGemmDepth) {
+    const int64_t step = std::max(depth.from - k, int64_t{0});
+    block.a = a + k + step;
     block.panel_stride = std::min(kGemmDepth, packed.depth - k) * nr;
-    block.depth = std::min(kGemmDepth, depth - k);
-    block.first = !add && k == 0;
+    block.b = job.at(packed.offset) + k * round_up(packed.n, nr) + columns.from / nr * block.panel_stride +
+              step * nr;
+    block.depth = std::min(kGemmDepth, depth.end - k) - step;
+    block.first = !add && k == begin;
     run_block(job.gemm, block);
   }
 }
@@ -132,32 +141,34 @@ void load_strip(const Job& job, const Strip& strip) {
 void weigh(const Job& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   float* scores = job.at(plan.weights);
-  multiply(job, job.at(plan.q_rows), plan.depth_stride, plan.k_by_depth, plan.depth, strip.keys, scores,
-           plan.key_stride, strip.rows, false);
+  multiply(job, job.at(plan.q_rows), plan.depth_stride, plan.k_by_depth, {0, plan.depth},
+           {strip.from, strip.keys}, scores, plan.key_stride, strip.rows, false);
   const float softcap = static_cast<float>(job.call.fparams[1]);
   if (softcap > 0) std::copy_n(scores, strip.rows * plan.key_stride, job.at(plan.scores));
   std::fill_n(job.at(plan.maximum), strip.rows, -INFINITY);
   std::fill_n(job.at(plan.sum), strip.rows, 0.0f);
   // The first rows may see no key at all: their sum stays 0.
-  const int64_t visible = plan.causal ? strip.first + plan.keys - plan.queries + 1 : strip.keys;
-  const int64_t begin = std::clamp<int64_t>(1 - visible, 0, strip.rows);
+  const int64_t begin =
+      std::clamp<int64_t>(1 - plan.seen.ahead - plan.seen.shift - strip.first, 0, strip.rows);
   std::fill_n(scores, begin * plan.key_stride, 0.0f);
   AttentionRows work = {};
-  work.scores = scores + begin * plan.key_stride;
+  work.scores = scores + begin * plan.key_stride + strip.from;
   work.stride = plan.key_stride;
   work.rows = strip.rows - begin;
-  work.keys = strip.keys;
+  work.keys = strip.keys - strip.from;
   work.scale = static_cast<float>(job.call.fparams[0]);
   work.softcap = softcap;
   if (plan.has_mask) {
-    const int64_t offset =
-        job.batch * plan.mask.batch + strip.head * plan.mask.head + (strip.first + begin) * plan.mask.row;
+    const int64_t offset = job.batch * plan.mask.batch + strip.head * plan.mask.head +
+                           (strip.first + begin) * plan.mask.row + strip.from * plan.mask.column;
     work.mask = static_cast<const std::byte*>(job.call.inputs[5].data) + offset * (plan.mask_is_bool ? 1 : 4);
     work.mask_is_bool = plan.mask_is_bool;
     work.mask_row_stride = plan.mask.row;
     work.mask_key_stride = plan.mask.column;
   }
-  work.visible = visible + (plan.causal ? begin : 0);
+  const int64_t at = strip.first + begin + plan.seen.shift - strip.from;
+  work.first = at - plan.seen.behind + 1;
+  work.visible = at + plan.seen.ahead;
   work.maximum = job.at(plan.maximum) + begin;
   work.sum = job.at(plan.sum) + begin;
   job.softmax.rows(work);
@@ -165,11 +176,12 @@ void weigh(const Job& job, const Strip& strip) {
 
 void find_slopes(const Job& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
-  multiply(job, job.at(plan.dout_rows), plan.value_stride, plan.v_by_depth, plan.value_depth, strip.keys,
-           job.at(plan.slopes), plan.key_stride, strip.rows, false);
-  job.softmax.slopes({job.at(plan.weights), job.at(plan.slopes), job.at(plan.scores), plan.key_stride,
-                      strip.rows, strip.keys, static_cast<float>(job.call.fparams[0]),
-                      static_cast<float>(job.call.fparams[1]), job.at(plan.sum), job.at(plan.along)});
+  multiply(job, job.at(plan.dout_rows), plan.value_stride, plan.v_by_depth, {0, plan.value_depth},
+           {strip.from, strip.keys}, job.at(plan.slopes), plan.key_stride, strip.rows, false);
+  job.softmax.slopes({job.at(plan.weights) + strip.from, job.at(plan.slopes) + strip.from,
+                      job.at(plan.scores) + strip.from, plan.key_stride, strip.rows, strip.keys - strip.from,
+                      static_cast<float>(job.call.fparams[0]), static_cast<float>(job.call.fparams[1]),
+                      job.at(plan.sum), job.at(plan.along)});
 }
 
 // sums [keys, n] += x^T [keys, rows] @ the packed strip.
@@ -178,8 +190,9 @@ void add_turned(const Job& job, const Strip& strip, const float* x, const Packed
   const BackwardPlan& plan = job.plan;
   float* turned = job.at(plan.turned);
   for (int64_t i = 0; i < strip.rows; ++i)
-    for (int64_t j = 0; j < strip.keys; ++j) turned[j * kStrip + i] = x[i * plan.key_stride + j];
-  multiply(job, turned, kStrip, packed, strip.rows, packed.n, sums, stride, strip.keys, true);
+    for (int64_t j = strip.from; j < strip.keys; ++j) turned[j * kStrip + i] = x[i * plan.key_stride + j];
+  multiply(job, turned + strip.from * kStrip, kStrip, packed, {0, strip.rows}, {0, packed.n},
+           sums + strip.from * stride, stride, strip.keys - strip.from, true);
 }
 
 void store_rows(const float* from, int64_t stride, const TensorArg& to, int64_t offset, const View4& view,
@@ -192,14 +205,14 @@ void store_rows(const float* from, int64_t stride, const TensorArg& to, int64_t 
 void run_strip(const Job& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   float* dq = job.at(plan.dq_rows);
-  if (strip.keys > 0) {
+  if (strip.keys > strip.from) {
     load_strip(job, strip);
     weigh(job, strip);
     find_slopes(job, strip);
     add_turned(job, strip, job.at(plan.weights), plan.dout_strip, job.at(plan.dv_rows), plan.value_stride);
     add_turned(job, strip, job.at(plan.slopes), plan.q_strip, job.at(plan.dk_rows), plan.depth_stride);
-    multiply(job, job.at(plan.slopes), plan.key_stride, plan.k_by_key, strip.keys, plan.depth, dq,
-             plan.depth_stride, strip.rows, false);
+    multiply(job, job.at(plan.slopes), plan.key_stride, plan.k_by_key, {strip.from, strip.keys},
+             {0, plan.depth}, dq, plan.depth_stride, strip.rows, false);
   } else {
     std::fill_n(dq, strip.rows * plan.depth_stride, 0.0f);
   }
@@ -219,11 +232,9 @@ void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   pack_keys(job);
   for (int64_t member = 0; member < plan.group; ++member)
     for (int64_t first = 0; first < plan.queries; first += kStrip) {
-      Strip strip = {job.kv_head * plan.group + member, first, std::min(kStrip, plan.queries - first),
-                     plan.keys};
-      if (plan.causal)
-        strip.keys = std::clamp<int64_t>(first + strip.rows + plan.keys - plan.queries, 0, plan.keys);
-      run_strip(job, strip);
+      const int64_t rows = std::min(kStrip, plan.queries - first), panels = kLanes * job.gemm.nr_f32;
+      run_strip(job, {job.kv_head * plan.group + member, first, rows,
+                      plan.seen.first(first) / panels * panels, plan.seen.end(first + rows - 1)});
     }
   const auto store = [&](int64_t rows, int64_t stride, size_t which, const View4& view, int64_t columns) {
     store_rows(job.at(rows), stride, call.outputs[which], job.batch * view.batch + job.kv_head * view.head,
@@ -280,7 +291,7 @@ BackwardPlan plan_of(const BoundCall& call, bool has_mask) {
   plan.dq = view_of(call.outputs[0]);
   plan.dk = view_of(call.outputs[1]);
   plan.dv = view_of(call.outputs[2]);
-  plan.causal = call.params[0] != 0;
+  plan.seen = seen_keys(call);
   if ((plan.has_mask = has_mask)) {
     plan.mask = mask_view(call, 5, kName);
     plan.mask_is_bool = call.inputs[5].dtype == DType::boolean;

@@ -26,7 +26,7 @@ Step step_of(const Case& c, const Tensors& t) {
   Step step{"attention_backward_f32",
             {t.q.arg(), t.k.arg(), t.v.arg(), t.out.arg(), t.dout.arg()},
             {t.dq.arg(), t.dk.arg(), t.dv.arg()},
-            {c.causal, c.mask != 0},
+            c.params(),
             {kScale, c.softcap}};
   if (c.mask) step.inputs.push_back(t.mask.arg());
   return step;
@@ -88,6 +88,11 @@ TEST(AttentionBackward, AgreesWithF64) {
       {1, 6, 2, 64, 31, 12, 20, false, 0, 1.5},
       {1, 2, 2, 3, 0, 8, 8},
       {1, 2, 2, 0, 5, 8, 8},
+      {1, 2, 1, 70, 70, 16, 16, true, 0, 0, 1},
+      {1, 2, 1, 100, 1400, 4, 4, true, 0, 0, 40},
+      {1, 1, 1, 50, 1300, 4, 8, false, 2, 1.5, 33},
+      {1, 1, 1, 100, 40, 4, 4, false, 0, 0, 20},
+      {1, 1, 1, 50, 60, 4, 4, true, 1, 0, 200},
   };
   for (const Case& c : cases)
     for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {

@@ -67,9 +67,10 @@ void add_mask(const AttentionRows& r, int64_t row, float* scores) {
 int64_t visible_keys(const AttentionRows& r, int64_t row) {
   return r.visible + row < r.keys ? r.visible + row : r.keys;
 }
+int64_t first_key(const AttentionRows& r, int64_t row) { return r.first + row > 0 ? r.first + row : 0; }
 
-// Scales, caps and masks a row; -inf in the places after the last visible key up to `padded`. Gives the
-// maximum.
+// Scales, caps and masks a row; -inf in the places before the first visible key and after the last one up to
+// `padded`. Gives the maximum.
 float finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* scores) {
   const Tag d;
   const Vec scale = hn::Set(d, r.scale), cap = hn::Set(d, r.softcap);
@@ -79,6 +80,7 @@ float finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* 
     hn::StoreU(s, d, scores + j);
   }
   if (r.mask) add_mask(r, row, scores);
+  for (int64_t j = 0; j < first_key(r, row); ++j) scores[j] = -INFINITY;
   for (int64_t j = visible_keys(r, row); j < padded; ++j) scores[j] = -INFINITY;
   Vec top[kParts];
   for (int p = 0; p < kParts; ++p) top[p] = hn::Set(d, -INFINITY);
@@ -87,7 +89,7 @@ float finish_scores(const AttentionRows& r, int64_t row, int64_t padded, float* 
   return combine(top, Maximum());
 }
 
-// The same in one pass, for rows without softcap whose mask, if any, is of floats side by side.
+// The same in one pass, for rows from key 0 on without softcap whose mask, if any, is of floats side by side.
 template <bool kMask>
 HWY_INLINE float finish_scores_once(const AttentionRows& r, int64_t row, int64_t padded, float* scores) {
   const Tag d;
@@ -174,9 +176,9 @@ void softmax_rows(const AttentionRows& r) {
     float here[kGroup];
     for (int64_t i = first; i < end; ++i) {
       float* scores = r.scores + i * r.stride;
-      here[i - first] = !once    ? finish_scores(r, i, padded, scores)
-                        : r.mask ? finish_scores_once<true>(r, i, padded, scores)
-                                 : finish_scores_once<false>(r, i, padded, scores);
+      here[i - first] = !once || first_key(r, i) > 0 ? finish_scores(r, i, padded, scores)
+                        : r.mask                     ? finish_scores_once<true>(r, i, padded, scores)
+                                                     : finish_scores_once<false>(r, i, padded, scores);
     }
     for (int64_t i = first; i < end; ++i) {
       const float before = r.maximum[i];
@@ -196,6 +198,7 @@ void end_rows(const AttentionEnd& e) {
     float* to = e.to + i * e.to_stride;
     const bool empty = e.sum[i] == 0;
     const Vec sum = hn::Set(d, e.sum[i]);
+    if (e.lse) e.lse[i * e.lse_stride] = empty ? -INFINITY : e.maximum[i] + hn::GetLane(vector_log(d, sum));
     for (int64_t j = 0; j < e.columns; j += kLanes)
       hn::StoreU(empty ? hn::Zero(d) : hn::Div(hn::LoadU(d, out + j), sum), d, to + j);
   }

@@ -14,10 +14,10 @@ struct AttentionRows {
   float scale, softcap;  // softcap 0: none
   const void* mask;      // null: none. Element of row 0, key 0 of this block
   int64_t mask_is_bool, mask_row_stride, mask_key_stride;
-  int64_t visible;                  // row i sees keys j < visible + i of this block; rows see at least one
-  float* maximum;                   // [rows], running
-  float* sum;                       // [rows], running
-  float* out;                       // [rows][out_stride], the running weighted sum; scaled to the new maximum
+  int64_t first, visible;  // row i sees keys first + i <= j < visible + i of this block, at least one
+  float* maximum;          // [rows], running
+  float* sum;              // [rows], running
+  float* out;              // [rows][out_stride], the running weighted sum; scaled to the new maximum
   int64_t out_stride, out_columns;  // columns are a multiple of 16
 };
 
@@ -27,7 +27,9 @@ struct AttentionEnd {
   int64_t out_stride;
   float* to;
   int64_t to_stride, columns, rows;
-  const float* sum;
+  const float *maximum, *sum;
+  float* lse;  // null, or the logarithm of each row's sum of e^score, -inf for a row without any key
+  int64_t lse_stride;
 };
 
 // From the exponentials of a row's scores, left by AttentionRows, and d weight = dout . v: the weights, and

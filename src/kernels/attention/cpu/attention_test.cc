@@ -7,13 +7,16 @@ using namespace step_testing;
 using Case = AttentionCase;
 
 struct Tensors {
-  TestTensor q, k, v, mask, out;
+  TestTensor q, k, v, mask, out, lse;
 };
 
 Tensors make(const Case& c, Layout layout = Layout::kDense) {
-  Tensors t{TestTensor(DType::f32, c.q_sizes(), layout), TestTensor(DType::f32, c.k_sizes(), layout),
-            TestTensor(DType::f32, c.v_sizes(), layout), make_mask(c),
-            TestTensor(DType::f32, c.out_sizes(), layout)};
+  Tensors t{TestTensor(DType::f32, c.q_sizes(), layout),
+            TestTensor(DType::f32, c.k_sizes(), layout),
+            TestTensor(DType::f32, c.v_sizes(), layout),
+            make_mask(c),
+            TestTensor(DType::f32, c.out_sizes(), layout),
+            TestTensor(DType::f32, {c.batch, c.heads, c.queries}, layout)};
   t.q.randomize(1);
   t.k.randomize(2);
   t.v.randomize(3);
@@ -21,19 +24,27 @@ Tensors make(const Case& c, Layout layout = Layout::kDense) {
 }
 
 Step step_of(const Case& c, const Tensors& t) {
-  Step step{"attention_f32",
-            {t.q.arg(), t.k.arg(), t.v.arg()},
-            {t.out.arg()},
-            {c.causal, c.mask != 0},
-            {kScale, c.softcap}};
+  Step step{
+      "attention_f32", {t.q.arg(), t.k.arg(), t.v.arg()}, {t.out.arg()}, c.params(), {kScale, c.softcap}};
   if (c.mask) step.inputs.push_back(t.mask.arg());
   return step;
 }
 
-void expect_attention(const Case& c, const Tensors& t, const std::string& what) {
+Step step_with_lse(const Case& c, const Tensors& t) {
+  Step step = step_of(c, t);
+  step.outputs.push_back(t.lse.arg());
+  return step;
+}
+
+void expect_attention(const Case& c, const Tensors& t, const std::string& what, bool with_lse = false) {
   for (int64_t i = 0; i < c.batch * c.heads * c.queries; ++i) {
     const AttentionRow row(c, i);
-    const std::vector<double> p = probabilities(c, t.q, t.k, t.mask, row);
+    double lse = 0;
+    const std::vector<double> p = probabilities(c, t.q, t.k, t.mask, row, &lse);
+    if (with_lse) {
+      ASSERT_TRUE(agrees(t.lse.get(i), lse, 5e-6 + 1e-6 * (lse == -kInf ? 0 : std::abs(lse))))
+          << what << " row " << i << ": " << t.lse.get(i) << " for " << lse;
+    }
     for (int64_t e = 0; e < c.value_depth; ++e) {
       double expected = 0;
       for (int64_t j = 0; j < c.keys; ++j)
@@ -67,6 +78,48 @@ TEST(Attention, AgreesWithF64) {
         expect_attention(c, t, std::string(isa_name(isa)) + " keys " + std::to_string(c.keys));
       }
     }
+  }
+}
+
+// Windows of one key, that end inside and at a block of keys or rows, and that reach over all keys; more
+// queries than keys, whose first rows see nothing; masks, grouped heads and a softcap beside them.
+TEST(Attention, WindowsAndSumsAgreeWithF64) {
+  const Case cases[] = {
+      {1, 2, 1, 9, 9, 8, 8, true, 0, 0, 1},       {1, 1, 1, 9, 9, 8, 5, false, 0, 0, 1},
+      {1, 2, 1, 300, 300, 4, 4, true, 0, 0, 100}, {1, 1, 1, 270, 600, 4, 4, false, 0, 0, 256},
+      {1, 1, 1, 40, 600, 8, 8, true, 1, 0, 257},  {1, 1, 1, 300, 40, 4, 4, false, 0, 0, 30},
+      {1, 1, 1, 50, 10, 4, 4, true, 2, 0, 3},     {1, 2, 1, 33, 40, 16, 16, true, 3, 2.0, 7},
+      {2, 1, 1, 70, 70, 8, 8, true, 0, 0, 70},    {1, 1, 1, 40, 40, 8, 8, false, 0, 0, int64_t{1} << 62},
+      {1, 1, 1, 1, 777, 64, 64, true, 0, 0, 300}, {1, 2, 2, 5, 0, 8, 8, true, 0, 0, 4},
+      {1, 1, 1, 20, 30, 8, 0, true, 0, 0, 4},     {1, 2, 2, 17, 33, 8, 5, false, 2},
+  };
+  for (const Case& c : cases)
+    for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
+      Tensors t = make(c, layout);
+      for (IsaLevel isa : isa_levels()) {
+        const std::string what = std::string(isa_name(isa)) + " keys " + std::to_string(c.keys) + " window " +
+                                 std::to_string(c.window);
+        t.out.poison();
+        run_step(step_of(c, t), isa);
+        expect_attention(c, t, what);
+        t.out.poison();
+        t.lse.poison();
+        run_step(step_with_lse(c, t), isa, true);
+        expect_attention(c, t, what + " with lse", true);
+      }
+    }
+}
+
+// A window that hides nothing changes no bit.
+TEST(Attention, WideWindowGivesTheBitsOfNone) {
+  const Case none{1, 2, 1, 70, 300, 16, 16, true};
+  Case wide = none;
+  wide.window = none.keys;
+  Tensors t = make(none), other = make(wide);
+  for (IsaLevel isa : isa_levels()) {
+    run_step(step_of(none, t), isa);
+    run_step(step_of(wide, other), isa);
+    for (int64_t i = 0; i < t.out.count(); ++i) ASSERT_EQ(t.out.bits(i), other.out.bits(i)) << i;
   }
 }
 
@@ -183,6 +236,15 @@ TEST(Attention, RefusesStepsThatDoNotFit) {
   broken("rank", [](Step& s) { s.inputs[0].rank = 3; });
   broken("params", [](Step& s) { s.params.pop_back(); });
   broken("fparams", [](Step& s) { s.fparams.clear(); });
+  broken("window", [](Step& s) { s.params.push_back(0); });
+  broken("window behind", [](Step& s) { s.params.push_back(-3); });
+  broken("params", [](Step& s) { s.params.insert(s.params.end(), {1, 1}); });
+  broken("lse", [&](Step& s) { s.outputs.push_back(t.out.arg()); });
+  broken("lse dtype", [&](Step& s) {
+    s.outputs.push_back(t.lse.arg());
+    s.outputs[1].dtype = DType::f64;
+  });
+  broken("outputs", [&](Step& s) { s.outputs.insert(s.outputs.end(), 2, t.lse.arg()); });
 }
 
 }  // namespace

@@ -66,9 +66,10 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, Back
   text += ";\n  using Mask = ";
   text += sizes.has_mask ? cuda_type(problem.inputs[kMask].dtype) : "bool";
   text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kHasSums", has_sums(problem, sizes)) +
-          constant("kCausal", sizes.causal) + constant("kDepth", sizes.depth) +
-          constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
-          constant("kSoftcap", problem.fparams[1]) + constant("kRows", rows) + constant("kKeys", rows) +
+          constant("kCausal", sizes.causal) + constant("kWindow", sizes.window) +
+          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
+          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
+          constant("kRows", rows) + constant("kKeys", rows) +
           constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[kQ], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[kK], sizes.depth)) +

@@ -45,6 +45,7 @@ CudaProblem random_problem(RandomWindows& random, DType dtype) {
     p.inputs.push_back(
         random.window(mask, random.below(2) ? Shape{queries, keys} : Shape{batch, Dim(1), Dim(1), keys}));
   }
+  if (random.below(3) == 0) p.params.emplace_back(1 + random.below(200));
   return p;
 }
 
@@ -67,6 +68,12 @@ TEST(AttentionBackwardCuda, HopperKernelsCompile) {
        {std::tuple{DType::bf16, 128, 128}, std::tuple{DType::f16, 64, 64}, std::tuple{DType::bf16, 80, 64}}) {
     CudaProblem p =
         problem_of(dtype, {Dim(2), Dim(4), t, Dim(depth)}, 2, t, value_depth, dtype == DType::bf16);
+    if (depth != 80) {
+      CudaProblem windowed = p;
+      windowed.params.emplace_back(300);
+      windowed.ranges = &ranges;
+      sources.push_back(attention_backward_code(windowed, BackwardUnit::kWgmma).source);
+    }
     p.ranges = &ranges;
     ASSERT_EQ(attention_backward_unit(p), BackwardUnit::kWgmma);
     const CudaCode code = attention_backward_code(p, BackwardUnit::kWgmma);

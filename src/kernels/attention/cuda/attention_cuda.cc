@@ -90,14 +90,16 @@ AttentionTile split_tile(const CudaProblem& problem, const AttentionSizes& sizes
   AttentionTile tile{AttentionUnit::kSplit, 16, most_keys, 4};
   if (sizes.most_keys <= most_keys) return tile;
   constexpr int kCluster = 8;
+  // Tiles begin where they would without a window.
+  const double seen = std::min(sizes.most_keys, seen_keys(sizes, sizes.most_queries) + most_keys - 1);
   const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
                           std::ceil(sizes.most_group * sizes.most_queries / 16);
-  if (problem.arch >= 90 && sizes.most_keys <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
+  if (problem.arch >= 90 && seen <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
     tile.cluster = kCluster;
-    if (sizes.most_keys <= kCluster * most_keys) return tile;
+    if (seen <= kCluster * most_keys) return tile;
   }
   tile.keys = 64;
-  if (tile.cluster == 1) tile.tiles = sizes.most_keys <= 2048 ? 1 : sizes.most_keys <= 8192 ? 4 : 8;
+  if (tile.cluster == 1) tile.tiles = seen <= 2048 ? 1 : seen <= 8192 ? 4 : 8;
   if (tile.cluster > 1 || tile.tiles > 1) tile.stages = 2;
   if (shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) tile.stages = 1;
   return tile;
@@ -184,10 +186,10 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, cons
   text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
   text += ";\n" + constant("kHasMask", sizes.has_mask) +
           constant("kMaskPerKey", is_per_key(problem, sizes, tile)) + constant("kCausal", sizes.causal) +
-          constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
-          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
-          constant("kRows", int64_t{tile.rows}) + constant("kKeys", int64_t{tile.keys}) +
-          constant("kHeadGroup", head_group(problem, sizes)) +
+          constant("kWindow", sizes.window) + constant("kDepth", sizes.depth) +
+          constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
+          constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{tile.rows}) +
+          constant("kKeys", int64_t{tile.keys}) + constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[0], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
           constant("kVectorV", vector(problem.inputs[2], sizes.value_depth)) +
@@ -227,6 +229,13 @@ bool is_single(const AttentionSizes& sizes, const AttentionTile& tile) {
 // Whether parts go to the workspace.
 bool combines(const AttentionSizes& sizes, const AttentionTile& tile) {
   return tile.unit == AttentionUnit::kSplit && tile.cluster == 1 && !is_single(sizes, tile);
+}
+// As split_parts.cuh counts them.
+Dim part_count(const AttentionSizes& sizes, const AttentionTile& tile) {
+  const Dim keys(tile.keys), tiles(tile.tiles);
+  if (sizes.window == 0) return max(ceildiv(sizes.keys, keys * tiles), Dim(1));
+  const Dim first = max(sizes.keys - sizes.queries - Dim(sizes.window - 1), Dim(0));
+  return ceildiv(max(ceildiv(sizes.keys, keys), Dim(1)) - floordiv(first, keys), tiles);
 }
 std::string split_name(const AttentionSizes& sizes, const AttentionTile& tile) {
   return is_single(sizes, tile) ? "kSingle" : tile.cluster > 1 ? "kCluster" : "kWorkspace";
@@ -361,8 +370,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
                 traits(problem, sizes, tile) + "\n";
   if (split) {
-    const Dim splits =
-        uses_workspace ? max(ceildiv(sizes.keys, Dim(tile.keys * tile.tiles)), Dim(1)) : Dim(tile.cluster);
+    const Dim splits = uses_workspace ? part_count(sizes, tile) : Dim(tile.cluster);
     launch.cluster = tile.cluster;
     launch.grid[0] =
         sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
@@ -379,8 +387,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
     combine.params = params.dims();
     combine.grid[0] = heads * sizes.queries;
     code.source += "\n" + function_text(kernel, combine, true, call_text,
-                                        "combine_splits<Traits, " + std::to_string(tile.keys * tile.tiles) +
-                                            ">(call, workspace)");
+                                        "combine_splits<Traits, " + std::to_string(tile.keys) + ", " +
+                                            std::to_string(tile.tiles) + ">(call, workspace)");
     code.launches.push_back(combine);
   }
   return code;
@@ -390,9 +398,9 @@ bool takes_rope(const CudaProblem& attention, const CudaProblem& rope) {
   constexpr double kMostGroup = 16;  // heads of one tile of rows
   const AttentionSizes sizes = sizes_of(attention);
   const AttentionTile tile = attention_wgmma_tile(attention);
-  return tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) && sizes.queries == Dim(1) &&
-         sizes.most_group <= kMostGroup && attention.outputs.size() == 1 && rope.replaces(5) &&
-         rope.replaces(6);
+  return sizes.window == 0 && tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) &&
+         sizes.queries == Dim(1) && sizes.most_group <= kMostGroup && attention.outputs.size() == 1 &&
+         rope.replaces(5) && rope.replaces(6);
 }
 
 bool can_run_attention_half(const Problem& problem) {

@@ -53,6 +53,8 @@ CudaProblem random_problem(RandomWindows& random, DType dtype) {
         {batch, Dim(1), Dim(1), keys}, {queries, keys}, {batch, q[1], queries, keys}};
     add_mask(p, random.window(mask, random.pick(shapes)));
   }
+  if (random.below(3) == 0) p.params.emplace_back(1 + random.below(400));
+  if (random.below(3) == 0) p.outputs.push_back(dense(DType::f32, {batch, q[1], queries}));
   return p;
 }
 
@@ -151,6 +153,8 @@ TEST(AttentionCuda, HopperKernelCompiles) {
     ASSERT_EQ(code.launches.size(), 1u);
     EXPECT_EQ(code.launches[0].tensor_maps.size(), 3u);
     sources.push_back(code.source);
+    p.params.emplace_back(500);
+    sources.push_back(attention_code(p, attention_tile(p, AttentionUnit::kWgmma)).source);
   }
   AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
@@ -247,6 +251,35 @@ TEST(AttentionCuda, EveryVariantIsAnotherTileAndTheFirstIsTheChoice) {
   }
 }
 
+// A window that no key is outside of is none; a narrow one decides how keys are split.
+TEST(AttentionCuda, WindowsDecideTheCode) {
+  const SymbolRanges ranges{{"t", {1, 4096}}};
+  const Dim t = Dim::symbol("t");
+  const auto source = [&](const Dim& queries, bool causal, int64_t window) {
+    CudaProblem p = problem_of(DType::bf16, {4, 16, queries, 128}, 16, t, 128, causal);
+    if (window > 0) p.params.emplace_back(window);
+    p.ranges = &ranges;
+    p.arch = 90;
+    return attention_code(p, attention_tile(p, AttentionUnit::kWgmma)).source;
+  };
+  EXPECT_EQ(source(t, true, 4096), source(t, true, 0));
+  EXPECT_EQ(source(t, false, 4096), source(t, false, 0));
+  EXPECT_EQ(source(t, true, INT64_MAX), source(t, true, 0));
+  EXPECT_NE(source(t, true, 4095), source(t, true, 0));
+  EXPECT_NE(source(t, true, 1024), source(t, false, 1024));
+  const auto parts = [&](int64_t window) {
+    CudaProblem p = problem_of(DType::bf16, {1, 8, 1, 128}, 2, 32768, 128, true);
+    if (window > 0) p.params.emplace_back(window);
+    p.arch = 80;
+    const CudaCode code = attention_code(p, attention_tile(p, AttentionUnit::kMma));
+    return evaluate(code.launches[0].grid[0], {}) / 2;
+  };
+  EXPECT_EQ(parts(0), 32768 / (64 * 8));
+  EXPECT_EQ(parts(4096), 4096 / (64 * 4));
+  EXPECT_EQ(parts(4097), 4096 / (64 * 4) + 1);
+  EXPECT_EQ(parts(1), 1);
+}
+
 TEST(AttentionCuda, WhatTheCopyEngineCannotDescribeGoesWithoutIt) {
   CudaProblem p = problem_of(DType::bf16, {4, 16, 512, 128}, 16, 512, 128, true);
   p.arch = 90;
@@ -276,6 +309,7 @@ TEST(AttentionCuda, RefusesWhatItDoesNotServe) {
   refused("no values", [](Problem& p) { p.inputs[2].sizes[3] = Dim(0); });
   refused("mixed types", [](Problem& p) { p.inputs[1].dtype = DType::bf16; });
   refused("integer mask", [](Problem& p) { p.inputs.push_back({DType::i32, {Dim(9)}}); });
+  refused("a window whose positions overflow", [](Problem& p) { p.params.emplace_back(INT32_MAX); });
   refused("infinite scale", [](Problem& p) { p.fparams[0] = INFINITY; });
   refused("epilogue", [](Problem& p) { p.has_program = true; });
 }

@@ -25,8 +25,8 @@ AttentionSizes sizes_of(const CudaProblem& problem) {
   const auto most = [&](const Dim& dim) {
     return static_cast<double>(std::max<int64_t>(1, bounds(dim, ranges_of(problem)).hi));
   };
-  AttentionSizes sizes{q[0],       q[1],       k[1], q[2],       k[2],       Dim(1), 0,    0,
-                       most(q[0]), most(q[1]), 1,    most(q[2]), most(k[2]), false,  false};
+  AttentionSizes sizes{q[0],       q[1],       k[1], q[2],       k[2],       Dim(1), 0,     0,
+                       most(q[0]), most(q[1]), 1,    most(q[2]), most(k[2]), false,  false, 0};
   if (!(q[1] == k[1])) {
     const auto exact = divide_exactly(q[1], k[1]);
     sizes.group = exact ? *exact : floordiv(q[1], max(k[1], Dim(1)));
@@ -36,13 +36,27 @@ AttentionSizes sizes_of(const CudaProblem& problem) {
   sizes.value_depth = v[3].require_constant("value depth");
   sizes.causal = problem.params[0].require_constant("causal") != 0;
   sizes.has_mask = problem.params[1].require_constant("has_mask") != 0;
+  if (problem.params.size() > 2) sizes.window = problem.params[2].require_constant("window");
+  const double farthest = sizes.causal ? sizes.most_keys : std::max(sizes.most_keys, sizes.most_queries);
+  if (static_cast<double>(sizes.window) >= farthest || sizes.window > INT32_MAX) sizes.window = 0;
   return sizes;
+}
+
+double seen_keys(const AttentionSizes& sizes, double rows) {
+  if (sizes.window == 0) return sizes.most_keys;
+  const double window = static_cast<double>(sizes.window) * (sizes.causal ? 1 : 2);
+  return std::min(sizes.most_keys, window + rows - 1);
 }
 
 bool can_attend_cuda(const Problem& problem, size_t tensors, size_t results) {
   const auto& inputs = problem.inputs;
-  if (inputs.size() < tensors || inputs.size() > tensors + 1 || problem.outputs.size() != results)
-    return false;
+  const auto& outputs = problem.outputs;
+  if (inputs.size() < tensors || inputs.size() > tensors + 1) return false;
+  // The logarithms of attention's sums may be a second result.
+  if (outputs.size() != results && !(results == 1 && outputs.size() == 2)) return false;
+  // Positions have 32 bits: a window beyond hides nothing, one just below could overflow.
+  const int64_t window = problem.params.size() > 2 ? problem.params[2].constant().value_or(0) : 0;
+  if (window > int64_t{1} << 30 && window <= INT32_MAX) return false;
   const DType dtype = inputs[0].dtype;
   for (size_t i = 0; i < tensors; ++i)
     if (inputs[i].dtype != dtype || inputs[i].sizes.size() != 4) return false;

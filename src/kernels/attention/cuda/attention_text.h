@@ -17,7 +17,10 @@ struct AttentionSizes {
   int64_t depth, value_depth;
   double most_batch, most_heads, most_group, most_queries, most_keys;
   bool has_mask, causal;
+  int64_t window;  // 0 where there is none, or none that hides a key
 };
+// Upper bound of the keys that any of `rows` consecutive rows sees, but for causality.
+double seen_keys(const AttentionSizes& sizes, double rows);
 // Of q, k and v, which are the first inputs.
 AttentionSizes sizes_of(const CudaProblem& problem);
 

@@ -37,7 +37,9 @@ double microseconds(const AttentionSizes& sizes, const AttentionTile& tile) {
   const double resident = tile.unit == AttentionUnit::kWgmma ? 1 : 3;
   const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
   const double rounds = std::ceil(tiles / (resident * static_cast<double>(kMultiprocessors))) * resident;
-  const double seen = (sizes.causal ? 0.5 : 1.0) * std::ceil(sizes.most_keys / tile.keys) * tile.keys;
+  // With a window all rows see about as many keys, causal or not.
+  const double share = sizes.causal && sizes.window == 0 ? 0.5 : 1.0;
+  const double seen = share * std::ceil(seen_keys(sizes, tile.rows) / tile.keys) * tile.keys;
   const double products = tile.rows * seen * static_cast<double>(sizes.depth + sizes.value_depth);
   return (kStart + rounds * products / (wgmma ? kWgmma : kMma)) / kCyclesPerMicrosecond;
 }

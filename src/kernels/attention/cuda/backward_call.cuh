@@ -35,12 +35,19 @@ __device__ __forceinline__ RowNumbers<A> row_numbers(const BackwardCall<Traits>&
   return {level, level + all_heads * padded, padded};
 }
 
-// The first query that sees key `key`.
+// Queries [first_query, end_query) are those that see key `key`; of a range of keys, from the first's to the last's. The
+// end may be at or before the first, if no query sees any.
 template <class Traits>
 __device__ __forceinline__ int32_t first_query(const Call<Traits>& call, int32_t key) {
-  if (!Traits::kCausal) return 0;
-  const int32_t first = key - (call.keys - call.queries);
+  if (kAhead<Traits> == 0) return 0;
+  const int32_t first = key - (kAhead<Traits> - 1) - (call.keys - call.queries);
   return first < 0 ? 0 : first;
+}
+template <class Traits>
+__device__ __forceinline__ int32_t end_query(const Call<Traits>& call, int32_t key) {
+  if (Traits::kWindow == 0) return call.queries;
+  const int32_t end = key + Traits::kWindow - (call.keys - call.queries);
+  return end < call.queries ? end : call.queries;
 }
 
 // A score as Scores gives it, and in `bend` its derivative by scale · product.

@@ -37,18 +37,25 @@ struct DkvShared {
   }
 };
 
-// A tile of keys and the rows that see any of them: at least the last one.
+// A tile of keys and the rows that see any of them: at least a block of rows, be it one that sees none.
 struct KeyJob {
   int32_t head, batch, first;   // head of k and v
-  int32_t first_block, blocks;  // of kStep rows
+  int32_t first_block, blocks;  // [first_block, blocks) of kStep rows
 };
 
 template <class Traits>
 __device__ __forceinline__ KeyJob key_job(const Call<Traits>& call, int32_t kv_heads, int32_t head, int32_t tile) {
   using Shared = DkvShared<Traits>;
   const int32_t first = tile * Shared::kKeys;
-  return {head % kv_heads, head / kv_heads, first, first_query(call, first) / Shared::kStep,
-          (call.queries + Shared::kStep - 1) / Shared::kStep};
+  KeyJob job{head % kv_heads, head / kv_heads, first, first_query(call, first) / Shared::kStep,
+             (call.queries + Shared::kStep - 1) / Shared::kStep};
+  if constexpr (Traits::kWindow > 0) {
+    const int32_t last = first + Shared::kKeys < call.keys ? first + Shared::kKeys - 1 : call.keys - 1;
+    const int32_t end = (end_query(call, last) + Shared::kStep - 1) / Shared::kStep;
+    if (job.first_block > job.blocks - 1) job.first_block = job.blocks - 1;
+    job.blocks = end > job.first_block ? end : job.first_block + 1;
+  }
+  return job;
 }
 
 template <class Traits>
@@ -119,7 +126,12 @@ struct DkvConsumer {
       for (int i = 0; i < 4; ++i) {
         float& x = s[tile * 4 + i];
         x = power_of_two(__fmaf_rn(x, kMultiplier, -(i % 2 ? pair.y : pair.x)));
-        if (kHides && key + i / 2 * 8 > shift + tile * 8 + i % 2) x = 0;
+        if constexpr (Traits::kWindow > 0) {
+          const int32_t behind = shift + tile * 8 + i % 2 - (key + i / 2 * 8);
+          if (kHides && (behind <= -kAhead<Traits> || behind >= Traits::kWindow)) x = 0;
+        } else {
+          if (kHides && key + i / 2 * 8 > shift + tile * 8 + i % 2) x = 0;
+        }
       }
     }
   }
@@ -175,8 +187,10 @@ __device__ __forceinline__ void consume_keys(DkvConsumer<Traits>& consumer, cons
   for (float& x : consumer.dk) x = 0;
 #pragma unroll
   for (float& x : consumer.dv) x = 0;
-  // From this block on all rows see all of the warpgroup's keys.
-  const int32_t whole = Traits::kCausal ? (first_query(call, group_key + 63) + kStep - 1) / kStep : 0;
+  // All rows of blocks from `whole` on, with a window up to `open`, see all of the warpgroup's keys.
+  constexpr bool kWindow = Traits::kWindow > 0;
+  const int32_t whole = kAhead<Traits> > 0 ? (first_query(call, group_key + 63) + kStep - 1) / kStep : 0;
+  const int32_t open = kWindow ? end_query(call, group_key) / kStep : 0;
   int32_t block = job.first_block, left = call.group * (job.blocks - job.first_block);
   float s[kStep / 2];
   wait_barrier(consumer.shared.keys_full(consumer.tile_turn.stage), consumer.tile_turn.parity);
@@ -187,14 +201,14 @@ __device__ __forceinline__ void consume_keys(DkvConsumer<Traits>& consumer, cons
 #pragma unroll 1
   while (left > 1) {
 #pragma unroll 1
-    for (; left > 1 && block < job.blocks && block < whole; ++block, --left)
+    for (; left > 1 && block < job.blocks && (block < whole || (kWindow && block >= open)); ++block, --left)
       consumer.template add_step<true, false>(s, block * kStep);
 #pragma unroll 1
-    for (; left > 1 && block < job.blocks; ++block, --left)
+    for (; left > 1 && block < job.blocks && (!kWindow || block < open); ++block, --left)
       consumer.template add_step<false, false>(s, block * kStep);
     if (block == job.blocks) block = job.first_block;
   }
-  consumer.template add_step<Traits::kCausal, true>(s, block * kStep);
+  consumer.template add_step<(kAhead<Traits> > 0), true>(s, block * kStep);
   if (consumer.lane == 0) arrive(consumer.shared.keys_empty(consumer.tile_turn.stage));
   consumer.tile_turn.next();
   store_gradient<Traits::kDepth, Traits::kVectorDk>(consumer.dk, float(Traits::kScale), call.dk, call.dk_view, job.batch,

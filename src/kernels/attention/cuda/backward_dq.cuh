@@ -34,7 +34,7 @@ struct DqShared {
   }
 };
 
-// A tile of rows and how many blocks of keys they see.
+// A tile of rows, and where the blocks of keys that they see end.
 struct RowJob {
   int32_t head, batch, first, blocks;
 };
@@ -49,6 +49,12 @@ __device__ __forceinline__ RowJob row_job(const Call<Traits>& call, int32_t head
   return job;
 }
 
+// Where they begin.
+template <class Traits>
+__device__ __forceinline__ int32_t first_visible_block(const Call<Traits>& call, const RowJob& job) {
+  return first_key(call, job.first) / DqShared<Traits>::kKeys;
+}
+
 template <class Traits>
 struct DqLoader {
   using Shared = DqShared<Traits>;
@@ -60,7 +66,8 @@ struct DqLoader {
   Ring<Shared::kValueStages> value_turn;
 
   // Keys twice: for the rows' levels, unless they are known, then with the values for the slopes.
-  __device__ __forceinline__ void load(const RowJob& job) {
+  // `begin`: of the job's blocks.
+  __device__ __forceinline__ void load(const RowJob& job, int32_t begin) {
     if (job.blocks == 0) return;
     const int32_t kv_head = job.head / group;
     const uint32_t rows_full = shared.rows_full(row_turn.stage);
@@ -71,7 +78,7 @@ struct DqLoader {
                                            job.batch);
     row_turn.next();
     for (int pass = Traits::kHasSums ? 1 : 0; pass < 2; ++pass)
-      for (int32_t block = job.blocks - 1; block >= 0; --block) {
+      for (int32_t block = job.blocks - 1; block >= begin; --block) {
         const uint32_t k_full = shared.k_full(key_turn.stage), v_full = shared.v_full(value_turn.stage);
         wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
         expect_bytes(k_full, Shared::kDepthHalves * Shared::kHalf);
@@ -97,7 +104,7 @@ struct DqConsumer {
   const Shared shared;
   int group, lane;
   int32_t row;         // of the lane's first half
-  int32_t visible[2];  // keys
+  SeenKeys<Traits> seen;
   Ring<Shared::kRowStages> row_turn;
   Ring<Shared::kKeyStages> key_turn, slope_turn;  // of the next scores, of the next slopes
   Ring<Shared::kValueStages> value_turn;
@@ -127,7 +134,7 @@ struct DqConsumer {
     wait_wgmma<0>();
     hold(s);
     release_keys();
-    if (kHides) hide(s, block * Shared::kKeys + lane % 4 * 2, visible);
+    if (kHides) hide(s, block * Shared::kKeys + lane % 4 * 2, seen);
     weigh<Traits>(s, rows, scale);
   }
 
@@ -142,7 +149,7 @@ struct DqConsumer {
   // Scores of a block to weights while its other products run.
   template <bool kHides>
   __device__ __forceinline__ void weigh_block(float (&s)[64], float (&dp)[64], int32_t block) {
-    if (kHides) hide(s, block * Shared::kKeys + lane % 4 * 2, visible);
+    if (kHides) hide(s, block * Shared::kKeys + lane % 4 * 2, seen);
 #pragma unroll
     for (int i = 0; i < 64; ++i) s[i] = power_of_two(__fmaf_rn(s[i], kMultiplier, -level[i / 2 % 2]));
     wait_wgmma<0>();
@@ -247,12 +254,18 @@ struct DqConsumer {
   }
 
   // The levels from all scores.
-  __device__ __forceinline__ void find_levels(int32_t block, int32_t all_visible) {
+  __device__ __forceinline__ void find_levels(const RowJob& job, const OpenBlocks<Traits>& open) {
+    constexpr bool kWindow = Traits::kWindow > 0;
     Rows rows;
+    const int32_t begin = first_visible_block(call, job);
+    int32_t block = job.blocks - 1;
 #pragma unroll 1
-    for (; block >= all_visible; --block) measure<true>(rows, block);
+    do {
 #pragma unroll 1
-    for (; block >= 0; --block) measure<false>(rows, block);
+      for (; (!kWindow || block >= begin) && !open.holds(block); --block) measure<true>(rows, block);
+#pragma unroll 1
+      for (; block >= begin && (!kWindow || open.holds(block)); --block) measure<false>(rows, block);
+    } while (kWindow && block >= begin);
     total_sums(rows);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -274,17 +287,18 @@ __device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int32_t at = consumer.row + 8 * half;
-    consumer.visible[half] = at < call.queries ? visible_keys(call, at) : 0;
+    consumer.seen.set(half, call, at, at < call.queries);
   }
 #pragma unroll
   for (float& x : consumer.dq) x = 0;
   if (job.blocks > 0) {
-    // The keys that even the first of this warpgroup's rows sees need no comparison; rows beyond the last see none.
-    const int32_t seen = group_row + 64 <= call.queries ? visible_keys(call, group_row) : 0;
-    const int32_t all_visible = (seen > 0 ? seen : 0) / Shared::kKeys;
+    constexpr bool kWindow = Traits::kWindow > 0;
+    // Rows beyond the last see no key.
+    const OpenBlocks<Traits> open(call, group_row, group_row + 64 <= call.queries ? visible_keys(call, group_row) : 0);
+    const int32_t begin = first_visible_block(call, job);
     int32_t block = job.blocks - 1;
     wait_barrier(consumer.shared.rows_full(consumer.row_turn.stage), consumer.row_turn.parity);
-    if constexpr (!Traits::kHasSums) consumer.find_levels(block, all_visible);
+    if constexpr (!Traits::kHasSums) consumer.find_levels(job, open);
     float s[64];
     fence_wgmma();
     consumer.multiply_keys(s);
@@ -296,9 +310,13 @@ __device__ __forceinline__ void consume_rows(DqConsumer<Traits>& consumer, const
     hold(s);
     consumer.template weigh_block<true>(s, dp, block);
 #pragma unroll 1
-    for (; block > 0 && block > all_visible; --block) consumer.template add_block<true, false>(s, dp, block - 1);
+    do {
 #pragma unroll 1
-    for (; block > 0; --block) consumer.template add_block<false, false>(s, dp, block - 1);
+      for (; block > begin && !open.holds(block - 1); --block) consumer.template add_block<true, false>(s, dp, block - 1);
+#pragma unroll 1
+      for (; block > begin && (!kWindow || open.holds(block - 1)); --block)
+        consumer.template add_block<false, false>(s, dp, block - 1);
+    } while (kWindow && block > begin);
     if (consumer.lane == 0) arrive(consumer.shared.rows_empty(consumer.row_turn.stage));
     if constexpr (kFetchesAhead) consumer.fetch(facts, next);
     consumer.template add_block<false, true>(s, dp, -1);
@@ -325,8 +343,10 @@ __device__ __forceinline__ void attention_dq_hopper(const BackwardCall<Traits>& 
       maps,
       [&](const Shared& shared) {
         DqLoader<Traits> loader{shared, maps, call.group};
-        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next())
-          loader.load(row_job(call, walk.head(), walk.tile()));
+        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next()) {
+          const RowJob job = row_job(call, walk.head(), walk.tile());
+          loader.load(job, first_visible_block(call, job));
+        }
       },
       [&](const Shared& shared, int group) {
         DqConsumer<Traits> consumer{call, shared};

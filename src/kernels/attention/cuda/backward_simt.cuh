@@ -1,8 +1,8 @@
 // Gradients of attention in any float type without matrix units; half types accumulate in f32. Blocks of 256 threads: thread
 // (tx, ty) has scores of rows ty + 16 i and columns tx + 16 j, and of sums the same rows and columns kVec (tx + 16 c) on.
 //
-// Order: scores are chains of fma over the depth; dq of a row is a chain over the keys from key 0; dk and dv of a key are
-// chains over the rows from row 0, head by head of the group; a row's sum has 16 lanes (key mod 16), rescaled once per block
+// Order: scores are chains of fma over the depth; dq of a row is a chain over the keys that its tile sees; dk and dv of a key
+// are chains over the rows that see its tile, head by head of the group; a row's sum has 16 lanes (key mod 16), rescaled once per block
 // of keys and combined pairwise; `along` is 16 lanes likewise.
 #pragma once
 
@@ -22,7 +22,7 @@ struct DqSimt {
   const BackwardCall<Traits>& call;
   const int tx, ty;
   A *const q, *const dout, *const kv, *const slopes;  // tiles in shared memory
-  int32_t first, end;                                 // row; keys that its tile sees
+  int32_t first, start, end;                          // row; keys that its tile sees, from the first of a block of them
   int rows;
   int64_t b, h;
   const T *k, *v, *result;
@@ -44,6 +44,7 @@ struct DqSimt {
     h = place.head;
     const int64_t kv_head = place.head / call.group;
     rows = call.queries - first < Shape::kRows ? call.queries - first : Shape::kRows;
+    start = first_key(call, first) / Shape::kKeys * Shape::kKeys;
     end = visible_keys(call, first + rows - 1);
     k = call.k + b * call.k_view.batch + kv_head * call.k_view.head;
     v = call.v + b * call.v_view.batch + kv_head * call.v_view.head;
@@ -105,7 +106,7 @@ struct DqSimt {
       maximum[i] = A(minus_infinity());
       sum[i] = 0;
     }
-    for (int32_t from = 0; from < end; from += Shape::kKeys) measure(from, maximum, sum);
+    for (int32_t from = start; from < end; from += Shape::kKeys) measure(from, maximum, sum);
 #pragma unroll
     for (int i = 0; i < kR; ++i) {
 #pragma unroll
@@ -167,7 +168,7 @@ struct DqSimt {
     keep_numbers(numbers);
     A o[kR][kC][Vec<A>::kSize];
     clear(o);
-    for (int32_t from = 0; from < end; from += Shape::kKeys) add_keys(from, o);
+    for (int32_t from = start; from < end; from += Shape::kKeys) add_keys(from, o);
     store_sums<Shape::kDepth>(o, A(Traits::kScale),
                               call.dq + b * call.dq_view.batch + h * call.dq_view.head + first * call.dq_view.row,
                               call.dq_view.row, call.dq_view.column, rows, tx, ty);
@@ -271,7 +272,8 @@ __device__ __forceinline__ void attention_dkv_simt(const BackwardCall<Traits>& c
     const T* q = call.q + b * call.q_view.batch + h * call.q_view.head;
     const T* dout = call.dout + b * call.dout_view.batch + h * call.dout_view.head;
     const int64_t number = (b * call.heads + h) * numbers.padded;
-    for (int32_t from = first_query(call, first) / Shape::kRows * Shape::kRows; from < call.queries; from += Shape::kRows) {
+    const int32_t end = end_query(call, first + keys - 1);
+    for (int32_t from = first_query(call, first) / Shape::kRows * Shape::kRows; from < end; from += Shape::kRows) {
       const int count = call.queries - from < Shape::kRows ? call.queries - from : Shape::kRows;
       const auto load_queries = [&] {
         __syncthreads();

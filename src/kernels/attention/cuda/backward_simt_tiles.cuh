@@ -115,6 +115,7 @@ struct ScoreBlock {
   __device__ __forceinline__ A score(A product, int32_t row, int32_t key, A& bend) const {
     bend = 1;
     if (row >= call.queries || key >= visible_keys(call, row)) return A(minus_infinity());
+    if (Traits::kWindow > 0 && key < first_key(call, row)) return A(minus_infinity());
     A value = 0;
     if constexpr (Traits::kHasMask)
       value = Scores<Traits>::template mask_value<A>(mask[row * call.mask_view.row + key * call.mask_view.column]);

@@ -5,7 +5,7 @@
 // while it computes weights. Weights and slopes go from accumulators to left operands in registers; the arrangement of
 // products follows FlashAttention-3 (Shah et al. 2024), but dq has a launch of its own: it needs no atomics.
 //
-// Order: of dq, for every row alone, blocks of 128 keys from the last visible one to key 0, those of the row's level
+// Order: of dq, for every row alone, blocks of 128 keys from the last that the tile sees to the first, those of the row's level
 // likewise; of dk and dv, for every key alone, blocks of kStep rows from the first that sees the tile, head by head of the
 // group. Inside a block steps of 16. `along`: eight columns a lane in order, lanes combined pairwise.
 #pragma once

@@ -3,6 +3,7 @@
 //   Element, Mask                              element types of q, k, v, output and of the mask (bool: kept where true,
 //                                              else added)
 //   kHasMask, kCausal
+//   kWindow                                    a query at p sees keys p - kWindow < j < p + kWindow; 0: no window
 //   kDepth, kValueDepth                        sizes of the last axes of q and v
 //   kScale, kSoftcap                           double; softcap 0: none
 //   kRows                                      query rows of a block
@@ -54,12 +55,23 @@ __device__ __forceinline__ Place place_of_block(const Call<Traits>& call) {
   return {int32_t(tile), int32_t(head % uint32_t(call.heads)), int32_t(head / uint32_t(call.heads))};
 }
 
-// Keys [0, visible_keys) are those that the sizes and the causal mask let query `row` see.
+// A query at p sees keys below p + kAhead, if it is bounded so.
+template <class Traits>
+constexpr int32_t kAhead = Traits::kCausal ? 1 : Traits::kWindow;
+
+// Keys [first_key, visible_keys) are those that the sizes, causality and the window let query `row` see. If any row from
+// `row` to a later one sees a key, then first_key of the first is below visible_keys of the last.
 template <class Traits>
 __device__ __forceinline__ int32_t visible_keys(const Call<Traits>& call, int32_t row) {
-  if (!Traits::kCausal) return call.keys;
-  const int32_t visible = row + 1 + call.keys - call.queries;
+  if (kAhead<Traits> == 0) return call.keys;
+  const int32_t visible = row + kAhead<Traits> + call.keys - call.queries;
   return visible < call.keys ? visible : call.keys;
+}
+template <class Traits>
+__device__ __forceinline__ int32_t first_key(const Call<Traits>& call, int32_t row) {
+  if (Traits::kWindow == 0) return 0;
+  const int32_t first = row + call.keys - call.queries - (Traits::kWindow - 1);
+  return first < 0 ? 0 : first;
 }
 
 template <class T>

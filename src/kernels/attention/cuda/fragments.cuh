@@ -34,25 +34,42 @@ struct Rows {
   float sum[2] = {0, 0};
 };
 
-// Scores from `visible` on are hidden. `key` is the key of value 0, `visible` how many keys each row sees.
-template <int kCount>
-__device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const int32_t (&visible)[2]) {
+// The keys that the two rows of a lane see.
+template <class Traits>
+struct SeenKeys {
+  int32_t first[2], end[2];  // first: with a window only
+  __device__ __forceinline__ void set(int half, const Call<Traits>& call, int32_t row, bool exists) {
+    end[half] = exists ? visible_keys(call, row) : 0;
+    if constexpr (Traits::kWindow > 0) first[half] = first_key(call, row);
+  }
+  // Whether one of the rows does not see all of keys [from, from + count).
+  __device__ __forceinline__ bool hides_any(int32_t from, int32_t count) const {
+    return end[0] < from + count || end[1] < from + count ||
+           (Traits::kWindow > 0 && (first[0] > from || first[1] > from));
+  }
+};
+
+// Scores of keys that are not seen become -infinity. `key` is the key of value 0.
+template <class Traits, int kCount>
+__device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const SeenKeys<Traits>& seen) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    if (key + i / 4 * 8 + i % 2 >= visible[i / 2 % 2]) s[i] = minus_infinity();
+  for (int i = 0; i < kCount; ++i) {
+    const int32_t at = key + i / 4 * 8 + i % 2;
+    if (at >= seen.end[i / 2 % 2] || (Traits::kWindow > 0 && at < seen.first[i / 2 % 2])) s[i] = minus_infinity();
+  }
 }
 
 // Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows.
 template <class Traits, int kCount>
 __device__ __forceinline__ void finish_scores(float (&s)[kCount],
                                               const typename Traits::Mask* const (&mask)[2],
-                                              int64_t mask_stride, int32_t key, const int32_t (&visible)[2],
+                                              int64_t mask_stride, int32_t key, const SeenKeys<Traits>& seen,
                                               bool hides) {
   if constexpr (Traits::kHasMask) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int32_t at = key + i / 4 * 8 + i % 2;
-      if (at < visible[i / 2 % 2])
+      if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
         s[i] = Scores<Traits>::score(
             s[i], Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
     }
@@ -60,14 +77,14 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount],
 #pragma unroll
     for (int i = 0; i < kCount; ++i) s[i] = Scores<Traits>::score(s[i], 0.0f);
   }
-  if (hides) hide(s, key, visible);
+  if (hides) hide(s, key, seen);
 }
 
 // The same with a mask that is the same for all rows; `mask(t)` gives the values of keys 8t and 8t + 1 from
 // value 0 on.
 template <class Traits, int kCount, class MaskValues>
 __device__ __forceinline__ void finish_scores(float (&s)[kCount], MaskValues mask, int32_t key,
-                                              const int32_t (&visible)[2], bool hides) {
+                                              const SeenKeys<Traits>& seen, bool hides) {
 #pragma unroll
   for (int tile = 0; tile < kCount / 4; ++tile) {
     const float2 value = mask(tile);
@@ -75,7 +92,7 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount], MaskValues mas
     for (int i = 0; i < 4; ++i)
       s[tile * 4 + i] = Scores<Traits>::score(s[tile * 4 + i], i % 2 ? value.y : value.x);
   }
-  if (hides) hide(s, key, visible);
+  if (hides) hide(s, key, seen);
 }
 
 // One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights

@@ -151,6 +151,18 @@ AICF_WGMMA_128(bf16)
 #undef AICF_WGMMA_128
 #undef AICF_ACCUMULATORS_128
 
+// Of blocks of 128 keys [from, end) those that all rows of a warpgroup see whole, which need no comparison. `row`: the first
+// of its 64; `visible`: how far that one sees.
+template <class Traits>
+struct OpenBlocks {
+  int32_t from, end;
+  __device__ __forceinline__ OpenBlocks(const Call<Traits>& call, int32_t row, int32_t visible)
+      : from((first_key(call, row + 63) + 127) / 128), end((visible > 0 ? visible : 0) / 128) {}
+  __device__ __forceinline__ bool holds(int32_t block) const {
+    return (Traits::kWindow == 0 || block >= from) && block < end;
+  }
+};
+
 // ---- turns ----
 
 // Where in a ring of kStages the next block is, and the parity of its barriers' phase.

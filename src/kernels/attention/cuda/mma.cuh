@@ -3,7 +3,7 @@
 // memory. While scores are computed the values of the block arrive, and while those are added the next keys
 // arrive.
 //
-// Order, for every row alone: blocks of kKeys keys from key 0, hidden ones skipped; how many rows a warp or a
+// Order, for every row alone: blocks of kKeys keys from the first visible one, hidden ones skipped; how many rows a warp or a
 // block holds does not matter.
 #pragma once
 
@@ -149,6 +149,7 @@ struct MmaAttention {
   static constexpr int kThreads = 32 * kWarps, kMaskLoads = (kKeys + kThreads - 1) / kThreads;
   static constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
   static constexpr int kRowBytes = HalfTile<kDepth>::kBytesPerRow, kValueBytes = HalfTile<kValueDepth>::kBytesPerRow;
+  static constexpr bool kWindow = Traits::kWindow > 0;
   // Beyond this depth the queries would not fit in registers beside the result.
   static constexpr bool kHoldsQueries = kSteps * kRowTiles <= 8;
   static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
@@ -164,7 +165,8 @@ struct MmaAttention {
 
   Rows state[kRowTiles];
   float o[kRowTiles][kColumns / 2];
-  int32_t row[kRowTiles], visible[kRowTiles][2];
+  int32_t row[kRowTiles];
+  SeenKeys<Traits> seen[kRowTiles];
   uint32_t q_address, k_address, v_address;  // the lane's, for ldmatrix
   uint32_t q_held[kRowTiles][kHoldsQueries ? kSteps : 1][4];
 
@@ -189,6 +191,9 @@ struct MmaAttention {
   }
   static __device__ __forceinline__ int warp() { return int(threadIdx.x) / 32; }
   static __device__ __forceinline__ int lane() { return int(threadIdx.x) % 32; }
+  // Where the blocks of keys begin that some query of the block sees, with a window. Without one a literal 0 takes its
+  // place, which takes fewer registers.
+  __device__ __forceinline__ int32_t start() const { return first_key(call, first) / kKeys * kKeys; }
   __device__ __forceinline__ int32_t rows() const {
     return call.queries - first < Traits::kRows ? call.queries - first : Traits::kRows;
   }
@@ -239,7 +244,7 @@ struct MmaAttention {
       row[t] = first + (warp() * kRowTiles + t) * 16 + lane() / 4;
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        visible[t][half] = row[t] + 8 * half < call.queries ? visible_keys(call, row[t] + 8 * half) : 0;
+        seen[t].set(half, call, row[t] + 8 * half, row[t] + 8 * half < call.queries);
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) o[t][i] = 0;
     }
@@ -288,17 +293,16 @@ struct MmaAttention {
   __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2], int32_t from) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
-      const bool hides =
-          __any_sync(0xffffffffu, visible[t][0] < from + kKeys || visible[t][1] < from + kKeys);
+      const bool hides = __any_sync(0xffffffffu, seen[t].hides_any(from, kKeys));
       const int32_t key = from + lane() % 4 * 2;
       if constexpr (Traits::kMaskPerKey) {
         const float* const values = mask_of(from) + lane() % 4 * 2;
         finish_scores<Traits>(
             s[t], [&](int tile) { return *reinterpret_cast<const float2*>(values + tile * 8); }, key,
-            visible[t], hides);
+            seen[t], hides);
       } else {
         const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
-        finish_scores<Traits>(s[t], line, call.mask_view.column, key, visible[t], hides);
+        finish_scores<Traits>(s[t], line, call.mask_view.column, key, seen[t], hides);
       }
       float scale[2];
       weigh<Traits>(s[t], state[t], scale);
@@ -337,7 +341,7 @@ struct MmaAttention {
   }
 
   __device__ __forceinline__ void block_of_keys(int32_t from) {
-    if (from == 0) {
+    if (from == (kWindow ? start() : 0)) {
       wait_copies<1>();
       __syncthreads();
       if (kHoldsQueries) hold_queries();
@@ -369,14 +373,15 @@ struct MmaAttention {
     wait_for_inputs();
     launch_dependents();
     copy_queries();
+    const int32_t begin = kWindow ? start() : 0;
     if (end > 0) {
-      copy_keys(0);
-      copy_values(0);
-      load_mask(0);
-      keep_mask(0);
+      copy_keys(begin);
+      copy_values(begin);
+      load_mask(begin);
+      keep_mask(begin);
     }
     clear();
-    for (int32_t from = 0; from < end; from += kKeys) block_of_keys(from);
+    for (int32_t from = begin; from < end; from += kKeys) block_of_keys(from);
     store();
   }
 };

@@ -88,13 +88,14 @@ __device__ __forceinline__ void weigh_rows(const Call<Traits>& call, float (&s)[
                                            const float* mask_tile, const Place& place, int tile) {
   constexpr int kKeys = 2 * kCount;
   const int32_t row = row_of<Traits>(place, tile);
-  const int32_t visible[2] = {row < call.queries ? visible_keys(call, row) : 0,
-                              row + 8 < call.queries ? visible_keys(call, row + 8) : 0};
-  const bool hides = __any_sync(0xffffffffu, visible[0] < kKeys || visible[1] < kKeys);
+  SeenKeys<Traits> seen;
+  seen.set(0, call, row, row < call.queries);
+  seen.set(1, call, row + 8, row + 8 < call.queries);
+  const bool hides = __any_sync(0xffffffffu, seen.hides_any(0, kKeys));
   const int32_t key = int(threadIdx.x) % 4 * 2;
   if constexpr (Traits::kMaskPerKey) {
     finish_scores<Traits>(
-        s, [&](int at) { return *reinterpret_cast<const float2*>(mask_tile + key + at * 8); }, key, visible,
+        s, [&](int at) { return *reinterpret_cast<const float2*>(mask_tile + key + at * 8); }, key, seen,
         hides);
   } else {
     const typename Traits::Mask* mask = call.mask;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void weigh_rows(const Call<Traits>& call, float (&s)[
       mask +=
           place.batch * call.mask_view.batch + place.head * call.mask_view.head + row * call.mask_view.row;
     const typename Traits::Mask* const line[2] = {mask, mask + 8 * call.mask_view.row};
-    finish_scores<Traits>(s, line, call.mask_view.column, key, visible, hides);
+    finish_scores<Traits>(s, line, call.mask_view.column, key, seen, hides);
   }
   float scale[2];
   weigh<Traits>(s, rows, scale);

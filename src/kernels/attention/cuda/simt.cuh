@@ -126,11 +126,11 @@ struct SimtBlock {
 #pragma unroll
     for (int i = 0; i < kR; ++i) {
       const int32_t row = first + ty + 16 * i;
-      const int32_t visible = row < call.queries ? visible_keys(call, row) : 0;
+      const int32_t visible = row < call.queries ? visible_keys(call, row) : 0, seen = first_key(call, row);
 #pragma unroll
       for (int j = 0; j < kK; ++j) {
         const int32_t key = from + tx + 16 * j;
-        if (key < visible) {
+        if (key < visible && (Traits::kWindow == 0 || key >= seen)) {
           A value = 0;
           if constexpr (Traits::kHasMask)
             value = Scores<Traits>::template mask_value<A>(mask[row * call.mask_view.row + key * call.mask_view.column]);
@@ -258,7 +258,8 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
       call.q_view.column, rows);
 
   const int32_t end = visible_keys(call, first + rows - 1);
-  for (int32_t from = 0; from < end; from += Traits::kKeys) {
+  const int32_t start = first_key(call, first) / Traits::kKeys * Traits::kKeys;
+  for (int32_t from = start; from < end; from += Traits::kKeys) {
     const int count = call.keys - from < Traits::kKeys ? call.keys - from : Traits::kKeys;
     __syncthreads();
     load_tile<Traits::kDepth, Traits::kKeys, Traits::kVectorK>(block.kv, Block::Shape::kKvStride,

@@ -33,6 +33,7 @@ struct SplitAttention {
   static constexpr int kColumns = HalfTile<kValueDepth>::kPadded, kQuads = kColumns / 4;
   static constexpr int kSumStride = kColumns + 8;  // floats; keeps the fragments of a warp on different banks
   static constexpr int32_t kStep = kSplit == Split::kCluster ? kClusterBlocks : 1;  // from one of its tiles to the next
+  static_assert(!Rope::kRopes || Traits::kWindow == 0, "tiles that begin where the cache begins");
   using Sends = Sent<kSplit == Split::kCluster ? 16 * kQuads : kClusterBlocks>;
 
   const Call<Traits>& call;
@@ -47,7 +48,7 @@ struct SplitAttention {
   const T *k, *v;
   float mask_values[kWarpKeys / 8][2];
   const Mask* mask[2];  // of the lane's two rows
-  int32_t visible[2];
+  SeenKeys<Traits> seen;
   Rows state;
   float o[kColumns / 2];
 
@@ -61,10 +62,10 @@ struct SplitAttention {
         stages(shared + 16 * kRowBytes),
         warp(int(threadIdx.x) / 32),
         lane(int(threadIdx.x) % 32) {
-    const int32_t tiles = split_count<Traits, kKeys>(call);
+    const int32_t tiles = tile_count<Traits, kKeys>(call);
     splits = kSplit == Split::kSingle    ? 1
              : kSplit == Split::kCluster ? kClusterBlocks
-                                         : split_count<Traits, kKeys * kTiles>(call);
+                                         : part_count<Traits, kKeys, kTiles>(call);
     all_rows = call.group * call.queries;
     row_tiles = (all_rows + 15) / 16;
     uint32_t index = blockIdx.x;
@@ -78,6 +79,7 @@ struct SplitAttention {
     k = call.k + batch * call.k_view.batch + kv_head * call.k_view.head;
     v = call.v + batch * call.v_view.batch + kv_head * call.v_view.head;
     first_tile = kSplit == Split::kWorkspace ? split * kTiles : split;
+    if constexpr (Traits::kWindow > 0) first_tile += first_tile_of<Traits, kKeys>(call);
     end_tile = kSplit == Split::kWorkspace && first_tile + kTiles < tiles ? first_tile + kTiles : tiles;
   }
   __device__ __forceinline__ int32_t head_of(int32_t row) const { return kv_head * call.group + row / call.queries; }
@@ -178,7 +180,7 @@ struct SplitAttention {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int32_t row = first + lane / 4 + 8 * half;
-      visible[half] = row < all_rows ? visible_keys(call, row % call.queries) : 0;
+      seen.set(half, call, row % call.queries, row < all_rows);
       mask[half] = nullptr;
       if (Traits::kHasMask && row < all_rows)
         mask[half] = call.mask + batch * call.mask_view.batch + head_of(row) * call.mask_view.head +
@@ -212,13 +214,12 @@ struct SplitAttention {
   // Scores become weights, and what was summed before is scaled to the new maxima.
   __device__ __forceinline__ void weigh_scores(float (&s)[kWarpKeys / 2], int32_t tile) {
     const int32_t warp_key = tile * kKeys + warp * kWarpKeys, key = warp_key + lane % 4 * 2;
-    const bool hides =
-        __any_sync(0xffffffffu, visible[0] < warp_key + kWarpKeys || visible[1] < warp_key + kWarpKeys);
+    const bool hides = __any_sync(0xffffffffu, seen.hides_any(warp_key, kWarpKeys));
     if constexpr (Traits::kMaskPerKey)
       finish_scores<Traits>(
-          s, [&](int tile) { return make_float2(mask_values[tile][0], mask_values[tile][1]); }, key, visible, hides);
+          s, [&](int tile) { return make_float2(mask_values[tile][0], mask_values[tile][1]); }, key, seen, hides);
     else
-      finish_scores<Traits>(s, mask, call.mask_view.column, key, visible, hides);
+      finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, hides);
     float scale[2];
     weigh<Traits>(s, state, scale);
     rescale(o, scale);

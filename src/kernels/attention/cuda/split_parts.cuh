@@ -18,9 +18,20 @@ struct Parts {
       : values(static_cast<float*>(workspace)), stats(values + rows * count * kColumns), splits(count) {}
 };
 
+// Tiles of kKeys keys [first_tile_of, tile_count) hold all that any row sees.
 template <class Traits, int kKeys>
-__device__ __forceinline__ int32_t split_count(const Call<Traits>& call) {
+__device__ __forceinline__ int32_t first_tile_of(const Call<Traits>& call) {
+  return first_key(call, 0) / kKeys;
+}
+template <class Traits, int kKeys>
+__device__ __forceinline__ int32_t tile_count(const Call<Traits>& call) {
   return call.keys > 0 ? (call.keys + kKeys - 1) / kKeys : 1;
+}
+// Parts of kTiles of them in the workspace.
+template <class Traits, int kKeys, int kTiles>
+__device__ __forceinline__ int32_t part_count(const Call<Traits>& call) {
+  if (Traits::kWindow == 0) return tile_count<Traits, kKeys * kTiles>(call);
+  return (tile_count<Traits, kKeys>(call) - first_tile_of<Traits, kKeys>(call) + kTiles - 1) / kTiles;
 }
 
 __device__ __forceinline__ float reference_of(float maximum) {
@@ -103,15 +114,14 @@ __device__ __forceinline__ void store_sum(const Call<Traits>& call, Sum4& total,
         total.sum == 0 ? minus_infinity() : natural_maximum<Traits>(total.top) + logf(total.sum);
 }
 
-// One block of 128 threads per row adds the row's parts.
-// kKeys: of a part.
-template <class Traits, int kKeys>
+// One block of 128 threads per row adds the row's parts, of kTiles tiles of kKeys keys each.
+template <class Traits, int kKeys, int kTiles>
 __device__ __forceinline__ void combine_splits(const Call<Traits>& call, void* workspace) {
   constexpr int kColumns = HalfTile<Traits::kValueDepth>::kPadded, kHeld = (kColumns + 31) / 32;
   constexpr float kMultiplier = Scores<Traits>::kMultiplier;
   __shared__ float tops[4], chain_sums[4], chain_values[4][kHeld * 32];
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const int32_t splits = split_count<Traits, kKeys>(call);
+  const int32_t splits = part_count<Traits, kKeys, kTiles>(call);
   wait_for_inputs();
   launch_dependents();
   const Parts<Traits> parts(workspace, gridDim.x, splits);

@@ -4,7 +4,7 @@
 // turns on the matrix units, so that one computes weights while another multiplies, and each computes the products of
 // the next keys while it turns the last ones into weights. A warpgroup leaves out the blocks that its rows do not see.
 //
-// Order, for every row alone: blocks of 128 keys from the last visible one to key 0.
+// Order, for every row alone: blocks of 128 keys from the last visible one to the first.
 #pragma once
 
 #include "attention/cuda/hopper.cuh"
@@ -47,7 +47,7 @@ struct Consumer {
   const Call<Traits>& call;
   const Shared shared;
   const typename Traits::Mask* mask[2];
-  int32_t visible[2];
+  SeenKeys<Traits> seen;
   int group, lane;
   Rows rows;
   Ring<Shared::kStages> row_turn, key_turn, value_turn;
@@ -78,7 +78,7 @@ struct Consumer {
   template <bool kHides>
   __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], int32_t block, float (&scale)[2]) {
     const int32_t key = block * kKeys + lane % 4 * 2;
-    finish_scores<Traits>(s, mask, call.mask_view.column, key, visible, kHides);
+    finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, kHides);
     weigh<Traits>(s, rows, scale);
   }
 
@@ -157,12 +157,17 @@ struct Consumer {
   }
 };
 
-// A tile of rows and how many blocks of keys they see.
+// A tile of rows, and where the blocks of keys that they see end.
 struct Job {
   int32_t head, batch, first, blocks;
 };
 
-// Blocks of keys that rows [first, last) see.
+// Where the blocks of keys that rows from `first` on see begin.
+template <class Traits>
+__device__ __forceinline__ int32_t first_visible_block(const Call<Traits>& call, int32_t first) {
+  return first_key(call, first) / HopperShared<Traits>::kKeys;
+}
+// Where those that rows [first, last) see end; 0 if they see none.
 template <class Traits>
 __device__ __forceinline__ int32_t visible_blocks(const Call<Traits>& call, int32_t first, int32_t last) {
   if (first >= call.queries) return 0;
@@ -192,15 +197,17 @@ struct Producer {
       copy_box(to + half * half_bytes, map, barrier, half * 64, row, head, batch);
   }
 
-  __device__ __forceinline__ void load_tile(const Job& job) {
+  // `begin`: of the job's blocks.
+  __device__ __forceinline__ void load_tile(const Job& job, int32_t begin) {
     if (job.blocks == 0) return;
     const int32_t kv_head = job.head / group, batch = job.batch;
     wait_barrier(shared.q_empty(row_turn.stage), row_turn.parity ^ 1);
     load(shared.q(row_turn.stage), q_map, shared.q_full(row_turn.stage), Shared::kDepthHalves, Shared::kQHalf,
          job.first, job.head, batch);
     row_turn.next();
-    for (int32_t block = job.blocks - 1; block >= -1; --block) {
-      if (block >= 0) {
+    constexpr bool kWindow = Traits::kWindow > 0;
+    for (int32_t block = job.blocks - 1; block >= (kWindow ? begin - 1 : -1); --block) {
+      if (block >= (kWindow ? begin : 0)) {
         wait_barrier(shared.k_empty(key_turn.stage), key_turn.parity ^ 1);
         load(shared.k(key_turn.stage), k_map, shared.k_full(key_turn.stage), Shared::kDepthHalves,
              Shared::kHalf, block * Shared::kKeys, kv_head, batch);
@@ -228,7 +235,7 @@ __device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const J
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int32_t at = row + 8 * half;
-    consumer.visible[half] = at < call.queries ? visible_keys(call, at) : 0;
+    consumer.seen.set(half, call, at, at < call.queries);
     if (Traits::kHasMask)
       consumer.mask[half] =
           call.mask + b * call.mask_view.batch + h * call.mask_view.head + at * call.mask_view.row;
@@ -236,23 +243,30 @@ __device__ __forceinline__ void consume_tile(Consumer<Traits>& consumer, const J
 #pragma unroll
   for (float& x : consumer.o) x = 0;
   if (job.blocks > 0) {
+    const int32_t begin = first_visible_block(call, group_row), job_begin = first_visible_block(call, job.first);
     int32_t block = job.blocks - 1, blocks = visible_blocks(call, group_row, group_row + 64);
 #pragma unroll 1
-    for (; block >= blocks; --block) consumer.skip_block();
+    for (; block >= (Traits::kWindow > 0 && blocks == 0 ? job_begin : blocks); --block) consumer.skip_block();
     wait_barrier(consumer.shared.q_full(consumer.row_turn.stage), consumer.row_turn.parity);
     if (blocks > 0) {
       consumer.first_block(block--);
-      // The keys that even the first of this warpgroup's rows sees need no comparison.
-      const int32_t seen = visible_keys(call, group_row);
-      const int32_t all_visible = (seen > 0 ? seen : 0) / Shared::kKeys;
+      constexpr bool kWindow = Traits::kWindow > 0;
+      const OpenBlocks<Traits> open(call, group_row, visible_keys(call, group_row));
 #pragma unroll 1
-      for (; block >= all_visible; --block) consumer.template next_block<true>(block);
+      do {
 #pragma unroll 1
-      for (; block >= 0; --block) consumer.template next_block<false>(block);
+        for (; (!kWindow || block >= begin) && !open.holds(block); --block) consumer.template next_block<true>(block);
+#pragma unroll 1
+        for (; block >= begin && (!kWindow || open.holds(block)); --block) consumer.template next_block<false>(block);
+      } while (kWindow && block >= begin);
     }
     if (consumer.lane == 0) arrive(consumer.shared.q_empty(consumer.row_turn.stage));
     consumer.row_turn.next();
     if (blocks > 0) consumer.last_values();
+    if constexpr (Traits::kWindow > 0) {
+#pragma unroll 1
+      for (; block >= job_begin; --block) consumer.skip_block();
+    }
   }
   total_sums(consumer.rows);
   store_rows<Traits>(consumer.o, consumer.rows, call,
@@ -280,8 +294,10 @@ __device__ __forceinline__ void attend_hopper(const Call<Traits>& call, int32_t 
       maps,
       [&](const Shared& shared) {
         Producer<Traits> producer{shared, maps.q, maps.k, maps.v, call.group};
-        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next())
-          producer.load_tile(job_of(call, walk.head(), walk.tile()));
+        for (Tiles walk(tiles, all_heads); !walk.done(); walk.next()) {
+          const Job job = job_of(call, walk.head(), walk.tile());
+          producer.load_tile(job, first_visible_block(call, job.first));
+        }
       },
       [&](const Shared& shared, int group) {
         Consumer<Traits> consumer{call, shared, {nullptr, nullptr}};

@@ -18,7 +18,13 @@ struct AttentionCase {
   bool causal = false;
   int mask = 0;  // 1 added [B, 1, 1, Tk], 2 bool [Tq, Tk], 3 added [B, H, Tq, Tk]
   double softcap = 0;
+  int64_t window = 0;
 
+  std::vector<int64_t> params() const {
+    std::vector<int64_t> list = {causal, mask != 0};
+    if (window > 0) list.push_back(window);
+    return list;
+  }
   std::vector<int64_t> q_sizes() const { return {batch, heads, queries, depth}; }
   std::vector<int64_t> k_sizes() const { return {batch, kv_heads, keys, depth}; }
   std::vector<int64_t> v_sizes() const { return {batch, kv_heads, keys, value_depth}; }
@@ -64,15 +70,17 @@ inline double score(const AttentionCase& c, const TestTensor& q, const TestTenso
 
 // What the mask adds to a score; -inf: the key is left out.
 inline double masked(const AttentionCase& c, const TestTensor& mask, const AttentionRow& row, int64_t key) {
-  if (c.causal && key > row.query + c.keys - c.queries) return -kInf;
+  const int64_t ahead = key - (row.query + c.keys - c.queries);
+  if ((c.causal && ahead > 0) || (c.window > 0 && std::abs(ahead) >= c.window)) return -kInf;
   if (c.mask == 1) return mask.get(row.batch * c.keys + key);
   if (c.mask == 2) return mask.get(row.query * c.keys + key) == 0 ? -kInf : 0;
   return c.mask == 3 ? mask.get(row.query_row * c.keys + key) : 0;
 }
 
-// Of every key; zeros if all are left out.
+// Of every key; zeros if all are left out. `lse`, if it is given, takes the logarithm of the sum of e^score.
 inline std::vector<double> probabilities(const AttentionCase& c, const TestTensor& q, const TestTensor& k,
-                                         const TestTensor& mask, const AttentionRow& row) {
+                                         const TestTensor& mask, const AttentionRow& row,
+                                         double* lse = nullptr) {
   std::vector<double> p;
   double top = -kInf, sum = 0;
   for (int64_t key = 0; key < c.keys; ++key) {
@@ -81,6 +89,7 @@ inline std::vector<double> probabilities(const AttentionCase& c, const TestTenso
     top = std::max(top, p.back());
   }
   for (double& x : p) sum += x = top == -kInf ? 0 : std::exp(x - top);
+  if (lse != nullptr) *lse = top + std::log(sum);
   for (double& x : p)
     if (sum > 0) x /= sum;
   return p;
