@@ -182,7 +182,7 @@ std::optional<CudnnConv> cudnn_conv(const CudnnCall& call, const BoundCall& step
 std::optional<CudnnAttention> cudnn_attention(const CudnnCall& call, const BoundCall& step) {
   if (call.op != CudnnOp::kAttention || call.bias >= 0 || call.addend >= 0 || call.relu) return std::nullopt;
   // Every row sees every key, and the sums of rows are not asked for.
-  if (step.inputs.size() != 3 || step.outputs.empty() || step.params != std::vector<int64_t>{0, 0} ||
+  if (step.inputs.size() != 3 || step.outputs.size() != 1 || step.params != std::vector<int64_t>{0, 0} ||
       step.fparams.size() != 2 || step.fparams[1] != 0)
     return std::nullopt;
   CudnnAttention a{step.inputs[0], step.inputs[1], step.inputs[2], step.outputs[0], step.fparams[0]};

@@ -165,6 +165,8 @@ TEST(CudnnCall, attention_that_the_library_can_take) {
     EXPECT_FALSE(cudnn_takes(attention_call(), changed)) << what;
   };
   refused("a mask", [](auto& s) { s.params[1] = 1; });
+  refused("a window", [](auto& s) { s.params.push_back(50); });
+  refused("the sums of rows", [](auto& s) { s.outputs.push_back(dense({1, 4, 100}, false)); });
   refused("a cap", [](auto& s) { s.fparams[1] = 20; });
   refused("heads", [](auto& s) { s.inputs[1] = s.inputs[2] = dense({1, 3, 100, 64}, false); });
   refused("keys", [](auto& s) { s.inputs[2] = dense({1, 2, 90, 64}, false); });
