@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <set>
 
 #include "base/error.h"
 #include "build/bundle_code.h"
@@ -41,15 +40,16 @@ std::string with_unique_names(const CudaCode& code, size_t index) {
 }
 
 // What the calls before the next one write, back to the last that launches whatever the sizes: it has waited
-// for all before itself, and the next call's first launch begins after that (prelude.cuh).
-std::optional<std::set<ValueId>> roots_of_running(const std::vector<KernelCall>& calls,
-                                                  const std::vector<StepLaunches>& before) {
-  std::set<ValueId> roots;
+// for all before itself, and the next call's first launch begins after that (prelude.cuh). Else `roots`, too.
+std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
+                                   const std::vector<StepLaunches>& before, std::set<ValueId> roots) {
+  std::set<ValueId> written;
   for (size_t i = before.size(); i-- > 0;) {
-    for (const Window& w : calls[i].outputs) roots.insert(w.root);
-    if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return roots;
+    for (const Window& w : calls[i].outputs) written.insert(w.root);
+    if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return written;
   }
-  return std::nullopt;
+  roots.merge(written);
+  return roots;
 }
 
 }  // namespace
@@ -81,24 +81,25 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& co
 
 std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
                                                 const std::vector<TileProgram>& programs,
-                                                const std::vector<bool>& constant) {
+                                                const std::vector<bool>& constant,
+                                                const std::set<ValueId>& running) {
   CodeContext context{programs, constant, target_, ranges_};
   std::vector<StepLaunches> result;
   for (const KernelCall& call : calls) {
-    context.running = roots_of_running(calls, result);
+    context.running = roots_of_running(calls, result, running);
     result.push_back(add_call(call, context));
   }
   return result;
 }
 
-std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls,
-                                           const std::vector<TileProgram>& programs) {
-  return add_list(calls.calls, programs, calls.constant);
+std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                                           const std::set<ValueId>& running) {
+  return add_list(calls.calls, programs, calls.constant, running);
 }
 
 std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
                                                 const std::vector<TileProgram>& programs) {
-  return add_list(calls.init_calls, programs, {});
+  return add_list(calls.init_calls, programs, {}, {});
 }
 
 std::vector<CudaUnit> CudaBuilder::units(const std::vector<std::vector<StepLaunches>*>& launches) const {

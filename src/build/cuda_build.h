@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,11 @@ class CudaBuilder {
   void set_ranges(const SymbolRanges& ranges) { ranges_ = ranges; }
 
   // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; until
-  // units() puts the modules' numbers, their modules are those of the sources.
-  std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs);
+  // units() puts the modules' numbers, their modules are those of the sources. `running`: roots that may
+  // still be written when the first launch begins; of an entry none, all that was queued before a run has
+  // ended then.
+  std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                                const std::set<ValueId>& running = {});
   // The same for calls.init_calls.
   std::vector<StepLaunches> add_init(const KernelCalls& calls, const std::vector<TileProgram>& programs);
   // Texts so far, one per kernel code.
@@ -59,7 +63,7 @@ class CudaBuilder {
   // `constant`: see KernelCalls; empty: nothing is.
   std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls,
                                      const std::vector<TileProgram>& programs,
-                                     const std::vector<bool>& constant);
+                                     const std::vector<bool>& constant, const std::set<ValueId>& running);
   StepLaunches add_call(const KernelCall& call, const CodeContext& context);
   int32_t intern_source(const CudaCode& code);
   Target target_;

@@ -138,7 +138,8 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
 }
 
 // Whether no launch writes the buffer that can still be running when step `at` begins: those of the steps
-// before it, back to the last that launches whatever the sizes, which has waited for all before itself.
+// before it, back to the last that launches whatever the sizes, which has waited for all before itself. A
+// run's first launch begins when all that was queued before the run has ended.
 bool is_settled(const EntryPlan& entry, size_t at, int32_t index) {
   const auto name = [&](int32_t i) { return entry.buffers[static_cast<size_t>(i)].name; };
   const bool variable = entry.buffers[static_cast<size_t>(index)].kind == BufferKind::kVariable;
@@ -146,9 +147,9 @@ bool is_settled(const EntryPlan& entry, size_t at, int32_t index) {
     const Step& before = entry.steps[at];
     for (const TensorRef& ref : before.outputs)
       if (ref.buffer == index || (variable && name(ref.buffer) == name(index))) return false;
-    if (std::any_of(before.launches.begin(), before.launches.end(), is_always_launched)) return true;
+    if (std::any_of(before.launches.begin(), before.launches.end(), is_always_launched)) break;
   }
-  return false;
+  return true;
 }
 
 // What a kernel reads before the launches before it have finished: weights and constants that no step of the

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "build/code_cache.h"
@@ -97,7 +98,11 @@ class DeviceBench final : public Bench {
       if (!target_.is_cuda()) return;
       const KernelCalls calls = calls_of(made.trial);
       const std::vector<TileProgram> programs = programs_of(made.trial);
-      made.code.launches = builder.add(calls, programs);
+      // In a model the launch before makes some of them: a trial waits for all that it reads.
+      std::set<ValueId> made_before;
+      for (const KernelCall& call : made.trial.calls)
+        for (const Window& w : call.inputs) made_before.insert(w.root);
+      made.code.launches = builder.add(calls, programs, made_before);
       made.code.init = builder.add_init(calls, programs);
       codes.push_back(&made.code);
     };
