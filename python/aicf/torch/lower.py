@@ -53,6 +53,21 @@ _DETACHING = frozenset({"aten.detach.default", "aten.detach_copy.default"})
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "hints_wrapper")
 
 
+def _read_by_checks_alone(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """What is computed only to be checked, with the checks."""
+    unread: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or isinstance(node.target, torch._ops.HigherOrderOperator):
+            continue
+        if _is_check(node) or (node.users and unread.issuperset(node.users)):
+            unread.add(node)
+    return unread
+
+
+def _is_check(node: torch.fx.Node) -> bool:
+    return str(node.target) in _CHECKS or node.target is torch._check
+
+
 def unsupported(node: torch.fx.Node, reason: str) -> Error:
     return make_error(
         "unsupported_op",
@@ -127,6 +142,7 @@ class Lowering:
     def _run(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         values: dict[torch.fx.Node, Any] = {}
         pending = list(inputs)
+        unread = _read_by_checks_alone(module.graph)
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 values[node] = pending.pop(0)
@@ -135,7 +151,7 @@ class Lowering:
             elif node.op == "output":
                 return self._values(node.args[0], values)
             else:
-                values[node] = self._node_value(node, values)
+                values[node] = None if node in unread else self._node_value(node, values)
         raise AssertionError("an fx graph ends with an output")
 
     def _values(self, argument: Any, values: dict[torch.fx.Node, Any]) -> Any:
@@ -152,8 +168,6 @@ class Lowering:
         return torch.fx.node.map_aggregate(argument, convert)
 
     def _node_value(self, node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
-        if str(node.target) in _CHECKS or node.target is torch._check:
-            return None
         if node.target is operator.getitem and values[node.args[0]] is not MISSING:
             return values[node.args[0]][node.args[1]]
         if any(values.get(operand) is MISSING for operand in node.all_input_nodes):

@@ -191,3 +191,16 @@ def test_results_of_classes_without_names() -> None:
     with pytest.raises(aicf.UserError, match="without names") as refused:
         aicf.compile(lambda given: given["x"] * 2, (Sample(x=x),))
     assert "dict" in refused.value.remedy
+
+
+def test_what_is_only_checked_is_not_computed() -> None:
+    """Libraries check values of tensors by sums and items that no result reads."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x.shape[0] == (x < 100).sum(), lambda: "a value is too large")
+        return x + torch.ops.aten._is_all_true(x < 100)
+
+    x = torch.randn(3)
+    exe = aicf.compile(function, (x,))
+    equal(exe(x), x + 1)
+    assert "reduce_sum" not in exe.explain()

@@ -125,12 +125,12 @@ def _truth(c: Call, x: Any, dim: Any, keepdim: bool, name: str) -> SymTensor:
     return c.cast(_reduced(name, c.cast(x, "bool"), dim, keepdim))
 
 
-@rule("any", "any.dim", "any.dims")
+@rule("any", "any.dim", "any.dims", "_is_any_true")
 def _any(c: Call, x: Any, dim: Any = None, keepdim: bool = False) -> SymTensor:
     return _truth(c, x, dim, keepdim, "reduce_max")
 
 
-@rule("all", "all.dim", "all.dims")
+@rule("all", "all.dim", "all.dims", "_is_all_true")
 def _all(c: Call, x: Any, dim: Any = None, keepdim: bool = False) -> SymTensor:
     return _truth(c, x, dim, keepdim, "reduce_min")
 
