@@ -10,7 +10,7 @@ import numpy as np
 from . import _aicf
 from .errors import make_error
 
-__all__ = ["build", "check_flag", "check_options", "check_type"]
+__all__ = ["build", "check_flag", "check_options", "check_type", "state_pairs"]
 
 _OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
 
@@ -27,6 +27,10 @@ def build(
     check_type("opt", level, int, "0, 1 or 2")
     check_type("threads", threads or 0, int, "a number of threads")
     check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
+    for name in skipped:
+        check_type("skip_passes", name, str, "a list of names")
+    check_type("isa", options.get("isa") or "", str, '"portable", "avx2" or "avx512"')
+    check_type("target", options.get("target") or "", str, '"cpu", "sm_90", …, several by comma, or "cuda"')
     check_type("device", device, str, '"cpu", "cuda" or "cuda:ORDINAL"')
     check_type("precision", precision, str, '"f32", "tf32", "bf16-mixed" or "f16-mixed"')
     return _aicf.compile_program(
@@ -62,6 +66,19 @@ def check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
                 "bad_option", "no compile option of this name", value=name, expected=", ".join(_OPTIONS)
             )
     return options
+
+
+def state_pairs(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The option `states`, as pairs of an input and the output that updates it."""
+    given = options.get("states") or ()
+    pairs = given.items() if isinstance(given, Mapping) else given
+    expected = '[("past", "present")] or {"past": "present"}'
+    if not isinstance(given, (Mapping, list, tuple)):
+        raise _wrong_type("states", given, expected)
+    for pair in pairs:
+        if not isinstance(pair, (list, tuple)) or [type(name) for name in pair] != [str, str]:
+            raise _wrong_type("states", pair, expected)
+    return [(past, present) for past, present in pairs]
 
 
 def _wrong_type(name: str, value: Any, expected: str) -> Exception:
