@@ -146,7 +146,7 @@ class Executable:
         dims: Mapping[str, int] | None = None,
         seed: int = 0,
     ) -> VerifyResult:
-        """Runs `n` times from the states at load and hashes every output and state.
+        """Runs `n` times from the states at load and hashes every output and state, which then are as before.
 
         Without `inputs` they are made up from `seed`, at the sizes `dims` or the lowest of their ranges.
         """

@@ -223,6 +223,22 @@ std::string explain(const PyExecutable& self) {
   return text + to_string(self.exe->model().plan());
 }
 
+// What ends a long loop of ours where the user asks for it: a pending signal's exception, looked for now and
+// then.
+class Interrupts {
+ public:
+  void operator()(int64_t) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    next_ = now + std::chrono::milliseconds(100);
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now();
+};
+
 nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, uint64_t seed,
                 nb::dict given) {
   const EntryPlan& entry = self.exe->entry("");
@@ -237,7 +253,7 @@ nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, 
     if (inputs.empty())
       inputs =
           random_inputs(self.exe->model().plan(), entry, choose_sizes(self.exe->model().plan(), sizes), seed);
-    result = verify_replays(*self.exe, entry.name, inputs, replays);
+    result = verify_replays(*self.exe, entry.name, inputs, replays, Interrupts());
   }
   nb::dict answer;
   answer["replays"] = result.replays;

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import aicf
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -100,6 +103,22 @@ def test_verify_finds_one_hash(exe: aicf.Executable) -> None:
     result = exe.verify(5, dims={"batch": 3})
     assert result.passed and result.replays == 5 and len(result.hash) == 32
     assert exe.verify(2, dims={"batch": 3}).hash == result.hash
+
+
+def test_verify_leaves_states_as_they_were_and_can_be_interrupted() -> None:
+    counter = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 19]>
+        sums (float[2] x, float[2] past) => (float[2] present) { present = Add (past, x) }
+    """)
+    exe = aicf.compile(counter.SerializeToString(), options={"states": {"past": "present"}}, threads=1)
+    for _ in range(3):
+        exe(x=np.ones(2, np.float32))
+    exe.verify(4)
+    assert np.asarray(exe.state_dict()["past"]).tolist() == [3, 3]
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        exe.verify(2**40)
+    assert np.asarray(exe.state_dict()["past"]).tolist() == [3, 3]
 
 
 def test_plan_and_explain_say_what_runs(exe: aicf.Executable) -> None:

@@ -51,27 +51,11 @@ void assign_all(std::vector<core::TensorView>& out, const std::vector<TensorView
   for (size_t i = 0; i < views.size(); ++i) assign(out[i], views[i], needs_data);
 }
 
-// Puts the states back, also when a replay throws.
-class KeptStates {
- public:
-  explicit KeptStates(core::Executable& exe) : exe_(exe) {
-    for (const std::string& name : exe.state_names()) states_.emplace(name, exe.state(name));
-  }
-  ~KeptStates() {
-    for (const auto& [name, array] : states_) exe_.set_state(name, array);
-  }
-
- private:
-  core::Executable& exe_;
-  std::map<std::string, core::Array> states_;
-};
-
 VerifyResult verify_with(core::Executable& exe, const std::string& entry,
                          const std::map<std::string, core::Array>& inputs, int64_t replays) {
   if (replays < 1)
     throw core::UserError(core::ErrorCode::kU_bad_option, "verify needs at least one replay")
         .with_actual(std::to_string(replays));
-  const KeptStates kept(exe);
   core::VerifyResult result = core::verify_replays(exe, entry, inputs, replays);
   return {result.replays, std::move(result.hashes)};
 }

@@ -6,6 +6,27 @@
 
 namespace aicf {
 
+namespace {
+
+// Puts the states back, also when a replay throws.
+class KeptStates {
+ public:
+  explicit KeptStates(Executable& exe) : exe_(exe) {
+    for (const std::string& name : exe.state_names()) states_.emplace(name, exe.state(name));
+  }
+  ~KeptStates() {
+    for (const auto& [name, array] : states_) exe_.set_state(name, array);
+  }
+  KeptStates(const KeptStates&) = delete;
+  KeptStates& operator=(const KeptStates&) = delete;
+
+ private:
+  Executable& exe_;
+  std::map<std::string, Array> states_;
+};
+
+}  // namespace
+
 std::string hash_arrays(const std::map<std::string, Array>& arrays) {
   XXH3_state_t* state = XXH3_createState();
   XXH3_128bits_reset(state);
@@ -25,6 +46,7 @@ std::string hash_arrays(const std::map<std::string, Array>& arrays) {
 VerifyResult verify_replays(Executable& exe, const std::string& entry,
                             const std::map<std::string, Array>& inputs, int64_t replays,
                             const std::function<void(int64_t)>& progress) {
+  const KeptStates kept(exe);
   VerifyResult result;
   for (int64_t i = 0; i < replays; ++i) {
     exe.reset();

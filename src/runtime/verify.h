@@ -20,7 +20,8 @@ struct VerifyResult {
   bool passed() const { return hashes.size() == 1; }
 };
 
-// Before each replay the states are reset to their contents at load. `progress` gets the number done.
+// Before each replay the states are reset to their contents at load; afterwards they are as they were before,
+// also if `progress`, which gets the number done, throws.
 VerifyResult verify_replays(Executable& exe, const std::string& entry,
                             const std::map<std::string, Array>& inputs, int64_t replays,
                             const std::function<void(int64_t)>& progress = {});
