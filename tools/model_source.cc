@@ -186,8 +186,11 @@ void ModelSource::refuse_artifact() const {
       .with_expected("an .onnx file");
 }
 
-void ModelSource::refuse_overwriting(const std::string& output) const {
-  cli::refuse_overwriting(output, {path});
+void ModelSource::refuse_overwriting(const std::string& output, std::vector<std::string> others) const {
+  others.insert(others.end(), {path});
+  others.insert(others.end(), records.begin(), records.end());
+  for (const std::string& value : values) others.push_back(split_pair(value, "--value").second);
+  cli::refuse_overwriting(output, others);
 }
 
 Program ModelSource::import() const {
@@ -245,6 +248,12 @@ ValueRanges InputOptions::value_ranges() const {
     if (!result.emplace(name, range).second) throw given_twice("--range " + text);
   }
   return result;
+}
+
+std::vector<std::string> InputOptions::files() const {
+  std::vector<std::string> names;
+  for (const std::string& input : inputs) names.push_back(input.substr(input.rfind('=') + 1));
+  return names;
 }
 
 std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,

@@ -37,7 +37,8 @@ struct ModelSource {
   // bad_option if the model is compiled already.
   void refuse_artifact() const;
   // bad_option if a file written to `output` would take the model's place.
-  void refuse_overwriting(const std::string& output) const;
+  // If it is one of the files that the options name, or one of `others`.
+  void refuse_overwriting(const std::string& output, std::vector<std::string> others = {}) const;
   ImportOptions import_options() const;
   // Without --target the target is that of the device.
   CompileOptions compile_options(const std::string& device = "cpu") const;
@@ -67,6 +68,7 @@ struct InputOptions {
   uint64_t seed = 0;
   void add_to(VerbOptions& verb);
   ValueRanges value_ranges() const;
+  std::vector<std::string> files() const;  // those that --input names
 };
 std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
                                            const std::vector<std::string>& dims);

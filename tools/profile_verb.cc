@@ -47,7 +47,7 @@ Json chrome_trace(const std::vector<StepTime>& steps, const std::string& device,
 
 int run(const Options& options, const Console& console) {
   if (options.repeat < 1) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1");
-  options.source.refuse_overwriting(options.output);
+  options.source.refuse_overwriting(options.output, options.inputs.files());
   const std::unique_ptr<Executable> exe = options.load();
   const EntryPlan& entry = exe->entry("");
   const Resident resident(*exe, options.gather(*exe));

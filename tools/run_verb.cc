@@ -42,23 +42,34 @@ void make_folder(const std::string& path) {
         .with_remedy("check the path and its permissions");
 }
 
+// The file of each output in the folder for them; none without one.
+std::map<std::string, std::string> output_files(const Options& options, const EntryPlan& entry) {
+  std::map<std::string, std::string> paths;
+  if (options.output_dir.empty()) return paths;
+  for (const IoTensor& output : entry.outputs) paths[output.name];
+  std::set<std::string> files;
+  for (auto& [name, path] : paths) {
+    std::string file = file_name(name);
+    while (!files.insert(file).second) file += "_";  // two names may differ only in what a file's cannot hold
+    path = options.output_dir + "/" + file + ".npy";
+    options.source.refuse_overwriting(path, options.inputs.files());
+  }
+  return paths;
+}
+
 int run(const Options& options, const Console& console) {
   const std::unique_ptr<Executable> exe = options.load();
+  const std::map<std::string, std::string> files = output_files(options, exe->entry(""));
   const std::map<std::string, Array> outputs = exe->run("", options.gather(*exe));
   std::string text;
   Json json = {{"outputs", Json::array()}};
-  if (!options.output_dir.empty()) make_folder(options.output_dir);
-  std::set<std::string> files;
+  if (!files.empty()) make_folder(options.output_dir);
   for (const auto& [name, array] : outputs) {
     text += describe(name, array);
     Json item = {{"name", name}, {"dtype", dtype_name(array.dtype())}, {"shape", array.sizes()}};
-    if (!options.output_dir.empty()) {
-      std::string file = file_name(name);
-      while (!files.insert(file).second)
-        file += "_";  // two names may differ only in what a file's cannot hold
-      const std::string path = options.output_dir + "/" + file + ".npy";
-      write_npy(path, array);
-      item["file"] = path;
+    if (!files.empty()) {
+      write_npy(files.at(name), array);
+      item["file"] = files.at(name);
     }
     json["outputs"].push_back(item);
   }

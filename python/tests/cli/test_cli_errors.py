@@ -55,6 +55,15 @@ def test_a_folder_is_no_model(cli: Cli) -> None:
         assert (error["code"], error["value"], error["actual"]) == ("AICF-U0001", name, "a directory")
 
 
+def test_no_output_overwrites_an_input(cli: Cli) -> None:
+    x = np.ones((2, 16), np.float32)
+    np.save(cli.folder / "y.npy", x)
+    given = ("m.onnx", *DIM, "--input", "x=y.npy")
+    for words in (("run", *given, "--output-dir", "."), ("profile", *given, "-o", "y.npy")):
+        assert "overwrite" in cli.json(*words, code=2)["error"]["message"]
+    assert np.array_equal(np.load(cli.folder / "y.npy"), x)
+
+
 def test_a_size_given_beside_an_input_must_fit_it(cli: Cli) -> None:
     np.save(cli.folder / "x.npy", np.ones((2, 16), np.float32))
     cli.run("compile", "m.onnx", *DIM)
