@@ -82,6 +82,7 @@ int run(const Options& options, const Console& console) {
   const double host = quantile(timings[0].host, 0.5), first_host = quantile(timings[0].first_host, 0.5);
   json["host_us"] = 1e3 * host;
   json["host_first_us"] = 1e3 * first_host;
+  json["host_samples"] = timings[0].host;  // ms, those of one wait after those of the last
   std::string text = describe("replay", json);
   if (!exe->model().device().uses_host_memory())
     text += "queueing one takes the host " + format_ms(host) + ", the first after a wait " +
