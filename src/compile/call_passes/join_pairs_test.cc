@@ -152,15 +152,16 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
   EXPECT_EQ(forced[0].choice.source, ChoiceSource::kForced);
   EXPECT_EQ(forced[0].variant, "wgmma 256x128 stages 4 warpgroups 2");
   const ProblemKey key = calls_of(program)[0].choice.key.value();
-  Records records;
-  records.add_layer("test",
-                    {{key, "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed", 1, 2, ""}});
-  EXPECT_FALSE(joined(calls_of(program, "sm_90", {}, &records)));
-  records.add_layer("more", {{key, "matmul_pair/wgmma 256x128 stages 4 warpgroups 2", 1, 2, ""}});
-  const std::vector<KernelCall> recorded = calls_of(program, "sm_90", {}, &records);
-  ASSERT_TRUE(joined(recorded));
-  EXPECT_EQ(recorded[0].choice.source, ChoiceSource::kRecord);
-  EXPECT_EQ(recorded[0].variant, "wgmma 256x128 stages 4 warpgroups 2");
+  const auto recorded = [&](const std::string& choice) {
+    Records records;
+    records.add_layer("test", {{key, choice, 1, 2, ""}});
+    return calls_of(program, "sm_90", {}, &records);
+  };
+  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed")));
+  const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
+  ASSERT_TRUE(joined(calls));
+  EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
+  EXPECT_EQ(calls[0].variant, "wgmma 256x128 stages 4 warpgroups 2");
 }
 
 std::vector<Net> nets() {
@@ -212,28 +213,38 @@ std::string apart_as(const std::string& pair, const Program& program) {
   return "";
 }
 
+// One way of a network's pair, and the products apart.
+void compare(const Net& net, const Candidate& way) {
+  const Program program = network(net);
+  SCOPED_TRACE(print(program) + to_string(way));
+  CompileOptions joint, apart;
+  joint.target = apart.target = TestDevice::get().target;
+  joint.forced = {{"*", to_string(way)}};
+  apart.forced = {{"matmul", apart_as(way.variant, program)}};
+  apart.skip_passes.insert(kJoinPairs);
+  Artifact one = compile(program, joint), two = compile(program, apart);
+  EXPECT_EQ(count_steps(one, "matmul_pair"), 1u);
+  EXPECT_EQ(count_steps(two, "matmul_pair"), 0u);
+  if (!TestDevice::get().runs) return;
+  const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 7));
+  EXPECT_EQ(got, want);
+}
+
 TEST(JoinPairs, HasTheBitsOfTwoLaunches) {
-  if (!TestDevice::get().cuda) GTEST_SKIP() << "pairs run on GPUs";
-  for (const Net& net : nets()) {
-    const Program program = network(net);
-    SCOPED_TRACE(print(program));
-    const std::vector<KernelCall> calls = calls_of(program, TestDevice::get().target.c_str(), kAlways);
-    ASSERT_TRUE(joined(calls));
-    for (const Candidate& way : calls[0].choice.candidates) {
-      SCOPED_TRACE(to_string(way));
-      CompileOptions joint, apart;
-      joint.target = apart.target = TestDevice::get().target;
-      joint.forced = {{"*", to_string(way)}};
-      apart.forced = {{"matmul", apart_as(way.variant, program)}};
-      apart.skip_passes.insert(kJoinPairs);
-      Artifact one = compile(program, joint), two = compile(program, apart);
-      EXPECT_EQ(count_steps(one, "matmul_pair"), 1u);
-      EXPECT_EQ(count_steps(two, "matmul_pair"), 0u);
-      if (!TestDevice::get().runs) continue;
-      const auto [got, want] = TwoWays(std::move(one), std::move(two)).run(normal_inputs(program, 7));
-      EXPECT_EQ(got, want);
+  const TestDevice& device = TestDevice::get();
+  if (!device.cuda) GTEST_SKIP() << "pairs run on GPUs";
+  const std::vector<Net> all = nets();
+  device.for_each(all.size(), [&](size_t i) {
+    const std::vector<KernelCall> calls = calls_of(network(all[i]), device.target.c_str(), kAlways);
+    if (!joined(calls)) {
+      ADD_FAILURE() << "network " << i << " has no pair";
+      return;
     }
-  }
+    // The row's choice, and another way in turn.
+    const std::vector<Candidate>& ways = calls[0].choice.candidates;
+    compare(all[i], ways[0]);
+    compare(all[i], ways[1 + i % (ways.size() - 1)]);
+  });
 }
 
 // One row is made by every block of the product that reads it.

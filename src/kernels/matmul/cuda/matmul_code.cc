@@ -247,20 +247,17 @@ class Writer {
       launch.tensor_maps = {matmul_map(problem_, a_, 1, config_.block_n)};
       return launch;
     }
-    if (wgmma && config_.pair) {
-      launch.tensor_maps = {matmul_map(problem_, a_, 0, x_rows_)};
-      for (const int y : {1, 2})
-        launch.tensor_maps.push_back(matmul_map(problem_, a_, y, tile_columns(config_)));
-      if (!launch.early_inputs.empty()) launch.early_inputs.push_back(2);
-      return launch;
-    }
     if (wgmma) {
       if (problem_.group != nullptr) launch.function += "_grouped";
       for (const ProductGroup::Operands& product : products()) {
         launch.tensor_maps.push_back(matmul_map(problem_, a_, 0, x_rows_));
         launch.tensor_maps.back().operand = product.inputs[0];
-        launch.tensor_maps.push_back(matmul_map(problem_, a_, 1, config_.block_n));
+        launch.tensor_maps.push_back(matmul_map(problem_, a_, 1, tile_columns(config_)));
         launch.tensor_maps.back().operand = product.inputs[1];
+      }
+      if (config_.pair) {
+        launch.tensor_maps.push_back(matmul_map(problem_, a_, 2, tile_columns(config_)));
+        if (!launch.early_inputs.empty()) launch.early_inputs.push_back(2);
       }
       return launch;
     }

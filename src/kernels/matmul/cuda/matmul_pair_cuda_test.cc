@@ -88,8 +88,10 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
           EXPECT_EQ(code, row().generate(c.problem));
           ASSERT_EQ(code.launches.size(), 1u);
           EXPECT_LE(code.launches[0].shared_bytes, (arch == 90 ? 227 : 99) * 1024) << variant.name;
-          // Every way on one architecture each, the first on all.
-          if (arch == 90 || variant == variants[0]) sources.push_back(code.source);
+          // Every way on one architecture, the first on all.
+          if (variant == variants[0] ? n != 1000 || arch == 90
+                                     : arch == 90 && n == 4096 && dtype == DType::bf16)
+            sources.push_back(code.source);
         }
       }
     AICF_NEEDS_NVRTC();
