@@ -299,6 +299,16 @@ def test_other_forms_are_refused_by_name(
     assert caught.value.name == "unsupported_op" and op in str(caught.value)
 
 
+@pytest.mark.parametrize(("held", "operands"), [(0, 3), (4, 4)])
+def test_only_behind_a_past_a_window_is_a_mask(held: int, operands: int) -> None:
+    """Of a prompt attention itself knows what is seen, and leaves out the rest."""
+    feeds = group_query_case(5, held, [4 + held, 4 + held])
+    model = model_of("GroupQueryAttention", feeds, ["y", "pk", "pv"], **GROUPS, local_window_size=3)
+    plan = str(aicf.compile(model, inputs={"total": feeds["total"]}).plan)
+    (step,) = (line for line in plan.splitlines() if " attention_f32 " in line)
+    assert step.split(" -> ")[0].count("[") == operands
+
+
 def test_a_prompt_that_is_padded_behind() -> None:
     """Rows beyond a sequence's length mean nothing; the others are as if it stood alone."""
     feeds = group_query_case(5, 0, [4, 2])

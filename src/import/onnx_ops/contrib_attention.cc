@@ -237,6 +237,7 @@ struct Cached {
   ValueId past;       // and before it
   ValueId positions;  // [B, S] of the new rows
   Dim capacity;       // rows of the present cache
+  bool is_prompt;     // nothing is past and the new rows fill the cache: row i is position i
 };
 
 Cached read_cached(NodeContext& n, const Shape& q) {
@@ -254,6 +255,7 @@ Cached read_cached(NodeContext& n, const Shape& q) {
   const Dim held = n.has(3) ? n.shape(3)[2] : Dim(0);
   const Interval grown = n.bounds_of(total - held);
   c.capacity = grown.lo >= 0 ? total : grown.hi <= 0 ? held : max(total, held);
+  c.is_prompt = held == Dim(0) && c.capacity == steps;
   return c;
 }
 
@@ -337,16 +339,20 @@ void group_query_attention(NodeContext& n) {
   if (n.wants(1)) n.out(1, k);
   if (n.wants(2)) n.out(2, v);
   const DType dtype = n.dtype_of(h.q);
-  ValueId mask = seen_keys(n, cached, cached.capacity, n.attr_int("local_window_size", -1));
-  if (n.has(10)) {
+  const int64_t window = n.attr_int("local_window_size", -1);
+  if (window == 0) n.bad("local_window_size", "-1 (none) or a positive number of keys", "0");
+  // Of a prompt the op itself says which keys are seen, and kernels leave out the others.
+  ValueId mask = cached.is_prompt ? n.in_or_none(10) : seen_keys(n, cached, cached.capacity, window);
+  if (n.has(10) && !cached.is_prompt) {
     const ValueId hidden = n.scalar(dtype, -INFINITY);
     mask = n.add(Op::select, {mask, n.scalar(dtype, 0), hidden});
     mask = n.add(Op::add, {mask, n.in(10)});
   }
   n.out(0, merge_heads(n, n.add(Op::attention, {h.q, k, v, mask},
                                 {{"scale", scale_of(n, q[3])},
-                                 {"causal", false},
-                                 {"softcap", n.attr_float("softcap", 0.0)}})));
+                                 {"causal", cached.is_prompt},
+                                 {"softcap", n.attr_float("softcap", 0.0)},
+                                 {"window", cached.is_prompt ? std::max<int64_t>(window, 0) : 0}})));
 }
 
 }  // namespace
