@@ -115,18 +115,22 @@ def attention(module: nn.MultiheadAttention, x: np.ndarray) -> np.ndarray:
             @ k[..., kv * size :][..., :size].swapaxes(1, 2)
             / math.sqrt(size)
         )
-        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+        seen = np.tri(length, dtype=bool)
+        if module.window:
+            seen &= ~np.tri(length, k=-module.window, dtype=bool)
+        scores = np.where(seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         heads.append(weights / weights.sum(-1, keepdims=True) @ v[..., kv * size :][..., :size])
     return np.concatenate(heads, -1) @ module.o.W.data + module.o.b.data
 
 
-def test_grouped_attention_and_its_cache() -> None:
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_grouped_attention_and_its_cache(window: int) -> None:
     x = np.random.default_rng(1).standard_normal((2, 6, 32)).astype("f")
-    plain = nn.MultiheadAttention(32, 4, 2, causal=True)
+    plain = nn.MultiheadAttention(32, 4, 2, causal=True, window=window)
     expected = attention(plain, x)
     np.testing.assert_allclose(run(plain, x), expected, rtol=1e-4, atol=1e-5)
-    cached = nn.MultiheadAttention(32, 4, 2, cache=(2, 16))
+    cached = nn.MultiheadAttention(32, 4, 2, window=window, cache=(2, 16))
     cached.load_state_dict(plain.state_dict())
     exe = aicf.compile(cached, [TensorSpec((2, "t", 32))], dims={"t": "1..16"}, threads=1)
     parts = [np.asarray(exe(x[:, begin:end])) for begin, end in ((0, 3), (3, 4), (4, 6))]

@@ -17,6 +17,8 @@ __all__ = ["MultiheadAttention"]
 class MultiheadAttention(Module):
     """Self-attention of x [B, T, features]; with `kv_heads` < `heads`, groups of heads share keys and values.
 
+    window  each token sees the last `window` tokens up to itself, without `causal` and a cache as many ahead;
+           0: all.
     cache  (batch, length): keys and values of earlier runs are states `k_cache` and `v_cache`
            [batch, kv_heads, length, head size], and `position` i64[] counts the tokens seen. Each run appends
            its T tokens, at positions position..position+T-1 < length, and is causal.
@@ -29,6 +31,7 @@ class MultiheadAttention(Module):
         kv_heads: int | None = None,
         *,
         causal: bool = False,
+        window: int = 0,
         bias: bool = True,
         cache: tuple[int, int] | None = None,
         dtype: str = "float32",
@@ -42,7 +45,7 @@ class MultiheadAttention(Module):
                 expected="features a multiple of heads, heads a multiple of kv_heads",
             )
         self.head_size = features // heads
-        self.causal = causal
+        self.causal, self.window = causal, window
         self.q = Linear(features, heads * self.head_size, bias, dtype)
         self.k = Linear(features, self.kv_heads * self.head_size, bias, dtype)
         self.v = Linear(features, self.kv_heads * self.head_size, bias, dtype)
@@ -58,11 +61,11 @@ class MultiheadAttention(Module):
         q = self._split(self.q(x), self.heads)
         k = self._split(self.k(x), self.kv_heads)
         v = self._split(self.v(x), self.kv_heads)
-        causal = self.causal
+        causal, window = self.causal, self.window
         if hasattr(self, "k_cache"):
-            k, v, mask, causal = *self._append(k, v), self._seen(x.shape[1]), False
+            k, v, mask, causal, window = *self._append(k, v), self._seen(x.shape[1]), False, 0
         scale = 1.0 / math.sqrt(self.head_size)
-        y = ops.attention(q, k, v, mask, scale=scale, causal=causal)
+        y = ops.attention(q, k, v, mask, scale=scale, causal=causal, window=window)
         batch, length = x.shape[0], x.shape[1]
         return self.o(y.transpose(0, 2, 1, 3).reshape(batch, length, self.heads * self.head_size))
 
@@ -82,7 +85,8 @@ class MultiheadAttention(Module):
         return keys, values
 
     def _seen(self, length: object) -> SymTensor:
-        """bool [1, 1, T, cache length]: query i, at position + i, sees the keys up to its own."""
+        """bool [1, 1, T, cache length]: query i, at position + i, sees its window's keys up to its own."""
         key = ops.iota(shape=[1, 1, 1, self.k_cache.shape[2]], axis=3, dtype="i64")
         query = ops.iota(shape=[1, 1, length, 1], axis=2, dtype="i64") + self._start
-        return key <= query
+        seen = key <= query
+        return ops.bit_and(seen, key > query - self.window) if self.window else seen
