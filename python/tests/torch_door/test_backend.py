@@ -206,14 +206,17 @@ def test_support_lists_every_line() -> None:
     assert aicf.support(mlp(), (torch.randn(2, 16),))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_heads_of_queries_that_share_keys(causal: bool) -> None:
+@pytest.mark.parametrize("keys", [5, 7])
+@pytest.mark.parametrize("mask", ["none", "causal", "added"])
+def test_heads_of_queries_that_share_keys(mask: str, keys: int) -> None:
     torch._dynamo.reset()
+    added = torch.randn(2, 1, 5, keys) if mask == "added" else None
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+        causal = mask == "causal"
+        return nn.functional.scaled_dot_product_attention(q, k, v, added, is_causal=causal, enable_gqa=True)
 
-    q, *others = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)
+    q, *others = torch.randn(2, 4, 5, 8), torch.randn(2, 2, keys, 8), torch.randn(2, 2, keys, 8)
     found = []
     for function in (attention, torch.compile(attention, backend="aicf")):
         leaves = [x.clone().requires_grad_() for x in (q, *others)]

@@ -29,13 +29,21 @@ def _flash(
 ) -> tuple[SymTensor, SymTensor]:
     """The result and log(sum(e^score)) per query."""
     scale = _scale(q, scale)
-    square = q.shape[-2] == k.shape[-2]
+    if not dropout_p and _is_whole(q, k, is_causal):
+        return ops.attention_lse(q, k, v, _mask(c, attn_mask, q), scale=scale, causal=is_causal)
     s = scores(c, q, per_query_head(k, q), attn_mask, is_causal, scale)
     total = ops.reduce_logsumexp(s, axes=[3])
-    if dropout_p or (is_causal and not square):
-        return ops.matmul(attention_weights(c, s), per_query_head(v, q)), total
-    mask = attn_mask
-    return ops.attention(q, k, v, mask, scale=scale, causal=is_causal), total
+    return ops.matmul(attention_weights(c, s), per_query_head(v, q)), total
+
+
+def _is_whole(q: SymTensor, k: SymTensor, is_causal: bool) -> bool:
+    """Whether our op means the same: its causal mask ends at the last key, where torch's begins at the first;
+    its sums are f32, where torch's of f64 are f64."""
+    return q.dtype != "f64" and (not is_causal or q.shape[-2] == k.shape[-2])
+
+
+def _mask(c: Call, mask: Any, q: SymTensor) -> Any:
+    return mask if mask is None or mask.dtype == "bool" else c.cast(mask, q.dtype)
 
 
 def _scale(q: SymTensor, scale: Any) -> float:
@@ -63,6 +71,9 @@ def _flash_backward(
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """dV = P^T dO, dS = P (dO V^T - sum(dO O)), dQ = scale dS K, dK = scale dS^T Q (Dao et al. 2022)."""
     scale = _scale(q, scale)
+    if not dropout_p and _is_whole(q, k, is_causal):
+        mask = _mask(c, attn_mask, q)
+        return ops.attention_backward(q, k, v, out, grad, mask, scale=scale, causal=is_causal)
     heads = k.shape[1]
     k, v = per_query_head(k, q), per_query_head(v, q)
     p = attention_weights(c, scores(c, q, k, attn_mask, is_causal, scale))
