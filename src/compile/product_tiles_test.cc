@@ -2,6 +2,9 @@
 // split, its results.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "build/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
@@ -87,6 +90,28 @@ Program chain(int64_t rows, int64_t width, const std::string& names) {
   }
   program.entries.push_back(std::move(graph));
   return program;
+}
+
+// Neighbours share work of their gelu, but not what is no number or too large for one.
+TEST(ProductTiles, NotANumberStaysInItsColumn) {
+  AICF_NEEDS_NVRTC();
+  constexpr int64_t kRows = 256, kWidth = 1024;
+  Program program = chain(kRows, kWidth, "b");
+  Array& weights = program.variables.at("b").data;
+  const auto set_row = [&](int64_t row, double value) {
+    for (int64_t k = 0; k < kWidth; ++k) weights.set_f64(row * kWidth + k, value);
+  };
+  set_row(5, std::numeric_limits<double>::quiet_NaN());
+  set_row(8, std::numeric_limits<double>::infinity());
+  Artifact artifact = compiled(program, "wgmma 128x64 stages 8 warpgroups 2");
+  if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) return;
+  const Array y = Executable(Model::load(std::move(artifact), open_device({"cuda", 1, ""})))
+                      .run("main", {{"x_b", normal_inputs(program, 5).at("x_b")}})
+                      .at("y_b");
+  for (int64_t i = 0; i < y.count(); ++i) {
+    if (i % kWidth == 8) continue;
+    ASSERT_EQ(std::isnan(y.get_f64(i)), i % kWidth == 5) << i;
+  }
 }
 
 TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {

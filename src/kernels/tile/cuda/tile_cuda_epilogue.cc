@@ -75,13 +75,25 @@ class TileEpilogueWriter : public EpilogueWriter {
     });
     text += half_sums_text(sums, wanted);
     if (sinks.empty()) return text + stores + "  }\n";
-    text += "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n";
+    const std::string loop = "#pragma unroll\n    for (int v = 0; v < V; ++v) {\n";
+    std::string inside;
     for (int id : rounded)
-      text += "      " + tile_definition(values_, id,
-                                         "aicf::tile::value(h" +
-                                             std::to_string(half_sum_of(values_, sums, id)) + ".at[v])");
-    for (int id : needed) text += element_text(id);
-    return text + results + "    }\n" + stores + "  }\n";
+      inside += "      " + tile_definition(values_, id,
+                                           "aicf::tile::value(h" +
+                                               std::to_string(half_sum_of(values_, sums, id)) + ".at[v])");
+    for (int id : needed) {
+      if (!tile_shares_work(values_, id)) {
+        inside += element_text(id);
+        continue;
+      }
+      // Its operands first, of all elements; what they are made of the compiler computes once.
+      const std::string all = "g" + std::to_string(id);
+      text += "    float " + all + "[V];\n" + loop + inside + "      " + all +
+              "[v] = " + tile_reference(values_, value(id).args[0]) + ";\n    }\n    " +
+              "aicf::tile::gelu_tanh_half(" + all + ");\n";
+      inside += "      " + tile_definition(values_, id, all + "[v]");
+    }
+    return text + loop + inside + results + "    }\n" + stores + "  }\n";
   }
 
   // Where part `block` of a column's sum goes.

@@ -88,5 +88,30 @@ TEST(TileCuda, EpiloguesAddHalvesTwoAtATime) {
   EXPECT_EQ(text(gelu).find("tile::add("), std::string::npos);
 }
 
+// gelu_tanh of a sum: of a vector's elements together where the result is stored in halves.
+TEST(TileCuda, EpiloguesShareReciprocalsOfNeighbours) {
+  const auto text = [](DType result) {
+    const CudaWindow tile{DType::f32, Dim(0), {Dim(32), Dim(64)}, {Dim(64), Dim(1)}};
+    const TileProgram program{{DType::f32, DType::f32},
+                              {result},
+                              std::vector<TileRegister>(4, {TileType::f32}),
+                              {},
+                              {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+                                {.op = TileOp::load, .type = TileType::f32, .dst = 1, .operand = 1},
+                                {.op = TileOp::add, .type = TileType::f32, .dst = 2, .a = 0, .b = 1},
+                                {.op = TileOp::gelu_tanh, .type = TileType::f32, .dst = 3, .a = 2},
+                                {.op = TileOp::store, .type = TileType::f32, .a = 3, .operand = 2}}}};
+    CudaProblem problem;
+    problem.inputs = {tile, tile};
+    problem.outputs = {tile};
+    problem.outputs[0].dtype = result;
+    problem.program = &program;
+    CudaParams params;
+    return cuda_epilogue(problem, 1, params).text;
+  };
+  EXPECT_NE(text(DType::bf16).find("gelu_tanh_half(g"), std::string::npos);
+  EXPECT_EQ(text(DType::f32).find("gelu_tanh_half("), std::string::npos);
+}
+
 }  // namespace
 }  // namespace aicf

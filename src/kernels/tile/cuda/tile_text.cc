@@ -155,6 +155,11 @@ std::string tile_expression(const TileValues& program, int value) {
   return text + ")";
 }
 
+bool tile_shares_work(const TileValues& program, int value) {
+  const TileValue& v = program.values[static_cast<size_t>(value)];
+  return v.op == TileOp::gelu_tanh && v.half && !has_slope(program);
+}
+
 std::string tile_definition(const TileValues& program, int value, const std::string& expression) {
   const TileType type = program.values[static_cast<size_t>(value)].result;
   const std::string number = std::to_string(value);

@@ -20,6 +20,8 @@ std::string tile_reference(const TileValues& program, int value);
 std::string tile_loaded(DType dtype, const std::string& element);
 // The value's expression over the references of its operands; loads have none.
 std::string tile_expression(const TileValues& program, int value);
+// Whether neighbours share work in the value, a function of arrays: gelu_tanh whose result ends in halves.
+bool tile_shares_work(const TileValues& program, int value);
 // "const float v7 = expression;", and for what elements are divided by "const aicf::tile::Divisor d7(v7);".
 std::string tile_definition(const TileValues& program, int value, const std::string& expression);
 // The value that a store writes: rounding to the memory's own type is left to the store.
