@@ -110,6 +110,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
   add("--value", values,
       "NAME=x.npy: an input whose value decides a shape; the model then takes this value only");
+  add("--result", results,
+      "NAME: a result of a node to give instead of the model's outputs; what it does not need is left out");
   add("--target", target,
       "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of "
       "this machine. A file that 'aicf compile' writes for one kind of GPU has PTX and the CPU's variant "
@@ -148,6 +150,7 @@ ImportOptions ModelSource::import_options() const {
     const auto [name, file] = split_pair(value, "--value");
     if (!options.input_values.emplace(name, read_npy(file)).second) throw given_twice("--value " + value);
   }
+  options.results = results;
   return options;
 }
 

@@ -22,7 +22,7 @@ void refuse_overwriting(const std::string& output, const std::vector<std::string
 
 struct ModelSource {
   std::string path;
-  std::vector<std::string> dims, states, values, skip, dump_after, records, choices;
+  std::vector<std::string> dims, states, values, results, skip, dump_after, records, choices;
   std::string target, precision = "f32", stop_after;
   int opt = 2;
   bool print = false;

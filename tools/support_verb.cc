@@ -8,6 +8,7 @@ VerbRun setup_support(VerbOptions& verb) {
   verb.add_positional("model", source->path, "an .onnx model");
   verb.add_option("--dim", source->dims, "a dynamic size, as for compile");
   verb.add_option("--value", source->values, "an input whose value decides a shape, as for compile");
+  verb.add_option("--result", source->results, "a result to give instead of the outputs, as for compile");
   return [source](const Console& console) {
     source->refuse_artifact();
     const std::vector<UnsupportedOp> ops = support_onnx(source->path, source->import_options());

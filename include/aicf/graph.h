@@ -142,6 +142,8 @@ struct ImportOptions {
   std::vector<std::pair<std::string, std::string>> states;
   // Values of inputs that decide shapes.
   std::map<std::string, Tensor> input_values;
+  // If any: results of nodes to give instead of the model's outputs.
+  std::vector<std::string> results;
 };
 // UserError AICF-U0200 lists sizes that are not set, AICF-U0301 every op that is not supported.
 AICF_API Program import_onnx(const std::string& path, const ImportOptions& options = {});

@@ -12,7 +12,7 @@ from .errors import make_error
 
 __all__ = ["build", "check_flag", "check_options", "check_type", "state_pairs"]
 
-_OPTIONS = ("isa", "opt", "skip_passes", "states", "target")
+_OPTIONS = ("isa", "opt", "results", "skip_passes", "states", "target")
 
 
 def build(

@@ -43,9 +43,10 @@ def compile(
                accumulate in f32; "tf32": products of f32 matrices do.
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
-               present) pairs, or a dict, of ONNX inputs and outputs that become state · target: exactly what
-               to compile for, like "sm_90,compute_80,cpu", or "cuda". By default that is the device, and on a
-               GPU `save` adds PTX for other GPUs and the CPU's variant to the file.
+               present) pairs, or a dict, of ONNX inputs and outputs that become state · results: names of
+               results of ONNX nodes to give instead of the model's outputs · target: exactly what to compile
+               for, like "sm_90,compute_80,cpu", or "cuda". By default that is the device, and on a GPU `save`
+               adds PTX for other GPUs and the CPU's variant to the file.
     """
     chosen = check_options(options or {})
     if is_torch(model, inputs):
@@ -110,4 +111,6 @@ def _to_program(
         )
     values = {} if inputs is None or (isinstance(inputs, (list, tuple)) and not inputs) else inputs
     check_type("inputs", values, Mapping, "the values of ONNX inputs that decide shapes, by name")
-    return importer(model, dim_texts(dims), state_pairs(options), dict(values))
+    results = options.get("results", ())
+    check_type("results", results, (list, tuple), "names of results of an ONNX model's nodes")
+    return importer(model, dim_texts(dims), state_pairs(options), dict(values), list(results))

@@ -14,8 +14,9 @@ namespace {
 
 ImportOptions import_options(const std::map<std::string, std::string>& dims,
                              const std::vector<std::pair<std::string, std::string>>& states,
-                             nb::dict input_values) {
+                             nb::dict input_values, const std::vector<std::string>& results) {
   ImportOptions options;
+  options.results = results;
   for (const auto& [name, text] : dims) options.dims[name] = parse_dim_option(text);
   options.states = states;
   for (const auto& [key, value] : input_values) {
@@ -26,15 +27,17 @@ ImportOptions import_options(const std::map<std::string, std::string>& dims,
 }
 
 Program from_file(const std::string& path, const std::map<std::string, std::string>& dims,
-                  const std::vector<std::pair<std::string, std::string>>& states, nb::dict input_values) {
-  const ImportOptions options = import_options(dims, states, input_values);
+                  const std::vector<std::pair<std::string, std::string>>& states, nb::dict input_values,
+                  const std::vector<std::string>& results) {
+  const ImportOptions options = import_options(dims, states, input_values, results);
   const nb::gil_scoped_release unlocked;
   return import_onnx(path, options);
 }
 
 Program from_bytes(nb::bytes model, const std::map<std::string, std::string>& dims,
-                   const std::vector<std::pair<std::string, std::string>>& states, nb::dict input_values) {
-  const ImportOptions options = import_options(dims, states, input_values);
+                   const std::vector<std::pair<std::string, std::string>>& states, nb::dict input_values,
+                   const std::vector<std::string>& results) {
+  const ImportOptions options = import_options(dims, states, input_values, results);
   const std::string_view bytes(model.c_str(), model.size());
   const nb::gil_scoped_release unlocked;
   return import_onnx_bytes(bytes, options);

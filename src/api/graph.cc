@@ -77,6 +77,7 @@ Program import_onnx(const std::string& path, const ImportOptions& options) {
     wanted.states = options.states;
     for (const auto& [name, tensor] : options.input_values)
       wanted.input_values.emplace(name, Access::array(tensor));
+    wanted.results = options.results;
     return Access::program(core::import_onnx(path, wanted));
   });
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "import/unread_nodes.h"
+
 namespace aicf::onnx {
 namespace {
 
@@ -21,7 +23,8 @@ class Matcher {
     for (NodeProto& node : nodes_)
       if (is(node, "ScatterND")) match(node);
     nodes_.insert(nodes_.end(), added_.begin(), added_.end());
-    if (matched_) remove_unread();
+    // Lists of places, and what counted them, that only the matched nodes read.
+    if (matched_) remove_unread_nodes(nodes_, outputs_);
   }
 
  private:
@@ -152,36 +155,6 @@ class Matcher {
     single.i = flat ? 1 : 0;
     node.attributes = {how, single};
     matched_ = true;
-  }
-
-  // Lists of places, and what counted them, that only the matched nodes read.
-  void remove_unread() {
-    std::map<std::string, int64_t> readers;
-    for (const std::string& name : outputs_) ++readers[name];
-    const auto count = [&](const NodeProto& node, int64_t by) {
-      std::set<std::string> names;
-      collect_reads(node, names);
-      for (const std::string& name : names) readers[name] += by;
-    };
-    for (const NodeProto& node : nodes_) count(node, 1);
-    std::vector<bool> gone(nodes_.size(), false);
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (size_t i = nodes_.size(); i-- > 0;) {
-        const auto& names = nodes_[i].outputs;
-        if (gone[i] || std::any_of(names.begin(), names.end(), [&](const auto& n) { return readers[n] > 0; }))
-          continue;
-        gone[i] = changed = true;
-        count(nodes_[i], -1);
-      }
-    }
-    size_t kept = 0;
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (gone[i]) continue;
-      if (kept != i) nodes_[kept] = std::move(nodes_[i]);
-      ++kept;
-    }
-    nodes_.resize(kept);
   }
 
   static constexpr int kMostPointwise = 64;  // ops one after the other

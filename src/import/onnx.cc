@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/path.h"
+#include "import/chosen_results.h"
 #include "import/importer.h"
 #include "import/masked_updates.h"
 
@@ -29,10 +30,12 @@ onnx::ModelProto read_model(const std::string& path) {
       .with_op(ops[0].op)
       .with_value(names)
       .with_remedy(
-          "replace these ops, or end the model before them; `aicf support` lists them before compiling");
+          "replace these ops, or end the model before them (--result NAME, or the option results in Python); "
+          "`aicf support` lists them before compiling");
 }
 
 Program import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& folder) {
+  onnx::choose_results(model, options.results);
   onnx::match_masked_updates(model);
   onnx::Importer importer(model, options, folder, false);
   importer.run();
@@ -103,6 +106,7 @@ Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options, 
 
 std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOptions& options) {
   onnx::ModelProto model = read_model(path);
+  onnx::choose_results(model, options.results);
   onnx::match_masked_updates(model);
   onnx::Importer importer(model, options, folder_of(path), true);
   importer.run();

@@ -34,6 +34,9 @@ struct ImportOptions {
   // Inputs whose values are known when compiling, because they decide shapes. They stay in the signature
   // and accept exactly these values.
   std::map<std::string, Array, std::less<>> input_values;
+  // If any: results of nodes of the main graph that the Program gives instead of the model's outputs. What
+  // they do not need is left out, inputs too.
+  std::vector<std::string> results;
 };
 
 // Errors: file_not_found, bad_model_file, path_escape, unsupported_opset, unset_size (lists all unset names),

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 
+import aicf
 import numpy as np
 import onnx.parser
+import pytest
 from cli_program import DIM, Cli
 
 
@@ -162,3 +164,27 @@ def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None
     ):
         error = cli.json("compile", "sums.onnx", "--value", value, code=2)["error"]
         assert error["code"] == code, error
+
+
+def test_a_model_may_end_at_results_of_its_nodes(cli: Cli) -> None:
+    """A detector gives its boxes and scores where the ops that list them by data are not supported."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, 2, 4] x, float[1, 1, 2] s, int64[1] most) => (int64[n, 3] y) {
+          boxes = Neg(x)
+          scores = Abs(s)
+          y = NonMaxSuppression(boxes, scores, most)
+        }"""
+    onnx.save(onnx.parser.parse_model(text), cli.folder / "nms.onnx")
+    refused = cli.run("compile", "nms.onnx", code=2)
+    assert "NonMaxSuppression" in refused.stderr and "--result NAME" in refused.stderr
+    chosen = ("--result", "boxes", "--result", "scores")
+    cli.run("support", "nms.onnx", *chosen)
+    cli.run("compile", "nms.onnx", *chosen)
+    told = cli.json("inspect", "nms.aicf")["targets"][0]["entries"][0]
+    assert [each["name"] for each in told["inputs"]] == ["x", "s"]
+    assert [each["name"] for each in told["outputs"]] == ["boxes", "scores"]
+    exe = aicf.compile(str(cli.folder / "nms.onnx"), options={"results": ["scores"]})
+    assert np.array_equal(exe(s=-np.ones((1, 1, 2), np.float32)), np.ones((1, 1, 2), np.float32))
+    with pytest.raises(aicf.UserError, match="of this name") as error:
+        aicf.compile(str(cli.folder / "nms.onnx"), options={"results": ["box"]})
+    assert error.value.value == "box" and "y" in error.value.expected
