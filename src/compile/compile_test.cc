@@ -227,37 +227,6 @@ TEST(Compile, JoinedWeightsAreValuesLikeOthers) {
   }
 }
 
-TEST(Compile, EmptyTensorsRunAndReduceToNeutralElements) {
-  Graph graph("main");
-  const ValueId x = graph.add_input("x", {DType::f32, {Dim(2), Dim(0), Dim(4)}});
-  graph.add_output(graph.add(Op::reduce_prod, {x}, {{"axes", Ints{1}}, {"keepdims", true}}), "prod");
-  graph.add_output(graph.add(Op::reduce_sum, {x}, {{"axes", Ints{2}}, {"keepdims", true}}), "sum");
-  graph.add_output(graph.add(Op::exp, {x}), "exp");
-  auto results = load(compile(program_of(std::move(graph))))
-                     .run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0, 4})}});
-  ASSERT_EQ(results.at("prod").count(), 8);
-  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(results.at("prod").get_f64(i), 1);
-  EXPECT_EQ(results.at("sum").sizes(), (std::vector<int64_t>{2, 0, 1}));
-  EXPECT_EQ(results.at("exp").count(), 0);
-}
-
-TEST(Compile, SizesAreValues) {
-  Program program;
-  program.sizes["n"] = {1, 9};
-  Graph graph("main");
-  const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("n")}});
-  const ValueId n = graph.add(Op::size_of, {}, {{"size", Shape{Dim::symbol("n")}}, {"dtype", DType::f32}});
-  graph.add_output(graph.add(Op::div, {x, n}), "y");
-  program.entries.push_back(std::move(graph));
-  Executable exe = load(compile(program));
-  for (int64_t size : {1, 4, 9}) {
-    Array ones(DType::f32, {size});
-    for (int64_t i = 0; i < size; ++i) ones.set_f64(i, 1);
-    const Array y = exe.run("", std::map<std::string, Array>{{"x", ones}}).at("y");
-    EXPECT_FLOAT_EQ(static_cast<float>(y.get_f64(0)), 1.0f / static_cast<float>(size));
-  }
-}
-
 // if_else(c, x): x + x or x.
 Program branch_program() {
   const TensorType type{DType::f32, {Dim(3)}};

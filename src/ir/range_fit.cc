@@ -12,14 +12,14 @@ namespace {
 
 constexpr uint64_t kPoints = 24;  // besides the corners
 
-// All low, all high, then spread over the ranges, differently for each size. A size of nothing is left to
-// binding.
-SymbolValues point(const std::map<std::string, int>& names, const SymbolRanges& ranges, uint64_t index) {
+// All low, all high, then spread over the ranges, differently for each size, none below `least`.
+SymbolValues point(const std::map<std::string, int>& names, const SymbolRanges& ranges, uint64_t index,
+                   int64_t least) {
   SymbolValues values;
   uint64_t state = index;
   for (const auto& [name, count] : names) {
     Interval range = ranges.find(name)->second;
-    range.lo = std::min(std::max<int64_t>(range.lo, 1), range.hi);
+    range.lo = std::min(std::max(range.lo, least), range.hi);
     const auto span = static_cast<uint64_t>(range.hi - range.lo) + 1;
     state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
     const uint64_t offset = index == 0 ? 0 : index == 1 ? span - 1 : (state >> 33) % span;
@@ -37,14 +37,15 @@ std::optional<int64_t> value_of(const Dim& dim, const SymbolValues& at) {
   }
 }
 
-// `relation` of the two numbers must hold at every size.
+// `relation` of the two numbers must hold at every size from `least` on; a size of nothing is mostly left to
+// binding.
 void require(const Node& node, const SymbolRanges& ranges, const Dim& left, const char* relation,
-             const Dim& right, const std::function<bool(int64_t, int64_t)>& holds) {
+             const Dim& right, const std::function<bool(int64_t, int64_t)>& holds, int64_t least = 1) {
   std::map<std::string, int> names;
   left.collect_symbols(names);
   right.collect_symbols(names);
   for (uint64_t i = 0; i < (names.empty() ? 1 : kPoints + 2); ++i) {
-    const SymbolValues at = point(names, ranges, i);
+    const SymbolValues at = point(names, ranges, i, least);
     const auto a = value_of(left, at), b = value_of(right, at);
     if (!a || !b || holds(*a, *b)) continue;
     throw UserError(ErrorCode::kU_bad_shape, "an op does not fit every size of the declared ranges")
@@ -93,6 +94,19 @@ void check_cut(const Graph& graph, const Node& node, const SymbolRanges& ranges)
     if (!size.is_constant()) require(node, ranges, Dim(0), "<=", size, std::less_equal<>());
 }
 
+// What is picked must be there, also where there is nothing: the kernels of a GPU do not look.
+void check_picks(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const Shape& x = graph.shape(node.operands[0]);
+  if (node.op == Op::top_k) {
+    const Shape& kept = graph.shape(node.results[0]);
+    for (size_t axis = 0; axis < x.size(); ++axis)
+      if (!(kept[axis] == x[axis])) require(node, ranges, kept[axis], "<=", x[axis], std::less_equal<>(), 0);
+  } else {
+    const Dim& size = x[static_cast<size_t>(node.attrs.get_int("axis"))];
+    if (!size.is_constant()) require(node, ranges, Dim(1), "<=", size, std::less_equal<>(), 0);
+  }
+}
+
 void check(const Graph& graph, const SymbolRanges& ranges) {
   for (const Node& node : graph.nodes()) {
     for (const Graph& body : node.bodies) check(body, ranges);
@@ -100,6 +114,8 @@ void check(const Graph& graph, const SymbolRanges& ranges) {
     if (node.op == Op::conv || node.op == Op::max_pool || node.op == Op::max_pool_indices ||
         node.op == Op::avg_pool)
       check_windows(graph, node, ranges);
+    if (node.op == Op::top_k || node.op == Op::argmax || node.op == Op::argmin)
+      check_picks(graph, node, ranges);
     if (node.op == Op::conv_transpose || node.op == Op::pad) check_cut(graph, node, ranges);
     if (node.op != Op::reshape) continue;
     const Dim from = element_count(graph.shape(node.operands[0])),

@@ -17,6 +17,21 @@ constexpr size_t kMaxBoundShapes = 16;  // bound sequences kept, the least recen
 
 int warmup_runs() { return number_from_environment("AICF_WARMUP", 0, 1000).value_or(0); }
 
+// A program fits every size of its ranges but nothing (ir/range_fit.h): what binding refuses of such a size
+// is no fault of the file. In a catch of `error`.
+[[noreturn]] void refuse_nothing(const UserError& error, const SymbolValues& sizes) {
+  std::string nothing;
+  for (const auto& [name, value] : sizes)
+    if (value == 0) nothing += (nothing.empty() ? "" : ", ") + name + "=0";
+  if (error.code != ErrorCode::kU_bad_artifact || nothing.empty()) throw;
+  throw UserError(ErrorCode::kU_size_out_of_range, "the model does not fit a size of nothing")
+      .with_op(error.op)
+      .with_value(nothing)
+      .with_expected("at least 1")
+      .with_actual(error.message)
+      .with_remedy("run it on data, or compile it for sizes from 1 on");
+}
+
 }  // namespace
 
 Executable::Executable(std::shared_ptr<const Model> model) : model_(std::move(model)), states_(*model_) {
@@ -95,8 +110,13 @@ BoundEntry& Executable::bind(const EntryPlan& entry, const SymbolValues& sizes) 
   check_bucket(entry, plan, sizes);
   check_io_bytes(plan, sizes);
   prepare_arena(plan, sizes);
-  std::unique_ptr<Sequence> sequence = model_->device().bind(
-      model_->plan(), plan, model_->code(), sizes, {buffer_addresses(plan), model_->body_addresses()});
+  std::unique_ptr<Sequence> sequence;
+  try {
+    sequence = model_->device().bind(model_->plan(), plan, model_->code(), sizes,
+                                     {buffer_addresses(plan), model_->body_addresses()});
+  } catch (const UserError& error) {
+    refuse_nothing(error, sizes);
+  }
   auto bound = std::make_unique<BoundEntry>(model_->device(), entry, plan, sizes, std::move(sequence));
   if (bound_.size() >= kMaxBoundShapes) {
     wait_for_runs();
