@@ -130,6 +130,7 @@ class BoundRun {
       case Op::cumprod:
       case Op::matmul:
       case Op::conv:
+      case Op::conv_transpose:
       case Op::avg_pool:
         if (exact[0].is_float()) return {majorant(node, exact[0].dtype)};
         break;
