@@ -274,6 +274,37 @@ TEST(Compile, RecompilingGivesTheSameBytes) {
   EXPECT_EQ(MappedFile::open(a)->text(), MappedFile::open(b)->text());
 }
 
+// So many weights that they are worth the start before the rest is compiled.
+TEST(Compile, WeightsThatAreWrittenMeanwhileGiveTheSameBytes) {
+  AICF_NEEDS_NVRTC();
+  Program program;
+  program.variables["w"] = {
+      "w", Role::kParam, {DType::f32, {Dim(1024), Dim(5000)}}, random_array(DType::f32, {1024, 5000}, 1)};
+  Graph graph;
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim(1), Dim(1024)}});
+  const ValueId w = graph.add_param("w", program.variables.at("w").type);
+  graph.add_output(graph.add(Op::matmul, {x, w}), "y");
+  program.entries.push_back(std::move(graph));
+  const std::string a = ::testing::TempDir() + "/a.aicf", b = ::testing::TempDir() + "/b.aicf";
+  ArtifactFile file(a);
+  int runs = 0;
+  CompileOptions options;
+  options.target = "sm_80,cpu";
+  options.meanwhile = [&] {
+    ++runs;
+    file.write_ahead(weights_of(program));
+  };
+  const Artifact artifact = compile(program, options);
+  EXPECT_EQ(runs, 1);
+  file.finish(artifact);
+  write_artifact(b, artifact);
+  EXPECT_TRUE(MappedFile::open(a)->text() == MappedFile::open(b)->text());
+  check_artifact(a);
+  options.target = "cpu";
+  compile(program, options);
+  EXPECT_EQ(runs, 1) << "nothing is compiled then";
+}
+
 // A shape that was decided by an input's value: the artifact takes that value and no other.
 TEST(Compile, AnInputThatDecidedAShapeAcceptsOnlyItsValue) {
   const Array shape = Array::from<int64_t>(DType::i64, {2}, {3, 2});
