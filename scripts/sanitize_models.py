@@ -90,6 +90,9 @@ CASES = [
     *(Case(f"linear-{rows}", linear(rows, 1024, 1024)) for rows in (1, 16, 64, 256, 2048)),
     Case("linear-tf32", linear(300, 260, 520, F32), ("--precision", "tf32")),
     Case("linear-f32", linear(300, 260, 520, F32)),
+    # Rows that start anywhere, which products fetch by way of registers.
+    Case("linear-odd", linear(200, 333, 251)),
+    Case("linear-odd-tf32", linear(200, 333, 251, F32), ("--precision", "tf32")),
     way("linear-x-stays", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 handed x stays"),
     way("linear-handed", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 handed"),
     way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),

@@ -111,7 +111,11 @@ AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) 
   const int most_keys = depth > 128 ? 64 : 128;  // that a block with few rows holds at once
   const bool is_short =
       sizes.most_keys <= most_keys && heads * std::ceil(sizes.most_queries / 64) < kMultiprocessors;
-  if (is_short || sizes.most_group * sizes.most_queries <= kFewRows)
+  // Two tiles of keys would leave most of a cluster idle, and enough blocks need no splitting: 1,360 heads of
+  // three queries and 181 keys took 17.7 us in rows of 32, 24.1 split.
+  const bool is_full = sizes.most_keys > most_keys && sizes.most_keys <= 2 * most_keys &&
+                       heads * std::ceil(sizes.most_queries / 32) >= 4 * kMultiprocessors;
+  if (is_short || (sizes.most_group * sizes.most_queries <= kFewRows && !is_full))
     return split_tile(problem, sizes, most_keys);
   AttentionTile tile{AttentionUnit::kMma, 64, 64, 4};
   if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
@@ -135,8 +139,11 @@ bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
 
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   constexpr double kFewest = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
+  // A tile takes less time than one of mma.cuh with half the rows: 60 took 8.1 us, by mma.cuh 11.3; 18 as
+  // long.
+  constexpr double kFewestTiles = 16;
   return sizes.most_queries >= kFewest && sizes.most_keys >= kFewest &&
-         sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kMultiprocessors / 2 &&
+         sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kFewestTiles &&
          can_use_wgmma(problem, sizes);
 }
 

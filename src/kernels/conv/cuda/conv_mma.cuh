@@ -32,8 +32,8 @@ struct ConvMma {
         char* stage = shared + step % kStages * Core::kStageBytes;
         const I k = k_first + I(step) * kHalfDepth;
         gathered.load(o, x, k, k_end, stage + kGatheredAt);
-        WeightTile::template load<kThreads, true>(shared_address(stage + kWeightsAt), stage + kWeightsAt, w + k, o.w_map,
-                                                  I(1), maps_left, I(k_end - k), int(threadIdx.x));
+        WeightTile::template copy<kThreads>(shared_address(stage + kWeightsAt), w + k, o.w_map, maps_left, I(k_end - k),
+                                            int(threadIdx.x));
       }
       commit_copies();
     };

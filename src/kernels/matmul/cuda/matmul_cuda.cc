@@ -125,6 +125,9 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   };
   sizes.x_lines = whole_lines(a.x);
   sizes.y_lines = whole_lines({a.y.batch, a.y.column, a.y.row, a.y.along_k, a.y.vector});
+  sizes.x_fetched = !a.x.vector;
+  sizes.y_fetched = !a.y.vector;
+  sizes.scattered = !divides(a.n, per(16, problem.inputs[0].dtype));
   if (in_tf32(problem)) sizes.k *= 2;
   if (problem.pair) sizes.n *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));

@@ -103,6 +103,17 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulConfig>& confi
   configs.insert(configs.end(), others.begin(), others.end());
 }
 
+// What comes by way of registers is one step ahead, however many stages there are; with fewer, more blocks
+// share a multiprocessor.
+void add_two_stages(std::vector<MatmulConfig>& configs) {
+  const size_t count = configs.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (configs[i].slices > 0) continue;
+    configs.push_back(configs[i]);
+    configs.back().stages = 2;
+  }
+}
+
 }  // namespace
 
 int64_t tile_count(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -261,6 +272,7 @@ std::vector<MatmulConfig> matmul_configs(const MatmulSizes& sizes, MatmulFamily 
     configs.push_back(config);
   }
   if (family == MatmulFamily::wgmma) add_other_stages(sizes, configs);
+  if (family == MatmulFamily::mma && (sizes.x_fetched || sizes.y_fetched)) add_two_stages(configs);
   return configs;
 }
 

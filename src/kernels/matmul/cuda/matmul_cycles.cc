@@ -20,6 +20,9 @@ constexpr double kSingleLatency = 2000;  // and of single.cuh
 constexpr double kStepOverhead = 50;     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
 constexpr double kBrokenLines = 1.5;                     // of loads of rows that are no whole lines
+// Of mma.cuh's loads of 32 single elements, of a block alone and of several; of a result that is stored by
+// itself.
+constexpr double kFetch = 12.5, kSharedFetch = 10, kScatteredResult = 0.95;
 constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
@@ -128,6 +131,13 @@ double load_latency(const MatmulSizes& sizes, const MatmulConfig& c) {
   return all / (c.stages + (c.stays ? 1 : 0));
 }
 
+// Of a step whose operands come element by element, of so many blocks of a multiprocessor.
+double fetch_cycles(const MatmulSizes& sizes, const MatmulConfig& c, double blocks) {
+  if (c.family != MatmulFamily::mma) return 0;
+  const double rows = (sizes.x_fetched ? c.block_m : 0) + (sizes.y_fetched ? c.block_n : 0);
+  return rows * kStepDepth / (sizes.f32 ? 64 : 32) * blocks * (blocks > 1 ? kSharedFetch : kFetch);
+}
+
 // A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
 double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64_t running) {
   const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
@@ -141,7 +151,7 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64
                       : c.family == MatmulFamily::mma && sizes.f32 ? kTf32Step
                                                                    : 1;
   return std::max({step_cycles(c) * part * sharing, loaded * static_cast<double>(running) / kL2Bytes,
-                   load_latency(sizes, c)});
+                   load_latency(sizes, c), fetch_cycles(sizes, c, most)});
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -162,6 +172,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / c.splits;
   if (c.splits > 1) cycles += waves * (kSlicedCluster + kClusterPart * c.splits);
+  cycles += (waves - 1) * (kStart + kLoadLatency);  // a block has one tile
   // Rows of y that do not start at 16 bytes.
   if (!sizes.y_along_k && sizes.n % 4 != 0)
     cycles += kSlicedElement * std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
@@ -182,7 +193,8 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const int64_t running = std::min(blocks, most);
   const int64_t last = sharing_row > 0 ? running : blocks - (rounds - 1) * most;  // of the last wave
   const double mean = static_cast<double>(running) / kMultiprocessors;
-  const double sharing = rounds > 1 ? std::ceil(mean) : std::max(1.0, mean);
+  const bool scattered = sizes.scattered && c.family == MatmulFamily::mma;
+  const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits));
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // What is handed on has the time of the next tile's products.
@@ -192,7 +204,10 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
                     : products;
   };
   const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
-  const double result_cycles = c.alternate ? kTurnCycles : large ? kResultCycles : kSmallResultCycles;
+  const double result_cycles = scattered     ? kScatteredResult
+                               : c.alternate ? kTurnCycles
+                               : large       ? kResultCycles
+                                             : kSmallResultCycles;
   const double stored =
       results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
   // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.

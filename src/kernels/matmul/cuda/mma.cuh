@@ -108,38 +108,60 @@ struct StageTile {
     return offset(row, column / kVector) + uint32_t(column % kVector * kSize);
   }
 
-  // Elements beyond rows_left or inner_left are zero. kWhole: rows start at multiples of 16 bytes and inner_stride is 1.
-  // By kThreads threads, numbered `thread`.
-  template <int kThreads, bool kWhole, class I>
-  static __device__ __forceinline__ void load(uint32_t shared, char* generic, const T* from, I row_stride, I inner_stride,
-                                              I rows_left, I inner_left, int thread) {
+  // Elements beyond rows_left or inner_left are zero. By kThreads threads, numbered `thread`, each of which has so many
+  // chunks of kVector elements.
+  template <int kThreads>
+  static constexpr int kOfThread = kRows * kChunks / kThreads;
+
+  // Of rows that start at multiples of 16 bytes.
+  template <int kThreads, class I>
+  static __device__ __forceinline__ void copy(uint32_t shared, const T* from, I row_stride, I rows_left, I inner_left,
+                                              int thread) {
     static_assert(kRows * kChunks % kThreads == 0, "every thread copies as many chunks");
 #pragma unroll
-    for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+    for (int i = 0; i < kOfThread<kThreads>; ++i) {
       const int index = thread + i * kThreads;
       const int row = index / kChunks, chunk = index % kChunks;
       const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
-      if constexpr (kWhole) {
-        const int count = int(left <= 0 ? I(0) : left >= kVector ? I(kVector) : left);
-        copy_async(shared + offset(row, chunk), count > 0 ? from + row * row_stride + chunk * kVector : from,
-                   count * kSize);
-      } else {
-        union {
-          typename MmaType<T>::Word elements[kVector];
-          uint4 all;
-        } v;
+      const int count = int(left <= 0 ? I(0) : left >= kVector ? I(kVector) : left);
+      copy_async(shared + offset(row, chunk), count > 0 ? from + row * row_stride + chunk * kVector : from, count * kSize);
+    }
+  }
+
+  // Of other rows, by way of registers: all that a thread reads is under way before it stores the first of it.
+  template <int kThreads, class I>
+  static __device__ __forceinline__ void fetch(uint4 (&to)[kOfThread<kThreads>], const T* from, I row_stride, I inner_stride,
+                                               I rows_left, I inner_left, int thread) {
+    static_assert(kRows * kChunks % kThreads == 0, "every thread fetches as many chunks");
 #pragma unroll
-        for (int e = 0; e < kVector; ++e)
-          v.elements[e] = e < left ? MmaType<T>::word(from[row * row_stride + (chunk * kVector + e) * inner_stride]) : 0;
-        *reinterpret_cast<uint4*>(generic + offset(row, chunk)) = v.all;
-      }
+    for (int i = 0; i < kOfThread<kThreads>; ++i) {
+      const int index = thread + i * kThreads;
+      const int row = index / kChunks, chunk = index % kChunks;
+      const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
+      union {
+        typename MmaType<T>::Word elements[kVector];
+        uint4 all;
+      } v;
+#pragma unroll
+      for (int e = 0; e < kVector; ++e)
+        v.elements[e] = e < left ? MmaType<T>::word(from[row * row_stride + (chunk * kVector + e) * inner_stride]) : 0;
+      to[i] = v.all;
+    }
+  }
+  template <int kThreads>
+  static __device__ __forceinline__ void put(char* tile, const uint4 (&from)[kOfThread<kThreads>], int thread) {
+#pragma unroll
+    for (int i = 0; i < kOfThread<kThreads>; ++i) {
+      const int index = thread + i * kThreads;
+      *reinterpret_cast<uint4*>(tile + offset(index / kChunks, index % kChunks)) = from[i];
     }
   }
 };
 
 // BM × BN results by warps of WM × WN, with Operands::kPair of each of two products. kXAlongK: rows of the tile of x run
-// along k (else along m); kYAlongK: rows of the tile of y run along k (else along n). kXWhole, kYWhole: see
-// StageTile::load.
+// along k (else along m); kYAlongK: rows of the tile of y run along k (else along n). kXWhole, kYWhole:
+// their rows in memory start at multiples of 16 bytes and their elements follow each other, so that stages come by
+// asynchronous copies.
 template <class T, int BM, int BN, int WM, int WN, int kStages, bool kXAlongK, bool kYAlongK, bool kXWhole, bool kYWhole,
           Split kSplit, int kParts>
 struct MmaMatmul {
@@ -165,27 +187,52 @@ struct MmaMatmul {
     return {number / kWarpColumns * WM, number % kWarpColumns * WN, int(threadIdx.x) & 31};
   }
 
+  // What a thread has read of a stage and not yet stored.
+  template <int kMatrices>
+  struct Fetched {
+    uint4 x[kXWhole ? 1 : XTile::template kOfThread<kThreads>];
+    uint4 y[kMatrices][kYWhole ? 1 : YTile::template kOfThread<kThreads>];
+  };
+
+  template <class Tile, bool kWhole, int kCount, class I>
+  static __device__ __forceinline__ void begin_tile(uint4 (&fetched)[kCount], uint32_t tile, const T* from, I row_stride,
+                                                    I inner_stride, I rows_left, I inner_left) {
+    if constexpr (kWhole)
+      Tile::template copy<kThreads>(tile, from, row_stride, rows_left, inner_left, int(threadIdx.x));
+    else
+      Tile::template fetch<kThreads>(fetched, from, row_stride, inner_stride, rows_left, inner_left, int(threadIdx.x));
+  }
+
+  // Loads of a stage: asynchronous copies into it, or into registers, which end_stage stores.
   template <class I, int kMatrices>
-  static __device__ __forceinline__ void load_stage(const MatmulOperands<T, I>& o, const T* x, const T* const (&y)[kMatrices],
-                                                    I k, I k_end, I m_left, I n_left, char* stage, int thread) {
+  static __device__ __forceinline__ void begin_stage(const MatmulOperands<T, I>& o, const T* x,
+                                                     const T* const (&y)[kMatrices], I k, I k_end, I m_left, I n_left,
+                                                     char* stage, Fetched<kMatrices>& fetched) {
     const uint32_t shared = shared_address(stage);
     const T* x_at = x + k * o.x_column;
     const T* y_at[kMatrices];
 #pragma unroll
     for (int i = 0; i < kMatrices; ++i) y_at[i] = y[i] + k * o.y_row;
     if constexpr (kXAlongK)
-      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_row, o.x_column, m_left, k_end - k, thread);
+      begin_tile<XTile, kXWhole>(fetched.x, shared, x_at, o.x_row, o.x_column, m_left, I(k_end - k));
     else
-      XTile::template load<kThreads, kXWhole>(shared, stage, x_at, o.x_column, o.x_row, k_end - k, m_left, thread);
+      begin_tile<XTile, kXWhole>(fetched.x, shared, x_at, o.x_column, o.x_row, I(k_end - k), m_left);
 #pragma unroll
     for (int i = 0; i < kMatrices; ++i) {
-      const int at = XTile::kBytes + i * YTile::kBytes;
+      const uint32_t at = shared + XTile::kBytes + i * YTile::kBytes;
       if constexpr (kYAlongK)
-        YTile::template load<kThreads, kYWhole>(shared + at, stage + at, y_at[i], o.y_column, o.y_row, n_left, k_end - k,
-                                                 thread);
+        begin_tile<YTile, kYWhole>(fetched.y[i], at, y_at[i], o.y_column, o.y_row, n_left, I(k_end - k));
       else
-        YTile::template load<kThreads, kYWhole>(shared + at, stage + at, y_at[i], o.y_row, o.y_column, k_end - k, n_left,
-                                                 thread);
+        begin_tile<YTile, kYWhole>(fetched.y[i], at, y_at[i], o.y_row, o.y_column, I(k_end - k), n_left);
+    }
+  }
+  template <int kMatrices>
+  static __device__ __forceinline__ void end_stage(char* stage, const Fetched<kMatrices>& fetched) {
+    if constexpr (!kXWhole) XTile::template put<kThreads>(stage, fetched.x, int(threadIdx.x));
+    if constexpr (!kYWhole) {
+#pragma unroll
+      for (int i = 0; i < kMatrices; ++i)
+        YTile::template put<kThreads>(stage + XTile::kBytes + i * YTile::kBytes, fetched.y[i], int(threadIdx.x));
     }
   }
 
@@ -248,19 +295,27 @@ struct MmaMatmul {
                                                     char* shared, const Warp& warp, float (&acc)[kRowBlocks][kQuads][4][4]) {
     constexpr int kBytes = kStageBytes + (kMatrices - 1) * YTile::kBytes;
     const int steps = k_first < k_end ? int((k_end - k_first + kDepth - 1) / kDepth) : 0;
-    const auto load = [&](int step) {
+    Fetched<kMatrices> fetched;
+    const auto stage_of = [&](int step) { return shared + step % kStages * kBytes; };
+    const auto begin = [&](int step) {
       if (step < steps)
-        load_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, shared + step % kStages * kBytes,
-                   int(threadIdx.x));
+        begin_stage(o, x, y, I(k_first + I(step) * kDepth), k_end, m_left, n_left, stage_of(step), fetched);
       commit_copies();
     };
+    const auto end = [&](int step) {
+      if (step < steps) end_stage(stage_of(step), fetched);
+    };
 #pragma unroll
-    for (int step = 0; step < kStages - 1; ++step) load(step);
+    for (int step = 0; step < kStages - 1; ++step) {
+      begin(step);
+      end(step);
+    }
     for (int step = 0; step < steps; ++step) {
       wait_for_copies<kStages - 2>();
       __syncthreads();
-      load(step + kStages - 1);
+      begin(step + kStages - 1);
       compute_stage(shared_address(shared) + step % kStages * kBytes, warp, acc);
+      end(step + kStages - 1);
     }
     wait_for_copies<0>();
     __syncthreads();
