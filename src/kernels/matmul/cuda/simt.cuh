@@ -32,7 +32,7 @@ struct SimtMatmul {
   static constexpr int kThreads = (BM / TM) * (BN / TN);
   static constexpr int kGroups = TM * TN / kColumns;
   static constexpr int kPad = 4;
-  static constexpr int kDepth = BM >= 64 ? 8 : 16;  // small tiles wait for each step's loads
+  static constexpr int kDepth = BM == 64 ? 32 : 16;  // a step's loads are under way while the one before computes
   struct Buffers {
     Acc x[2][kDepth][BM + kPad];
     Acc y[2][kDepth][BN + kPad];
@@ -48,11 +48,14 @@ struct SimtMatmul {
     return group * (BN / (TN / 4)) + thread % (BN / TN) * 4;
   }
 
+  // Along k a warp has eight elements, a sector of memory, of each of four rows: their places in the buffer, a row of
+  // it apart in k, are in different banks.
   template <int kExtent, bool kAlongK>
   static __device__ void position(int thread, int i, int& k, int& at) {
+    constexpr int kRun = 8;
     const int index = thread + i * kThreads;
-    k = kAlongK ? index % kDepth : index / kExtent;
-    at = kAlongK ? index / kDepth : index % kExtent;
+    k = kAlongK ? index / (kRun * kExtent) * kRun + index % kRun : index / kExtent;
+    at = kAlongK ? index / kRun % kExtent : index % kExtent;
   }
 
   template <int kExtent, bool kAlongK, int kLoads, class T, class I>
