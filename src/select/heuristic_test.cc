@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/mapped_file.h"
 #include "kernels/library_call.h"
@@ -22,8 +23,8 @@ struct Measured {
   std::map<std::string, double> times;
 };
 
-std::vector<Measured> measured_problems() {
-  const std::string path = std::string(AICF_SOURCE_DIR) + "/bench/results/tune_unseen_2026-11-22_times.csv";
+std::vector<Measured> measured_problems(const std::string& file) {
+  const std::string path = std::string(AICF_SOURCE_DIR) + "/bench/results/" + file;
   std::map<std::string, Measured> problems;
   for (const Record& record : parse_records(MappedFile::open(path)->text(), path)) {
     if (parse_library_candidate(record.choice)) continue;
@@ -37,21 +38,48 @@ std::vector<Measured> measured_problems() {
   return list;
 }
 
-TEST(Heuristic, is_within_the_allowance_of_the_best_of_every_measured_problem) {
-  const std::vector<Measured> problems = measured_problems();
-  EXPECT_GE(problems.size(), 63u);
+// `missed`: problems, by how their operands begin, whose choice is known to be further behind; no others.
+void expect_within_allowance(const std::vector<Measured>& problems, const std::set<std::string>& missed) {
+  std::set<std::string> found;
   for (const Measured& problem : problems) {
     const std::string choice = to_string(select_testing::candidates_of(problem.key).at(0));
     const auto best = std::min_element(problem.times.begin(), problem.times.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     const auto chosen = problem.times.find(choice);
+    const std::string key = to_string(problem.key);
+    const auto known = std::find_if(missed.begin(), missed.end(), [&](const std::string& operands) {
+      return key.find("," + operands + ":") != std::string::npos;
+    });
     if (chosen == problem.times.end())
-      ADD_FAILURE() << "never measured, so measure again: " << choice << " of " << to_string(problem.key);
+      ADD_FAILURE() << "never measured, so measure again: " << choice << " of " << key;
+    else if (chosen->second > kAllowed * best->second && known != missed.end())
+      found.insert(*known);
     else
       EXPECT_LE(chosen->second, kAllowed * best->second)
-          << to_string(problem.key) << "\n  " << choice << " takes " << chosen->second << " us, "
-          << best->first << " " << best->second;
+          << key << "\n  " << choice << " takes " << chosen->second << " us, " << best->first << " "
+          << best->second;
   }
+  EXPECT_EQ(found, missed) << "no longer missed";
+}
+
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_every_listed_problem) {
+  const std::vector<Measured> problems = measured_problems("tune_unseen_2026-11-22_times.csv");
+  EXPECT_GE(problems.size(), 63u);
+  expect_within_allowance(problems, {});
+}
+
+// Measured before the estimates knew them; those that they still miss are named.
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_1_draws) {
+  const std::vector<Measured> problems = measured_problems("tune_unseen_seed_1_2026-11-22_times.csv");
+  EXPECT_GE(problems.size(), 37u);
+  expect_within_allowance(problems, {"f16 286x2536", "bf16 15x1736", "bf16 20x128x728"});
+}
+
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2_draws) {
+  const std::vector<Measured> problems = measured_problems("tune_unseen_seed_2_2026-11-22_times.csv");
+  EXPECT_GE(problems.size(), 36u);
+  expect_within_allowance(problems,
+                          {"f16 9x12x115x128", "bf16 2x912", "f16 485x187", "f32 999x6849", "f32 43x1320"});
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ class Writer {
     }
     const int64_t pipeline =
         config_.family == MatmulFamily::simt
-            ? int64_t{2} * (config_.block_m == 64 ? 32 : 16) * (config_.block_m + config_.block_n + 8) *
+            ? int64_t{2} * (config_.block_m == 64 ? 8 : 16) * (config_.block_m + config_.block_n + 8) *
                   accumulator_bytes(dtype_)
             : int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStageBytes;
     return std::max(pipeline, config_.cluster ? result_bytes() : 0);
