@@ -55,9 +55,10 @@ struct SimtMatmul {
   template <int kExtent, bool kAlongK>
   static __device__ void position(int thread, int i, int& k, int& at) {
     constexpr int kRun = BM >= 64 ? 8 : kDepth;
-    const int index = thread + i * kThreads;
-    k = kAlongK ? index / (kRun * kExtent) * kRun + index % kRun : index / kExtent;
-    at = kAlongK ? index / kRun % kExtent : index % kExtent;
+    constexpr bool kRuns = kRun < kDepth;  // several in a step
+    const int index = thread + i * kThreads, run = kRuns ? index / (kRun * kExtent) : 0;
+    k = kAlongK ? run * kRun + index % kRun : index / kExtent;
+    at = !kAlongK ? index % kExtent : kRuns ? index / kRun % kExtent : index / kRun;
   }
 
   template <int kExtent, bool kAlongK, int kLoads, class T, class I>
