@@ -108,6 +108,10 @@ CASES = [
         )
         for n, depth, heads in MANY_TILES
     ),
+    *(
+        Case(f"windows-{n}x{depth}x{heads}", traced.attention_windows(n, depth, heads), traced=True)
+        for n, depth, heads in ((700, 64, 4), (600, 128, 4))
+    ),
     decoder(DECODER, "decoder"),
     decoder(ROPED, "decoder-roped"),
     Case("convolutions-f16", convolutions(F16)),

@@ -86,6 +86,25 @@ def attention_gradients(length: int, depth: int, heads: int) -> Callable[[Path],
     return write
 
 
+def attention_windows(length: int, depth: int, heads: int) -> Callable[[Path], None]:
+    """Attention of which a query sees some keys, with the logarithms of its sums, and its gradients."""
+
+    def windows(q: Any, k: Any, v: Any, dout: Any) -> Any:
+        from aicf import ops
+
+        attributes = {"scale": depth**-0.5, "causal": True, "window": 150}
+        out, sums = ops.attention_lse(q, k, v, **attributes)
+        return sums, *ops.attention_backward(q, k, v, out, dout, **attributes)
+
+    def write(path: Path) -> None:
+        import aicf
+
+        specs = [aicf.TensorSpec((1, heads, length, depth), "bf16", name) for name in ("q", "k", "v", "dout")]
+        aicf.compile(aicf.trace(windows, specs), options=TARGET).save(path)
+
+    return write
+
+
 def gradients_of_layers(path: Path) -> None:
     """Weight gradients of one shape, which share a launch, and a product that takes its bias sums along."""
     import aicf
