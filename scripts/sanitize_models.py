@@ -26,8 +26,10 @@ from sanitize_onnx import (
     convolutions,
     early_linears,
     equal_products,
+    gate,
     linear,
     nodes,
+    recurrence,
     residual_block,
     tables,
 )
@@ -93,6 +95,15 @@ CASES = [
     # Rows that start anywhere, which products fetch by way of registers.
     Case("linear-odd", linear(200, 333, 251)),
     Case("linear-odd-tf32", linear(200, 333, 251, F32), ("--precision", "tf32")),
+    *(
+        Case(f"gate-{name}", gate(rows, inner, outer, element), ("--choose", "*=matmul_pair", *options))
+        for name, rows, inner, outer, element, options in (
+            ("f16", 300, 256, 512, F16, ()),
+            ("odd", 200, 333, 251, BF16, ()),
+            ("tf32", 300, 260, 520, F32, ("--precision", "tf32")),
+        )
+    ),
+    Case("recurrence", recurrence(513, 2, 24)),
     way("linear-x-stays", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 handed x stays"),
     way("linear-handed", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 handed"),
     way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),

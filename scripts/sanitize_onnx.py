@@ -40,6 +40,23 @@ def linear(rows: int, inner: int, outer: int, element: int = BF16) -> Callable[[
     return nodes(element, sizes, ops)
 
 
+def gate(rows: int, inner: int, outer: int, element: int) -> Callable[[Path], None]:
+    """Two products of one x, which meet."""
+    ops: Nodes = [
+        ("MatMul", ["x", "w"], {}),
+        ("MatMul", ["x", "v"], {}),
+        ("Gelu", ["0"], {"approximate": "tanh"}),
+        ("Mul", ["2", "1"], {}),
+    ]
+    return nodes(element, {"x": (rows, inner), "w": (inner, outer), "v": (inner, outer)}, ops)
+
+
+def recurrence(steps: int, batch: int, width: int) -> Callable[[Path], None]:
+    """A GRU that stays a loop."""
+    sizes = {"x": (steps, batch, width), "w": (1, 3 * width, width), "r": (1, 3 * width, width)}
+    return nodes(F32, sizes, [("GRU", ["x", "w", "r"], {"hidden_size": width})])
+
+
 def early_linears(rows: int, width: int = 1024) -> Callable[[Path], None]:
     """Products with constant weights: the second reads its x, too, before the first has ended."""
 
