@@ -77,7 +77,7 @@ void add_attention(Cases& cases) {
   cases.push_back({"attention_window", Op::attention, qkv(4, 2, 5, 7), attend(0.5, true, 0, 3), sizes});
   cases.push_back(
       {"attention_window_ahead", Op::attention, qkv(3, 3, 7, 5), attend(0.5, false, 2, 2), sizes});
-  cases.push_back({"attention_lse", Op::attention_lse, qkv(4, 2, 5, 7), attend(0.5), sizes});
+  cases.push_back({"attention_lse", Op::attention_lse, qkv(6, 3, 5, 7), attend(0.5), sizes});
   cases.push_back(
       {"attention_lse_window", Op::attention_lse, qkv(3, 3, 5, 5), attend(0.5, true, 2, 2), sizes});
   cases.push_back({"attention_no_keys", Op::attention, qkv(4, 4, 5, 0), attend(0.5), {{0, "s"}}});
