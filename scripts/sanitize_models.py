@@ -28,8 +28,8 @@ from sanitize_onnx import (
     equal_products,
     gate,
     linear,
+    loop,
     nodes,
-    recurrence,
     residual_block,
     tables,
 )
@@ -103,7 +103,7 @@ CASES = [
             ("tf32", 300, 260, 520, F32, ("--precision", "tf32")),
         )
     ),
-    Case("recurrence", recurrence(513, 2, 24)),
+    Case("loop", loop(40, 72, 5)),
     way("linear-x-stays", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 handed x stays"),
     way("linear-handed", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 handed"),
     way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),
