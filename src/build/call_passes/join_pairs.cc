@@ -1,6 +1,7 @@
 #include "build/call_passes/join_pairs.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -56,6 +57,7 @@ class PairJoiner {
         options_(options) {}
 
   void run() {
+    index();
     for (size_t i = 0; i < calls_.size(); ++i) {
       std::optional<KernelCall> joined;
       const std::optional<Meeting> found = meeting_at(i);
@@ -65,6 +67,7 @@ class PairJoiner {
       for (size_t at = gone.size(); at-- > 0;)
         calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(gone[at]));
       i -= gone.size();
+      index();
     }
   }
 
@@ -76,19 +79,23 @@ class PairJoiner {
     return is_open_product(call, programs_) && has_elements_alone(program_of(call));
   }
 
+  void index() {
+    writers_.clear();
+    for (size_t i = 0; i < calls_.size(); ++i)
+      for (const Window& w : calls_[i].outputs) writers_.emplace(w.root, i);
+  }
+
   // The product before call `end` that gives this window, or of whose result it is some columns.
   std::optional<Part> part_of(const Window& read, size_t end) const {
-    for (size_t i = 0; i < end; ++i) {
-      const KernelCall& call = calls_[i];
-      if (!meets(call.outputs, read.root)) continue;
-      if (!is_product(call) || !is_handed(read.dtype)) return std::nullopt;
-      const std::optional<Window> window = over_rows(read, call.outputs[0].sizes.size());
-      if (!window) return std::nullopt;
-      for (size_t o = 0; o < call.outputs.size(); ++o)
-        if (call.outputs[o] == *window) return Part{i, call.inputs, call.outputs, o, true};
-      return columns_part(i, *window);
-    }
-    return std::nullopt;
+    const auto writer = writers_.find(read.root);
+    if (writer == writers_.end() || writer->second >= end) return std::nullopt;
+    const KernelCall& call = calls_[writer->second];
+    if (!is_product(call) || !is_handed(read.dtype)) return std::nullopt;
+    const std::optional<Window> window = over_rows(read, call.outputs[0].sizes.size());
+    if (!window) return std::nullopt;
+    for (size_t o = 0; o < call.outputs.size(); ++o)
+      if (call.outputs[o] == *window) return Part{writer->second, call.inputs, call.outputs, o, true};
+    return columns_part(writer->second, *window);
   }
 
   std::optional<Part> columns_part(size_t at, const Window& read) const {
@@ -301,6 +308,7 @@ class PairJoiner {
   std::vector<TileProgram>& programs_;
   const Target& target_;
   const SelectOptions& options_;
+  std::map<ValueId, size_t> writers_;  // the first call that writes to a root
 };
 
 }  // namespace
