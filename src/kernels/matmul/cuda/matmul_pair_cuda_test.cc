@@ -5,24 +5,15 @@
 #include "build/nvrtc.h"
 #include "build/testing/needs_nvrtc.h"
 #include "kernels/testing/cuda_texts.h"
+#include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
 namespace {
 
 using cuda_testing::dense;
-
-TileInstr instr(TileOp op, int dst, int a = -1, int b = -1) {
-  return {.op = op,
-          .type = TileType::f32,
-          .dst = static_cast<int16_t>(dst),
-          .a = static_cast<int16_t>(a),
-          .b = static_cast<int16_t>(b)};
-}
-TileInstr moves(TileOp op, int reg, int operand) {
-  TileInstr result = op == TileOp::load ? instr(op, reg) : instr(op, -1, reg);
-  result.operand = static_cast<int16_t>(operand);
-  return result;
-}
+using tile_testing::load;
+using tile_testing::op;
+using tile_testing::store;
 
 // Operands 0 and 1 are the products, 2 is a bias of the second: stores sigmoid(p) · (q + bias) and, if
 // `keeps`, p.
@@ -34,11 +25,10 @@ TileProgram gate(DType dtype, bool keeps) {
   program.inputs = {DType::f32, DType::f32, dtype};
   program.outputs.assign(keeps ? 2 : 1, dtype);
   program.registers.assign(8, {TileType::f32});
-  program.stages = {{moves(TileOp::load, 0, 0), instr(round, 1, 0), moves(TileOp::load, 2, 1),
-                     instr(round, 3, 2), moves(TileOp::load, 4, 2), instr(TileOp::add, 5, 3, 4),
-                     instr(round, 5, 5), instr(TileOp::sigmoid, 6, 1), instr(TileOp::mul, 7, 6, 5),
-                     moves(TileOp::store, 7, 3)}};
-  if (keeps) program.stages[0].push_back(moves(TileOp::store, 1, 4));
+  program.stages = {{load(0, 0), op(round, 1, 0), load(2, 1), op(round, 3, 2), load(4, 2),
+                     op(TileOp::add, 5, 3, 4), op(round, 5, 5), op(TileOp::sigmoid, 6, 1),
+                     op(TileOp::mul, 7, 6, 5), store(3, 7)}};
+  if (keeps) program.stages[0].push_back(store(4, 1));
   check_tile_program(program);
   return program;
 }

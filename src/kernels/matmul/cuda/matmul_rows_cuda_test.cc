@@ -10,22 +10,15 @@
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
+#include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
 namespace {
 
-TileInstr instr(TileOp op, int dst, int a = -1, int b = -1) {
-  return {.op = op,
-          .type = TileType::f32,
-          .dst = static_cast<int16_t>(dst),
-          .a = static_cast<int16_t>(a),
-          .b = static_cast<int16_t>(b)};
-}
-TileInstr moves(TileOp op, int reg, int operand) {
-  TileInstr result = op == TileOp::load ? instr(op, reg) : instr(op, -1, reg);
-  result.operand = static_cast<int16_t>(operand);
-  return result;
-}
+using tile_testing::load;
+using tile_testing::op;
+using tile_testing::store;
+using tile_testing::store_scalar;
 constexpr int kScalar = kTileScalarBase;
 
 // s = round(tile + own), stored if `keeps`; y = s - max of the row's s, stored with that maximum's negative.
@@ -35,18 +28,17 @@ TileProgram program(DType half, bool keeps) {
   result.inputs = {DType::f32, half};
   result.outputs = {half, DType::f32};
   const int y = keeps ? 3 : 2;
-  std::vector<TileInstr> first = {moves(TileOp::load, 0, 0), moves(TileOp::load, 1, 1),
-                                  instr(TileOp::add, 2, 0, 1), instr(round, 3, 2)};
+  std::vector<TileInstr> first = {load(0, 0), load(1, 1), op(TileOp::add, 2, 0, 1), op(round, 3, 2)};
   if (keeps) {
     result.outputs.insert(result.outputs.begin(), half);
-    first.push_back(moves(TileOp::store, 2, 2));
+    first.push_back(store(2, 2));
   }
-  first.push_back(instr(TileOp::reduce_max, kScalar, 3));
+  first.push_back(op(TileOp::reduce_max, kScalar, 3));
   result.registers.assign(5, {TileType::f32, true});
   result.scalars = {TileType::f32, TileType::f32};
   result.stages = {first,
-                   {instr(TileOp::neg, kScalar + 1, kScalar), instr(TileOp::sub, 4, 3, kScalar),
-                    moves(TileOp::store, 4, y), moves(TileOp::store_scalar, kScalar + 1, y + 1)}};
+                   {op(TileOp::neg, kScalar + 1, kScalar), op(TileOp::sub, 4, 3, kScalar), store(y, 4),
+                    store_scalar(y + 1, 1)}};
   check_tile_program(result);
   return result;
 }
@@ -132,7 +124,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
     if (!config.handed) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
-      stores.stages = {{moves(TileOp::load, 0, 0), moves(TileOp::store, 0, 1)}};
+      stores.stages = {{load(0, 0), store(1, 0)}};
       Case c;
       set_up(c, DType::f16, false, Dim(4096), Dim(2304));
       c.problem.inputs.pop_back();
@@ -153,8 +145,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
 // Four warps would take longer for the functions than the product of a tile does.
 TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
-  gelu.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_f16, 1, 0), instr(TileOp::gelu, 2, 1),
-                  moves(TileOp::store, 2, 1)}};
+  gelu.stages = {{load(0, 0), op(TileOp::round_f16, 1, 0), op(TileOp::gelu, 2, 1), store(1, 2)}};
   TileProgram sum = gelu;
   sum.stages[0][2].op = TileOp::neg;
   const MatmulConfig tile{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
@@ -184,11 +175,10 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
                       std::vector<TileRegister>(4, {TileType::f32}),
                       {},
                       {}};
-  TileInstr sums = moves(TileOp::store, 3, 3);
+  TileInstr sums = store(3, 3);
   sums.imm_i = 1;
-  program.stages = {{moves(TileOp::load, 0, 0), instr(TileOp::round_bf16, 1, 0), moves(TileOp::load, 2, 1),
-                     instr(TileOp::mul, 2, 1, 2), instr(TileOp::round_bf16, 3, 2), moves(TileOp::store, 2, 2),
-                     sums}};
+  program.stages = {{load(0, 0), op(TileOp::round_bf16, 1, 0), load(2, 1), op(TileOp::mul, 2, 1, 2),
+                     op(TileOp::round_bf16, 3, 2), store(2, 2), sums}};
   check_tile_program(program);
   Case c;
   set_up(c, DType::bf16, false, Dim(4096), Dim(2304));
