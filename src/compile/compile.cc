@@ -6,6 +6,7 @@
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "build/call_passes/call_passes.h"
+#include "build/call_passes/panel_weights.h"
 #include "build/code_cache.h"
 #include "compile/compile_variant.h"
 #include "compile/stage_clock.h"
@@ -101,6 +102,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
   for (const CallPass& pass : call_passes()) pipeline.later_passes.emplace_back(pass.name);
+  pipeline.later_passes.emplace_back(kPanelWeights);
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

@@ -6,6 +6,7 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "build/call_passes/call_passes.h"
+#include "build/call_passes/panel_weights.h"
 #include "build/cuda_build.h"
 #include "build/region_codegen.h"
 #include "compile/buckets.h"
@@ -126,17 +127,27 @@ class VariantCompiler {
       for (const KernelCall& call : unit.calls.calls)
         results_.choices.push_back(
             {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
-      if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, false);
-      if (!target_.is_cuda()) continue;
+    }
+    if (!target_.is_cuda()) return;
+    if (options_.opt_level > 0 && !options_.skip_passes.contains(kPanelWeights)) store_panels();
+    for (Unit& unit : units_) {
+      if (options_.opt_level > 0) run_call_passes(unit, false);
       cuda_.set_ranges(unit.part->optimised.sizes);
       unit.launches = cuda_.add(unit.calls, unit.programs);
       unit.init_launches = cuda_.add_init(unit.calls, unit.programs);
     }
   }
+  CallPassInput pass_input(Unit& unit) const {
+    return {unit.calls, unit.graph, unit.programs, target_, unit.part->options};
+  }
   void run_call_passes(Unit& unit, bool joins) const {
     for (const CallPass& pass : call_passes())
-      if (pass.joins == joins && !options_.skip_passes.contains(pass.name))
-        pass.run({unit.calls, unit.graph, unit.programs, target_, unit.part->options});
+      if (pass.joins == joins && !options_.skip_passes.contains(pass.name)) pass.run(pass_input(unit));
+  }
+  void store_panels() {
+    std::vector<CallPassInput> graphs;
+    for (Unit& unit : units_) graphs.push_back(pass_input(unit));
+    panel_weights(graphs);
   }
   std::string build_text() const {
     std::string text;

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/profiler_range.h"
+#include "base/rounding.h"
 #include "runtime/variant_fit.h"
 
 namespace aicf {
@@ -25,6 +26,9 @@ std::set<std::string> owned_variables(const Plan& plan) {
 }
 
 namespace {
+
+constexpr int64_t kPlaceAlignment = 256;               // full cache lines and sectors of a GPU
+constexpr int64_t kPassingBytes = int64_t{256} << 20;  // of weights that init packs, at a time
 
 // By number; no_variant if none can run on the device, or only PTX where nothing may be compiled.
 size_t best_variant(const Artifact& artifact, const Device& device) {
@@ -66,27 +70,33 @@ std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Devi
   return model;
 }
 
-std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const {
+const Array* Model::array_of(const Buffer& buffer) const {
+  if (buffer.kind != BufferKind::kConstant && buffer.kind != BufferKind::kVariable) return nullptr;
+  const auto& arrays = buffer.kind == BufferKind::kConstant ? artifact_.constants : artifact_.weights;
+  const auto at = arrays.find(buffer.name);
+  return at == arrays.end() ? nullptr : &at->second;
+}
+
+std::vector<std::byte*> Model::addresses(const EntryPlan& entry) const { return addresses(entry, {}); }
+
+std::vector<std::byte*> Model::addresses(const EntryPlan& entry, const Uploaded& passing) const {
   std::vector<std::byte*> addresses(entry.buffers.size(), nullptr);
   for (size_t i = 0; i < entry.buffers.size(); ++i) {
     const Buffer& buffer = entry.buffers[i];
-    const Array* array = nullptr;
-    if (buffer.kind == BufferKind::kConstant) {
-      auto at = artifact_.constants.find(buffer.name);
-      if (at != artifact_.constants.end()) array = &at->second;
-    } else if (buffer.kind == BufferKind::kVariable) {
-      auto at = artifact_.weights.find(buffer.name);
-      if (at == artifact_.weights.end()) continue;  // a state that begins as zeros: the Executable owns it
-      array = &at->second;
-    } else {
-      if (buffer.kind == BufferKind::kPacked && packed_->data() != nullptr)
-        addresses[i] = packed_->data() + buffer.offset;
-      continue;
-    }
+    if (buffer.kind == BufferKind::kPacked && packed_->data() != nullptr)
+      addresses[i] = packed_->data() + buffer.offset;
+    if (buffer.kind != BufferKind::kConstant && buffer.kind != BufferKind::kVariable) continue;
+    const Array* array = array_of(buffer);
+    if (array == nullptr && buffer.kind == BufferKind::kVariable)
+      continue;  // a state that begins as zeros: the Executable owns it
     if (array == nullptr || array->bytes() < buffer.max_bytes)
       throw UserError(ErrorCode::kU_bad_artifact, "a buffer of the plan has no data of its size in the file")
           .with_op(buffer.name);
-    addresses[i] = resident(*array, buffer.name);
+    // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
+    if (device_->uses_host_memory())
+      addresses[i] = static_cast<std::byte*>(const_cast<void*>(array->data()));
+    else if (addresses[i] = resident_.find(array); addresses[i] == nullptr)
+      addresses[i] = passing.find(array);
   }
   return addresses;
 }
@@ -97,32 +107,37 @@ std::vector<std::vector<std::byte*>> Model::body_addresses() const {
   return list;
 }
 
-std::byte* Model::resident(const Array& array, const std::string& name) const {
-  // Kernels get mutable addresses; check_plan made sure that no step writes to a constant.
-  if (device_->uses_host_memory()) return static_cast<std::byte*>(const_cast<void*>(array.data()));
-  const auto at = resident_offsets_.find(name);
-  return at == resident_offsets_.end() ? nullptr : resident_->data() + at->second;
+std::byte* Model::Uploaded::find(const Array* array) const {
+  const auto at = offsets.find(array);
+  return at == offsets.end() ? nullptr : memory->data() + at->second;
+}
+
+Model::Uploaded Model::upload(const std::set<const Array*>& arrays) const {
+  Uploaded uploaded;
+  int64_t bytes = 0;
+  for (const Array* array : arrays) {
+    uploaded.offsets[array] = bytes;
+    bytes = checked_add(bytes, checked_round_up(array->bytes(), kPlaceAlignment));
+  }
+  uploaded.memory = device_->allocate(bytes);
+  std::vector<Transfer> transfers;
+  for (const Array* array : arrays)
+    transfers.push_back({uploaded.find(array), array->data(), array->bytes()});
+  device_->upload_all(transfers);
+  return uploaded;
 }
 
 void Model::place_weights() {
   if (device_->uses_host_memory()) return;
-  constexpr int64_t kAlignment = 256;  // full cache lines and sectors of a GPU
-  std::set<std::string> elsewhere = owned_variables(plan());
-  if (const EntryPlan* init = plan().entry(kInitEntry))
-    for (const Buffer& buffer : init->buffers) elsewhere.erase(buffer.name);
-  int64_t bytes = 0;
-  for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
-    for (const auto& [name, array] : *arrays) {
-      if (elsewhere.contains(name)) continue;
-      resident_offsets_[name] = bytes;
-      bytes = checked_add(bytes, (array.bytes() + kAlignment - 1) / kAlignment * kAlignment);
-    }
-  resident_ = device_->allocate(bytes);
-  std::vector<Transfer> transfers;
-  for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
-    for (const auto& [name, array] : *arrays)
-      if (std::byte* to = resident(array, name)) transfers.push_back({to, array.data(), array.bytes()});
-  device_->upload_all(transfers);
+  const std::set<std::string> owned = owned_variables(plan());
+  std::set<const Array*> arrays;
+  for (const auto* list : {&plan().entries, &plan().buckets, &plan().bodies})
+    for (const EntryPlan& entry : *list)
+      for (const Buffer& buffer : entry.buffers)
+        if (const Array* array = array_of(buffer);
+            array != nullptr && entry.name != kInitEntry && !owned.contains(buffer.name))
+          arrays.insert(array);
+  resident_ = upload(arrays);
 }
 
 void Model::run_init() {
@@ -131,12 +146,35 @@ void Model::run_init() {
   packed_->will_fill(0, plan().packed_bytes);
   const EntryPlan* init = plan().entry(kInitEntry);
   if (init == nullptr) return;
-  const std::vector<std::byte*> where = addresses(*init);
-  for (size_t i = 0; i < where.size(); ++i)
-    if (where[i] == nullptr && init->buffers[i].max_bytes > 0)
-      throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold")
-          .with_op(init->buffers[i].name);
-  const auto sequence = device_->bind(plan(), *init, code(), {}, {where});
+  size_t first = 0;
+  while (first < init->steps.size()) {
+    std::set<const Array*> arrays;  // that pass through the device's memory for these steps
+    int64_t bytes = 0;
+    size_t end = first;
+    for (; end < init->steps.size() && (end == first || bytes < kPassingBytes); ++end)
+      for (const TensorRef& ref : init->steps[end].inputs) {
+        const Buffer& buffer = init->buffers[static_cast<size_t>(ref.buffer)];
+        const Array* array = device_->uses_host_memory() ? nullptr : array_of(buffer);
+        if (array == nullptr || resident_.find(array) != nullptr) continue;
+        if (arrays.insert(array).second) bytes = checked_add(bytes, array->bytes());
+      }
+    run_init_steps(*init, first, end, upload(arrays));
+    first = end;
+  }
+}
+
+void Model::run_init_steps(const EntryPlan& init, size_t first, size_t end, const Uploaded& passing) const {
+  EntryPlan part = init;
+  const auto at = [&](size_t step) { return init.steps.begin() + static_cast<std::ptrdiff_t>(step); };
+  part.steps.assign(at(first), at(end));
+  const std::vector<std::byte*> where = addresses(part, passing);
+  for (const Step& step : part.steps)
+    for (const TensorRef& ref : step.inputs)
+      if (const Buffer& buffer = part.buffers[static_cast<size_t>(ref.buffer)];
+          where[static_cast<size_t>(ref.buffer)] == nullptr && buffer.max_bytes > 0)
+        throw UserError(ErrorCode::kU_bad_artifact, "init reads a variable that the file does not hold")
+            .with_op(buffer.name);
+  const auto sequence = device_->bind(plan(), part, code(), {}, {where});
   sequence->run({});
   sequence->finish({});
 }

@@ -18,7 +18,8 @@ std::set<std::string> owned_variables(const Plan& plan);
 class Model {
  public:
   // Picks the variant for the device (no_variant lists what the artifact holds) and runs the init entry,
-  // which packs weights.
+  // which packs weights. What init reads and no run does, passes through the device's memory in parts and
+  // does not stay there.
   static std::shared_ptr<const Model> load(Artifact artifact, std::shared_ptr<Device> device);
 
   const Variant& variant() const { return artifact_.variants[variant_]; }
@@ -38,19 +39,26 @@ class Model {
   std::shared_ptr<const Model> with_weights(const std::map<std::string, Array>& weights) const;
 
  private:
+  // Weights and constants in memory of the device, if that is not the host's.
+  struct Uploaded {
+    std::unique_ptr<DeviceMemory> memory;
+    std::map<const Array*, int64_t> offsets;
+    std::byte* find(const Array* array) const;  // null: not among them
+  };
   Model() = default;
+  const Array* array_of(const Buffer& buffer) const;
+  Uploaded upload(const std::set<const Array*>& arrays) const;
   void place_weights();
   void run_init();
-  std::byte* resident(const Array& array, const std::string& name) const;
+  void run_init_steps(const EntryPlan& init, size_t first, size_t end, const Uploaded& passing) const;
+  std::vector<std::byte*> addresses(const EntryPlan& entry, const Uploaded& passing) const;
   Artifact artifact_;
   size_t variant_ = 0;
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Code> code_;
   std::unique_ptr<DeviceMemory> packed_;
-  // Weights and constants in the device's memory, if that is not the host's; what executables own is brought
-  // there by them, from the host.
-  std::unique_ptr<DeviceMemory> resident_;
-  std::map<std::string, int64_t> resident_offsets_;
+  // What runs read, but what executables own is brought there by them, from the host.
+  Uploaded resident_;
 };
 
 }  // namespace aicf

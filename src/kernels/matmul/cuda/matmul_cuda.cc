@@ -105,6 +105,7 @@ int own_operand_bytes(const CudaProblem& problem) {
 
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   const bool half = is_half(problem.inputs[0].dtype), tf32 = in_tf32(problem);
+  if (has_panels(problem) && family != MatmulFamily::wgmma) return false;
   if (family == MatmulFamily::simt) return !tf32;
   if (family == MatmulFamily::mma) return half || tf32;
   if (!half) return false;

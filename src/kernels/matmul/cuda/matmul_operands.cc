@@ -33,7 +33,9 @@ std::string load_function(const MatmulView& a, const std::string& name, const Ma
                      "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
                      "batch) const {\n" +
                      batch_indices(a) + "    aicf::" + load + "(" + map + ", to, barrier, " +
-                     (operand.along_k ? "k, other" : "other, k");
+                     (operand.panels    ? "0, other, k / " + std::to_string(kPanelDepth)
+                      : operand.along_k ? "k, other"
+                                        : "other, k");
   for (size_t axis = a.batch.size(); axis-- > 0;)
     if (operand.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
   return text + ");\n  }\n";
@@ -202,6 +204,7 @@ TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& a, int op
   const auto rank = static_cast<int32_t>(window.sizes.size());
   const int32_t k_axis = operand == 0 ? rank - 1 : rank - 2, other = operand == 0 ? rank - 2 : rank - 1;
   const auto depth = static_cast<int32_t>(per(kStageBytes, window.dtype));
+  if (own.panels) return {operand, {2, 1, 0}, {depth, block, 1}, 128};
   TensorMapSpec map{operand, {k_axis, other}, {depth, block}, 128};
   if (!own.along_k) {
     map.axes = {other, k_axis};

@@ -41,6 +41,7 @@ void set_pair_layout(const CudaProblem& problem, MatmulOperand& y) {
 
 MatmulOperand operand_of(const CudaWindow& window, size_t rank) {
   const size_t own = window.sizes.size();
+  if (own > rank) return {{}, window.strides[2], window.strides[1], true, true, true};
   MatmulOperand operand{{}, window.strides[own - 2], window.strides[own - 1]};
   for (size_t axis = 0; axis + 2 < rank; ++axis) {
     const size_t missing = rank - own;
@@ -74,6 +75,10 @@ Dim MatmulView::batches() const {
   Dim count(products);
   for (const Dim& size : batch) count = count * size;
   return count;
+}
+
+bool has_panels(const CudaProblem& problem) {
+  return problem.inputs[1].sizes.size() > problem.outputs[0].sizes.size();
 }
 
 MatmulView matmul_view(const CudaProblem& problem) {

@@ -12,6 +12,7 @@ struct MatmulOperand {
   std::vector<Dim> batch;  // strides over the batch axes of the result
   Dim row, column;
   bool along_k = true, vector = false;  // its rows in memory run along K; they can be read 16 bytes at a time
+  bool panels = false;                  // of y: has_panels; its strides are those inside a panel
 };
 
 struct MatmulView {
@@ -22,7 +23,14 @@ struct MatmulView {
   Dim batches() const;
 };
 
-// Of a problem whose first inputs are x [.., M, K] and y [.., K, N] and whose first output is [.., M, N].
+// Whether y is stored in panels of kPanelDepth of K, [K / kPanelDepth, N, kPanelDepth]: it has an axis more
+// than the result, and no other batch.
+inline constexpr int64_t kPanelDepth = 64;
+bool has_panels(const CudaProblem& problem);
+
+// Of a problem whose first inputs are x [.., M, K] and y [.., K, N], or y in panels, and whose first output
+// is
+// [.., M, N].
 MatmulView matmul_view(const CudaProblem& problem);
 // Whether every offset inside one matrix, up to a tile beyond its end, fits 32 bits.
 bool fits_int32(const MatmulView& view, const SymbolRanges& ranges);
