@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "build/call_passes/call_joiner.h"
 #include "build/call_passes/call_windows.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
@@ -40,16 +41,9 @@ std::optional<bool> adds_bias(const TileProgram& program) {
   return true;
 }
 
-class AttentionJoiner {
+class AttentionJoiner : CallJoiner {
  public:
-  AttentionJoiner(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
-                  const Target& target, const SelectOptions& options)
-      : all_(calls),
-        calls_(calls.calls),
-        graph_(graph),
-        programs_(programs),
-        target_(target),
-        options_(options) {}
+  using CallJoiner::CallJoiner;
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -100,7 +94,7 @@ class AttentionJoiner {
 
   std::optional<KernelCall> join(const KernelCall& product, const KernelCall& attention) const {
     const Window& result = product.outputs[0];
-    const std::optional<bool> bias = adds_bias(programs_[static_cast<size_t>(product.region)]);
+    const std::optional<bool> bias = adds_bias(program_of(product));
     const bool mask = attention.inputs.size() > 3;
     if (!bias || attention.outputs.size() != 1 || attention.params.size() != 2 ||
         !(result.offset == Dim(0)) || result.strides != std::vector<Dim>{result.sizes[1], Dim(1)})
@@ -149,20 +143,13 @@ class AttentionJoiner {
                     " us, apart " + format_fixed(apart, 1) + " us";
     return joined;
   }
-
-  const KernelCalls& all_;
-  std::vector<KernelCall>& calls_;
-  const Graph& graph_;
-  const std::vector<TileProgram>& programs_;
-  const Target& target_;
-  const SelectOptions& options_;
 };
 
 }  // namespace
 
-void join_attention(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
+void join_attention(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
                     const Target& target, const SelectOptions& options) {
-  AttentionJoiner(calls, graph, programs, target, options).run();
+  AttentionJoiner({calls, graph, programs, target, options}).run();
 }
 
 }  // namespace aicf

@@ -14,7 +14,7 @@ inline constexpr char kJoinAttention[] = "join_attention";
 
 // A choice of `options` that names the product or the attention decides over it: one of their own kernels
 // keeps them apart, matmul_attention joins them whatever the estimates say.
-void join_attention(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
+void join_attention(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
                     const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

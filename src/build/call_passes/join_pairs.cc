@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "build/call_passes/call_joiner.h"
 #include "build/call_passes/call_windows.h"
 #include "build/call_passes/joined_choice.h"
 #include "build/call_passes/joined_program.h"
@@ -45,16 +46,9 @@ Window columns_of(Window window, const Dim& first, const Dim& count) {
 // What joined_program can hand on.
 bool is_handed(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32; }
 
-class PairJoiner {
+class PairJoiner : CallJoiner {
  public:
-  PairJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs, const Target& target,
-             const SelectOptions& options)
-      : all_(calls),
-        calls_(calls.calls),
-        graph_(graph),
-        programs_(programs),
-        target_(target),
-        options_(options) {}
+  using CallJoiner::CallJoiner;
 
   void run() {
     index();
@@ -72,9 +66,6 @@ class PairJoiner {
   }
 
  private:
-  const TileProgram& program_of(const KernelCall& call) const {
-    return programs_[static_cast<size_t>(call.region)];
-  }
   bool is_product(const KernelCall& call) const {
     return is_open_product(call, programs_) && has_elements_alone(program_of(call));
   }
@@ -189,12 +180,6 @@ class PairJoiner {
     for (const Window& w : part.outputs) kept.push_back(is_needed(w.root, part.call, meeting));
     return kept;
   }
-  bool is_needed(ValueId root, size_t product, size_t meeting) const {
-    if (is_kept(root, all_, graph_)) return true;
-    for (size_t i = 0; i < calls_.size(); ++i)
-      if (i != product && i != meeting && meets(calls_[i].inputs, root)) return true;
-    return false;
-  }
 
   // The calls that go, in order: the products but one in whose epilogue they meet.
   static std::vector<size_t> calls_before(const Meeting& m) {
@@ -302,12 +287,6 @@ class PairJoiner {
                             : estimate_microseconds(call, call.kernel, target_, options_.ranges);
   }
 
-  const KernelCalls& all_;
-  std::vector<KernelCall>& calls_;
-  const Graph& graph_;
-  std::vector<TileProgram>& programs_;
-  const Target& target_;
-  const SelectOptions& options_;
   std::map<ValueId, size_t> writers_;  // the first call that writes to a root
 };
 
@@ -315,7 +294,7 @@ class PairJoiner {
 
 void join_pairs(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
                 const Target& target, const SelectOptions& options) {
-  PairJoiner(calls, graph, programs, target, options).run();
+  PairJoiner({calls, graph, programs, target, options}).run();
 }
 
 }  // namespace aicf

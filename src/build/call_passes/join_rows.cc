@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "build/call_passes/call_joiner.h"
 #include "build/call_passes/call_windows.h"
 #include "build/call_passes/joined_choice.h"
 #include "build/call_passes/joined_program.h"
@@ -16,17 +17,9 @@ namespace {
 
 constexpr char kJoinedKernel[] = "matmul_rows";
 
-class RowJoiner {
+class RowJoiner : CallJoiner {
  public:
-  RowJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs, const Target& target,
-            const SelectOptions& options)
-      : all_(calls),
-        calls_(calls.calls),
-        graph_(graph),
-        programs_(programs),
-        target_(target),
-        options_(options),
-        ranges_(options.ranges) {}
+  using CallJoiner::CallJoiner;
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -43,7 +36,7 @@ class RowJoiner {
  private:
   bool reduces_rows(const KernelCall& call) const {
     return call.kernel == "tile" && call.region >= 0 && call.schedule.inner_rank == 1 &&
-           programs_[static_cast<size_t>(call.region)].stages.size() > 1;
+           program_of(call).stages.size() > 1;
   }
 
   // The region that reads the product's results by rows, if it may run where the product does.
@@ -66,13 +59,6 @@ class RowJoiner {
            std::none_of(call.outputs.begin(), call.outputs.end(), [&](const Window& w) {
              return meets(other.outputs, w.root) || meets(other.inputs, w.root);
            });
-  }
-
-  bool is_needed(ValueId root, size_t product, size_t rows) const {
-    if (is_kept(root, all_, graph_)) return true;
-    for (size_t i = 0; i < calls_.size(); ++i)
-      if (i != product && i != rows && meets(calls_[i].inputs, root)) return true;
-    return false;
   }
 
   std::optional<KernelCall> join(size_t at, size_t rows_at) {
@@ -111,22 +97,21 @@ class RowJoiner {
   // The joined call, if its program can run so and it takes less time than the two.
   std::optional<KernelCall> choose(KernelCall joined, const KernelCall& product, const KernelCall& rows,
                                    size_t from, const std::vector<bool>& kept, size_t middle) {
-    const TileProgram &first = programs_[static_cast<size_t>(product.region)],
-                      &second = programs_[static_cast<size_t>(rows.region)];
+    const TileProgram &first = program_of(product), &second = program_of(rows);
     if (first.registers.size() + second.registers.size() >= kMaxTileRegisters ||
         first.scalars.size() + second.scalars.size() > kMaxTileRegisters ||
         joined.inputs.size() + joined.outputs.size() > static_cast<size_t>(kMaxTileOperands) ||
         !can_join(first, from))
       return std::nullopt;
     TileProgram program = joined_program(first, from, kept, second, middle);
-    CudaProblem problem = cuda_problem(joined, target_.arch, ranges_);
+    CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kJoinedKernel), problem);
     if (variants.empty()) return std::nullopt;
     joined.origin = product.origin + " … " + rows.origin;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
-                         estimate_microseconds(rows, rows.kernel, target_, ranges_);
+                         estimate_microseconds(rows, rows.kernel, target_, options_.ranges);
     joined.choice.key = product.choice.key;
     if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
     check_tile_program(program);
@@ -143,21 +128,13 @@ class RowJoiner {
              instr.a < kTileScalarBase;
     });
   }
-
-  const KernelCalls& all_;
-  std::vector<KernelCall>& calls_;
-  const Graph& graph_;
-  std::vector<TileProgram>& programs_;
-  const Target& target_;
-  const SelectOptions& options_;
-  const SymbolRanges& ranges_;
 };
 
 }  // namespace
 
 void join_rows(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
                const Target& target, const SelectOptions& options) {
-  RowJoiner(calls, graph, programs, target, options).run();
+  RowJoiner({calls, graph, programs, target, options}).run();
 }
 
 }  // namespace aicf
