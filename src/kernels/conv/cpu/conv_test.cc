@@ -3,11 +3,13 @@
 #include <limits>
 
 #include "kernels/conv/testing/conv_case.h"
+#include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
 namespace {
 
 using namespace conv_testing;
+using namespace tile_testing;
 
 TEST(Conv, AgreesWithF64) {
   const std::pair<DType, const char*> kinds[] = {{DType::f32, "conv_f32"},
@@ -119,20 +121,12 @@ TEST(Conv, ImageAloneEqualsImageInBatch) {
 
 // Epilogue out = result * scale[channel] + residual, on layouts whose pixels do and do not lie in one line.
 TEST(Conv, EpilogueRunsOnEveryTile) {
-  TileProgram program;
-  program.inputs = {DType::f32, DType::f32, DType::f32};
-  program.outputs = {DType::f32};
-  program.registers.assign(3, {TileType::f32, false});
-  for (int16_t i = 0; i < 3; ++i) {
-    TileInstr load{TileOp::load, TileType::f32, i};
-    load.operand = i;
-    program.stages.resize(1);
-    program.stages[0].push_back(load);
-  }
-  program.stages[0].push_back({TileOp::fma, TileType::f32, 0, 0, 1, 2});
-  TileInstr store{TileOp::store, TileType::f32, -1, 0};
-  store.operand = 3;
-  program.stages[0].push_back(store);
+  const TileProgram program = {
+      {DType::f32, DType::f32, DType::f32},
+      {DType::f32},
+      {kF, kF, kF},
+      {},
+      {{load(0, 0), load(1, 1), load(2, 2), op(TileOp::fma, 0, 0, 1, 2), store(3, 0)}}};
   const std::pair<const char*, ConvCase> list[] = {
       {"conv_f32", {2, 5, 40, 1, {9, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}},
       {"conv_f32", {1, 8, 6, 2, {50}, {1}, {1}, {0}, {0}, {1}, false}},

@@ -4,46 +4,37 @@
 #include <limits>
 
 #include "kernels/conv/cpu/pack_conv_w.h"
-#include "kernels/matmul/cpu/pack.h"
-#include "kernels/testing/step.h"
+#include "kernels/matmul/testing/packed_y.h"
+#include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
 namespace {
 
 using namespace step_testing;
+using namespace tile_testing;
+using matmul_testing::pack_y;
 
 enum Parts { kScale = 1, kShift = 2, kResidual = 4, kLow = 8, kHigh = 16, kAll = 31 };
 
 // Operands: sums, scale, shift, residual; result. Registers: the value, an operand.
 TileProgram program_of(int parts) {
-  constexpr TileType f = TileType::f32;
-  constexpr int16_t low = kTileScalarBase, high = low + 1;
-  std::vector<TileInstr> code;
-  const auto with_operand = [&](TileOp op, int16_t reg, int16_t operand) {
-    TileInstr instr{op, f};
-    (op == TileOp::load ? instr.dst : instr.a) = reg;
-    instr.operand = operand;
-    code.push_back(instr);
+  const int low = scalar(0), high = scalar(1);
+  std::vector<TileInstr> code = {constant(low, -0.25), constant(high, 0.75), load(0, 0)};
+  const auto apply = [&](TileOp name, int operand) {
+    code.push_back(load(1, operand));
+    code.push_back(op(name, 0, 0, 1));
   };
-  const auto constant = [&](int16_t scalar, double value) {
-    TileInstr instr{TileOp::constant, f, scalar};
-    instr.imm_f = value;
-    code.push_back(instr);
-  };
-  const auto apply = [&](TileOp op, int16_t operand) {
-    with_operand(TileOp::load, 1, operand);
-    code.push_back({op, f, 0, 0, 1});
-  };
-  constant(low, -0.25);
-  constant(high, 0.75);
-  with_operand(TileOp::load, 0, 0);
   if (parts & kScale) apply(TileOp::mul, 1);
   if (parts & kShift) apply(TileOp::add, 2);
   if (parts & kResidual) apply(TileOp::add, 3);
-  if (parts & kLow) code.push_back({TileOp::max, f, 0, 0, low});
-  if (parts & kHigh) code.push_back({TileOp::min, f, 0, 0, high});
-  with_operand(TileOp::store, 0, 4);
-  return {{DType::f32, DType::f32, DType::f32, DType::f32}, {DType::f32}, {{f}, {f}}, {f, f}, {code}};
+  if (parts & kLow) code.push_back(op(TileOp::max, 0, 0, low));
+  if (parts & kHigh) code.push_back(op(TileOp::min, 0, 0, high));
+  code.push_back(store(4, 0));
+  return {{DType::f32, DType::f32, DType::f32, DType::f32},
+          {DType::f32},
+          {kF, kF},
+          {TileType::f32, TileType::f32},
+          {code}};
 }
 
 float expected(int parts, float value, double scale, double shift, double residual) {
@@ -72,21 +63,14 @@ TEST(GemmFinish, MatmulPartsInOrder) {
     x.set(3 * k, std::numeric_limits<double>::quiet_NaN());
     x.set(7 * k, std::numeric_limits<double>::infinity());
     for (IsaLevel isa : isa_levels()) {
-      std::vector<float> panels(static_cast<size_t>(packed_matmul_y_bytes(k, n) / 4));
-      TensorArg packed;
-      packed.data = panels.data();
-      packed.dtype = DType::u8;
-      packed.rank = 1;
-      packed.sizes[0] = static_cast<int64_t>(panels.size() * 4);
-      packed.strides[0] = 1;
-      run_step({"pack_matmul_y_f32", {y.arg()}, {packed}, {}, {}}, isa);
-      run_step({"matmul_f32_packed", {x.arg(), packed}, {sums.arg()}, {k, n}, {}}, isa);
+      const TestTensor packed = pack_y(y, isa);
+      run_step({"matmul_f32_packed", {x.arg(), packed.arg()}, {sums.arg()}, {k, n}, {}}, isa);
       for (int parts = 0; parts <= kAll; ++parts) {
         const TileProgram program = program_of(parts);
         TestTensor out(DType::f32, {m, n});
         out.fill([&](int64_t i) { return residual.get(i); });  // the residual is in the result's place
         run_step({"matmul_f32_packed",
-                  {x.arg(), packed, scale.arg(), shift.arg(), out.arg()},
+                  {x.arg(), packed.arg(), scale.arg(), shift.arg(), out.arg()},
                   {out.arg()},
                   {k, n},
                   {},
@@ -114,21 +98,15 @@ void expect_convolution(int64_t channels, int64_t maps, int64_t size) {
   std::vector<int64_t> with_bias = params;
   with_bias[2] = 1;
   for (IsaLevel isa : isa_levels()) {
-    std::vector<float> panels(static_cast<size_t>(packed_conv_w_bytes(1, maps, channels * 9) / 4));
-    TensorArg packed;
-    packed.data = panels.data();
-    packed.dtype = DType::u8;
-    packed.rank = 1;
-    packed.sizes[0] = static_cast<int64_t>(panels.size() * 4);
-    packed.strides[0] = 1;
-    run_step({"pack_conv_w_f32", {w.arg()}, {packed}, {1}, {}}, isa);
+    const TestTensor packed(DType::u8, {packed_conv_w_bytes(1, maps, channels * 9)});
+    run_step({"pack_conv_w_f32", {w.arg()}, {packed.arg()}, {1}, {}}, isa);
     TestTensor plain(DType::f32, {1, maps, size, size});
-    run_step({"conv_f32_packed", {x.arg(), packed}, {plain.arg()}, params, {}}, isa);
+    run_step({"conv_f32_packed", {x.arg(), packed.arg()}, {plain.arg()}, params, {}}, isa);
     for (int parts = 0; parts <= kAll; ++parts) {
       const TileProgram program = program_of(parts);
       TestTensor out(DType::f32, {1, maps, size, size}, TestTensor::Layout::kChannelsLast);
       run_step({"conv_f32_packed",
-                {x.arg(), packed, bias.arg(), scale.arg(), shift.arg(), residual.arg()},
+                {x.arg(), packed.arg(), bias.arg(), scale.arg(), shift.arg(), residual.arg()},
                 {out.arg()},
                 with_bias,
                 {},

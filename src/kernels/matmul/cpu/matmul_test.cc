@@ -1,12 +1,13 @@
+// Products on the CPU beside sums in f64: types, layouts, batches, packed weights, refusals.
 #include <limits>
 
-#include "kernels/matmul/cpu/pack.h"
-#include "kernels/testing/step.h"
+#include "kernels/matmul/testing/packed_y.h"
 
 namespace aicf {
 namespace {
 
 using namespace step_testing;
+using matmul_testing::pack_y;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -154,12 +155,6 @@ void expect_same_bits(const TestTensor& a, const TestTensor& b, const std::strin
   for (int64_t i = 0; i < a.count(); ++i) ASSERT_EQ(a.bits(i), b.bits(i)) << what << " element " << i;
 }
 
-TestTensor pack_y(const TestTensor& y, IsaLevel isa) {
-  TestTensor packed(DType::u8, {packed_matmul_y_bytes(y.sizes()[0], y.sizes()[1])});
-  run_step({"pack_matmul_y_f32", {y.arg()}, {packed.arg()}, {}, {}}, isa, true);
-  return packed;
-}
-
 TEST(Matmul, PackedEqualsUnpackedInAnyLayoutAndOrder) {
   for (const auto& mnk : std::vector<std::vector<int64_t>>{
            {1, 384, 384}, {8, 50, 700}, {128, 384, 300}, {33, 1, 257}, {70, 191, 512}}) {
@@ -291,93 +286,6 @@ TEST(Matmul, RefusesStepsThatDoNotFit) {
   expect_refused(params, "param N");
   params.params = {int64_t{1} << 62, int64_t{1} << 62};
   EXPECT_THROW(bind_step(params, IsaLevel::kPortable), UserError);
-}
-
-// Epilogue: out = max(result + bias, 0) + residual, and out2 = the result as bf16.
-TileProgram relu_program() {
-  TileProgram program;
-  program.inputs = {DType::f32, DType::f32, DType::f32};
-  program.outputs = {DType::f32, DType::bf16};
-  program.registers.assign(4, {TileType::f32, false});
-  const auto instr = [](TileOp op, int16_t dst, int16_t a, int16_t b, int16_t operand) {
-    TileInstr i{op, TileType::f32};
-    i.dst = dst;
-    i.a = a;
-    i.b = b;
-    i.operand = operand;
-    return i;
-  };
-  program.stages = {{instr(TileOp::load, 0, -1, -1, 0), instr(TileOp::load, 1, -1, -1, 1),
-                     instr(TileOp::load, 2, -1, -1, 2), instr(TileOp::add, 1, 0, 1, -1),
-                     instr(TileOp::constant, 3, -1, -1, -1), instr(TileOp::max, 1, 1, 3, -1),
-                     instr(TileOp::add, 1, 1, 2, -1), instr(TileOp::store, -1, 1, -1, 3),
-                     instr(TileOp::store, -1, 0, -1, 4)}};
-  return program;
-}
-
-TEST(Matmul, EpilogueRunsOnEveryTile) {
-  const TileProgram program = relu_program();
-  for (const auto& mnk : std::vector<std::vector<int64_t>>{{1, 384, 20}, {70, 200, 300}, {33, 7, 0}}) {
-    const int64_t m = mnk[0], n = mnk[1], k = mnk[2];
-    TestTensor x(DType::f32, {2, m, k}), y(DType::f32, {k, n}), bias(DType::f32, {n}),
-        residual(DType::f32, {2, m, n}, Layout::kReversed);
-    x.randomize(1);
-    y.randomize(2);
-    bias.randomize(3);
-    residual.randomize(4);
-    for (IsaLevel isa : isa_levels()) {
-      TestTensor plain(DType::f32, {2, m, n}), out(DType::f32, {2, m, n}, Layout::kGaps),
-          narrow(DType::bf16, {2, m, n});
-      run_step({"matmul_f32", {x.arg(), y.arg()}, {plain.arg()}, {}, {}}, isa);
-      const TestTensor packed = pack_y(y, isa);
-      for (bool use_packed : {false, true}) {
-        out.poison();
-        narrow.poison();
-        Step step{
-            "matmul_f32", {x.arg(), y.arg(), bias.arg(), residual.arg()}, {out.arg(), narrow.arg()}, {}, {},
-            &program};
-        if (use_packed) {
-          step.kernel = "matmul_f32_packed";
-          step.inputs[1] = packed.arg();
-          step.params = {k, n};
-        }
-        run_step(step, isa, true);
-        for (int64_t i = 0; i < out.count(); ++i) {
-          const auto sum = static_cast<float>(plain.get(i)) + static_cast<float>(bias.get(i % n));
-          const float expected = std::max(sum, 0.0f) + static_cast<float>(residual.get(i));
-          ASSERT_EQ(static_cast<float>(out.get(i)), expected) << i;
-          ASSERT_EQ(narrow.bits(i), f32_to_bf16(static_cast<float>(plain.get(i)))) << i;
-        }
-      }
-    }
-  }
-}
-
-TEST(Matmul, RefusesEpiloguesThatDoNotFit) {
-  TestTensor x(DType::f32, {4, 8}), y(DType::f32, {8, 6}), row(DType::f32, {6}), full(DType::f32, {4, 6});
-  TestTensor out(DType::f32, {4, 6}), narrow(DType::bf16, {4, 6});
-  const TileProgram program = relu_program();
-  const Step good{"matmul_f32", {x.arg(), y.arg(), row.arg(), full.arg()}, {out.arg(), narrow.arg()}, {}, {},
-                  &program};
-  bind_step(good, IsaLevel::kPortable);
-  Step step = good;
-  step.inputs.pop_back();
-  expect_refused(step, "missing operand");
-  step = good;
-  step.inputs[2].sizes[0] = 5;
-  expect_refused(step, "operand that does not broadcast");
-  step = good;
-  step.inputs[2].dtype = DType::f64;
-  expect_refused(step, "operand dtype");
-  step = good;
-  step.outputs.pop_back();
-  expect_refused(step, "missing output");
-  TileProgram reducing = program;
-  reducing.scalars = {TileType::f32};
-  reducing.stages[0].push_back({TileOp::reduce_sum, TileType::f32, 0, 1});
-  step = good;
-  step.program = &reducing;
-  expect_refused(step, "reduction");
 }
 
 TEST(Matmul, SelectionPrefersPackedWeights) {
