@@ -1,4 +1,4 @@
-"""Models of a few ONNX nodes, run by AICF and by onnxruntime, for the tests of forms, sizes and refusals."""
+"""Models of a few ONNX nodes, run by AICF and by onnxruntime: what the tests of ONNX ops share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from typing import Any
 import aicf
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-__all__ = ["Arrays", "check_sizes", "draw", "model_of", "ours", "peer"]
+__all__ = [
+    "Arrays",
+    "check_sizes",
+    "draw",
+    "model_of",
+    "ours",
+    "peer",
+    "specs",
+]
 
 ort = pytest.importorskip("onnxruntime")
 
 Arrays = Mapping[str, np.ndarray]
+# What names the type of a value: a numpy dtype, or the number in TensorProto of one that numpy may lack.
+Kind = Any
+CONTRIB = {"com.microsoft": 1}
 
 
 def draw(*sizes: int) -> np.ndarray:
@@ -22,39 +33,58 @@ def draw(*sizes: int) -> np.ndarray:
 
 
 def model_of(
-    nodes: Sequence[Any],
-    inputs: Mapping[str, tuple[Any, Sequence[int | str]]],
-    outputs: Sequence[str],
-    constants: Arrays = {},  # noqa: B006
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, tuple[Kind, Sequence[int | str]]],
+    outputs: Sequence[str] | Mapping[str, int],
+    constants: Mapping[str, np.ndarray | TensorProto] = {},  # noqa: B006
     opset: int = 19,
+    domains: Mapping[str, int] = CONTRIB,
 ) -> bytes:
-    """`inputs`: dtype and sizes by name; outputs are f32 unless `name:type` says another."""
-    named = [output.split(":") for output in outputs]
+    """`inputs`: type and sizes by name. `outputs`: names, which are f32 unless `name:TYPE` says another, or
+    types by name. `domains`: versions of what is imported beside `opset` of ONNX."""
     graph = helper.make_graph(
         nodes,
         "graph",
         [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(sizes))
-            for name, (dtype, sizes) in inputs.items()
+            helper.make_tensor_value_info(name, _kind(kind), list(sizes))
+            for name, (kind, sizes) in inputs.items()
         ],
-        [
-            helper.make_tensor_value_info(
-                name, getattr(TensorProto, kind[0]) if kind else TensorProto.FLOAT, None
-            )
-            for name, *kind in named
-        ],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in _kinds(outputs).items()],
+        [_named(constant, name) for name, constant in constants.items()],
     )
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = 9
-    return model.SerializeToString()
+    imports = [helper.make_opsetid(domain, version) for domain, version in {"": opset, **domains}.items()]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
 
 
-def peer(model: bytes, feeds: Arrays) -> list[np.ndarray]:
+def _kind(kind: Kind) -> int:
+    return kind if isinstance(kind, int) else helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+
+
+def _kinds(outputs: Sequence[str] | Mapping[str, int]) -> Mapping[str, int]:
+    if isinstance(outputs, Mapping):
+        return outputs
+    pairs = (output.partition(":") for output in outputs)
+    return {name: getattr(TensorProto, kind or "FLOAT") for name, _, kind in pairs}
+
+
+def _named(constant: np.ndarray | TensorProto, name: str) -> TensorProto:
+    if isinstance(constant, np.ndarray):
+        return numpy_helper.from_array(constant, name)
+    constant.name = name
+    return constant
+
+
+def specs(arrays: Arrays) -> dict[str, tuple[np.dtype[Any], Sequence[int]]]:
+    """What model_of() takes as the inputs of these."""
+    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
+
+
+def peer(model: bytes, feeds: Arrays, optimised: bool = True) -> list[np.ndarray]:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    return ort.InferenceSession(model, options).run(None, dict(feeds))
+    if not optimised:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, dict(feeds))
 
 
 def ours(exe: aicf.Executable, feeds: Arrays) -> list[np.ndarray]:

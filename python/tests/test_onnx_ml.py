@@ -7,22 +7,13 @@ from typing import Any
 
 import aicf
 import numpy as np
+import onnx_nodes
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx_nodes import draw as real
+from onnx_nodes import ours, peer
 
-ort = pytest.importorskip("onnxruntime")
-
-FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
-KINDS = {
-    np.dtype("f4"): FLOAT,
-    np.dtype("f8"): DOUBLE,
-    np.dtype("i8"): INT64,
-    np.dtype("i4"): TensorProto.INT32,
-}
-
-
-def real(*sizes: int) -> np.ndarray:
-    return np.random.default_rng(sizes).standard_normal(sizes).astype(np.float32)
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def model_of(
@@ -34,21 +25,14 @@ def model_of(
 ) -> bytes:
     """One node; the first axis of its inputs is open."""
     node = helper.make_node(op, list(inputs), list(outputs), domain="ai.onnx.ml", **attributes)
-    graph = helper.make_graph(
+    sizes = {name: ["n", *x.shape[1:]] if x.ndim > 1 else x.shape for name, x in inputs.items()}
+    return onnx_nodes.model_of(
         [node],
-        "graph",
-        [
-            helper.make_tensor_value_info(
-                name, KINDS[x.dtype], ["n", *x.shape[1:]] if x.ndim > 1 else x.shape
-            )
-            for name, x in inputs.items()
-        ],
-        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items() if name],
+        {name: (x.dtype, sizes[name]) for name, x in inputs.items()},
+        {name: kind for name, kind in outputs.items() if name},
+        opset=17,
+        domains={"ai.onnx.ml": version},
     )
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
-    model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = 8
-    return model.SerializeToString()
 
 
 def compiled(model: bytes) -> Any:
@@ -63,15 +47,11 @@ def check(
     **attributes: Any,
 ) -> None:
     model = model_of(op, inputs, outputs, attributes, version)
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    theirs = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, dict(inputs))
-    results = compiled(model)(**inputs)
-    mine = results if isinstance(results, tuple) else (results,)
-    for ours, peer in zip([np.asarray(r) for r in mine], theirs, strict=True):
-        assert ours.shape == peer.shape
-        assert ours.dtype == peer.dtype
-        np.testing.assert_allclose(ours, peer, rtol=1e-5, atol=1e-6)
+    theirs = peer(model, inputs)
+    for mine, exact in zip(ours(compiled(model), inputs), theirs, strict=True):
+        assert mine.shape == exact.shape
+        assert mine.dtype == exact.dtype
+        np.testing.assert_allclose(mine, exact, rtol=1e-5, atol=1e-6)
 
 
 LABELLED = {"label": INT64, "scores": FLOAT}

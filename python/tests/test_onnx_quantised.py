@@ -7,10 +7,11 @@ from typing import Any
 
 import aicf
 import numpy as np
+import onnx_nodes
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-
-ort = pytest.importorskip("onnxruntime")
+from onnx_contrib import node_of, present
+from onnx_nodes import draw as real
+from onnx_nodes import peer, specs
 
 Case = tuple[str, Mapping[str, np.ndarray], Sequence[str], Sequence[str], dict[str, Any]]
 
@@ -21,10 +22,6 @@ def u8(*sizes: int) -> np.ndarray:
 
 def i8(*sizes: int) -> np.ndarray:
     return np.random.default_rng(sizes).integers(-128, 128, sizes).astype(np.int8)
-
-
-def real(*sizes: int) -> np.ndarray:
-    return np.random.default_rng(sizes).standard_normal(sizes).astype(np.float32)
 
 
 def scale(value: float) -> np.ndarray:
@@ -39,30 +36,13 @@ def model_of(case: Case, symbolic: bool = False) -> bytes:
     """One node over inputs in order: those named in `fed` are inputs of the model, the others constants. A
     name that begins with `_` stands for an absent input."""
     op, arrays, fed, kinds, attributes = case
-    names = ["" if name.startswith("_") else name for name in arrays]
-    node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
-    inputs = [
-        helper.make_tensor_value_info(
-            name,
-            helper.np_dtype_to_tensor_dtype(arrays[name].dtype),
-            [
-                f"{name}{axis}" if symbolic and axis == 0 else size
-                for axis, size in enumerate(arrays[name].shape)
-            ],
-        )
-        for name in fed
-    ]
-    output = helper.make_tensor_value_info("y", getattr(TensorProto, kinds[0]), None)
-    constants = [
-        numpy_helper.from_array(array, name)
-        for name, array in arrays.items()
-        if name not in fed and not name.startswith("_")
-    ]
-    graph = helper.make_graph([node], "graph", inputs, [output], constants)
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=imports)
-    model.ir_version = 9
-    return model.SerializeToString()
+    node = node_of(op, arrays, ["y"], **attributes)
+    inputs = {
+        name: (dtype, [f"{name}0", *sizes[1:]] if symbolic and sizes else sizes)
+        for name, (dtype, sizes) in specs({name: arrays[name] for name in fed}).items()
+    }
+    constants = {name: array for name, array in present(arrays).items() if name not in fed}
+    return onnx_nodes.model_of([node], inputs, [f"y:{kinds[0]}"], constants, opset=17)
 
 
 def of_one(name: str, size: float, point: int, dtype: Any = np.uint8) -> dict[str, np.ndarray]:
@@ -239,9 +219,7 @@ def test_results_are_those_of_onnxruntime(case: Case, symbolic: bool) -> None:
     _, arrays, fed, kinds, _ = case
     model = model_of(case, symbolic)
     feeds = {name: arrays[name] for name in fed}
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    (theirs,) = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds)
+    (theirs,) = peer(model, feeds)
     dims = {f"{name}0": arrays[name].shape[0] for name in fed} if symbolic else {}
     mine = np.asarray(aicf.compile(model, dims=dims)(**feeds))
     assert mine.dtype == theirs.dtype and mine.shape == theirs.shape

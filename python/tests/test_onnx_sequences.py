@@ -9,7 +9,7 @@ import aicf
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from test_onnx_forms import check_sizes, draw, model_of
+from onnx_nodes import check_sizes, draw, model_of
 
 ROWS: dict[str, Any] = {"x": (np.float32, ["n", 6]), "y": (np.float32, ["n", 6])}
 NUMBERS = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "two": np.array([2, 1, 3])}

@@ -8,7 +8,7 @@ import aicf
 import numpy as np
 import pytest
 from onnx import helper
-from test_onnx_forms import check_sizes, draw, model_of, peer
+from onnx_nodes import check_sizes, draw, model_of, peer
 
 F32 = np.float32
 

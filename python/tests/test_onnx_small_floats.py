@@ -79,7 +79,7 @@ def test_activations_through_f8() -> None:
     ]
     constants = {"scale": np.array(0.125, np.float32), "zero": zero}
     check(
-        model_of(nodes, {"x": (FLOAT, ["n"])}, {"y": FLOAT}, constants, 19),
+        model_of(nodes, {"x": (FLOAT, ["n"])}, {"y": FLOAT}, constants, opset=19),
         {"x": real(300) * 40},
         {"n": "1..512"},
     )

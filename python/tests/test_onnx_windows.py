@@ -8,7 +8,7 @@ import aicf
 import numpy as np
 import pytest
 from onnx import helper
-from test_onnx_forms import check_sizes, draw, model_of, ours, peer
+from onnx_nodes import check_sizes, draw, model_of, ours, peer
 
 IMAGES: dict[str, Any] = {"x": (np.float32, ["n", 4, "h", "w"])}
 RANGES = {"n": "1..3", "h": "1..19", "w": "3..24"}
