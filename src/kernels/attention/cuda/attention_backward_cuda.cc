@@ -11,8 +11,8 @@ namespace {
 enum Input : size_t { kQ, kK, kV, kOut, kDout, kMask };  // and last the sums, if the forward pass leaves them
 enum Output : size_t { kDq, kDk, kDv };
 
-constexpr int64_t kPaddedRows = 128;         // of the numbers of each head's rows
-constexpr int64_t kLeastShared = 99 * 1024;  // of all architectures: the order must not depend on them
+constexpr int64_t kPaddedRows = 128;                // of the numbers of each head's rows
+constexpr int64_t kLeastShared = shared_limit(86);  // of all architectures: the order must not depend on them
 
 int64_t accumulator_bytes(const CudaProblem& problem) {
   return problem.inputs[kQ].dtype == DType::f64 ? 8 : 4;

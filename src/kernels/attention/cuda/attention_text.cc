@@ -86,11 +86,6 @@ bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window) {
   return true;
 }
 
-int64_t shared_limit(int arch) {
-  if (arch >= 90) return 227 * 1024;
-  return arch == 80 ? 163 * 1024 : 99 * 1024;
-}
-
 std::vector<Dim> mask_strides(const CudaWindow& mask) {
   std::vector<Dim> strides(4, Dim(0));
   const size_t rank = mask.sizes.size();

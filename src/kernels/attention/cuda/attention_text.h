@@ -33,8 +33,6 @@ bool has_vector_rows(const CudaWindow& window, int64_t elements);
 // Whether a tensor map can describe the window: sizes of at least one, positive strides of multiples of 16
 // bytes.
 bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window);
-// Bytes of shared memory that a block can have.
-int64_t shared_limit(int arch);
 // Strides over [batch, head, query, key]; an axis of one element is repeated.
 std::vector<Dim> mask_strides(const CudaWindow& mask);
 // Heads whose keys and values fit in the L2 cache together.

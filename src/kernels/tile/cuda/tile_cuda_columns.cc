@@ -4,6 +4,7 @@
 // the next.
 #include <algorithm>
 
+#include "kernels/cuda_machine.h"
 #include "kernels/tile/cuda/tile_stages.h"
 #include "kernels/tile/tile_info.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int kThreads = 256, kFewThreads = 128;  // of a block; of a small region's
 constexpr int64_t kSmall = 1 << 16;               // elements
-constexpr int64_t kMachineBlocks = 528;           // four of a hundred and thirty-two multiprocessors' worth
 
 class ColumnsWriter : public StagedWriter {
  public:

@@ -2,12 +2,14 @@
 // vectors a block apart, all loads before the first use.
 #include <algorithm>
 
+#include "kernels/cuda_machine.h"
 #include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {
 namespace {
 
-constexpr int64_t kMachineThreads = 132 * 2048;  // enough to hide memory latency with one vector each
+constexpr int64_t kMachineThreads =
+    kMultiprocessors * 2048;  // enough to hide memory latency with one vector each
 
 class FlatWriter : public TileWriter {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda_machine.h"
 
 namespace aicf {
 namespace {
@@ -11,7 +12,6 @@ constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per wa
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kEarlyBytes = 4 * 32;  // of a thread's registers for constants read ahead
-constexpr int64_t kMachineBlocks = 528;  // four of a hundred and thirty-two multiprocessors' worth
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
       if (items > most || used < best + 0.15) continue;
       best = used, group_ = group, items_ = static_cast<int>(items);
     }
-    threads_ = std::max(group_, rows * group_ < 132 * 128 * 2 ? 64 : 128);
+    threads_ = std::max(group_, rows * group_ < kMultiprocessors * 128 * 2 ? 64 : 128);
   } else {
     kept_ = vectors * vector_ <= int64_t{1024} * kMaxKept;
     int64_t items = 2;

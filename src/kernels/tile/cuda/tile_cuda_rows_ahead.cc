@@ -1,13 +1,13 @@
 // Walks over many rows, whose next ones are brought into shared memory meanwhile.
 #include <algorithm>
 
+#include "kernels/cuda_machine.h"
 #include "kernels/tile/cuda/tile_cuda_rows.h"
 
 namespace aicf {
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 227 * 1024;  // of an sm_90 multiprocessor, for blocks
+constexpr int64_t kSharedBytes = shared_limit(90);
 constexpr int64_t kReservedBytes = 2 * 1024;  // of that: the system's, barriers and values of warps
 constexpr int kMostAhead = 2;
 
