@@ -80,7 +80,7 @@ class Emitter {
           add_body_output(body.graph, body.inner.at(result));
           results.push_back(result);
         }
-    const std::string kind(group.contraction ? op_info(graph_.node(group.nodes[0]).op).name : "tile");
+    const std::string kind(group.contraction ? op_info(graph_.node(group.nodes[0]).op).name : kTileRegion);
     const std::vector<ValueId> outputs =
         add_region(rewriter_.graph(), std::move(body.graph), rewriter_.values(body.operands), kind, origin);
     for (size_t i = 0; i < results.size(); ++i) rewriter_.map(results[i], outputs[i]);

@@ -168,7 +168,7 @@ class Merger {
       merged_[j] = true;
     }
     const std::vector<ValueId> results =
-        add_region(rewriter.graph(), std::move(body), rewriter.values(operands), "tile", node.origin);
+        add_region(rewriter.graph(), std::move(body), rewriter.values(operands), kTileRegion, node.origin);
     size_t next = 0;
     for (ValueId id : node.results) rewriter.map(id, results[next++]);
     for (const auto& [j, each] : sums)

@@ -87,7 +87,7 @@ class Merger {
       merged_[member] = true;
     }
     const std::vector<ValueId> results =
-        add_region(rewriter.graph(), std::move(body), rewriter.values(operands), "tile",
+        add_region(rewriter.graph(), std::move(body), rewriter.values(operands), kTileRegion,
                    graph_.nodes()[group[0]].origin);
     size_t next = 0;
     for (size_t member : group)

@@ -130,7 +130,7 @@ class Emitter {
       results = emit_lone(body, operands, rewriter);
     } else {
       for (const auto& [inner, id] : outputs) add_body_output(body.graph, body.inner.at({index, inner}));
-      const std::string kind = unit.node->op == Op::fused ? unit.node->attrs.get_str("kind") : "tile";
+      const std::string kind = unit.node->op == Op::fused ? unit.node->attrs.get_str("kind") : kTileRegion;
       results = add_region(rewriter.graph(), std::move(body.graph), operands, kind, unit.node->origin);
     }
     for (size_t i = 0; i < outputs.size(); ++i) {

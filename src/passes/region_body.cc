@@ -33,8 +33,7 @@ bool is_region_op(const Graph& graph, const Node& node, const Target& target) {
 bool is_immediate(const Value& value) { return value.role == Role::kConstant && value.constant.count() == 1; }
 
 std::optional<RegionBody> region_body(const Graph& graph, const Node& node, const Target& target) {
-  if (node.op == Op::fused)
-    return RegionBody{node.bodies[0], node.attrs.get_str("kind") != "tile", node.operands};
+  if (node.op == Op::fused) return RegionBody{node.bodies[0], !is_tile_region(node), node.operands};
   if (node.results.size() != 1 || !is_region_op(graph, node, target)) return std::nullopt;
   return lone_region(graph, node);
 }

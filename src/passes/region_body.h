@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "ir/region.h"
 #include "passes/pass.h"
 
 namespace aicf {
@@ -31,8 +32,7 @@ int input_index(const Graph& body, ValueId inner);
 // Gives a body under construction its next input or output.
 ValueId add_body_input(Graph& body, const TensorType& type);
 void add_body_output(Graph& body, ValueId inner);
-// Appends the region to a graph; `kind` is the op of the contraction that it begins with, else "tile". Gives
-// the values of its outputs.
+// Appends the region to a graph (`kind`: see ir/region.h) and gives the values of its outputs.
 std::vector<ValueId> add_region(Graph& graph, Graph body, std::vector<ValueId> operands,
                                 const std::string& kind, const std::string& origin);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ir/region.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
 
@@ -27,10 +28,10 @@ void Selector::lower_single(const Node& node) {
 }
 
 void Selector::lower_fused(const Node& node) {
-  const std::string& kind = node.attrs.get_str("kind");
-  if (kind == "tile") {
+  if (is_tile_region(node)) {
     lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
   } else {
+    const std::string& kind = node.attrs.get_str("kind");
     AICF_CHECK(kind == "matmul" || kind == "conv", "a region of an unknown kind: " + kind);
     lower_fused_contraction(node);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/region.h"
+
 namespace aicf {
 namespace {
 
@@ -74,8 +76,7 @@ class Orders {
       default:
         break;
     }
-    const bool region = node.op == Op::fused && node.attrs.get_str("kind") == "tile";
-    if (!region && !op_info(node.op).has(kPointwise)) return;
+    if (!is_tile_region(node) && !op_info(node.op).has(kPointwise)) return;
     for (ValueId result : node.results)
       if (std::any_of(node.operands.begin(), node.operands.end(),
                       [&](ValueId id) { return is_last(id) && graph_.shape(id) == graph_.shape(result); }))

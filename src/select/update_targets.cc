@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/region.h"
 #include "kernels/in_place.h"
 #include "target/tile_mapping.h"
 
@@ -88,7 +89,7 @@ class UpdateTargets {
                     [&](ValueId id) { return body.shape(id) != shape; }))
       return false;
     // Values of whole rows, on a GPU: the thread that stores one has read what it replaces.
-    if (writer.attrs.get_str("kind") == "tile")
+    if (is_tile_region(writer))
       return !reduces(body) || (target_.is_cuda() && shape.size() < rank_of_sums(body));
     const Node& product = body.nodes()[0];
     return std::find(product.operands.begin(), product.operands.end(), body.inputs()[operand]) ==
