@@ -140,7 +140,6 @@ void hardmax(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> activation_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   return {
       {"Relu", unary<Op::relu>},
       {"Sigmoid", unary<Op::sigmoid>},
@@ -161,9 +160,9 @@ std::vector<OpRule> activation_rules() {
       {"Softmax", softmax<Op::softmax>},
       {"LogSoftmax", softmax<Op::log_softmax>},
       {"Hardmax", hardmax},
-      {"Gelu", gelu, 1, kLast, "com.microsoft"},
-      {"FastGelu", fast_gelu, 1, kLast, "com.microsoft"},
-      {"BiasGelu", bias_gelu, 1, kLast, "com.microsoft"},
+      {"Gelu", gelu, 1, kContrib},
+      {"FastGelu", fast_gelu, 1, kContrib},
+      {"BiasGelu", bias_gelu, 1, kContrib},
   };
 }
 

@@ -182,7 +182,7 @@ void rotary_embedding(NodeContext& n) {
 std::vector<OpRule> attention_rules() {
   return {{"Attention", attention},
           {"RotaryEmbedding", rotary_embedding},
-          {"FlexAttention", flex_attention, 1, std::numeric_limits<int64_t>::max(), "ai.onnx.preview"}};
+          {"FlexAttention", flex_attention, 1, "ai.onnx.preview"}};
 }
 
 }  // namespace aicf::onnx

@@ -100,17 +100,15 @@ void embed_layer_norm(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> contrib_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr const char* kDomain = "com.microsoft";
   return {
-      {"FusedMatMul", fused_matmul, 1, kLast, kDomain},
-      {"TransposeMatMul", fused_matmul, 1, kLast, kDomain},
-      {"FusedConv", fused_conv, 1, kLast, kDomain},
-      {"FusedGemm", fused_gemm, 1, kLast, kDomain},
-      {"QuickGelu", quick_gelu, 1, kLast, kDomain},
+      {"FusedMatMul", fused_matmul, 1, kContrib},
+      {"TransposeMatMul", fused_matmul, 1, kContrib},
+      {"FusedConv", fused_conv, 1, kContrib},
+      {"FusedGemm", fused_gemm, 1, kContrib},
+      {"QuickGelu", quick_gelu, 1, kContrib},
       {"SimplifiedLayerNormalization", simplified_layer_norm},
-      {"SkipSimplifiedLayerNormalization", skip_simplified_layer_norm, 1, kLast, kDomain},
-      {"EmbedLayerNormalization", embed_layer_norm, 1, kLast, kDomain},
+      {"SkipSimplifiedLayerNormalization", skip_simplified_layer_norm, 1, kContrib},
+      {"EmbedLayerNormalization", embed_layer_norm, 1, kContrib},
   };
 }
 

@@ -358,14 +358,12 @@ void group_query_attention(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> contrib_attention_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr const char* kDomain = "com.microsoft";
   return {
-      {"Attention", packed_attention, 1, kLast, kDomain},
-      {"QAttention", quantised_attention, 1, kLast, kDomain},
-      {"MultiHeadAttention", multi_head_attention, 1, kLast, kDomain},
-      {"GroupQueryAttention", group_query_attention, 1, kLast, kDomain},
-      {"RotaryEmbedding", rotary_embedding, 1, kLast, kDomain},
+      {"Attention", packed_attention, 1, kContrib},
+      {"QAttention", quantised_attention, 1, kContrib},
+      {"MultiHeadAttention", multi_head_attention, 1, kContrib},
+      {"GroupQueryAttention", group_query_attention, 1, kContrib},
+      {"RotaryEmbedding", rotary_embedding, 1, kContrib},
   };
 }
 

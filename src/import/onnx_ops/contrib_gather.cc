@@ -78,8 +78,7 @@ void gather_block_quantized(NodeContext& n) { n.out(0, GatherBlocks(n).run()); }
 }  // namespace
 
 std::vector<OpRule> contrib_gather_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  return {{"GatherBlockQuantized", gather_block_quantized, 1, kLast, "com.microsoft"}};
+  return {{"GatherBlockQuantized", gather_block_quantized, 1, kContrib}};
 }
 
 }  // namespace aicf::onnx

@@ -207,24 +207,22 @@ void matmul_nbits(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> contrib_quant_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr const char* kDomain = "com.microsoft";
   return {
-      {"QLinearAdd", qlinear_binary<Op::add>, 1, kLast, kDomain},
-      {"QLinearMul", qlinear_binary<Op::mul>, 1, kLast, kDomain},
-      {"QLinearSigmoid", qlinear_sigmoid, 1, kLast, kDomain},
-      {"QLinearLeakyRelu", qlinear_leaky_relu, 1, kLast, kDomain},
-      {"QLinearWhere", qlinear_where, 1, kLast, kDomain},
-      {"QLinearReduceMean", qlinear_reduce_mean, 1, kLast, kDomain},
-      {"QLinearSoftmax", qlinear_softmax, 1, kLast, kDomain},
-      {"QLinearConcat", qlinear_concat, 1, kLast, kDomain},
-      {"QLinearConv", qlinear_conv, 1, kLast, kDomain},
-      {"QLinearAveragePool", qlinear_average_pool, 1, kLast, kDomain},
-      {"QLinearGlobalAveragePool", qlinear_global_average_pool, 1, kLast, kDomain},
-      {"MatMulIntegerToFloat", matmul_integer_to_float, 1, kLast, kDomain},
-      {"DynamicQuantizeMatMul", dynamic_quantize_matmul, 1, kLast, kDomain},
-      {"QGemm", qgemm, 1, kLast, kDomain},
-      {"MatMulNBits", matmul_nbits, 1, kLast, kDomain},
+      {"QLinearAdd", qlinear_binary<Op::add>, 1, kContrib},
+      {"QLinearMul", qlinear_binary<Op::mul>, 1, kContrib},
+      {"QLinearSigmoid", qlinear_sigmoid, 1, kContrib},
+      {"QLinearLeakyRelu", qlinear_leaky_relu, 1, kContrib},
+      {"QLinearWhere", qlinear_where, 1, kContrib},
+      {"QLinearReduceMean", qlinear_reduce_mean, 1, kContrib},
+      {"QLinearSoftmax", qlinear_softmax, 1, kContrib},
+      {"QLinearConcat", qlinear_concat, 1, kContrib},
+      {"QLinearConv", qlinear_conv, 1, kContrib},
+      {"QLinearAveragePool", qlinear_average_pool, 1, kContrib},
+      {"QLinearGlobalAveragePool", qlinear_global_average_pool, 1, kContrib},
+      {"MatMulIntegerToFloat", matmul_integer_to_float, 1, kContrib},
+      {"DynamicQuantizeMatMul", dynamic_quantize_matmul, 1, kContrib},
+      {"QGemm", qgemm, 1, kContrib},
+      {"MatMulNBits", matmul_nbits, 1, kContrib},
   };
 }
 

@@ -119,14 +119,9 @@ void eye_like(NodeContext& n) {
 
 std::vector<OpRule> fill_rules() {
   return {
-      {"Shape", shape},
-      {"Size", size},
-      {"ConstantOfShape", constant_of_shape},
-      {"Constant", constant},
-      {"Range", range},
-      {"Range", range, 1, std::numeric_limits<int64_t>::max(), "com.microsoft"},  // of opsets before 11
-      {"Trilu", trilu},
-      {"EyeLike", eye_like},
+      {"Shape", shape},       {"Size", size},        {"ConstantOfShape", constant_of_shape},
+      {"Constant", constant}, {"Range", range},      {"Range", range, 1, kContrib},  // of opsets before 11
+      {"Trilu", trilu},       {"EyeLike", eye_like},
   };
 }
 

@@ -126,7 +126,7 @@ std::vector<OpRule> index_rules() {
       {"GatherElements", gather_elements},
       {"GatherND", gather_nd},
       {"ScatterElements", scatter_elements},
-      {"Scatter", scatter_elements, 9, 10},
+      {"Scatter", scatter_elements, 9, "", 10},
       {"ScatterND", scatter_nd},
       {"OneHot", one_hot},
       {"Compress", compress},

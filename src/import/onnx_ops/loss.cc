@@ -131,14 +131,13 @@ void momentum(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> loss_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   constexpr std::string_view kTraining = "ai.onnx.preview.training";
   return {
       {"NegativeLogLikelihoodLoss", negative_log_likelihood},
       {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
-      {"Adagrad", adagrad, 1, kLast, kTraining},
-      {"Adam", adam, 1, kLast, kTraining},
-      {"Momentum", momentum, 1, kLast, kTraining},
+      {"Adagrad", adagrad, 1, kTraining},
+      {"Adam", adam, 1, kTraining},
+      {"Momentum", momentum, 1, kTraining},
   };
 }
 

@@ -72,8 +72,6 @@ void masked_scatter_nd(NodeContext& n) {
 
 }  // namespace
 
-std::vector<OpRule> masked_rules() {
-  return {{"ScatterND", masked_scatter_nd, 1, std::numeric_limits<int64_t>::max(), kMaskedDomain}};
-}
+std::vector<OpRule> masked_rules() { return {{"ScatterND", masked_scatter_nd, 1, kMaskedDomain}}; }
 
 }  // namespace aicf::onnx

@@ -156,17 +156,15 @@ void zip_map(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> ml_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr std::string_view kDomain = "ai.onnx.ml";
-  return {{"Scaler", scaler, 1, kLast, kDomain},
-          {"Normalizer", normalizer, 1, kLast, kDomain},
-          {"Binarizer", binarizer, 1, kLast, kDomain},
-          {"ArrayFeatureExtractor", array_feature_extractor, 1, kLast, kDomain},
-          {"Imputer", imputer, 1, kLast, kDomain},
-          {"FeatureVectorizer", feature_vectorizer, 1, kLast, kDomain},
-          {"OneHotEncoder", one_hot_encoder, 1, kLast, kDomain},
-          {"LabelEncoder", label_encoder, 2, kLast, kDomain},
-          {"ZipMap", zip_map, 1, kLast, kDomain}};
+  return {{"Scaler", scaler, 1, kMl},
+          {"Normalizer", normalizer, 1, kMl},
+          {"Binarizer", binarizer, 1, kMl},
+          {"ArrayFeatureExtractor", array_feature_extractor, 1, kMl},
+          {"Imputer", imputer, 1, kMl},
+          {"FeatureVectorizer", feature_vectorizer, 1, kMl},
+          {"OneHotEncoder", one_hot_encoder, 1, kMl},
+          {"LabelEncoder", label_encoder, 2, kMl},
+          {"ZipMap", zip_map, 1, kMl}};
 }
 
 }  // namespace aicf::onnx

@@ -173,12 +173,10 @@ void svm_classifier(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> ml_linear_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr std::string_view kDomain = "ai.onnx.ml";
-  return {{"LinearRegressor", linear_regressor, 1, kLast, kDomain},
-          {"LinearClassifier", linear_classifier, 1, kLast, kDomain},
-          {"SVMRegressor", svm_regressor, 1, kLast, kDomain},
-          {"SVMClassifier", svm_classifier, 1, kLast, kDomain}};
+  return {{"LinearRegressor", linear_regressor, 1, kMl},
+          {"LinearClassifier", linear_classifier, 1, kMl},
+          {"SVMRegressor", svm_regressor, 1, kMl},
+          {"SVMClassifier", svm_classifier, 1, kMl}};
 }
 
 }  // namespace aicf::onnx

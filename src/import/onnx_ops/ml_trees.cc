@@ -265,11 +265,9 @@ void tree_classifier(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> ml_tree_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  constexpr std::string_view kDomain = "ai.onnx.ml";
-  return {{"TreeEnsembleRegressor", tree_regressor, 1, kLast, kDomain},
-          {"TreeEnsembleClassifier", tree_classifier, 1, kLast, kDomain},
-          {"TreeEnsemble", tree_ensemble, 5, kLast, kDomain}};
+  return {{"TreeEnsembleRegressor", tree_regressor, 1, kMl},
+          {"TreeEnsembleClassifier", tree_classifier, 1, kMl},
+          {"TreeEnsemble", tree_ensemble, 5, kMl}};
 }
 
 }  // namespace aicf::onnx

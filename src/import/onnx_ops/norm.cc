@@ -186,7 +186,6 @@ void skip_layer_norm(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> norm_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   return {
       {"LayerNormalization", layer_norm},
       {"RMSNormalization", rms_norm},
@@ -196,7 +195,7 @@ std::vector<OpRule> norm_rules() {
       {"LpNormalization", lp_norm},
       {"MeanVarianceNormalization", mean_variance_norm},
       {"LRN", local_response_norm},
-      {"SkipLayerNormalization", skip_layer_norm, 1, kLast, "com.microsoft"},
+      {"SkipLayerNormalization", skip_layer_norm, 1, kContrib},
   };
 }
 

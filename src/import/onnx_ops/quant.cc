@@ -138,9 +138,8 @@ void qlinear_matmul(NodeContext& n) {
 }  // namespace
 
 std::vector<OpRule> quant_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-  return {{"QuantizeLinear", quantize, 1, kLast, "com.microsoft"},
-          {"DequantizeLinear", dequantize, 1, kLast, "com.microsoft"},
+  return {{"QuantizeLinear", quantize, 1, kContrib},
+          {"DequantizeLinear", dequantize, 1, kContrib},
           {"QuantizeLinear", quantize},
           {"DequantizeLinear", dequantize},
           {"DynamicQuantizeLinear", dynamic_quantize},

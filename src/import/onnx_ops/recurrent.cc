@@ -222,11 +222,10 @@ void quantised_lstm(NodeContext& n) { recurrent(n, {4, {"Sigmoid", "Tanh", "Tanh
 }  // namespace
 
 std::vector<OpRule> recurrent_rules() {
-  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   return {{"RNN", rnn, 7},
           {"GRU", gru, 7},
           {"LSTM", lstm, 7},
-          {"DynamicQuantizeLSTM", quantised_lstm, 1, kLast, "com.microsoft"}};
+          {"DynamicQuantizeLSTM", quantised_lstm, 1, kContrib}};
 }
 
 }  // namespace aicf::onnx

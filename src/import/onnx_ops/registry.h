@@ -12,12 +12,14 @@ namespace aicf::onnx {
 
 using Convert = void (*)(NodeContext&);
 
+inline constexpr std::string_view kContrib = "com.microsoft", kMl = "ai.onnx.ml";  // domains
+
 struct OpRule {
   std::string_view op;
   Convert convert;
-  int64_t since = 1;                                    // first opset version that has the op
-  int64_t until = std::numeric_limits<int64_t>::max();  // last one
+  int64_t since = 1;  // first opset version of the domain that has the op
   std::string_view domain = "";
+  int64_t until = std::numeric_limits<int64_t>::max();  // last one
 };
 
 // One list per family.

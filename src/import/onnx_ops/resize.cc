@@ -215,6 +215,6 @@ void resize(NodeContext& n) {
 
 }  // namespace
 
-std::vector<OpRule> resize_rules() { return {{"Resize", resize, 10}, {"Upsample", resize, 7, 9}}; }
+std::vector<OpRule> resize_rules() { return {{"Resize", resize, 10}, {"Upsample", resize, 7, "", 9}}; }
 
 }  // namespace aicf::onnx
