@@ -139,67 +139,104 @@ Run scanned(const Cell& cell, const Layer& layer, const Walk& walk, ValueId h, V
   return {turned(values.back()), values[0], layer.has_cell ? values[1] : kNoValue};
 }
 
-void recurrent(NodeContext& n, const Layer& layer) {
+// A node: what its attributes say, and the operands that all directions share.
+struct Recurrence {
+  const Layer& layer;
+  int64_t directions = 1, hidden = 0;
+  bool reverse = false;                      // the first direction
+  std::vector<Activation> activations = {};  // of one direction after the other
+  double clip = 0;
+  bool batch_first = false, linear_before_reset = false, input_forget = false;
+  ValueId x = kNoValue, lengths = kNoValue, zero_state = kNoValue;  // [T, B, I], [B, 1], [B, H]
+};
+
+void read_direction(NodeContext& n, Recurrence& r) {
   const std::string direction = n.attr_str("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     n.unsupported("direction=" + direction);
-  const int64_t directions = direction == "bidirectional" ? 2 : 1;
+  r.directions = direction == "bidirectional" ? 2 : 1;
+  r.reverse = direction == "reverse";
+}
+
+std::vector<Activation> activations_of(NodeContext& n, const Recurrence& r) {
   std::vector<std::string> defaults;
-  for (int64_t d = 0; d < directions; ++d)
-    defaults.insert(defaults.end(), layer.defaults.begin(), layer.defaults.end());
+  for (int64_t d = 0; d < r.directions; ++d)
+    defaults.insert(defaults.end(), r.layer.defaults.begin(), r.layer.defaults.end());
   std::vector<Activation> activations = read_activations(n, defaults);
   if (activations.size() < defaults.size())
     n.bad("activations", std::to_string(defaults.size()) + " names", std::to_string(activations.size()));
   activations.resize(defaults.size());  // onnxruntime's optimizer writes those of two directions for one
+  return activations;
+}
+
+void check_ranks(NodeContext& n, const Layer& layer) {
   if (layer.quantised)
     for (const size_t input : {size_t{8}, size_t{10}})
       if (n.rank(input) != 1) n.require_rank(input, 2);
   for (const auto& [input, rank] :
        {std::pair<size_t, int>{0, 3}, {1, 3}, {2, 3}, {3, 2}, {5, 3}, {6, 3}, {7, 2}})
     if (n.has(input)) n.require_rank(input, rank);
-  const int64_t hidden = n.shape(2)[layer.quantised ? 1 : 2].require_constant("hidden size");
-  n.ignore("hidden_size");  // W and R say the same
-  const double clip = n.attr_float("clip", 0);
-  const bool batch_first = n.attr_int("layout", 0) != 0;
-  const bool linear_before_reset = layer.gates == 3 && n.attr_int("linear_before_reset", 0) != 0;
-  const bool input_forget = layer.has_cell && n.attr_int("input_forget", 0) != 0;
+}
 
-  const ValueId x = batch_first ? n.transpose(n.in(0), {1, 0, 2}) : n.in(0);
-  const Shape shape = n.shape_of(x);
+Recurrence read_recurrence(NodeContext& n, const Layer& layer) {
+  Recurrence r{layer};
+  read_direction(n, r);
+  r.activations = activations_of(n, r);
+  check_ranks(n, layer);
+  r.hidden = n.shape(2)[layer.quantised ? 1 : 2].require_constant("hidden size");
+  n.ignore("hidden_size");  // W and R say the same
+  r.clip = n.attr_float("clip", 0);
+  r.batch_first = n.attr_int("layout", 0) != 0;
+  r.linear_before_reset = layer.gates == 3 && n.attr_int("linear_before_reset", 0) != 0;
+  r.input_forget = layer.has_cell && n.attr_int("input_forget", 0) != 0;
+  r.x = r.batch_first ? n.transpose(n.in(0), {1, 0, 2}) : n.in(0);
+  const Shape shape = n.shape_of(r.x);
   const auto length = shape[0].constant();
   if (length && *length < 1) n.unsupported("a sequence length of " + std::to_string(*length));
-  ValueId lengths = kNoValue;
-  if (n.has(4)) lengths = n.reshape(n.cast(n.in(4), DType::i64), {shape[1], Dim(1)});
-  const ValueId zero_state = n.broadcast(n.scalar(n.dtype(0), 0), {shape[1], Dim(hidden)});
-  auto initial = [&](size_t i, int64_t d) {
-    if (!n.has(i)) return zero_state;
-    return of_direction(n, batch_first ? n.transpose(n.in(i), {1, 0, 2}) : n.in(i), d);
-  };
+  if (n.has(4)) r.lengths = n.reshape(n.cast(n.in(4), DType::i64), {shape[1], Dim(1)});
+  r.zero_state = n.broadcast(n.scalar(n.dtype(0), 0), {shape[1], Dim(r.hidden)});
+  return r;
+}
 
+// W or R of a direction, at input `i`; its scale at input `scale`, its zero point behind.
+GateWeights weights_of(NodeContext& n, const Layer& layer, size_t i, size_t scale, int64_t d) {
+  GateWeights w{of_direction(n, n.in(i), d)};
+  if (!layer.quantised) return w;
+  w.scale = of_direction(n, n.in(scale), d);
+  if (n.has(scale + 1)) w.zero = of_direction(n, n.in(scale + 1), d);
+  return w;
+}
+
+Run run_direction(NodeContext& n, const Recurrence& r, int64_t d) {
+  const Layer& layer = r.layer;
+  Cell cell{n,      layer.gates,           r.hidden,       {},
+            r.clip, r.linear_before_reset, r.input_forget, weights_of(n, layer, 2, 10, d)};
+  const auto functions = static_cast<std::ptrdiff_t>(layer.defaults.size());
+  cell.activations.assign(r.activations.begin() + d * functions, r.activations.begin() + (d + 1) * functions);
+  ValueId bias_w = kNoValue;
+  if (n.has(3)) {
+    const ValueId bias = of_direction(n, n.in(3), d);
+    bias_w = n.slice_axis(bias, 0, 0, layer.gates * r.hidden);
+    cell.bias_r = n.slice_axis(bias, 0, layer.gates * r.hidden, 2 * layer.gates * r.hidden);
+  }
+  if (layer.has_cell && n.has(7)) cell.peephole = of_direction(n, n.in(7), d);
+  const Walk walk{cell.project(r.x, weights_of(n, layer, 1, 8, d), bias_w), r.lengths, n.shape_of(r.x)[0],
+                  r.reverse || d == 1};
+  const auto initial = [&](size_t i) {
+    if (!n.has(i)) return r.zero_state;
+    return of_direction(n, r.batch_first ? n.transpose(n.in(i), {1, 0, 2}) : n.in(i), d);
+  };
+  const ValueId h = initial(5), c = layer.has_cell ? initial(6) : kNoValue;
+  const auto length = walk.length.constant();
+  return length && *length <= kMaxUnrolled ? unrolled(cell, layer, walk, *length, h, c)
+                                           : scanned(cell, layer, walk, h, c);
+}
+
+void recurrent(NodeContext& n, const Layer& layer) {
+  const Recurrence r = read_recurrence(n, layer);
   std::vector<ValueId> sequences, last_h, last_c;
-  for (int64_t d = 0; d < directions; ++d) {
-    const auto weights = [&](size_t i, size_t scale) {
-      GateWeights w{of_direction(n, n.in(i), d)};
-      if (!layer.quantised) return w;
-      w.scale = of_direction(n, n.in(scale), d);
-      if (n.has(scale + 1)) w.zero = of_direction(n, n.in(scale + 1), d);
-      return w;
-    };
-    Cell cell{n, layer.gates, hidden, {}, clip, linear_before_reset, input_forget, weights(2, 10)};
-    const auto functions = static_cast<std::ptrdiff_t>(layer.defaults.size());
-    cell.activations.assign(activations.begin() + d * functions, activations.begin() + (d + 1) * functions);
-    ValueId bias_w = kNoValue;
-    if (n.has(3)) {
-      const ValueId bias = of_direction(n, n.in(3), d);
-      bias_w = n.slice_axis(bias, 0, 0, layer.gates * hidden);
-      cell.bias_r = n.slice_axis(bias, 0, layer.gates * hidden, 2 * layer.gates * hidden);
-    }
-    if (layer.has_cell && n.has(7)) cell.peephole = of_direction(n, n.in(7), d);
-    const Walk walk{cell.project(x, weights(1, 8), bias_w), lengths, shape[0],
-                    direction == "reverse" || d == 1};
-    const ValueId h = initial(5, d), c = layer.has_cell ? initial(6, d) : kNoValue;
-    const Run run = length && *length <= kMaxUnrolled ? unrolled(cell, layer, walk, *length, h, c)
-                                                      : scanned(cell, layer, walk, h, c);
+  for (int64_t d = 0; d < r.directions; ++d) {
+    const Run run = run_direction(n, r, d);
     sequences.push_back(run.sequence);
     last_h.push_back(run.h);
     last_c.push_back(run.c);
@@ -207,9 +244,9 @@ void recurrent(NodeContext& n, const Layer& layer) {
   // Y [T, D, B, H], or [B, T, D, H] with the batch first.
   if (n.wants(0)) {
     const ValueId y = join(n, sequences, 1);
-    n.out(0, batch_first ? n.transpose(y, {2, 0, 1, 3}) : y);
+    n.out(0, r.batch_first ? n.transpose(y, {2, 0, 1, 3}) : y);
   }
-  const int64_t at = batch_first ? 1 : 0;
+  const int64_t at = r.batch_first ? 1 : 0;
   if (n.wants(1)) n.out(1, join(n, last_h, at));
   if (layer.has_cell && n.wants(2)) n.out(2, join(n, last_c, at));
 }
