@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/comma_list.h"
 #include "verbs.h"
 
 namespace {
@@ -44,13 +45,10 @@ aicf::UserError usage_error(const std::string& what, int argc, char** argv) {
   aicf::UserError error(aicf::ErrorCode::kU_bad_option, what);
   error.with_remedy("see 'aicf --help' or 'aicf VERB --help'");
   if (argc < 2 || argv[1][0] == '-') return error;
-  std::string names;
-  for (const Verb& verb : kVerbs) {
+  for (const Verb& verb : kVerbs)
     if (std::string_view(argv[1]) == verb.name) return error;
-    names += (names.empty() ? "" : ", ") + std::string(verb.name);
-  }
   error.message = "there is no verb of this name";
-  return error.with_value(argv[1]).with_expected(names);
+  return error.with_value(argv[1]).with_expected(aicf::comma_list(kVerbs, &Verb::name));
 }
 
 // A file that is opened later must not become the standard output; writes to one that is closed fail.

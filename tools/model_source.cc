@@ -1,9 +1,11 @@
 #include "model_source.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <set>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "npy.h"
@@ -45,12 +47,6 @@ void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& giv
           .with_remedy("leave out --dim: the input decides the size");
     }
   }
-}
-
-std::string names_of(const std::vector<IoTensor>& inputs) {
-  std::string names;
-  for (const IoTensor& io : inputs) names += (names.empty() ? "" : ", ") + io.name;
-  return names;
 }
 
 // Whether two paths name one file, which need not exist yet.
@@ -98,7 +94,7 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
 
 void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
   verb_ = verb;
-  const auto add = [&](const char* name, auto& target, const char* help) {
+  const auto add = [&](const char* name, auto& target, const std::string& help) {
     verb.add_option(name, target, help);
     compile_only_.emplace_back(name);
   };
@@ -113,9 +109,10 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
   add("--result", results,
       "NAME: a result of a node to give instead of the model's outputs; what it does not need is left out");
   add("--target", target,
-      "cpu, sm_80, sm_86, sm_89, sm_90, compute_80 (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of "
-      "this machine. A file that 'aicf compile' writes for one kind of GPU has PTX and the CPU's variant "
-      "beside it");
+      comma_list(Target::names()) +
+          " (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of this machine. A file that 'aicf "
+          "compile' writes for one kind of GPU has PTX and the CPU's variant "
+          "beside it");
   add("--precision", precision,
       "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
   add("--opt", opt, "optimisation level 0, 1 or 2");
@@ -128,7 +125,7 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
 }
 
 void ModelSource::add_stages_to(VerbOptions& verb) {
-  verb.add_option("--stop-after", stop_after, "import, passes, select, build, plan or artifact");
+  verb.add_option("--stop-after", stop_after, comma_list(kStages));
   verb.add_flag("--print", print, "print what the stage given by --stop-after made");
   verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
 }
@@ -155,13 +152,11 @@ ImportOptions ModelSource::import_options() const {
 }
 
 CompileOptions ModelSource::compile_options(const std::string& device) const {
-  constexpr std::string_view kStages[] = {"", "import", "passes", "select", "build", "plan", "artifact"};
-  bool known = false;
-  for (std::string_view stage : kStages) known = known || stage == stop_after;
-  if (!known)
+  if (!stop_after.empty() &&
+      std::find(std::begin(kStages), std::end(kStages), stop_after) == std::end(kStages))
     throw UserError(ErrorCode::kU_bad_option, "no stage has this name")
         .with_value("--stop-after " + stop_after)
-        .with_expected("import, passes, select, build, plan or artifact");
+        .with_expected(comma_list(kStages));
   if (print && stop_after.empty())
     throw UserError(ErrorCode::kU_bad_option, "--print does not say what to print")
         .with_remedy("name a stage with --stop-after");
@@ -289,7 +284,7 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
     if (at == made.end())
       throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
           .with_value(name)
-          .with_expected(names_of(entry.inputs));
+          .with_expected(comma_list(entry.inputs, &IoTensor::name));
     if (!given.emplace(*at).second) throw given_twice("--input " + name + "=random");
   }
   if (all_random)

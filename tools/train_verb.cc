@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/atomic_file.h"
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "model_source.h"
 #include "npy.h"
@@ -35,8 +36,7 @@ struct Options {
 // The arrays of the command line in the order of the step's inputs: a name, else data first and labels last.
 std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) {
   std::map<std::string, Array> given;
-  std::string names;
-  for (const IoTensor& io : entry.inputs) names += (names.empty() ? "" : ", ") + io.name;
+  const std::string names = comma_list(entry.inputs, &IoTensor::name);
   const auto give = [&](const std::string& name, const std::string& path) {
     if (!given.emplace(name, read_npy(path)).second)
       throw UserError(ErrorCode::kU_bad_option, "an input of the step has data twice").with_value(name);

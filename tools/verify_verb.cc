@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "model_source.h"
 #include "runtime/verify.h"
@@ -121,14 +122,10 @@ int run(const Options& options, const Console& console) {
   for (int process = 1; process < options.processes; ++process)
     for (int threads : counts) add_hashes(hashes, replay_in_process(options, threads));
   int64_t replays = 0;
-  std::string list;
-  for (const auto& [hash, count] : hashes) {
-    replays += count;
-    list += (list.empty() ? "" : ", ") + hash;
-  }
+  for (const auto& [hash, count] : hashes) replays += count;
   const std::string text = "verify: " + std::to_string(replays) + " replays, " +
                            std::to_string(hashes.size()) + (hashes.size() == 1 ? " hash " : " hashes ") +
-                           list + "\n";
+                           comma_list(hashes, [](const auto& item) { return item.first; }) + "\n";
   console.result(text, {{"replays", replays}, {"hashes", hashes}, {"passed", hashes.size() == 1}});
   return hashes.size() == 1 ? kOk : kCheckFailed;
 }

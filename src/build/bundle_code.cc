@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "build/unit_writer.h"
 #include "kernels/cuda_text.h"
@@ -164,9 +165,7 @@ class BundleWriter {
     const int block = launches_[index].block;
     std::string text = block < launch_.block ? "if (threadIdx.x < " + std::to_string(block) + ") " : "";
     if (!launch_.early_inputs.empty() && launches_[index].early_inputs.empty()) text = kWaitText + text;
-    text += functions_[index] + "(";
-    for (size_t i = 0; i < texts.size(); ++i) text += (i == 0 ? "" : ", ") + texts[i];
-    return text + ");\n";
+    return text + functions_[index] + "(" + comma_list(texts) + ");\n";
   }
 
   // The inputs that a member reads early are the bundle's; all its members then wait by themselves.

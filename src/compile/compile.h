@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "artifact/artifact.h"
@@ -16,6 +17,9 @@
 
 namespace aicf {
 
+// In order. The first and the last are the caller's, who imports and writes.
+inline constexpr std::string_view kStages[] = {"import", "passes", "select", "build", "plan", "artifact"};
+
 struct CompileOptions {
   // One or several, by comma: a variant for each, passes and stages reported for the first,
   // modules for all.
@@ -24,7 +28,7 @@ struct CompileOptions {
   Precision precision = Precision::kF32;  // of all targets
   std::set<std::string> skip_passes;
   std::set<std::string> dump_after;
-  std::string stop_after;    // "", "passes", "select", "build", "plan"
+  std::string stop_after;    // one of kStages; "": none
   bool print_stage = false;  // dump the stage given by stop_after
   // Gets the stages and passes asked for.
   std::function<void(const std::string& stage, const std::string& text)> on_dump;

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <set>
 
+#include "base/comma_list.h"
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
 #include "import/testing/onnx_case.h"
@@ -71,9 +72,7 @@ std::string unserved_types(const fs::path& path) {
       else if (type.starts_with("COMPLEX"))
         kinds.insert("complex types");
     }
-  std::string text;
-  for (const std::string& kind : kinds) text += (text.empty() ? "" : ", ") + kind;
-  return text;
+  return comma_list(kinds);
 }
 
 std::string run_set(const fs::path& model, const fs::path& set, const std::shared_ptr<Device>& device,

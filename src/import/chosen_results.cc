@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "import/unread_nodes.h"
 
@@ -19,11 +20,10 @@ void check_names(const GraphProto& graph, const std::vector<std::string>& names)
   for (const NodeProto& node : graph.nodes) given.insert(node.outputs.begin(), node.outputs.end());
   for (const std::string& name : names) {
     if (!name.empty() && given.count(name) != 0 && once.insert(name).second) continue;
-    std::string outputs;
-    for (const ValueInfo& output : graph.outputs) outputs += (outputs.empty() ? "" : ", ") + output.name;
     throw UserError(ErrorCode::kU_bad_option, "no node of the model gives a result of this name")
         .with_value(name)
-        .with_expected("names of results of nodes, each once; the model's outputs are " + outputs);
+        .with_expected("names of results of nodes, each once; the model's outputs are " +
+                       comma_list(graph.outputs, &ValueInfo::name));
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "import/importer.h"
 
@@ -9,12 +10,6 @@ namespace {
 
 // What a size may be while only support is asked for, not a compile.
 constexpr Interval kLenientRange = {1, 1 << 16};
-
-std::string join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 // A name that Dim::parse reads back.
 std::string symbol_name(const std::string& name) {
@@ -196,9 +191,9 @@ void Importer::add_inputs(Scope& scope) {
   }
   if (unset_sizes_.empty()) return;
   throw UserError(ErrorCode::kU_unset_size, "the model has dynamic sizes without a value or range")
-      .with_value(join(unset_sizes_))
+      .with_value(comma_list(unset_sizes_))
       .with_expected("a value or a range for each")
-      .with_actual("none for " + join(unset_sizes_))
+      .with_actual("none for " + comma_list(unset_sizes_))
       .with_remedy("add --dim " + unset_sizes_[0] + "=8 or --dim " + unset_sizes_[0] + "=1..512");
 }
 
@@ -216,12 +211,12 @@ void Importer::check_options() const {
     if (!names.count(name) && !dims_.count(name))
       throw UserError(ErrorCode::kU_bad_option, "the model has no dynamic size of this name")
           .with_value(name)
-          .with_expected(join({names.begin(), names.end()}));
+          .with_expected(comma_list(names));
   auto check_input = [&](const std::string& name) {
     if (inputs.count(name)) return;
     throw UserError(ErrorCode::kU_unknown_input, "the model has no input of this name")
         .with_value(name)
-        .with_expected(join({inputs.begin(), inputs.end()}));
+        .with_expected(comma_list(inputs));
   };
   for (const auto& [name, array] : options_.input_values) check_input(name);
   std::set<std::string> outputs;
@@ -231,7 +226,7 @@ void Importer::check_options() const {
     if (!outputs.count(present))
       throw UserError(ErrorCode::kU_unknown_input, "the model has no output of this name")
           .with_value(present)
-          .with_expected(join({outputs.begin(), outputs.end()}));
+          .with_expected(comma_list(outputs));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/path.h"
@@ -20,15 +21,13 @@ onnx::ModelProto read_model(const std::string& path) {
 }
 
 [[noreturn]] void fail_unsupported(const std::vector<UnsupportedOp>& ops) {
-  std::string list, names;
-  for (const UnsupportedOp& op : ops) {
+  std::string list;
+  for (const UnsupportedOp& op : ops)
     list +=
         "\n  " + op.op + " (" + std::to_string(op.count) + ", first '" + op.first_node + "'): " + op.reason;
-    names += (names.empty() ? "" : ", ") + op.op;
-  }
   throw UserError(ErrorCode::kU_unsupported_op, "the model uses what AICF does not support:" + list)
       .with_op(ops[0].op)
-      .with_value(names)
+      .with_value(comma_list(ops, &UnsupportedOp::op))
       .with_remedy(
           "replace these ops, or end the model before them (--result NAME, or the option results in Python); "
           "`aicf support` lists them before compiling");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 
 namespace aicf {
@@ -123,10 +124,10 @@ std::string braced(const std::vector<Dim>& dims, CudaParams& params) {
 }
 
 std::string walk_value(const CudaWalk& walk, CudaParams& params) {
-  std::string text = "{" + braced(walk.sizes, params) + ", {";
-  for (size_t t = 0; t < walk.strides.size(); ++t)
-    text += (t == 0 ? "" : ", ") + braced(walk.strides[t], params);
-  return text + (walk.strides.empty() ? "{0}}}" : "}}");
+  const std::string sizes = braced(walk.sizes, params);  // params come in the order of the text
+  const std::string strides =
+      comma_list(walk.strides, [&](const std::vector<Dim>& steps) { return braced(steps, params); });
+  return "{" + sizes + ", {" + (strides.empty() ? "{0}" : strides) + "}}";
 }
 
 size_t cuda_axis(const CudaProblem& problem, const CudaWindow& window) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 
 namespace aicf::onnx {
@@ -74,14 +75,12 @@ namespace {
 // The first name is what a caller must give a value for; computed inputs are all named in the text.
 [[noreturn]] void fail_not_static(NodeContext& node, size_t i, std::string_view what) {
   const std::set<std::string> names = node.context().sources(node.in(i));
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   throw UserError(ErrorCode::kU_size_not_static, "node '" + node.origin() + "': " + std::string(what) +
                                                      " must be known when compiling, but depends on data")
       .with_op(node.proto().op_type)
       .with_value(names.empty() ? node.ref(i)->name : *names.begin())
       .with_expected("a constant, or arithmetic on sizes")
-      .with_actual(names.empty() ? "computed by the graph" : "computed from input " + list)
+      .with_actual(names.empty() ? "computed by the graph" : "computed from input " + comma_list(names))
       .with_remedy("give the input's value when compiling, or export the model with it as a constant");
 }
 

@@ -1,6 +1,7 @@
 // CUDA rows of gather, gather_elements, gather_nd, pad, iota and size_of.
 #include <algorithm>
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/indexing/copy_cuda.h"
@@ -43,8 +44,7 @@ CudaCode gather_code(const CudaProblem& problem, const std::string& name, Gather
   for (Dim& step : g.steps) step = in_units(step, unit);
   const Dim threads = g.lines.count() * g.block.count();
   CudaParams params;
-  std::string bounds;
-  for (size_t i = 0; i < g.bounds.size(); ++i) bounds += (i == 0 ? "" : ", ") + params.expr(g.bounds[i]);
+  const std::string bounds = comma_list(g.bounds, [&](const Dim& bound) { return params.expr(bound); });
   const std::string type = "aicf::Gather<I, " + std::to_string(g.lines.rank()) + ", " +
                            std::to_string(g.block.rank()) + ", " + std::to_string(g.steps.size()) + ">";
   const std::string body = "  using I = " + std::string(index_type(problem, threads)) + ";\n  const " + type +

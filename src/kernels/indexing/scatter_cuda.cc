@@ -1,6 +1,7 @@
 // CUDA rows of scatter_elements and scatter_nd.
 #include "kernels/indexing/scatter_cuda.h"
 
+#include "base/comma_list.h"
 #include "base/error.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/order/merge_cuda.h"
@@ -27,9 +28,8 @@ std::string reduction_of(const Dim& param) {
 std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, const Dim& threads,
                          CudaParams& params) {
   const auto wide_list = [&](const std::vector<Dim>& dims) {
-    std::string text = "{";
-    for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ", ") + params.expr(dims[i]);
-    return text + (dims.empty() ? "0}" : "}");
+    const std::string list = comma_list(dims, [&](const Dim& dim) { return params.expr(dim); });
+    return "{" + (list.empty() ? "0" : list) + "}";
   };
   return "  using I = " + std::string(index_type(problem, threads)) + ";\n  const aicf::Scatter<I, " +
          std::to_string(s.lines.rank()) + ", " + std::to_string(s.places.rank()) + ", " +

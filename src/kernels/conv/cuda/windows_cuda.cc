@@ -1,5 +1,7 @@
 #include "kernels/conv/cuda/windows_cuda.h"
 
+#include "base/comma_list.h"
+
 namespace aicf {
 
 CudaWindowAxes window_axes(const CudaProblem& problem, const CudaWindow& x, const CudaWindow& result,
@@ -23,14 +25,11 @@ CudaWindowAxes window_axes(const CudaProblem& problem, const CudaWindow& x, cons
 }
 
 std::string window_axes_text(const CudaWindowAxes& axes, CudaParams& params) {
-  std::string text = "{";
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const CudaWindowAxis& a = axes[i];
-    text += (i == 0 ? "" : ", ") +
-            braced({a.in, a.out, a.kernel, a.stride, a.low, a.high, a.dilation, a.in_stride, a.out_stride},
-                   params);
-  }
-  return text + "}";
+  const auto axis_text = [&](const CudaWindowAxis& a) {
+    return braced({a.in, a.out, a.kernel, a.stride, a.low, a.high, a.dilation, a.in_stride, a.out_stride},
+                  params);
+  };
+  return "{" + comma_list(axes, axis_text) + "}";
 }
 
 }  // namespace aicf
