@@ -10,6 +10,7 @@ refused.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
 from .module_state import Change, ModuleState, settled
+from .recurrent import weights_listed
 from .same_results import same_results
 
 _BUFFER_HOOKS = torch.nn.modules.module._global_buffer_registration_hooks
@@ -55,6 +57,7 @@ def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
     def begin(*_: Any) -> None:
         for number in [n for n in _BUFFER_HOOKS if n not in buffer_hooks]:
             del _BUFFER_HOOKS[number]  # torch.export's, which follows the outermost module's assignments
+        weights_listed(model)
         before.append(ModuleState(model))
 
     def end(_model: Any, args: Any, kwargs: Any, result: Any) -> Any:
@@ -72,7 +75,9 @@ def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
     model.register_forward_pre_hook(begin)
     model.register_forward_hook(end, with_kwargs=True, always_call=True)
     try:
-        with _data_copied(model):
+        with warnings.catch_warnings(), _data_copied(model):
+            # torch's advice to register what is no buffer; `refuse_kept` asks whether it makes a difference.
+            warnings.filterwarnings("ignore", "The tensor attribute")
             yield
     finally:
         whole.restore()

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import _VF
+from torch.nn.utils.parametrize import is_parametrized
 
-__all__ = ["whole_recurrent_layers"]
+__all__ = ["weights_listed", "whole_recurrent_layers"]
 
 _NAME = "aicf::recurrent"
 _MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -46,6 +47,18 @@ def _described(
     _biases, _layers, bidirectional, _batch_first = layout
     width = state[0].shape[-1] * (2 if bidirectional else 1)
     return [x.new_empty(*x.shape[:-1], width), *(s.new_empty(s.shape) for s in state)]
+
+
+def weights_listed(model: torch.nn.Module) -> None:
+    """The layers' lists of their parameters name those of now, which is what a call of a layer begins with.
+
+    In a trace parameters are others than outside: lists made only in a call would look like something that it
+    leaves for the next one.
+    """
+    for part in model.modules():
+        # A parametrised weight is computed whenever it is asked for.
+        if isinstance(part, torch.nn.RNNBase) and not is_parametrized(part):
+            part._update_flat_weights()
 
 
 @contextmanager

@@ -30,7 +30,6 @@ def close(exe: Any, layer: nn.Module, *args: Any) -> None:
 
 
 @pytest.mark.usefixtures("only_on_the_cpu")  # which runs loops
-@pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize("name", LAYERS)
 def test_any_length(name: str) -> None:
     layer = LAYERS[name]().eval()
@@ -44,7 +43,6 @@ def test_any_length(name: str) -> None:
     close(exe, layer, x, start)
 
 
-@pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_one_sequence_without_a_batch_and_weights_swapped() -> None:
     layer, other = nn.LSTM(3, 4).eval(), nn.LSTM(3, 4).eval()
     x = torch.randn(140, 3)
@@ -52,6 +50,22 @@ def test_one_sequence_without_a_batch_and_weights_swapped() -> None:
     close(exe, layer, x)
     exe.load_state_dict(other.state_dict())
     close(exe, other, x)
+
+
+def test_lists_of_weights_made_in_a_call_are_not_kept_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces: list[Any] = []
+    export = torch.export.export
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        traces.append(args)
+        return export(*args, **kwargs)
+
+    monkeypatch.setattr(torch.export, "export", counted)
+    layer, x = nn.LSTM(3, 4).eval(), torch.randn(2, 5, 3)
+    held = [*layer._flat_weights]
+    close(aicf.compile(layer, (x,)), layer, x)
+    assert len(traces) == 1
+    assert all(a is b for a, b in zip(held, layer._flat_weights, strict=True))
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
