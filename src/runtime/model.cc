@@ -1,5 +1,8 @@
 #include "runtime/model.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "base/jit.h"
@@ -123,6 +126,9 @@ Model::Uploaded Model::upload(const std::set<const Array*>& arrays) const {
   std::vector<Transfer> transfers;
   for (const Array* array : arrays)
     transfers.push_back({uploaded.find(array), array->data(), array->bytes()});
+  // A mapped file is read from its beginning to its end.
+  std::sort(transfers.begin(), transfers.end(),
+            [](const Transfer& a, const Transfer& b) { return std::less<>()(a.from, b.from); });
   device_->upload_all(transfers);
   return uploaded;
 }
