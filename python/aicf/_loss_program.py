@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _aicf
-from ._specs import TensorSpec, add_inputs, name_specs, resolve_sizes, spec_of
+from ._specs import CallSpecs, TensorSpec, add_inputs, name_specs, resolve_sizes, spec_of
 from .compiler import is_torch
 from .errors import make_error
 from .optim import Optimizer
@@ -47,20 +47,22 @@ def loss_program(
             expected="inputs=[aicf.TensorSpec(...)]",
         )
     specs = _split_target(model, inputs, loss is not None)
-    model_specs = dict(list(specs.items())[:-1]) if loss is not None else specs
-    eval_specs = model_specs if eval_inputs is None else name_specs(model, eval_inputs)
-    by_name = isinstance(inputs, Mapping), isinstance(inputs if eval_inputs is None else eval_inputs, Mapping)
+    training = CallSpecs(specs, isinstance(inputs, Mapping))
+    if eval_inputs is not None:
+        evaluation = CallSpecs(name_specs(model, eval_inputs), isinstance(eval_inputs, Mapping))
+    else:
+        own = dict(list(specs.items())[:-1]) if loss is not None else specs
+        evaluation = CallSpecs(own, training.by_name)
     if is_torch(model):
-        return _torch_program(model, loss, specs, eval_specs, by_name, dims, seed)
-    return _trace(model, loss, specs, eval_specs, by_name, dims, seed, optimizer), []
+        return _torch_program(model, loss, training, evaluation, dims, seed)
+    return _trace(model, loss, training, evaluation, dims, seed, optimizer), []
 
 
 def _torch_program(
     model: Any,
     loss: Callable[[Any, Any], Any] | None,
-    specs: dict[str, TensorSpec],
-    eval_specs: dict[str, TensorSpec],
-    by_name: tuple[bool, bool],
+    training: CallSpecs,
+    evaluation: CallSpecs,
     dims: Mapping[str, Any],
     seed: int,
 ) -> tuple[_aicf.Program, list[str]]:
@@ -70,7 +72,7 @@ def _torch_program(
         raise make_error(
             "unsupported_option", "the train step of a torch module takes fixed sizes", value="dims"
         )
-    return import_training(model, loss, specs, eval_specs, by_name, seed)
+    return import_training(model, loss, training, evaluation, seed)
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
@@ -94,25 +96,24 @@ def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, Tens
 def _trace(
     model: Any,
     loss: Callable[[Any, Any], Any] | None,
-    specs: dict[str, TensorSpec],
-    eval_specs: dict[str, TensorSpec],
-    by_name: tuple[bool, bool],
+    training: CallSpecs,
+    evaluation: CallSpecs,
     dims: Mapping[str, Any],
     seed: int,
     optimizer: Optimizer,
 ) -> _aicf.Program:
-    fixed, ranges = resolve_sizes([*specs.values(), *eval_specs.values()], dims)
+    fixed, ranges = resolve_sizes([*training.specs.values(), *evaluation.specs.values()], dims)
     names = _paths(model)
     states = tuple(_counter(value) for value in (seed, 0))
     train, evaluate = Graph("loss", names, states), Graph("eval", names)  # type: ignore[arg-type]
     with tracing(train):
-        values = add_inputs(train, specs, fixed)
+        values = add_inputs(train, training.specs, fixed)
         target = None if loss is None else values.popitem()[1]
-        result = model(**values) if by_name[0] else model(*values.values())
+        result = training.call(model, values)
         train.output(result if loss is None else loss(result, target), "loss")
     with tracing(evaluate):
-        values = add_inputs(evaluate, eval_specs, fixed)
-        results = model(**values) if by_name[1] else model(*values.values())
+        values = add_inputs(evaluate, evaluation.specs, fixed)
+        results = evaluation.call(model, values)
         several = isinstance(results, (tuple, list))
         for index, value in enumerate(results if several else [results]):
             evaluate.output(value, f"output.{index}" if several else "output")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .symtensor import SymTensor
     from .tracing import Graph
 
-__all__ = ["TensorSpec", "add_inputs", "is_array", "name_specs", "resolve_sizes", "spec_of"]
+__all__ = ["CallSpecs", "TensorSpec", "add_inputs", "is_array", "name_specs", "resolve_sizes", "spec_of"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,17 @@ class TensorSpec:
                 expected='a list of sizes: numbers not below 0, names such as "batch", or Dims',
             )
         object.__setattr__(self, "shape", tuple(plain))
+
+
+@dataclass(frozen=True)
+class CallSpecs:
+    """Of a call: its inputs by name, and whether the caller gives them by the names of the arguments."""
+
+    specs: dict[str, TensorSpec]
+    by_name: bool
+
+    def call(self, fn: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        return fn(**values) if self.by_name else fn(*values.values())
 
 
 def name_specs(fn: Callable[..., Any], specs: Any) -> dict[str, TensorSpec]:

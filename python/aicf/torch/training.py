@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._aicf import Program, dtype_name
+from .._specs import CallSpecs
 from ..errors import Error, make_error
 from ..nn.module import Module
 from ..tracing import Graph, TensorSpec, tracing
@@ -49,43 +50,40 @@ class _Call(torch.nn.Module):
 def import_training(
     model: torch.nn.Module,
     loss: Callable[[Any, Any], Any] | None,
-    specs: Mapping[str, TensorSpec],
-    eval_specs: Mapping[str, TensorSpec],
-    by_name: tuple[bool, bool],
+    training: CallSpecs,
+    evaluation: CallSpecs,
     seed: int,
 ) -> tuple[Program, list[str]]:
     """Entries "loss", traced in training mode, and "eval"; and the params that are not trained.
 
     A loss of `aicf.nn` maps traced values, and so does a function that calls ops of ours; a torch module and
-    any other function map torch's tensors, traced with the model. Sizes are fixed. `by_name`, for "loss" and
-    "eval": whether the model is called by the names of its arguments.
+    any other function map torch's tensors, traced with the model. Sizes are fixed.
     """
     if isinstance(loss, Module) or not callable(loss):
-        return _import(model, loss, None, specs, eval_specs, by_name, seed)
+        return _import(model, loss, None, training, evaluation, seed)
     try:
-        return _import(model, loss, as_module(loss), specs, eval_specs, by_name, seed)
+        return _import(model, loss, as_module(loss), training, evaluation, seed)
     except Error as error:
         if error.name != "misuse" or isinstance(loss, torch.nn.Module):
             raise
-    return _import(model, loss, None, specs, eval_specs, by_name, seed)
+    return _import(model, loss, None, training, evaluation, seed)
 
 
 def _import(
     model: torch.nn.Module,
     loss: Callable[[Any, Any], Any] | None,
     torch_loss: torch.nn.Module | None,
-    specs: Mapping[str, TensorSpec],
-    eval_specs: Mapping[str, TensorSpec],
-    by_name: tuple[bool, bool],
+    training: CallSpecs,
+    evaluation: CallSpecs,
     seed: int,
 ) -> tuple[Program, list[str]]:
-    model_specs = dict(specs)
+    model_specs = dict(training.specs)
     target = None if loss is None else model_specs.popitem()
     whole = _Call(model, torch_loss)
-    arguments = _arguments(model_specs, by_name[0], None if torch_loss is None else target)
+    arguments = _arguments(model_specs, training.by_name, None if torch_loss is None else target)
     with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
         trained = stop_where_no_grad(export(whole, _examples(arguments), prefix=f"{_MODEL}.")[0])
-    eval_arguments = _arguments(eval_specs, by_name[1])
+    eval_arguments = _arguments(evaluation.specs, evaluation.by_name)
     with _mode(model, training=False), torch.no_grad():
         evaluated = export(whole, _examples(eval_arguments), prefix=f"{_MODEL}.")[0]
 
