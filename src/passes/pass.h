@@ -25,9 +25,8 @@ struct PassContext {
 struct PassInfo {
   std::string_view name;
   Graph (*run)(const Graph& graph, const PassContext& context);
-  bool required;            // cannot be skipped: later stages rely on it
-  int opt_level;            // runs at --opt >= this level (required ones: 0)
-  std::string_view effect;  // one line for people
+  bool required;  // cannot be skipped: later stages rely on it
+  int opt_level;  // runs at --opt >= this level (required ones: 0)
   // False: the pass would change nothing, which is cheaper to ask than to find out. Null: it always runs.
   bool (*may_change)(const Graph& graph, const PassContext& context) = nullptr;
 };
@@ -61,22 +60,39 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
 bool computes_gradients(const Graph& graph);
 
 // --- the passes, one file each
+// Computes both branches of a condition on data and selects, where neither can fail.
 Graph inline_branches(const Graph& graph, const PassContext& context);
+// Gives reductions keepdims and a reshape after them; drops those over no axes.
 Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
+// Expands composites that no kernel of the target claims.
 Graph decompose_composites(const Graph& graph, const PassContext& context);
+// Evaluates nodes whose operands are all constants.
 Graph fold_constants(const Graph& graph, const PassContext& context);
+// Applies the algebra rules: identities, double transposes, chains of reshapes and casts.
 Graph simplify(const Graph& graph, const PassContext& context);
+// Recognises 0.5 x (1 + erf(x / sqrt(2))) as gelu.
 Graph match_gelu(const Graph& graph, const PassContext& context);
+// Recognises softmax(q k + mask) v, which then needs no stored scores.
 Graph match_attention(const Graph& graph, const PassContext& context);
+// Rotates q and k and writes k and v to their caches in one step.
 Graph match_rope_append(const Graph& graph, const PassContext& context);
+// Rounds operands of contractions to the type that the precision names.
 Graph narrow_contractions(const Graph& graph, const PassContext& context);
+// Computes a large cross entropy with its product, and a loss with its gradients, some rows at a time.
 Graph fuse_linear_cross_entropy(const Graph& graph, const PassContext& context);
+// Computes equal nodes once.
 Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& context);
+// Computes contractions of one value with several weights as one.
 Graph merge_contractions(const Graph& graph, const PassContext& context);
+// Drops what no output or update needs.
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
+// Groups pointwise ops, reductions and contraction epilogues into regions.
 Graph fuse_regions(const Graph& graph, const PassContext& context);
+// Computes again in a region what is cheaper to compute than to store and read.
 Graph recompute_values(const Graph& graph, const PassContext& context);
+// Runs reductions together that read the same value.
 Graph merge_reductions(const Graph& graph, const PassContext& context);
+// Takes sums over all rows along with a region that goes through those rows.
 Graph merge_column_sums(const Graph& graph, const PassContext& context);
 
 }  // namespace aicf

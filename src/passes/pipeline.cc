@@ -32,61 +32,46 @@ bool trains_on_gpu(const Graph&, const PassContext& context) {
 const std::vector<PassInfo>& pass_table() {
   static const std::vector<PassInfo> table = {
       // No kernel runs a branch; its nodes then take part in everything below.
-      {"inline_branches", inline_branches, true, 0,
-       "computes both branches of a condition on data and selects, where neither can fail",
-       has_op<Op::if_else>},
+      {"inline_branches", inline_branches, true, 0, has_op<Op::if_else>},
       // Imported graphs carry shape arithmetic and constants that later patterns must not have to see
       // through.
-      {"fold_constants", fold_constants, false, 1, "evaluates nodes whose operands are all constants"},
-      {"simplify", simplify, false, 1,
-       "applies the algebra rules: identities, double transposes, chains of reshapes and casts"},
+      {"fold_constants", fold_constants, false, 1},
+      {"simplify", simplify, false, 1},
       // Equal nodes would be decomposed and fused twice.
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
-       "computes equal nodes once"},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1},
       // While the ops that exporters write stand as written, and before decomposition could make alike ones.
-      {"match_gelu", match_gelu, false, 2, "recognises 0.5 x (1 + erf(x / sqrt(2)))", has_op<Op::erf>},
+      {"match_gelu", match_gelu, false, 2, has_op<Op::erf>},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
-      {"match_attention", match_attention, false, 2,
-       "recognises softmax(q k + mask) v, which then needs no stored scores", has_op<Op::softmax>},
-      {"simplify", simplify, false, 1, "applies the algebra rules to what the patterns left"},
+      {"match_attention", match_attention, false, 2, has_op<Op::softmax>},
+      // What the patterns left.
+      {"simplify", simplify, false, 1},
       // Needs attention whole, and equal positions as one value.
-      {"match_rope_append", match_rope_append, false, 2,
-       "rotates q and k and writes k and v to their caches in one step", has_op<Op::attention>},
+      {"match_rope_append", match_rope_append, false, 2, has_op<Op::attention>},
       // Casts around the parts of an attention would hide it.
-      {"narrow_contractions", narrow_contractions, true, 0,
-       "rounds operands of contractions to the type that the precision names", narrows},
+      {"narrow_contractions", narrow_contractions, true, 0, narrows},
       // Needs cross entropy whole, and operands of its gradients that are known to be those of the loss.
       {"fuse_linear_cross_entropy", fuse_linear_cross_entropy, false, 2,
-       "computes a large cross entropy with its product, and a loss with its gradients, some rows at a time",
        has_op<Op::cross_entropy, Op::linear_cross_entropy>},
       // Patterns over composites come before this point, patterns over primitives after it.
-      {"decompose_composites", decompose_composites, true, 0,
-       "expands composites that no kernel of the target claims"},
+      {"decompose_composites", decompose_composites, true, 0},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
-      {"keep_reduced_axes", keep_reduced_axes, true, 0,
-       "gives reductions keepdims and a reshape after them; drops those over no axes"},
+      {"keep_reduced_axes", keep_reduced_axes, true, 0},
       // Decompositions of neighbours share work (the same mean, the same cast) and leave foldable scalars.
-      {"fold_constants", fold_constants, false, 1, "evaluates constants that decompositions made"},
-      {"simplify", simplify, false, 1, "applies the algebra rules to decompositions"},
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1,
-       "computes equal nodes once"},
-      {"remove_dead_code", remove_dead_code, true, 0, "drops what no output or update needs"},
+      {"fold_constants", fold_constants, false, 1},
+      {"simplify", simplify, false, 1},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1},
+      {"remove_dead_code", remove_dead_code, true, 0},
       // Wants linear and its like decomposed, and equal operands to be one value; regions would hide the
       // products.
-      {"merge_contractions", merge_contractions, false, 2,
-       "computes contractions of one value with several weights as one"},
+      {"merge_contractions", merge_contractions, false, 2},
       // After all others: a region hides its nodes from every pass above.
-      {"fuse_regions", fuse_regions, false, 1,
-       "groups pointwise ops, reductions and contraction epilogues into regions"},
+      {"fuse_regions", fuse_regions, false, 1},
       // What regions store for each other is known only now.
-      {"recompute_values", recompute_values, false, 2,
-       "computes again in a region what is cheaper to compute than to store and read", trains_on_gpu},
+      {"recompute_values", recompute_values, false, 2, trains_on_gpu},
       // Reads the same values only after what stood between was computed again.
-      {"merge_reductions", merge_reductions, false, 2, "runs reductions together that read the same value",
-       trains_on_gpu},
+      {"merge_reductions", merge_reductions, false, 2, trains_on_gpu},
       // Sums over the rows as merge_reductions left them.
-      {"merge_column_sums", merge_column_sums, false, 2,
-       "takes sums over all rows along with a region that goes through those rows", trains_on_gpu},
+      {"merge_column_sums", merge_column_sums, false, 2, trains_on_gpu},
   };
   return table;
 }
