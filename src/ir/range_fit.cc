@@ -1,7 +1,6 @@
 #include "ir/range_fit.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 
 #include "base/comma_list.h"
@@ -37,22 +36,25 @@ std::optional<int64_t> value_of(const Dim& dim, const SymbolValues& at) {
   }
 }
 
-// `relation` of the two numbers must hold at every size from `least` on; a size of nothing is mostly left to
-// binding.
-void require(const Node& node, const SymbolRanges& ranges, const Dim& left, const char* relation,
-             const Dim& right, const std::function<bool(int64_t, int64_t)>& holds, int64_t least = 1) {
+enum class Relation : uint8_t { kAtMost, kEqual };
+
+bool holds(int64_t a, Relation relation, int64_t b) { return relation == Relation::kEqual ? a == b : a <= b; }
+
+// The relation must hold at every size from `least` on; a size of nothing is mostly left to binding.
+void require(const Node& node, const SymbolRanges& ranges, const Dim& left, Relation relation,
+             const Dim& right, int64_t least = 1) {
   std::map<std::string, int> names;
   left.collect_symbols(names);
   right.collect_symbols(names);
   for (uint64_t i = 0; i < (names.empty() ? 1 : kPoints + 2); ++i) {
     const SymbolValues at = point(names, ranges, i, least);
     const auto a = value_of(left, at), b = value_of(right, at);
-    if (!a || !b || holds(*a, *b)) continue;
+    if (!a || !b || holds(*a, relation, *b)) continue;
     throw UserError(ErrorCode::kU_bad_shape, "an op does not fit every size of the declared ranges")
         .with_op(std::string(op_info(node.op).name) + (node.origin.empty() ? "" : " (" + node.origin + ")"))
         .with_value(
             comma_list(at, [](const auto& size) { return size.first + "=" + std::to_string(size.second); }))
-        .with_expected(left.to_string() + " " + relation + " " + right.to_string())
+        .with_expected(left.to_string() + (relation == Relation::kEqual ? " = " : " <= ") + right.to_string())
         .with_actual(std::to_string(*a) + " and " + std::to_string(*b))
         .with_remedy(
             "narrow the ranges, or say how the sizes hang together: --dim NAME=2*HALF --dim HALF=8..16");
@@ -62,12 +64,11 @@ void require(const Node& node, const SymbolRanges& ranges, const Dim& left, cons
 void check_slice(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
   const Shape &shape = graph.shape(node.operands[0]), &starts = node.attrs.get_dims("starts"),
               &limits = node.attrs.get_dims("limits");
-  const auto ordered = [](int64_t a, int64_t b) { return a <= b; };
   for (size_t axis = 0; axis < shape.size(); ++axis) {
-    if (!(limits[axis] == shape[axis])) require(node, ranges, limits[axis], "<=", shape[axis], ordered);
+    if (!(limits[axis] == shape[axis])) require(node, ranges, limits[axis], Relation::kAtMost, shape[axis]);
     if (starts[axis] == Dim(0)) continue;
-    require(node, ranges, Dim(0), "<=", starts[axis], ordered);
-    require(node, ranges, starts[axis], "<=", limits[axis], ordered);
+    require(node, ranges, Dim(0), Relation::kAtMost, starts[axis]);
+    require(node, ranges, starts[axis], Relation::kAtMost, limits[axis]);
   }
 }
 
@@ -84,14 +85,14 @@ void check_windows(const Graph& graph, const Node& node, const SymbolRanges& ran
     const Dim extent = Dim(dilations[i]) * (kernel - Dim(1)) + Dim(1),
               reach = x[2 + i] + Dim(pads[i] + pads[spatial + i] + (hangs_over ? strides[i] - 1 : 0));
     if (extent.is_constant() && reach.is_constant()) continue;  // the shape rule has judged them
-    require(node, ranges, extent, "<=", reach, std::less_equal<>());
+    require(node, ranges, extent, Relation::kAtMost, reach);
   }
 }
 
 // Where padding is negative, or cuts a transposed convolution, something is left.
 void check_cut(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
   for (const Dim& size : graph.shape(node.results[0]))
-    if (!size.is_constant()) require(node, ranges, Dim(0), "<=", size, std::less_equal<>());
+    if (!size.is_constant()) require(node, ranges, Dim(0), Relation::kAtMost, size);
 }
 
 // What is picked must be there, also where there is nothing: the kernels of a GPU do not look.
@@ -100,11 +101,17 @@ void check_picks(const Graph& graph, const Node& node, const SymbolRanges& range
   if (node.op == Op::top_k) {
     const Shape& kept = graph.shape(node.results[0]);
     for (size_t axis = 0; axis < x.size(); ++axis)
-      if (!(kept[axis] == x[axis])) require(node, ranges, kept[axis], "<=", x[axis], std::less_equal<>(), 0);
+      if (!(kept[axis] == x[axis])) require(node, ranges, kept[axis], Relation::kAtMost, x[axis], 0);
   } else {
     const Dim& size = x[static_cast<size_t>(node.attrs.get_int("axis"))];
-    if (!size.is_constant()) require(node, ranges, Dim(1), "<=", size, std::less_equal<>(), 0);
+    if (!size.is_constant()) require(node, ranges, Dim(1), Relation::kAtMost, size, 0);
   }
+}
+
+void check_reshape(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const Dim from = element_count(graph.shape(node.operands[0])),
+            to = element_count(graph.shape(node.results[0]));
+  if (!(from == to)) require(node, ranges, to, Relation::kEqual, from);
 }
 
 void check(const Graph& graph, const SymbolRanges& ranges) {
@@ -117,10 +124,7 @@ void check(const Graph& graph, const SymbolRanges& ranges) {
     if (node.op == Op::top_k || node.op == Op::argmax || node.op == Op::argmin)
       check_picks(graph, node, ranges);
     if (node.op == Op::conv_transpose || node.op == Op::pad) check_cut(graph, node, ranges);
-    if (node.op != Op::reshape) continue;
-    const Dim from = element_count(graph.shape(node.operands[0])),
-              to = element_count(graph.shape(node.results[0]));
-    if (!(from == to)) require(node, ranges, to, "=", from, std::equal_to<>());
+    if (node.op == Op::reshape) check_reshape(graph, node, ranges);
   }
 }
 
