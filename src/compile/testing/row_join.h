@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -37,6 +38,17 @@ struct RowJoin {
   std::unique_ptr<TwoWays> both(const Program& program, size_t joined_steps) const {
     return joined_and_apart([&](bool joins) { return compiled(program, joins); }, joined_steps,
                             joined_steps + 1);
+  }
+
+  // One call takes the place of two on every GPU, where the region alone reads the rows. `program_of`: the
+  // program with these readers.
+  void check_readers(const std::function<Program(RowReaders)>& program_of) const {
+    const Program alone = program_of(RowReaders::kRegion);
+    EXPECT_EQ(count(alone), 1u);
+    EXPECT_EQ(count(alone, "sm_80"), 1u);
+    EXPECT_EQ(count(alone, "cpu"), 0u);
+    EXPECT_EQ(count(program_of(RowReaders::kCaller)), 0u);
+    EXPECT_EQ(count(program_of(RowReaders::kTwoRegions)), 0u);
   }
 
   // y has the bits of two kernels, and an index of `rows`, one too high, is an error.
