@@ -17,22 +17,26 @@ namespace {
 
 constexpr int64_t kFlushBytes = 64 << 20;
 
-// What a name for the time until the rename begins with; short, because the path's own may be as long as
-// names can be.
-std::string temporary_prefix(const std::string& path) { return folder_of(path) + "/.aicf.tmp."; }
-
-// mkstemp gives 0600; a file that appears by rename has the mode that open() would have given.
-mode_t default_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
+// A name for the time until the rename, which `claim` takes or finds taken (EEXIST); "" if it fails
+// otherwise. Short, because the path's own may be as long as names can be.
+template <typename Claim>
+std::string claim_name(const std::string& path, const Claim& claim) {
+  const std::string begin = folder_of(path) + "/.aicf.tmp." + std::to_string(::getpid()) + ".";
+  for (int attempt = 0;; ++attempt) {
+    std::string name = begin + std::to_string(attempt);
+    if (claim(name.c_str())) return name;
+    if (errno != EEXIST) return {};
+  }
 }
+
+// The file has the mode that open() gives: to ask for the process's mask is to change it, for all threads.
+constexpr mode_t kMode = 0666;
 
 std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 // -1 where the file system or the missing /proc does not allow it.
 int open_nameless(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  const int fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
   if (fd < 0 || ::access(link_of(fd).c_str(), F_OK) == 0) return fd;
   ::close(fd);
   return -1;
@@ -54,12 +58,10 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   require_replaceable(path_);
   fd_ = open_nameless(folder_of(path_));
   if (fd_ >= 0) return;
-  temporary_ = temporary_prefix(path_) + "XXXXXX";
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd_ < 0) {
-    temporary_.clear();
-    fail("cannot create a file in folder '" + folder_of(path_) + "'");
-  }
+  temporary_ = claim_name(path_, [&](const char* name) {
+    return (fd_ = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode)) >= 0;
+  });
+  if (fd_ < 0) fail("cannot create a file in folder '" + folder_of(path_) + "'");
 }
 
 AtomicFile::~AtomicFile() {
@@ -108,20 +110,16 @@ void AtomicFile::start_flushing() {
 
 // A link cannot replace the target, so the file gets a name beside it first.
 void AtomicFile::give_name() {
-  for (int attempt = 0;; ++attempt) {
-    const std::string name =
-        temporary_prefix(path_) + std::to_string(::getpid()) + "." + std::to_string(attempt);
-    if (::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
-      temporary_ = name;
-      return;
-    }
-    if (errno != EEXIST) fail("cannot name the finished file");
-  }
+  const std::string link = link_of(fd_);
+  temporary_ = claim_name(path_, [&](const char* name) {
+    return ::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+  });
+  if (temporary_.empty()) fail("cannot name the finished file");
 }
 
 void AtomicFile::commit() {
   AICF_CHECK(fd_ >= 0, "commit twice");
-  if (::fchmod(fd_, default_mode()) != 0 || ::fsync(fd_) != 0) fail("cannot finish file");
+  if (::fsync(fd_) != 0) fail("cannot finish file");
   if (temporary_.empty()) give_name();
   const int fd = fd_;
   fd_ = -1;

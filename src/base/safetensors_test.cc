@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -159,6 +161,24 @@ TEST_F(SafetensorsTest, AnAbandonedAtomicFileLeavesTheTargetAndNoTemporary) {
   write_file_atomically(path_, "new");
   EXPECT_EQ(bytes(), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+// To ask for the process's mask is to change it: two threads at once would leave another.
+TEST_F(SafetensorsTest, WritingInSeveralThreadsKeepsTheModeOfNewFiles) {
+  const mode_t before = ::umask(027);
+  std::vector<std::thread> threads;
+  std::atomic<int> others = 0;
+  for (int thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, path = path_ + std::to_string(thread)] {
+      for (int i = 0; i < 200; ++i) {
+        write_file_atomically(path, "new");
+        struct stat found{};
+        others += ::stat(path.c_str(), &found) != 0 || (found.st_mode & 0777) != 0640;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(::umask(before), 027u);
+  EXPECT_EQ(others, 0);
 }
 
 TEST_F(SafetensorsTest, WhatIsNoRegularFileIsNotReplaced) {
