@@ -104,7 +104,9 @@ Peer::Peer(const std::string& name, const std::string& model, const std::map<std
         .with_expected("onnxruntime or torch");
   std::string folder = (std::filesystem::temp_directory_path() / "aicf_peer.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
-    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a temporary folder").with_value(folder);
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a temporary folder")
+        .with_value(folder)
+        .with_actual(std::strerror(errno));
   folder_ = folder;
   try {
     start(model, inputs, threads);
@@ -128,9 +130,12 @@ void Peer::start(const std::string& model, const std::map<std::string, Array>& i
                              folder_.c_str(),     list.c_str(),  nullptr};
   int to[2], from[2];
   if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0)
-    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a pipe");
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a pipe")
+        .with_actual(std::strerror(errno))
+        .with_remedy("raise the limit on open files: ulimit -n");
   ::signal(SIGPIPE, SIG_IGN);  // a peer that died is met when it does not answer
   pid_ = ::fork();
+  const int error = errno;  // of the fork
   if (pid_ == 0) {
     ::dup2(to[0], 0);
     ::dup2(from[1], 1);
@@ -141,7 +146,10 @@ void Peer::start(const std::string& model, const std::map<std::string, Array>& i
   ::close(from[1]);
   to_ = ::fdopen(to[1], "w");
   from_ = ::fdopen(from[0], "r");
-  if (pid_ < 0) throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process");
+  if (pid_ < 0)
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process")
+        .with_actual(std::strerror(error))
+        .with_remedy("raise the limit on processes: ulimit -u");
   const std::string reply = answer();
   if (reply.empty())
     throw missing(name_, interpreter, "install Python 3 or activate the environment that has " + name_);

@@ -90,23 +90,31 @@ std::string judge(const Options& options, const std::string& model, const Arrays
   return "";
 }
 
+std::string reduced_input(const Options& options, size_t number) {
+  return options.reduce + "." + std::to_string(number) + ".npy";
+}
+
 int reduce(const Options& options, const Arrays& inputs, const Console& console) {
   if (options.against != "reference")
     throw UserError(ErrorCode::kU_unsupported_option, "parts of a model can be judged by the reference only")
         .with_value("--reduce with --against " + options.against)
         .with_expected("--against reference");
-  options.source.refuse_overwriting(options.reduce);
+  std::vector<std::string> read = options.inputs.files();
+  if (!options.inputs_file.empty()) read.push_back(options.inputs_file);
+  options.source.refuse_overwriting(options.reduce, read);
   const Reduction reduction = reduce_model(
       options.source.path, inputs,
       [&](const std::string& model, const Arrays& given) { return judge(options, model, given); },
       [&](size_t left, size_t of) {
         console.progress("nodes left", static_cast<int64_t>(left), static_cast<int64_t>(of));
       });
+  for (size_t i = 0; i < reduction.inputs.size(); ++i)
+    options.source.refuse_overwriting(reduced_input(options, i), read);
   write_file_atomically(options.reduce, reduction.model);
   std::string command = "aicf validate " + options.reduce;
   Json files = Json::object();
   for (const auto& [name, array] : reduction.inputs) {
-    const std::string file = options.reduce + "." + std::to_string(files.size()) + ".npy";
+    const std::string file = reduced_input(options, files.size());
     write_npy(file, array);
     files[name] = file;
     command += " --input " + name + "=" + file;

@@ -90,7 +90,9 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
     command += " " + quote(word);
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr)
-    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification");
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process for verification")
+        .with_actual(std::strerror(errno))
+        .with_remedy("raise the limits on processes and open files: ulimit -u, ulimit -n");
   std::string output;
   std::array<char, 4096> chunk;
   for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;) output.append(chunk.data(), n);

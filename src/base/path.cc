@@ -5,6 +5,8 @@
 namespace aicf {
 
 void require_path(const std::string& path) {
+  if (path.empty())
+    throw UserError(ErrorCode::kU_bad_option, "a path is empty").with_expected("the name of a file");
   const size_t end = path.find('\0');
   if (end == std::string::npos) return;
   throw UserError(ErrorCode::kU_bad_option, "a path holds a NUL byte")

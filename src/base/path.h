@@ -5,7 +5,7 @@
 
 namespace aicf {
 
-// A NUL inside, where the system would take the name to end: bad_option.
+// Nothing at all, or a NUL inside, where the system would take the name to end: bad_option.
 void require_path(const std::string& path);
 
 // The folder that a file of this name lies in; "." where the name has none.

@@ -144,10 +144,13 @@ class Workers {
         used_(pipes_.size(), -1) {
     first_ = fork();
     if (first_ == 0) live();
+    const int error = errno;  // of the fork
     for (Pipe& pipe : pipes_) pipe.close_write();
     if (first_ < 0) {
       close_pipes();
-      throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process to compile in");
+      throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process to compile in")
+          .with_actual(std::strerror(error))
+          .with_remedy("raise the limit on processes: ulimit -u");
     }
   }
   ~Workers() {

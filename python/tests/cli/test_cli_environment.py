@@ -60,7 +60,8 @@ def test_libraries_are_found_in_the_environment_of_the_program(cli: Cli, tmp_pat
     script = """if True:
         import aicf
         aicf.compile(lambda x: x + 1, [aicf.TensorSpec((8,))], options={"target": "cpu,sm_90"})
-        print(aicf.__file__, [line.split()[-1] for line in open("/proc/self/maps") if "libnvrtc.so" in line])
+        files = [line.split(maxsplit=5)[-1] for line in open("/proc/self/maps")]  # names with spaces, too
+        print(aicf.__file__, [file for file in files if "libnvrtc.so" in file])
     """
     environment = {**os.environ, **nothing, "PYTHONPATH": str(sites)}
     command = [sys.executable, "-c", script]
@@ -114,6 +115,23 @@ def test_output_that_cannot_be_written_is_an_environment_error(cli: Cli) -> None
     many = f"set -o pipefail; '{cli.path}' doctor --json | exec 0<&-"
     code = subprocess.run(["bash", "-c", many], capture_output=True, check=False).returncode
     assert code in (0, 3), code
+
+
+def test_without_files_for_pipes_the_system_says_why(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    said = {"cannot create a pipe": False, "cannot start a process for verification": False}
+    verbs = ("validate m.onnx --dim batch=3 --against onnxruntime", "verify m.aicf -n 1 --processes 2")
+    for verb in verbs:
+        for files in range(4, 40):
+            shell = f"ulimit -n {files}; '{cli.path}' {verb}"
+            done = subprocess.run(
+                ["bash", "-c", shell], cwd=cli.folder, capture_output=True, text=True, check=False
+            )
+            for what in said:
+                if what in done.stderr:
+                    said[what] = True
+                    assert "Too many open files" in done.stderr and "remedy: raise" in done.stderr
+    assert all(said.values()), said
 
 
 @pytest.mark.parametrize(

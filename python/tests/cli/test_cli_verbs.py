@@ -138,6 +138,19 @@ def test_validate_reduces_a_failing_model(cli: Cli) -> None:
     assert "validate: failed" in cli.run("validate", "small.onnx", *inputs, *exact, code=1).stdout
     answer = cli.json("validate", "m.onnx", *FIXED, *exact, "--reduce", "m.onnx", code=2)
     assert answer["error"]["value"] == "m.onnx"  # it would overwrite the model
+    x = np.random.default_rng(0).standard_normal((3, 16)).astype("f")
+    np.savez(cli.folder / "in.npz", x=x)
+    np.save(cli.folder / "least.0.npy", x)
+    files = {name: (cli.folder / name).read_bytes() for name in ("in.npz", "least.0.npy")}
+    for given, output in (
+        (("--inputs", "in.npz"), "in.npz"),
+        (("--input", "x=least.0.npy"), "least.0.npy"),
+        (("--input", "x=least.0.npy"), "least"),  # whose first input goes to least.0.npy
+    ):
+        answer = cli.json("validate", "m.onnx", *FIXED, *exact, *given, "--reduce", output, code=2)
+        assert answer["error"]["value"] in files
+    assert all((cli.folder / name).read_bytes() == text for name, text in files.items())
+    assert not (cli.folder / "least").exists()
     answer = cli.json("validate", "m.onnx", *FIXED, "--reduce", "small.onnx", code=2)
     assert answer["error"]["code"] == "AICF-U0001"  # it passes: nothing to reduce
 
