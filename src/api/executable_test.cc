@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -197,6 +199,29 @@ TEST(ExecutableTest, SaysBusyInsteadOfMixingRuns) {
   const int wrong = work();
   other.join();
   EXPECT_EQ(bad + wrong, 0);
+}
+
+// All of a state is of one moment, and what a thread reads is neither busy nor makes a run so.
+TEST(ExecutableTest, StatesAreReadAndSetBesideRuns) {
+  constexpr int64_t kCount = 1 << 18;
+  aicf::Builder b;
+  const aicf::Value total = b.state("total", Tensor(DType::f32, {kCount}));
+  b.update(total, b.op("add", {total, b.scalar(DType::f32, 1)}));
+  Executable exe = Executable::load(aicf_test::save(b.finish(), "beside"));
+  int mixed = 0;
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    for (int i = 0; !done; ++i) {
+      const Tensor now = i % 2 == 0 ? exe.state("total") : exe.clone().state("total");
+      const float* values = now.as<float>();
+      mixed += std::any_of(values, values + kCount, [&](float value) { return value != values[0]; });
+      if (i % 8 == 0) exe.set_state("total", now);
+    }
+  });
+  for (int i = 0; i < 300; ++i) exe.run_into({}, {});
+  done = true;
+  other.join();
+  EXPECT_EQ(mixed, 0);
 }
 
 TEST(ModelTest, WeightsCanBeReplaced) {

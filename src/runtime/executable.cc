@@ -8,7 +8,6 @@
 #include "base/profiler_range.h"
 #include "runtime/bind_step.h"
 #include "runtime/check_io.h"
-#include "runtime/run_guard.h"
 
 namespace aicf {
 namespace {
@@ -149,10 +148,10 @@ void Executable::warm_up(BoundEntry& bound, Stream stream) {
   const int runs = warmup_runs();
   if (runs == 0) return;
   std::map<std::string, Array> before;
-  for (const std::string& name : state_names()) before.emplace(name, state(name));
+  for (const std::string& name : states_.names()) before.emplace(name, states_.get(name));
   for (int i = 0; i < runs; ++i) bound.sequence().run(stream);
   bound.sequence().finish(stream);
-  for (const auto& [name, value] : before) set_state(name, value);
+  for (const auto& [name, value] : before) states_.set(name, value);
 }
 
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
@@ -164,6 +163,7 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
 void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                            const std::vector<TensorView>& outputs, const RunOptions& options) {
   const ProfilerRange range(plan.name.c_str());
+  const std::lock_guard lock(states_in_use_);
   const auto at = find_bound(plan, inputs);
   const bool known = at != bound_.end();
   if (known) std::rotate(bound_.begin(), at, at + 1);
@@ -185,7 +185,7 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
 
 void Executable::finish() {
   const RunGuard guard(running_);
-  wait_for_runs();
+  const std::unique_lock lock = between_runs();
   under_way_ = false;
   for (const auto& bound : bound_) bound->sequence().finish(last_stream_);
 }
@@ -259,6 +259,7 @@ std::string Executable::coverage(const EntryPlan& entry) const {
 
 std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   const RunGuard guard(running_);
+  const std::lock_guard lock(states_in_use_);
   const BoundEntry* bound = last_bound(entry);
   if (bound == nullptr) return {};
   const std::vector<double> times = bound->sequence().profile(repeats);
@@ -270,26 +271,42 @@ std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   return costs;
 }
 
-Array Executable::state(const std::string& name) const {
+std::unique_lock<std::mutex> Executable::between_runs() const {
+  std::unique_lock lock(states_in_use_);
   wait_for_runs();
+  return lock;
+}
+
+Array Executable::state(const std::string& name) const {
+  const std::unique_lock lock = between_runs();
   return states_.get(name);
 }
 
-void Executable::set_state(const std::string& name, const Array& value) {
-  wait_for_runs();
-  states_.set(name, value);
+std::map<std::string, Array> Executable::states() const {
+  const std::unique_lock lock = between_runs();
+  std::map<std::string, Array> all;
+  for (const std::string& name : states_.names()) all.emplace(name, states_.get(name));
+  return all;
+}
+
+void Executable::set_state(const std::string& name, const Array& value) { set_states({{name, value}}); }
+
+void Executable::set_states(const std::map<std::string, Array>& values) {
+  const std::unique_lock lock = between_runs();
+  for (const auto& [name, value] : values) states_.check(name, value);
+  for (const auto& [name, value] : values) states_.set(name, value);
 }
 
 std::vector<std::string> Executable::state_names() const { return states_.names(); }
 
 void Executable::reset() {
-  wait_for_runs();
+  const std::unique_lock lock = between_runs();
   states_.reset();
 }
 
 std::unique_ptr<Executable> Executable::clone() const {
   auto copy = std::make_unique<Executable>(model_);
-  wait_for_runs();
+  const std::unique_lock lock = between_runs();
   copy->states_.copy_from(states_);
   return copy;
 }

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "runtime/bound_entry.h"
+#include "runtime/run_guard.h"
 #include "runtime/states.h"
 #include "runtime/step_cost.h"
 
@@ -61,14 +63,19 @@ class Executable {
   // cannot tell. Replays the entry over the memory of that run, which must still be there; states advance.
   std::vector<StepCost> profile(const EntryPlan& entry, int repeats);
 
-  // States by name; set copies, get copies. unknown_param.
+  // States by name; set copies, get copies. unknown_param, input_shape, and then none is set. All of this
+  // waits for the run in flight, also in another thread, and states() is of one moment.
   Array state(const std::string& name) const;
+  std::map<std::string, Array> states() const;
   void set_state(const std::string& name, const Array& value);
+  void set_states(const std::map<std::string, Array>& values);
   std::vector<std::string> state_names() const;
   // All states as at load.
   void reset();
   // A second user of the same model with states of its own, equal to the present ones.
   std::unique_ptr<Executable> clone() const;
+  // Until the guard goes another run is busy; busy if one is in flight.
+  RunGuard hold_off_runs() { return RunGuard(running_); }
 
  private:
   using Bound = std::vector<std::unique_ptr<BoundEntry>>;
@@ -81,6 +88,7 @@ class Executable {
                  const std::vector<TensorView>& outputs, const RunOptions& options);
   void continue_on(Stream stream);
   void wait_for_runs() const;
+  std::unique_lock<std::mutex> between_runs() const;
   void warm_up(BoundEntry& bound, Stream stream);
 
   std::shared_ptr<const Model> model_;
@@ -91,6 +99,7 @@ class Executable {
   bool under_way_ = false;  // the last run may not be done
   Bound bound_;             // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
+  mutable std::mutex states_in_use_;  // by a run, or by who reads or writes them
 };
 
 }  // namespace aicf

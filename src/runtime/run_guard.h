@@ -16,12 +16,17 @@ class RunGuard {
       throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight")
           .with_remedy("use one " + std::string(clone) + " per thread");
   }
-  ~RunGuard() { flag_.clear(std::memory_order_release); }
+  ~RunGuard() {
+    if (!kept_) flag_.clear(std::memory_order_release);
+  }
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
+  // For good: the executable has a successor.
+  void keep() { kept_ = true; }
 
  private:
   std::atomic_flag& flag_;
+  bool kept_ = false;
 };
 
 }  // namespace aicf

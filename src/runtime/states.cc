@@ -48,13 +48,18 @@ Array States::get(const std::string& name) const {
   return copy;
 }
 
-void States::set(const std::string& name, const Array& value) {
+void States::check(const std::string& name, const Array& value) const {
   const State& state = find(name);
   if (state.dtype != value.dtype() || state.sizes != value.sizes())
     throw UserError(ErrorCode::kU_input_shape, "a state has the wrong dtype or shape")
         .with_value(name)
         .with_expected(std::string(dtype_name(state.dtype)) + to_string(state.sizes))
         .with_actual(std::string(dtype_name(value.dtype())) + to_string(value.sizes()));
+}
+
+void States::set(const std::string& name, const Array& value) {
+  check(name, value);
+  const State& state = find(name);
   model_.device().upload(address_of(state), value.data(), state.bytes, {});
   model_.device().wait({});
 }

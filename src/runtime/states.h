@@ -18,8 +18,9 @@ class States {
   explicit States(const Model& model);
 
   std::vector<std::string> names() const;
-  // unknown_param if there is none of this name; set: input_shape if dtype or sizes differ.
+  // unknown_param if there is none of this name; check and set: input_shape if dtype or sizes differ.
   Array get(const std::string& name) const;
+  void check(const std::string& name, const Array& value) const;
   void set(const std::string& name, const Array& value);
   // All as at load.
   void reset();

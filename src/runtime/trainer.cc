@@ -93,6 +93,7 @@ std::vector<Array> Trainer::step(const std::vector<TensorView>& inputs, const Ru
 
 void Trainer::step_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
                         const RunOptions& options) {
+  const RunGuard guard(stepping_);
   try {
     executable_.run_into(next_entry(), inputs, outputs, options);
   } catch (...) {
@@ -139,18 +140,15 @@ void Trainer::clear_bad_tensor() {
   if (has_flag_) executable_.set_state(kBadTensorState, Array::scalar_i64(DType::i64, -1));
 }
 
-std::map<std::string, Array> Trainer::states() const {
-  std::map<std::string, Array> states;
-  for (const std::string& name : executable_.state_names()) states.emplace(name, executable_.state(name));
-  return states;
-}
+std::map<std::string, Array> Trainer::states() const { return executable_.states(); }
 
 void Trainer::set_states(const std::map<std::string, Array>& states) {
+  const RunGuard guard(stepping_);
   const std::string text = differences(this->states(), states);
   if (!text.empty())
     throw UserError(ErrorCode::kU_bad_checkpoint, "the states belong to another model").with_actual(text);
   check_counters(states);
-  for (const auto& [name, array] : states) executable_.set_state(name, array);
+  executable_.set_states(states);
   note_failure();
 }
 

@@ -4,6 +4,7 @@
 // bits.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -74,6 +75,7 @@ class Trainer {
   int64_t counter(const std::string& name) const;
   void check_counters(const std::map<std::string, Array>& states) const;
   Executable& executable_;
+  std::atomic_flag stepping_ = ATOMIC_FLAG_INIT;  // with micro_, which a run of the executable does not hold
   bool has_micro_ = false, has_flag_ = false;
   int64_t accumulate_ = 1;
   int64_t micro_ = 0;  // as in the state, kept here so that a step needs no look at the device

@@ -11,12 +11,8 @@ namespace {
 // Puts the states back, also when a replay throws.
 class KeptStates {
  public:
-  explicit KeptStates(Executable& exe) : exe_(exe) {
-    for (const std::string& name : exe.state_names()) states_.emplace(name, exe.state(name));
-  }
-  ~KeptStates() {
-    for (const auto& [name, array] : states_) exe_.set_state(name, array);
-  }
+  explicit KeptStates(Executable& exe) : exe_(exe), states_(exe.states()) {}
+  ~KeptStates() { exe_.set_states(states_); }
   KeptStates(const KeptStates&) = delete;
   KeptStates& operator=(const KeptStates&) = delete;
 
@@ -51,7 +47,7 @@ VerifyResult verify_replays(Executable& exe, const std::string& entry,
   for (int64_t i = 0; i < replays; ++i) {
     exe.reset();
     std::map<std::string, Array> results = exe.run(entry, inputs);
-    for (const std::string& name : exe.state_names()) results.emplace("state " + name, exe.state(name));
+    for (const auto& [name, array] : exe.states()) results.emplace("state " + name, array);
     ++result.hashes[hash_arrays(results)];
     ++result.replays;
     if (progress) progress(i + 1);
