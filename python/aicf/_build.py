@@ -10,7 +10,16 @@ import numpy as np
 from . import _aicf
 from .errors import make_error
 
-__all__ = ["build", "check_flag", "check_options", "check_type", "state_pairs"]
+__all__ = [
+    "build",
+    "check_flag",
+    "check_options",
+    "check_run_options",
+    "check_type",
+    "check_whole",
+    "has_utf8",
+    "state_pairs",
+]
 
 _OPTIONS = ("isa", "opt", "results", "skip_passes", "states", "target")
 
@@ -25,13 +34,11 @@ def build(
     """The extension's compiler with the options of `compile`."""
     level, skipped = options.get("opt", 2), options.get("skip_passes", ())
     check_type("opt", level, int, "0, 1 or 2")
-    check_type("threads", threads or 0, int, "a number of threads")
+    check_run_options(device, threads, options.get("isa"))
     check_type("skip_passes", skipped, (list, tuple, set, frozenset), "a list of names")
     for name in skipped:
         check_type("skip_passes", name, str, "a list of names")
-    check_type("isa", options.get("isa") or "", str, '"portable", "avx2" or "avx512"')
     check_type("target", options.get("target") or "", str, '"cpu", "sm_90", …, several by comma, or "cuda"')
-    check_type("device", device, str, '"cpu", "cuda" or "cuda:ORDINAL"')
     check_type("precision", precision, str, '"f32", "tf32", "bf16-mixed" or "f16-mixed"')
     return _aicf.compile_program(
         program,
@@ -49,6 +56,36 @@ def check_type(name: str, value: Any, types: Any, expected: str) -> None:
     """bad_option unless `value` is one of `types`; a bool is no number."""
     if not isinstance(value, types) or isinstance(value, bool):
         raise _wrong_type(name, value, expected)
+
+
+def check_run_options(device: Any, threads: Any, isa: Any) -> None:
+    """bad_option unless the types are those of `aicf.load`; what they say is checked by the extension."""
+    check_type("device", device, str, '"cpu", "cuda" or "cuda:ORDINAL"')
+    check_type("threads", 0 if threads is None else threads, int, "a number of threads")
+    check_whole("threads", threads or 0, -(2**31), 2**31)
+    check_type("isa", "" if isa is None else isa, str, '"portable", "avx2" or "avx512"')
+
+
+def check_whole(name: str, value: Any, least: int = -(2**63), end: int = 2**63) -> None:
+    """bad_option unless `value` is a whole number from `least` to before `end`."""
+    check_type(name, value, (int, np.integer), "a whole number")
+    if not least <= value < end:
+        raise make_error(
+            "bad_option",
+            "a number is out of range",
+            value=name,
+            expected=f"{least} to {end - 1}",
+            actual=str(value),
+        )
+
+
+def has_utf8(text: str) -> bool:
+    """Not what stands for bytes that are no text, as in names of files that the system gives."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_flag(name: str, value: Any) -> None:

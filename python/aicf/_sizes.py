@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._aicf import Program, set_range
+from ._build import has_utf8
 from .errors import make_error
 
 __all__ = ["dim_text", "dim_texts", "set_ranges", "symbol_range"]
@@ -20,7 +21,7 @@ def _is_whole(value: Any) -> bool:
 
 def dim_text(name: str, value: Any) -> str:
     """The form of the command line."""
-    if isinstance(value, str):
+    if isinstance(value, str) and has_utf8(value):
         return value
     if isinstance(value, range) and value.step == 1 and len(value) > 0:
         return f"{value.start}..{value.stop - 1}"
@@ -32,9 +33,9 @@ def dim_text(name: str, value: Any) -> str:
 
 
 def dim_texts(dims: Mapping[str, Any]) -> dict[str, str]:
-    if not isinstance(dims, Mapping) or not all(isinstance(name, str) for name in dims):
+    if not isinstance(dims, Mapping) or not all(isinstance(name, str) and has_utf8(name) for name in dims):
         raise make_error(
-            "bad_option", "dims maps names to sizes", value=repr(dims)[:80], expected='{"batch": "1..8"}'
+            "bad_option", "dims maps names to sizes", expected='{"batch": "1..8"}', actual=repr(dims)[:80]
         )
     return {name: dim_text(name, value) for name, value in dims.items()}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _aicf
 from ._aicf import Dim
+from ._dtypes import dtype_name
 from ._sizes import dim_texts
 from .errors import make_error
 
@@ -28,11 +29,12 @@ class TensorSpec:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _aicf.dtype_name(self.dtype)
-        sizes = list(self.shape) if not isinstance(self.shape, (str, Dim)) else [self.shape]
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        several = isinstance(self.shape, Iterable) and not isinstance(self.shape, (str, Dim))
+        sizes = list(self.shape) if several else [self.shape]
         plain = [size.__index__() if hasattr(size, "__index__") else size for size in sizes]
         legal = all(isinstance(s, (str, Dim)) or (type(s) is int and s >= 0) for s in plain)
-        if not legal or isinstance(self.shape, (str, Dim)):
+        if not legal or not several:
             raise make_error(
                 "bad_option",
                 "this is not a shape",
@@ -115,7 +117,7 @@ def add_inputs(
         return size if isinstance(size, int) else _aicf.substitute(size, dict(fixed))
 
     return {
-        name: graph.input(name, [size_of(size) for size in spec.shape], _aicf.dtype_name(spec.dtype))
+        name: graph.input(name, [size_of(size) for size in spec.shape], spec.dtype)
         for name, spec in specs.items()
     }
 

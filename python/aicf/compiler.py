@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _aicf
 from ._build import build, check_options, check_type, state_pairs
+from ._files import file_path
 from ._sizes import dim_texts, set_ranges
 from .errors import make_error
 from .executable import Executable
@@ -98,7 +99,7 @@ def _to_program(
         return trace(model, inputs if inputs is not None else [], dims=dims)
     importer: Any = None
     if isinstance(model, (str, os.PathLike)):
-        importer, model = _aicf.import_onnx, os.fspath(model)
+        importer, model = _aicf.import_onnx, file_path(model)
     elif isinstance(model, (bytes, bytearray, memoryview)):
         importer, model = _aicf.import_onnx_bytes, bytes(model)
     else:
@@ -112,5 +113,7 @@ def _to_program(
     values = {} if inputs is None or (isinstance(inputs, (list, tuple)) and not inputs) else inputs
     check_type("inputs", values, Mapping, "the values of ONNX inputs that decide shapes, by name")
     results = options.get("results", ())
+    for part in results if isinstance(results, (list, tuple)) else [results]:
+        check_type("results", part, str, "names of results of an ONNX model's nodes")
     check_type("results", results, (list, tuple), "names of results of an ONNX model's nodes")
     return importer(model, dim_texts(dims), state_pairs(options), dict(values), list(results))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import _aicf
 from ._aicf import Tensor
+from ._build import check_run_options, check_type, check_whole
+from ._files import file_path
 from ._structure import OUTPUT_STRUCTURE, parse, restore
 from .errors import make_error
 
-__all__ = ["Executable", "PlanSummary", "TensorInfo", "VerifyResult", "load"]
+__all__ = ["Executable", "PlanSummary", "TensorInfo", "VerifyResult", "load", "load_raw"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Executable:
 
     def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
         """Calls an entry other than the first; its results come as one array or a tuple."""
+        check_type("entry", entry, str, "the name of an entry")
         results = self._raw.run(entry, args, by_name)
         return results[0] if len(results) == 1 else results
 
@@ -98,10 +101,10 @@ class Executable:
         the stream, unless `wait`. `stream`: see `use_stream`.
         """
         # The usual types first: asking an instance whether it is a Mapping takes half a microsecond.
-        if not isinstance(inputs, (tuple, list)) and isinstance(inputs, Mapping):
-            inputs = _in_order(inputs, self.inputs)
-        if not isinstance(outputs, (tuple, list)) and isinstance(outputs, Mapping):
-            outputs = _in_order(outputs, self.outputs)
+        if not isinstance(inputs, (tuple, list)):
+            inputs = _in_order("inputs", inputs, self.inputs)
+        if not isinstance(outputs, (tuple, list)):
+            outputs = _in_order("outputs", outputs, self.outputs)
         self._raw.run_into("", inputs, outputs, stream, wait)
 
     def use_stream(self, stream: Any) -> None:
@@ -150,13 +153,21 @@ class Executable:
 
         Without `inputs` they are made up from `seed`, at the sizes `dims` or the lowest of their ranges.
         """
+        check_whole("n", n)
+        check_whole("seed", seed, 0, 2**64)
+        check_type("inputs", inputs or {}, Mapping, "arrays by name")
+        check_type("dims", dims or {}, Mapping, '{"batch": 3}')
+        for name, value in (dims or {}).items():
+            check_type("dims", name, str, '{"batch": 3}')
+            check_whole(f"dims[{name!r}]", value)
         if n < 1:
             raise make_error("bad_option", "verify needs at least one replay", actual=str(n))
-        return VerifyResult(**self._raw.verify(n, dict(dims or {}), seed, dict(inputs or {})))
+        sizes = {name: int(size) for name, size in (dims or {}).items()}
+        return VerifyResult(**self._raw.verify(int(n), sizes, int(seed), dict(inputs or {})))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the .aicf file; it appears by rename."""
-        self._raw.save(os.fspath(path))
+        self._raw.save(file_path(path))
 
     def clone(self) -> Executable:
         """A second user of the same weights, with states of its own that start equal to the present ones."""
@@ -164,14 +175,16 @@ class Executable:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copies of the states (KV caches, counters) by name; weights are in `weights()`."""
-        return {name: self._raw.state(name) for name in self._raw.state_names()}
+        return self._raw.states()
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Sets the named params and states; the others stay. Nothing is compiled: packed weights are packed
         again.
 
-        Errors: unknown_param, input_dtype, input_shape.
+        Errors, after which nothing has changed: unknown_param, input_dtype, input_shape; busy for params
+        while a run is in flight.
         """
+        check_type("states", states, Mapping, "arrays by name")
         self._raw.load_weights(dict(states))
 
     def reset(self) -> None:
@@ -179,11 +192,14 @@ class Executable:
         self._raw.reset()
 
     def weights(self) -> dict[str, Tensor]:
-        """Params and initial states by name, sharing memory with the model; not to be written."""
+        """Params and initial states by name, sharing memory with the model; they cannot be written."""
         return self._raw.weights()
 
 
-def _in_order(arrays: Mapping[str, Any], infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
+def _in_order(what: str, arrays: Any, infos: Sequence[TensorInfo]) -> tuple[Any, ...]:
+    if not isinstance(arrays, Mapping):
+        check_type(what, arrays, Iterable, "a list of arrays, or arrays by name")
+        return tuple(arrays)
     names = [info.name for info in infos]
     for name in arrays:
         if name not in names:
@@ -209,4 +225,13 @@ def load(
     `isa`: "avx512", "avx2" or "portable"; by default the best that the machine has. `device_memory_limit`:
     bytes of a GPU's memory that the model and all its clones take together, 0 for no limit.
     """
-    return Executable(_aicf.load(os.fspath(path), threads or 0, isa or "", device, device_memory_limit))
+    return Executable(load_raw(path, device, threads, isa, device_memory_limit))
+
+
+def load_raw(
+    path: Any, device: Any, threads: Any, isa: Any, device_memory_limit: Any = 0
+) -> _aicf.Executable:
+    """The extension's loader behind `load` and `load_train_step`."""
+    check_run_options(device, threads, isa)
+    check_whole("device_memory_limit", device_memory_limit)
+    return _aicf.load(file_path(path), threads or 0, isa or "", device, device_memory_limit)

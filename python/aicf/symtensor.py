@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _aicf
 from ._aicf import Dim
-from ._dtypes import FLOATS, is_float
+from ._dtypes import FLOATS, dtype_name, is_float
 from ._indexing import take_index
 from .errors import make_error
 
@@ -246,7 +246,8 @@ class SymTensor:
         return self._op("reshape", shape=sizes)
 
     def astype(self, dtype: str) -> SymTensor:
-        return self if _aicf.dtype_name(str(dtype)) == self.dtype else self._op("cast", dtype=str(dtype))
+        name = dtype_name(dtype)
+        return self if name == self.dtype else self._op("cast", dtype=name)
 
     # --- reductions over `axis`: one, several, or all; as numpy's, sums and products of integers are i64
 

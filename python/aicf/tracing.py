@@ -16,7 +16,7 @@ from typing import Any
 
 from . import _aicf
 from ._aicf import Dim, Program
-from ._dtypes import is_float
+from ._dtypes import dtype_name, is_float
 from ._sizes import set_ranges, symbol_range
 from ._specs import TensorSpec, add_inputs, is_array, name_specs, resolve_sizes
 from ._structure import OUTPUT_STRUCTURE, flatten
@@ -43,13 +43,13 @@ class Variable:
     ) -> None:
         if data is not None:
             found_dtype, found_shape = _aicf.array_type(data)
-            if dtype is not None and _aicf.dtype_name(dtype) != found_dtype:
+            if dtype is not None and dtype_name(dtype) != found_dtype:
                 raise make_error(
                     "bad_dtype", "the contents have another dtype", expected=dtype, actual=found_dtype
                 )
             dtype, shape = found_dtype, found_shape
         self.data = data
-        self.dtype: str = _aicf.dtype_name(dtype or "f32")
+        self.dtype: str = dtype_name(dtype or "f32")
         self.shape: tuple[int, ...] = tuple(shape or ())
 
     def sym(self) -> SymTensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,13 +11,30 @@ import numpy as np
 
 from . import _aicf
 from ._aicf import Tensor
-from ._build import build, check_flag, check_options, check_type
+from ._build import build, check_flag, check_options, check_type, check_whole
+from ._files import check_texts, file_path
 from ._loss_program import Specs, loss_program
 from .errors import make_error
-from .executable import PlanSummary, TensorInfo, VerifyResult
+from .executable import PlanSummary, TensorInfo, VerifyResult, load_raw
 from .optim import LossScale, Optimizer, schedule_graph
 
 __all__ = ["TrainStep", "compile_train_step", "load_train_step", "shuffled_rows"]
+
+
+class _Turn:
+    """Held by the one call in flight: which entry the next one takes is known when it has ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise make_error(
+                "busy", "the train step already has a call in flight", remedy="call it from one thread"
+            )
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 class TrainStep:
@@ -29,14 +47,16 @@ class TrainStep:
     def __init__(self, raw: _aicf.Executable) -> None:
         self._raw = raw
         self._trainer = _aicf.Trainer(raw)
+        self._turn = _Turn()
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        try:
-            results = self._raw.run(self._trainer.next_entry(), args, by_name)
-        except BaseException:
-            self._trainer.note_failure()
-            raise
-        self._trainer.note_run()
+        with self._turn:
+            try:
+                results = self._raw.run(self._trainer.next_entry(), args, by_name)
+            except BaseException:
+                self._trainer.note_failure()
+                raise
+            self._trainer.note_run()
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, *args: Any, **by_name: Any) -> Any:
@@ -45,6 +65,7 @@ class TrainStep:
 
     def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
         """Any other entry of the program: "gradients", if it was asked for, and those of a traced Program."""
+        check_type("entry", entry, str, "the name of an entry")
         results = self._raw.run(entry, args, by_name)
         return results[0] if len(results) == 1 else results
 
@@ -90,23 +111,24 @@ class TrainStep:
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Goes on from a state_dict; bad_checkpoint lists every name and shape that does not fit."""
         check_type("states", states, Mapping, "a state_dict: arrays by name")
-        self._trainer.set_states(dict(states))
+        with self._turn:
+            self._trainer.set_states(dict(states))
 
     def save_checkpoint(
         self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
     ) -> None:
         """Writes the state_dict as safetensors; the file appears by rename, so the one before stays whole."""
-        for part in (part for item in (metadata or {}).items() for part in item):
-            check_type("metadata", part, str, "texts by name")
-        self._trainer.save_checkpoint(os.fspath(path), dict(metadata or {}))
+        check_texts("metadata", metadata or {})
+        self._trainer.save_checkpoint(file_path(path), dict(metadata or {}))
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, str]:
         """Goes on from a checkpoint, to the bits the run would have reached; gives its metadata."""
-        return self._trainer.load_checkpoint(os.fspath(path))
+        with self._turn:
+            return self._trainer.load_checkpoint(file_path(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes an .aicf file that trains on from the present states, also with `aicf train`."""
-        self._trainer.save_artifact(os.fspath(path))
+        self._trainer.save_artifact(file_path(path))
 
     def hash(self) -> str:
         """xxh3-128 of all params and states."""
@@ -118,6 +140,8 @@ class TrainStep:
         `inputs` is one batch, or a list of batches that is gone through again and again. The run stands
         afterwards where it stood before.
         """
+        check_whole("steps", steps)
+        check_whole("runs", runs)
         if steps < 1 or runs < 1:
             raise make_error(
                 "bad_option", "verify needs at least one step", actual=f"steps={steps}, runs={runs}"
@@ -208,7 +232,7 @@ def load_train_step(
     path: str | os.PathLike[str], *, device: str = "cpu", threads: int | None = None, isa: str | None = None
 ) -> TrainStep:
     """A saved train step, at the states it was saved with; not_trainable for other .aicf files."""
-    return TrainStep(_aicf.load(os.fspath(path), threads or 0, isa or "", device, 0))
+    return TrainStep(load_raw(path, device, threads, isa))
 
 
 def shuffled_rows(rows: int, seed: int, epoch: int) -> np.ndarray:
@@ -250,7 +274,7 @@ def _settings(
     skip_bad_steps: bool,
     gradients: bool,
 ) -> _aicf.TrainOptions:
-    check_type("accumulate", accumulate, int, "a number of calls")
+    check_whole("accumulate", accumulate)
     check_type("clip_norm", clip_norm, (int, float), "a number")
     check_type("precision", precision, str, "a name such as 'bf16-mixed'")
     check_type("loss_scale", loss_scale, (LossScale, type(None)), "an aicf.optim.LossScale")

@@ -5,7 +5,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "base/array.h"
 #include "ir/graph.h"
@@ -19,6 +21,7 @@ namespace nb = nanobind;
 // without copies.
 struct Tensor {
   Array array;
+  bool writable = true;
 };
 
 // The same in a device's memory.
@@ -51,7 +54,13 @@ Attrs to_attrs(const OpInfo& info, nb::dict attrs);
 nb::tuple shape_tuple(const std::vector<int64_t>& sizes);
 // A dense copy, owned by us.
 Array copy_array(nb::handle object, const std::string& what);
-nb::object to_python(Array array);
+// What is not writable is so in numpy and says so through DLPack: it may lie in a file, or be a model's.
+nb::object to_python(Array array, bool writable = true);
+nb::dict to_dict(std::map<std::string, Array> arrays, bool writable = true);
+// bad_option for what is no text, or none in UTF-8; `what` names it.
+std::string text_of(nb::handle object, const char* what);
+// "complex of 64 bits", for errors.
+std::string describe(nb::dlpack::dtype dtype);
 
 void bind_errors(nb::module_& module);
 void bind_tensor(nb::module_& module);

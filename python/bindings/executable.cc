@@ -68,7 +68,7 @@ void check_names(const EntryPlan& entry, nb::tuple args, nb::dict by_name) {
         .with_expected(names_of(entry.inputs))
         .with_actual(std::to_string(args.size()) + " arguments");
   for (const auto& [key, value] : by_name) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of an input");
     const auto at = std::find_if(entry.inputs.begin(), entry.inputs.end(),
                                  [&](const IoTensor& io) { return io.name == name; });
     if (at == entry.inputs.end())
@@ -102,8 +102,9 @@ void add_inputs(Arguments& arguments, const EntryPlan& entry, nb::tuple args, nb
 // `like` if it has DLPack's C exchange interface.
 nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
               nb::object like, bool on_device) {
-  const EntryPlan& entry = self.exe->entry(entry_name);
-  Device& device = self.exe->model().device();
+  const std::shared_ptr<Executable> exe = self.exe;
+  const EntryPlan& entry = exe->entry(entry_name);
+  Device& device = exe->model().device();
   const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
   std::optional<Stream> stream = self.stream;
   if (on_device && !stream && api != nullptr) stream = exchange_stream(*api, device.id());
@@ -116,7 +117,7 @@ nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args,
     std::vector<DeviceTensor> outputs;
     {
       const nb::gil_scoped_release unlocked;
-      outputs = self.exe->run_on_device(entry.name, arguments.inputs, options);
+      outputs = exe->run_on_device(entry.name, arguments.inputs, options);
     }
     for (DeviceTensor& tensor : outputs)
       results.append(api != nullptr ? exchange_tensor(*api, std::move(tensor))
@@ -126,37 +127,46 @@ nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args,
   std::vector<Array> outputs;
   {
     const nb::gil_scoped_release unlocked;
-    outputs = self.exe->run(entry.name, arguments.inputs, options);
+    outputs = exe->run(entry.name, arguments.inputs, options);
   }
   for (Array& array : outputs)
     results.append(api != nullptr ? exchange_tensor(*api, std::move(array)) : to_python(std::move(array)));
   return nb::tuple(results);
 }
 
-// Replaces weights and states by name; the executable keeps its other states.
+// Replaces weights and states by name, all or none; the executable keeps its other states.
 void load_weights(PyExecutable& self, nb::dict arrays) {
-  const std::vector<std::string> states = self.exe->state_names();
+  const std::shared_ptr<Executable> before = self.exe;
+  const std::vector<std::string> states = before->state_names();
   const std::set<std::string> is_state(states.begin(), states.end());
   std::map<std::string, Array> weights, new_states;
   for (const auto& [key, value] : arrays) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of a weight");
     (is_state.contains(name) ? new_states : weights)[name] = copy_array(value, "weight '" + name + "'");
   }
-  const nb::gil_scoped_release unlocked;
-  if (!weights.empty()) {
-    auto fresh = std::make_unique<Executable>(self.exe->model().with_weights(weights));
-    for (const std::string& name : states) fresh->set_state(name, self.exe->state(name));
-    self.exe = std::move(fresh);
+  if (weights.empty()) {
+    const nb::gil_scoped_release unlocked;
+    return before->set_states(new_states);
   }
-  for (const auto& [name, value] : new_states) self.exe->set_state(name, value);
+  RunGuard guard = before->hold_off_runs();
+  std::shared_ptr<Executable> fresh;
+  {
+    const nb::gil_scoped_release unlocked;
+    fresh = std::make_shared<Executable>(before->model().with_weights(weights));
+    fresh->set_states(before->states());
+    fresh->set_states(new_states);
+  }
+  self.exe = std::move(fresh);
+  guard.keep();
 }
 
 void run_into(PyExecutable& self, const std::string& entry_name, nb::object given_inputs,
               nb::object given_outputs, nb::object stream, bool wait) {
   const nb::tuple inputs(given_inputs), outputs(given_outputs);
-  const EntryPlan& entry = self.exe->entry(entry_name);
+  const std::shared_ptr<Executable> exe = self.exe;
+  const EntryPlan& entry = exe->entry(entry_name);
   const std::optional<Stream> given = stream_of(stream);
-  Arguments arguments(self.exe->model().device(), given ? given : self.stream);
+  Arguments arguments(exe->model().device(), given ? given : self.stream);
   add_inputs(arguments, entry, inputs, nb::dict());
   arguments.outputs.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -164,7 +174,7 @@ void run_into(PyExecutable& self, const std::string& entry_name, nb::object give
   arguments.settle();
   const RunOptions options{arguments.stream(), wait || arguments.must_wait()};
   const nb::gil_scoped_release unlocked;
-  self.exe->run_into(entry.name, arguments.inputs, arguments.outputs, options);
+  exe->run_into(entry.name, arguments.inputs, arguments.outputs, options);
 }
 
 // (name, dtype, sizes as text) of inputs or outputs.
@@ -241,19 +251,19 @@ class Interrupts {
 
 nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, uint64_t seed,
                 nb::dict given) {
-  const EntryPlan& entry = self.exe->entry("");
+  const std::shared_ptr<Executable> exe = self.exe;
+  const EntryPlan& entry = exe->entry("");
   std::map<std::string, Array> inputs;
   for (const auto& [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of an input");
     inputs[name] = copy_array(value, "input '" + name + "'");
   }
   VerifyResult result;
   {
     const nb::gil_scoped_release unlocked;
     if (inputs.empty())
-      inputs =
-          random_inputs(self.exe->model().plan(), entry, choose_sizes(self.exe->model().plan(), sizes), seed);
-    result = verify_replays(*self.exe, entry.name, inputs, replays, Interrupts());
+      inputs = random_inputs(exe->model().plan(), entry, choose_sizes(exe->model().plan(), sizes), seed);
+    result = verify_replays(*exe, entry.name, inputs, replays, Interrupts());
   }
   nb::dict answer;
   answer["replays"] = result.replays;
@@ -263,14 +273,29 @@ nb::dict verify(PyExecutable& self, int64_t replays, const SymbolValues& sizes, 
 }
 
 void save(const PyExecutable& self, const std::string& path) {
+  const std::shared_ptr<Executable> exe = self.exe;
   const nb::gil_scoped_release unlocked;
-  write_artifact(path, self.file(self.exe->model().artifact()));
+  write_artifact(path, self.file(exe->model().artifact()));
+}
+
+nb::dict states(const PyExecutable& self) {
+  const std::shared_ptr<Executable> exe = self.exe;
+  std::map<std::string, Array> arrays;
+  {
+    const nb::gil_scoped_release unlocked;
+    arrays = exe->states();
+  }
+  return to_dict(std::move(arrays));
+}
+
+void reset(PyExecutable& self) {
+  const std::shared_ptr<Executable> exe = self.exe;
+  const nb::gil_scoped_release unlocked;
+  exe->reset();
 }
 
 nb::dict weights(const PyExecutable& self) {
-  nb::dict arrays;
-  for (const auto& [name, array] : self.exe->model().weights()) arrays[name.c_str()] = to_python(array);
-  return arrays;
+  return to_dict(self.exe->model().weights(), /*writable=*/false);
 }
 
 }  // namespace
@@ -302,8 +327,9 @@ void bind_executable(nb::module_& module) {
       .def("device", [](const PyExecutable& self) { return device_name(self.exe->model().device().id()); })
       .def("finish",
            [](PyExecutable& self) {
+             const std::shared_ptr<Executable> exe = self.exe;
              const nb::gil_scoped_release unlocked;
-             self.exe->finish();
+             exe->finish();
            })
       .def(
           "use_stream", [](PyExecutable& self, nb::object stream) { self.stream = stream_of(stream); },
@@ -314,7 +340,11 @@ void bind_executable(nb::module_& module) {
                          const std::string& entry) { return describe(self.exe->entry(entry).outputs); })
       .def("clone",
            [](const PyExecutable& self) {
-             return PyExecutable{self.exe->clone(), self.report, self.portable, self.stream};
+             const std::shared_ptr<Executable> exe = self.exe;
+             PyExecutable copy{nullptr, self.report, self.portable, self.stream};
+             const nb::gil_scoped_release unlocked;
+             copy.exe = exe->clone();
+             return copy;
            })
       .def("save", save)
       .def("plan", plan_summary)
@@ -329,14 +359,8 @@ void bind_executable(nb::module_& module) {
                if (!variable.is_state) names.insert(variable.name);
              return names;
            })
-      .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
-      .def("state",
-           [](const PyExecutable& self, const std::string& name) { return to_python(self.exe->state(name)); })
-      .def("set_state",
-           [](PyExecutable& self, const std::string& name, nb::object value) {
-             self.exe->set_state(name, copy_array(value, "state '" + name + "'"));
-           })
-      .def("reset", [](PyExecutable& self) { self.exe->reset(); })
+      .def("states", states)
+      .def("reset", reset)
       .def("metadata", [](const PyExecutable& self) { return self.exe->model().metadata(); });
   module.def("compile_program", compile_program);
   module.def("load", load);

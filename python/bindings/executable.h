@@ -31,9 +31,10 @@ class Portable {
   Artifact all_;
 };
 
-// An Executable and, if it was compiled in this process, how.
+// An Executable and, if it was compiled in this process, how. Other weights put another in its place: who
+// lets other threads of Python run meanwhile holds the one it began with.
 struct PyExecutable {
-  std::unique_ptr<Executable> exe;
+  std::shared_ptr<Executable> exe;
   Report report;
   std::shared_ptr<Portable> portable = nullptr;  // null: a file holds what runs
   std::optional<Stream> stream = std::nullopt;   // what use_stream() chose

@@ -14,15 +14,13 @@ nb::tuple read_file(const std::string& path) {
     const nb::gil_scoped_release unlocked;
     file = read_safetensors(path);
   }
-  nb::dict tensors;
-  for (auto& [name, array] : file.tensors) tensors[name.c_str()] = to_python(array);
-  return nb::make_tuple(tensors, file.metadata);
+  return nb::make_tuple(to_dict(std::move(file.tensors), /*writable=*/false), file.metadata);
 }
 
 void write_file(const std::string& path, nb::dict tensors, const SafetensorsMetadata& metadata) {
   std::vector<SafetensorsTensor> list;
   for (const auto& [key, value] : tensors) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of a tensor");
     list.push_back({name, copy_array(value, "tensor '" + name + "'")});
   }
   const nb::gil_scoped_release unlocked;

@@ -20,7 +20,7 @@ ImportOptions import_options(const std::map<std::string, std::string>& dims,
   for (const auto& [name, text] : dims) options.dims[name] = parse_dim_option(text);
   options.states = states;
   for (const auto& [key, value] : input_values) {
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of an input");
     options.input_values[name] = copy_array(value, "input '" + name + "'");
   }
   return options;

@@ -12,14 +12,21 @@ namespace {
 
 using nb::dlpack::dtype_code;
 
+// " of dtype >f4" for an array of numpy; numpy itself says no more of one that it does not hand out.
+std::string dtype_text(nb::handle object) {
+  const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+  return dtype.is_none() ? "" : std::string(" of dtype ") + nb::str(nb::handle(dtype)).c_str();
+}
+
 template <typename T>
 T import_array(nb::handle object, const std::string& what) {
   T array;
   if (!nb::try_cast<T>(object, array))
     throw UserError(ErrorCode::kU_input_dtype, what + " is not an array that can be used in place")
         .with_expected("an object with __dlpack__ or the buffer protocol, writable if it is an output")
-        .with_actual(nb::type_name(object.type()).c_str())
-        .with_remedy("pass a numpy array or another array of the CPU");
+        .with_actual(nb::type_name(object.type()).c_str() + dtype_text(object))
+        .with_remedy(
+            "pass a numpy array of numbers in the machine's byte order, or another array of the CPU");
   return array;
 }
 
@@ -37,8 +44,8 @@ TensorView make_view(const T& array, const std::string& what) {
   const std::optional<DType> dtype = dtype_from_dlpack(array.dtype());
   if (!dtype)
     throw UserError(ErrorCode::kU_input_dtype, what + " has an element type that AICF does not have")
-        .with_actual("DLPack code " + std::to_string(array.dtype().code) + ", " +
-                     std::to_string(array.dtype().bits) + " bits");
+        .with_actual(describe(array.dtype()))
+        .with_remedy("convert it before the call");
   TensorView view;
   view.dtype = *dtype;
   view.data = const_cast<void*>(static_cast<const void*>(array.data()));
@@ -49,17 +56,23 @@ TensorView make_view(const T& array, const std::string& what) {
   return view;
 }
 
-// An ndarray over the tensor's memory that keeps the tensor alive.
 template <typename... Args>
-nb::ndarray<Args...> share(nb::handle self) {
-  const Array& array = nb::cast<Tensor&>(self).array;
+nb::object share_as(nb::handle self, const Array& array) {
   const std::vector<size_t> shape(array.sizes().begin(), array.sizes().end());
-  return nb::ndarray<Args...>(const_cast<void*>(array.data()), shape.size(), shape.data(), self, nullptr,
-                              to_dlpack(array.dtype()));
+  const nb::ndarray<Args...> shared(const_cast<void*>(array.data()), shape.size(), shape.data(), self,
+                                    nullptr, to_dlpack(array.dtype()));
+  return nb::cast(shared, nb::rv_policy::reference);
+}
+
+// An ndarray over the tensor's memory that keeps the tensor alive.
+template <typename Framework>
+nb::object share(nb::handle self) {
+  auto& [array, writable] = nb::cast<Tensor&>(self);
+  return writable ? share_as<Framework>(self, array) : share_as<Framework, nb::ro>(self, array);
 }
 
 nb::object dlpack(nb::handle self, nb::kwargs kwargs) {
-  return nb::cast(share<nb::array_api>(self), nb::rv_policy::reference).attr("__dlpack__")(**kwargs);
+  return share<nb::array_api>(self).attr("__dlpack__")(**kwargs);
 }
 
 nb::object numpy(nb::handle self) {
@@ -67,7 +80,7 @@ nb::object numpy(nb::handle self) {
     throw UserError(ErrorCode::kU_unsupported_dtype, "numpy has no bfloat16")
         .with_value("bf16")
         .with_remedy("take it through DLPack, or cast to f32 inside the model");
-  return nb::cast(share<nb::numpy>(self), nb::rv_policy::reference);
+  return share<nb::numpy>(self);
 }
 
 nb::object array_protocol(nb::handle self, nb::object dtype, nb::object copy) {
@@ -115,7 +128,12 @@ DType dtype_by_name(std::string_view name) {
   if (const auto dtype = dtype_from_name(name)) return *dtype;
   for (int i = 0; i < kDTypeCount; ++i)
     if (dtype_info(static_cast<DType>(i)).numpy == name) return static_cast<DType>(i);
-  throw UserError(ErrorCode::kU_unsupported_dtype, "no dtype of this name").with_value(std::string(name));
+  std::string names;
+  for (int i = 0; i < kDTypeCount; ++i)
+    names += (i == 0 ? "" : ", ") + std::string(dtype_name(static_cast<DType>(i)));
+  throw UserError(ErrorCode::kU_unsupported_dtype, "no dtype of this name")
+      .with_value(std::string(name))
+      .with_expected(names);
 }
 
 ReadableArray readable(nb::handle object, const std::string& what) {
@@ -180,7 +198,30 @@ Array copy_array(nb::handle object, const std::string& what) {
   return copy;
 }
 
-nb::object to_python(Array array) { return nb::cast(Tensor{std::move(array)}); }
+nb::object to_python(Array array, bool writable) { return nb::cast(Tensor{std::move(array), writable}); }
+
+nb::dict to_dict(std::map<std::string, Array> arrays, bool writable) {
+  nb::dict dict;
+  for (auto& [name, array] : arrays) dict[name.c_str()] = to_python(std::move(array), writable);
+  return dict;
+}
+
+std::string text_of(nb::handle object, const char* what) {
+  std::string text;
+  if (nb::try_cast(object, text)) return text;
+  throw UserError(ErrorCode::kU_bad_option, std::string(what) + " is no text")
+      .with_expected("a str that has a form in UTF-8")
+      .with_actual(nb::repr(object).c_str());
+}
+
+std::string describe(nb::dlpack::dtype dtype) {
+  constexpr const char* kNames[] = {"integer", "unsigned integer", "float", "handle",
+                                    "bfloat",  "complex",          "bool"};
+  const std::string name =
+      dtype.code < std::size(kNames) ? kNames[dtype.code] : "DLPack code " + std::to_string(dtype.code);
+  return name + " of " + std::to_string(dtype.bits) + " bits" +
+         (dtype.lanes == 1 ? "" : ", " + std::to_string(dtype.lanes) + " together");
+}
 
 namespace {
 
@@ -188,7 +229,7 @@ Tensor rounded(nb::handle object, const std::string& dtype) {
   const Array from = copy_array(object, "array");
   Array to = Array::uninitialized(dtype_by_name(dtype), from.sizes());
   for (int64_t i = 0; i < from.count(); ++i) to.set_f64(i, from.get_f64(i));
-  return {std::move(to)};
+  return {std::move(to), true};
 }
 
 }  // namespace

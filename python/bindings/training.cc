@@ -78,14 +78,7 @@ void bind_options(nb::module_& module) {
       .def_rw("gradients_entry", &TrainOptions::gradients_entry);
 }
 
-nb::dict to_dict(std::map<std::string, Array> arrays) {
-  nb::dict dict;
-  for (auto& [name, array] : arrays) dict[name.c_str()] = to_python(std::move(array));
-  return dict;
-}
-
-// The executable must outlive the trainer and keep its weights: see keep_alive below, and nothing else holds
-// it.
+// The owner must outlive the trainer, see keep_alive below, and keep its weights: nothing else holds it.
 struct PyTrainer {
   PyExecutable& owner;
   Trainer trainer;
@@ -94,14 +87,20 @@ struct PyTrainer {
 void set_states(PyTrainer& self, nb::dict given) {
   std::map<std::string, Array> states;
   for (const auto& [key, value] : given) {
-    if (!nb::isinstance<nb::str>(key))
-      throw UserError(ErrorCode::kU_bad_checkpoint, "a state has no name")
-          .with_expected("a text")
-          .with_actual(nb::cast<std::string>(nb::repr(key)));
-    const auto name = nb::cast<std::string>(key);
+    const std::string name = text_of(key, "the name of a state");
     states[name] = copy_array(value, "state '" + name + "'");
   }
+  const nb::gil_scoped_release unlocked;
   self.trainer.set_states(states);
+}
+
+nb::dict states(const PyTrainer& self) {
+  std::map<std::string, Array> arrays;
+  {
+    const nb::gil_scoped_release unlocked;
+    arrays = self.trainer.states();
+  }
+  return to_dict(std::move(arrays));
 }
 
 void bind_trainer(nb::module_& module) {
@@ -128,7 +127,7 @@ void bind_trainer(nb::module_& module) {
           "clear_bad_tensor", [](PyTrainer& self) { self.trainer.clear_bad_tensor(); }, unlocked())
       .def(
           "hash", [](const PyTrainer& self) { return self.trainer.hash(); }, unlocked())
-      .def("states", [](const PyTrainer& self) { return to_dict(self.trainer.states()); })
+      .def("states", states)
       .def("set_states", set_states)
       .def(
           "save_checkpoint",

@@ -92,6 +92,99 @@ def test_files(tmp_path: Path, mlp: bytes) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["junk.aicf"]
 
 
+@pytest.mark.parametrize("path", ["m\udcff.aicf", b"m\xff.aicf", 3, None, ""], ids=repr)
+def test_what_is_no_path_in_utf8(exe: aicf.Executable, path: Any) -> None:
+    uses = [exe.save, aicf.load, aicf.load_train_step, aicf.load_safetensors]
+    uses += [lambda p: aicf.save_safetensors(p, {"x": X}), aicf.nn.Linear(2, 2).load_safetensors]
+    if not isinstance(path, (int, bytes)):  # bytes are a model
+        uses.append(aicf.compile)
+    for use in uses:
+        assert fail(lambda use=use: use(path)).name == "bad_option"
+
+
+def test_paths_may_be_bytes(exe: aicf.Executable, tmp_path: Path) -> None:
+    exe.save(bytes(tmp_path / "a.aicf"))
+    assert aicf.load(bytes(tmp_path / "a.aicf"))(X).shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda exe: exe.verify("a"),
+        lambda exe: exe.verify(2.5),
+        lambda exe: exe.verify(2**70),
+        lambda exe: exe.verify(2, seed=-1),
+        lambda exe: exe.verify(2, dims={"batch": 1.5}),
+        lambda exe: exe.verify(2, dims={3: 1}),
+        lambda exe: exe.verify(2, dims=[3]),
+        lambda exe: exe.verify(2, inputs=[X]),
+        lambda exe: exe.verify(2, inputs={3: X}),
+        lambda exe: exe.run_entry(3, X),
+        lambda exe: exe.run_into(3, 4),
+        lambda exe: exe.run_into(None, None),
+        lambda exe: exe(**{"x\udcff": X}),
+        lambda exe: exe.load_state_dict(3),
+        lambda exe: exe.load_state_dict({3: X}),
+        lambda exe: aicf.load("m.aicf", threads="2"),
+        lambda exe: aicf.load("m.aicf", threads=2.0),
+        lambda exe: aicf.load("m.aicf", threads=2**40),
+        lambda exe: aicf.load("m.aicf", device=None),
+        lambda exe: aicf.load("m.aicf", isa=5),
+        lambda exe: aicf.load("m.aicf", device_memory_limit="1G"),
+        lambda exe: aicf.load_train_step("m.aicf", threads="2"),
+        lambda exe: aicf.compile("m.onnx", options={"results": [3]}),
+        lambda exe: aicf.compile("m.onnx", dims={"b\udcff": 1}),
+        lambda exe: aicf.save_safetensors("a", None),
+        lambda exe: aicf.save_safetensors("a", {3: X}),
+        lambda exe: aicf.save_safetensors("a", {"a\udcff": X}),
+        lambda exe: aicf.save_safetensors("a", {"a": X}, {"k": 3}),
+    ],
+)
+def test_wrong_types(
+    exe: aicf.Executable, call: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = fail(lambda: call(exe))
+    assert error.name == "bad_option" and error.actual and error.expected
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("f16", "f16"),
+        ("f16", "float16"),
+        ("f16", np.float16),
+        ("f64", np.dtype(">f8")),
+        ("bool", np.bool_),
+        ("bool", bool),
+    ],
+)
+def test_dtypes_by_name_or_as_numpy_has_them(name: str, dtype: Any) -> None:
+    assert aicf.TensorSpec((2,), dtype).dtype == name
+    assert aicf.nn.State(shape=(2,), dtype=dtype).dtype == name
+    exe = aicf.compile(lambda x: x.astype(dtype), [aicf.TensorSpec((2,))])
+    assert exe(np.ones(2, "f")).dtype == name
+
+
+@pytest.mark.parametrize("dtype", ["float99", np.complex64, None, 3, []], ids=repr)
+def test_no_dtype(dtype: Any) -> None:
+    error = fail(lambda: aicf.TensorSpec((2,), dtype))
+    assert error.name == "unsupported_dtype" and "bf16" in error.expected
+
+
+@pytest.mark.parametrize("shape", [None, 3, "n", (-1,), (1.5,), (None,)], ids=repr)
+def test_no_shape(shape: Any) -> None:
+    assert fail(lambda: aicf.TensorSpec(shape)).name == "bad_option"
+
+
+@pytest.mark.parametrize("dtype", [">f4", "O", "U1", "M8[s]", "g"])
+def test_an_array_that_nobody_hands_out_is_named_by_its_dtype(exe: aicf.Executable, dtype: str) -> None:
+    error = fail(lambda: exe(np.zeros((2, 16), dtype)))
+    assert error.name == "input_dtype" and str(np.dtype(dtype)) in error.actual and error.remedy
+    assert fail(lambda: exe(X.astype("complex64"))).actual == "complex of 64 bits"
+
+
 def test_a_bf16_result_is_no_numpy_array() -> None:
     exe = aicf.compile(aicf.trace(lambda x: x.astype("bf16"), [aicf.TensorSpec((2,))]))
     y = exe(np.ones(2, "f"))

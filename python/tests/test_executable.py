@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import aicf
@@ -125,6 +126,79 @@ def test_plan_and_explain_say_what_runs(exe: aicf.Executable) -> None:
     plan = exe.plan
     assert 0 <= plan.regions <= plan.kernels and plan.kernels > 0 and plan.arena_bytes > 0
     assert str(plan) in exe.explain() and "decompose_composites" in exe.explain()
+
+
+def test_weights_cannot_be_written(exe: aicf.Executable, tmp_path: Path) -> None:
+    exe.save(tmp_path / "mlp.aicf")
+    aicf.save_safetensors(tmp_path / "w", exe.weights())
+    for weights in (
+        exe.weights(),
+        aicf.load(tmp_path / "mlp.aicf").weights(),
+        aicf.load_safetensors(tmp_path / "w"),
+    ):
+        for tensor in weights.values():
+            for array in (np.asarray(tensor), tensor.numpy(), np.from_dlpack(tensor)):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[...] = 0
+    assert np.asarray(exe(sample(2))).flags.writeable
+
+
+def test_a_state_dict_is_taken_whole_or_not_at_all() -> None:
+    class Model(aicf.nn.Module):
+        def __init__(self) -> None:
+            self.w = aicf.nn.Parameter(np.ones(3, "f"))
+            self.total = aicf.nn.State(shape=(3,))
+
+        def forward(self, x: aicf.SymTensor) -> aicf.SymTensor:
+            self.total.update(self.total + x)
+            return self.total * self.w
+
+    exe = aicf.compile(Model(), [aicf.TensorSpec((3,))])
+    one = np.ones(3, "f")
+    exe(one)
+    for wrong in ({"w": 5 * one, "total": np.ones(4, "f")}, {"total": 5 * one, "w": np.ones(4, "f")}):
+        with pytest.raises(aicf.UserError):
+            exe.load_state_dict(wrong)
+        assert np.array_equal(exe.state_dict()["total"], one) and np.array_equal(exe.weights()["w"], one)
+    exe.load_state_dict({"w": 5 * one, "total": 2 * one})
+    assert np.array_equal(exe(one), 15 * one) and np.array_equal(exe.state_dict()["total"], 3 * one)
+
+
+def test_weights_may_be_loaded_beside_calls() -> None:
+    w = np.eye(256, dtype="f")
+    exe = aicf.compile(
+        aicf.nn.Sequential(*(aicf.nn.Linear(256, 256) for _ in range(4))), [aicf.TensorSpec((64, 256))]
+    )
+    exe.load_state_dict({name: w if name.endswith("W") else 0 * w[0] for name in exe.weights()})
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype("f")
+    done = threading.Event()
+    wrong: list[str] = []
+
+    def call() -> None:
+        while not done.is_set():
+            time.sleep(0.0005)  # else a run is always in flight
+            try:
+                if not np.array_equal(exe(x), x):
+                    wrong.append("other bits")
+            except aicf.UserError as error:
+                if error.name != "busy":
+                    wrong.append(str(error))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    loads = 0
+    while loads < 100 and not wrong:
+        try:
+            exe.load_state_dict({"0.W": w})
+            loads += 1
+        except aicf.UserError as error:
+            if error.name != "busy":
+                wrong.append(str(error))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_clones_have_states_of_their_own() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import _aicf
-from .._dtypes import FLOATS, is_float
+from .._dtypes import FLOATS, dtype_name, is_float
 from ..errors import make_error
 from .module import Parameter
 
@@ -36,7 +36,7 @@ def _checked(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _parameter(data: np.ndarray, dtype: str) -> Parameter:
     """Of f64 contents."""
-    name = _aicf.dtype_name(dtype)
+    name = dtype_name(dtype)
     if not is_float(name):
         raise make_error(
             "bad_dtype", "params of a layer are floats", actual=dtype, expected=", ".join(FLOATS)

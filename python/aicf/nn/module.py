@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .. import _aicf
+from .._files import load_safetensors, save_safetensors
 from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import Variable, current_graph
@@ -112,13 +114,15 @@ class Module:
         for path, array in taken.items():
             variables[path].data = array
 
-    def load_safetensors(self, path: str, strict: bool = True) -> None:
+    def load_safetensors(self, path: str | os.PathLike[str], strict: bool = True) -> None:
         """load_state_dict from a file; the params share its mapping."""
-        self.load_state_dict(_aicf.read_safetensors(path)[0], strict)
+        self.load_state_dict(load_safetensors(path), strict)
 
-    def save_safetensors(self, path: str, metadata: Mapping[str, str] | None = None) -> None:
+    def save_safetensors(
+        self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    ) -> None:
         """Writes the state_dict; the file appears by rename."""
-        _aicf.write_safetensors(path, self.state_dict(), dict(metadata or {}))
+        save_safetensors(path, self.state_dict(), metadata)
 
 
 class ModuleList(Module):

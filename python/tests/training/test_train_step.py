@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,6 +193,33 @@ def test_counters_out_of_range_are_refused(make_step: Make, counter: str, value:
         step.load_state_dict({**step.state_dict(), counter: np.array(value)})
     assert error.value.name == "bad_checkpoint" and error.value.value == counter
     assert step.hash() == before
+
+
+def test_steps_beside_each_other_are_refused_or_made(make_step: Make, batches: list[Batch]) -> None:
+    step, alone = make_step(accumulate=2), make_step(accumulate=2)
+    calls = [0, 0]
+
+    def call(thread: int) -> None:
+        for _ in range(300):
+            try:
+                step(*batches[0])
+                calls[thread] += 1
+            except aicf.UserError as error:
+                assert error.name == "busy"
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        states = step.state_dict()
+        alone.load_state_dict(states)  # of one moment, so that a run may go on from it
+        assert alone.steps == number(states["opt.step"])
+    for thread in threads:
+        thread.join()
+    assert step.steps == sum(calls) // 2
+    alone.load_state_dict(make_step(accumulate=2).state_dict())
+    train(alone, batches[:1], sum(calls))
+    assert step.hash() == alone.hash()
 
 
 @pytest.mark.parametrize("states", [None, [1, 2], {3: np.ones(3)}])
