@@ -359,6 +359,7 @@ void bind_executable(nb::module_& module) {
                if (!variable.is_state) names.insert(variable.name);
              return names;
            })
+      .def("state_names", [](const PyExecutable& self) { return self.exe->state_names(); })
       .def("states", states)
       .def("reset", reset)
       .def("metadata", [](const PyExecutable& self) { return self.exe->model().metadata(); });

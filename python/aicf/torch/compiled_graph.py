@@ -167,7 +167,7 @@ class CompiledGraph:
         executable = build(graph.program(ranges), self._device, options.get("threads"), options)
         if "rng.seed" in executable.state_names():
             seed = (torch.initial_seed() + next(_streams)) % 2**62
-            executable.set_state("rng.seed", numpy.array(seed, dtype="int64"))
+            executable.load_weights({"rng.seed": numpy.array(seed, dtype="int64")})
         return executable
 
     def _write_outputs(self, graph: Graph, results: Any) -> None:
