@@ -105,13 +105,16 @@ def main() -> int:
     report = Report(options, [])
     version = subprocess.run([options.sanitizer, "--version"], capture_output=True, text=True, check=True)
     report.record["sanitizer"] = version.stdout
-    pairs = itertools.product(options.tools, cases)
+    pairs = [(t, c) for t, c in itertools.product(options.tools, cases) if t not in c.left_out]
     with ThreadPoolExecutor(options.jobs) as pool:
         for each in pool.map(lambda pair: run(options, *pair), pairs):
             report.add(each)
             if each.get("unknown"):
                 text = "\n".join(each["unknown"])
                 print(f"--- {each['tool']} {each['case']}: {each['count']}\n{text}", flush=True)
+    for case in cases:
+        for tool, reason in case.left_out.items():
+            print(f"{tool} does not run {case.name}: {reason}")
     runs = report.rows
     for tool in options.tools:
         counts = [each["count"] for each in runs if each["tool"] == tool]

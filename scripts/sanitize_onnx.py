@@ -51,29 +51,43 @@ def gate(rows: int, inner: int, outer: int, element: int) -> Callable[[Path], No
     return nodes(element, {"x": (rows, inner), "w": (inner, outer), "v": (inner, outer)}, ops)
 
 
+def trip(rows: int, width: int) -> tuple[list[Any], Any, list[Any], list[Any]]:
+    """A product and what says whether to go on: nodes, the constant they read, operands and results."""
+    value = helper.make_tensor_value_info
+    made = [
+        helper.make_node("MatMul", ["y", "w"], ["product"]),
+        helper.make_node("Tanh", ["product"], ["next"]),
+        helper.make_node("ReduceMax", ["next"], ["top"], keepdims=0),
+        helper.make_node("Less", ["top", "limit"], ["again"]),
+    ]
+    operands = [value("y", F32, (rows, width)), value("w", F32, (width, width))]
+    results = [value("again", TensorProto.BOOL, []), value("next", F32, (rows, width))]
+    return made, helper.make_tensor("limit", F32, [], [2.0]), operands, results
+
+
 def loop(rows: int, width: int, trips: int) -> Callable[[Path], None]:
     """Products in a loop that its data could end before its last trip."""
 
     def write(path: Path) -> None:
-        tensor, value = helper.make_tensor, helper.make_tensor_value_info
-        inside = [
-            helper.make_node("MatMul", ["y", "w"], ["product"]),
-            helper.make_node("Tanh", ["product"], ["next"]),
-            helper.make_node("ReduceMax", ["next"], ["top"], keepdims=0),
-            helper.make_node("Less", ["top", "limit"], ["again"]),
-        ]
-        given = [
-            value("trip", TensorProto.INT64, []),
-            value("go", TensorProto.BOOL, []),
-            value("y", F32, (rows, width)),
-        ]
-        results = [value("again", TensorProto.BOOL, []), value("next", F32, (rows, width))]
-        limit = tensor("limit", F32, [], [2.0])
-        body = helper.make_graph(inside, "body", given, results, [limit])
-        steps = tensor("steps", TensorProto.INT64, [], [trips])
+        value = helper.make_tensor_value_info
+        made, limit, (y, w), results = trip(rows, width)
+        given = [value("trip", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), y]
+        body = helper.make_graph(made, "body", given, results, [limit])
+        steps = helper.make_tensor("steps", TensorProto.INT64, [], [trips])
         node = helper.make_node("Loop", ["steps", "", "x"], ["0"], body=body)
-        infos = [value("x", F32, (rows, width)), value("w", F32, (width, width))]
+        infos = [value("x", F32, (rows, width)), w]
         graph = helper.make_graph([node], path.stem, infos, [value("0", F32, (rows, width))], [steps])
+        save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+
+    return write
+
+
+def loop_body(rows: int, width: int) -> Callable[[Path], None]:
+    """What loop() does in one trip, without the loop."""
+
+    def write(path: Path) -> None:
+        made, limit, operands, results = trip(rows, width)
+        graph = helper.make_graph(made, path.stem, operands, results, [limit])
         save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
 
     return write
