@@ -49,7 +49,8 @@ Values vjp_acosh(const Vjp& v) {
 }
 Values vjp_atanh(const Vjp& v) { return {v.e.div(v.dy(), one_minus_square(v, v.x()))}; }
 Values vjp_erf(const Vjp& v) {
-  return scaled(v, v.times(v.e.exp(neg(v, square(v, v.x()))), 2 * std::numbers::inv_sqrtpi));
+  const ValueId bell = v.e.exp(neg(v, square(v, v.wide(v.x()))));
+  return {v.e.mul(v.wide(v.dy()), v.times(bell, 2 * std::numbers::inv_sqrtpi))};
 }
 
 Values vjp_cast(const Vjp& v) { return {v.e.cast(v.dy(), v.e.dtype(v.x()))}; }
