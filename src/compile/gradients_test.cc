@@ -156,7 +156,8 @@ std::string check_compiled(uint64_t seed, Tally& tally) {
 
 // Central differences in f64 without rounding. Where the slopes of two step sizes disagree a kink or a jump
 // lies between them and the element is excluded; a wrong derivative makes both agree with each other and not
-// with it.
+// with it. Many jumps, as of rem by a small number, may make them agree on their mean, which a much smaller
+// step does not give.
 std::string check_differences(uint64_t seed, Tally& tally) {
   const Differentiated d = differentiate(random_program(seed));
   const int64_t batch = d.program.sizes.empty() ? 0 : 2;
@@ -192,8 +193,13 @@ std::string check_differences(uint64_t seed, Tally& tally) {
         ++tally.excluded;
         continue;
       }
+      const bool equal = std::abs(got - narrow) <= 1e-5 * scale;
+      if (!equal && !(std::abs(slope(1e-5 / 64) - narrow) <= 1e-3 * scale)) {
+        ++tally.excluded;
+        continue;
+      }
       ++tally.compared;
-      if (!(std::abs(got - narrow) <= 1e-5 * scale))
+      if (!equal)
         return "d_" + name + " element " + std::to_string(i) + " is " + std::to_string(got) +
                ", the difference " + std::to_string(narrow);
     }
