@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include "base/dim.h"
 #include "base/error.h"
@@ -92,8 +93,13 @@ void CpuMemory::replace_later(const std::vector<std::byte*>& blocks) {
   if (replacer_ != nullptr && replacer_->forks != fork_count()) end_replacer();
   if (replacer_ == nullptr) {
     replacer_ = std::make_unique<Replacer>();
-    replacer_->thread = std::jthread(
-        [this, &replacer = *replacer_](const std::stop_token& stop) { replace_small(stop, replacer); });
+    try {
+      replacer_->thread = std::jthread(
+          [this, &replacer = *replacer_](const std::stop_token& stop) { replace_small(stop, replacer); });
+    } catch (const std::system_error&) {
+      replacer_.reset();  // there are no more threads to have, and small pages do as well
+      return;
+    }
   }
   {
     const std::lock_guard lock(replacer_->mutex);

@@ -7,7 +7,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <system_error>
 
+#include "base/error.h"
 #include "base/forks.h"
 
 namespace aicf {
@@ -30,8 +32,25 @@ ThreadPool::ThreadPool(int threads) : shares_(static_cast<size_t>(threads)) { st
 void ThreadPool::start_workers() {
   forks_ = fork_count();
   const uint32_t seen = epoch_.load();
-  for (int worker = 1; worker < threads(); ++worker)
-    workers_.emplace_back([this, worker, seen] { work(worker, seen); });
+  try {
+    for (int worker = 1; worker < threads(); ++worker)
+      workers_.emplace_back([this, worker, seen] { work(worker, seen); });
+  } catch (const std::system_error& error) {
+    end_workers();
+    throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a thread to compute in")
+        .with_value(std::to_string(threads()) + " threads")
+        .with_actual(error.code().message())
+        .with_remedy("ask for fewer threads (AICF_NUM_THREADS), or raise the limit on processes: ulimit -u");
+  }
+}
+
+void ThreadPool::end_workers() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  workers_.clear();
+  stop_.store(false);
 }
 
 // They run in the parent only: their handles can be neither joined nor detached here.
@@ -54,10 +73,7 @@ ThreadPool::~ThreadPool() {
     abandon_workers();
     return;
   }
-  stop_.store(true);
-  epoch_.fetch_add(1);
-  epoch_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  end_workers();
 }
 
 std::shared_ptr<ThreadPool> ThreadPool::shared(int threads) {

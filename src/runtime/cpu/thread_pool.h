@@ -39,7 +39,8 @@ class ThreadPool {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
-  void start_workers();
+  void start_workers();  // io_failed where the system has no more threads
+  void end_workers();
   void abandon_workers();
   void work(int worker, uint32_t seen);
   void take_tiles(int worker);

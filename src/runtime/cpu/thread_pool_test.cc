@@ -1,9 +1,12 @@
 #include "runtime/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "runtime/cpu/testing/forked.h"
 
 namespace aicf {
@@ -39,6 +42,24 @@ TEST(ThreadPool, RunsInAForkedProcess) {
   EXPECT_TRUE(
       testing::in_fork([&] { return testing::in_fork([&] { return runs_all(*pool); }) && runs_all(*pool); }));
   EXPECT_TRUE(runs_all(*pool));
+}
+
+TEST(ThreadPool, SaysThatTheSystemHasNoMoreThreads) {
+  EXPECT_TRUE(testing::in_fork([] {
+    if (geteuid() == 0 && setuid(65534) != 0) return false;  // root may exceed the limit
+    const rlimit one{1, 1};
+    if (setrlimit(RLIMIT_NPROC, &one) != 0) return false;
+    for (const int threads : {2, 4}) {
+      try {
+        ThreadPool pool(threads);
+        return false;
+      } catch (const EnvironmentError& error) {
+        if (error.code != ErrorCode::kE_io_failed || error.actual.empty()) return false;
+      }
+    }
+    ThreadPool alone(1);
+    return runs_all(alone);
+  }));
 }
 
 TEST(ThreadPool, EndsInAForkedProcess) {
