@@ -1,5 +1,7 @@
 // Graph::add_node: what the op table demands of a node, checked in the order operands, dtypes, attributes,
 // bodies, sizes.
+#include <optional>
+
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "ir/graph.h"
@@ -119,7 +121,13 @@ void widen(AttrType type, Attr& attr) {
       .with_actual(std::move(actual));
 }
 
-Attrs check_attributes(const OpInfo& info, Attrs attrs) {
+// The attributes with defaults filled in and numbers widened.
+Attrs check_attributes(const OpInfo& info, const Attrs& attrs) {
+  std::optional<Attrs::Items> changed;
+  const auto set = [&](const std::string& name, Attr value) {
+    if (!changed) changed = attrs.items();
+    changed->insert_or_assign(name, std::move(value));
+  };
   for (const auto& [name, value] : attrs.items()) {
     if (info.attribute(name)) continue;
     const std::string names = comma_list(info.attributes, &AttrInfo::name);
@@ -129,7 +137,7 @@ Attrs check_attributes(const OpInfo& info, Attrs attrs) {
     const Attr* given = attrs.find(row.name);
     if (!given) {
       if (!row.default_value) fail_attr(info, row.name, "a value: it has no default", "absent");
-      attrs.set(row.name, *row.default_value);
+      set(row.name, *row.default_value);
       continue;
     }
     if (given->index() == static_cast<size_t>(row.type)) continue;
@@ -138,9 +146,9 @@ Attrs check_attributes(const OpInfo& info, Attrs attrs) {
     if (value.index() != static_cast<size_t>(row.type))
       fail_attr(info, row.name, std::string(kAttrTypeNames[static_cast<size_t>(row.type)]),
                 std::string(kAttrTypeNames[given->index()]));
-    attrs.set(row.name, std::move(value));
+    set(row.name, std::move(value));
   }
-  return attrs;
+  return changed ? Attrs(std::move(*changed)) : attrs;
 }
 
 void check_bodies(const OpInfo& info, const std::vector<Graph>& bodies) {
@@ -188,7 +196,7 @@ std::vector<TensorType> check_node(const Graph& graph, const OpInfo& info, std::
   types.reserve(operands.size());
   for (ValueId id : operands) types.push_back(id == kNoValue ? nullptr : &graph.type(id));
   const std::vector<TypeBinding> bindings = unify(info, types);
-  attrs = check_attributes(info, std::move(attrs));
+  attrs = check_attributes(info, attrs);
   check_bodies(info, bodies);
   ShapeQuery query{info, std::move(types), attrs, bodies, result_types(info, bindings, attrs)};
   infer_shapes(query);

@@ -17,6 +17,17 @@ const T& get(const Attrs& attrs, std::string_view name) {
 
 }  // namespace
 
+const Attrs::Items& Attrs::items() const {
+  static const Items kNone;
+  return items_ ? *items_ : kNone;
+}
+
+void Attrs::set(std::string name, Attr value) {
+  Items changed = items();
+  changed.insert_or_assign(std::move(name), std::move(value));
+  items_ = std::make_shared<const Items>(std::move(changed));
+}
+
 int64_t Attrs::get_int(std::string_view name) const { return get<int64_t>(*this, name); }
 double Attrs::get_float(std::string_view name) const { return get<double>(*this, name); }
 bool Attrs::get_bool(std::string_view name) const { return get<bool>(*this, name); }

@@ -1,10 +1,11 @@
 // Op attributes: plain comparable data, so that CSE, hashing and cache keys need nothing special. A node's
-// attributes are a sorted map from name to value; which names an op has, and their types and defaults, is
-// declared in ops.def.
+// attributes are a sorted map from name to value, which copies share: passes copy nodes far more often than
+// they change them. Which names an op has, and their types and defaults, is declared in ops.def.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,13 +24,18 @@ enum class AttrType : uint8_t { kInt, kFloat, kBool, kStr, kInts, kFloats, kDTyp
 
 class Attrs {
  public:
-  Attrs() = default;
-  Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) : items_(items) {}
+  using Items = std::map<std::string, Attr, std::less<>>;
 
-  void set(std::string name, Attr value) { items_.insert_or_assign(std::move(name), std::move(value)); }
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<const std::string, Attr>> items) : Attrs(Items(items)) {}
+  explicit Attrs(Items items) : items_(std::make_shared<const Items>(std::move(items))) {}
+
+  // Copies of this keep what they have.
+  void set(std::string name, Attr value);
   const Attr* find(std::string_view name) const {
-    auto at = items_.find(name);
-    return at == items_.end() ? nullptr : &at->second;
+    const Items& all = items();
+    const auto at = all.find(name);
+    return at == all.end() ? nullptr : &at->second;
   }
   // The value; InternalError if absent or of another type: a constructed node always has every attribute of
   // its op.
@@ -42,11 +48,11 @@ class Attrs {
   DType get_dtype(std::string_view name) const;
   const Shape& get_dims(std::string_view name) const;
 
-  const std::map<std::string, Attr, std::less<>>& items() const { return items_; }
-  bool operator==(const Attrs&) const = default;
+  const Items& items() const;
+  bool operator==(const Attrs& other) const { return items_ == other.items_ || items() == other.items(); }
 
  private:
-  std::map<std::string, Attr, std::less<>> items_;
+  std::shared_ptr<const Items> items_;  // null: none
 };
 
 }  // namespace aicf

@@ -128,6 +128,20 @@ void Graph::add_update(ValueId variable, ValueId value) {
   updates_.push_back({variable, value});
 }
 
+NodeId Graph::add_copy(const Graph& from, const Node& node, std::vector<ValueId> operands) {
+  const NodeId id = static_cast<NodeId>(nodes_.size());
+  std::vector<ValueId> results;
+  results.reserve(node.results.size());
+  for (ValueId result : node.results) {
+    Value value = from.value(result);
+    value.producer = id;
+    results.push_back(static_cast<ValueId>(values_.size()));
+    values_.push_back(std::move(value));
+  }
+  nodes_.push_back({node.op, std::move(operands), std::move(results), node.attrs, {}, node.origin});
+  return id;
+}
+
 ValueId Graph::add(Op op, std::vector<ValueId> operands, Attrs attrs, std::string origin) {
   const NodeId id = add_node(op, std::move(operands), std::move(attrs), {}, std::move(origin));
   AICF_CHECK(node(id).results.size() == 1, "Graph::add is for ops with one result");

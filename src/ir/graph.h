@@ -6,8 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/array.h"
@@ -77,6 +78,9 @@ class Graph {
   // infers types. `origin` is kept for messages.
   NodeId add_node(Op op, std::vector<ValueId> operands, Attrs attrs = {}, std::vector<Graph> bodies = {},
                   std::string origin = "");
+  // Appends a copy of a node of `from` without bodies over operands of the types that it has there, which the
+  // op table therefore need not check again; its results keep their names.
+  NodeId add_copy(const Graph& from, const Node& node, std::vector<ValueId> operands);
   // add_node for the one-result case.
   ValueId add(Op op, std::vector<ValueId> operands, Attrs attrs = {}, std::string origin = "");
   void add_output(ValueId value, std::string name);
@@ -111,12 +115,12 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_, outputs_, leaves_;
-  std::map<std::string, ValueId, std::less<>> named_;  // inputs, params and states
+  std::unordered_map<std::string, ValueId> named_;  // inputs, params and states
   std::vector<std::string> output_names_;
   std::vector<Update> updates_;
   // Names and variables already taken by outputs_ and updates_.
-  std::set<std::string, std::less<>> taken_output_names_;
-  std::set<ValueId> updated_;
+  std::unordered_set<std::string> taken_output_names_;
+  std::unordered_set<ValueId> updated_;
 };
 
 // A param (trained weight) or state (optimizer moment, KV cache, counter) shared by a program's entries.
@@ -163,7 +167,7 @@ class GraphRewriter {
 };
 
 // The graph without nodes, params, states and constants that no output or update depends on.
-Graph eliminate_dead_code(const Graph& graph);
+Graph eliminate_dead_code(Graph graph);
 // Appends the nodes of `body` to `graph` over `operands`; returns the values of its outputs.
 std::vector<ValueId> inline_body(Graph& graph, const Graph& body, const std::vector<ValueId>& operands);
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "ir/append.h"
 #include "ir/graph.h"
@@ -28,16 +31,27 @@ std::vector<ValueId> lookup(const std::vector<ValueId>& map, const std::vector<V
   return mapped;
 }
 
+// Whether the op table has seen a node like the copy of this one over these operands.
+bool is_known(const Graph& to, const Graph& from, const Node& node, const std::vector<ValueId>& operands) {
+  const auto same_type = [&](ValueId a, ValueId b) {
+    return a == kNoValue || b == kNoValue ? a == b : to.type(a) == from.type(b);
+  };
+  return node.bodies.empty() &&
+         std::equal(operands.begin(), operands.end(), node.operands.begin(), node.operands.end(), same_type);
+}
+
 // Appends a copy of `node` with the given operands and bodies, keeping the hints of its results' names.
 NodeId copy_node(Graph& to, const Graph& from, const Node& node, std::vector<ValueId> operands,
                  std::vector<Graph> bodies, std::vector<ValueId>& map) {
-  const NodeId id = to.add_node(node.op, std::move(operands), node.attrs, std::move(bodies), node.origin);
+  const NodeId id = is_known(to, from, node, operands) ? to.add_copy(from, node, std::move(operands))
+                                                       : to.add_node(node.op, std::move(operands), node.attrs,
+                                                                     std::move(bodies), node.origin);
   const std::vector<ValueId>& results = to.node(id).results;
   AICF_CHECK(results.size() == node.results.size(), "a copied node has another number of results");
   for (size_t i = 0; i < results.size(); ++i) {
     map[static_cast<size_t>(node.results[i])] = results[i];
     const std::string& hint = from.value(node.results[i]).name;
-    if (!hint.empty()) to.set_name(results[i], hint);
+    if (!hint.empty() && to.value(results[i]).name.empty()) to.set_name(results[i], hint);
   }
   return id;
 }
@@ -103,10 +117,10 @@ Graph GraphRewriter::finish() {
   for (size_t i = 0; i < old_.outputs().size(); ++i)
     new_.add_output(value(old_.outputs()[i]), old_.output_names()[i]);
   for (const Update& update : old_.updates()) new_.add_update(value(update.variable), value(update.value));
-  return eliminate_dead_code(new_);
+  return eliminate_dead_code(std::move(new_));
 }
 
-Graph eliminate_dead_code(const Graph& graph) {
+Graph eliminate_dead_code(Graph graph) {
   const std::vector<bool> live = live_values(graph);
   if (nothing_to_remove(graph, live)) return graph;
   Graph kept(graph.name());

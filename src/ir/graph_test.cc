@@ -188,6 +188,32 @@ TEST(GraphRewriter, CopyAndFinishDropsDeadCode) {
   EXPECT_EQ(copied.name(), "sample");
 }
 
+// A graph of 100,000 nodes is copied by every pass.
+TEST(GraphRewriter, CopiesShareAttributesAndChangesDoNotShow) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", kF32x4);
+  const ValueId y = graph.add(Op::reshape, {x}, {{"shape", Shape{2, 2}}});
+  graph.add_output(y, "y");
+  GraphRewriter rewriter(graph);
+  const Node& copy = rewriter.graph().node(rewriter.copy(graph.nodes()[0]));
+  EXPECT_EQ(&copy.attrs.items(), &graph.nodes()[0].attrs.items());
+  Attrs changed = copy.attrs;
+  changed.set("shape", Shape{4});
+  EXPECT_EQ(copy.attrs.get_dims("shape"), (Shape{2, 2}));
+  EXPECT_FALSE(changed == copy.attrs);
+}
+
+TEST(GraphRewriter, CopyOverAnotherTypeIsTypedAnew) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", kF32x4);
+  graph.add_output(graph.add(Op::neg, {x}), "y");
+  GraphRewriter rewriter(graph);
+  const ValueId wide = rewriter.graph().add(Op::cast, {rewriter.value(x)}, {{"dtype", DType::f64}});
+  rewriter.map(x, wide);
+  const NodeId copy = rewriter.copy(graph.nodes()[0]);
+  EXPECT_EQ(rewriter.graph().dtype(rewriter.graph().node(copy).results[0]), DType::f64);
+}
+
 TEST(GraphRewriter, MapReplacesAndUnmappedIsOurBug) {
   const Graph graph = sample();
   GraphRewriter rewriter(graph);

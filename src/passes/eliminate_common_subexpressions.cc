@@ -13,7 +13,7 @@ namespace {
 struct NodeKey {
   Op op;
   std::vector<ValueId> operands;
-  std::map<std::string, Attr, std::less<>> attrs;
+  Attrs attrs;
   bool operator==(const NodeKey&) const = default;
 };
 
@@ -30,7 +30,7 @@ struct KeyHash {
         hash = hash * 31 + std::hash<T>()(value);
     };
     for (ValueId id : key.operands) add(id);
-    for (const auto& [name, attr] : key.attrs)
+    for (const auto& [name, attr] : key.attrs.items())
       std::visit(
           [&](const auto& value) {
             using T = std::decay_t<decltype(value)>;
@@ -71,7 +71,7 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassContext&) {
       continue;
     }
     const auto [twin, is_first] =
-        seen.emplace(NodeKey{node.op, rewriter.values(node.operands), node.attrs.items()}, &node);
+        seen.emplace(NodeKey{node.op, rewriter.values(node.operands), node.attrs}, &node);
     if (is_first) {
       rewriter.copy(node);
       continue;

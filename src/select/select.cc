@@ -1,6 +1,7 @@
 #include "select/select.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "kernels/abi.h"

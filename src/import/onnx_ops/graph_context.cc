@@ -1,4 +1,5 @@
 #include <atomic>
+#include <set>
 
 #include "base/error.h"
 #include "import/onnx_ops/node_context.h"
