@@ -57,7 +57,8 @@ class Orders {
 
   void spread(const Node& node) {
     if (const Graph* body = conv_body(node)) {
-      if (prefers_last(*body, body == &graph_ ? node : body->nodes()[0]))
+      const Node& conv = body == &graph_ ? node : body->nodes()[0];
+      if (prefers_last(*body, conv) || (is_last(node.operands[0]) && keeps_last(*body, conv)))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -100,6 +101,13 @@ class Orders {
 
   bool prefers_last(const Graph& graph, const Node& conv) const {
     return target_.is_cuda() ? is_half(graph.dtype(conv.operands[0])) : has_packed_form(graph, conv);
+  }
+  // A depthwise convolution on the CPU takes channels either way.
+  bool keeps_last(const Graph& graph, const Node& conv) const {
+    const TensorType& w = graph.type(conv.operands[1]);
+    const Dim groups(conv.attrs.get_int("groups"));
+    return !target_.is_cuda() && w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == groups &&
+           conv.attrs.get_int("groups") >= kFewMaps;
   }
   const Graph& graph_;
   const Target& target_;

@@ -1,4 +1,5 @@
-// Depthwise convolution: one input and one output channel per group. Output rows are accumulated tap by tap.
+// Depthwise convolution: one input and one output channel per group. Where channels lie side by side, vectors
+// hold channels of one output position; else they hold positions of an output row.
 #include <algorithm>
 
 #include "kernels/conv/cpu/conv_plan.h"
@@ -118,16 +119,92 @@ void sum_channel(const DepthwiseIsa& isa, const ConvPlan& plan, const ConvTile& 
   }
 }
 
-// Channels are the rows of the tile, as if they were maps of one group.
-void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
-  const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  const DepthwiseIsa& isa = *AICF_PICK_ISA(call.isa, kDepthwiseIsa);
+constexpr int64_t kMaxTaps = 128, kFewChannels = 12, kChannelTile = 128;
+
+// Whether channels of an output position go through the vectors of DepthwiseIsa::sum_pixels.
+bool sums_pixels(const ConvPlan& plan) {
+  return plan.x_channel == 1 && plan.groups >= kFewChannels && plan.k <= kMaxTaps &&
+         plan.windows.axis[2].in_stride != 1;
+}
+
+// The taps of the tile's channels side by side, `row_tile` floats for each; then the channels' bias.
+void pack_taps(const BoundCall& call, const ConvPlan& plan, const ConvTile& tile, float* to) {
+  const WindowAxis* axis = plan.windows.axis;
+  const float* w = static_cast<const float*>(call.inputs[1].data) + tile.group * plan.w_map;
+  for (int64_t z = 0; z < axis[0].kernel; ++z)
+    for (int64_t y = 0; y < axis[1].kernel; ++y)
+      for (int64_t x = 0; x < axis[2].kernel; ++x, to += plan.row_tile) {
+        const float* tap = w + z * plan.w_kernel[0] + y * plan.w_kernel[1] + x * plan.w_kernel[2];
+        for (int64_t i = 0; i < tile.rows; ++i) to[i] = tap[i * plan.w_map];
+      }
+  if (!plan.has_bias) return;
+  const TensorArg& bias = call.inputs[2];
+  for (int64_t i = 0; i < tile.rows; ++i)
+    to[i] = load_element<float>(bias.data, bias.dtype, (tile.group + i) * plan.bias_stride);
+}
+
+// Positions of a row of outputs, from `at` on, that have all taps across, or one.
+int64_t alike(const WindowAxis& across, int64_t at) {
+  const KernelRange taps = kernel_range(across, at);
+  if (taps.begin != 0 || taps.end != across.kernel) return 1;
+  const int64_t last = across.in - 1 - across.position(0, across.kernel - 1);
+  return std::min(across.out - 1, last / across.stride) - at + 1;
+}
+
+// The sums of output positions from `pixel` on, `most` at most; returns how many. `x` is that of the tile's
+// first channel, `w` what pack_taps made.
+int64_t sum_pixels(const DepthwiseIsa& isa, const ConvPlan& plan, int64_t pixel, int64_t most,
+                   int64_t channels, const float* x, const float* w, float* sums) {
+  const WindowAxis &deep = plan.windows.axis[0], &down = plan.windows.axis[1], &across = plan.windows.axis[2];
+  const int64_t at[] = {pixel / across.out / down.out, pixel / across.out % down.out, pixel % across.out};
+  const KernelRange zs = kernel_range(deep, at[0]), ys = kernel_range(down, at[1]),
+                    xs = kernel_range(across, at[2]);
+  const float *inputs[kMaxTaps], *weights[kMaxTaps];
+  int64_t taps = 0;
+  for (int64_t kz = zs.begin; kz < zs.end; ++kz)
+    for (int64_t ky = ys.begin; ky < ys.end; ++ky)
+      for (int64_t kx = xs.begin; kx < xs.end; ++kx) {
+        inputs[taps] = x + deep.position(at[0], kz) * deep.in_stride +
+                       down.position(at[1], ky) * down.in_stride +
+                       across.position(at[2], kx) * across.in_stride;
+        weights[taps++] = w + ((kz * down.kernel + ky) * across.kernel + kx) * plan.row_tile;
+      }
+  const int64_t count = std::min(most, alike(across, at[2]));
+  isa.sum_pixels(
+      {sums, plan.row_tile, count, across.stride * across.in_stride, channels, taps, inputs, weights});
+  return count;
+}
+
+ConvTile tile_of(const ConvPlan& plan, int64_t index) {
   ConvTile tile = {};
   tile.pixel = index % plan.column_tiles * plan.column_tile;
   tile.pixels = std::min(plan.column_tile, plan.pixels - tile.pixel);
   tile.group = index / plan.column_tiles % plan.row_tiles * plan.row_tile;
   tile.batch = index / plan.column_tiles / plan.row_tiles;
   tile.rows = std::min(plan.row_tile, plan.groups - tile.group);
+  return tile;
+}
+
+void run_pixels_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+  const ConvPlan& plan = stored_plan<ConvPlan>(call);
+  const DepthwiseIsa& isa = *AICF_PICK_ISA(call.isa, kDepthwiseIsa);
+  const ConvTile tile = tile_of(plan, index);
+  const float* x = static_cast<const float*>(call.inputs[0].data) + tile.batch * plan.x_batch + tile.group;
+  float *w = reinterpret_cast<float*>(scratch + plan.w_offset),
+        *c = reinterpret_cast<float*>(scratch + plan.c_offset);
+  pack_taps(call, plan, tile, w);
+  for (int64_t done = 0; done < tile.pixels;)
+    done += sum_pixels(isa, plan, tile.pixel + done, tile.pixels - done, tile.rows, x, w,
+                       c + done * plan.row_tile);
+  const float* bias = plan.has_bias ? w + plan.k * plan.row_tile : nullptr;
+  ConvRowStore(call, plan, tile, c, plan.row_tile, bias, scratch + plan.program_offset).run(0, tile.pixels);
+}
+
+// Channels are the rows of the tile, as if they were maps of one group.
+void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+  const ConvPlan& plan = stored_plan<ConvPlan>(call);
+  const DepthwiseIsa& isa = *AICF_PICK_ISA(call.isa, kDepthwiseIsa);
+  const ConvTile tile = tile_of(plan, index);
   const float* x = static_cast<const float*>(call.inputs[0].data) + tile.batch * plan.x_batch +
                    tile.group * plan.x_channel;
   const float* w = static_cast<const float*>(call.inputs[1].data) + tile.group * plan.w_map;
@@ -153,6 +230,26 @@ bool can_run_conv_f32_depthwise(const Problem& problem) {
          w.size() == x.size() && w[1] == Dim(1) && w[0] == problem.params[1];
 }
 
+namespace {
+
+void prepare_pixels(BoundCall& call, ConvPlan& plan) {
+  constexpr int64_t kFloat = sizeof(float), kLine = 64;
+  plan.row_tile = std::min(kChannelTile, round_up(plan.groups, kLine / kFloat));
+  plan.row_tiles = ceil_div(plan.groups, plan.row_tile);
+  const int64_t wanted = ceil_div(plan.pixels, ceil_div(kWantedTiles, plan.row_tiles));
+  plan.column_tile = std::clamp<int64_t>(wanted, 1, kTilePixels / plan.row_tile);
+  plan.column_tiles = ceil_div(plan.pixels, plan.column_tile);
+  plan.w_offset = 0;
+  plan.c_offset = (plan.k + 1) * plan.row_tile * kFloat;
+  plan.program_offset = plan.c_offset + plan.row_tile * plan.column_tile * kFloat;
+  call.scratch_bytes = plan.program_offset + (call.program ? tile_rows_scratch_bytes(*call.program) : 0);
+  call.tiles = plan.batch * plan.row_tiles * plan.column_tiles;
+  call.run = run_pixels_tile;
+  store_plan(call, plan);
+}
+
+}  // namespace
+
 void prepare_conv_f32_depthwise(BoundCall& call) {
   check_counts(call, kName, 2, kMaxTileOperands + 2, call.params.size(), 0);
   check_dtype(call.inputs[0], DType::f32, kName, "x");
@@ -160,6 +257,7 @@ void prepare_conv_f32_depthwise(BoundCall& call) {
   ConvPlan plan = plan_conv(call, false, kName);
   check_step(plan.group_channels == 1, kName, "input channels per group", "1", plan.group_channels);
   check_step(plan.group_maps == 1, kName, "output channels per group", "1", plan.group_maps);
+  if (sums_pixels(plan)) return prepare_pixels(call, plan);
   const int64_t width = std::max<int64_t>(plan.windows.axis[2].out, 1);
   plan.column_tile =
       std::min(std::max<int64_t>(1, kTilePixels / width) * width, round_up(plan.pixels, width));

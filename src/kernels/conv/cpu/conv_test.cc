@@ -32,9 +32,10 @@ TEST(Conv, AgreesWithF64) {
 
 // A sum begins at 0 and takes its taps in order, those in the padding left out, wherever its vector begins.
 TEST(Conv, DepthwiseSumsTakeTheirTapsInOrder) {
-  for (int64_t stride : {1, 2}) {
+  for (int64_t number = 0; number < 4; ++number) {
+    const int64_t stride = number % 2 + 1;
     const ConvCase c = {1, 40, 40, 40, {9, 21}, {3, 5}, {stride, stride}, {1, 2}, {1, 2}, {1, 1}, false};
-    Tensors t = make(c, DType::f32, false, Layout::kDense);
+    Tensors t = make(c, DType::f32, false, number < 2 ? Layout::kDense : Layout::kChannelsLast);
     const std::vector<int64_t> out = out_sizes(c, false);
     for (IsaLevel isa : isa_levels()) {
       if (isa == IsaLevel::kPortable) continue;  // rounds product and sum apart
@@ -66,9 +67,10 @@ TEST(Conv, Depthwise) {
       {1, 36, 36, 36, {12, 35}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
       {1, 3, 3, 3, {9, 20}, {3, 5}, {1, 1}, {1, 9}, {1, 9}, {1, 2}},
       {1, 3, 3, 3, {5, 60}, {3, 17}, {1, 1}, {1, 8}, {1, 8}, {1, 1}},
+      {2, 203, 203, 203, {7, 9}, {3, 3}, {2, 1}, {1, 1}, {1, 1}, {1, 2}},
   };
   for (const ConvCase& c : list) {
-    for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed}) {
+    for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kChannelsLast}) {
       Tensors t = make(c, DType::f32, false, layout);
       for (IsaLevel isa : isa_levels()) {
         t.out.poison();

@@ -98,8 +98,47 @@ void sum_row_of(const DepthwiseRow& row) {
 
 void sum_row(const DepthwiseRow& row) { row.stride == 1 ? sum_row_of<1>(row) : sum_row_of<2>(row); }
 
+// kVectors vectors of channels from `i` on, of all positions.
+template <int kVectors>
+HWY_INLINE void sum_channels(const DepthwisePixels& all, int64_t i) {
+  const D d;
+  for (int64_t p = 0; p < all.pixels; ++p) {
+    V sums[kVectors];
+    for (V& sum : sums) sum = hn::Zero(d);
+    for (int64_t t = 0; t < all.taps; ++t) {
+      const float* x = all.x[t] + p * all.x_step + i;
+      for (int v = 0; v < kVectors; ++v)
+        sums[v] = hn::MulAdd(hn::LoadU(d, all.w[t] + i + v * kWidth), hn::LoadU(d, x + v * kWidth), sums[v]);
+    }
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, all.sums + p * all.sums_step + i + v * kWidth);
+  }
+}
+
+// The channels from `i` on, fewer than a vector holds.
+void sum_last_channels(const DepthwisePixels& all, int64_t i) {
+  const D d;
+  const auto bytes = static_cast<size_t>(all.channels - i) * sizeof(float);
+  for (int64_t p = 0; p < all.pixels; ++p) {
+    V sum = hn::Zero(d);
+    for (int64_t t = 0; t < all.taps; ++t) {
+      HWY_ALIGN float x[kWidth] = {};
+      memcpy(x, all.x[t] + p * all.x_step + i, bytes);
+      sum = hn::MulAdd(hn::LoadU(d, all.w[t] + i), hn::Load(d, x), sum);
+    }
+    hn::StoreU(sum, d, all.sums + p * all.sums_step + i);
+  }
+}
+
+void sum_pixels(const DepthwisePixels& all) {
+  int64_t i = 0;
+  for (; i + 4 * kWidth <= all.channels; i += 4 * kWidth) sum_channels<4>(all, i);
+  for (; i + 2 * kWidth <= all.channels; i += 2 * kWidth) sum_channels<2>(all, i);
+  for (; i + kWidth <= all.channels; i += kWidth) sum_channels<1>(all, i);
+  if (i < all.channels) sum_last_channels(all, i);
+}
+
 }  // namespace
 
-const DepthwiseIsa kDepthwiseIsa = {add_tap, sum_row};
+const DepthwiseIsa kDepthwiseIsa = {add_tap, sum_row, sum_pixels};
 
 }  // namespace aicf::AICF_ISA_NAMESPACE
