@@ -82,7 +82,11 @@ TEST(Conv, Depthwise) {
 }
 
 TEST(Conv, Transposed) {
-  for (const ConvCase& base : cases()) {
+  std::vector<ConvCase> all = cases();
+  // Kernel positions that do not meet, and output channels that share the loads of x.
+  all.push_back({2, 6, 42, 2, {5, 9}, {2, 3}, {2, 4}, {0, 1}, {1, 0}, {1, 1}});
+  all.push_back({1, 3, 40, 1, {7}, {1}, {2}, {0}, {0}, {3}});
+  for (const ConvCase& base : all) {
     ConvCase c = base;
     c.output_padding.assign(c.in.size(), 0);
     c.output_padding[0] = c.strides[0] - 1;

@@ -1,7 +1,9 @@
-// Transposed convolution: each output plane is summed in scratch, input channel by input channel, kernel
+// Transposed convolution: output planes are summed in scratch, input channel by input channel, kernel
 // position by kernel position; for one pair of them every output takes at most one product.
 #include <algorithm>
+#include <cstring>
 
+#include "base/rounding.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/cpu/conv_store.h"
 #include "kernels/kernel.h"
@@ -11,27 +13,35 @@ namespace aicf {
 namespace {
 
 constexpr const char* kName = "conv_transpose";
+constexpr int64_t kMapTile = 8, kWantedTiles = 16;
 
 // The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to
 // the result.
 struct TransposePlan {
   Windows windows;
   int64_t batch, group_channels, group_maps, maps, plane;
+  int64_t apart, sums;  // whether each kernel position has its own sums; their number for a map
+  int64_t map_tile;     // output channels of a group that share the loads of x
   int64_t x_batch, x_channel, w_channel, w_map, w_kernel[kSpatialAxes];
   int64_t out_batch, out_channel, has_bias, bias_stride;
 };
 
 // sums[position(i, k)] += x[i] * w along the last axis.
 template <class T>
-void add_row(const WindowAxis& axis, int64_t k, const void* x, DType dtype, int64_t x_from, T w, T* sums) {
-  for (int64_t i = 0; i < axis.out; ++i) {
-    const int64_t at = axis.position(i, k);
-    if (axis.inside(at)) sums[at] += load_element<T>(x, dtype, x_from + i * axis.out_stride) * w;
+void add_row(const WindowAxis& axis, int64_t k, const T* __restrict x, T w, T* __restrict sums) {
+  const int64_t first = axis.position(0, k), last = axis.in - 1 - first;
+  const int64_t begin = first < 0 ? ceil_div(-first, axis.stride) : 0;
+  const int64_t end = last < 0 ? 0 : std::min(axis.out, last / axis.stride + 1);
+  if (axis.stride == 1) {
+    for (int64_t i = begin; i < end; ++i) sums[first + i] += x[i] * w;
+  } else {
+    for (int64_t i = begin; i < end; ++i) sums[first + i * axis.stride] += x[i] * w;
   }
 }
 
+// `x` is a channel, row-major.
 template <class T>
-void add_tap(const TransposePlan& plan, const int64_t* k, const TensorArg& x, int64_t x_from, T w, T* sums) {
+void add_tap(const TransposePlan& plan, const int64_t* k, const T* x, T w, T* sums) {
   const WindowAxis *deep = &plan.windows.axis[0], *down = &plan.windows.axis[1],
                    *across = &plan.windows.axis[2];
   for (int64_t z = 0; z < deep->out; ++z) {
@@ -40,10 +50,69 @@ void add_tap(const TransposePlan& plan, const int64_t* k, const TensorArg& x, in
     for (int64_t y = 0; y < down->out; ++y) {
       const int64_t to_y = down->position(y, k[1]);
       if (!down->inside(to_y)) continue;
-      add_row(*across, k[2], x.data, x.dtype, x_from + z * deep->out_stride + y * down->out_stride, w,
+      add_row(*across, k[2], x + (z * down->out + y) * across->out, w,
               sums + (to_z * down->in + to_y) * across->in);
     }
   }
+}
+
+template <class T>
+void load_channel(const TransposePlan& plan, const TensorArg& x, int64_t from, T* to) {
+  const WindowAxis* axis = plan.windows.axis;
+  for (int64_t z = 0; z < axis[0].out; ++z)
+    for (int64_t y = 0; y < axis[1].out; ++y)
+      for (int64_t i = 0; i < axis[2].out; ++i)
+        *to++ = load_element<T>(
+            x.data, x.dtype, from + z * axis[0].out_stride + y * axis[1].out_stride + i * axis[2].out_stride);
+}
+
+// Calls visit(k, offset of its weight) for the kernel positions, in order.
+template <class Visit>
+void each_tap(const TransposePlan& plan, Visit visit) {
+  int64_t k[kSpatialAxes];
+  for (k[0] = 0; k[0] < plan.windows.axis[0].kernel; ++k[0])
+    for (k[1] = 0; k[1] < plan.windows.axis[1].kernel; ++k[1])
+      for (k[2] = 0; k[2] < plan.windows.axis[2].kernel; ++k[2])
+        visit(k, k[0] * plan.w_kernel[0] + k[1] * plan.w_kernel[1] + k[2] * plan.w_kernel[2]);
+}
+
+// sums += x w, product and sum rounded apart.
+template <class T>
+void add_scaled(const T* x, T w, int64_t count, T* sums) {
+  typedef T Vec __attribute__((vector_size(16)));
+  constexpr int64_t kLanes = sizeof(Vec) / sizeof(T);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Vec factor, sum;
+    std::memcpy(&factor, x + i, sizeof(Vec));
+    std::memcpy(&sum, sums + i, sizeof(Vec));
+    sum += factor * w;
+    std::memcpy(sums + i, &sum, sizeof(Vec));
+  }
+  for (; i < count; ++i) sums[i] += x[i] * w;
+}
+
+// Adds a channel of x to the sums of one map; `w_from` is its first weight. Where no two kernel positions
+// meet, those are the sums of each position, as long as a plane of x.
+template <class T>
+void add_channel(const TransposePlan& plan, const T* x, const TensorArg& w, int64_t w_from, T* sums) {
+  const int64_t count = plan.windows.out_count();
+  each_tap(plan, [&](const int64_t* k, int64_t offset) {
+    const T weight = load_element<T>(w.data, w.dtype, w_from + offset);
+    if (!plan.apart) return add_tap(plan, k, x, weight, sums);
+    add_scaled(x, weight, count, sums);
+    sums += count;
+  });
+}
+
+// The sums of each kernel position become those of the plane.
+template <class T>
+void join_taps(const TransposePlan& plan, const T* taps, T* plane) {
+  std::fill_n(plane, plan.plane, T(0));
+  each_tap(plan, [&](const int64_t* k, int64_t) {
+    add_tap(plan, k, taps, T(1), plane);
+    taps += plan.windows.out_count();
+  });
 }
 
 template <class T>
@@ -65,24 +134,33 @@ void store_plane(const BoundCall& call, const TransposePlan& plan, int64_t batch
 template <class T>
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const TransposePlan& plan = stored_plan<TransposePlan>(call);
-  const int64_t batch = index / plan.maps, map = index % plan.maps, group = map / plan.group_maps;
+  const int64_t blocks = ceil_div(plan.group_maps, plan.map_tile), groups = plan.maps / plan.group_maps;
+  const int64_t batch = index / (groups * blocks), group = index / blocks % groups;
+  const int64_t first = index % blocks * plan.map_tile,
+                count = std::min(plan.map_tile, plan.group_maps - first);
   const TensorArg &x = call.inputs[0], &w = call.inputs[1];
-  T* sums = reinterpret_cast<T*>(scratch);
-  std::fill_n(sums, plan.plane, T(0));
+  T *sums = reinterpret_cast<T*>(scratch), *plane = sums + plan.map_tile * plan.sums,
+    *row_major = plane + plan.plane;
+  std::fill_n(sums, count * plan.sums, T(0));
   for (int64_t c = 0; c < plan.group_channels; ++c) {
     const int64_t channel = group * plan.group_channels + c;
-    const int64_t w_from = channel * plan.w_channel + map % plan.group_maps * plan.w_map;
-    const int64_t x_from = batch * plan.x_batch + channel * plan.x_channel;
-    int64_t k[kSpatialAxes];
-    for (k[0] = 0; k[0] < plan.windows.axis[0].kernel; ++k[0])
-      for (k[1] = 0; k[1] < plan.windows.axis[1].kernel; ++k[1])
-        for (k[2] = 0; k[2] < plan.windows.axis[2].kernel; ++k[2]) {
-          const int64_t at =
-              w_from + k[0] * plan.w_kernel[0] + k[1] * plan.w_kernel[1] + k[2] * plan.w_kernel[2];
-          add_tap(plan, k, x, x_from, load_element<T>(w.data, w.dtype, at), sums);
-        }
+    load_channel(plan, x, batch * plan.x_batch + channel * plan.x_channel, row_major);
+    for (int64_t i = 0; i < count; ++i)
+      add_channel(plan, row_major, w, channel * plan.w_channel + (first + i) * plan.w_map,
+                  sums + i * plan.sums);
   }
-  store_plane(call, plan, batch, map, sums);
+  for (int64_t i = 0; i < count; ++i) {
+    if (plan.apart) join_taps(plan, sums + i * plan.sums, plane);
+    store_plane(call, plan, batch, group * plan.group_maps + first + i,
+                plan.apart ? plane : sums + i * plan.sums);
+  }
+}
+
+// Whether no output takes more than one kernel position.
+bool stands_apart(const Windows& windows) {
+  return std::all_of(windows.axis, windows.axis + kSpatialAxes, [](const WindowAxis& axis) {
+    return axis.kernel == 1 || (axis.dilation == 1 && axis.kernel <= axis.stride);
+  });
 }
 
 void check_result_sizes(const Windows& windows, const ConvParams& params) {
@@ -148,12 +226,22 @@ void prepare_conv_transpose(BoundCall& call) {
              static_cast<int64_t>(call.inputs.size()));
   const DType dtype = call.inputs[0].dtype;
   if (!is_float(dtype)) bad_step(kName, "dtype of x", "a float type", std::string(dtype_name(dtype)));
-  const TransposePlan plan = plan_transpose(call, params);
+  TransposePlan plan = plan_transpose(call, params);
   constexpr int64_t kMaxPlane = int64_t{1} << 40;
   check_step(plan.plane <= kMaxPlane, kName, "elements of an output plane", "<= 2^40", plan.plane);
+  check_step(plan.windows.out_count() <= kMaxPlane, kName, "elements of a plane of x", "<= 2^40",
+             plan.windows.out_count());
+  plan.apart = stands_apart(plan.windows);
+  const WindowAxis* axis = plan.windows.axis;
+  plan.sums =
+      plan.apart ? axis[0].kernel * axis[1].kernel * axis[2].kernel * plan.windows.out_count() : plan.plane;
+  check_step(plan.sums <= kMaxPlane, kName, "sums of an output plane", "<= 2^40", plan.sums);
+  plan.map_tile = std::clamp<int64_t>(plan.batch * plan.maps / kWantedTiles, 1, kMapTile);
   const bool wide = dtype == DType::f64;
-  call.scratch_bytes = plan.plane * (wide ? 8 : 4);
-  call.tiles = plan.plane == 0 ? 0 : plan.batch * plan.maps;
+  call.scratch_bytes = (plan.map_tile * plan.sums + plan.plane + plan.windows.out_count()) * (wide ? 8 : 4);
+  const int64_t blocks =
+      plan.maps == 0 ? 0 : plan.maps / plan.group_maps * ceil_div(plan.group_maps, plan.map_tile);
+  call.tiles = plan.plane == 0 ? 0 : plan.batch * blocks;
   call.run = wide ? run_tile<double> : run_tile<float>;
   store_plan(call, plan);
 }
