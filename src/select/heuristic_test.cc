@@ -72,14 +72,19 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_every_listed_problem) {
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_1_draws) {
   const std::vector<Measured> problems = measured_problems("tune_unseen_seed_1_2026-11-22_times.csv");
   EXPECT_GE(problems.size(), 37u);
-  expect_within_allowance(problems, {"f16 286x2536", "bf16 15x1736", "bf16 20x128x728"});
+  expect_within_allowance(problems, {"bf16 20x128x728"});
 }
 
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2_draws) {
   const std::vector<Measured> problems = measured_problems("tune_unseen_seed_2_2026-11-22_times.csv");
   EXPECT_GE(problems.size(), 36u);
-  expect_within_allowance(problems,
-                          {"f16 9x12x115x128", "bf16 2x912", "f16 485x187", "f32 999x6849", "f32 43x1320"});
+  expect_within_allowance(problems, {"f32 999x6849"});
+}
+
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_3_draws) {
+  const std::vector<Measured> problems = measured_problems("tune_unseen_seed_3_2026-11-22_times.csv");
+  EXPECT_GE(problems.size(), 49u);
+  expect_within_allowance(problems, {"f16 233x1168", "bf16 138x6720", "f16 931x1311", "f16 2x104x12x12"});
 }
 
 }  // namespace

@@ -104,8 +104,12 @@ AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) 
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
   const double heads = sizes.most_batch * sizes.most_heads;
   const int most_keys = depth > 128 ? 64 : 128;  // that a block with few rows holds at once
-  const bool is_short =
-      sizes.most_keys <= most_keys && heads * std::ceil(sizes.most_queries / 64) < kMultiprocessors;
+  // Keys of one tile of 64 leave half of a split one idle: 63 heads of 64 queries and keys took 3.7 us in
+  // rows of 64, 4.6 split, 80 of 40 took 3.0 and 3.5.
+  const double tiles = heads * std::ceil(sizes.most_queries / 64);
+  const bool is_half =
+      sizes.most_keys <= 64 && sizes.most_queries > kFewRows && 3 * tiles >= kMultiprocessors;
+  const bool is_short = sizes.most_keys <= most_keys && tiles < kMultiprocessors && !is_half;
   // Two tiles of keys would leave most of a cluster idle, and enough blocks need no splitting: 1,360 heads of
   // three queries and 181 keys took 17.7 us in rows of 32, 24.1 split.
   const bool is_full = sizes.most_keys > most_keys && sizes.most_keys <= 2 * most_keys &&
@@ -134,10 +138,16 @@ bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
 
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   constexpr double kFewest = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
+  // One tile of each, deeper than short.cuh's: of 115 and a depth of 128, 108 heads took 8.2 us, by
+  // mma.cuh 9.6.
+  const bool is_deep = std::max(sizes.depth, sizes.value_depth) > 64;
+  const auto fills_one = [](double size) { return size > 64 && size <= 128; };
   // A tile takes less time than one of mma.cuh with half the rows: 60 took 8.1 us, by mma.cuh 11.3; 18 as
   // long.
   constexpr double kFewestTiles = 16;
-  return sizes.most_queries >= kFewest && sizes.most_keys >= kFewest &&
+  const bool is_long = sizes.most_queries >= kFewest && sizes.most_keys >= kFewest;
+  const bool is_one = is_deep && !sizes.causal && fills_one(sizes.most_queries) && fills_one(sizes.most_keys);
+  return (is_long || is_one) &&
          sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kFewestTiles &&
          can_use_wgmma(problem, sizes);
 }

@@ -10,19 +10,23 @@ namespace aicf {
 namespace {
 
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
-constexpr double kStart = 3400;          // launch, first loads, last stores
+constexpr double kStart = 3100;          // launch, first loads, last stores
+constexpr double kAlone = 300;           //   of a block that leaves the next launch's no room beside it
 constexpr double kMemoryBytes = 1750;    // device memory, whole chip
 constexpr double kL2Bytes = 7000;        // L2 cache, whole chip
 constexpr double kSharedBytes = 128;     // shared memory, one multiprocessor
-constexpr double kLoadLatency = 2600;    // from a load's start until its stage is full, while memory is busy
+constexpr double kLoadLatency = 2700;    // from a load's start until its stage is full, while memory is busy,
+constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
 constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
 constexpr double kSingleLatency = 2000;  // and of single.cuh
 constexpr double kStepOverhead = 50;     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
-constexpr double kBrokenLines = 1.5;                     // of loads of rows that are no whole lines
-// Of mma.cuh's loads of 32 single elements, of a block alone and of several; of a result that is stored by
-// itself.
-constexpr double kFetch = 12.5, kSharedFetch = 10, kScatteredResult = 0.95;
+// Of loads of rows that are no whole lines: of one multiprocessor, of all from the L2 cache, which the copy
+// engine asks for both lines of a row, and from memory; of results in such rows.
+constexpr double kBrokenLines = 1.45, kBrokenL2 = 2.2, kBrokenMemory = 1.25, kBrokenResult = 1.2;
+// Of mma.cuh's loads of 32 single elements, of a block alone and of several, and of one warp, which waits for
+// its own; of a result that is stored by itself.
+constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredResult = 0.95;
 constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
@@ -34,8 +38,9 @@ constexpr double kFewHandedCycles = 0.6;  //   where they are three
 constexpr double kByteCycles = 0.9;
 constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory,
 constexpr double kDealtBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
-constexpr double kClusterSum = 2400;        // barriers,
-constexpr double kClusterPart = 450;        //   reads of each part of a cluster's sum
+constexpr double kClusterBase = 300;        // barriers of a cluster,
+constexpr double kClusterSum = 2400;        //   where all multiprocessors have one,
+constexpr double kClusterPart = 285;        //   reads of each part of a cluster's sum
 constexpr double kClusterResult = 0.35;     //   and of each result,
 constexpr double kDealtResult = 0.05;       //   of which each block adds its own chunks (wgmma_cluster.cuh);
 constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
@@ -48,11 +53,11 @@ constexpr double kRowResult = 0.05;   //   and of each result
 
 // Of sliced.cuh: the multiply-adds of one multiprocessor per cycle with warps enough, in f32 and tf32.
 constexpr double kSlicedSimt = 48, kSlicedTf32 = 170, kWarpsEnough = 4;
-constexpr double kSharedTf32 = 110, kShortTf32 = 250;   // where blocks share it; of four slices
-constexpr double kSliceSum = 60, kSlicedResult = 0.15;  // a slice's sums; a result in the epilogue
-constexpr double kSlicedBytes = 60;                     // from the L2 cache, one multiprocessor per cycle
-constexpr double kSlicedCluster = 300;  // blocks that send their parts; and each part, kClusterPart
-constexpr double kSlicedElement = 60;   // of K in a slice beyond the least, if y comes an element at a time
+constexpr double kSharedTf32 = 110, kShortTf32 = 250;      // where blocks share it; of four slices
+constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a result in the epilogue
+constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
+constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send their parts; and each part
+constexpr double kSlicedX = 120, kSlicedY = 60;  // of K in a slice, where an operand comes by elements
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulConfig& c) {
@@ -64,7 +69,7 @@ double wgmma_step_cycles(const MatmulConfig& c) {
     case 128192:
       return c.handed && !c.stays ? 870 : 850;  // with fewer stages
     case 128128:
-      return c.alternate ? 615 : 700;
+      return c.alternate ? 630 : 700;
     case 128096:
       return 600;
     case 128064:
@@ -108,12 +113,11 @@ int64_t used_multiprocessors(const MatmulConfig& c) {
 
 // What a step loads, in the time of as many bytes of whole lines. Rows beyond x's are not loaded, which
 // counts where loads and not the memory set the pace.
-double loaded_bytes(const MatmulSizes& sizes, const MatmulConfig& c) {
+double loaded_bytes(const MatmulSizes& sizes, const MatmulConfig& c, double broken) {
   constexpr int64_t kFewRows = 64;
   const bool is_less = sizes.x_along_k && sizes.m > kFewRows && sizes.m < c.block_m;
   const double rows = c.stays ? 0 : static_cast<double>(is_less ? sizes.m : c.block_m);
-  return (rows * (sizes.x_lines ? 1 : kBrokenLines) + c.block_n * (sizes.y_lines ? 1 : kBrokenLines)) *
-         kStepDepth * 2;
+  return (rows * (sizes.x_lines ? 1 : broken) + c.block_n * (sizes.y_lines ? 1 : broken)) * kStepDepth * 2;
 }
 
 // Blocks that the fullest multiprocessor has, of so many that run at a time. Clusters of mma.cuh, whose
@@ -124,10 +128,12 @@ double most_blocks(const MatmulConfig& c, double mean) {
   return std::ceil(mean * (c.family == MatmulFamily::mma && c.cluster ? kUneven : 1));
 }
 
-double load_latency(const MatmulSizes& sizes, const MatmulConfig& c) {
+// `mean`: blocks of a multiprocessor.
+double load_latency(const MatmulSizes& sizes, const MatmulConfig& c, double mean) {
   if (is_single(c)) return kSingleLatency;
   if (c.family == MatmulFamily::simt) return kSimtLatency;
-  const double all = c.family == MatmulFamily::mma && sizes.f32 ? kTf32Latency : kLoadLatency;
+  const double halves = kIdleLatency + (kLoadLatency - kIdleLatency) * std::min(1.0, mean);
+  const double all = c.family == MatmulFamily::mma && sizes.f32 ? kTf32Latency : halves;
   return all / (c.stages + (c.stays ? 1 : 0));
 }
 
@@ -135,13 +141,26 @@ double load_latency(const MatmulSizes& sizes, const MatmulConfig& c) {
 double fetch_cycles(const MatmulSizes& sizes, const MatmulConfig& c, double blocks) {
   if (c.family != MatmulFamily::mma) return 0;
   const double rows = (sizes.x_fetched ? c.block_m : 0) + (sizes.y_fetched ? c.block_n : 0);
-  return rows * kStepDepth / (sizes.f32 ? 64 : 32) * blocks * (blocks > 1 ? kSharedFetch : kFetch);
+  const double loads = rows * kStepDepth / (sizes.f32 ? 64 : 32);
+  const int warps = c.block_m / c.warp_m * (c.block_n / c.warp_n);
+  return std::max(loads * blocks * (blocks > 1 ? kSharedFetch : kFetch), loads / warps * kFetchWarp);
+}
+
+// What the memory moves.
+double touched_bytes(const MatmulSizes& sizes, const MatmulConfig& c) {
+  const auto m = static_cast<double>(sizes.m), k = static_cast<double>(sizes.k),
+             n = static_cast<double>(sizes.n);
+  const double broken = c.family == MatmulFamily::wgmma ? kBrokenMemory : 1;
+  return static_cast<double>(sizes.batch) * 2 *
+         (m * k / sizes.repeats * (sizes.x_lines ? 1 : broken) + k * n * (sizes.y_lines ? 1 : broken) +
+          m * n);
 }
 
 // A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
 double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64_t running) {
   const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
-  const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c);
+  const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c, kBrokenLines);
+  const double from_l2 = c.family == MatmulFamily::wgmma ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
   // Few rows wait for the memory, whichever multiprocessor asks it.
   const double gain = most > 1 && c.family != MatmulFamily::mma ? kSharedGain : 1;
   const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;
@@ -150,8 +169,8 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64
                           ? loaded / ((c.block_m + c.block_n) * kStepDepth * 2)
                       : c.family == MatmulFamily::mma && sizes.f32 ? kTf32Step
                                                                    : 1;
-  return std::max({step_cycles(c) * part * sharing, loaded * static_cast<double>(running) / kL2Bytes,
-                   load_latency(sizes, c), fetch_cycles(sizes, c, most)});
+  return std::max({step_cycles(c) * part * sharing, from_l2 * static_cast<double>(running) / kL2Bytes,
+                   load_latency(sizes, c, mean), fetch_cycles(sizes, c, most)});
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
@@ -171,12 +190,11 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / c.splits;
-  if (c.splits > 1) cycles += waves * (kSlicedCluster + kClusterPart * c.splits);
+  if (c.splits > 1) cycles += waves * (kSlicedCluster + kSlicedPart * c.splits);
   cycles += (waves - 1) * (kStart + kLoadLatency);  // a block has one tile
-  // Rows of y that do not start at 16 bytes.
-  if (!sizes.y_along_k && sizes.n % 4 != 0)
-    cycles += kSlicedElement * std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
-  return cycles;
+  // Rows that do not start at 16 bytes.
+  return cycles +
+         ((sizes.x_fetched ? kSlicedX : 0) + (sizes.y_fetched ? kSlicedY : 0)) * sharing * depth / c.slices;
 }
 
 }  // namespace
@@ -208,29 +226,29 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
                                : c.alternate ? kTurnCycles
                                : large       ? kResultCycles
                                              : kSmallResultCycles;
+  const double broken_rows = c.family == MatmulFamily::wgmma && sizes.n % 64 != 0 ? kBrokenResult : 1;
   const double stored =
-      results * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
+      results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
   // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
                   (c.handed      ? 1
                    : c.alternate ? 2
                                  : waves) *
                       stored;
-  const double touched = static_cast<double>(sizes.batch) * 2 *
-                         (static_cast<double>(sizes.m) * sizes.k / sizes.repeats +
-                          static_cast<double>(sizes.k) * sizes.n + static_cast<double>(sizes.m) * sizes.n);
   // Behind the memory's time the rest does not hide entirely.
-  cycles = kStart + std::max(cycles, touched / kMemoryBytes +
-                                         (deals_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles);
+  cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
+                                (deals_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles) +
+           kStart + (large && rounds == 1 ? kAlone : 0);
   const double result = c.family == MatmulFamily::simt ? kSimtClusterResult
                         : deals_chunks(c)              ? kDealtResult
                                                        : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
   if (c.splits > 1 && c.cluster) {
-    const double sum =
-        keeps_x(sizes, c)
-            ? kFewClusterSum + kFewClusterPart * c.splits
-            : (kClusterSum + kClusterPart * c.splits) * std::min(sharing, kMostSharing) + result * results;
+    const double sum = keeps_x(sizes, c) ? kFewClusterSum + kFewClusterPart * c.splits
+                                         : kClusterBase +
+                                               (kClusterSum * std::min(1.0, mean) + kClusterPart * c.splits) *
+                                                   std::min(sharing, kMostSharing) +
+                                               result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
   if (c.splits > 1 && !c.cluster) cycles += kWorkspaceSum;
