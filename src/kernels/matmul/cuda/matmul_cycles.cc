@@ -11,7 +11,7 @@ namespace {
 
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
 constexpr double kStart = 3100;          // launch, first loads, last stores
-constexpr double kAlone = 300;           //   of a block that leaves the next launch's no room beside it
+constexpr double kAlone = 100;           //   of a block that leaves the next launch's no room beside it
 constexpr double kMemoryBytes = 1750;    // device memory, whole chip
 constexpr double kL2Bytes = 7000;        // L2 cache, whole chip
 constexpr double kSharedBytes = 128;     // shared memory, one multiprocessor
@@ -238,7 +238,7 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   // Behind the memory's time the rest does not hide entirely.
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
                                 (deals_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles) +
-           kStart + (large && rounds == 1 ? kAlone : 0);
+           kStart + (large ? kAlone : 0);
   const double result = c.family == MatmulFamily::simt ? kSimtClusterResult
                         : deals_chunks(c)              ? kDealtResult
                                                        : kClusterResult;
