@@ -84,7 +84,8 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_3_draws) {
   const std::vector<Measured> problems = measured_problems("tune_unseen_seed_3_2026-11-22_times.csv");
   EXPECT_GE(problems.size(), 49u);
-  expect_within_allowance(problems, {"f16 233x1168", "bf16 138x6720", "f16 931x1311", "f16 2x104x12x12"});
+  expect_within_allowance(problems,
+                          {"f16 233x1168", "bf16 138x6720", "f16 931x1311", "f32 4x112", "f16 2x104x12x12"});
 }
 
 }  // namespace
