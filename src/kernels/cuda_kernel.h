@@ -30,6 +30,10 @@ struct CudaWindow {
   bool operator==(const CudaWindow&) const = default;
 };
 
+// The y of a product of halves may be stored in panels of so many rows of K, [K / kPanelDepth, N,
+// kPanelDepth], where only the copy engine reads it: tiles of wgmma.
+inline constexpr int64_t kPanelDepth = 64;
+
 struct MadeInput;
 struct ProductGroup;
 

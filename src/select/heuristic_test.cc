@@ -88,5 +88,14 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_3
                           {"f16 233x1168", "bf16 138x6720", "f16 931x1311", "f32 4x112", "f16 2x104x12x12"});
 }
 
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_4_draws) {
+  const std::vector<Measured> problems = measured_problems("tune_unseen_seed_4_2026-11-22_times.csv");
+  EXPECT_GE(problems.size(), 49u);
+  expect_within_allowance(problems,
+                          {"bf16 6x2x52x96", "f16 1x936x30x30", "f16 32x320x23x23", "f16 16x3x16x16",
+                           "f16 4x288x7x7", "f16 620x6512", "f16 652x7184", "f16 4628x1280", "f32 5x67",
+                           "f32 302x2026"});
+}
+
 }  // namespace
 }  // namespace aicf

@@ -11,7 +11,7 @@
 #include "build/call_passes/call_windows.h"
 #include "build/call_passes/join_inputs.h"
 #include "build/region_codegen.h"
-#include "kernels/matmul/cuda/matmul_view.h"
+#include "kernels/cuda_kernel.h"
 #include "select/cuda_problem.h"
 #include "select/layout.h"
 

@@ -1,4 +1,4 @@
-// Which weights are stored in panels of 64 rows of K (kernels/matmul/cuda/matmul_view.h), on sm_90: those
+// Which weights are stored in panels of 64 rows of K (kPanelDepth), on sm_90: those
 // that products of few rows read, whose time is that of their weights, if nothing reads them in another form.
 // One step of init lays them out; the products' tiles, sums and bits stay.
 #pragma once

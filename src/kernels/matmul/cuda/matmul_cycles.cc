@@ -57,7 +57,7 @@ constexpr double kSharedTf32 = 110, kShortTf32 = 250;      // where blocks share
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
 constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send their parts; and each part
-constexpr double kSlicedX = 120, kSlicedY = 60;            // of K in a slice beyond the least, if by elements
+constexpr double kSlicedX = 60, kSlicedY = 60;            // of K in a slice beyond the least, if by elements
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulConfig& c) {

@@ -23,9 +23,7 @@ struct MatmulView {
   Dim batches() const;
 };
 
-// Whether y is stored in panels of kPanelDepth of K, [K / kPanelDepth, N, kPanelDepth]: it has an axis more
-// than the result, and no other batch.
-inline constexpr int64_t kPanelDepth = 64;
+// Whether y is stored in panels of K (kPanelDepth): it has an axis more than the result, and no other batch.
 bool has_panels(const CudaProblem& problem);
 
 // Of a problem whose first inputs are x [.., M, K] and y [.., K, N], or y in panels, and whose first output
