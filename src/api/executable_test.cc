@@ -208,20 +208,23 @@ TEST(ExecutableTest, StatesAreReadAndSetBesideRuns) {
   const aicf::Value total = b.state("total", Tensor(DType::f32, {kCount}));
   b.update(total, b.op("add", {total, b.scalar(DType::f32, 1)}));
   Executable exe = Executable::load(aicf_test::save(b.finish(), "beside"));
+  constexpr int kReads = 20, kMostRuns = 100000;
   int mixed = 0;
+  std::atomic<int> reads = 0;
   std::atomic<bool> done = false;
   std::thread other([&] {
-    for (int i = 0; !done; ++i) {
+    for (int i = 0; !done; ++i, ++reads) {
       const Tensor now = i % 2 == 0 ? exe.state("total") : exe.clone().state("total");
       const float* values = now.as<float>();
       mixed += std::any_of(values, values + kCount, [&](float value) { return value != values[0]; });
       if (i % 8 == 0) exe.set_state("total", now);
     }
   });
-  for (int i = 0; i < 300; ++i) exe.run_into({}, {});
+  for (int i = 0; reads < kReads && i < kMostRuns; ++i) exe.run_into({}, {});
   done = true;
   other.join();
   EXPECT_EQ(mixed, 0);
+  EXPECT_GE(reads, kReads);
 }
 
 TEST(ModelTest, WeightsCanBeReplaced) {

@@ -38,7 +38,19 @@ void load_libraries_of_environment() {
   });
 }
 
+thread_local int calls_under_way = 0;
+
 }  // namespace
+
+void call_custom_op(const CustomOp& op, const CustomTensor* inputs, int32_t input_count,
+                    const CustomTensor* outputs, int32_t output_count, const int64_t* params,
+                    const double* fparams) {
+  ++calls_under_way;
+  op.function(inputs, input_count, outputs, output_count, params, fparams, op.user);
+  --calls_under_way;
+}
+
+bool in_custom_op() { return calls_under_way > 0; }
 
 void register_custom_op(const std::string& name, CustomOp op) {
   if (name.empty() || op.function == nullptr)

@@ -29,6 +29,12 @@ struct CustomOp {
   bool operator==(const CustomOp&) const = default;
 };
 
+// Calls the function; in_custom_op() is true in this thread meanwhile.
+void call_custom_op(const CustomOp& op, const CustomTensor* inputs, int32_t input_count,
+                    const CustomTensor* outputs, int32_t output_count, const int64_t* params,
+                    const double* fparams);
+bool in_custom_op();
+
 // misuse if the name has another function already.
 void register_custom_op(const std::string& name, CustomOp op);
 // Null if there is none. The first question loads the libraries of AICF_CUSTOM_OPS.

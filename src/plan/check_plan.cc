@@ -302,9 +302,12 @@ void check_bodies(const Plan& plan) {
     }
     return below + 1;
   };
-  for (size_t i = 0; i < plan.bodies.size(); ++i)
+  for (size_t i = 0; i < plan.bodies.size(); ++i) {
+    if (plan.bodies[i].name == kInitEntry)
+      throw violation("a body has the name of init", plan.bodies[i].name);
     if (depth[i] = check(plan.bodies[i], i); depth[i] > kMaxNesting)
       throw violation("bodies are nested too deeply", plan.bodies[i].name);
+  }
   for (const auto* list : {&plan.entries, &plan.buckets})
     for (const EntryPlan& entry : *list) check(entry, entry.name == kInitEntry ? 0 : plan.bodies.size());
   for (const EntryPlan& body : plan.bodies)

@@ -163,7 +163,7 @@ void Executable::run_into(const std::string& name, const std::vector<TensorView>
 void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                            const std::vector<TensorView>& outputs, const RunOptions& options) {
   const ProfilerRange range(plan.name.c_str());
-  const std::lock_guard lock(states_in_use_);
+  const StateTurns::Turn turn = states_in_use_.take();
   const auto at = find_bound(plan, inputs);
   const bool known = at != bound_.end();
   if (known) std::rotate(bound_.begin(), at, at + 1);
@@ -185,7 +185,7 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
 
 void Executable::finish() {
   const RunGuard guard(running_);
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   under_way_ = false;
   for (const auto& bound : bound_) bound->sequence().finish(last_stream_);
 }
@@ -259,7 +259,7 @@ std::string Executable::coverage(const EntryPlan& entry) const {
 
 std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   const RunGuard guard(running_);
-  const std::lock_guard lock(states_in_use_);
+  const StateTurns::Turn turn = states_in_use_.take();
   const BoundEntry* bound = last_bound(entry);
   if (bound == nullptr) return {};
   const std::vector<double> times = bound->sequence().profile(repeats);
@@ -271,19 +271,19 @@ std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   return costs;
 }
 
-std::unique_lock<std::mutex> Executable::between_runs() const {
-  std::unique_lock lock(states_in_use_);
+StateTurns::Turn Executable::between_runs() const {
+  StateTurns::Turn turn = states_in_use_.take();
   wait_for_runs();
-  return lock;
+  return turn;
 }
 
 Array Executable::state(const std::string& name) const {
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   return states_.get(name);
 }
 
 std::map<std::string, Array> Executable::states() const {
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   std::map<std::string, Array> all;
   for (const std::string& name : states_.names()) all.emplace(name, states_.get(name));
   return all;
@@ -292,7 +292,7 @@ std::map<std::string, Array> Executable::states() const {
 void Executable::set_state(const std::string& name, const Array& value) { set_states({{name, value}}); }
 
 void Executable::set_states(const std::map<std::string, Array>& values) {
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   for (const auto& [name, value] : values) states_.check(name, value);
   for (const auto& [name, value] : values) states_.set(name, value);
 }
@@ -300,13 +300,13 @@ void Executable::set_states(const std::map<std::string, Array>& values) {
 std::vector<std::string> Executable::state_names() const { return states_.names(); }
 
 void Executable::reset() {
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   states_.reset();
 }
 
 std::unique_ptr<Executable> Executable::clone() const {
   auto copy = std::make_unique<Executable>(model_);
-  const std::unique_lock lock = between_runs();
+  const StateTurns::Turn turn = between_runs();
   copy->states_.copy_from(states_);
   return copy;
 }

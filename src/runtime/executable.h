@@ -5,12 +5,12 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "runtime/bound_entry.h"
 #include "runtime/run_guard.h"
+#include "runtime/state_turns.h"
 #include "runtime/states.h"
 #include "runtime/step_cost.h"
 
@@ -88,7 +88,7 @@ class Executable {
                  const std::vector<TensorView>& outputs, const RunOptions& options);
   void continue_on(Stream stream);
   void wait_for_runs() const;
-  std::unique_lock<std::mutex> between_runs() const;
+  StateTurns::Turn between_runs() const;
   void warm_up(BoundEntry& bound, Stream stream);
 
   std::shared_ptr<const Model> model_;
@@ -99,7 +99,7 @@ class Executable {
   bool under_way_ = false;  // the last run may not be done
   Bound bound_;             // most recently used first
   std::atomic_flag running_ = ATOMIC_FLAG_INIT;
-  mutable std::mutex states_in_use_;  // by a run, or by who reads or writes them
+  StateTurns states_in_use_;
 };
 
 }  // namespace aicf

@@ -41,27 +41,69 @@ const KernelCall& product_of(const KernelCall& call) {
   return call.kernel == kRegionProduct ? call.members[1] : call;
 }
 
+// Who reads the weights of all graphs, by the weights' names.
+struct Readers {
+  std::set<std::string> wanted;                            // by products of few rows
+  std::set<std::string> otherwise;                         // in another form than products can read in panels
+  std::vector<std::pair<std::string, std::string>> pairs;  // in one form, by one call
+  struct Matrices {
+    std::vector<Window> windows;  // different ones, without their roots
+    int64_t elements;             // of the weight
+  };
+  std::map<std::string, Matrices> matrices;
+
+  void add_matrix(const std::string& name, Window w, int64_t elements) {
+    w.root = kNoValue;
+    Matrices& known = matrices.emplace(name, Matrices{{}, elements}).first->second;
+    add_once({w}, known.windows);
+  }
+
+  // What all readers can read in panels, without taking more memory than the weights.
+  std::set<std::string> names() const {
+    std::set<std::string> left = otherwise;
+    for (const auto& [name, all] : matrices) {
+      int64_t count = 0;
+      for (const Window& w : all.windows) count += *element_count(w.sizes).constant();
+      if (count > all.elements) left.insert(name);
+    }
+    for (size_t known = 0; known != left.size();) {
+      known = left.size();
+      for (const auto& [one, other] : pairs) {
+        if (left.contains(one)) left.insert(other);
+        if (left.contains(other)) left.insert(one);
+      }
+    }
+    std::set<std::string> names;
+    std::set_difference(wanted.begin(), wanted.end(), left.begin(), left.end(),
+                        std::inserter(names, names.end()));
+    return names;
+  }
+};
+
 class GraphPanels {
  public:
   explicit GraphPanels(const CallPassInput& in) : in_(in), calls_(in.calls.calls) {}
 
-  // Names of what this graph reads otherwise, and of what its products of few rows read.
-  void collect(std::set<std::string>& otherwise, std::set<std::string>& wanted) const {
-    std::map<ValueId, std::vector<Window>> matrices;  // by root
+  void collect(Readers& readers) const {
     for (const KernelCall& call : calls_) {
       const bool able = takes_panels(product_of(call));
-      for (size_t i = 0; i < call.inputs.size(); ++i)
-        if (!able || !is_matrix(call, i)) otherwise.insert(name_of(call.inputs[i].root));
-      for (size_t i = 1; able && is_matrix(call, i); ++i) {
-        add_once({call.inputs[i]}, matrices[call.inputs[i].root]);
-        if (has_few_rows(call)) wanted.insert(name_of(call.inputs[i].root));
+      std::vector<std::string> matrices;
+      for (size_t i = 0; i < call.inputs.size(); ++i) {
+        const Window& w = call.inputs[i];
+        const std::string name = name_of(w.root);
+        if (!able || !is_matrix(call, i)) {
+          readers.otherwise.insert(name);
+          continue;
+        }
+        readers.add_matrix(name, w, elements_of(w.root));
+        matrices.push_back(name);
+        if (has_few_rows(call)) readers.wanted.insert(name);
       }
+      if (matrices.size() > 1) readers.pairs.emplace_back(matrices[0], matrices[1]);
     }
-    for (const auto& [root, windows] : matrices)
-      if (overlap(root, windows)) otherwise.insert(name_of(root));
     for (const KernelCall& call : in_.calls.init_calls)
-      for (const Window& w : call.inputs) otherwise.insert(name_of(w.root));
-    for (const ValueId root : in_.calls.output_roots) otherwise.insert(name_of(root));
+      for (const Window& w : call.inputs) readers.otherwise.insert(name_of(w.root));
+    for (const ValueId root : in_.calls.output_roots) readers.otherwise.insert(name_of(root));
   }
 
   void store(const std::set<std::string>& names) {
@@ -103,12 +145,9 @@ class GraphPanels {
                        [&](const KernelVariant& v) { return v.name == call.variant; });
   }
 
-  // Whether different matrices of one weight would take more memory than the weight.
-  bool overlap(ValueId root, const std::vector<Window>& windows) const {
-    Dim count(0);
-    for (const Window& w : windows) count = count + element_count(w.sizes);
+  int64_t elements_of(ValueId root) const {
     const Shape& shape = is_extra(root) ? extra(root).type.shape : in_.graph.shape(root);
-    return *count.constant() > *element_count(shape).constant();
+    return *element_count(shape).constant();
   }
 
   bool has_few_rows(const KernelCall& call) const {
@@ -221,10 +260,9 @@ class GraphPanels {
 
 void panel_weights(const std::vector<CallPassInput>& graphs) {
   std::vector<GraphPanels> panels(graphs.begin(), graphs.end());
-  std::set<std::string> otherwise, wanted, names;
-  for (const GraphPanels& graph : panels) graph.collect(otherwise, wanted);
-  std::set_difference(wanted.begin(), wanted.end(), otherwise.begin(), otherwise.end(),
-                      std::inserter(names, names.end()));
+  Readers readers;
+  for (const GraphPanels& graph : panels) graph.collect(readers);
+  const std::set<std::string> names = readers.names();
   for (GraphPanels& graph : panels) graph.store(names);
 }
 

@@ -23,7 +23,8 @@ struct Net {
   bool joined = false;    // three weights of one x, whose products selection joins
   bool gate = false;      // y = silu(x · w) * (x · v)
   bool norm = false;      // of x first
-  bool table = false;     // rows of w are looked up, too
+  bool table = false;     // rows of w are looked up, too,
+  bool second = false;    //   or of v
   bool updated = false;   // w is stepped
   int64_t more_rows = 0;  // of another x that is multiplied by w
 };
@@ -36,14 +37,15 @@ class NetBuilder {
     ValueId x = graph_.add_input("x", {net_.dtype, {net_.rows, Dim(net_.depth)}});
     if (net_.norm) x = normed(x);
     const ValueId w = weight("w");
-    ValueId y = product(x, w);
+    ValueId y = product(x, w), v = kNoValue;
     if (net_.joined) {
       for (const char* name : {"k", "v"}) graph_.add_output(transposed(product(x, weight(name))), name);
       y = transposed(y);
     }
     if (net_.gate) {
       y = graph_.add(Op::mul, {y, graph_.add(Op::sigmoid, {y})});
-      y = graph_.add(Op::mul, {y, product(x, weight("v"))});
+      v = weight("v");
+      y = graph_.add(Op::mul, {y, product(x, v)});
     } else {
       y = graph_.add(Op::gelu, {y});
     }
@@ -52,9 +54,10 @@ class NetBuilder {
       graph_.add_output(
           product(graph_.add_input("z", {net_.dtype, {Dim(net_.more_rows), Dim(net_.depth)}}), w), "more");
     if (net_.table)
-      graph_.add_output(graph_.add(Op::gather, {w, graph_.add_input("index", {DType::i64, {Dim(3)}})},
-                                   {{"axis", int64_t{0}}}),
-                        "looked_up");
+      graph_.add_output(
+          graph_.add(Op::gather, {net_.second ? v : w, graph_.add_input("index", {DType::i64, {Dim(3)}})},
+                     {{"axis", int64_t{0}}}),
+          "looked_up");
     if (net_.updated) graph_.add_update(w, graph_.add(Op::neg, {w}));
     program_.entries.push_back(std::move(graph_));
     return std::move(program_);
@@ -119,6 +122,20 @@ TEST(PanelWeights, AreReadByNobodyInAnotherForm) {
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compiled({.table = true}).variants[0].plan.packed_bytes, 0);
   EXPECT_EQ(compiled({.updated = true}).variants[0].plan.packed_bytes, 0);
+  // Of a pair both matrices stay as they are, whichever is looked up.
+  for (const bool second : {false, true}) {
+    const Net gate = {
+        .rows = Dim(256), .depth = 1024, .columns = 4096, .gate = true, .table = true, .second = second};
+    EXPECT_EQ(count_steps(compiled(gate), "matmul_pair"), 1u);
+    EXPECT_EQ(compiled(gate).variants[0].plan.packed_bytes, 0);
+  }
+  // Of a pair both matrices stay as they are, whichever is looked up.
+  for (const bool second : {false, true}) {
+    const Net gate = {
+        .rows = Dim(256), .depth = 1024, .columns = 4096, .gate = true, .table = true, .second = second};
+    EXPECT_EQ(count_steps(compiled(gate), "matmul_pair"), 1u);
+    EXPECT_EQ(compiled(gate).variants[0].plan.packed_bytes, 0);
+  }
   // A product of many rows reads them as well.
   const Artifact artifact = compiled({.more_rows = 1024});
   EXPECT_EQ(artifact.variants[0].plan.packed_bytes, kDepth * kColumns * 2);

@@ -13,7 +13,8 @@ namespace aicf {
 namespace {
 
 constexpr const char* kName = "conv_transpose";
-constexpr int64_t kMapTile = 8, kWantedTiles = 16;
+constexpr int64_t kMapTile = 8, kWantedTiles = 64;
+constexpr int64_t kMostSums = int64_t{1} << 20;  // of the maps of a tile, in elements
 
 // The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to
 // the result.
@@ -236,7 +237,8 @@ void prepare_conv_transpose(BoundCall& call) {
   plan.sums =
       plan.apart ? axis[0].kernel * axis[1].kernel * axis[2].kernel * plan.windows.out_count() : plan.plane;
   check_step(plan.sums <= kMaxPlane, kName, "sums of an output plane", "<= 2^40", plan.sums);
-  plan.map_tile = std::clamp<int64_t>(plan.batch * plan.maps / kWantedTiles, 1, kMapTile);
+  const int64_t fitting = kMostSums / std::max<int64_t>(plan.sums, 1);
+  plan.map_tile = std::clamp<int64_t>(std::min(plan.batch * plan.maps / kWantedTiles, fitting), 1, kMapTile);
   const bool wide = dtype == DType::f64;
   call.scratch_bytes = (plan.map_tile * plan.sums + plan.plane + plan.windows.out_count()) * (wide ? 8 : 4);
   const int64_t blocks =

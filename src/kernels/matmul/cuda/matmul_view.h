@@ -27,8 +27,7 @@ struct MatmulView {
 bool has_panels(const CudaProblem& problem);
 
 // Of a problem whose first inputs are x [.., M, K] and y [.., K, N], or y in panels, and whose first output
-// is
-// [.., M, N].
+// is [.., M, N].
 MatmulView matmul_view(const CudaProblem& problem);
 // Whether every offset inside one matrix, up to a tile beyond its end, fits 32 bits.
 bool fits_int32(const MatmulView& view, const SymbolRanges& ranges);
