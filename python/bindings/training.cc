@@ -109,7 +109,7 @@ void bind_trainer(nb::module_& module) {
       .def(
           "__init__",
           [](PyTrainer* self, PyExecutable& exe) { new (self) PyTrainer{exe, Trainer(*exe.exe)}; },
-          nb::keep_alive<1, 2>())
+          nb::keep_alive<1, 2>(), unlocked())
       .def("next_entry", [](const PyTrainer& self) { return self.trainer.next_entry(); })
       .def("note_run", [](PyTrainer& self) { self.trainer.note_run(); })
       .def(

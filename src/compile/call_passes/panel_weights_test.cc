@@ -19,14 +19,15 @@ struct Net {
   Dim rows = Dim(16);
   int64_t depth = kDepth, columns = kColumns;
   DType dtype = DType::bf16;
-  bool turned = false;    // w is stored as [N, K]
-  bool joined = false;    // three weights of one x, whose products selection joins
-  bool gate = false;      // y = silu(x · w) * (x · v)
-  bool norm = false;      // of x first
-  bool table = false;     // rows of w are looked up, too,
-  bool second = false;    //   or of v
-  bool updated = false;   // w is stepped
-  int64_t more_rows = 0;  // of another x that is multiplied by w
+  bool turned = false;     // w is stored as [N, K]
+  bool joined = false;     // three weights of one x, whose products selection joins
+  bool gate = false;       // y = silu(x · w) * (x · v)
+  bool norm = false;       // of x first
+  bool table = false;      // rows of w are looked up, too,
+  bool second = false;     //   or of v
+  bool updated = false;    // w is stepped
+  int64_t more_rows = 0;   // of another x that is multiplied by w
+  bool both_ways = false;  // z · w^T is a result, too
 };
 
 class NetBuilder {
@@ -53,6 +54,10 @@ class NetBuilder {
     if (net_.more_rows > 0)
       graph_.add_output(
           product(graph_.add_input("z", {net_.dtype, {Dim(net_.more_rows), Dim(net_.depth)}}), w), "more");
+    if (net_.both_ways)
+      graph_.add_output(
+          product(graph_.add_input("z", {net_.dtype, {net_.rows, Dim(net_.columns)}}), transposed(w)),
+          "back");
     if (net_.table)
       graph_.add_output(
           graph_.add(Op::gather, {net_.second ? v : w, graph_.add_input("index", {DType::i64, {Dim(3)}})},
@@ -122,6 +127,8 @@ TEST(PanelWeights, AreReadByNobodyInAnotherForm) {
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compiled({.table = true}).variants[0].plan.packed_bytes, 0);
   EXPECT_EQ(compiled({.updated = true}).variants[0].plan.packed_bytes, 0);
+  // As it is and transposed it would be stored twice.
+  EXPECT_EQ(compiled({.both_ways = true}).variants[0].plan.packed_bytes, 0);
   // Of a pair both matrices stay as they are, whichever is looked up.
   for (const bool second : {false, true}) {
     const Net gate = {
