@@ -66,16 +66,23 @@ struct Readers {
       for (const Window& w : all.windows) count += *element_count(w.sizes).constant();
       if (count > all.elements) left.insert(name);
     }
-    for (size_t known = 0; known != left.size();) {
-      known = left.size();
+    left = with_others(std::move(left));
+    const std::set<std::string> all = with_others(wanted);
+    std::set<std::string> names;
+    std::set_difference(all.begin(), all.end(), left.begin(), left.end(), std::inserter(names, names.end()));
+    return names;
+  }
+
+ private:
+  // And those of which one is there in a pair.
+  std::set<std::string> with_others(std::set<std::string> names) const {
+    for (size_t known = 0; known != names.size();) {
+      known = names.size();
       for (const auto& [one, other] : pairs) {
-        if (left.contains(one)) left.insert(other);
-        if (left.contains(other)) left.insert(one);
+        if (names.contains(one)) names.insert(other);
+        if (names.contains(other)) names.insert(one);
       }
     }
-    std::set<std::string> names;
-    std::set_difference(wanted.begin(), wanted.end(), left.begin(), left.end(),
-                        std::inserter(names, names.end()));
     return names;
   }
 };

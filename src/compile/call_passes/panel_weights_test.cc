@@ -143,6 +143,11 @@ TEST(PanelWeights, AreReadByNobodyInAnotherForm) {
     EXPECT_EQ(count_steps(compiled(gate), "matmul_pair"), 1u);
     EXPECT_EQ(compiled(gate).variants[0].plan.packed_bytes, 0);
   }
+  // A pair of many rows reads one of them as well, so the other follows.
+  const Artifact pair =
+      compiled({.rows = Dim(512), .depth = 1024, .columns = 4096, .gate = true, .more_rows = 16});
+  EXPECT_EQ(count_steps(pair, "matmul_pair"), 1u);
+  EXPECT_EQ(pair.variants[0].plan.packed_bytes, 2 * 1024 * 4096 * 2);
   // A product of many rows reads them as well.
   const Artifact artifact = compiled({.more_rows = 1024});
   EXPECT_EQ(artifact.variants[0].plan.packed_bytes, kDepth * kColumns * 2);
