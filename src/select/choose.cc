@@ -9,6 +9,7 @@
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
 #include "select/library_call.h"
+#include "select/measured_order.h"
 
 namespace aicf {
 namespace {
@@ -90,10 +91,12 @@ std::string microseconds(double value) { return format_fixed(value, 1) + " us"; 
 
 std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
 
-std::string rank_reason(const Choice& choice) {
+// `is_moved`: measurements of other problems put the first one there.
+std::string rank_reason(const Choice& choice, bool is_moved) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
-  return "first of " + std::to_string(list.size()) + " candidates, estimated " +
+  return "first of " + std::to_string(list.size()) + " candidates" +
+         (is_moved ? " by measurements of like problems" : "") + ", estimated " +
          microseconds(list[0].microseconds);
 }
 
@@ -195,16 +198,19 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
 
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options) {
-  call.choice.candidates = list_candidates(call, rows, target, options.ranges);
-  call.reason = rank_reason(call.choice);
-  Chooser chooser(call, op, region, target, options);
-  if (call.choice.candidates.size() > 1) {
-    call.choice.key = problem_key(call, op, region, target, options.ranges);
-    if (options.records != nullptr) chooser.use_record(*options.records);
+  Choice& choice = call.choice;
+  choice.candidates = list_candidates(call, rows, target, options.ranges);
+  bool is_moved = false;
+  if (choice.candidates.size() > 1) {
+    choice.key = problem_key(call, op, region, target, options.ranges);
+    is_moved = order_by_measurements(*choice.key, choice.candidates);
   }
+  call.reason = rank_reason(choice, is_moved);
+  Chooser chooser(call, op, region, target, options);
+  if (choice.key && options.records != nullptr) chooser.use_record(*options.records);
   for (const ForcedChoice& forced : options.forced)
     if (is_meant(forced, call, op)) chooser.use_forced(forced.candidate);
-  use_candidate(call, call.choice.candidates[call.choice.chosen], call.choice.candidates[0]);
+  use_candidate(call, choice.candidates[choice.chosen], choice.candidates[0]);
   return *std::find_if(rows.begin(), rows.end(),
                        [&](const KernelRow* row) { return row->name == call.kernel; });
 }

@@ -61,14 +61,18 @@ double allowed_error(const TuneProblem& problem) {
   return unit * std::max(8.0, 2 * length);
 }
 
-double error_of(const std::vector<std::byte>& got, DType dtype, const std::vector<std::byte>& expected,
-                DType expected_dtype) {
-  const int64_t count = static_cast<int64_t>(got.size()) / dtype_bytes(dtype);
-  const Array a = Array::view(dtype, {count}, got.data(), nullptr);
-  const Array b = Array::view(expected_dtype, {count}, expected.data(), nullptr);
+std::vector<double> numbers(const std::vector<std::byte>& bytes, DType dtype) {
+  std::vector<double> list(bytes.size() / static_cast<size_t>(dtype_bytes(dtype)));
+  const auto count = static_cast<int64_t>(list.size());
+  const Array array = Array::view(dtype, {count}, bytes.data(), nullptr);
+  for (int64_t i = 0; i < count; ++i) list[static_cast<size_t>(i)] = array.get_f64(i);
+  return list;
+}
+
+double error_of(const std::vector<double>& got, const std::vector<double>& expected) {
   double difference = 0, norm = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double x = a.get_f64(i), y = b.get_f64(i);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double x = got[i], y = expected[i];
     difference += (x - y) * (x - y);
     norm += y * y;
   }
@@ -92,49 +96,37 @@ class DeviceBench final : public Bench {
   void build(const std::vector<TuneTask>& tasks) override {
     runs_.clear();
     made_.clear();
-    CudaBuilder builder(target_, program_.sizes);
-    std::vector<TrialCode*> codes;
-    const auto add = [&](Made& made) {
-      if (!target_.is_cuda()) return;
-      const KernelCalls calls = calls_of(made.trial);
-      const std::vector<TileProgram> programs = programs_of(made.trial);
-      // In a model the launch before makes some of them: a trial waits for all that it reads.
-      std::set<ValueId> made_before;
-      for (const KernelCall& call : made.trial.calls)
-        for (const Window& w : call.inputs) made_before.insert(w.root);
-      made.code.launches = builder.add(calls, programs, made_before);
-      made.code.init = builder.add_init(calls, programs);
-      codes.push_back(&made.code);
-    };
-    for (const TuneTask& task : tasks) {
-      for (const size_t i : task.candidates) {
-        Made& made = made_[{task.problem, i}];
-        made.trial = maker_.candidate(*task.problem, task.problem->candidates[i]);
-        add(made);
-      }
-      if (auto trial = maker_.reference(*task.problem)) {
-        Made& made = made_[{task.problem, kReference}];
-        made.trial = std::move(*trial);
-        add(made);
-      }
+    modules_.clear();
+    // A builder for each task: its texts, by which the cache finds them, do not depend on the other tasks.
+    std::vector<CudaBuilder> builders(tasks.size(), CudaBuilder(target_, program_.sizes));
+    std::vector<CudaUnit> units;
+    std::vector<size_t> ends;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      for (CudaUnit& unit : units_of(tasks[i], builders[i])) units.push_back(std::move(unit));
+      ends.push_back(units.size());
     }
-    std::vector<std::vector<StepLaunches>*> launches;
-    for (TrialCode* code : codes) launches.insert(launches.end(), {&code->launches, &code->init});
-    Variant variant{target_.name, {}, builder.modules(compile_cached(builder.units(launches)))};
-    if (device_ != nullptr) code_ = device_->load_code(variant);
+    const std::vector<std::string> images = compile_cached(units);
+    auto first = images.begin();
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const auto end = images.begin() + static_cast<std::ptrdiff_t>(ends[i]);
+      modules_[tasks[i].problem] = builders[i].modules({first, end});
+      first = end;
+    }
   }
 
   void open(const TuneTask& task) override {
     runs_.clear();
     task_ = task;
     reference_.clear();
+    values_.clear();
+    code_ = device_->load_code({target_.name, {}, modules_.at(task.problem)});
     const auto at = made_.find({task.problem, kReference});
     if (at == made_.end()) return;
     const std::unique_ptr<TrialRun> run = start(at->second, 1);
     run->run();
     run->finish();
     for (size_t i = 0; i < run->output_count(); ++i)
-      reference_.push_back({run->read(i), run->output(i).dtype});
+      reference_.push_back(numbers(run->read(i), run->output(i).dtype));
   }
 
   CheckResult check(size_t candidate) override {
@@ -145,11 +137,11 @@ class DeviceBench final : public Bench {
     CheckResult result;
     std::vector<std::vector<std::byte>> first;
     for (size_t i = 0; i < run.output_count(); ++i) first.push_back(run.read(i));
-    if (reference_.empty()) {  // no kernel of higher precision: the candidates judge each other
-      for (size_t i = 0; i < first.size(); ++i) reference_.push_back({first[i], run.output(i).dtype});
-    }
-    for (size_t i = 0; i < first.size(); ++i) {
-      const double error = error_of(first[i], run.output(i).dtype, reference_[i].bytes, reference_[i].dtype);
+    std::vector<std::vector<double>> outputs;
+    for (size_t i = 0; i < first.size(); ++i) outputs.push_back(numbers(first[i], run.output(i).dtype));
+    if (reference_.empty()) reference_ = outputs;  // none in higher precision: candidates judge each other
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const double error = error_of(outputs[i], reference_[i]);
       result.error = std::isnan(error) ? error : std::max(result.error, error);
       if (!(error <= allowed_error(*task_.problem))) result.ok = false;
     }
@@ -190,10 +182,29 @@ class DeviceBench final : public Bench {
     Trial trial;
     TrialCode code;
   };
-  struct Output {
-    std::vector<std::byte> bytes;
-    DType dtype;
-  };
+
+  // Makes the trials of a task and gives what their code is compiled from.
+  std::vector<CudaUnit> units_of(const TuneTask& task, CudaBuilder& builder) {
+    std::vector<std::vector<StepLaunches>*> launches;
+    const auto add = [&](size_t candidate, Trial trial) {
+      Made& made = made_[{task.problem, candidate}];
+      made.trial = std::move(trial);
+      if (!target_.is_cuda()) return;
+      const KernelCalls calls = calls_of(made.trial);
+      const std::vector<TileProgram> programs = programs_of(made.trial);
+      // In a model the launch before makes some of them: a trial waits for all that it reads.
+      std::set<ValueId> made_before;
+      for (const KernelCall& call : made.trial.calls)
+        for (const Window& w : call.inputs) made_before.insert(w.root);
+      made.code.launches = builder.add(calls, programs, made_before);
+      made.code.init = builder.add_init(calls, programs);
+      launches.insert(launches.end(), {&made.code.launches, &made.code.init});
+    };
+    for (const size_t i : task.candidates)
+      add(i, maker_.candidate(*task.problem, task.problem->candidates[i]));
+    if (auto trial = maker_.reference(*task.problem)) add(kReference, std::move(*trial));
+    return builder.units(launches);
+  }
 
   // Microseconds of a call.
   static double sample(TrialRun& run, int64_t repeats) {
@@ -207,8 +218,8 @@ class DeviceBench final : public Bench {
   std::unique_ptr<TrialRun> start(const Made& made, int64_t copies) {
     std::vector<DType> rounded;
     for (const KeyOperand& operand : task_.problem->key.inputs) rounded.push_back(operand.dtype);
-    return std::make_unique<TrialRun>(*device_, code_.get(), made.trial, made.code, rounded, program_.sizes,
-                                      sizes_, copies);
+    return std::make_unique<TrialRun>(*device_, code_.get(), made.trial, made.code, rounded, values_,
+                                      program_.sizes, sizes_, copies);
   }
 
   TrialRun& run_of(size_t candidate) {
@@ -228,11 +239,13 @@ class DeviceBench final : public Bench {
   DeviceBenchOptions options_;
   SymbolValues sizes_;
   std::map<std::pair<const TuneProblem*, size_t>, Made> made_;
+  std::map<const TuneProblem*, std::vector<Array>> modules_;  // machine code
   std::shared_ptr<const Code> code_;
   TuneTask task_{};
   std::map<size_t, std::unique_ptr<TrialRun>> runs_;
   std::map<size_t, int64_t> repeats_;
-  std::vector<Output> reference_;
+  OperandValues values_;
+  std::vector<std::vector<double>> reference_;  // of each output
 };
 
 }  // namespace

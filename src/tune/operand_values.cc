@@ -97,6 +97,16 @@ void fill_values(const PlainWindow& window, DType rounded, size_t operand, std::
   });
 }
 
+const std::vector<std::byte>& OperandValues::of(const PlainWindow& window, DType rounded, size_t operand) {
+  const auto [at, is_new] =
+      filled_.try_emplace({operand, window.dtype, rounded, window.offset, window.sizes, window.strides});
+  if (is_new) {
+    at->second.resize(static_cast<size_t>(reach_bytes(window)));
+    fill_values(window, rounded, operand, at->second.data());
+  }
+  return at->second;
+}
+
 std::vector<WindowRow> spaced_rows(const PlainWindow& window, int64_t most) {
   int64_t count = 0;
   for_rows(window, [&](int64_t, const WindowRow&) { ++count; });

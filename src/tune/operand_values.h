@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "select/kernel_call.h"
@@ -23,6 +25,18 @@ int64_t reach_bytes(const PlainWindow& window);
 // Writes the window's elements into a buffer of reach_bytes. `rounded` is the dtype whose values it holds,
 // the window's own or a lower one. Floats lie in [-1, 1], integers are 0 or 1, seven of eight bools are true.
 void fill_values(const PlainWindow& window, DType rounded, size_t operand, std::byte* buffer);
+
+// The values of a problem's operands, each filled once: all candidates begin with the same.
+class OperandValues {
+ public:
+  // The buffer that fill_values fills.
+  const std::vector<std::byte>& of(const PlainWindow& window, DType rounded, size_t operand);
+  void clear() { filled_.clear(); }
+
+ private:
+  using Key = std::tuple<size_t, DType, DType, int64_t, std::vector<int64_t>, std::vector<int64_t>>;
+  std::map<Key, std::vector<std::byte>> filled_;
+};
 
 // Rows (all axes but the last) of a window, up to `most` of them, evenly spaced and with the last one.
 struct WindowRow {

@@ -45,8 +45,8 @@ int64_t trial_bytes(const Trial& trial, const SymbolValues& sizes) {
 }
 
 TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const TrialCode& trial_code,
-                   const std::vector<DType>& rounded, const SymbolRanges& ranges, const SymbolValues& sizes,
-                   int64_t copies)
+                   const std::vector<DType>& rounded, OperandValues& values, const SymbolRanges& ranges,
+                   const SymbolValues& sizes, int64_t copies)
     : device_(device), sizes_(sizes), copies_(copies) {
   plan_.sizes = ranges;
   plan_.programs = programs_of(trial);
@@ -59,14 +59,12 @@ TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const T
   if (!trial.init.empty()) init_ = device_.bind(plan_, init_entry_, code, sizes_, {addresses});
   main_ = device_.bind(plan_, entry_, code, sizes_, {addresses});
   for (size_t i = 0; i < trial.operands.size(); ++i) {
-    const PlainWindow window = plain(trial.operands[i], sizes_);
-    const auto bytes = static_cast<size_t>(reach_bytes(window));
-    std::vector<std::byte> values(bytes);
-    fill_values(window, rounded[i], i, values.data());
+    const std::vector<std::byte>& bytes = values.of(plain(trial.operands[i], sizes_), rounded[i], i);
+    const auto count = static_cast<int64_t>(bytes.size());
     std::byte* first = address(trial.operands[i].root, 0);
-    device_.upload(first, values.data(), static_cast<int64_t>(bytes), {});
+    device_.upload(first, bytes.data(), count, {});
     for (int64_t copy = 1; copy < copies_; ++copy)
-      device_.copy(address(trial.operands[i].root, copy), first, static_cast<int64_t>(bytes), {});
+      device_.copy(address(trial.operands[i].root, copy), first, count, {});
   }
   for (const Window& w : trial.outputs) {
     outputs_.push_back(plain(w, sizes_));
@@ -162,6 +160,10 @@ std::vector<std::byte> TrialRun::read(size_t output) const {
     row_bytes.resize(static_cast<size_t>(reach * element));
     device_.download(row_bytes.data(), address(output_roots_[output], 0) + first * element, reach * element,
                      {});
+    if (row.step == 1) {
+      bytes.insert(bytes.end(), row_bytes.begin(), row_bytes.end());
+      continue;
+    }
     for (int64_t i = 0; i < row.count; ++i) {
       const auto at = row_bytes.begin() + (row.first + i * row.step - first) * element;
       bytes.insert(bytes.end(), at, at + element);

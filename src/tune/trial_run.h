@@ -19,10 +19,10 @@ struct TrialCode {
 
 class TrialRun {
  public:
-  // `rounded`: the dtypes whose values the operands hold.
+  // `rounded`: the dtypes whose values the operands hold; `values`: those of the problem.
   TrialRun(Device& device, const Code* code, const Trial& trial, const TrialCode& trial_code,
-           const std::vector<DType>& rounded, const SymbolRanges& ranges, const SymbolValues& sizes,
-           int64_t copies);
+           const std::vector<DType>& rounded, OperandValues& values, const SymbolRanges& ranges,
+           const SymbolValues& sizes, int64_t copies);
 
   // Overwrites the first copy's outputs with a pattern that is no number.
   void poison();

@@ -1,5 +1,7 @@
 #include "build/call_passes/joined_choice.h"
 
+#include <algorithm>
+
 #include "base/format.h"
 
 namespace aicf {
@@ -26,7 +28,10 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
 }
 
 bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs) {
-  return call.kernel == "matmul_tensor_core" && call.library.call.empty() && call.members.empty() &&
+  const std::vector<Candidate>& ways = call.choice.candidates;
+  const bool has_tensor_cores = std::any_of(
+      ways.begin(), ways.end(), [](const Candidate& way) { return way.kernel == "matmul_tensor_core"; });
+  return has_tensor_cores && call.library.call.empty() && call.members.empty() &&
          call.choice.source == ChoiceSource::kRank && call.region >= 0 &&
          programs[static_cast<size_t>(call.region)].stages.size() == 1;
 }

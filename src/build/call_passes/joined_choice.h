@@ -14,8 +14,8 @@ namespace aicf {
 bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart,
                   const char* what, const SelectOptions& options);
 
-// A product whose variant nobody has decided, with an epilogue of one stage: a record or the caller knows the
-// product by itself.
+// A product that tensor cores can run and whose variant nobody has decided, with an epilogue of one stage: a
+// record or the caller knows the product by itself.
 bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs);
 
 }  // namespace aicf

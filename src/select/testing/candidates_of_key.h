@@ -1,5 +1,5 @@
-// The candidates of a problem that only its key says, in the order in which selection ranks them without
-// records.
+// The candidates of a problem that only its key says, as their rows rank them; measured_order.h has the
+// order in which selection takes them.
 #pragma once
 
 #include <cstdlib>

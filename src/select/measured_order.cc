@@ -1,0 +1,265 @@
+#include "select/measured_order.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "select/measured_order_weights.inc"
+
+namespace aicf {
+namespace {
+
+// A candidate is looked at if its estimate is at most so many times the best of its row: no fastest one was
+// estimated at more than 2.7 times that.
+constexpr double kMostEstimate = 3;
+// The row's own first choice stays unless another is expected to be faster by this (of the logarithm).
+constexpr double kMargin = 0.05;
+// What was drawn: work and elements of the largest problems.
+constexpr double kMostFlops = 40e9, kMostElements = 13e6;
+
+// What the regression sees of a candidate, one number after the other.
+class Features {
+ public:
+  template <class... X>
+  void add(X... x) {
+    (values_.push_back(static_cast<double>(x)), ...);
+  }
+  const std::vector<double>& values() const { return values_; }
+
+ private:
+  std::vector<double> values_;
+};
+
+double log_of(double x) { return std::log2(std::max(x, 1e-9)); }
+double rounds(double x) { return x > 1 ? std::ceil(x) / x : 1; }
+
+// The words of a candidate's variant: "gathered mma 64x32 stages 5 splits 4 cluster".
+class Words {
+ public:
+  explicit Words(const Candidate& candidate) : kernel_(candidate.kernel) {
+    std::string_view text = candidate.variant, last;
+    while (!text.empty()) {
+      const std::string_view word = text.substr(0, text.find(' '));
+      text.remove_prefix(std::min(text.size(), word.size() + 1));
+      if (const size_t x = word.find('x'); x != word.npos && x > 0 && number(word.substr(0, x)) > 0) {
+        rows_ = number(word.substr(0, x));
+        columns_ = number(word.substr(x + 1));
+      } else if (const double n = number(word); n > 0) {
+        numbers_[last] = n;
+      } else {
+        numbers_.emplace(word, 0);
+      }
+      last = word;
+    }
+  }
+  std::string_view kernel() const { return kernel_; }
+  double rows(double otherwise) const { return rows_ > 0 ? rows_ : otherwise; }
+  double columns(double otherwise) const { return columns_ > 0 ? columns_ : otherwise; }
+  bool has(std::string_view word) const { return numbers_.count(word) > 0; }
+  // The number after the word, 1 without it.
+  double operator[](std::string_view word) const {
+    const auto found = numbers_.find(word);
+    return found == numbers_.end() ? 1 : found->second;
+  }
+
+ private:
+  static double number(std::string_view text) {
+    int value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? value : 0;
+  }
+  std::string_view kernel_;
+  double rows_ = 0, columns_ = 0;
+  std::map<std::string_view, double> numbers_;
+};
+
+double size(const KeyOperand& operand, size_t axis) { return static_cast<double>(operand.sizes[axis].hi); }
+double last(const KeyOperand& operand, size_t from_end) {
+  return size(operand, operand.sizes.size() - from_end);
+}
+double elements(const KeyOperand& operand) {
+  double count = 1;
+  for (const Interval& interval : operand.sizes) count *= static_cast<double>(interval.hi);
+  return count;
+}
+double stride(const KeyOperand& operand, size_t from_end) {
+  return static_cast<double>(operand.strides[operand.strides.size() - from_end]);
+}
+// Bytes from one row to the next of a matrix, whichever of its axes is innermost.
+double pitch(const KeyOperand& operand) {
+  return std::max(stride(operand, 1), stride(operand, 2)) * dtype_bytes(operand.dtype);
+}
+bool is_transposed(const KeyOperand& operand) { return stride(operand, 1) != 1 && stride(operand, 2) == 1; }
+// The largest power of two, up to 16, of which every row starts at a multiple, in bytes.
+double row_alignment(const KeyOperand& operand) {
+  const auto bytes = static_cast<int64_t>(pitch(operand));
+  return static_cast<double>(std::min<int64_t>(bytes & -bytes, 16));
+}
+bool comes_by_elements(const KeyOperand& operand) {
+  return std::min<double>(row_alignment(operand), operand.alignment) < 16;
+}
+double param(const ProblemKey& key, size_t index) {
+  std::string_view text = key.params;
+  for (; index > 0 && !text.empty(); --index) text.remove_prefix(std::min(text.size(), text.find(' ') + 1));
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+struct Product {
+  double batch, m, n, k;
+  bool half, tf32;
+};
+
+Product product_of(const ProblemKey& key) {
+  const KeyOperand &x = key.inputs[0], &y = key.inputs[1], &out = key.outputs[0];
+  const bool half = is_half(x.dtype);
+  if (key.op == "conv") {
+    const double groups = param(key, 1), maps = size(y, 0);
+    return {groups, elements(out) / maps, maps / groups, elements(y) / maps, half, false};
+  }
+  const double m = last(x, 2), k = last(x, 1);
+  return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params == "1"};
+}
+
+void add_product_features(const Product& p, const Words& c, double units, Features& features) {
+  const double rows = c.rows(16), columns = c.columns(16);
+  const double row_tiles = std::ceil(p.m / rows), column_tiles = std::ceil(p.n / columns);
+  const double splits = c["splits"], stages = c["stages"];
+  const bool wgmma = c.has("wgmma"), mma = c.has("mma"), sliced = c.has("slices");
+  const double steps = std::ceil(std::ceil(p.k * (p.tf32 ? 2 : 1) / 64) / splits);
+  const double resident = wgmma ? c["resident"] : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
+  const double blocks = p.batch * row_tiles * column_tiles * splits / units, waves = blocks / resident;
+  const auto is_tile = [&](double m, double n) { return rows == m && columns == n; };
+  features.add(log_of(p.m), log_of(p.n), log_of(p.k), log_of(p.batch), log_of(rows), log_of(columns),
+               log_of(stages), log_of(splits), log_of(sliced ? c["slices"] : 1), log_of(blocks),
+               std::min(blocks, 1.0), rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
+               p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
+               log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
+  features.add(sliced, c["resident"] > 1, c.has("alternate"), c.has("handed"), c.has("stays"),
+               c.has("cluster"), p.half, p.tf32, c.has("simt") || c.kernel() == "conv_simt", wgmma, mma,
+               is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
+               is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
+}
+
+void add_matmul_features(const ProblemKey& key, const Words& c, Features& features) {
+  const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
+  const double fetched_x = comes_by_elements(x), fetched_y = comes_by_elements(y);
+  constexpr int64_t kLine = 128;
+  features.add(is_transposed(x), is_transposed(y), fetched_x, fetched_y,
+               log_of(row_alignment(key.outputs[0])), std::fmod(pitch(x), kLine) == 0,
+               std::fmod(pitch(y), kLine) == 0, (fetched_x + fetched_y) * log_of(c["stages"]),
+               (fetched_x * c.rows(16) + fetched_y * c.columns(16)) / 64);
+}
+
+void add_conv_features(const ProblemKey& key, const Words& c, Features& features) {
+  const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
+  const double groups = param(key, 1), channels = size(x, 1);
+  features.add(log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
+               size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels), c.has("boxes"),
+               c.kernel() == "conv_depthwise");
+}
+
+void add_attention_features(const ProblemKey& key, const Words& c, double units, Features& features) {
+  const KeyOperand &q = key.inputs[0], &k = key.inputs[1];
+  const double heads = size(q, 0) * size(q, 1), queries = last(q, 2), depth = last(q, 1), keys = last(k, 2);
+  const double rows = c.rows(64), columns = c.columns(64);
+  const double blocks = heads * std::ceil(queries / rows) / units, tiles = std::ceil(keys / columns);
+  features.add(log_of(heads), log_of(queries), log_of(keys), log_of(depth), log_of(size(q, 1) / size(k, 1)),
+               log_of(rows), log_of(columns), log_of(blocks), rounds(blocks), std::min(blocks, 1.0),
+               log_of(tiles), keys / (tiles * columns), queries / (std::ceil(queries / rows) * rows),
+               log_of(c["cluster"]), log_of(tiles * std::ceil(blocks)));
+  features.add(depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, c.has("wgmma"), c.has("mma"),
+               c.has("split"), c.has("short"), c.kernel() == "attention_mma", c.kernel() == "attention_simt");
+}
+
+// One hidden layer of rectifiers over so many features each.
+struct Regression {
+  std::span<const float> weights;  // a row for each hidden unit: of the features, its bias, of its result
+  double bias;
+};
+
+Regression regression_of(const ProblemKey& key) {
+  if (key.op == "matmul") return {kMatmulOrder, kMatmulBias};
+  if (key.op == "conv") return {kConvOrder, kConvBias};
+  return {kAttentionOrder, kAttentionBias};
+}
+
+double result_of(const Regression& regression, const std::vector<double>& features) {
+  double sum = regression.bias;
+  const size_t count = features.size();
+  for (auto rest = regression.weights; !rest.empty(); rest = rest.subspan(count + 2)) {
+    double unit = rest[count];
+    for (size_t i = 0; i < count; ++i) unit += rest[i] * features[i];
+    sum += rest[count + 1] * std::max(unit, 0.0);
+  }
+  return sum;
+}
+
+bool is_like_measured(const ProblemKey& key) {
+  if (key.target != "sm_90" || key.inputs.size() < 2 || key.outputs.empty()) return false;
+  const size_t rank = key.inputs[0].sizes.size();
+  if (key.op == "matmul" ? rank < 2 : rank != 4) return false;
+  double count = 0;
+  for (const auto* list : {&key.inputs, &key.outputs})
+    for (const KeyOperand& operand : *list) count += elements(operand);
+  const bool half = is_half(key.inputs[0].dtype);
+  if (!(count >= 1 && count <= kMostElements)) return false;
+  if (key.op == "attention") return half;
+  const bool is_plane = key.op == "conv" && half && param(key, 0) == 2;
+  if (!is_plane && !(key.op == "matmul" && (half || key.inputs[0].dtype == DType::f32))) return false;
+  const Product p = product_of(key);
+  return 2 * p.batch * p.m * p.n * p.k <= kMostFlops;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> order_features(const ProblemKey& key,
+                                                const std::vector<Candidate>& candidates) {
+  std::vector<std::vector<double>> list;
+  if (!is_like_measured(key)) return list;
+  for (const Candidate& candidate : candidates) {
+    const Words words(candidate);
+    Features features;
+    if (key.op == "attention") {
+      add_attention_features(key, words, key.units, features);
+    } else {
+      add_product_features(product_of(key), words, key.units, features);
+      if (key.op == "conv") add_conv_features(key, words, features);
+      if (key.op == "matmul") add_matmul_features(key, words, features);
+    }
+    features.add(log_of(candidate.microseconds),
+                 std::min(log_of(candidate.microseconds / candidates[0].microseconds), 4.0));
+    list.push_back(features.values());
+  }
+  return list;
+}
+
+bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
+  // Products of sliced.cuh may share a launch with others: what that gains, no time of one alone shows.
+  if (candidates.empty() || Words(candidates[0]).has("slices")) return false;
+  const std::vector<std::vector<double>> features = order_features(key, candidates);
+  if (features.empty()) return false;
+  const Regression regression = regression_of(key);
+  std::map<std::string_view, double> least;  // by row
+  for (const Candidate& c : candidates) {
+    const auto [at, is_first] = least.emplace(c.kernel, c.microseconds);
+    if (!is_first) at->second = std::min(at->second, c.microseconds);
+  }
+  size_t best = 0;
+  double best_score = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (i > 0 && candidates[i].microseconds > kMostEstimate * least[candidates[i].kernel]) continue;
+    const double score =
+        std::log(candidates[i].microseconds) + result_of(regression, features[i]) - (i == 0 ? kMargin : 0);
+    if (i == 0 || score < best_score) best = i, best_score = score;
+  }
+  std::rotate(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(best),
+              candidates.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  return best > 0;
+}
+
+}  // namespace aicf
