@@ -20,10 +20,10 @@ LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
-PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|py|sh|json|csv|md|txt))`")
+PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|inc|py|sh|json|csv|csv\.xz|md|txt))`")
 BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
-RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)\b")
+RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)(?:\.xz)?\b")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
 # Headers of libraries that the docs name.
 FOREIGN = {"nvtx3/nvToolsExt.h"}

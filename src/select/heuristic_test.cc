@@ -1,6 +1,6 @@
 // What selection takes without a record, against the times of all candidates of problems whose shapes no
-// record has, on an H100 (bench/tune_unseen.py). The estimates were last fitted to those that they had
-// missed. Nothing is timed here.
+// record has, on an H100 (bench/tune_unseen.py). The choices are fitted to all but those of the last test.
+// Nothing is timed here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,6 +94,21 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_4
   const std::vector<Measured> problems = measured_problems("tune_unseen_seed_4_2026-11-22_times.csv");
   EXPECT_GE(problems.size(), 49u);
   expect_within_allowance(problems, {"f16 620x6512", "f32 5x67"});
+}
+
+// Measured after the fit.
+TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_nothing_was_fitted_to) {
+  const std::map<std::string, std::set<std::string>> missed = {
+      {"tune_unseen_seed_5_2026-11-22_times.csv", {"f32 338x324", "bf16 360x1672"}},
+      {"tune_unseen_seed_6_2026-11-22_times.csv", {"bf16 10x32x1296", "f32 63x675", "bf16 1123x288"}},
+      {"tune_unseen_seed_7_2026-11-22_times.csv",
+       {"f16 1x32x51x51", "f16 16x192x35x35", "f16 1x3x16x16", "f16 145x4307", "f16 3x128", "f16 532x5176"}}};
+  for (const auto& [file, operands] : missed) {
+    SCOPED_TRACE(file);
+    const std::vector<Measured> problems = measured_problems(file);
+    EXPECT_GE(problems.size(), 49u);
+    expect_within_allowance(problems, operands);
+  }
 }
 
 }  // namespace
