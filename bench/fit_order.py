@@ -27,6 +27,10 @@ from pathlib import Path
 import numpy as np
 
 WEIGHTS = Path(__file__).parent.parent / "src/select/measured_order_weights.inc"
+HEAD = """\
+// Written by bench/fit_order.py: a line of weights for each feature, one of the hidden units' biases, one of
+// the weights of their results. Do not edit.
+"""
 MEMBERS, HIDDEN = 4, 24
 EPOCHS, BATCHES, RATE, DECAY = 400, 6, 4e-3, 0.05
 TEMPERATURE, FIT, FREE = 0.06, 0.3, np.log(1.1)
@@ -206,12 +210,12 @@ def cross_validate(op: str, p: Problems, folds: int) -> None:
 
 def text_of(op: str, network: Network) -> str:
     weights, bias, result, constant = network.parameters
-    rows = np.concatenate([weights.T, bias[:, None], result[:, None]], 1)
-    lines = ["".join(f"{x:#.3g}f," for x in row) for row in rows]
+    rows = np.concatenate([weights, bias[None], result[None]])
+    lines = ["{" + ",".join(f"{x:#.3g}f" for x in row) + "}," for row in rows]
     name = op.capitalize()
     return (
         f"constexpr double k{name}Bias = {constant[0]:.6g};\n"
-        f"constexpr float k{name}Order[] = {{\n" + "\n".join(lines) + "\n};\n"
+        f"constexpr float k{name}Order[][{len(bias)}] = {{\n" + "\n".join(lines) + "\n};\n"
     )
 
 
@@ -223,7 +227,7 @@ def main() -> None:
     parser.add_argument("--test", type=Path, required=True)
     parser.add_argument("--folds", type=int, default=0)
     options = parser.parse_args()
-    texts = ["// Written by bench/fit_order.py: a line for each hidden unit. Do not edit.\n"]
+    texts = [HEAD]
     for op, problems in features_of(options.times, options.test).items():
         if options.folds:
             cross_validate(op, problems, options.folds)

@@ -1,12 +1,13 @@
 #include "select/measured_order.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <span>
 #include <string_view>
 
+#include "base/error.h"
 #include "select/measured_order_weights.inc"
 
 namespace aicf {
@@ -96,7 +97,7 @@ bool is_transposed(const KeyOperand& operand) { return stride(operand, 1) != 1 &
 // The largest power of two, up to 16, of which every row starts at a multiple, in bytes.
 double row_alignment(const KeyOperand& operand) {
   const auto bytes = static_cast<int64_t>(pitch(operand));
-  return static_cast<double>(std::min<int64_t>(bytes & -bytes, 16));
+  return bytes == 0 ? 16 : static_cast<double>(std::min<int64_t>(bytes & -bytes, 16));
 }
 bool comes_by_elements(const KeyOperand& operand) {
   return std::min<double>(row_alignment(operand), operand.alignment) < 16;
@@ -163,11 +164,11 @@ void add_conv_features(const ProblemKey& key, const Words& c, Features& features
                c.kernel() == "conv_depthwise");
 }
 
-void add_attention_features(const ProblemKey& key, const Words& c, double units, Features& features) {
+void add_attention_features(const ProblemKey& key, const Words& c, Features& features) {
   const KeyOperand &q = key.inputs[0], &k = key.inputs[1];
   const double heads = size(q, 0) * size(q, 1), queries = last(q, 2), depth = last(q, 1), keys = last(k, 2);
   const double rows = c.rows(64), columns = c.columns(64);
-  const double blocks = heads * std::ceil(queries / rows) / units, tiles = std::ceil(keys / columns);
+  const double blocks = heads * std::ceil(queries / rows) / key.units, tiles = std::ceil(keys / columns);
   features.add(log_of(heads), log_of(queries), log_of(keys), log_of(depth), log_of(size(q, 1) / size(k, 1)),
                log_of(rows), log_of(columns), log_of(blocks), rounds(blocks), std::min(blocks, 1.0),
                log_of(tiles), keys / (tiles * columns), queries / (std::ceil(queries / rows) * rows),
@@ -176,28 +177,27 @@ void add_attention_features(const ProblemKey& key, const Words& c, double units,
                c.has("split"), c.has("short"), c.kernel() == "attention_mma", c.kernel() == "attention_simt");
 }
 
-// One hidden layer of rectifiers over so many features each.
-struct Regression {
-  std::span<const float> weights;  // a row for each hidden unit: of the features, its bias, of its result
-  double bias;
-};
-
-Regression regression_of(const ProblemKey& key) {
-  if (key.op == "matmul") return {kMatmulOrder, kMatmulBias};
-  if (key.op == "conv") return {kConvOrder, kConvBias};
-  return {kAttentionOrder, kAttentionBias};
-}
-
-double result_of(const Regression& regression, const std::vector<double>& features) {
-  double sum = regression.bias;
-  const size_t count = features.size();
-  for (auto rest = regression.weights; !rest.empty(); rest = rest.subspan(count + 2)) {
-    double unit = rest[count];
-    for (size_t i = 0; i < count; ++i) unit += rest[i] * features[i];
-    sum += rest[count + 1] * std::max(unit, 0.0);
-  }
+// One hidden layer of rectifiers: a row of weights for each feature, the units' biases, those of their
+// results.
+template <size_t kRows, size_t kUnits>
+double result_of(const float (&weights)[kRows][kUnits], double bias, const std::vector<double>& features) {
+  AICF_CHECK(features.size() + 2 == kRows, "weights of other features: bench/fit_order.py");
+  std::array<double, kUnits> units;
+  std::copy_n(weights[kRows - 2], kUnits, units.begin());
+  for (size_t i = 0; i < features.size(); ++i)
+    for (size_t u = 0; u < kUnits; ++u) units[u] += weights[i][u] * features[i];
+  double sum = bias;
+  for (size_t u = 0; u < kUnits; ++u) sum += weights[kRows - 1][u] * std::max(units[u], 0.0);
   return sum;
 }
+
+double result_of(const ProblemKey& key, const std::vector<double>& features) {
+  if (key.op == "matmul") return result_of(kMatmulOrder, kMatmulBias, features);
+  if (key.op == "conv") return result_of(kConvOrder, kConvBias, features);
+  return result_of(kAttentionOrder, kAttentionBias, features);
+}
+
+}  // namespace
 
 bool is_like_measured(const ProblemKey& key) {
   if (key.target != "sm_90" || key.inputs.size() < 2 || key.outputs.empty()) return false;
@@ -205,9 +205,12 @@ bool is_like_measured(const ProblemKey& key) {
   if (key.op == "matmul" ? rank < 2 : rank != 4) return false;
   double count = 0;
   for (const auto* list : {&key.inputs, &key.outputs})
-    for (const KeyOperand& operand : *list) count += elements(operand);
+    for (const KeyOperand& operand : *list) {
+      if (elements(operand) == 0) return false;
+      count += elements(operand);
+    }
+  if (count > kMostElements) return false;
   const bool half = is_half(key.inputs[0].dtype);
-  if (!(count >= 1 && count <= kMostElements)) return false;
   if (key.op == "attention") return half;
   const bool is_plane = key.op == "conv" && half && param(key, 0) == 2;
   if (!is_plane && !(key.op == "matmul" && (half || key.inputs[0].dtype == DType::f32))) return false;
@@ -215,50 +218,42 @@ bool is_like_measured(const ProblemKey& key) {
   return 2 * p.batch * p.m * p.n * p.k <= kMostFlops;
 }
 
-}  // namespace
-
-std::vector<std::vector<double>> order_features(const ProblemKey& key,
-                                                const std::vector<Candidate>& candidates) {
-  std::vector<std::vector<double>> list;
-  if (!is_like_measured(key)) return list;
-  for (const Candidate& candidate : candidates) {
-    const Words words(candidate);
-    Features features;
-    if (key.op == "attention") {
-      add_attention_features(key, words, key.units, features);
-    } else {
-      add_product_features(product_of(key), words, key.units, features);
-      if (key.op == "conv") add_conv_features(key, words, features);
-      if (key.op == "matmul") add_matmul_features(key, words, features);
-    }
-    features.add(log_of(candidate.microseconds),
-                 std::min(log_of(candidate.microseconds / candidates[0].microseconds), 4.0));
-    list.push_back(features.values());
+std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate,
+                                   const Candidate& first) {
+  const Words words(candidate);
+  Features features;
+  if (key.op == "attention") {
+    add_attention_features(key, words, features);
+  } else {
+    add_product_features(product_of(key), words, key.units, features);
+    if (key.op == "conv") add_conv_features(key, words, features);
+    if (key.op == "matmul") add_matmul_features(key, words, features);
   }
-  return list;
+  features.add(log_of(candidate.microseconds),
+               std::min(log_of(candidate.microseconds / first.microseconds), 4.0));
+  return features.values();
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
   // Products of sliced.cuh may share a launch with others: what that gains, no time of one alone shows.
-  if (candidates.empty() || Words(candidates[0]).has("slices")) return false;
-  const std::vector<std::vector<double>> features = order_features(key, candidates);
-  if (features.empty()) return false;
-  const Regression regression = regression_of(key);
-  std::map<std::string_view, double> least;  // by row
+  if (candidates.empty() || !is_like_measured(key) || Words(candidates[0]).has("slices")) return false;
+  std::map<std::string_view, double> least;  // microseconds, by row
   for (const Candidate& c : candidates) {
-    const auto [at, is_first] = least.emplace(c.kernel, c.microseconds);
-    if (!is_first) at->second = std::min(at->second, c.microseconds);
+    const auto at = least.emplace(c.kernel, c.microseconds).first;
+    at->second = std::min(at->second, c.microseconds);
   }
+  const Candidate& first = candidates[0];
+  const auto score = [&](const Candidate& c) {
+    return std::log(c.microseconds) + result_of(key, order_features(key, c, first));
+  };
   size_t best = 0;
-  double best_score = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (i > 0 && candidates[i].microseconds > kMostEstimate * least[candidates[i].kernel]) continue;
-    const double score =
-        std::log(candidates[i].microseconds) + result_of(regression, features[i]) - (i == 0 ? kMargin : 0);
-    if (i == 0 || score < best_score) best = i, best_score = score;
+  double least_score = score(first) - kMargin;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    if (candidates[i].microseconds > kMostEstimate * least[candidates[i].kernel]) continue;
+    if (const double s = score(candidates[i]); s < least_score) best = i, least_score = s;
   }
-  std::rotate(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(best),
-              candidates.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  const auto chosen = candidates.begin() + static_cast<std::ptrdiff_t>(best);
+  std::rotate(candidates.begin(), chosen, chosen + 1);
   return best > 0;
 }
 

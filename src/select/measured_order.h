@@ -12,14 +12,15 @@
 
 namespace aicf {
 
-// What the regression sees of each candidate; `candidates` are all of the problem, as their rows rank them.
-// None of a problem unlike those that were measured: products, convolutions and attention on sm_90, of up to
-// the sizes that were drawn.
-std::vector<std::vector<double>> order_features(const ProblemKey& key,
-                                                const std::vector<Candidate>& candidates);
+// Whether problems like this one were measured: products, convolutions and attention on sm_90, of up to the
+// sizes that were drawn.
+bool is_like_measured(const ProblemKey& key);
+
+// What the regression sees of a candidate of such a problem; `first` is the rows' own choice.
+std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate, const Candidate& first);
 
 // Moves the candidate that is likely the fastest to the front, if it is likely enough; the others keep their
-// order. Whether it moved one.
+// order, which is that of their rows. Whether it moved one. Problems unlike those measured stay as they are.
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates);
 
 }  // namespace aicf

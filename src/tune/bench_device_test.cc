@@ -2,9 +2,14 @@
 #include "tune/bench_device.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 
+#include "base/error.h"
+#include "build/testing/needs_nvrtc.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 #include "runtime/cpu/cpu_device.h"
@@ -14,15 +19,15 @@
 namespace aicf {
 namespace {
 
-// A linear layer with a GELU, twice, over one batch size.
-Program two_layers() {
+// A linear layer with a GELU, twice, over one batch size; the second one gives so many columns.
+Program two_layers(int64_t columns = 48) {
   Program program;
   program.sizes["batch"] = {1, 24};
   Graph graph("main");
   ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("batch"), Dim(48)}});
-  for (const char* name : {"a", "b"}) {
-    Array data(DType::f32, {48, 48});
-    program.variables[name] = {name, Role::kParam, {DType::f32, {Dim(48), Dim(48)}}, data};
+  for (const auto& [name, rows] : {std::pair("a", int64_t{48}), std::pair("b", columns)}) {
+    Array data(DType::f32, {rows, 48});
+    program.variables[name] = {name, Role::kParam, {DType::f32, {Dim(rows), Dim(48)}}, data};
     const ValueId w = graph.add_param(name, program.variables.at(name).type);
     x = graph.add(Op::gelu, {graph.add(Op::matmul, {x, w}, {{"transpose_y", true}})});
   }
@@ -59,6 +64,26 @@ TEST(DeviceBench, cpu_candidates_are_right_and_timed) {
     EXPECT_LT(m.check.error, 1e-6) << to_string(m.candidate);
     EXPECT_GT(m.microseconds, 0) << to_string(m.candidate);
   }
+}
+
+// So what --build-only compiles serves calls that a limit of time or records leave other problems.
+TEST(DeviceBench, code_of_a_problem_does_not_depend_on_the_others) {
+  AICF_NEEDS_NVRTC();
+  const Target target = Target::from_name("sm_90");
+  const Program program = run_pipeline(two_layers(32), target, {}, nullptr);
+  const std::vector<TuneProblem> problems = list_problems(program, target);
+  ASSERT_EQ(problems.size(), 2u);
+  const std::vector<TuneTask> tasks = {{&problems[0], {0, 1}}, {&problems[1], {0, 2}}};
+  const auto folder = std::filesystem::temp_directory_path() / ("aicf_tune_test_" + std::to_string(getpid()));
+  setenv("AICF_CACHE_DIR", folder.c_str(), 1);
+  prebuild(program, target, tasks);
+  setenv("AICF_JIT", "0", 1);
+  EXPECT_NO_THROW(prebuild(program, target, {tasks[1]}));
+  EXPECT_NO_THROW(prebuild(program, target, {tasks[1], tasks[0]}));
+  EXPECT_THROW(prebuild(program, target, {{&problems[0], {2}}}), Error) << "was never compiled";
+  unsetenv("AICF_JIT");
+  unsetenv("AICF_CACHE_DIR");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(OperandValues, do_not_depend_on_the_layout) {
