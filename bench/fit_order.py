@@ -1,7 +1,7 @@
 """Fits src/select/measured_order_weights.inc: which candidate of a problem is likely the fastest, from the
-times of all candidates of other problems.
+times of the best estimated candidates of other problems.
 
-    fit_order.py bench/results/tune_*_times.csv* --test build/test/test_select [--folds 6]
+    fit_order.py bench/results/tune_*_times.csv* --test build/test/test_select [--without FILE…] [--folds 6]
 
 The times are record files, as tune_unseen.py writes them, or such files in xz. What measured_order.cc sees
 of each candidate comes from that test (MeasuredOrder.WritesWhatItIsFittedTo). `--folds` leaves out each part
@@ -168,10 +168,12 @@ def train(p: Problems, seed: int) -> Network:
 def fit(p: Problems) -> Network:
     """The mean of several networks, as one, over features as they are."""
     there = p.features[p.is_there]
-    mean, deviation = there.mean(0), there.std(0) + 1e-3
-    scaled = Problems(p.names, (p.features - mean) / deviation, *list(vars(p).values())[2:])
+    mean, deviation = there.mean(0), there.std(0)
+    varies = deviation > 1e-6
+    deviation = np.where(varies, deviation, 1)  # of the others only the bias would know
+    scaled = Problems(p.names, (p.features - mean) / deviation * varies, *list(vars(p).values())[2:])
     members = [train(scaled, seed).parameters for seed in range(MEMBERS)]
-    weights = np.concatenate([m[0] for m in members], 1) / deviation[:, None]
+    weights = np.concatenate([m[0] for m in members], 1) * (varies / deviation)[:, None]
     bias = np.concatenate([m[1] for m in members]) - mean @ weights
     result = np.concatenate([m[2] for m in members]) / MEMBERS
     return Network([weights, bias, result, sum(m[3] for m in members) / MEMBERS])
@@ -211,7 +213,7 @@ def cross_validate(op: str, p: Problems, folds: int) -> None:
 def text_of(op: str, network: Network) -> str:
     weights, bias, result, constant = network.parameters
     rows = np.concatenate([weights, bias[None], result[None]])
-    lines = ["{" + ",".join(f"{x:#.3g}f" for x in row) + "}," for row in rows]
+    lines = ["{" + ",".join(f"{x:#.6g}f" for x in row) + "}," for row in rows]
     name = op.capitalize()
     return (
         f"constexpr double k{name}Bias = {constant[0]:.6g};\n"
@@ -225,10 +227,15 @@ def main() -> None:
     )
     parser.add_argument("times", type=Path, nargs="+")
     parser.add_argument("--test", type=Path, required=True)
+    parser.add_argument(
+        "--without", type=Path, nargs="*", default=[], help="times to judge the fit by, later"
+    )
     parser.add_argument("--folds", type=int, default=0)
     options = parser.parse_args()
     texts = [HEAD]
-    for op, problems in features_of(options.times, options.test).items():
+    for op, problems in features_of(
+        [f for f in options.times if f not in options.without], options.test
+    ).items():
         if options.folds:
             cross_validate(op, problems, options.folds)
             continue

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -13,13 +15,15 @@
 namespace aicf {
 namespace {
 
-// A candidate is looked at if its estimate is at most so many times the best of its row: no fastest one was
-// estimated at more than 2.7 times that.
-constexpr double kMostEstimate = 3;
+// As many were measured of each problem, the best estimated and the best of each row.
+constexpr size_t kLookedAt = 22;
 // The row's own first choice stays unless another is expected to be faster by this (of the logarithm).
 constexpr double kMargin = 0.05;
-// What was drawn: work and elements of the largest problems.
-constexpr double kMostFlops = 40e9, kMostElements = 13e6;
+// The largest problems that were drawn: elements, of repeated axes too, and work of halves, tf32, f32,
+// convolutions, attention.
+constexpr double kMostElements = 13e6;
+constexpr double kMostHalfFlops = 40e9, kMostTf32Flops = 5e9, kMostFloatFlops = 1.5e9, kMostConvFlops = 25e9,
+                 kMostAttentionFlops = 30e9;
 
 // What the regression sees of a candidate, one number after the other.
 class Features {
@@ -60,10 +64,10 @@ class Words {
   double rows(double otherwise) const { return rows_ > 0 ? rows_ : otherwise; }
   double columns(double otherwise) const { return columns_ > 0 ? columns_ : otherwise; }
   bool has(std::string_view word) const { return numbers_.count(word) > 0; }
-  // The number after the word, 1 without it.
+  // The number after the word, 1 without one.
   double operator[](std::string_view word) const {
     const auto found = numbers_.find(word);
-    return found == numbers_.end() ? 1 : found->second;
+    return found == numbers_.end() || found->second == 0 ? 1 : found->second;
   }
 
  private:
@@ -197,12 +201,32 @@ double result_of(const ProblemKey& key, const std::vector<double>& features) {
   return result_of(kAttentionOrder, kAttentionBias, features);
 }
 
+// What is gained by more than the call alone, no time of it alone shows: products of sliced.cuh may share a
+// launch with others, and attention of one query makes its own inputs (join_inputs) in some ways only.
+bool gains_in_company(const ProblemKey& key, const Candidate& first) {
+  return Words(first).has("slices") || (key.op == "attention" && last(key.inputs[0], 2) == 1);
+}
+
+std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
+  std::vector<size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return candidates[a].microseconds < candidates[b].microseconds;
+  });
+  std::vector<size_t> list;
+  std::set<std::string_view> rows;
+  for (const size_t i : order)
+    if (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt) list.push_back(i);
+  return list;
+}
+
 }  // namespace
 
 bool is_like_measured(const ProblemKey& key) {
-  if (key.target != "sm_90" || key.inputs.size() < 2 || key.outputs.empty()) return false;
-  const size_t rank = key.inputs[0].sizes.size();
-  if (key.op == "matmul" ? rank < 2 : rank != 4) return false;
+  if (key.target != "sm_90" || key.units <= 0 || key.inputs.size() < 2 || key.outputs.empty()) return false;
+  const KeyOperand &x = key.inputs[0], &y = key.inputs[1], &out = key.outputs[0];
+  const size_t rank = x.sizes.size();
+  if (y.sizes.size() != rank || out.sizes.size() != rank) return false;
   double count = 0;
   for (const auto* list : {&key.inputs, &key.outputs})
     for (const KeyOperand& operand : *list) {
@@ -210,12 +234,25 @@ bool is_like_measured(const ProblemKey& key) {
       count += elements(operand);
     }
   if (count > kMostElements) return false;
-  const bool half = is_half(key.inputs[0].dtype);
-  if (key.op == "attention") return half;
-  const bool is_plane = key.op == "conv" && half && param(key, 0) == 2;
-  if (!is_plane && !(key.op == "matmul" && (half || key.inputs[0].dtype == DType::f32))) return false;
+  const bool half = is_half(x.dtype);
+  if (key.op == "attention") {
+    constexpr size_t kWindow = 2;
+    const double flops = 4 * elements(x) * last(y, 2);
+    return half && rank == 4 && param(key, kWindow) == 0 && flops <= kMostAttentionFlops;
+  }
+  if (key.op == "conv") {
+    constexpr size_t kDilations = 9;
+    const bool is_plane = half && rank == 4 && param(key, 0) == 2;
+    if (!is_plane || param(key, kDilations) != 1 || param(key, kDilations + 1) != 1) return false;
+  } else if (key.op != "matmul" || rank < 2 || !(half || x.dtype == DType::f32)) {
+    return false;
+  }
   const Product p = product_of(key);
-  return 2 * p.batch * p.m * p.n * p.k <= kMostFlops;
+  const double most = key.op == "conv" ? kMostConvFlops
+                      : p.half         ? kMostHalfFlops
+                      : p.tf32         ? kMostTf32Flops
+                                       : kMostFloatFlops;
+  return 2 * p.batch * p.m * p.n * p.k <= most;
 }
 
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate,
@@ -235,23 +272,17 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
-  // Products of sliced.cuh may share a launch with others: what that gains, no time of one alone shows.
-  if (candidates.empty() || !is_like_measured(key) || Words(candidates[0]).has("slices")) return false;
-  std::map<std::string_view, double> least;  // microseconds, by row
-  for (const Candidate& c : candidates) {
-    const auto at = least.emplace(c.kernel, c.microseconds).first;
-    at->second = std::min(at->second, c.microseconds);
-  }
+  if (candidates.empty() || !is_like_measured(key) || gains_in_company(key, candidates[0])) return false;
   const Candidate& first = candidates[0];
   const auto score = [&](const Candidate& c) {
     return std::log(c.microseconds) + result_of(key, order_features(key, c, first));
   };
   size_t best = 0;
   double least_score = score(first) - kMargin;
-  for (size_t i = 1; i < candidates.size(); ++i) {
-    if (candidates[i].microseconds > kMostEstimate * least[candidates[i].kernel]) continue;
-    if (const double s = score(candidates[i]); s < least_score) best = i, least_score = s;
-  }
+  for (const size_t i : best_estimated(candidates))
+    if (const double s = score(candidates[i]); i > 0 && s < least_score) best = i, least_score = s;
+  // Joins compare with its estimate: it is expected to take no longer than what it goes before.
+  candidates[best].microseconds = std::min(candidates[best].microseconds, first.microseconds);
   const auto chosen = candidates.begin() + static_cast<std::ptrdiff_t>(best);
   std::rotate(candidates.begin(), chosen, chosen + 1);
   return best > 0;

@@ -36,7 +36,11 @@ TEST(MeasuredOrder, MovesOneCandidateToTheFront) {
         moved += is_moved;
         EXPECT_EQ(is_moved, after != before) << to_string(key);
         std::vector<Candidate> others = before;
-        others.erase(std::find(others.begin(), others.end(), after[0]));
+        const std::string first = to_string(after[0]);
+        const auto moved_from = std::find_if(others.begin(), others.end(),
+                                             [&](const Candidate& c) { return to_string(c) == first; });
+        EXPECT_EQ(after[0].microseconds, std::min(moved_from->microseconds, before[0].microseconds));
+        others.erase(moved_from);
         EXPECT_EQ(std::vector<Candidate>(after.begin() + 1, after.end()), others) << to_string(key);
       }
   EXPECT_GT(moved, 0);

@@ -1,5 +1,5 @@
-// The ways of attention_wgmma, whose estimates order nothing but what the tuner looks at first: the row's own
-// choice follows from attention_tile.
+// The ways of attention_wgmma. The row's own choice follows from attention_tile; the estimates order what the
+// tuner looks at first and count where measurements of like problems order candidates.
 #include <algorithm>
 #include <cmath>
 
