@@ -61,6 +61,48 @@ TEST(MeasuredOrder, LeavesProblemsUnlikeTheMeasuredOnes) {
   }
 }
 
+ProblemKey parsed(const std::string& params, const std::string& op, const std::string& operands) {
+  ProblemKey key;
+  EXPECT_TRUE(parse_key({"sm_90", "132", op, "-", params, operands}, key)) << operands;
+  return key;
+}
+
+const std::string kQueries = "f16 2x4x300x64:76800x19200x64x1@16", kOne = "f16 2x4x1x64:256x64x64x1@16";
+
+// Each differs in one thing from a problem that was measured.
+TEST(MeasuredOrder, LeavesWindowsDilationsAndLargerWork) {
+  const auto attention = [](const std::string& params) {
+    return parsed(params, "attention", kQueries + " " + kQueries + " " + kQueries + " > " + kQueries);
+  };
+  EXPECT_TRUE(is_like_measured(attention("1 0 0x1p-3 0x0p+0")));
+  EXPECT_FALSE(is_like_measured(attention("1 0 64 0x1p-3 0x0p+0"))) << "a window";
+  const auto conv = [](const std::string& dilations) {
+    const std::string image = "f16 2x32x20x20:12800x1x640x32@16";
+    return parsed("2 1 0 1 1 1 1 1 1 " + dilations, "conv",
+                  image + " f16 32x32x3x3:288x1x96x32@16 > " + image);
+  };
+  EXPECT_TRUE(is_like_measured(conv("1 1")));
+  EXPECT_FALSE(is_like_measured(conv("1 2")));
+  EXPECT_TRUE(is_like_measured(product(1000, 1000, 1000)));
+  EXPECT_FALSE(is_like_measured(product(1000, 1000, 1000, DType::f32)));
+  ProblemKey few_axes = product(300, 640, 136);
+  few_axes.inputs[1].sizes.pop_back();
+  EXPECT_FALSE(is_like_measured(few_axes));
+}
+
+// It rotates and appends its own keys in some ways only.
+TEST(MeasuredOrder, LeavesAttentionOfOneQuery) {
+  const std::string keys = " f16 2x4x900x64:230400x57600x64x1@16";
+  const ProblemKey key = parsed("0 0 0x1p-3 0x0p+0", "attention", kOne + keys + keys + " > " + kOne);
+  EXPECT_TRUE(is_like_measured(key));
+  std::vector<Candidate> candidates = select_testing::candidates_of(key);
+  // Whichever goes first.
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    std::rotate(candidates.begin(), candidates.begin() + 1, candidates.end());
+    EXPECT_FALSE(order_by_measurements(key, candidates)) << to_string(candidates[0]);
+  }
+}
+
 // Products whose launch others may share.
 TEST(MeasuredOrder, LeavesSlicedProducts) {
   const ProblemKey key = product(100, 700, 60, DType::f32);
