@@ -1,17 +1,16 @@
 """What a call of a model leaves in it for the next call.
 
 Buffers that a model assigns, `self.mean = 0.9 * self.mean + ...`, are written where they lie: torch.export
-follows an assignment in the outermost module alone, in any other it is lost. For anything else that a call
-leaves in the model (a tensor that is no buffer, a number, a buffer of another shape), two calls in a row are
-traced, once as they are and once with that taken away in between: a model in which it makes a difference is
-refused.
+follows an assignment in the outermost module alone, in any other it is lost. Where a call
+leaves anything else in the model (a tensor that is no buffer, a number, a buffer of another shape), the trace
+calls the model once more, as the next call would find it: a model in which it makes a difference is refused.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,31 +24,31 @@ from torch.utils import _pytree as pytree
 from ..errors import Error, make_error
 from .module_state import Change, ModuleState, settled
 from .recurrent import weights_listed
-from .same_results import same_results
+from .same_results import first_of_two_calls, same_results, two_calls
 
 _BUFFER_HOOKS = torch.nn.modules.module._global_buffer_registration_hooks
 
-__all__ = ["Calls", "assignments_written", "refuse_kept"]
+__all__ = ["Calls", "assignments_written", "first_call", "refusal"]
 
 
 @dataclass
 class Calls:
-    """Whether a trace calls the model twice, and whether the second call finds what the first one left.
+    """What a trace's first call leaves in the model, and whether the trace then calls it once more."""
 
-    Filled by the trace: what the first call left, and numbers and lengths that the second one changed again.
-    """
-
-    twice: bool = False
-    forget: bool = False
+    prefix: str = ""  # of names, which are told without it
+    again: bool = True
     left: list[Change] = field(default_factory=list)
-    counted: list[Change] = field(default_factory=list)
+
+    @property
+    def are_two(self) -> bool:
+        return self.again and bool(self.left)
 
 
 @contextmanager
 def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
     """While it lasts, a call of the model ends with copies of what was assigned into the buffers.
 
-    If `calls` are two, they give the results of both. The model holds afterwards what it held before.
+    If `calls` are two, it gives the results of both. The model holds afterwards what it held before.
     """
     before: list[ModuleState] = []
     buffer_hooks = dict(_BUFFER_HOOKS)
@@ -76,7 +75,7 @@ def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
     model.register_forward_hook(end, with_kwargs=True, always_call=True)
     try:
         with warnings.catch_warnings(), _data_copied(model):
-            # torch's advice to register what is no buffer; `refuse_kept` asks whether it makes a difference.
+            # torch's advice to register what is no buffer; `first_call` asks whether it makes a difference.
             warnings.filterwarnings("ignore", "The tensor attribute")
             yield
     finally:
@@ -84,19 +83,28 @@ def assignments_written(model: torch.nn.Module, calls: Calls) -> Iterator[None]:
 
 
 def _calls(model: Any, calls: Calls, state: ModuleState, args: Any, kwargs: Any, result: Any) -> Any:
-    """The results of the calls, the first of which gave `result`."""
+    """The results of the calls, the first of which gave `result`.
+
+    A number, or the length of a list, that each call changes is refused: a branch may ask for it later.
+    """
     held = {id(buffer) for buffer in state.buffers()}
     result = _write(state, held, result)
     calls.left = state.changes()
-    if not calls.twice:
+    if not calls.are_two:
         return result
-    if calls.forget:
-        state.restore()
     again = ModuleState(model)
-    args, kwargs = pytree.tree_map(_another, (args, kwargs))
-    second = _write(again, held, model.forward(*args, **kwargs))
-    calls.counted = [change for change in again.changes() if not settled(change.old, change.new)]
-    return result, second
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _write(again, held, model.forward(*args, **kwargs))
+
+    try:
+        results = two_calls(result, call, args, kwargs)
+    except Exception as error:  # as when a branch decides by the values of what the first call kept
+        raise _refusal(calls.left, calls.prefix) from error
+    counted = [change for change in again.changes() if not settled(change.old, change.new)]
+    if counted:
+        raise _refusal(counted, calls.prefix)
+    return results
 
 
 def _write(state: ModuleState, held: set[int], result: Any) -> Any:
@@ -110,11 +118,6 @@ def _write(state: ModuleState, held: set[int], result: Any) -> Any:
     for change, value in zip(assigned, values, strict=True):
         change.put(change.old.copy_(value))
     return result
-
-
-def _another(value: Any) -> Any:
-    """The argument of another call: to the eyes of a trace no operand of the first."""
-    return torch.flip(value, ()) if isinstance(value, torch.Tensor) else value
 
 
 def _fits(change: Change) -> bool:
@@ -146,28 +149,24 @@ def _data_copied(model: torch.nn.Module) -> Iterator[None]:
             torch.Tensor.data = before
 
 
-def refuse_kept(first: Calls, trace: Callable[[Calls], ExportedProgram], prefix: str = "") -> None:
-    """What a call leaves must make no difference for the next one, whose program would be the first one's.
-
-    `trace` gives the functional program of calls. A number, or the length of a list, that each call changes
-    is refused, too: a branch may ask for it later. Names are told without `prefix`.
+def first_call(program: ExportedProgram, calls: Calls) -> ExportedProgram:
+    """The program of the first of the calls, if what it leaves makes no difference for the next one, whose
+    program would be the first one's.
     """
-    if not first.left:
-        return
-    forgetting = trace(Calls(twice=True, forget=True))
-    keeping = Calls(twice=True)
-    try:
-        same = same_results(trace(keeping), forgetting)
-    except Error:  # as when a branch of the second call decides by the values of what the first one kept
-        same = False
-    if same and not keeping.counted:
-        return
-    changes = keeping.counted or first.left
+    if not calls.are_two:
+        return program
+    if not same_results(program):
+        raise _refusal(calls.left, calls.prefix)
+    return first_of_two_calls(program)
+
+
+def refusal(calls: Calls) -> Error:
+    return _refusal(calls.left, calls.prefix)
+
+
+def _refusal(changes: Sequence[Change], prefix: str) -> Error:
     values = [value for change in changes for value in pytree.tree_leaves((change.old, change.new))]
-    raise _refusal(changes, prefix, any(isinstance(value, torch.Tensor) for value in values))
-
-
-def _refusal(changes: Sequence[Change], prefix: str, has_tensors: bool) -> Error:
+    has_tensors = any(isinstance(value, torch.Tensor) for value in values)
     names = ", ".join(list(dict.fromkeys(change.name.removeprefix(prefix) for change in changes))[:5])
     old, new = changes[0].old, changes[0].new
     if changes[0].is_buffer:

@@ -116,8 +116,8 @@ class _Steps(nn.Module):
         self._own = CacheBuffers(self, "cache", self._cache.layers, _CACHED)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        self._own.bind(self)
-        result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        with self._own.bound(self):
+            result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         return result.logits[:, -1]
 
 

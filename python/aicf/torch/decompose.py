@@ -23,14 +23,20 @@ from .decompositions import DECOMPOSITIONS, foreach
 from .rules import RULES
 
 __all__ = [
+    "STATISTICS",
     "decompose",
     "is_mutable",
     "masks_as_given",
     "plain_attention",
     "table",
+    "updates_statistics",
     "values_unchecked",
     "without_mkldnn",
 ]
+
+
+# Ops that bring running statistics up to date without saying so; their sixth argument is whether they do.
+STATISTICS = frozenset({"batch_norm", "instance_norm", "native_batch_norm"})
 
 
 @cache
@@ -114,6 +120,12 @@ def _gaussian_nll_loss(
 
 def is_mutable(op: Any) -> bool:
     return isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable
+
+
+def updates_statistics(node: torch.fx.Node) -> bool:
+    """Whether the op writes running statistics, its fourth and fifth argument."""
+    parts = str(node.target).split(".")
+    return parts[0] == "aten" and parts[1] in STATISTICS and bool(node.args[5]) and node.args[3] is not None
 
 
 def decompose(op: Any, args: Any, kwargs: Any) -> tuple[torch.fx.GraphModule, list[int]] | None:

@@ -11,12 +11,11 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
-from .assigned import Calls, assignments_written, refuse_kept
+from .assigned import Calls, assignments_written, first_call, refusal
 from .decompose import masks_as_given, plain_attention, values_unchecked, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
 from .function import as_module
-from .importer import functional
 from .plain_writes import plain_writes_as_values
 from .recurrent import whole_recurrent_layers
 from .size_guards import export_over_ranges
@@ -57,9 +56,15 @@ def export(
         _check_example(name, leaf)
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
-    first = Calls()
-    program = _trace(model, args, kwargs, shapes, first)
-    refuse_kept(first, lambda calls: functional(_trace(model, args, kwargs, shapes, calls)), prefix)
+    calls = Calls(prefix)
+    try:
+        program = _trace(model, args, kwargs, shapes, calls)
+    except Error as error:
+        if error.name == "unsupported_op" or not calls.are_two:
+            raise
+        _trace(model, args, kwargs, shapes, Calls(prefix, again=False))  # where the first call is at fault
+        raise refusal(calls) from error
+    program = plain_writes_as_values(first_call(program, calls))
     return program, _symbol_names(program, dynamic, model, args, kwargs), dynamic.ranges
 
 
@@ -77,7 +82,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 ways.enter_context(way())
             ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
-            return plain_writes_as_values(export_over_ranges(model, args, kwargs, shapes))
+            return export_over_ranges(model, args, kwargs, shapes)
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong

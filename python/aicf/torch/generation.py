@@ -4,7 +4,8 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,11 +24,29 @@ class CacheBuffers:
                 value = getattr(layer, tensor).detach().clone()
                 owner.register_buffer(f"{name}_{index}_{tensor}", value, persistent=False)
 
-    def bind(self, owner: nn.Module) -> None:
-        """Makes the layers read and write the owner's buffers, in each trace the ones that torch gives it."""
-        for index, layer in enumerate(self._layers):
-            for tensor in self._tensors:
-                setattr(layer, tensor, getattr(owner, f"{self._name}_{index}_{tensor}"))
+    @contextmanager
+    def bound(self, owner: nn.Module) -> Iterator[None]:
+        """While it lasts the layers read and write the owner's buffers, in each trace those that torch gives.
+
+        What a layer holds at the end in another tensor is written into the buffer.
+        """
+        places = [(layer, tensor) for layer in self._layers for tensor in self._tensors]
+        before = [getattr(layer, tensor) for layer, tensor in places]
+        buffers = [
+            getattr(owner, f"{self._name}_{index}_{tensor}")
+            for index in range(len(self._layers))
+            for tensor in self._tensors
+        ]
+        for (layer, tensor), buffer in zip(places, buffers, strict=True):
+            setattr(layer, tensor, buffer)
+        try:
+            yield
+            for (layer, tensor), buffer in zip(places, buffers, strict=True):
+                if getattr(layer, tensor) is not buffer:
+                    buffer.copy_(getattr(layer, tensor))
+        finally:
+            for (layer, tensor), value in zip(places, before, strict=True):
+                setattr(layer, tensor, value)
 
 
 def end_tokens(model: Any) -> frozenset[int]:

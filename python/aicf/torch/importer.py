@@ -25,7 +25,7 @@ from ..errors import make_error
 from ..nn.module import Parameter, State
 from ..symtensor import SymTensor
 from ..tracing import Graph, Variable, program_of
-from .decompose import is_mutable, table
+from .decompose import STATISTICS, is_mutable, table, updates_statistics
 from .exclusive import exclusive
 from .function import OWNER
 from .lower import Lowering
@@ -91,10 +91,6 @@ class ImportedModel:
     variables: dict[str, Variable] = field(default_factory=dict)  # params and states of the Program
 
 
-# Ops that bring running statistics up to date without saying so; their sixth argument is whether they do.
-_STATISTICS = frozenset({"batch_norm", "instance_norm", "native_batch_norm"})
-
-
 def functional(exported: ExportedProgram) -> ExportedProgram:
     """The program without writes to its tensors and torch.func; torch rewrites it where there are any."""
     nodes = [
@@ -109,7 +105,7 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     decompositions = {
         op: f
         for op, f in torch.export.default_decompositions().items()
-        if op in keep or str(op).split(".")[1] in _STATISTICS
+        if op in keep or str(op).split(".")[1] in STATISTICS
     }
     try:
         return exported.run_decompositions(decompositions)
@@ -137,12 +133,7 @@ def _is_transform(node: torch.fx.Node) -> bool:
 
 
 def _writes(node: torch.fx.Node) -> bool:
-    if node.op != "call_function":
-        return False
-    if is_mutable(node.target):
-        return True
-    parts = str(node.target).split(".")
-    return parts[0] == "aten" and parts[1] in _STATISTICS and bool(node.args[5]) and node.args[3] is not None
+    return node.op == "call_function" and (is_mutable(node.target) or updates_statistics(node))
 
 
 @exclusive

@@ -45,8 +45,7 @@ class _Held:
         old, new = dict(_items(self.copy)), dict(_items(self.container))
         for key in {**old, **new}:
             change = Change(self, key, old.get(key, _Nothing), new.get(key, _Nothing))
-            plain = isinstance(change.old, (*_PLAIN, torch.SymInt))
-            if change.old is not change.new and not (plain and settled(change.old, change.new)):
+            if change.old is not change.new and not (_plain(change.old) and settled(change.old, change.new)):
                 yield change
 
     def restore(self) -> None:
@@ -124,6 +123,17 @@ def settled(old: Any, new: Any) -> bool:
     if isinstance(old, (list, tuple, deque)):
         return len(old) == len(new) and all(settled(a, b) for a, b in zip(old, new, strict=True))
     return True
+
+
+def _plain(value: Any) -> bool:
+    """Whether nothing but numbers and texts is in it."""
+    if isinstance(value, dict):
+        return all(map(_plain, value.values()))
+    return (
+        all(map(_plain, value))
+        if isinstance(value, (list, tuple))
+        else isinstance(value, (*_PLAIN, torch.SymInt))
+    )
 
 
 def _inside(held: _Held) -> Iterator[_Held]:

@@ -188,16 +188,12 @@ class _Steps(nn.Module):
         hidden, padded = self._encoded(source, mask)
         if padded is not None:
             self.source_mask.copy_(padded)
-        self._bind()
-        return self._decoded(ids, hidden, False)
+        with self._own.bound(self), self._cross.bound(self):
+            return self._decoded(ids, hidden, False)
 
     def decode(self, ids: torch.Tensor) -> torch.Tensor:
-        self._bind()
-        return self._decoded(ids, self.source, True)
-
-    def _bind(self) -> None:
-        self._own.bind(self)
-        self._cross.bind(self)
+        with self._own.bound(self), self._cross.bound(self):
+            return self._decoded(ids, self.source, True)
 
     def _encoded(
         self, source: torch.Tensor, mask: torch.Tensor | None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+
 import aicf
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -23,6 +27,7 @@ class Lazy(torch.nn.Module):
         self.layer = torch.nn.Linear(4, 4)
         self.held = self.length = None
         self.list, self.dict, self.notes = [], {}, Notes()
+        self.register_buffer("sums", torch.zeros(4))
         self.act = forward
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -68,6 +73,33 @@ def _kept_outputs(self: Lazy, x: torch.Tensor) -> torch.Tensor:
     return self.list[0] + 1
 
 
+def _written_table(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.held is None:
+        self.held = torch.zeros(3, 4)
+        self.held[1:].add_(torch.arange(4.0))
+    return x + self.held
+
+
+def _view_of_a_state(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    self.sums.add_(x.sum(0))
+    if self.held is None:
+        self.held = self.sums[1:]
+    return x[:, 1:] + self.held
+
+
+def _table_of_weights(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    self.sums.mul_(0.5).add_(x.mean(0))
+    if self.held is None:
+        with torch.no_grad():
+            self.held = self.layer.weight.exp().cumsum(0)
+    return x @ self.held + self.sums
+
+
+def _noise(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    self.notes.seen = torch.rand(4)
+    return x + 0 * self.notes.seen
+
+
 def _other_mode(self: Lazy, x: torch.Tensor) -> torch.Tensor:
     return self.train()(x) if not self.training else x + 1
 
@@ -94,6 +126,58 @@ def _same_noise(self: Lazy, x: torch.Tensor) -> torch.Tensor:
     if self.held is None:
         self.held = torch.rand(4)
     return x + self.held
+
+
+def _copy_of_a_state(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.held is None:
+        self.held = self.sums.clone()
+    self.sums.add_(x.sum(0))
+    return x + self.held
+
+
+def _late_copy_of_a_state(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    self.sums.add_(x.sum(0))
+    if self.held is None:
+        self.held = self.sums * 1.0
+    return x + self.held
+
+
+def _written_later(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.held is None:
+        self.held = torch.zeros(3, 4)
+    result = x + self.held
+    self.held.view(-1).add_(x.flatten())
+    return result
+
+
+def _written_in_a_view(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.held is None:
+        self.held = torch.zeros(3, 4)
+    row = self.held[0]
+    row.copy_(x[0])
+    return x + self.held.mean(0)
+
+
+def _written_without_gradients(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.held is None:
+        self.held = torch.zeros(4)
+    result = x + self.held
+    with torch.no_grad():
+        self.held.add_(x[0])
+    return result
+
+
+def _more_of_a_state(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    if self.length is None:
+        self.sums.add_(1.0)
+    self.length = 1
+    return x + self.sums
+
+
+def _another_draw(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+    noise = torch.rand(4) if self.length is None else torch.rand(4) + 0 * torch.rand(4)
+    self.length = 1
+    return x + noise.sort().values
 
 
 def _history(self: Lazy, x: torch.Tensor) -> torch.Tensor:
@@ -146,6 +230,10 @@ _SAME_AGAIN = [
     _transposed,
     _made_part,
     _kept_outputs,
+    _written_table,
+    _view_of_a_state,
+    _table_of_weights,
+    _noise,
     _other_mode,
 ]
 
@@ -155,6 +243,13 @@ _OTHER_AGAIN = {
     _registered_state: "state",
     _first_mean: "held",
     _same_noise: "held",
+    _copy_of_a_state: "held",
+    _late_copy_of_a_state: "held",
+    _written_later: "held",
+    _written_in_a_view: "held",
+    _written_without_gradients: "held",
+    _more_of_a_state: "length",
+    _another_draw: "length",
     _history: "list[1]",
     _sum_in_object: "notes.seen",
     _counted: "notes.count",
@@ -214,9 +309,62 @@ def test_a_model_that_is_refused_is_as_before() -> None:
     assert all(a is b or a == b for a, b in zip(_held_by(model), before, strict=True))
 
 
-@pytest.mark.parametrize("trace", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("forward", "calls"), [(None, 1), *((f, 2) for f in (_table, _kept_outputs, _view_of_a_state, _history))]
+)
+def test_a_model_is_exported_once(monkeypatch: pytest.MonkeyPatch, forward: object, calls: int) -> None:
+    """Where its first call leaves something, it is called once more in the same trace."""
+    traces, called, export = [], [], torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *a, **k: traces.append(0) or export(*a, **k))
+
+    def counted(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+        called.append(self)
+        return x * 2 if forward is None else forward(self, x)
+
+    with contextlib.suppress(aicf.UserError):
+        aicf.compile(Lazy(counted).eval(), (torch.randn(3, 4),))
+    assert (len(traces), len(called)) == (1, calls)
+
+
+def test_a_range_that_only_the_second_call_leaves_is_told_as_what_is_kept() -> None:
+    def one_length(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+        if self.length is not None:
+            x = x + torch.ones(7, 4)
+        self.length = 1
+        return x * 2
+
+    def seven(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+        self.length = 1
+        return x + torch.ones(7, 4)
+
+    for forward, code in ((one_length, "AICF-U0301"), (seven, "AICF-U0203")):
+        with pytest.raises(aicf.UserError) as refused:
+            aicf.compile(Lazy(forward), (torch.randn(7, 4),), dims={"x": {0: "n=1..9"}})
+        assert refused.value.code == code
+
+
+def test_a_call_that_keeps_what_it_made_trains() -> None:
+    def forward(self: Lazy, x: torch.Tensor) -> torch.Tensor:
+        self.notes.seen = x * 2
+        with torch.no_grad():
+            self.sums.mul_(0.5).add_(x.mean(0))
+        return self.layer(x) + self.sums
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), Lazy(forward))
+    specs = [aicf.TensorSpec((6, 4)), aicf.TensorSpec((6,), "i64")]
+    step = aicf.compile_train_step(model, torch.nn.CrossEntropyLoss(), aicf.optim.SGD(0.1), specs)
+    x, y = torch.randn(6, 4), torch.randint(0, 4, (6,))
+    reference = copy.deepcopy(model)
+    expected = torch.nn.functional.cross_entropy(reference(x), y)
+    assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+    held = {name: step.state_dict()[name] for name in ("1.running_mean", "2.sums")}
+    for name, value in held.items():
+        np.testing.assert_allclose(np.asarray(value), dict(reference.named_buffers())[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("trace", [1, 2])
 def test_a_compile_that_is_interrupted_leaves_model_and_torch_as_they_were(trace: int) -> None:
-    """In its first call, or in a later trace of two calls."""
+    """In its first call, or in the second of the same trace."""
     calls = []
 
     def interrupted(self: Lazy, x: torch.Tensor) -> torch.Tensor:
