@@ -12,6 +12,7 @@ from .. import _aicf
 from ..errors import make_error
 from ..executable import Executable
 from .importer import ImportedModel
+from .objects import closed, has_objects
 
 __all__ = ["TorchExecutable", "dense"]
 
@@ -30,6 +31,7 @@ class TorchExecutable(Executable):
         self._model = model
         self._flat_inputs = _is_flat(model)
         self._on_gpu = raw.device().startswith("cuda")
+        self._has_objects = has_objects(model.out_spec)
         self._single_output = model.out_spec.is_leaf() and not model.constant_outputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,7 +118,8 @@ class TorchExecutable(Executable):
         leaves = [
             model.constant_outputs[i] if i in model.constant_outputs else next(pending) for i in range(count)
         ]
-        return pytree.tree_unflatten(leaves, model.out_spec)
+        result = pytree.tree_unflatten(leaves, model.out_spec)
+        return closed(result) if self._has_objects else result
 
 
 @torch.compiler.disable

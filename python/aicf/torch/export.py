@@ -16,6 +16,7 @@ from .decompose import masks_as_given, plain_attention, values_unchecked, withou
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
 from .function import as_module
+from .objects import objects_opened
 from .plain_writes import plain_writes_as_values
 from .recurrent import whole_recurrent_layers
 from .size_guards import export_over_ranges
@@ -80,6 +81,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 lines_of_functions,
             ):
                 ways.enter_context(way())
+            ways.enter_context(objects_opened(model))
             ways.enter_context(assignments_written(model, calls))
             ways.enter_context(plain_attention([*model.parameters(), *leaves]))
             return export_over_ranges(model, args, kwargs, shapes)

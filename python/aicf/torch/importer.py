@@ -29,6 +29,7 @@ from .decompose import STATISTICS, is_mutable, table, updates_statistics
 from .exclusive import exclusive
 from .function import OWNER
 from .lower import Lowering
+from .objects import Opened
 from .paths import leaf_paths
 from .source import line_of_node
 from .types import Symbols, dtype_name, require_dense
@@ -376,6 +377,8 @@ def export_structure(model: ImportedModel) -> Any:
 def _plain(tree: Any) -> Any:
     if tree is None or isinstance(tree, int):
         return tree
+    if isinstance(tree, Opened):
+        return {"dict": {path: _plain(item) for path, item in zip(tree.paths, tree.tensors, strict=True)}}
     if isinstance(tree, Mapping):
         return {"dict": {str(key): _plain(item) for key, item in tree.items() if item is not None}}
     if isinstance(tree, (tuple, list)):

@@ -20,6 +20,7 @@ from .function import OWNER, as_module
 from .gradients import no_custom_derivatives
 from .importer import ImportedModel, import_entries
 from .no_grad import stop_where_no_grad
+from .objects import closed
 from .types import TORCH_DTYPES
 
 __all__ = ["import_training"]
@@ -92,7 +93,7 @@ def _import(
             value = results[0]
             if target is not None and torch_loss is None:
                 name, spec = target
-                result = pytree.tree_unflatten(results, trained.call_spec.out_spec)
+                result = closed(pytree.tree_unflatten(results, trained.call_spec.out_spec))
                 value = loss(result, graph.input(name, spec.shape, dtype_name(spec.dtype)))  # type: ignore[misc]
             graph.output(value, "loss")
 

@@ -117,6 +117,10 @@ def test_distributions_are_not_asked_about_their_values() -> None:
 
 
 class Result:
+    """With slots: what its attributes are is known to it alone."""
+
+    __slots__ = ("value",)
+
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value
 

@@ -8,8 +8,8 @@ import aicf
 import pytest
 import torch
 
-pytest.importorskip("transformers")
-from models import MODELS  # noqa: E402
+hf = pytest.importorskip("transformers")
+from models import _SMALL, MODELS, VOCABULARY  # noqa: E402
 
 
 def assert_agrees(actual: Any, expected: Any) -> None:
@@ -63,3 +63,33 @@ def test_sizes_in_a_range(name: str) -> None:
     exe = aicf.compile(model, example, dims=dims)
     for batch, length in ((1, 7), (3, 13), (2, 1)):
         check(exe, model, inputs(batch, length))
+
+
+_DECODERS = {
+    "llama": (hf.LlamaConfig, {}),
+    "gemma2": (hf.Gemma2Config, {"head_dim": 8, "sliding_window": 4}),
+    "mistral": (hf.MistralConfig, {"sliding_window": 4}),
+    "gpt2": (hf.GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4}),
+    "mamba": (hf.MambaConfig, {"state_size": 4}),
+}
+
+
+@pytest.mark.parametrize("name", _DECODERS)
+def test_a_decoder_as_it_comes_gives_its_cache(name: str) -> None:
+    """The next step of torch goes on from our cache as from torch's own."""
+    kind, more = _DECODERS[name]
+    torch.manual_seed(0)
+    config = kind(**{**_SMALL, "num_key_value_heads": 2, "pad_token_id": 0, **more})
+    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    ids = torch.randint(3, VOCABULARY, (2, 7))
+    exe = aicf.compile(model, (ids,))
+    with torch.no_grad():
+        expected, actual = model(ids), exe(ids)
+        assert_agrees(actual, expected)
+        kept = "cache_params" if "cache_params" in expected else "past_key_values"
+        ours, theirs = actual[kept], expected[kept]
+        assert type(ours) is type(theirs) and repr(ours) == repr(theirs)
+        after = [model(ids[:, :1], **{kept: cache}).logits for cache in (ours, theirs)]
+        torch.testing.assert_close(*after, rtol=1e-4, atol=1e-5)
+    without = aicf.compile(model, {"input_ids": ids, "use_cache": False})
+    assert [info.name for info in without.outputs] == ["logits"]
