@@ -52,9 +52,9 @@ def uniform(shape: Sequence[int], fan_in: int, dtype: str = "float32") -> Parame
     return _parameter(_state["rng"].uniform(-bound, bound, _checked(shape)), dtype)
 
 
-def normal(shape: Sequence[int], dtype: str = "float32") -> Parameter:
-    """Standard normal."""
-    return _parameter(_state["rng"].standard_normal(_checked(shape)), dtype)
+def normal(shape: Sequence[int], dtype: str = "float32", deviation: float = 1.0) -> Parameter:
+    """Normal around 0."""
+    return _parameter(_state["rng"].standard_normal(_checked(shape)) * deviation, dtype)
 
 
 def filled(shape: Sequence[int], value: float, dtype: str = "float32") -> Parameter:

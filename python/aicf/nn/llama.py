@@ -11,10 +11,13 @@ import numpy as np
 
 from .. import ops
 from .._aicf import Program
+from .._dtypes import dtype_name
+from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import Graph, current_graph, program_of, tracing
 from .init import filled, normal
 from .layers import Linear, RMSNorm
+from .llama_of_transformers import config_of, dtype_of, parts_of, renamed
 from .module import Module, Parameter, State
 
 __all__ = ["Llama", "LlamaConfig"]
@@ -24,8 +27,13 @@ __all__ = ["Llama", "LlamaConfig"]
 class LlamaConfig:
     """Sizes of a model; `cache` is the number of positions that fit, `theta` the base of the rotary angles.
 
-    frequencies  one angle per pair of a head and position, in place of those that follow from theta.
-    tied         the output layer is the embedding.
+    frequencies   one angle per pair of a head and position, in place of those that follow from theta.
+    rotary_scale  what cosines and sines are multiplied by.
+    tied          the output layer is the embedding.
+    qkv_bias      of the products that give q, k and v; output_bias of the one after attention; mlp_bias of
+                  those of the gated layers.
+    head_norms    q and k are normalised in each head, before they are rotated.
+    windows       of each layer, the keys that a query sees up to its own; 0: all.
     """
 
     vocabulary: int
@@ -42,6 +50,18 @@ class LlamaConfig:
     frequencies: tuple[float, ...] | None = None
     tied: bool = True
     dtype: str = "float32"
+    rotary_scale: float = 1.0
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    head_norms: bool = False
+    windows: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.frequencies is not None and len(self.frequencies) != self.head // 2:
+            raise _wrong_size("frequencies", len(self.frequencies), self.head // 2)
+        if self.windows and len(self.windows) != self.layers:
+            raise _wrong_size("windows", len(self.windows), self.layers)
 
     @property
     def head(self) -> int:
@@ -53,27 +73,20 @@ class LlamaConfig:
         return np.outer(np.arange(self.cache), np.asarray(frequencies, "f8"))
 
 
-def _weights(*shape: int, dtype: str) -> Parameter:
-    """Normal with deviation 0.02; zeros, to be loaded, in a dtype that numpy does not have."""
-    if dtype not in ("float64", "float32", "float16"):
-        return Parameter(dtype=dtype, shape=shape)
-    parameter = normal(shape, dtype)
-    parameter.data *= np.asarray(0.02, dtype)
-    return parameter
-
-
-def _ones(size: int, epsilon: float, dtype: str) -> RMSNorm:
-    norm = RMSNorm(size, epsilon)
-    norm.scale = (
-        filled((size,), 1.0, dtype) if dtype.startswith("float") else Parameter(dtype=dtype, shape=(size,))
+def _wrong_size(name: str, actual: int, expected: int) -> Exception:
+    return make_error(
+        "bad_option", "a list has the wrong length", value=name, expected=str(expected), actual=str(actual)
     )
-    return norm
+
+
+def _weights(*shape: int, dtype: str) -> Parameter:
+    return normal(shape, dtype, deviation=0.02)
 
 
 class _Linear(Linear):
-    def __init__(self, in_features: int, out_features: int, dtype: str) -> None:
+    def __init__(self, in_features: int, out_features: int, dtype: str, bias: bool = False) -> None:
         self.W = _weights(in_features, out_features, dtype=dtype)
-        self.b = None
+        self.b = filled((out_features,), 0.0, dtype) if bias else None
 
 
 class _Layer(Module):
@@ -81,12 +94,14 @@ class _Layer(Module):
 
     def __init__(self, c: LlamaConfig) -> None:
         self.config = c
-        self.attn_norm = _ones(c.features, c.epsilon, c.dtype)
-        self.qkv = _Linear(c.features, (c.heads + 2 * c.kv_heads) * c.head, c.dtype)
-        self.o = _Linear(c.heads * c.head, c.features, c.dtype)
-        self.mlp_norm = _ones(c.features, c.epsilon, c.dtype)
-        self.gate_up = _Linear(c.features, 2 * c.hidden, c.dtype)
-        self.down = _Linear(c.hidden, c.features, c.dtype)
+        self.attn_norm = RMSNorm(c.features, c.epsilon, c.dtype)
+        self.qkv = _Linear(c.features, (c.heads + 2 * c.kv_heads) * c.head, c.dtype, c.qkv_bias)
+        self.q_norm = RMSNorm(c.head, c.epsilon, c.dtype) if c.head_norms else None
+        self.k_norm = RMSNorm(c.head, c.epsilon, c.dtype) if c.head_norms else None
+        self.o = _Linear(c.heads * c.head, c.features, c.dtype, c.output_bias)
+        self.mlp_norm = RMSNorm(c.features, c.epsilon, c.dtype)
+        self.gate_up = _Linear(c.features, 2 * c.hidden, c.dtype, c.mlp_bias)
+        self.down = _Linear(c.hidden, c.features, c.dtype, c.mlp_bias)
         cache = (c.batch, c.kv_heads, c.cache, c.head)
         self.k_cache = State(dtype=c.dtype, shape=cache)
         self.v_cache = State(dtype=c.dtype, shape=cache)
@@ -99,9 +114,14 @@ class _Layer(Module):
         heads = [c.heads, c.kv_heads, c.kv_heads]
         ends = np.cumsum([0, *heads]) * c.head
         qkv = self.qkv(self.attn_norm(x))
-        q, k, v = (
-            qkv[:, :, int(first) : int(last)].reshape(batch, length, count, c.head).transpose(0, 2, 1, 3)
+        parts = (
+            qkv[:, :, int(first) : int(last)].reshape(batch, length, count, c.head)
             for first, last, count in zip(ends, ends[1:], heads, strict=False)
+        )
+        norms = (self.q_norm, self.k_norm, None)
+        q, k, v = (
+            (norm(part) if norm else part).transpose(0, 2, 1, 3)
+            for part, norm in zip(parts, norms, strict=True)
         )
         q, keys, values = ops.rope_append(q, k, v, cos, sin, self.k_cache.sym(), self.v_cache.sym(), start)
         self.k_cache.update(keys)
@@ -124,7 +144,7 @@ class Llama(Module):
         c = self.config = config
         self.embedding = _weights(c.vocabulary, c.features, dtype=c.dtype)
         self.layers = [_Layer(c) for _ in range(c.layers)]
-        self.norm = _ones(c.features, c.epsilon, c.dtype)
+        self.norm = RMSNorm(c.features, c.epsilon, c.dtype)
         self.head = None if c.tied else _weights(c.vocabulary, c.features, dtype=c.dtype)
         self.position = State(dtype="i64", shape=(1,))
         self.token = State(dtype="i64", shape=(c.batch, 1))
@@ -137,13 +157,18 @@ class Llama(Module):
         steps = ops.iota(shape=[length], axis=0, dtype="i64") + start
         cos, sin = (
             ops.gather(current_graph().constant(table.astype("f4")).astype(c.dtype), steps, axis=0)
-            for table in (np.cos(c.angles()), np.sin(c.angles()))
+            for table in (np.cos(c.angles()) * c.rotary_scale, np.sin(c.angles()) * c.rotary_scale)
         )
         key = ops.iota(shape=[1, 1, 1, c.cache], axis=3, dtype="i64")
-        seen = key <= steps.reshape(1, 1, length, 1)
+        query = steps.reshape(1, 1, length, 1)
+        # Of each window; one as long as the cache hides nothing.
+        seen = {0: key <= query}
+        windows = [window if window < c.cache else 0 for window in c.windows or (0,) * c.layers]
+        for window in {*windows} - {0}:
+            seen[window] = (key <= query) & (key > query - window)
         x = ops.gather(self.embedding, ids, axis=0)
-        for layer in self.layers:
-            x = layer(x, cos, sin, start, seen)
+        for layer, window in zip(self.layers, windows, strict=True):
+            x = layer(x, cos, sin, start, seen[window])
         self.position.update(start + current_graph().lift(length, dtype="i64"))
         if last:
             batch, _, features = x.shape
@@ -170,28 +195,24 @@ class Llama(Module):
             prefill.output(self.forward(ids), "token")
         return program_of([decode, prefill], {"prompt": prompt})
 
+    @classmethod
+    def from_transformers(cls, source: Any, *, cache: int, batch: int = 1, dtype: str | None = None) -> Llama:
+        """The decoder of a transformers model (Llama, Mistral, Qwen2 or Qwen3), or of the folder of one.
+
+        A folder is read without transformers: config.json, and the weights in safetensors, in one file or
+        several. What the configuration says is used (rope_scaling, biases, windows, …), makes no difference
+        to the logits, or is refused with unsupported_option. `dtype` is by default that of the weights.
+        """
+        config, weights = parts_of(source)
+        model = cls(config_of(config, cache, batch, dtype_name(dtype or dtype_of(weights))))
+        model.load_state_dict(dict(renamed(weights, model.config)))
+        return model
+
     def load_transformers(self, weights: Mapping[str, Any]) -> None:
-        """Takes the `state_dict()` of transformers' LlamaForCausalLM of the same sizes."""
-        self.load_state_dict(dict(_renamed(weights, self.config)))
+        """Takes the `state_dict()` of a transformers model of the same sizes and options.
 
-
-def _renamed(weights: Mapping[str, Any], c: LlamaConfig) -> Any:
-    """(our name, array): transformers stores [out, in] and q, k and v apart."""
-    import torch
-
-    yield "embedding", weights["model.embed_tokens.weight"]
-    yield "norm.scale", weights["model.norm.weight"]
-    if not c.tied:
-        yield "head", weights["lm_head.weight"]
-    for i in range(c.layers):
-        ours, theirs = f"layers.{i}", f"model.layers.{i}"
-
-        def columns(*names: str, prefix: str = theirs) -> Any:
-            return torch.cat([weights[f"{prefix}.{name}_proj.weight"] for name in names]).T.contiguous()
-
-        yield f"{ours}.attn_norm.scale", weights[f"{theirs}.input_layernorm.weight"]
-        yield f"{ours}.mlp_norm.scale", weights[f"{theirs}.post_attention_layernorm.weight"]
-        yield f"{ours}.qkv.W", columns("self_attn.q", "self_attn.k", "self_attn.v")
-        yield f"{ours}.o.W", columns("self_attn.o")
-        yield f"{ours}.gate_up.W", columns("mlp.gate", "mlp.up")
-        yield f"{ours}.down.W", columns("mlp.down")
+        A state dict holds the weights alone: rotary positions, epsilon and windows are those of this model's
+        `LlamaConfig`, which `from_transformers` reads from the model's configuration. unknown_param for
+        weights that are missing or left over.
+        """
+        self.load_state_dict(dict(renamed(weights, self.config)))
