@@ -41,6 +41,9 @@ class Opened:
 @contextmanager
 def objects_opened(model: torch.nn.Module) -> Iterator[None]:
     """While it lasts, objects in the model's results that torch's pytree does not know are Opened."""
+    if isinstance(model, torch.jit.ScriptModule):  # torch.export takes none
+        yield
+        return
     forward = model.forward
     own = vars(model).get("forward")
 
