@@ -21,6 +21,7 @@ __all__ = [
     "state_pairs",
 ]
 
+_OF_ONNX = ("results", "states")
 _OPTIONS = ("isa", "opt", "results", "skip_passes", "states", "target")
 
 
@@ -94,13 +95,20 @@ def check_flag(name: str, value: Any) -> None:
         raise _wrong_type(name, value, "True or False")
 
 
-def check_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `options` of `aicf.compile`, if it has all of their names."""
+def check_options(options: Mapping[str, Any], onnx: bool = False) -> Mapping[str, Any]:
+    """The `options` of `aicf.compile`, if it has all of their names; some are of ONNX models alone."""
     check_type("options", options, Mapping, '{"opt": 1}')
     for name in options:
         if name not in _OPTIONS:
             raise make_error(
                 "bad_option", "no compile option of this name", value=name, expected=", ".join(_OPTIONS)
+            )
+        if name in _OF_ONNX and not onnx:
+            raise make_error(
+                "unsupported_option",
+                "this option is of ONNX models",
+                value=name,
+                remedy="leave it out; states of aicf.nn modules are nn.State, of torch modules buffers",
             )
     return options
 

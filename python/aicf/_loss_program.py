@@ -33,11 +33,20 @@ def loss_program(
     With it the params that the model holds but does not train.
     """
     if isinstance(model, _aicf.Program):
-        if loss is not None or inputs is not None:
+        given = {
+            "loss": loss,
+            "inputs": inputs,
+            "eval_inputs": eval_inputs,
+            "dims": dims or None,
+            "seed": seed or None,
+        }
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
             raise make_error(
                 "bad_option",
-                "a Program brings its inputs and gives its loss",
-                remedy="leave out loss and inputs",
+                "a Program brings its inputs, sizes and seed, and gives its loss",
+                value=", ".join(unused),
+                remedy="leave them out",
             )
         return model, []
     if inputs is None:

@@ -18,6 +18,8 @@ from .tracing import trace
 
 __all__ = ["compile", "is_torch", "support"]
 
+_ONNX = (str, os.PathLike, bytes, bytearray, memoryview)
+
 
 def compile(
     model: Any,
@@ -49,7 +51,8 @@ def compile(
                for, like "sm_90,compute_80,cpu", or "cuda". By default that is the device, and on a GPU `save`
                adds PTX for other GPUs and the CPU's variant to the file.
     """
-    chosen = check_options(options or {})
+    chosen = check_options(options or {}, onnx=isinstance(model, _ONNX))
+    check_type("dims", {} if dims is None else dims, Mapping, '{"batch": "1..8"}')
     if is_torch(model, inputs):
         from .torch import compile_model
 
@@ -93,6 +96,13 @@ def _to_program(
     model: Any, inputs: Any, dims: Mapping[str, Any], options: Mapping[str, Any]
 ) -> _aicf.Program:
     if isinstance(model, _aicf.Program):
+        if inputs is not None:
+            raise make_error(
+                "bad_option",
+                "a Program brings its inputs",
+                value="inputs",
+                remedy="leave them out",
+            )
         set_ranges(model, dims)
         return model
     if callable(model):

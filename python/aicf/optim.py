@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _aicf
+from ._build import check_flag
 from .errors import make_error
 from .tracing import Graph, tracing
 
@@ -129,6 +130,14 @@ class Group:
                 value=repr(self.patterns),
                 expected=f"[{self.patterns!r}]",
             )
+        if not isinstance(self.patterns, (list, tuple)) or not self.patterns:
+            raise make_error(
+                "bad_option",
+                "a group names no parameters",
+                expected='a list of patterns such as ["*.bias"]',
+                actual=repr(self.patterns)[:80],
+            )
+        check_flag("trainable", self.trainable)
         for pattern in self.patterns:
             if not isinstance(pattern, str):
                 raise make_error(
@@ -136,6 +145,9 @@ class Group:
                 )
         decay = None if self.weight_decay is None else _real("weight_decay", self.weight_decay)
         _aicf.check_group(_real("rate_factor", self.rate_factor), decay)
+
+
+_OF_DYNAMIC = {"growth": 2.0, "backoff": 0.5, "interval": 2000}
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,16 @@ class LossScale:
     interval: int = 2000
 
     def __post_init__(self) -> None:
+        check_flag("dynamic", self.dynamic)
         _aicf.check_loss_scale(self.numbers())
+        fixed = [] if self.dynamic else [n for n in _OF_DYNAMIC if getattr(self, n) != _OF_DYNAMIC[n]]
+        if fixed:
+            raise make_error(
+                "bad_option",
+                "a loss scale that is not dynamic does not change",
+                value=", ".join(fixed),
+                remedy="leave it out, or give dynamic=True",
+            )
 
     def numbers(self) -> _aicf.LossScale:
         """As the compiler takes them."""
@@ -208,6 +229,7 @@ class SGD(Optimizer):
     kind = "sgd"
 
     def numbers(self) -> _aicf.OptimizerOptions:
+        check_flag("nesterov", self.nesterov)
         numbers = super().numbers()
         numbers.momentum, numbers.nesterov = _real("momentum", self.momentum), bool(self.nesterov)
         return numbers

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -23,7 +25,11 @@ const ParamGroup* group_of(const TrainOptions& options, const std::string& name)
   return nullptr;
 }
 
+// Each pattern names a param, and each group gets one: groups before it may take them all.
 void check_groups(const Program& forward, const TrainOptions& options) {
+  std::set<const ParamGroup*> taken;
+  for (const auto& [name, variable] : forward.variables)
+    if (variable.role == Role::kParam) taken.insert(group_of(options, name));
   for (const ParamGroup& group : options.groups)
     for (const std::string& pattern : group.patterns) {
       const bool used =
@@ -33,6 +39,11 @@ void check_groups(const Program& forward, const TrainOptions& options) {
       if (!used)
         throw UserError(ErrorCode::kU_bad_option, "a parameter group matches no parameter")
             .with_value(pattern);
+      if (taken.count(&group) == 0)
+        throw UserError(ErrorCode::kU_bad_option,
+                        "groups before this one take every parameter that it matches")
+            .with_value(pattern)
+            .with_remedy("put it before them: the first group that matches a name holds for it");
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import ops
+from .._build import check_flag
 from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import current_graph
@@ -44,6 +45,7 @@ class MultiheadAttention(Module):
                 value=f"features={features}, heads={heads}, kv_heads={self.kv_heads}",
                 expected="features a multiple of heads, heads a multiple of kv_heads",
             )
+        check_flag("causal", causal)
         self.head_size = features // heads
         self.causal, self.window = causal, window
         self.q = Linear(features, heads * self.head_size, bias, dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import ops
+from .._build import check_flag
 from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import current_graph
@@ -43,6 +44,7 @@ class Conv2d(Module):
                 value=f"channels={in_channels} to {out_channels}, groups={groups}, kernel={sizes}",
                 expected="channels that are multiples of groups, a kernel of at least 1",
             )
+        check_flag("bias", bias)
         fan_in = in_channels // groups * sizes[0] * sizes[1]
         self.strides, self.pads, self.dilations = _pair(stride), _pair(padding) * 2, _pair(dilation)
         self.groups = groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import ops
+from .._build import check_flag
 from ..errors import make_error
 from ..symtensor import SymTensor
 from ..tracing import current_graph
@@ -32,6 +33,7 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: str = "float32"
     ) -> None:
+        check_flag("bias", bias)
         self.W = uniform((in_features, out_features), in_features, dtype)
         self.b = uniform((out_features,), in_features, dtype) if bias else None
 
@@ -55,6 +57,7 @@ class LayerNorm(Module):
     def __init__(
         self, shape: int | Sequence[int], epsilon: float = 1e-5, bias: bool = True, dtype: str = "float32"
     ) -> None:
+        check_flag("bias", bias)
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         self.axis = -len(sizes)
         self.epsilon = epsilon

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import ops
 from .._aicf import Program
+from .._build import check_whole
 from .._dtypes import dtype_name
 from ..errors import make_error
 from ..symtensor import SymTensor
@@ -58,6 +59,20 @@ class LlamaConfig:
     windows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("vocabulary", "features", "layers", "heads", "kv_heads", "hidden", "cache", "batch"):
+            check_whole(name, getattr(self, name), 1)
+        if (
+            self.heads % self.kv_heads
+            or (self.head_size is None and self.features % self.heads)
+            or self.head % 2
+        ):
+            raise make_error(
+                "bad_option",
+                "the heads of a decoder do not fit",
+                value=f"features={self.features}, heads={self.heads}, kv_heads={self.kv_heads}",
+                actual=f"heads of {self.head}",
+                expected="features a multiple of heads, heads a multiple of kv_heads, heads of an even size",
+            )
         if self.frequencies is not None and len(self.frequencies) != self.head // 2:
             raise _wrong_size("frequencies", len(self.frequencies), self.head // 2)
         if self.windows and len(self.windows) != self.layers:

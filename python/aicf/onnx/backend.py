@@ -30,8 +30,9 @@ class AicfBackendRep:
         self._deciding: dict[Shapes, tuple[str, ...]] = {}  # inputs whose values decide shapes
         self._executables: dict[tuple[Shapes, tuple[bytes, ...]], Executable] = {}
 
-    def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
+    def run(self, inputs: Any, **options: Any) -> tuple[np.ndarray, ...]:
         """Inputs in the model's order, or by name; results as numpy arrays in the model's order."""
+        _refuse_unknown(options, ())
         arrays = self._by_name(inputs)
         shapes = tuple((name, array.shape) for name, array in arrays.items())
         key = shapes, self._contents(shapes, arrays)
@@ -45,6 +46,13 @@ class AicfBackendRep:
     def _by_name(self, inputs: Any) -> dict[str, np.ndarray]:
         if not isinstance(inputs, Mapping):
             sequence = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+            if len(sequence) > len(self._inputs):
+                raise make_error(
+                    "unknown_input",
+                    "there are more inputs than the model has",
+                    expected=f"{len(self._inputs)}",
+                    actual=f"{len(sequence)}",
+                )
             inputs = dict(zip([value.name for value in self._inputs], sequence, strict=False))
         for name, value in inputs.items():
             if isinstance(value, list) or value is None:
@@ -87,8 +95,15 @@ def prepare(model: Any, device: str = "CPU", **options: Any) -> AicfBackendRep:
     import onnx
 
     onnx.checker.check_model(model)
-    known = {name: value for name, value in options.items() if name in ("threads", "options")}
-    return AicfBackendRep(model, known)
+    _refuse_unknown(options, ("threads", "options"))
+    return AicfBackendRep(model, options)
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            expected = ", ".join(known) or "none"
+            raise make_error("bad_option", "the backend has no such option", value=name, expected=expected)
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[np.ndarray, ...]:

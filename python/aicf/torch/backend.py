@@ -34,12 +34,24 @@ partitions: list[str] = []
 
 
 def aicf_backend(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **others: Any,
 ) -> Any:
     """What `torch.compile(model, backend="aicf")` calls: forward and backward graphs, each compiled by us.
 
     With options={"fallback": "eager"} unsupported ops run in torch; without it they are errors.
     """
+    if others:
+        raise make_error(
+            "bad_option",
+            "the backend takes no such argument of torch.compile",
+            value=", ".join(f"{name}={value!r}" for name, value in others.items()),
+            expected="options",
+            remedy='leave it out, or give options={"opt": 0, 1 or 2}',
+        )
     chosen = dict(options or {})
     for name in chosen:
         if name not in _OPTIONS:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._build import build
+from .._build import build, check_options, check_whole
 from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export
@@ -82,6 +82,9 @@ def compile_causal_lm(
     options: Mapping[str, Any] | None = None,
 ) -> CausalLM:
     """Compiles a `transformers` decoder with a language model head and a cache of `max_length` positions."""
+    chosen = check_options(options or {})
+    check_whole("batch", batch, 1)
+    check_whole("max_length", max_length)
     if max_length < 3:
         raise make_error(
             "bad_option", "a cache needs room", value=f"max_length={max_length}", expected="3 or more"
@@ -92,7 +95,7 @@ def compile_causal_lm(
         prefill, names, ranges = export(steps, (_no_ids(model, batch, 3),), dims)
         decode, _, _ = export(steps, (_no_ids(model, batch, 1),))
         imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
-    executable = TorchExecutable(build(imported.program, device, threads, options or {}), imported)
+    executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     return CausalLM(executable, batch, max_length, end_tokens(model))
 
 

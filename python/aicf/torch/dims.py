@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .._build import check_type
 from .._sizes import symbol_range
 from ..errors import make_error
 from .paths import leaf_paths
@@ -38,16 +39,21 @@ class Length:
 
 @dataclass
 class DynamicDims:
-    """Ranges by size name, and the lengths of the named axes for every tensor leaf of the arguments."""
+    """Ranges by size name, and the lengths of the named axes for every tensor leaf of the arguments.
+
+    A size with one value is none of torch.export's: the example gets it.
+    """
 
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     axes: list[dict[int, Length]] = field(default_factory=list)
+    fixed: dict[str, int] = field(default_factory=dict)
 
     def shapes(self, spec: pytree.TreeSpec) -> Any:
         """torch.export's `dynamic_shapes` for arguments of this structure."""
         dims = {name: torch.export.Dim(name, min=lo, max=hi) for name, (lo, hi) in self.ranges.items()}
         leaves = [
-            {axis: length.of(dims[length.name]) for axis, length in axes.items()} or None
+            {axis: length.of(dims[length.name]) for axis, length in axes.items() if length.name in dims}
+            or None
             for axes in self.axes
         ]
         return pytree.tree_unflatten(leaves, spec)
@@ -68,6 +74,8 @@ class DynamicDims:
 
     def _example_size(self, length: Length, given: int) -> int:
         """One for all axes of the name, near that of the first."""
+        if length.name in self.fixed:
+            return self.fixed[length.name]
         lo, hi = self.ranges[length.name]
         near = (given - length.offset) // length.factor
         return self._sizes.setdefault(length.name, max(lo, min(hi, max(near, 2))))
@@ -81,6 +89,7 @@ def parse_dims(
 ) -> DynamicDims:
     """Sizes named in `dims`; unset_size if a name has no range, bad_option for what no argument has."""
     result = DynamicDims()
+    check_type("dims", {} if dims is None else dims, Mapping, _FORMS)
     given = dict(dims or {})
     ranges = {key: given.pop(key) for key in list(given) if not _names_axes(given[key])}
     result.ranges = {name: symbol_range(name, value) for name, value in ranges.items()}
@@ -95,7 +104,19 @@ def parse_dims(
             value=", ".join(sorted(unknown)),
             expected=names,
         )
-    unset = {length.name for axes in result.axes for length in axes.values()} - set(result.ranges)
+    named = {length.name for axes in result.axes for length in axes.values()}
+    unused = sorted(set(result.ranges) - named)
+    if unused:
+        name, (low, high) = unused[0], result.ranges[unused[0]]
+        first = next((p for p, leaf in named_leaves(model, args, kwargs) if _has_axes(leaf)), "x")
+        raise make_error(
+            "bad_option",
+            "dims names a size that no axis has",
+            value=", ".join(unused),
+            expected=_FORMS,
+            remedy=f'say which axis it is: dims={{"{first}": {{0: "{name}={low}..{high}"}}}}',
+        )
+    unset = named - set(result.ranges)
     if unset:
         raise make_error(
             "unset_size",
@@ -103,7 +124,14 @@ def parse_dims(
             value=", ".join(sorted(unset)),
             expected=_FORMS,
         )
+    result.fixed = {name: low for name, (low, high) in result.ranges.items() if low == high}
+    for name in result.fixed:
+        del result.ranges[name]
     return result
+
+
+def _has_axes(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.ndim > 0
 
 
 def _names_axes(value: Any) -> bool:
@@ -119,8 +147,22 @@ def _axes_of(
     path: str, leaf: Any, given: Mapping[str, Any], ranges: dict[str, tuple[int, int]]
 ) -> dict[int, Length]:
     chosen = next((given[name] for name in reversed(_prefixes(path)) if name in given), None)
-    if chosen is None or not isinstance(leaf, torch.Tensor):
+    if chosen is None:
         return {}
+    if not isinstance(leaf, torch.Tensor):
+        if path not in given:  # a number or None beside tensors in a structure
+            return {}
+        raise make_error(
+            "bad_option", "this argument is no tensor, and has no axes", op=path, actual=repr(leaf)[:80]
+        )
+    if not isinstance(chosen, Mapping) and len(chosen) > leaf.ndim:
+        raise make_error(
+            "bad_option",
+            "dims names more axes than the argument has",
+            op=path,
+            expected=f"{leaf.ndim} or fewer",
+            actual=str(len(chosen)),
+        )
     pairs = chosen.items() if isinstance(chosen, Mapping) else enumerate(chosen)
     axes = {}
     for axis, text in pairs:

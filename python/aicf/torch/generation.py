@@ -4,12 +4,16 @@ tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+
+from .._build import check_type, check_whole
+from ..errors import make_error
 
 __all__ = ["CacheBuffers", "append_tokens", "chooser", "end_tokens"]
 
@@ -84,13 +88,27 @@ def chooser(
     temperature: float, top_k: int | None, generator: torch.Generator | None
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Logits [rows, vocabulary] to tokens; a temperature of 0 takes the most likely."""
+    check_type("temperature", temperature, (int, float), "0 or more")
+    if not 0 <= temperature < math.inf:
+        raise make_error(
+            "bad_option", "a temperature is out of range", value=str(temperature), expected="0 or more"
+        )
+    if top_k is not None:
+        check_whole("top_k", top_k, 1)
+        if temperature == 0:
+            raise make_error(
+                "bad_option",
+                "top_k has no effect at a temperature of 0, which takes the most likely token",
+                value=f"top_k={top_k}",
+                remedy="give a temperature above 0, or leave out top_k",
+            )
 
     def choose(logits: torch.Tensor) -> torch.Tensor:
         if temperature == 0:
             return logits.argmax(-1)
         logits = logits / temperature
         if top_k is not None:
-            lowest = logits.topk(top_k).values[:, -1:]
+            lowest = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
             logits = logits.masked_fill(logits < lowest, float("-inf"))
         return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
 

@@ -192,6 +192,15 @@ def symbol_ranges(
 ) -> dict[str, tuple[int, int]]:
     """Ranges of torch's size symbols, or those given for them."""
     given = {name: symbol_range(name, value) for name, value in (dims or {}).items()}
+    symbols = [str(symbol) for symbol in exported.range_constraints if symbol.is_Symbol]
+    if set(given) - set(symbols):
+        raise make_error(
+            "bad_option",
+            "dims names a size that the exported program does not have",
+            value=", ".join(sorted(set(given) - set(symbols))),
+            expected=", ".join(symbols) or "none: its sizes are fixed",
+            remedy="give the names that torch.export gave, or compile the module itself with dims",
+        )
     return {
         str(symbol): given.get(str(symbol)) or _span(span)
         for symbol, span in exported.range_constraints.items()

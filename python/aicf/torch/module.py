@@ -9,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 
 from .._build import build
+from ..errors import make_error
 from .control_flow import runs_loops
 from .dims import positional_names
 from .executable import TorchExecutable
@@ -24,6 +25,13 @@ def import_module(
 ) -> ImportedModel:
     """A module or function with example arguments, or a torch.export program, as a Program of ours."""
     if isinstance(model, ExportedProgram):
+        if inputs is not None:
+            raise make_error(
+                "bad_option",
+                "an exported program brings its arguments",
+                value="inputs",
+                remedy="leave them out",
+            )
         return import_entries({"main": model}, [{}], symbol_ranges(model, dims), loops=loops)
     with torch.no_grad():
         prefix = "" if isinstance(model, torch.nn.Module) else f"{OWNER}."

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._build import build
+from .._build import build, check_options, check_whole
 from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export
@@ -119,6 +119,10 @@ def compile_seq2seq_lm(
     are shaped as the example. The decoder's cache has `max_length` positions, the first `start_length` of
     which prefill writes.
     """
+    chosen = check_options(options or {})
+    for name, value in (("max_length", max_length), ("start_length", start_length)):
+        check_whole(name, value)
+    check_whole("max_source", 1 if max_source is None else max_source, 1)
     if max_length < start_length + 1 or start_length < 1:
         raise make_error(
             "bad_option",
@@ -131,7 +135,7 @@ def compile_seq2seq_lm(
         prefill, names, ranges = export(_Prefill(steps), inputs, dims)
         decode, _, _ = export(_Decode(steps), (steps.ids(1),))
         imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges, prefix="steps.")
-    executable = TorchExecutable(build(imported.program, device, threads, options or {}), imported)
+    executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", None)
     return Seq2SeqLM(executable, steps, end_tokens(model), start)
 
