@@ -6,6 +6,7 @@ only.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from .._build import build, check_options, check_whole
-from ..errors import make_error
+from ..errors import Error, make_error
 from .executable import TorchExecutable
 from .export import export
 from .generation import CacheBuffers, append_tokens, chooser, end_tokens
@@ -104,24 +105,84 @@ class _Steps(nn.Module):
 
     def __init__(self, model: nn.Module, batch: int, max_length: int) -> None:
         super().__init__()
-        from transformers import StaticCache
-        from transformers.cache_utils import StaticLayer
-
         self.model = model
-        self._cache = StaticCache(config=model.config, max_cache_len=max_length)
-        # A cache of a window only depends on data; with every position kept, the mask alone makes the window.
-        self._cache.layers = [
-            StaticLayer(max_length) if layer.is_sliding else layer for layer in self._cache.layers
-        ]
+        self._options = _call_options(model)
+        self._cache = _static_cache(model, max_length)
         with torch.no_grad():  # a first call gives the cache its shapes
-            model(input_ids=_no_ids(model, batch, 1), past_key_values=self._cache, use_cache=True)
+            self._logits(_no_ids(model, batch, 1))
         self._cache.reset()
         self._own = CacheBuffers(self, "cache", self._cache.layers, _CACHED)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         with self._own.bound(self):
-            result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+            return self._logits(ids)
+
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **self._options)
         return result.logits[:, -1]
+
+
+def _call_options(model: Any) -> dict[str, Any]:
+    """What a step's call takes besides ids and cache; unsupported_option for what is no such decoder."""
+    if not hasattr(model, "config") or not callable(getattr(model, "get_output_embeddings", None)):
+        raise _unsupported(
+            type(model).__name__,
+            "this is no decoder of transformers",
+            "give a model of transformers, such as AutoModelForCausalLM.from_pretrained(name)",
+        )
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise _unsupported(
+            type(model).__name__,
+            "the model has an encoder",
+            "aicf.torch.compile_seq2seq_lm(model, source, max_length=...)",
+        )
+    if model.get_output_embeddings() is None:
+        raise _unsupported(
+            type(model).__name__,
+            "the model has no language model head",
+            "give the class that ends in ForCausalLM",
+        )
+    names = inspect.signature(model.forward).parameters
+    if "past_key_values" not in names:
+        state = next((name for name in ("cache_params", "state", "mems") if name in names), None)
+        if state is None:
+            message, remedy = "the model keeps no keys and values", "aicf.compile(model, (ids,))"
+        else:
+            message, remedy = f"the model keeps its state in {state}", _WHOLE_TEXTS
+        raise _unsupported(type(model).__name__, message, remedy)
+    return {"logits_to_keep": 1} if "logits_to_keep" in names else {}
+
+
+def _static_cache(model: Any, max_length: int) -> Any:
+    from transformers import StaticCache
+    from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
+
+    cache = StaticCache(config=model.config.get_text_config(decoder=True), max_cache_len=max_length)
+    others = {type(layer).__name__ for layer in cache.layers} - {
+        kind.__name__ for kind in (StaticLayer, StaticSlidingWindowLayer)
+    }
+    if others:
+        message = f"the model keeps other states than keys and values: {', '.join(sorted(others))}"
+        raise _unsupported(type(model).__name__, message, _WHOLE_TEXTS)
+    # A cache of a window only depends on data; with every position kept, the mask alone makes the window.
+    cache.layers = [StaticLayer(max_length) for _ in cache.layers]
+    return cache
+
+
+_WHOLE_TEXTS = (
+    'aicf.compile(model, {"input_ids": ids, "use_cache": False}) gives the logits of whole texts, and '
+    "model.generate generates in torch"
+)
+
+
+def _unsupported(kind: str, message: str, remedy: str) -> Error:
+    return make_error(
+        "unsupported_option",
+        message,
+        op=kind,
+        expected="a decoder of transformers whose layers keep keys and values, all or those of a window",
+        remedy=remedy,
+    )
 
 
 def _no_ids(model: nn.Module, batch: int, length: int) -> torch.Tensor:

@@ -129,6 +129,7 @@ def compile_seq2seq_lm(
             "a cache needs room for the first ids and one more",
             value=f"max_length={max_length}, start_length={start_length}",
         )
+    _check_model(model)
     with torch.no_grad():
         steps = _Steps(model, source, max_length, max_source, start_length).eval()
         inputs, dims = _prefill_inputs(steps, source)
@@ -138,6 +139,23 @@ def compile_seq2seq_lm(
     executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", None)
     return Seq2SeqLM(executable, steps, end_tokens(model), start)
+
+
+def _check_model(model: Any) -> None:
+    """unsupported_option for what has not an encoder and a decoder with a language model head."""
+    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        message, remedy = "the model has no encoder", "aicf.torch.compile_causal_lm(model, max_length=...)"
+    elif getattr(model, "get_output_embeddings", lambda: None)() is None:
+        message, remedy = "the model has no language model head", "give its class for conditional generation"
+    else:
+        return
+    raise make_error(
+        "unsupported_option",
+        message,
+        op=type(model).__name__,
+        expected="a model of transformers with an encoder and a decoder, such as T5, BART and Whisper",
+        remedy=remedy,
+    )
 
 
 def _prefill_inputs(steps: _Steps, source: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import aicf
 import pytest
 import torch
 
-pytest.importorskip("transformers")
+hf = pytest.importorskip("transformers")
 from aicf.torch import compile_causal_lm  # noqa: E402
 from models import MODELS  # noqa: E402
 
@@ -37,3 +38,46 @@ def test_greedy_tokens(name: str, batch: int, length: int, tmp_path: Path) -> No
     loaded = aicf.load(tmp_path / "lm.aicf", device=ids.device.type)
     again = torch.from_dlpack(loaded.run_entry("prefill", ids.cpu().numpy()))
     assert torch.equal(again, whole.cpu())
+
+
+_SIZES = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "pad_token_id": 0,
+}
+_OTHERS: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
+    "mamba": ("Mamba", "ForCausalLM", {"state_size": 4}, "cache_params", "use_cache"),
+    "states and keys": (
+        "RecurrentGemma",
+        "ForCausalLM",
+        {"intermediate_size": 64},
+        "LinearAttention",
+        "use_cache",
+    ),
+    "an encoder": ("Bert", "ForMaskedLM", {}, "no keys and values", "(ids,)"),
+    "no head": ("Llama", "Model", {}, "no language model head", "ForCausalLM"),
+    "a pair": ("T5", "ForConditionalGeneration", {}, "has an encoder", "compile_seq2seq_lm"),
+}
+
+
+@pytest.mark.parametrize("name", _OTHERS)
+def test_other_kinds_of_models_are_refused(name: str) -> None:
+    """With a remedy; that of states is tried."""
+    kind, suffix, more, message, remedy = _OTHERS[name]
+    torch.manual_seed(0)
+    model = getattr(hf, kind + suffix)(getattr(hf, f"{kind}Config")(**_SIZES | more)).eval()
+    with pytest.raises(aicf.UserError, match=message) as refused:
+        compile_causal_lm(model, max_length=8)
+    assert refused.value.code == "AICF-U0002" and remedy in refused.value.remedy
+    if remedy == "use_cache":
+        given = {"input_ids": torch.randint(3, 99, (1, 7)), "use_cache": False}
+        with torch.no_grad():
+            expected = model(**given).logits
+        torch.testing.assert_close(aicf.compile(model, given)(**given).logits, expected)
+
+
+def test_what_is_no_model_of_transformers_is_refused() -> None:
+    with pytest.raises(aicf.UserError, match="no decoder of transformers"):
+        compile_causal_lm(torch.nn.Linear(3, 3), max_length=8)

@@ -76,3 +76,17 @@ def test_whisper_with_a_prompt() -> None:
         lm.generate(features, 12)
     with pytest.raises(aicf.UserError, match="without a mask"):
         lm.generate(features, 12, start=start, mask=torch.ones(1, 100))
+
+
+@pytest.mark.parametrize(
+    ("make", "message", "remedy"),
+    [
+        (MODELS["llama"][0], "no encoder", "compile_causal_lm"),
+        (lambda: torch.nn.Linear(3, 3), "no encoder", "compile_causal_lm"),
+        (lambda: hf.BartModel(bart().config), "no language model head", "conditional generation"),
+    ],
+)
+def test_other_kinds_of_models_are_refused(make: Any, message: str, remedy: str) -> None:
+    with pytest.raises(aicf.UserError, match=message) as refused:
+        compile_seq2seq_lm(make(), ids(1, 5), max_length=8)
+    assert refused.value.code == "AICF-U0002" and remedy in refused.value.remedy
