@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from .._build import check_type
 from .._sizes import symbol_range
 from ..errors import make_error
+from .objects import children_listed
 from .paths import leaf_paths
 
 __all__ = ["DynamicDims", "named_leaves", "parse_dims", "positional_names"]
@@ -56,7 +57,7 @@ class DynamicDims:
             or None
             for axes in self.axes
         ]
-        return pytree.tree_unflatten(leaves, spec)
+        return children_listed(pytree.tree_unflatten(leaves, spec))
 
     def examples(self, leaves: Sequence[Any]) -> list[Any]:
         """The same arguments at sizes torch does not specialise: one above 1 for each dynamic axis."""

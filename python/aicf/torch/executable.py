@@ -12,7 +12,7 @@ from .. import _aicf
 from ..errors import make_error
 from ..executable import Executable
 from .importer import ImportedModel
-from .objects import closed, has_objects
+from .objects import closed, has_objects, opened
 
 __all__ = ["TorchExecutable", "dense"]
 
@@ -31,6 +31,7 @@ class TorchExecutable(Executable):
         self._model = model
         self._flat_inputs = _is_flat(model)
         self._on_gpu = raw.device().startswith("cuda")
+        self._takes_objects = has_objects(model.in_spec)
         self._has_objects = has_objects(model.out_spec)
         self._single_output = model.out_spec.is_leaf() and not model.constant_outputs
 
@@ -79,7 +80,8 @@ class TorchExecutable(Executable):
         names = spec.children()[1].context or []
         if set(kwargs) == set(names):
             kwargs = {name: kwargs[name] for name in names}
-        leaves, given = pytree.tree_flatten((args, dict(kwargs)))
+        arguments = (args, dict(kwargs))
+        leaves, given = pytree.tree_flatten(opened(arguments) if self._takes_objects else arguments)
         if given != spec:
             raise make_error(
                 "missing_input",

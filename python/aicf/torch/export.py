@@ -16,7 +16,7 @@ from .decompose import masks_as_given, plain_attention, values_unchecked, withou
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
 from .function import as_module
-from .objects import objects_opened
+from .objects import objects_opened, opened
 from .plain_writes import plain_writes_as_values
 from .recurrent import whole_recurrent_layers
 from .size_guards import export_over_ranges
@@ -50,7 +50,7 @@ def export(
     Names in errors are told without `prefix`.
     """
     model = as_module(model)
-    args, kwargs = split_inputs(inputs)
+    args, kwargs = opened(split_inputs(inputs))
     dynamic = parse_dims(model, args, kwargs, dims)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     for name, leaf in named_leaves(model, args, kwargs):

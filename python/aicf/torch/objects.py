@@ -1,4 +1,4 @@
-"""Results of classes that torch's pytree does not know, such as the caches of Hugging Face's models.
+"""Arguments and results of classes that torch's pytree does not know, as the caches of Hugging Face's models.
 
 A trace sees the tensors of such an object. The rest of it, its form, makes an equal object of other tensors.
 """
@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Opened", "closed", "has_objects", "objects_opened"]
+from ..errors import make_error
+
+__all__ = ["Opened", "children_listed", "closed", "has_objects", "objects_opened", "opened"]
 
 _NUMBERS: dict[type, tuple[Callable[[Any], Any], torch.dtype]] = {
     torch.SymInt: (int, torch.int64),
@@ -40,7 +42,9 @@ class Opened:
 
 @contextmanager
 def objects_opened(model: torch.nn.Module) -> Iterator[None]:
-    """While it lasts, objects in the model's results that torch's pytree does not know are Opened."""
+    """While it lasts, the model takes Opened in the place of objects that torch's pytree does not know, and
+    gives them for such objects.
+    """
     if isinstance(model, torch.jit.ScriptModule):  # torch.export takes none
         yield
         return
@@ -49,7 +53,11 @@ def objects_opened(model: torch.nn.Module) -> Iterator[None]:
 
     @functools.wraps(forward)
     def opening(*args: Any, **kwargs: Any) -> Any:
-        return pytree.tree_map(_opened, forward(*args, **kwargs))
+        given: list[tuple[Opened, Any]] = []
+        args, kwargs = closed((args, kwargs), given)
+        result = forward(*args, **kwargs)
+        _refuse_lost(given, result)
+        return opened(result)
 
     model.forward = opening  # type: ignore[method-assign]
     try:
@@ -61,15 +69,51 @@ def objects_opened(model: torch.nn.Module) -> Iterator[None]:
             model.forward = own
 
 
-def closed(result: Any) -> Any:
-    """The result with an object in the place of each Opened."""
+def opened(value: Any) -> Any:
+    """The structure with Opened in the place of objects that are of classes unknown to pytree."""
+    return pytree.tree_map(_opened, value)
+
+
+def closed(value: Any, made: list[tuple[Opened, Any]] | None = None) -> Any:
+    """The structure with an object in the place of each Opened; these pairs are appended to `made`."""
+
+    def close(leaf: Any) -> Any:
+        if not isinstance(leaf, Opened):
+            return leaf
+        result = leaf.form.make(leaf.tensors)
+        if made is not None:
+            made.append((leaf, result))
+        return result
+
+    return pytree.tree_map(close, value, is_leaf=_is_opened)
+
+
+def children_listed(value: Any) -> Any:
+    """The structure with the parts of each Opened as a list, as torch.export takes `dynamic_shapes`."""
     return pytree.tree_map(
-        lambda x: x.form.make(x.tensors) if isinstance(x, Opened) else x, result, is_leaf=_is_opened
+        lambda x: list(x.tensors) if isinstance(x, Opened) else x, value, is_leaf=_is_opened
     )
 
 
+def _refuse_lost(given: list[tuple[Opened, Any]], result: Any) -> None:
+    """An object that a call changes must be among its results: the caller's own stays as it is."""
+    results = {id(leaf) for leaf in pytree.tree_leaves(result)}
+    for before, value in given:
+        after = _opened(value)
+        same = isinstance(after, Opened) and after.form == before.form
+        if same and all(a is b for a, b in zip(after.tensors, before.tensors, strict=True)):
+            continue
+        if id(value) not in results:
+            raise make_error(
+                "unsupported_op",
+                "the model changes an object that it is given and does not return it",
+                value=type(value).__name__,
+                remedy="return it, or give use_cache=True to a model of transformers",
+            )
+
+
 def has_objects(spec: pytree.TreeSpec) -> bool:
-    """Whether results of this structure hold an Opened."""
+    """Whether arguments or results of this structure hold an Opened."""
     return spec.type is Opened or any(map(has_objects, spec.children()))
 
 
@@ -203,7 +247,7 @@ pytree.register_pytree_node(
     lambda opened: (opened.tensors, (opened.form, opened.paths)),
     lambda tensors, context: Opened(*context, list(tensors)),
     flatten_with_keys_fn=lambda opened: (
-        [(pytree.GetAttrKey(path), t) for path, t in zip(opened.paths, opened.tensors, strict=True)],
+        [(pytree.MappingKey(path), t) for path, t in zip(opened.paths, opened.tensors, strict=True)],
         (opened.form, opened.paths),
     ),
     serialized_type_name="aicf.torch.objects.Opened",

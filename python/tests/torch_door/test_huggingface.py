@@ -93,3 +93,20 @@ def test_a_decoder_as_it_comes_gives_its_cache(name: str) -> None:
         torch.testing.assert_close(*after, rtol=1e-4, atol=1e-5)
     without = aicf.compile(model, {"input_ids": ids, "use_cache": False})
     assert [info.name for info in without.outputs] == ["logits"]
+
+
+def test_a_cache_as_an_argument() -> None:
+    """Steps of one token over a cache of any length; each gives the next cache."""
+    torch.manual_seed(0)
+    model = hf.AutoModelForCausalLM.from_config(hf.LlamaConfig(**_SMALL, num_key_value_heads=2)).eval()
+    ids = torch.randint(3, VOCABULARY, (2, 9))
+    with torch.no_grad():
+        ours, theirs = (model(ids[:, :4]).past_key_values for _ in range(2))
+        example = {"input_ids": ids[:, :1], "past_key_values": ours}
+        exe = aicf.compile(model, example, dims={"past_key_values": {2: "past=1..16"}})
+        for i in range(4, 9):
+            step = ids[:, i : i + 1]
+            actual, expected = (exe(step, past_key_values=ours), model(step, past_key_values=theirs))
+            torch.testing.assert_close(actual.logits, expected.logits, rtol=1e-4, atol=1e-5)
+            assert ours.get_seq_length() == i
+            ours = actual.past_key_values

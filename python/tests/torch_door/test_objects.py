@@ -1,4 +1,4 @@
-"""Results of classes that torch does not know: the class, and all of it that is no tensor, is kept."""
+"""Arguments and results of classes that torch does not know: all of an object that is no tensor is kept."""
 
 from __future__ import annotations
 
@@ -95,3 +95,30 @@ def test_a_set_of_tensors_inside_an_object_is_refused() -> None:
 
     with pytest.raises(aicf.UserError, match="a class whose tensors"):
         aicf.compile(function, (torch.ones(3),))
+
+
+def test_an_object_as_an_argument() -> None:
+    """It stays as it is; one that is otherwise apart from its tensors is another argument."""
+
+    def function(x: torch.Tensor, given: Inner) -> tuple[torch.Tensor, Inner]:
+        given.x = torch.cat([given.x, x * given.length])
+        return given.x.sum(0), given
+
+    exe = aicf.compile(function, (torch.ones(2, 3), Inner(torch.ones(4, 3))), dims={"given": {0: "n=3..9"}})
+    x, rows = torch.randn(2, 3), torch.randn(6, 3)
+    given, theirs = Inner(rows), Inner(rows)
+    given.length = theirs.length = 4
+    assert_same(exe(x, given), function(x, theirs))
+    assert given.x is rows
+    with pytest.raises(aicf.UserError, match="structured otherwise"):
+        exe(x, Inner(rows))  # its length is 6
+
+
+def test_an_object_that_is_changed_and_not_returned_is_refused() -> None:
+    def function(x: torch.Tensor, given: Inner) -> torch.Tensor:
+        given.x = given.x * x
+        return given.x + 1
+
+    with pytest.raises(aicf.UserError, match="does not return it") as refused:
+        aicf.compile(function, (torch.ones(3), Inner(torch.ones(3))))
+    assert refused.value.value == "Inner" and "return it" in refused.value.remedy
