@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from . import _aicf
 from ._apply import apply
+from ._build import check_type
 from .errors import make_error
 from .triton_kernel import TritonKernel, compile_triton
 
@@ -150,10 +151,7 @@ def register_op(
     A compiled file for the CPU holds the op's name only: who loads it registers the op first (AICF-U0504).
     For a GPU it holds the compiled kernel and needs nothing.
     """
-    if "::" not in name:
-        raise make_error(
-            "bad_option", "a custom op needs a domain", value=name, expected='a name such as "my::op"'
-        )
+    _check_parts(name, results, attributes or {}, cpu, cuda)
     if name in _ops:
         raise make_error("misuse", "a custom op of this name is registered already", value=name)
     op = CustomOp(name, results, attributes or {}, cuda)
@@ -163,6 +161,40 @@ def register_op(
     _aicf.register_onnx_op(name, rows, op.node_attributes)
     _ops[name] = op
     return op
+
+
+def _check_parts(name: Any, results: Any, attributes: Any, cpu: Any, cuda: Any) -> None:
+    check_type("name", name, str, 'a name such as "my::op"')
+    if not all(name.partition("::")[::2]):
+        raise make_error(
+            "bad_option", "a custom op needs a domain", value=name, expected='a name such as "my::op"'
+        )
+    check_type("attributes", attributes, Mapping, "numbers by name")
+    for key, default in attributes.items():
+        check_type(f"attributes[{key!r}]", default, (int, float), "a number")
+    pair = isinstance(cpu, tuple) and len(cpu) == 2
+    parts = {
+        "results": (callable(results), results, "a function that gives (dtype, shape)"),
+        "cpu": (
+            cpu is None or callable(cpu) or pair or isinstance(cpu, int),
+            cpu,
+            "a function, a function of ctypes, its address, or a (library, symbol) pair",
+        ),
+        "cuda": (
+            cuda is None or isinstance(cuda, (CudaKernel, TritonKernel)),
+            cuda,
+            "an aicf.CudaKernel or aicf.TritonKernel",
+        ),
+    }
+    for part, (fits, value, expected) in parts.items():
+        if not fits:
+            raise make_error(
+                "bad_option",
+                "a custom op is given something else",
+                value=part,
+                expected=expected,
+                actual=repr(value)[:80],
+            )
 
 
 def registered_op(name: str) -> CustomOp | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aicf
@@ -65,6 +67,17 @@ def onnx_backend(*inputs: Any, run: dict[str, Any] | None = None, **given: Any) 
     from aicf.onnx import backend
 
     return backend.prepare(onnx_model(), **given).run([np.ones((2, 4), "f"), *inputs], **run or {})
+
+
+def saved() -> Path:
+    path = Path(tempfile.mkdtemp()) / "m.aicf"
+    compile_function().save(path)
+    return path
+
+
+def register(**given: Any) -> Any:
+    parts = {"name": "refused::op", "results": lambda x: (x.dtype, x.shape), "cpu": lambda x, y: None}
+    return aicf.register_op(**parts | given)
 
 
 def llama(**given: Any) -> Any:
@@ -128,6 +141,12 @@ CASES: dict[str, Case] = {
     "causal": (lambda: nn.MultiheadAttention(8, 2, causal="no"), "causal"),  # type: ignore[arg-type]
     "reduction": (lambda: nn.MSELoss(reduction="none"), "none"),
     "smoothing": (lambda: nn.CrossEntropyLoss(label_smoothing=3.0), "3.0"),
+    "name of an op": (lambda: register(name="plus"), "plus"),
+    "results of an op": (lambda: register(results=3), "results"),
+    "attributes of an op": (lambda: register(attributes={"k": "x"}), "k"),
+    "kernel of an op": (lambda: register(cuda="kernel.cu"), "cuda"),
+    "function of an op": (lambda: register(cpu="function"), "cpu"),
+    "memory of the CPU": (lambda: aicf.load(saved(), device_memory_limit=1 << 20), "cpu"),
     "heads of a decoder": (lambda: llama(heads=5, kv_heads=2), "5"),
     "windows of a decoder": (lambda: llama(windows=(3, 3)), "windows"),
     "dtype of a decoder": (lambda: llama(dtype="i64"), "i64"),
