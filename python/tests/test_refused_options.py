@@ -263,7 +263,7 @@ _VARIABLES = (
 
 @pytest.mark.parametrize("name", _VARIABLES)
 def test_environment_variables(name: str) -> None:
-    code = "import aicf\nexe = aicf.compile(lambda x: x + 1, [aicf.TensorSpec(())])\nexe(1.0)"
+    code = "import aicf, numpy as np\nx = np.ones(8)\naicf.compile(lambda x: x + 1, [x])(x)"
     environment = os.environ | {name: "nonsense"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode and "AICF-U0001" in done.stderr and name in done.stderr
