@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import nn, ops, optim
 from ._aicf import DeviceTensor, Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
@@ -18,6 +20,10 @@ from .symtensor import SymTensor
 from .tracing import Graph, TensorSpec, trace, tracing
 from .training import TrainStep, compile_train_step, load_train_step, shuffled_rows
 from .triton_kernel import TritonKernel
+
+if _TYPE_CHECKING:
+    from . import onnx as onnx
+    from . import torch as torch
 
 __all__ = [
     "CudaKernel",
@@ -54,3 +60,18 @@ __all__ = [
     "trace",
     "tracing",
 ]
+
+# Parts that need a package of the same name. `__all__` leaves them out: a star would import the packages.
+_LAZY = ("onnx", "torch")
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["EnvError", "Error", "InternalError", "UserError", "make_error"]
+__all__ = ["EnvError", "Error", "InternalError", "UserError", "make_error", "with_remedy"]
 
 
 class Error(Exception):
@@ -69,3 +69,12 @@ def make_error(
     for field, text in fields.items():
         setattr(error, field, text)
     return error
+
+
+def with_remedy(error: Error, remedy: str) -> Error:
+    """The same error with another remedy."""
+    text = str(error).removeprefix(f"[{error.code}] ")
+    fields = {field: getattr(error, field) for field in _FIELDS}
+    for field, value in fields.items():
+        text = text.replace(f"\n  {field}: {value}", "", 1) if value else text
+    return make_error(error.name, text, **(fields | {"remedy": remedy}))

@@ -296,3 +296,18 @@ def test_a_locale_with_another_decimal_point_gives_the_same_file(mlp: bytes, tmp
         subprocess.run(words, cwd=tmp_path, env=environment, check=True)
         files.append((tmp_path / "mlp.aicf").read_bytes())
     assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("part", ["onnx", "torch"])
+def test_parts_are_imported_when_they_are_named(part: str) -> None:
+    """Not by `import aicf`, nor by a star."""
+    pytest.importorskip(part)
+    code = f"""
+import sys
+import aicf
+from aicf import *
+assert "{part}" not in sys.modules and "{part}" in dir(aicf)
+assert aicf.{part}.__all__ and "{part}" in sys.modules
+assert not hasattr(aicf, "nothing")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

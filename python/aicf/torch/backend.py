@@ -6,6 +6,7 @@ error. The others are those of aicf.compile.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -15,11 +16,12 @@ import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends, register_backend
+from torch._dynamo.exc import BackendCompilerFailed, ShortenTraceback
 from torch._functorch import config as functorch_config
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from ..errors import make_error
+from ..errors import Error, make_error, with_remedy
 from .compiled_graph import CompiledGraph
 from .decompose import plain_attention, table
 from .survey import count_ops, survey
@@ -28,6 +30,9 @@ __all__ = ["aicf_backend", "partitions"]
 
 _log = logging.getLogger("aicf.torch")
 _OPTIONS = ("fallback", "device", "threads", "isa", "opt", "skip_passes", "target")
+
+_FALLBACK = 'torch.compile(model, backend="aicf", options={"fallback": "eager"})'
+_LEFT_TO_EAGER = ("unsupported_op", "unsupported_dtype")  # errors that the fallback is the remedy of
 
 # One line per graph that ran partly in eager, as it was logged.
 partitions: list[str] = []
@@ -61,18 +66,53 @@ def aicf_backend(
     if chosen.get("fallback") not in (None, "eager"):
         raise make_error("bad_option", "no such fallback", value=str(chosen["fallback"]), expected="eager")
 
-    def compiler(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+    def forward(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(_compile(graph, chosen))
 
-    trace = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, decompositions=table())
+    def backward(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        try:
+            return make_boxed_func(_compile(graph, chosen))
+        except Error as error:  # torch would log it at once with what led to it, and may never call the graph
+            return make_boxed_func(_raiser(error))
+
+    trace = aot_autograd(fw_compiler=forward, bw_compiler=backward, decompositions=table())
     # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
-    with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):
-        return trace(module, inputs)
+    try:
+        with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):
+            return trace(module, inputs)
+    except Error as error:
+        raise _as_torch_raises_it(error, inspect.currentframe()) from None
+
+
+def _raiser(error: Error) -> Callable[..., Any]:
+    def call(*_: Any) -> Any:
+        raise error
+
+    return call
+
+
+def _as_torch_raises_it(error: Error, frame: Any) -> Error:
+    """The error as one of torch's kind too, which torch gives to the caller as it is."""
+    kind: Any = type(type(error).__name__, (BackendCompilerFailed, type(error)), {"__init__": _init})
+    raised = kind(str(error), frame)
+    raised.__dict__.update({**vars(error), "backend_name": "aicf", "inner_exception": error})
+    return raised
+
+
+def _init(self: Any, text: str, frame: Any) -> None:
+    ShortenTraceback.__init__(self, text, first_useful_frame=frame)
 
 
 def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
     if options.get("fallback") != "eager":
-        return CompiledGraph(graph, options)
+        try:
+            return CompiledGraph(graph, options)
+        except Error as error:
+            if error.name not in _LEFT_TO_EAGER:
+                raise
+            raise with_remedy(
+                error, f"{error.remedy}; or {_FALLBACK} runs it in torch".lstrip("; ")
+            ) from None
     missing = survey(graph)
     if not missing:
         return CompiledGraph(graph, options)

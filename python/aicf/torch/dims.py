@@ -104,6 +104,7 @@ def parse_dims(
             "dims names no argument of the model",
             value=", ".join(sorted(unknown)),
             expected=names,
+            remedy=f'name it as forward does: dims={{"{names.split(", ")[0]}": {{0: "batch=1..64"}}}}',
         )
     named = {length.name for axes in result.axes for length in axes.values()}
     unused = sorted(set(result.ranges) - named)

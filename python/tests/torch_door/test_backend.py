@@ -272,3 +272,46 @@ def test_complex_values_stay_in_eager() -> None:
     compiled = torch.compile(spectrum, backend="aicf", options={"fallback": "eager"})
     assert torch.allclose(compiled(x), spectrum(x), rtol=1e-5, atol=1e-5)
     assert "in eager" in backend.partitions[-1]
+
+
+class _ComplexBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: object, g: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.fft.fft(g))[..., 0] * 0 + g * 2
+
+
+_REFUSED = {
+    "an op": lambda x: torch.special.airy_ai(x) + 1,
+    "complex numbers": lambda x: torch.linalg.eigvals(x.diag()).abs().sort().values,
+    "a dtype": lambda x: x.to(torch.uint16).float(),
+    "the backward graph": _ComplexBackward.apply,
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", _REFUSED)
+def test_a_refusal_is_ours_names_the_fallback_and_logs_no_graph(
+    name: str, dynamic: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = _REFUSED[name]
+    torch._dynamo.reset()
+    x = torch.rand(3, requires_grad=name == "the backward graph")
+
+    def run(**options: str) -> torch.Tensor:
+        y = torch.compile(model, backend="aicf", options=options, dynamic=dynamic)(x)
+        if x.requires_grad:
+            y.sum().backward()
+        return y
+
+    with caplog.at_level("WARNING"), pytest.raises(aicf.UserError) as refused:
+        run()
+    assert refused.value.code in ("AICF-U0301", "AICF-U0302")
+    assert 'options={"fallback": "eager"}' in refused.value.remedy
+    assert refused.value.remedy in str(refused.value)
+    assert not caplog.records
+    torch._dynamo.reset()
+    assert torch.allclose(run(fallback="eager"), model(x))
