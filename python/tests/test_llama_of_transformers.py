@@ -145,6 +145,67 @@ def test_another_dtype() -> None:
     assert made.config.dtype == "f16" and made.state_dict()["embedding"].dtype == np.float16
 
 
+# As files of version 4 stand in the public: Llama 3.1 8B, Mistral 7B v0.3, Qwen2.5 7B.
+_PUBLISHED: list[dict[str, Any]] = [
+    {
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu",
+        "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+        "max_position_embeddings": 131072, "mlp_bias": False, "model_type": "llama",
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05, "rope_scaling": {
+            "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3",
+        },
+        "rope_theta": 500000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+        "transformers_version": "4.43.0.dev0", "use_cache": True, "vocab_size": 128256,
+    },
+    {
+        "architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+        "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+        "rope_theta": 1000000.0, "sliding_window": None, "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16", "transformers_version": "4.42.0.dev0", "use_cache": True,
+        "vocab_size": 32768,
+    },
+    {
+        "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+        "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+        "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28,
+        "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
+        "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.40.1",
+        "use_cache": True, "use_mrope": False, "use_sliding_window": False, "vocab_size": 152064,
+    },
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", _PUBLISHED, ids=lambda config: config["model_type"])
+def test_published_configurations(config: dict[str, Any]) -> None:
+    from aicf.nn.llama_of_transformers import config_of
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    ours = config_of(config, 4096, 1, "bf16")
+    theirs = hf.AutoConfig.for_model(**config)
+    base = theirs.rope_parameters["rope_theta"]
+    frequencies = torch.tensor(base ** -(np.arange(0, ours.head, 2) / ours.head))
+    if theirs.rope_parameters["rope_type"] != "default":
+        frequencies, _ = ROPE_INIT_FUNCTIONS[theirs.rope_parameters["rope_type"]](theirs, "cpu")
+    np.testing.assert_allclose(ours.frequencies, frequencies.numpy(), rtol=1e-5)
+    assert (ours.features, ours.kv_heads) == (theirs.hidden_size, theirs.num_key_value_heads)
+    assert ours.qkv_bias == (config["model_type"] == "qwen2") and not any(ours.windows)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Qwen3"])
+def test_configurations_as_transformers_makes_them(name: str) -> None:
+    from aicf.nn.llama_of_transformers import config_of
+
+    config = getattr(hf, f"{name}Config")()
+    made = config_of(config.to_dict(), 8, 1, "f32")
+    assert (made.head, made.epsilon) == (128, config.rms_norm_eps)
+
+
 _REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "another model": ({"model_type": "gemma"}, "model_type", "gemma"),
     "an activation": ({"hidden_act": "gelu"}, "hidden_act", "gelu"),

@@ -66,6 +66,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "mlp_bias": (None, False),
     "use_sliding_window": (None, False),
     "layer_types": (None,),
+    "use_mrope": (None, False),
+    "rope_interleaved": (None, False),
 }
 # Of training, generation, tokens, the form of results, the way of computing.
 _HARMLESS = frozenset(
@@ -73,13 +75,15 @@ _HARMLESS = frozenset(
     architectures attention_dropout attn_implementation auto_map begin_suppress_tokens bos_token_id
     bad_words_ids chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id
     diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size eos_token_id
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id id2label
+    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
+    gradient_checkpointing id2label is_llama_config
     initializer_range is_decoder label2id length_penalty max_length max_window_layers min_length
     name_or_path no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions
     output_hidden_states output_scores pad_token_id prefix pretraining_tp problem_type
     remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id
     suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class
-    top_k top_p torchscript transformers_version typical_p unsloth_version unsloth_fixed use_bfloat16
+    top_k top_p torchscript transformers.js_config transformers_version typical_p unsloth_version
+    unsloth_fixed use_bfloat16
     use_cache _attn_implementation _attn_implementation_autoset _commit_hash _name_or_path
     """.split()
 )
