@@ -1,17 +1,10 @@
 #include "kernels/work.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace aicf {
 namespace {
-
-// Elements of a window that lie at addresses of their own.
-double distinct_elements(const TensorArg& arg) {
-  double count = 1;
-  for (int i = 0; i < arg.rank; ++i)
-    if (arg.sizes[i] == 0 || arg.strides[i] != 0) count *= static_cast<double>(arg.sizes[i]);
-  return count;
-}
 
 double all_elements(const TensorArg& arg) {
   double count = 1;
@@ -19,9 +12,23 @@ double all_elements(const TensorArg& arg) {
   return count;
 }
 
+// Elements of a window that lie at addresses of their own: an axis of stride 0 has one, and windows that
+// overlap, as those of a view that slides, reach no further than from their first element to their last.
+double distinct_elements(const TensorArg& arg) {
+  if (all_elements(arg) == 0) return 0;
+  double count = 1, span = 1;
+  for (int i = 0; i < arg.rank; ++i) {
+    if (arg.strides[i] != 0) count *= static_cast<double>(arg.sizes[i]);
+    span += static_cast<double>(arg.sizes[i] - 1) * std::abs(static_cast<double>(arg.strides[i]));
+  }
+  return std::min(count, span);
+}
+
 double size_at(const TensorArg& arg, int from_end) {
   return from_end <= arg.rank ? static_cast<double>(arg.sizes[arg.rank - from_end]) : 1;
 }
+
+int64_t param(const std::vector<int64_t>& params, size_t at) { return at < params.size() ? params[at] : 0; }
 
 // Of one filter. Packed weights have lost their shape; their step's params end with the sizes of the kernel.
 double filter_elements(const std::vector<TensorArg>& inputs, const std::vector<int64_t>& params) {
@@ -37,11 +44,140 @@ double filter_elements(const std::vector<TensorArg>& inputs, const std::vector<i
   return count;
 }
 
-// Of attention's params {causal, has mask[, window]}: how many keys a query sees at most, but for causality.
-double keys_in_window(double keys, const std::vector<int64_t>& params) {
-  if (params.size() < 3) return keys;
-  const auto window = static_cast<double>(params[2]);
-  return std::min(keys, params[0] != 0 ? window : 2 * window - 1);
+// Pairs of an output and a position of the kernel whose element of x is no padding, along one axis.
+double taps(int64_t x, int64_t out, int64_t kernel, int64_t stride, int64_t low, int64_t dilation) {
+  const auto floor_div = [](int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
+  double count = 0;
+  for (int64_t k = 0; k < kernel; ++k) {
+    const int64_t first = std::max<int64_t>(0, -floor_div(k * dilation - low, stride));
+    const int64_t last = std::min(out - 1, floor_div(x - 1 + low - k * dilation, stride));
+    count += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+  }
+  return count;
+}
+
+// Multiply-adds of a convolution: those with padding are none. Where the windows do not have the form of the
+// op (weights in another order, params unknown), with them.
+double conv_products(const std::vector<TensorArg>& inputs, const TensorArg& out,
+                     const std::vector<int64_t>& params) {
+  const TensorArg &x = inputs[0], &weight = inputs[1];
+  const auto rank = static_cast<size_t>(std::clamp<int64_t>(param(params, 0), 0, kMaxRank));
+  const int64_t groups = std::max<int64_t>(param(params, 1), 1);
+  const size_t lists = 3 + 4 * rank;  // then the sizes of the kernel, of packed weights
+  const bool packed = weight.dtype == DType::u8;
+  const auto has_rank = [&](const TensorArg& arg) { return arg.rank == static_cast<int>(rank) + 2; };
+  const bool known =
+      rank > 0 && has_rank(x) && has_rank(out) &&
+      (packed ? params.size() >= lists + rank
+              : params.size() >= lists && has_rank(weight) && weight.sizes[1] * groups == x.sizes[1]);
+  if (!known) return all_elements(out) * filter_elements(inputs, params);
+  double count = static_cast<double>(out.sizes[0]) * static_cast<double>(out.sizes[1]) *
+                 (static_cast<double>(x.sizes[1]) / static_cast<double>(groups));
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t kernel = packed ? params[params.size() - rank + i] : weight.sizes[2 + i];
+    const int64_t stride = std::max<int64_t>(params[3 + i], 1);
+    count *= taps(x.sizes[2 + i], out.sizes[2 + i], kernel, stride, params[3 + rank + i],
+                  params[3 + 3 * rank + i]);
+  }
+  return count;
+}
+
+// The sum of clamp(i + shift, 0, most) over i in [0, count).
+double clamped_sum(double count, double shift, double most) {
+  const auto below = [&](double end) {
+    const double inside = std::clamp(end, 0.0, most + 1);
+    return inside * (inside - 1) / 2 + std::max(0.0, end - inside) * (end > 0 ? most : 0);
+  };
+  return below(count + shift) - below(shift);
+}
+
+struct Attended {
+  double pairs = 0;  // of a query and a key that it sees
+  double keys = 0;   // that some query sees
+};
+
+// By params {causal, has_mask, window} of attention: docs/ops.md says which keys these leave.
+Attended attended(double queries, double keys, const std::vector<int64_t>& params) {
+  const bool causal = param(params, 0) != 0;
+  const auto window = static_cast<double>(param(params, 2));
+  const double shift = keys - queries;  // the last query is as late as the last key
+  double pairs = queries * keys;
+  if (causal)
+    pairs = clamped_sum(queries, shift + 1, keys);
+  else if (window > 0)
+    pairs = clamped_sum(queries, shift + window, keys);
+  if (window > 0) pairs -= clamped_sum(queries, shift - window + 1, keys);
+  const double first = window > 0 ? std::clamp(shift - window + 1, 0.0, keys) : 0;
+  return {std::max(0.0, pairs), queries > 0 ? keys - first : 0};
+}
+
+bool is_attention(std::string_view kernel) { return kernel.starts_with("attention"); }
+
+double flops_of(std::string_view kernel, const std::vector<TensorArg>& inputs, const TensorArg& out,
+                const std::vector<int64_t>& params) {
+  const TensorArg& x = inputs[0];
+  if (kernel == "matmul_attention") {
+    const double length = std::max(1.0, size_at(out, 2));
+    return 2 * all_elements(out) * (3 * size_at(x, 1) + 2 * attended(length, length, params).pairs / length);
+  }
+  if (kernel == "matmul_pair") return 4 * all_elements(out) * size_at(x, 1);
+  if (kernel.starts_with("matmul")) return 2 * all_elements(out) * size_at(x, 1);
+  if (is_attention(kernel) && inputs.size() >= 3) {
+    const double queries = size_at(x, 2), rows = all_elements(x) / std::max(1.0, size_at(x, 1) * queries);
+    const double pairs = rows * attended(queries, size_at(inputs[1], 2), params).pairs;
+    const double depth = size_at(x, 1), value_depth = size_at(inputs[2], 1);
+    // Scores again, weights' gradients and three products of the gradients.
+    if (kernel.starts_with("attention_backward")) return 2 * pairs * (3 * depth + 2 * value_depth);
+    return 2 * pairs * (depth + value_depth);
+  }
+  if (inputs.size() < 2) return 0;
+  if (kernel == "conv_transpose") return 2 * all_elements(x) * filter_elements(inputs, params);
+  if (kernel.starts_with("conv")) return 2 * conv_products(inputs, out, params);
+  return 0;
+}
+
+// How many of an operand's elements a call cannot do without, where these are not all.
+double touched_elements(std::string_view kernel, const std::vector<TensorArg>& inputs,
+                        const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params,
+                        size_t input) {
+  const double all = distinct_elements(inputs[input]);
+  if (outputs.empty()) return all;
+  const double written = all_elements(outputs[0]);
+  if (kernel == "size_of") return 0;
+  // A table may be larger than what is taken of it; padding may be negative; a stride may pass elements by.
+  if ((kernel.starts_with("gather") || kernel == "pad") && input == 0) return std::min(all, written);
+  if (kernel == "tile_gathered" && static_cast<int64_t>(input) == param(params, 1))
+    return std::min(all, size_at(inputs[input], 1) * distinct_elements(inputs.back()));
+  if (kernel.find("_pool") != std::string_view::npos && input == 0 && params.size() >= 3) {
+    double window = 1;
+    for (int64_t i = 0; i < params[0]; ++i)
+      window *= static_cast<double>(param(params, 3 + static_cast<size_t>(i)));
+    return std::min(all, written * window);
+  }
+  // A scatter, and a cache that is appended to, may be done in place: the old elements stay where they are.
+  if (kernel.starts_with("scatter") && input == 0) return 0;
+  if (kernel == "rope_append" && (input == 5 || input == 6)) return 0;
+  if (is_attention(kernel) && inputs.size() >= 3 && (input == 1 || input == 2)) {
+    const double keys = size_at(inputs[1], 2);
+    return keys == 0 ? 0 : all * attended(size_at(inputs[0], 2), keys, params).keys / keys;
+  }
+  return all;
+}
+
+// Whether indices say which of the operand's rows are read, and how often.
+bool picks_by_data(std::string_view kernel, const std::vector<int64_t>& params, size_t input) {
+  if (kernel == "tile_gathered") return static_cast<int64_t>(input) == param(params, 1);
+  return kernel.starts_with("gather") && input == 0;
+}
+
+double written_elements(std::string_view kernel, const std::vector<TensorArg>& inputs, const TensorArg& out,
+                        size_t output) {
+  const double all = distinct_elements(out);
+  if (kernel.starts_with("scatter") && inputs.size() >= 3) return std::min(all, all_elements(inputs[2]));
+  // Its outputs are the rotated queries and the two caches, which take the new keys and values.
+  if (kernel == "rope_append" && output > 0 && inputs.size() > output)
+    return std::min(all, all_elements(inputs[output]));
+  return all;
 }
 
 }  // namespace
@@ -49,19 +185,17 @@ double keys_in_window(double keys, const std::vector<int64_t>& params) {
 Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
              const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params) {
   Work work;
-  for (const auto* args : {&inputs, &outputs})
-    for (const TensorArg& arg : *args) work.bytes += distinct_elements(arg) * dtype_bytes(arg.dtype);
-  if (inputs.empty() || outputs.empty()) return work;
-  const TensorArg &x = inputs[0], &out = outputs[0];
-  if (kernel == "matmul_attention") {
-    work.flops = 2 * all_elements(out) * (3 * size_at(x, 1) + 2 * size_at(out, 2));
-  } else if (kernel.starts_with("matmul")) {
-    work.flops = 2 * all_elements(out) * size_at(x, 1);
-  } else if (kernel.starts_with("attention") && inputs.size() >= 3) {
-    work.flops = 2 * (all_elements(x) + all_elements(out)) * keys_in_window(size_at(inputs[1], 2), params);
-  } else if (kernel.starts_with("conv") && inputs.size() >= 2) {
-    work.flops = 2 * all_elements(out) * filter_elements(inputs, params);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const double bytes = touched_elements(kernel, inputs, outputs, params, i) * dtype_bytes(inputs[i].dtype);
+    work.bytes += bytes;
+    if (!picks_by_data(kernel, params, i)) work.sure_bytes += bytes;
   }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const double bytes = written_elements(kernel, inputs, outputs[i], i) * dtype_bytes(outputs[i].dtype);
+    work.bytes += bytes;
+    if (!kernel.starts_with("scatter")) work.sure_bytes += bytes;
+  }
+  if (!inputs.empty() && !outputs.empty()) work.flops = flops_of(kernel, inputs, outputs[0], params);
   return work;
 }
 

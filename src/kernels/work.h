@@ -11,8 +11,10 @@ namespace aicf {
 
 // Exact up to 2^53; sizes may be the bounds of wide ranges, whose product fits no integer.
 struct Work {
-  double bytes = 0;  // every element of a window read or written once
-  double flops = 0;  // multiplications and additions of contractions and attention; 0 for other calls
+  double bytes =
+      0;  // every element that is needed read or written once; rows that indices name count as different ones
+  double flops = 0;       // multiplications and additions of contractions and attention; 0 for other calls
+  double sure_bytes = 0;  // of `bytes`, those that no data can avoid: indices may all name one row
 };
 
 // `kernel` is a row's name, `params` are those of its list; addresses are not looked at.

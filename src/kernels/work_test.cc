@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <set>
+#include <vector>
+
 namespace aicf {
 namespace {
 
@@ -22,7 +26,7 @@ TEST(Work, PackedWeightsCountAsWhatTheyWerePackedFrom) {
   const TensorArg weights = dense(DType::f32, {40, 6, 3, 3}), packed = dense(DType::u8, {1 << 16});
   std::vector<int64_t> params = {2, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   const double flops = work_of("conv_f32", {x, weights}, {out}, params).flops;
-  EXPECT_EQ(flops, 2.0 * 2 * 40 * 81 * 6 * 9);
+  EXPECT_EQ(flops, 2.0 * 2 * 40 * 25 * 25 * 6);  // 3 · 9 - 2 positions of an axis are inside
   params.insert(params.end(), {3, 3});
   EXPECT_EQ(work_of("conv_f32_packed", {x, packed}, {out}, params).flops, flops);
 }
@@ -32,6 +36,142 @@ TEST(Work, BroadcastOperandsAreReadOnce) {
   row.strides[0] = 0;
   const TensorArg out = dense(DType::f32, {8, 16});
   EXPECT_EQ(work_of("tile", {row}, {out}, {}).bytes, 4.0 * (16 + 8 * 16));
+}
+
+struct AttentionCase {
+  const char* name;
+  int64_t queries, keys;
+  std::vector<int64_t> params;  // causal, has_mask, window
+};
+
+// By the words of docs/ops.md, pair by pair.
+bool sees(const AttentionCase& c, int64_t i, int64_t j) {
+  const int64_t at = i + c.keys - c.queries, window = c.params.size() > 2 ? c.params[2] : 0;
+  if (c.params[0] != 0 && j > at) return false;
+  return window == 0 || std::abs(at - j) < window;
+}
+
+TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
+  const std::vector<AttentionCase> cases = {
+      {"all", 7, 9, {0, 0, 0}},
+      {"causal", 8, 8, {1, 0, 0}},
+      {"causal, a cache before", 3, 10, {1, 0, 0}},
+      {"causal, more queries", 10, 4, {1, 0, 0}},
+      {"one query", 1, 9, {1, 0, 0}},
+      {"window", 12, 12, {0, 0, 3}},
+      {"causal window", 12, 12, {1, 0, 3}},
+      {"wide window", 5, 9, {1, 0, 99}},
+      {"decode in a window", 1, 20, {1, 0, 4}},
+      {"window, more queries", 9, 4, {0, 0, 2}},
+      {"no window given", 6, 6, {1, 0}},
+  };
+  constexpr int64_t kBatch = 2, kHeads = 4, kKeyHeads = 2, kDepth = 8, kValueDepth = 6;
+  for (const AttentionCase& c : cases) {
+    double pairs = 0;
+    std::set<int64_t> keys;
+    for (int64_t i = 0; i < c.queries; ++i)
+      for (int64_t j = 0; j < c.keys; ++j)
+        if (sees(c, i, j)) pairs += 1, keys.insert(j);
+    const TensorArg q = dense(DType::f16, {kBatch, kHeads, c.queries, kDepth}),
+                    k = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kDepth}),
+                    v = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kValueDepth}),
+                    out = dense(DType::f16, {kBatch, kHeads, c.queries, kValueDepth});
+    const Work work = work_of("attention_mma", {q, k, v}, {out}, c.params);
+    EXPECT_EQ(work.flops, 2.0 * kBatch * kHeads * pairs * (kDepth + kValueDepth)) << c.name;
+    const auto used = static_cast<double>(keys.size());
+    EXPECT_EQ(work.bytes, 2.0 * (kBatch * kHeads * c.queries * (kDepth + kValueDepth) +
+                                 kBatch * kKeyHeads * used * (kDepth + kValueDepth)))
+        << c.name;
+    const Work back = work_of("attention_backward_simt", {q, k, v, out, out}, {q, k, v}, c.params);
+    EXPECT_EQ(back.flops, 2.0 * kBatch * kHeads * pairs * (3 * kDepth + 2 * kValueDepth)) << c.name;
+  }
+}
+
+TEST(Work, WideRangesStayNumbers) {
+  const int64_t most = int64_t{1} << 40;
+  const TensorArg q = dense(DType::f16, {1, 1, most, 8});
+  const double flops = work_of("attention_mma", {q, q, q}, {q}, {1, 0, 0}).flops, half = 0.5 * 2 * 16;
+  EXPECT_NEAR(flops / (half * 0x1p80), 1, 1e-9);
+}
+
+TEST(Work, ConvolutionsCountNoPadding) {
+  struct Case {
+    int64_t x, kernel, stride, low, high, dilation;
+  };
+  for (const Case& c : {Case{9, 3, 1, 1, 1, 1}, Case{7, 7, 2, 3, 3, 1}, Case{5, 3, 1, 2, 2, 2},
+                        Case{1, 3, 1, 1, 1, 1}, Case{8, 2, 3, 0, 0, 1}, Case{6, 3, 2, 0, 1, 1}}) {
+    const int64_t out_size = (c.x + c.low + c.high - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
+    double taps = 0;
+    for (int64_t o = 0; o < out_size; ++o)
+      for (int64_t k = 0; k < c.kernel; ++k)
+        if (const int64_t at = o * c.stride - c.low + k * c.dilation; at >= 0 && at < c.x) taps += 1;
+    const TensorArg x = dense(DType::f32, {2, 6, c.x}), w = dense(DType::f32, {4, 3, c.kernel}),
+                    out = dense(DType::f32, {2, 4, out_size});
+    EXPECT_EQ(work_of("conv_f32", {x, w}, {out}, {1, 2, 0, c.stride, c.low, c.high, c.dilation}).flops,
+              2.0 * 2 * 4 * 3 * taps)
+        << c.x << " by " << c.kernel;
+  }
+}
+
+TEST(Work, TransposedConvolutionsCountFromTheirInput) {
+  const TensorArg x = dense(DType::f32, {2, 6, 5}), w = dense(DType::f32, {6, 4, 3}),
+                  out = dense(DType::f32, {2, 4, 11});
+  EXPECT_EQ(work_of("conv_transpose", {x, w}, {out}, {1, 1, 0, 2, 0, 0, 1, 0}).flops,
+            2.0 * 2 * 6 * 5 * 4 * 3);
+}
+
+TEST(Work, ProductsCountEveryMatrix) {
+  const TensorArg x = dense(DType::f16, {3, 32, 64}), y = dense(DType::f16, {64, 16}),
+                  out = dense(DType::f16, {3, 32, 16});
+  EXPECT_EQ(work_of("matmul_tensor_core", {x, y}, {out}, {}).flops, 2.0 * 3 * 32 * 64 * 16);
+  EXPECT_EQ(work_of("matmul_pair", {x, y, y}, {out}, {}).flops, 4.0 * 3 * 32 * 64 * 16);
+}
+
+struct BytesCase {
+  const char* kernel;
+  std::vector<std::vector<int64_t>> inputs, outputs;  // all f32
+  std::vector<int64_t> params;
+  double elements, sure;
+};
+
+TEST(Work, OnlyWhatIsTouchedCounts) {
+  const std::vector<BytesCase> cases = {
+      {"gather", {{50000, 64}, {8}}, {{8, 64}}, {0}, 8 * 64 + 8 + 8 * 64, 8 + 8 * 64},
+      {"gather", {{4, 64}, {100}}, {{100, 64}}, {0}, 4 * 64 + 100 + 100 * 64, 100 + 100 * 64},
+      {"gather_elements", {{9, 1000}, {9, 2}}, {{9, 2}}, {1}, 18 + 18 + 18, 18 + 18},
+      {"gather_nd", {{100, 100}, {3, 1}}, {{3, 100}}, {0}, 300 + 3 + 300, 3 + 300},
+      {"tile_gathered",
+       {{50000, 64}, {64}, {8}},
+       {{8, 64}},
+       {1, 0},
+       8 * 64 + 64 + 8 + 8 * 64,
+       64 + 8 + 8 * 64},
+      {"scatter_nd", {{1000, 8}, {5, 1}, {5, 8}}, {{1000, 8}}, {0}, 5 + 40 + 40, 5 + 40},
+      {"scatter_elements", {{1000}, {5}, {5}}, {{1000}}, {0, 0}, 5 + 5 + 5, 5 + 5},
+      {"size_of", {{1000, 1000}}, {{1}}, {0}, 1, 1},
+      {"pad", {{100}}, {{10}}, {0, -90, 0}, 20, 20},
+      {"max_pool", {{1, 1, 100}}, {{1, 1, 10}}, {1, 0, 0, 2, 10, 0, 0, 1}, 20 + 10, 20 + 10},
+      {"sort", {{16}}, {{16}}, {}, 32, 32},
+  };
+  for (const BytesCase& c : cases) {
+    std::vector<TensorArg> inputs, outputs;
+    for (const auto& sizes : c.inputs) inputs.push_back(dense(DType::f32, sizes));
+    for (const auto& sizes : c.outputs) outputs.push_back(dense(DType::f32, sizes));
+    const Work work = work_of(c.kernel, inputs, outputs, c.params);
+    EXPECT_EQ(work.bytes, 4 * c.elements) << c.kernel;
+    EXPECT_EQ(work.sure_bytes, 4 * c.sure) << c.kernel;
+    EXPECT_EQ(work.flops, 0) << c.kernel;
+  }
+}
+
+TEST(Work, WindowsThatSlideOverlap) {
+  TensorArg sliding = dense(DType::f32, {10, 4});
+  sliding.strides[0] = 1;
+  const TensorArg out = dense(DType::f32, {10, 4});
+  EXPECT_EQ(work_of("tile", {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
+  sliding.strides[0] = -1;
+  EXPECT_EQ(work_of("tile", {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
+  EXPECT_EQ(work_of("tile", {dense(DType::f32, {0, 4})}, {dense(DType::f32, {0, 4})}, {}).bytes, 0);
 }
 
 }  // namespace

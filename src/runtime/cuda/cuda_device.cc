@@ -209,6 +209,46 @@ std::vector<int> cuda_architectures() {
   return architectures;
 }
 
+std::optional<CudaLimits> cuda_limits(int ordinal) {
+  // Operations that a multiprocessor ends in a cycle, of data sheets: f16 on matrix units, f32 beside them.
+  struct Rates {
+    int arch;
+    double half, single;
+  };
+  constexpr Rates kRates[] = {
+      {80, 2048, 128}, {86, 1024, 256}, {89, 1024, 256}, {90, 4096, 256}, {100, 8192, 256}};
+  constexpr double kCacheBytes = 64;  // that a multiprocessor gets in a cycle
+  cuda::Device device = 0;
+  AICF_CUDA(driver().device_get(&device, ordinal));
+  const auto attribute = [&](int which) {
+    int value = 0;
+    AICF_CUDA(driver().device_attribute(&value, which, device));
+    return static_cast<double>(value);
+  };
+  const int arch = static_cast<int>(10 * attribute(cuda::kComputeMajor) + attribute(cuda::kComputeMinor));
+  const double cycles = 1e-3 * attribute(cuda::kClockKhz);  // a microsecond
+  const double units = attribute(cuda::kMultiprocessors);
+  // Two transfers a cycle.
+  const double memory = 2e-3 * attribute(cuda::kMemoryClockKhz) * attribute(cuda::kMemoryBusBits) / 8;
+  for (const Rates& rates : kRates)
+    if (rates.arch == arch && cycles > 0 && memory > 0)
+      return CudaLimits{memory, units * cycles * kCacheBytes, attribute(cuda::kCacheBytes),
+                        units * cycles * rates.half, units * cycles * rates.single};
+  return std::nullopt;
+}
+
+double CudaLimits::least_microseconds(const Work& work, std::string_view kernel, DType x) const {
+  const int64_t bytes = dtype_bytes(x);
+  const bool matrix_units =
+      kernel.find("simt") == std::string_view::npos && kernel.find("depthwise") == std::string_view::npos;
+  double rate = float_flops;
+  if (matrix_units && bytes <= 2) rate = bytes == 1 ? 2 * half_flops : half_flops;
+  if (matrix_units && bytes == 4 && kernel.starts_with("matmul")) rate = half_flops / 2;
+  // What fits into the cache may lie in it.
+  const double cached = std::min(work.sure_bytes, cache_size);
+  return std::max(cached / cache_bytes + (work.sure_bytes - cached) / memory_bytes, work.flops / rate);
+}
+
 std::vector<CudaFacts> cuda_devices() {
   int version = 0;
   AICF_CUDA(driver().driver_version(&version));

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "kernels/work.h"
 #include "runtime/device.h"
 
 namespace aicf {
@@ -20,6 +23,20 @@ struct CudaOptions {
 
 // EnvironmentError device_missing without a driver or a device of this ordinal.
 std::shared_ptr<Device> make_cuda_device(const CudaOptions& options = {});
+
+// What a device cannot exceed, of its clocks and widths as the driver tells them; nothing in it is measured.
+struct CudaLimits {
+  double memory_bytes = 0;  // a microsecond
+  double cache_bytes = 0;   // a microsecond, from the cache that all multiprocessors share
+  double cache_size = 0;    // bytes
+  double half_flops = 0;    // a microsecond: operands of 2 bytes on matrix units; 1 byte: twice, tf32: half
+  double float_flops = 0;   // a microsecond, of f32 beside them
+
+  // Of work whose first operand is of dtype x, by a kernel of this name.
+  double least_microseconds(const Work& work, std::string_view kernel, DType x) const;
+};
+// None where the driver does not tell, or the architecture is not known.
+std::optional<CudaLimits> cuda_limits(int ordinal);
 
 // What a machine has, for `doctor`; makes a context on each device.
 struct CudaFacts {

@@ -89,7 +89,8 @@ struct alignas(64) TensorMap {
 };
 
 // CUdevice_attribute
-constexpr int kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76;
+constexpr int kClockKhz = 13, kMultiprocessors = 16, kMemoryClockKhz = 36, kMemoryBusBits = 37,
+              kCacheBytes = 38, kComputeMajor = 75, kComputeMinor = 76;
 // CUfunction_attribute
 constexpr int kMaxDynamicShared = 8, kNonPortableCluster = 14;
 constexpr int kPointerMemoryType = 2, kMemoryTypeHost = 1, kPointerOrdinal = 9;

@@ -51,9 +51,13 @@ AICF_FAKE(cuDeviceGet, (Device * device, int ordinal), { *device = ordinal; })
 AICF_FAKE(cuDeviceGetName, (char* name, int size, Device),
           { std::strncpy(name, "fake", static_cast<size_t>(size)); })
 AICF_FAKE(cuDeviceGetAttribute, (int* value, int attribute, Device), {
-  *value = attribute == kComputeMajor   ? fake_cuda.arch / 10
-           : attribute == kComputeMinor ? fake_cuda.arch % 10
-                                        : 132;
+  *value = attribute == kComputeMajor     ? fake_cuda.arch / 10
+           : attribute == kComputeMinor   ? fake_cuda.arch % 10
+           : attribute == kClockKhz       ? 1'980'000
+           : attribute == kMemoryClockKhz ? 2'619'000
+           : attribute == kMemoryBusBits  ? 5'120
+           : attribute == kCacheBytes     ? 50 << 20
+                                          : 132;
 })
 AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device), { make(context, fake_cuda.contexts); })
 AICF_FAKE(cuDevicePrimaryCtxRelease_v2, (Device), { --fake_cuda.contexts; })
