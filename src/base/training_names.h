@@ -19,8 +19,12 @@ inline constexpr const char* kGoodStepsState = "opt.good_steps";  // i64: since 
 // States that a forward entry advances whatever becomes of the step: counters of random numbers.
 inline constexpr const char* kCounterPrefix = "rng.";
 
-// Metadata: how many gradients make a step; the tensors that opt.bad_tensor counts, one on each line.
+// Metadata: what its keys begin with; how many gradients make a step; the tensors that opt.bad_tensor counts,
+// one on each line.
+inline constexpr const char* kTrainingMetadata = "aicf.train.";
 inline constexpr const char* kAccumulateKey = "aicf.train.accumulate";
 inline constexpr const char* kCheckedKey = "aicf.train.checked";
+// The schedule as text: an entry from the optimizer steps finished to the rate of the next.
+inline constexpr const char* kScheduleKey = "aicf.train.schedule";
 
 }  // namespace aicf

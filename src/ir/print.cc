@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ir/literal.h"
 #include "ir/text.h"
 
@@ -270,6 +272,47 @@ std::string print(const Graph& graph, const PrintOptions& options) {
   Printer printer(options);
   printer.entry(graph, 0);
   return printer.take();
+}
+
+// A line of the program itself is indented once; what follows an entry's, up to its brace, more.
+std::string keep_entries(std::string_view program, const std::set<std::string>& entries,
+                         std::string_view dropped) {
+  std::set<std::string, std::less<>> heads, variables;
+  for (const std::string& name : entries) {
+    std::string head = "  entry ";
+    append_name(head, name);
+    heads.insert(head + "(");
+  }
+  std::string lost = "  meta ";
+  append_quoted(lost, dropped);
+  lost.pop_back();  // the quote that ends it
+  const auto for_each_line = [&](const auto& visit) {
+    bool kept = true;  // of the entry that the line stands in
+    for (size_t begin = 0, end; begin < program.size(); begin = end) {
+      end = std::min(program.find('\n', begin), program.size() - 1) + 1;
+      const std::string_view line = program.substr(begin, end - begin);
+      if (line.starts_with("  entry "))
+        kept =
+            std::any_of(heads.begin(), heads.end(), [&](const auto& head) { return line.starts_with(head); });
+      if (kept) visit(line);
+      if (line == "  }\n") kept = true;
+    }
+  };
+  // "    %0 = param "0.W" : f32[384, 1536]" reads what "  param "0.W" : f32[384, 1536]" declares.
+  for_each_line([&](std::string_view line) {
+    const size_t at = line.find(" = ");
+    if (!line.starts_with("    %") || at == std::string_view::npos) return;
+    const std::string_view rest = line.substr(at + 3);
+    if (rest.starts_with("param ") || rest.starts_with("state ")) variables.emplace(rest);
+  });
+  std::string text;
+  for_each_line([&](std::string_view line) {
+    const bool variable = line.starts_with("  param ") || line.starts_with("  state ");
+    if (variable && !variables.contains(line.substr(2))) return;
+    if (!dropped.empty() && line.starts_with(lost)) return;
+    text += line;
+  });
+  return text;
 }
 
 Blobs collect_blobs(const Program& program) {

@@ -20,6 +20,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -53,5 +54,9 @@ BlobResolver resolver_of(Blobs blobs);
 // with the place in the message, for text that parses and means nothing.
 Program parse(std::string_view text, const BlobResolver& blobs = {});
 Graph parse_graph(std::string_view text, const BlobResolver& blobs = {});
+// The printed program with these entries and the params and states they name alone, for who has not all its
+// blobs. Metadata whose keys begin with `dropped` go, too; "": none.
+std::string keep_entries(std::string_view program, const std::set<std::string>& entries,
+                         std::string_view dropped = "");
 
 }  // namespace aicf

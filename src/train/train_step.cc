@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "ir/linear_cross_entropy.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "train/schedules.h"
 #include "train/train_entries.h"
@@ -139,6 +140,9 @@ Program make_train_program(const Program& forward, const TrainOptions& options) 
   program.entries.insert(program.entries.end(), forward.entries.begin() + 1, forward.entries.end());
   program.metadata[kAccumulateKey] = std::to_string(options.accumulate);
   if (options.skip_bad_steps) program.metadata[kCheckedKey] = checked_names(params);
+  // A table too large to stand in the text is left out: nothing of the run depends on it.
+  if (collect_blobs(Program{{}, {options.schedule}, {}, {}, {}}).empty())
+    program.metadata[kScheduleKey] = print(options.schedule, {.hints = false, .origins = false});
   verify(program, Fault::kInternal);
   return program;
 }
