@@ -1,4 +1,11 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
 #include "base/error.h"
+#include "base/format.h"
 #include "model_source.h"
 #include "peer.h"
 #include "runtime/cpu/cpu_device.h"
@@ -26,6 +33,7 @@ Json timing_json(const Timing& timing) {
           {"median", quantile(timing.samples, 0.5)},
           {"q1", quantile(timing.samples, 0.25)},
           {"q3", quantile(timing.samples, 0.75)},
+          {"runs_per_second", 1e3 / quantile(timing.samples, 0.5)},
           {"samples", timing.samples}};
 }
 
@@ -34,12 +42,22 @@ std::string describe(const std::string& name, const Json& json) {
          format_ms(json["q3"]) + ", " + std::to_string(json["samples"].size()) + " samples\n";
 }
 
-std::vector<std::unique_ptr<Peer>> start_peers(const Options& options,
-                                               const std::map<std::string, Array>& inputs) {
-  if (!options.against.empty() && options.source.is_artifact())
+// Before anything is compiled.
+void check_peers(const Options& options) {
+  if (options.against.empty()) return;
+  for (const std::string& name : options.against) check_peer_name(name);
+  if (options.source.is_artifact())
     throw UserError(ErrorCode::kU_bad_option, "a peer needs the model, not our artifact")
         .with_value(options.source.path)
         .with_expected("an .onnx file");
+  if (options.run.device != "cpu")
+    throw UserError(ErrorCode::kU_unsupported_option, "peers run on the CPU only")
+        .with_value("--against with --device " + options.run.device)
+        .with_remedy("leave out --device");
+}
+
+std::vector<std::unique_ptr<Peer>> start_peers(const Options& options,
+                                               const std::map<std::string, Array>& inputs) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (const std::string& name : options.against)
     peers.push_back(
@@ -47,43 +65,85 @@ std::vector<std::unique_ptr<Peer>> start_peers(const Options& options,
   return peers;
 }
 
-// Ours and the peers in turns, so that what slows the machine for a while slows all of them.
-std::vector<Timing> time_in_turns(Executable& exe, const Resident& resident,
-                                  const std::vector<std::unique_ptr<Peer>>& peers, const Options& options,
-                                  const Console& console) {
-  std::vector<Timing> timings = {{"replay", {}}};
+// What the turns of one took of the processors while others had theirs.
+struct Intrusion {
+  int64_t ours_ns = 0;                 // our workers, in the peers' turns
+  std::vector<int64_t> peers_ns = {};  // each peer, in turns that are not its own
+};
+
+// Until our workers, which spin for a moment after a run, sleep.
+void wait_for_workers() {
+  constexpr std::chrono::milliseconds kMost(100), kNap(1);
+  const auto end = std::chrono::steady_clock::now() + kMost;
+  int64_t before = -1, now = cpu_ns_of_threads(getpid());
+  while (before != now && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kNap);
+    before = std::exchange(now, cpu_ns_of_threads(getpid()));
+  }
+}
+
+// Ours and the peers in turns, so that what slows the machine for a while slows all of them. A turn is a run
+// that is not timed, after which caches and threads are as in a loop of runs, and one that is.
+struct Turns {
+  std::vector<Timing> timings;  // ours first
+  Intrusion intrusion;
+};
+
+Turns time_in_turns(Executable& exe, const Resident& resident,
+                    const std::vector<std::unique_ptr<Peer>>& peers, const Options& options,
+                    const Console& console) {
+  Turns turns{{{"replay", {}}}, {}};
+  std::vector<Timing>& timings = turns.timings;
   for (const auto& peer : peers) timings.push_back({peer->name(), {}});
+  turns.intrusion.peers_ns.resize(peers.size());
   for (int i = 0; i < options.warmup + options.repeat; ++i) {
+    const bool counts = i >= options.warmup;
+    std::vector<int64_t> before;
+    for (const auto& peer : peers) before.push_back(peer->cpu_ns());
+    if (!peers.empty()) (void)time_replay(exe, resident);
     const ReplayTime time = time_replay(exe, resident);
     std::vector<double> round = {time.replay};
-    for (const auto& peer : peers) round.push_back(peer->run_ms());
-    for (size_t k = 0; i >= options.warmup && k < round.size(); ++k) timings[k].samples.push_back(round[k]);
-    if (i >= options.warmup) {
+    if (!peers.empty()) wait_for_workers();
+    const int64_t ours = peers.empty() ? 0 : cpu_ns_of_threads(getpid());
+    for (size_t k = 0; k < peers.size(); ++k) {
+      turns.intrusion.peers_ns[k] += peers[k]->cpu_ns() - before[k];
+      round.push_back(peers[k]->turn_ms(1)[0]);
+    }
+    if (!peers.empty()) turns.intrusion.ours_ns += cpu_ns_of_threads(getpid()) - ours;
+    for (size_t k = 0; counts && k < round.size(); ++k) timings[k].samples.push_back(round[k]);
+    if (counts) {
       timings[0].host.insert(timings[0].host.end(), time.host.begin(), time.host.end());
       timings[0].first_host.push_back(time.host.front());
     }
     console.progress("replay", i + 1, options.warmup + options.repeat);
   }
-  return timings;
+  return turns;
 }
+
+std::string describe_rate(double per_second) { return "  " + format_fixed(per_second, 1) + " runs/s\n"; }
 
 int run(const Options& options, const Console& console) {
   if (options.repeat < 1 || options.warmup < 0)
     throw UserError(ErrorCode::kU_bad_option, "a number of replays is out of range")
         .with_expected("--repeat of 1 or more, --warmup of 0 or more")
         .with_actual(std::to_string(options.repeat) + " and " + std::to_string(options.warmup));
+  check_peers(options);
+  console.status("loading " + options.source.path);
   const std::unique_ptr<Executable> exe = options.load();
-  const EntryPlan& entry = exe->entry("");
+  const EntryPlan& entry = exe->entry(options.entry);
   const std::map<std::string, Array> inputs = options.gather(*exe);
-  const Resident resident(*exe, inputs);
+  const Resident resident(*exe, entry, inputs);
   const std::vector<std::unique_ptr<Peer>> peers = start_peers(options, inputs);
-  const std::vector<Timing> timings = time_in_turns(*exe, resident, peers, options, console);
-  Json json = timing_json(timings[0]);
+  const Turns turns = time_in_turns(*exe, resident, peers, options, console);
+  const std::vector<Timing>& timings = turns.timings;
+  Json json = setting_json(options, *exe, entry, inputs);
+  std::string text = describe_setting(json);
+  json.update(timing_json(timings[0]));
   const double host = quantile(timings[0].host, 0.5), first_host = quantile(timings[0].first_host, 0.5);
   json["host_us"] = 1e3 * host;
   json["host_first_us"] = 1e3 * first_host;
   json["host_samples"] = timings[0].host;  // ms, those of one wait after those of the last
-  std::string text = describe("replay", json);
+  text += describe("replay", json) + describe_rate(json["runs_per_second"]);
   if (!exe->model().device().uses_host_memory())
     text += "queueing one takes the host " + format_ms(host) + ", the first after a wait " +
             format_ms(first_host) + " (medians of single calls)\n";
@@ -92,12 +152,12 @@ int run(const Options& options, const Console& console) {
     const double ratio = peer["median"].get<double>() / json["median"].get<double>();
     peer["version"] = peers[i]->version();
     peer["ratio"] = ratio;
-    char times[32];
-    std::snprintf(times, sizeof(times), "%.2f", ratio);
-    text +=
-        describe(peers[i]->name() + " " + peers[i]->version(), peer) + "  " + times + " times the replay\n";
+    peer["cpu_ms_in_other_turns"] = 1e-6 * static_cast<double>(turns.intrusion.peers_ns[i]);
+    text += describe(peers[i]->name() + " " + peers[i]->version(), peer) +
+            describe_rate(peer["runs_per_second"]) + "  " + format_fixed(ratio, 2) + " times the replay\n";
     json["against"][peers[i]->name()] = std::move(peer);
   }
+  if (!peers.empty()) json["cpu_ms_in_other_turns"] = 1e-6 * static_cast<double>(turns.intrusion.ours_ns);
   if (const std::string coverage = exe->coverage(entry); !coverage.empty()) {
     text += coverage + "\n";
     json["coverage"] = coverage;
@@ -120,7 +180,8 @@ VerbRun setup_bench(VerbOptions& verb) {
   verb.add_option("--repeat", options->repeat, "timed replays");
   verb.add_option("--warmup", options->warmup, "replays before timing");
   verb.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them");
-  verb.add_list("--against", options->against, "onnxruntime, torch: peers to time in turns, comma separated");
+  verb.add_list("--against", options->against,
+                "onnxruntime, torch: peers on the CPU to time in turns with ours, comma separated");
   return [options](const Console& console) { return run(*options, console); };
 }
 

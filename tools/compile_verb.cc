@@ -68,6 +68,7 @@ int run(const Options& options, const Console& console) {
   };
   compile_options.on_dump = dump;
   if (compile_options.stop_after.empty()) compile_options.target = portable(compile_options.target);
+  console.status("compiling " + options.source.path);
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
     if (options.source.print) dump("import", print(program));
@@ -107,7 +108,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_compile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
-  options->source.add_to(verb, /*binds=*/false, "an .onnx model");
+  options->source.add_to(verb, /*binds=*/false, "an .onnx model", /*lists=*/true);
   options->source.add_stages_to(verb);
   verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return run(*options, console); };

@@ -1,8 +1,14 @@
 #include "console.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "base/format.h"
 
 namespace aicf::cli {
 namespace {
@@ -33,9 +39,57 @@ void print_error(const Error& error, bool json) {
       Json{{"schema", 1}, {"error", body}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
+// Draws what was last set, from a thread of its own: a long step sets nothing meanwhile.
+class StatusLine {
+ public:
+  explicit StatusLine(std::chrono::steady_clock::time_point start)
+      : start_(start), thread_([this] { draw(); }) {}
+  ~StatusLine() {
+    set("");
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  void set(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    line_ = line;
+    if (!line.empty() || !shown_) return;
+    std::fputs("\r\033[K", stderr);  // before what is printed next
+    shown_ = false;
+  }
+
+ private:
+  void draw() {
+    constexpr std::chrono::milliseconds kSilence(1000), kBetween(100);
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, kBetween, [&] { return ended_; })) {
+      const auto since = std::chrono::steady_clock::now() - start_;
+      if (line_.empty() || since < kSilence) continue;
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count();
+      std::fprintf(stderr, "\r\033[K%s  %lld s", line_.c_str(), static_cast<long long>(seconds));
+      std::fflush(stderr);
+      shown_ = true;
+    }
+  }
+
+  const std::chrono::steady_clock::time_point start_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string line_;
+  bool shown_ = false, ended_ = false;
+  std::thread thread_;
+};
+
 }  // namespace
 
 void Console::result(const std::string& text, Json object) const {
+  status("");
   if (!json) {
     std::fputs(text.c_str(), stdout);
     return;
@@ -46,6 +100,7 @@ void Console::result(const std::string& text, Json object) const {
 }
 
 int Console::report(std::exception_ptr error) const {
+  status("");
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
@@ -63,15 +118,23 @@ int Console::report(std::exception_ptr error) const {
 
 void Console::status(const std::string& line) const {
   if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
-  std::fflush(stderr);
+  static StatusLine drawn(start_);
+  drawn.set(line);
 }
 
 void Console::progress(const std::string& label, int64_t done, int64_t total) const {
-  if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r%s %lld/%lld%s", label.c_str(), static_cast<long long>(done),
-               static_cast<long long>(total), done == total ? "\r\033[K" : "");
-  std::fflush(stderr);
+  status(done == total ? "" : label + " " + std::to_string(done) + "/" + std::to_string(total));
+}
+
+double Console::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+std::string Console::spent() const {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return " took " + format_fixed(seconds(), 2) + " s, at most " +
+         format_bytes(int64_t{1024} * usage.ru_maxrss) + " of memory";
 }
 
 std::string format_ms(double milliseconds) {

@@ -2,6 +2,7 @@
 // with --json, progress on stderr only when it is a terminal.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,15 +17,24 @@ enum ExitCode { kOk = 0, kCheckFailed = 1, kUserError = 2, kEnvironmentError = 3
 
 struct Console {
   bool json = false;
+  int verbosity = 0;
 
   // Prints `text` without --json, else `object` with "schema": 1 first.
   void result(const std::string& text, Json object) const;
   // Reports any exception and gives the exit code that fits.
   int report(std::exception_ptr error) const;
-  // One line on stderr, redrawn; silent when it is no terminal. "" takes the last one away.
+  // What is being done, as one line on stderr with the seconds since the start, redrawn while it lasts;
+  // silent when stderr is no terminal and in the first second. "" takes the line away, as results and errors
+  // do.
   void status(const std::string& line) const;
-  // "label 3/10" on one line, redrawn; silent when stderr is no terminal.
+  // "label 3/10".
   void progress(const std::string& label, int64_t done, int64_t total) const;
+  // " took 0.12 s, at most 34.5 MiB of memory"
+  std::string spent() const;
+
+ private:
+  double seconds() const;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 std::string format_ms(double milliseconds);

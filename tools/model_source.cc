@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "npy.h"
+#include "runtime/cpu/cpu_device.h"
 #include "runtime/open_device.h"
 
 namespace aicf::cli {
@@ -92,7 +93,7 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
+void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, bool lists) {
   verb_ = verb;
   const auto add = [&](const char* name, auto& target, const std::string& help) {
     verb.add_option(name, target, help);
@@ -103,6 +104,7 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
       "a dynamic size: NAME=8, NAME=16..512, NAME=1,8 (1 to 8 with a plan for 1 and one for more), "
       "NAME=2*HALF with a --dim for HALF, or INPUT:AXIS=… for an unnamed axis");
   if (binds) compile_only_.clear();
+  verb.set_group(lists ? "Options of compiling" : "");
   add("--state", states, "PAST=PRESENT: an input that becomes state and the output that updates it");
   add("--value", values,
       "NAME=x.npy: an input whose value decides a shape; the model then takes this value only");
@@ -114,7 +116,8 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
           "compile' writes for one kind of GPU has PTX and the CPU's variant "
           "beside it");
   add("--precision", precision,
-      "f32; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that type");
+      "f32 as the model states it; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that "
+      "type");
   add("--opt", opt, "optimisation level 0, 1 or 2");
   add("--skip", skip, "leave out an optional pass, by name");
   add("--records", records,
@@ -122,6 +125,13 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model) {
   add("--choose", choices,
       "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
       "'aicf explain' lists them");
+  verb.set_group("Options");
+  if (lists) return;
+  std::string names;
+  for (const std::string& name : compile_only_)
+    if (name != "--dim") names += " " + name;
+  verb.add_note(
+      std::string("An .onnx model is compiled first. Options of that, as 'aicf help compile' says:") + names);
 }
 
 void ModelSource::add_stages_to(VerbOptions& verb) {
@@ -254,9 +264,24 @@ std::vector<std::string> InputOptions::files() const {
   return names;
 }
 
-std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
+std::string InputOptions::source_of(const std::string& input) const {
+  std::string archive;
+  for (const std::string& text : inputs) {
+    const size_t equals = text.rfind('=');
+    if (equals == std::string::npos && text != "random") archive = text;
+    if (equals != std::string::npos && text.substr(0, equals) == input && text.substr(equals + 1) != "random")
+      return "of " + text.substr(equals + 1);
+  }
+  if (!archive.empty() && read_npz(archive).contains(input)) return "of " + archive;
+  std::string text = "random, seed " + std::to_string(seed);
+  for (const std::string& range : ranges)
+    if (range.starts_with(input + "=")) text += ", " + range.substr(input.size() + 1);
+  return text;
+}
+
+std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPlan& entry,
+                                           const InputOptions& options,
                                            const std::vector<std::string>& dims) {
-  const EntryPlan& entry = exe.entry("");
   std::map<std::string, Array> given;
   bool all_random = options.inputs.empty();
   std::vector<std::string> random_names;
@@ -292,14 +317,47 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOpt
   return given;
 }
 
+void add_entry_to(VerbOptions& verb, std::string& entry) {
+  verb.add_option("--entry", entry,
+                  "which entry of a file with several to run; default the first that 'aicf inspect' lists");
+}
+
 void ReplayOptions::add_to(VerbOptions& verb, const char* model) {
   source.add_to(verb, /*binds=*/true, model);
   run.add_to(verb);
   inputs.add_to(verb);
+  add_entry_to(verb, entry);
 }
 
 std::map<std::string, Array> ReplayOptions::gather(const Executable& exe) const {
-  return gather_inputs(exe, inputs, source.is_artifact() ? source.dims : std::vector<std::string>{});
+  return gather_inputs(exe, exe.entry(entry), inputs,
+                       source.is_artifact() ? source.dims : std::vector<std::string>{});
+}
+
+Json setting_json(const ReplayOptions& options, const Executable& exe, const EntryPlan& entry,
+                  const std::map<std::string, Array>& inputs) {
+  Json list = Json::array();
+  for (const auto& [name, array] : inputs)
+    list.push_back({{"name", name},
+                    {"dtype", dtype_name(array.dtype())},
+                    {"shape", array.sizes()},
+                    {"from", options.inputs.source_of(name)}});
+  return {{"model", options.source.path},
+          {"entry", entry.name},
+          {"device", exe.model().device().name()},
+          {"threads", choose_threads(options.run.threads)},
+          {"inputs", list}};
+}
+
+std::string describe_setting(const Json& setting) {
+  const std::string device = setting["device"];
+  std::string text = setting["model"].get<std::string>() + ", entry " + setting["entry"].get<std::string>() +
+                     " on " + device;
+  if (device == "cpu") text += ", " + std::to_string(setting["threads"].get<int>()) + " threads";
+  for (const Json& input : setting["inputs"])
+    text += "\n  " + input["name"].get<std::string>() + ": " + input["dtype"].get<std::string>() +
+            to_string(input["shape"].get<std::vector<int64_t>>()) + " " + input["from"].get<std::string>();
+  return text + "\n";
 }
 
 }  // namespace aicf::cli

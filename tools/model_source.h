@@ -10,6 +10,7 @@
 
 #include "artifact/artifact.h"
 #include "compile/compile.h"
+#include "console.h"
 #include "import/onnx.h"
 #include "runtime/executable.h"
 #include "runtime/random_inputs.h"
@@ -29,8 +30,9 @@ struct ModelSource {
 
   static constexpr const char* kAnyModel = "an .onnx model or a compiled .aicf file";
   // The positional argument and the options of compiling. They are refused where the model is compiled
-  // already, but --dim if there it `binds` the sizes of random inputs.
-  void add_to(VerbOptions& verb, bool binds = false, const char* model = kAnyModel);
+  // already, but --dim if there it `binds` the sizes of random inputs. The help of `compile` alone `lists`
+  // them; the others' name them.
+  void add_to(VerbOptions& verb, bool binds = false, const char* model = kAnyModel, bool lists = false);
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;
@@ -68,21 +70,30 @@ struct InputOptions {
   uint64_t seed = 0;
   void add_to(VerbOptions& verb);
   ValueRanges value_ranges() const;
-  std::vector<std::string> files() const;  // those that --input names
+  std::vector<std::string> files() const;                 // those that --input names
+  std::string source_of(const std::string& input) const;  // "random, seed 0" or "of x.npy"
 };
-std::map<std::string, Array> gather_inputs(const Executable& exe, const InputOptions& options,
-                                           const std::vector<std::string>& dims);
+std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPlan& entry,
+                                           const InputOptions& options, const std::vector<std::string>& dims);
+
+void add_entry_to(VerbOptions& verb, std::string& entry);
 
 // What a verb that replays a model is given: the model, where it runs and its inputs.
 struct ReplayOptions {
   ModelSource source;
   RunOptions run;
   InputOptions inputs;
+  std::string entry;  // "": the first
   void add_to(VerbOptions& verb, const char* model = ModelSource::kAnyModel);
   std::unique_ptr<Executable> load() const { return run.load(source); }
   // --dim gives the sizes of random inputs where it did not already go into compiling.
   std::map<std::string, Array> gather(const Executable& exe) const;
 };
+
+// What runs: of which model, on what, from what; as JSON and in words.
+Json setting_json(const ReplayOptions& options, const Executable& exe, const EntryPlan& entry,
+                  const std::map<std::string, Array>& inputs);
+std::string describe_setting(const Json& setting);
 
 // "NAME=VALUE" for every size; bad_option.
 SymbolValues parse_sizes(const std::vector<std::string>& dims);

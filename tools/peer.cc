@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "npy.h"
@@ -66,10 +69,13 @@ except Exception as error:
     sys.exit(0)
 say("ready", version)
 for line in sys.stdin:
-    if line == "run\n":
-        start = time.perf_counter()
-        results = call()
-        say(1e3 * (time.perf_counter() - start))
+    if line.startswith("turn "):
+        times = []
+        for _ in range(1 + int(line.split()[1])):
+            start = time.perf_counter()
+            results = call()
+            times.append(1e3 * (time.perf_counter() - start))
+        say(*times[1:])
     else:
         for i, result in enumerate(results):
             numpy.save(f"{folder}/out{i}.npy", numpy.ascontiguousarray(result))
@@ -77,8 +83,16 @@ for line in sys.stdin:
 )python";
 
 std::string python() {
+  namespace fs = std::filesystem;
   if (const char* environment = std::getenv("VIRTUAL_ENV"); environment != nullptr && *environment != '\0')
     return std::string(environment) + "/bin/python";
+  std::error_code error;
+  // <environment>/bin, or build/bin of a tree of ours.
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path tree = folder.parent_path().parent_path();
+  if (fs::exists(folder / "python", error)) return folder / "python";
+  if (fs::exists(tree / "include/aicf/aicf.h", error) && fs::exists(tree / ".venv/bin/python", error))
+    return tree / ".venv/bin/python";
   return "python3";
 }
 
@@ -95,13 +109,17 @@ EnvironmentError missing(const std::string& name, const std::string& what, const
 
 }  // namespace
 
+void check_peer_name(const std::string& name) {
+  if (name == "onnxruntime" || name == "torch") return;
+  throw UserError(ErrorCode::kU_bad_option, "no peer has this name")
+      .with_value("--against " + name)
+      .with_expected("onnxruntime or torch");
+}
+
 Peer::Peer(const std::string& name, const std::string& model, const std::map<std::string, Array>& inputs,
            int threads)
     : name_(name) {
-  if (name != "onnxruntime" && name != "torch")
-    throw UserError(ErrorCode::kU_bad_option, "no peer has this name")
-        .with_value("--against " + name)
-        .with_expected("onnxruntime or torch");
+  check_peer_name(name);
   std::string folder = (std::filesystem::temp_directory_path() / "aicf_peer.XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
     throw EnvironmentError(ErrorCode::kE_io_failed, "cannot create a temporary folder")
@@ -111,12 +129,12 @@ Peer::Peer(const std::string& name, const std::string& model, const std::map<std
   try {
     start(model, inputs, threads);
   } catch (...) {
-    stop();
+    end();
     throw;
   }
 }
 
-Peer::~Peer() { stop(); }
+Peer::~Peer() { end(); }
 
 void Peer::start(const std::string& model, const std::map<std::string, Array>& inputs, int threads) {
   Json names = Json::array();
@@ -137,6 +155,7 @@ void Peer::start(const std::string& model, const std::map<std::string, Array>& i
   pid_ = ::fork();
   const int error = errno;  // of the fork
   if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a stopped process would outlive us for ever
     ::dup2(to[0], 0);
     ::dup2(from[1], 1);
     ::execvp(arguments[0], const_cast<char**>(arguments));
@@ -157,9 +176,20 @@ void Peer::start(const std::string& model, const std::map<std::string, Array>& i
     throw missing(name_, reply.substr(8), interpreter + " -m pip install " + reply.substr(8));
   if (!reply.starts_with("ready ")) throw peer_failed(name_, reply);
   version_ = reply.substr(6);
+  stop_running();
 }
 
-void Peer::stop() {
+void Peer::stop_running() {
+  int status = 0;
+  ::kill(pid_, SIGSTOP);
+  // Returns when all its threads stand still, or it has ended.
+  while (::waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
+  }
+  if (!WIFSTOPPED(status)) pid_ = -1;
+}
+
+void Peer::end() {
+  if (pid_ > 0) ::kill(pid_, SIGCONT);
   if (to_ != nullptr) std::fclose(to_);  // the script ends with its input
   if (from_ != nullptr) std::fclose(from_);
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
@@ -174,14 +204,38 @@ std::string Peer::answer() {
 }
 
 std::string Peer::ask(const std::string& line) {
+  if (pid_ > 0) ::kill(pid_, SIGCONT);
   std::fprintf(to_, "%s\n", line.c_str());
   std::fflush(to_);
   std::string reply = answer();
   if (reply.empty()) throw peer_failed(name_, "it ended");
+  stop_running();
   return reply;
 }
 
-double Peer::run_ms() { return std::strtod(ask("run").c_str(), nullptr); }
+std::vector<double> Peer::turn_ms(int runs) {
+  std::istringstream reply(ask("turn " + std::to_string(runs)));
+  std::vector<double> times;
+  for (double time; reply >> time;) times.push_back(time);
+  if (times.size() != static_cast<size_t>(runs)) throw peer_failed(name_, reply.str());
+  return times;
+}
+
+int64_t Peer::cpu_ns() const { return pid_ > 0 ? cpu_ns_of_threads(pid_) : 0; }
+
+int64_t cpu_ns_of_threads(pid_t process) {
+  const std::string own = std::to_string(::gettid());
+  int64_t sum = 0;
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", error)) {
+    if (task.path().filename() == own) continue;
+    int64_t ran = 0;
+    std::ifstream(task.path() / "schedstat") >> ran;
+    sum += ran;
+  }
+  return sum;
+}
 
 std::map<std::string, Array> Peer::outputs() {
   const Json names = Json::parse(ask("save"));

@@ -1,6 +1,7 @@
 // Another runtime beside ours: a Python process with onnxruntime or torch that runs the same model on the
-// same inputs when told to, so that timings can be taken in turns. The Python is that of VIRTUAL_ENV, else
-// python3.
+// same inputs when it has its turn. Within a turn its threads wait as its makers have them wait, spinning;
+// between turns the process is stopped, so that it takes nothing of another's. The Python is that of
+// VIRTUAL_ENV, else of the environment that this program stands in or was built beside, else python3.
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/array.h"
 
@@ -25,19 +27,30 @@ class Peer {
 
   const std::string& name() const { return name_; }
   const std::string& version() const { return version_; }
-  double run_ms();
+  // A turn: a run that is not timed, then this many that are.
+  std::vector<double> turn_ms(int runs);
   // Of the last run, by name.
   std::map<std::string, Array> outputs();
+  // Nanoseconds that its threads have run for so far.
+  int64_t cpu_ns() const;
 
  private:
   void start(const std::string& model, const std::map<std::string, Array>& inputs, int threads);
+  // Continues the process for one answer and stops it again.
   std::string ask(const std::string& line);
+  void stop_running();
   std::string answer();
-  void stop();
+  void end();
 
   std::string name_, version_, folder_;
   pid_t pid_ = -1;
   FILE *to_ = nullptr, *from_ = nullptr;
 };
+
+void check_peer_name(const std::string& name);  // bad_option
+
+// Nanoseconds that the threads of a process have run for so far, as the kernel's scheduler counts them;
+// without the calling thread's.
+int64_t cpu_ns_of_threads(pid_t process);
 
 }  // namespace aicf::cli

@@ -49,8 +49,9 @@ int run(const Options& options, const Console& console) {
   if (options.repeat < 1) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1");
   options.source.refuse_overwriting(options.output, options.inputs.files());
   const std::unique_ptr<Executable> exe = options.load();
-  const EntryPlan& entry = exe->entry("");
-  const Resident resident(*exe, options.gather(*exe));
+  const EntryPlan& entry = exe->entry(options.entry);
+  const std::map<std::string, Array> inputs = options.gather(*exe);
+  const Resident resident(*exe, entry, inputs);
   std::vector<double> replays;
   for (int i = 0; i < options.repeat; ++i) replays.push_back(1e3 * time_replay(*exe, resident).replay);
   const double replay_us = quantile(replays, 0.5);
@@ -58,13 +59,15 @@ int run(const Options& options, const Console& console) {
   write_file_atomically(
       options.output,
       chrome_trace(times.steps, std::string(exe->model().device().name()), replay_us).dump(1));
-  console.result(step_table(times, replay_us) + "trace: " + options.output + "\n",
-                 {{"trace", options.output},
-                  {"device", exe->model().device().name()},
-                  {"coverage", exe->coverage(entry)},
-                  {"replay_us", replay_us},
-                  {"stamped_us", times.stamped_us()},
-                  {"kernels", steps_json(times.steps)}});
+  Json json = setting_json(options, *exe, entry, inputs);
+  const std::string text =
+      describe_setting(json) + step_table(times, replay_us) + "trace: " + options.output + "\n";
+  json.update({{"trace", options.output},
+               {"coverage", exe->coverage(entry)},
+               {"replay_us", replay_us},
+               {"stamped_us", times.stamped_us()},
+               {"kernels", steps_json(times.steps)}});
+  console.result(text, json);
   return kOk;
 }
 

@@ -59,8 +59,9 @@ std::map<std::string, std::string> output_files(const Options& options, const En
 
 int run(const Options& options, const Console& console) {
   const std::unique_ptr<Executable> exe = options.load();
-  const std::map<std::string, std::string> files = output_files(options, exe->entry(""));
-  const std::map<std::string, Array> outputs = exe->run("", options.gather(*exe));
+  const EntryPlan& entry = exe->entry(options.entry);
+  const std::map<std::string, std::string> files = output_files(options, entry);
+  const std::map<std::string, Array> outputs = exe->run(entry.name, options.gather(*exe));
   std::string text;
   Json json = {{"outputs", Json::array()}};
   if (!files.empty()) make_folder(options.output_dir);

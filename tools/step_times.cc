@@ -4,25 +4,41 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/error.h"
 #include "runtime/check_io.h"
-#include "runtime/variant_fit.h"
-#include "select/cost_model.h"
 
 namespace aicf::cli {
 namespace {
 
 constexpr int kQueuedReplays = 20;
 
-// Of a GPU whose architecture has code of its own; what the host's memory and cores reach is not known.
-std::optional<TargetFacts> limits_of(const Device& device) {
-  const std::string target = target_for(device.name());
-  if (!target.starts_with("sm_")) return std::nullopt;
-  return Target::from_name(target).facts();
+// What the host's memory and cores reach is not known.
+std::optional<CudaLimits> limits_of(const Device& device) {
+  return device.id().cuda ? cuda_limits(device.id().ordinal) : std::nullopt;
+}
+
+// The stamps are no finer.
+constexpr double kStampMicroseconds = 1;
+
+void check_possible(const StepTime& step) {
+  if (step.least_us <= step.cost.microseconds + kStampMicroseconds) return;
+  char times[96];
+  std::snprintf(times, sizeof(times), "%.2f us", step.cost.microseconds);
+  char least[96];
+  std::snprintf(least, sizeof(least), "at least %.2f us: %.0f bytes, %.0f operations", step.least_us,
+                step.cost.sure_bytes, step.cost.flops);
+  throw InternalError(ErrorCode::kI_check_failed, "a step took less than the device can take for its work")
+      .with_op(step.step->kernel)
+      .with_value(step.step->origin)
+      .with_expected(least)
+      .with_actual(times)
+      .with_remedy("report it: what this step reads or computes is counted wrong");
 }
 
 }  // namespace
 
-Resident::Resident(Executable& exe, const std::map<std::string, Array>& given) {
+Resident::Resident(Executable& exe, const EntryPlan& plan, const std::map<std::string, Array>& given)
+    : entry(plan) {
   const auto place = [&](const Array& array) {
     Device& device = exe.model().device();
     if (device.uses_host_memory()) {
@@ -33,12 +49,11 @@ Resident::Resident(Executable& exe, const std::map<std::string, Array>& given) {
     device.upload(tensors.back().data(), array.data(), array.bytes(), {});
     return view_of(tensors.back());
   };
-  const EntryPlan& entry = exe.entry("");
   for (const Array& array : inputs_in_order(entry, given)) inputs.push_back(place(array));
   const SymbolValues sizes = exe.bind_sizes(entry, inputs);
   for (size_t i = 0; i < entry.outputs.size(); ++i)
     outputs.push_back(place(Array(entry.outputs[i].dtype, exe.output_sizes(entry, i, sizes))));
-  exe.run_into("", inputs, outputs);
+  exe.run_into(entry.name, inputs, outputs);
 }
 
 ReplayTime time_replay(Executable& exe, const Resident& resident) {
@@ -51,12 +66,12 @@ ReplayTime time_replay(Executable& exe, const Resident& resident) {
   };
   double before = 0;
   for (int i = 0; i < queued; ++i) {
-    exe.run_into("", resident.inputs, resident.outputs, {{}, false});
+    exe.run_into(resident.entry.name, resident.inputs, resident.outputs, {{}, false});
     const double now = milliseconds();
     time.host.push_back(now - before);
     before = now;
   }
-  exe.run_into("", resident.inputs, resident.outputs, {{}, true});
+  exe.run_into(resident.entry.name, resident.inputs, resident.outputs, {{}, true});
   const double all = milliseconds();
   if (queued == 0) time.host.push_back(all);
   time.replay = all / (queued + 1);
@@ -84,7 +99,8 @@ StepTimes time_steps(Executable& exe, const EntryPlan& entry, int repeats) {
     const Step& step = plan.steps[times.steps.size()];
     const DType x = step.inputs.empty() ? DType::f32 : step.inputs[0].dtype;
     times.steps.push_back(
-        {&step, cost, times.limits ? least_microseconds(cost, step.kernel, x, *times.limits) : 0});
+        {&step, cost, times.limits ? times.limits->least_microseconds(cost, step.kernel, x) : 0});
+    check_possible(times.steps.back());
   }
   return times;
 }
@@ -109,8 +125,9 @@ std::string step_table(const StepTimes& times, double replay_us) {
   text += line;
   if (!times.limits) return text;
   std::snprintf(line, sizeof(line),
-                "limits: %.2f TB/s, %.0f TFLOP/s in halves on matrix units, %.0f in f32 beside them\n",
-                times.limits->bytes_per_microsecond * 1e-6, times.limits->half_flops * 1e-6,
+                "limits by its clocks: %.2f TB/s from memory, %.0f TFLOP/s in halves on matrix units, %.0f "
+                "in f32 beside them\n",
+                times.limits->memory_bytes * 1e-6, times.limits->half_flops * 1e-6,
                 times.limits->float_flops * 1e-6);
   return text + line;
 }

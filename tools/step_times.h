@@ -8,15 +8,16 @@
 #include <vector>
 
 #include "console.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/executable.h"
-#include "target/target.h"
 
 namespace aicf::cli {
 
 // Inputs and outputs in the memory of the executable's device, so that no copy is timed; bound by a first
 // run.
 struct Resident {
-  Resident(Executable& exe, const std::map<std::string, Array>& given);
+  Resident(Executable& exe, const EntryPlan& plan, const std::map<std::string, Array>& given);
+  const EntryPlan& entry;
   std::vector<Array> arrays;
   std::vector<DeviceTensor> tensors;
   std::vector<TensorView> inputs, outputs;
@@ -35,7 +36,7 @@ ReplayTime time_replay(Executable& exe, const Resident& resident);
 struct StepTime {
   const Step* step;
   StepCost cost;
-  double least_us = 0;  // what the machine's limits allow for it; 0: they are not known
+  double least_us = 0;  // what the device's limits allow for it; 0: they are not known
   double gigabytes_per_second() const;
   double teraflops() const;
   double share_of_limit() const;
@@ -43,10 +44,11 @@ struct StepTime {
 
 struct StepTimes {
   std::vector<StepTime> steps;
-  std::optional<TargetFacts> limits;  // of the usual machine of a GPU's architecture
-  double stamped_us() const;          // all steps, with the stamps between them
+  std::optional<CudaLimits> limits;
+  double stamped_us() const;  // all steps, with the stamps between them
 };
-// Of the last bind of the entry; no steps on devices that cannot tell.
+// Of the last bind of the entry; no steps on devices that cannot tell. check_failed if a step took less than
+// it can: then what it does is counted wrong.
 StepTimes time_steps(Executable& exe, const EntryPlan& entry, int repeats);
 
 // A line per step: time, what it reaches of memory and arithmetic, and its share of the limit that bounds it;

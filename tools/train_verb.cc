@@ -4,15 +4,21 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
 #include "model_source.h"
 #include "npy.h"
 #include "runtime/batches.h"
 #include "runtime/trainer.h"
 #include "runtime/verify.h"
+#include "train/schedules.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -104,6 +110,50 @@ BatchOrder order_of(const Options& options, const EntryPlan& entry) {
   return {batch_size(options, entry), options.seed, !options.in_order};
 }
 
+// The rate by optimizer steps finished, if the file says it.
+class Rate {
+ public:
+  explicit Rate(const std::map<std::string, std::string>& metadata) {
+    const auto text = metadata.find(kScheduleKey);
+    if (text == metadata.end()) return;
+    try {
+      Graph graph = parse_graph(text->second);
+      if (!is_small(graph)) return;
+      input_ = graph.value(graph.inputs().at(0)).name;
+      program_.entries.push_back(std::move(graph));
+    } catch (const std::exception& error) {  // a stranger's file; the run does not need it
+      log_at(LogLevel::kInfo, [&] { return std::string("the schedule cannot be read: ") + error.what(); });
+    }
+  }
+  std::optional<double> at(int64_t finished) const {
+    if (program_.entries.empty()) return std::nullopt;
+    const Array steps = Array::scalar_i64(DType::i64, finished);
+    return evaluate(program_, program_.entries[0], {{{input_, steps}}, {}})
+        .outputs.begin()
+        ->second.get_f64(0);
+  }
+
+ private:
+  static bool is_small(const Graph& graph) {
+    constexpr int64_t kMost = 1 << 16;
+    check_schedule(graph);
+    return std::all_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+      return node.bodies.empty() && std::all_of(node.results.begin(), node.results.end(), [&](ValueId id) {
+               int64_t count = 1;
+               for (const Dim& dim : graph.type(id).shape) {
+                 const int64_t size = dim.constant().value_or(kMost + 1);
+                 count = size > kMost || count > kMost ? kMost + 1 : count * size;
+               }
+               return count <= kMost;
+             });
+    });
+  }
+  Program program_;
+  std::string input_;
+};
+
+constexpr const char* kRateZero = "the schedule has ended: params stay as they are";
+
 // One training run of the command line.
 class Run {
  public:
@@ -112,6 +162,7 @@ class Run {
         console_(console),
         exe_(options.run.load(read_artifact(options.model))),
         trainer_(*exe_),
+        rate_(exe_->model().metadata()),
         order_(order_of(options, trainer_.entry())),
         columns_(read_columns(options, trainer_.entry())),
         batches_(columns_, order_) {
@@ -211,11 +262,21 @@ class Run {
         static_cast<double>(taken_ - first) / shown_ / static_cast<double>(trainer_.accumulate());
     const double left =
         static_cast<double>(last - taken_) / static_cast<double>(trainer_.accumulate()) / rate;
+    const std::optional<double> step_rate = rate_.at(trainer_.steps());
+    std::string at_rate;
+    if (step_rate)
+      at_rate =
+          "  rate " + format_number(*step_rate) + (*step_rate == 0 ? std::string(": ") + kRateZero : "");
     char line[160];
-    std::snprintf(line, sizeof(line), "step %lld/%lld  loss %.6g  %.1f steps/s  ETA %.0f s",
+    std::snprintf(line, sizeof(line), "step %lld/%lld  loss %.6g  %.1f steps/s  %.0f s left",
                   static_cast<long long>(taken_ / trainer_.accumulate()),
                   static_cast<long long>(options_.steps), loss_, rate, left);
-    console_.status(line);
+    console_.status(line + at_rate);
+  }
+
+  // That of the last step taken.
+  std::optional<double> last_rate() const {
+    return trainer_.steps() > 0 ? rate_.at(trainer_.steps() - 1) : std::nullopt;
   }
 
   int report(int64_t batches) const {
@@ -226,13 +287,19 @@ class Run {
     std::snprintf(text, sizeof(text), "train: %lld steps, %s, %lld skipped, state %s\n",
                   static_cast<long long>(taken_ / trainer_.accumulate()), ran,
                   static_cast<long long>(trainer_.skipped()), hash.c_str());
+    const double last = batches > 0 ? last_rate().value_or(std::nan("")) : std::nan("");  // JSON's null
+    std::string ended;
+    if (last == 0)
+      ended = "train: the last step ran at rate 0: " + std::string(kRateZero) + " (step " +
+              std::to_string(trainer_.steps()) + " of its optimizer)\n";
     Json json = {{"steps", taken_ / trainer_.accumulate()},
+                 {"rate", last},
                  {"loss", batches > 0 ? Json(loss_) : Json()},
                  {"steps_per_second", rate},
                  {"skipped", trainer_.skipped()},
                  {"hash", hash}};
     if (!options_.output.empty()) json["output"] = options_.output;
-    console_.result(text, json);
+    console_.result(ended + text, json);
     return kOk;
   }
 
@@ -240,6 +307,7 @@ class Run {
   const Console& console_;
   std::unique_ptr<Executable> exe_;
   Trainer trainer_;
+  Rate rate_;
   BatchOrder order_;
   std::vector<Array> columns_;
   Batches batches_;

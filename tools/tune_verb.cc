@@ -119,6 +119,7 @@ void keep_record(const std::string& path, const Record& record) {
 
 int run(const Options& options, const Console& console) {
   check_numbers(options);
+  console.status("selecting kernels of " + options.source.path);
   Measuring measuring(options.source, options.run);
   const TuneOptions tuning = tune_options(options);
   if (options.build_only) return build_only(measuring, tuning, console);

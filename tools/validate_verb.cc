@@ -133,13 +133,15 @@ int reduce(const Options& options, const Arrays& inputs, const Console& console)
 int run(const Options& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
+  console.status("compiling " + options.source.path);
   const Program program = options.source.import();
   const std::unique_ptr<Executable> exe =
       options.run.load(compile(program, options.source.compile_options(options.run.device)));
   InputOptions input_options = options.inputs;
   if (!options.inputs_file.empty()) input_options.inputs.push_back(options.inputs_file);
-  const Arrays inputs = gather_inputs(*exe, input_options, {});
+  const Arrays inputs = gather_inputs(*exe, exe->entry(""), input_options, {});
   if (!options.reduce.empty()) return reduce(options, inputs, console);
+  console.status("running, then evaluating " + options.against);
   const Arrays outputs = exe->run("", inputs), expected = expected_outputs(options, program, inputs);
   const std::map<std::string, double> costs = precision_costs(options, program, inputs);
   bool passed = true;

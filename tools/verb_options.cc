@@ -21,6 +21,13 @@ std::string whole_number(const std::string& text) {
   return "'" + text + "' is no whole number from 0 to 18446744073709551615";
 }
 
+// One that means something: 0 and "" stand for what the help says instead.
+template <typename T>
+void show_default(CLI::Option& option, const T& value) {
+  if constexpr (std::is_same_v<T, std::string> || std::is_arithmetic_v<T>)
+    if (value != T()) option.capture_default_str();
+}
+
 }  // namespace
 
 void VerbOptions::add_positional(const std::string& name, std::string& target, const std::string& help) {
@@ -30,18 +37,39 @@ void VerbOptions::add_positional(const std::string& name, std::string& target, c
 // One value for each time that the option stands there: what follows belongs to the verb.
 template <typename T>
 void VerbOptions::add_option(const std::string& name, T& target, const std::string& help) {
-  CLI::Option* option = app_->add_option(name, target, help)->allow_extra_args(false);
+  CLI::Option* option = app_->add_option(name, target, help)->allow_extra_args(false)->group(group_);
+  show_default(*option, target);
   // Else -1 would be the largest number there is.
   if constexpr (std::is_same_v<T, uint64_t>) option->check(whole_number);
 }
 
 template <typename T>
 void VerbOptions::add_list(const std::string& name, T& target, const std::string& help) {
-  app_->add_option(name, target, help)->delimiter(',')->allow_extra_args(false);
+  app_->add_option(name, target, help)->delimiter(',')->allow_extra_args(false)->group(group_);
 }
 
 void VerbOptions::add_flag(const std::string& name, bool& target, const std::string& help) {
-  app_->add_flag(name, target, help);
+  app_->add_flag(name, target, help)->group(group_);
+}
+
+void VerbOptions::add_count(const std::string& name, int& target, const std::string& help) {
+  app_->add_flag(name, target, help)->group(group_);
+}
+
+void VerbOptions::set_group(const std::string& heading) { group_ = heading; }
+
+void VerbOptions::add_note(const std::string& note) {
+  const std::string before = app_->get_footer();
+  app_->footer(before.empty() ? note : before + "\n" + note);
+}
+
+std::vector<std::string> VerbOptions::names() const {
+  std::vector<std::string> list;
+  for (const CLI::Option* option : app_->get_options()) {
+    for (const std::string& name : option->get_lnames()) list.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) list.push_back("-" + name);
+  }
+  return list;
 }
 
 bool VerbOptions::given(const std::string& name) const { return app_->count(name) > 0; }

@@ -29,6 +29,7 @@ VerbRun setup_inspect(VerbOptions& verb);
 VerbRun setup_explain(VerbOptions& verb);
 VerbRun setup_profile(VerbOptions& verb);
 VerbRun setup_train(VerbOptions& verb);
+VerbRun setup_export(VerbOptions& verb);
 VerbRun setup_tune(VerbOptions& verb);
 VerbRun setup_doctor(VerbOptions& verb);
 

@@ -26,8 +26,11 @@ struct Options : ReplayOptions {
 // device with the replays that count changes all the time.
 class Neighbour {
  public:
-  Neighbour(std::unique_ptr<Executable> exe, std::map<std::string, Array> inputs)
-      : exe_(std::move(exe)), inputs_(std::move(inputs)), thread_([this] { replay(); }) {}
+  Neighbour(std::unique_ptr<Executable> exe, std::string entry, std::map<std::string, Array> inputs)
+      : exe_(std::move(exe)),
+        entry_(std::move(entry)),
+        inputs_(std::move(inputs)),
+        thread_([this] { replay(); }) {}
   ~Neighbour() { stop(); }
   Neighbour(const Neighbour&) = delete;
   Neighbour& operator=(const Neighbour&) = delete;
@@ -44,13 +47,14 @@ class Neighbour {
   }
   void replay() {
     try {
-      while (!stopped_) exe_->run("", inputs_);
+      while (!stopped_) exe_->run(entry_, inputs_);
     } catch (...) {
       failure_ = std::current_exception();
     }
   }
 
   std::unique_ptr<Executable> exe_;
+  std::string entry_;
   std::map<std::string, Array> inputs_;
   std::atomic<bool> stopped_{false};
   std::exception_ptr failure_;
@@ -62,14 +66,15 @@ void add_hashes(std::map<std::string, int64_t>& total, const std::map<std::strin
 }
 
 std::map<std::string, int64_t> replay_here(const Options& options, int threads, const Console& console) {
+  console.status("loading " + options.source.path);
   RunOptions run = options.run;
   run.threads = threads;
   const std::unique_ptr<Executable> exe = run.load(options.source);
   const std::map<std::string, Array> inputs = options.gather(*exe);
   // Loaded apart: executables of one model share its device and so its stream.
   std::unique_ptr<Neighbour> neighbour;
-  if (options.busy) neighbour = std::make_unique<Neighbour>(run.load(options.source), inputs);
-  VerifyResult result = verify_replays(*exe, "", inputs, options.replays, [&](int64_t done) {
+  if (options.busy) neighbour = std::make_unique<Neighbour>(run.load(options.source), options.entry, inputs);
+  VerifyResult result = verify_replays(*exe, options.entry, inputs, options.replays, [&](int64_t done) {
     console.progress("verify", done, options.replays);
   });
   if (neighbour != nullptr) neighbour->finish();
@@ -121,8 +126,11 @@ int run(const Options& options, const Console& console) {
   std::map<std::string, int64_t> hashes;
   const std::vector<int> counts = options.threads.empty() ? std::vector<int>{0} : options.threads;
   for (int threads : counts) add_hashes(hashes, replay_here(options, threads, console));
-  for (int process = 1; process < options.processes; ++process)
+  for (int process = 1; process < options.processes; ++process) {
+    console.status("verify: process " + std::to_string(process + 1) + " of " +
+                   std::to_string(options.processes));
     for (int threads : counts) add_hashes(hashes, replay_in_process(options, threads));
+  }
   int64_t replays = 0;
   for (const auto& [hash, count] : hashes) replays += count;
   const std::string text = "verify: " + std::to_string(replays) + " replays, " +
@@ -141,6 +149,7 @@ VerbRun setup_verify(VerbOptions& verb) {
   verb.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
   verb.add_option("--isa", options->run.isa, "portable, avx2 or avx512");
   options->inputs.add_to(verb);
+  add_entry_to(verb, options->entry);
   verb.add_option("-n,--replays", options->replays, "replays for each thread count and process");
   verb.add_list("--threads", options->threads, "thread counts, comma separated");
   verb.add_flag("--busy", options->busy, "beside replays of the same model on another stream");

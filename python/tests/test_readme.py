@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -58,6 +59,25 @@ def test_training_example(tmp_path: Path) -> None:
     first, last, passed = run_python(2, tmp_path).split()
     assert float(last) < 0.1 * float(first) and passed == "True"
     assert (tmp_path / "train.aicf").exists()
+
+
+def test_training_example_goes_on_at_a_rate(cli: str, tmp_path: Path) -> None:
+    """`aicf train` has steps of the schedule left, as many as the README's command takes."""
+    run_python(2, tmp_path)
+    x = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x[:, :4].argmax(1))
+    commands = [
+        line.split("#")[0].split()[1:]
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        if re.match(r"build/bin/aicf (train train|run trained|export trained)", line)
+    ]
+    assert [words[0] for words in commands] == ["train", "run", "export"]
+    for words in commands:
+        done = subprocess.run([cli, *words, "--json"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        if words[0] == "train":
+            assert json.loads(done.stdout)["rate"] > 0
 
 
 def test_cpp_example(tmp_path: Path) -> None:

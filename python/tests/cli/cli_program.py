@@ -19,14 +19,17 @@ class Cli:
         self.path = path
         self.folder = folder
 
-    def run(self, *words: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        finished = subprocess.run(
+    def finished(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [self.path, *words],
             cwd=self.folder,
             capture_output=True,
             text=True,
             env={**os.environ, **variables},
         )
+
+    def run(self, *words: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        finished = self.finished(*words, **variables)
         assert finished.returncode == code, finished.stderr + finished.stdout
         return finished
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
+import subprocess
 
 import numpy as np
 import onnx.parser
@@ -83,6 +88,73 @@ def test_a_range_holds_for_floats_too(cli: Cli) -> None:
     cli.run("run", "i.onnx", "--range", "x=3..5", "--output-dir", ".")
     y = np.load(cli.folder / "y.npy")
     assert 3 <= y.min() < 3.1 and 4.9 < y.max() <= 5
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "meant"),
+    [
+        (("bech", "m.onnx"), "bech", "bench"),
+        (("complie", "m.onnx"), "complie", "compile"),
+        (("help", "verfiy"), "verfiy", "verify"),
+        (("run", "m.onnx", "--thread", "2"), "--thread", "--threads"),
+        (("run", "m.onnx", "--out", "o"), "--out", "--output-dir"),
+        (("verify", "m.onnx", "--replay=3"), "--replay", "--replays"),
+        (("compile", "--presicion", "f32"), "--presicion", "--precision"),
+        (("compile", "m.onnx", "--frobnicate"), "--frobnicate", None),
+        (("doctor", "-q"), "-q", None),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_the_nearest(
+    cli: Cli, words: tuple[str, ...], value: str, meant: str | None
+) -> None:
+    error = cli.json(*words, code=2)["error"]
+    assert (error["code"], error["value"]) == ("AICF-U0001", value)
+    assert (f"did you mean '{meant}'?" if meant else "see 'aicf help") in error["remedy"]
+    assert meant or "did you mean" not in error["remedy"]
+
+
+def test_help_and_version_are_told_without_a_verb(cli: Cli) -> None:
+    version = cli.run("--version").stdout
+    assert re.fullmatch(r"aicf \d+\.\d+\.\d+\n", version)
+    assert cli.json("--version")["version"] == version.split()[1]
+    verbs = cli.run("help").stdout
+    assert cli.run("--help").stdout == verbs and "Exit codes: 0 fine" in verbs
+    for verb in re.findall(r"^  (\w+)  ", verbs.split("Subcommands:")[1], re.MULTILINE):
+        text = cli.run("help", verb).stdout
+        assert text == cli.run(verb, "--help").stdout == cli.json("help", verb)["help"]
+        # Options of compiling stand once, with their defaults; elsewhere they are named.
+        lists = "optimisation level 0, 1 or 2" in text
+        assert lists == (verb == "compile")
+        takes = verb in ("run", "bench", "verify", "validate", "explain", "profile", "tune")
+        assert ("as 'aicf help compile' says: --state" in text) == takes
+    assert "--precision TEXT [f32]" in cli.run("help", "compile").stdout
+
+
+def test_verbosity_says_what_is_done(cli: Cli) -> None:
+    assert cli.run("run", "m.onnx", *FIXED).stderr == ""
+    once = cli.run("run", "m.onnx", *FIXED, "-v").stderr
+    assert "loaded a model for cpu" in once and "stage passes: " in once and "pass simplify" not in once
+    assert "pass simplify" in cli.run("run", "m.onnx", *FIXED, "-vv").stderr
+    assert "doctor took " in cli.run("doctor", "-v").stderr
+
+
+def test_progress_is_for_terminals_and_waits_a_second(cli: Cli) -> None:
+    words = [cli.path, "verify", "m.onnx", *FIXED, "-n"]
+    for count, shows in (("5", False), ("1000000", True)):
+        mine, theirs = pty.openpty()
+        process = subprocess.Popen([*words, count], cwd=cli.folder, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        text = ""
+        if shows:
+            while not re.search(r"verify \d+/1000000  \d+ s", text):
+                text += os.read(mine, 1000).decode()
+            process.kill()
+        process.wait()
+        if not shows:
+            with contextlib.suppress(OSError):  # of a terminal whose other end is closed
+                text = os.read(mine, 1000).decode()
+            assert text == ""
+        os.close(mine)
 
 
 def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
