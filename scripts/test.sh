@@ -13,9 +13,9 @@ if [[ -n ${AICF_SOAK:-} ]]; then ctest_time=(--timeout 14400) pytest_time=(-o ti
 # The ONNX backend cases that come with the onnx package; the suites skip themselves without them.
 AICF_ONNX_TESTS=$(.venv/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))') || failed=1
 export AICF_ONNX_TESTS
-# NVRTC comes from the environment's packages where there is no toolkit; where requirements.txt has it, no test may do without.
+# NVRTC and Triton come from the environment's packages; where the requirements have them, no test may do without.
 export VIRTUAL_ENV=$PWD/.venv
-if [[ $(uname -m) == x86_64 ]]; then export AICF_REQUIRE_NVRTC=1; fi
+if [[ $(uname -m) == x86_64 ]]; then export AICF_REQUIRE_NVRTC=1 AICF_REQUIRE_TRITON=1; fi
 
 ctest --test-dir "$build" --output-on-failure --no-tests=error "${ctest_time[@]}" -j "$jobs" || failed=1
 

@@ -13,10 +13,11 @@ import aicf
 import numpy as np
 import onnx
 import pytest
+from needs_triton import need_triton
 from test_custom_op import OP as affine
 
-pytest.importorskip("triton")
-from triton_ops import row_softmax, scale_shift
+need_triton()
+from triton_ops import row_softmax, scale_shift  # noqa: E402
 
 
 def no_gpu() -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import aicf
 import numpy as np
 import pytest
+from needs_triton import need_triton
 
 # y[i] = x[i] of one block; the two last parameters are scratch that it does not use.
 COPY = """//
@@ -103,7 +104,7 @@ def scaled(x, y, n, alpha, BLOCK: tl.constexpr):
 @pytest.fixture
 def scaled(tmp_path: Path) -> Any:
     """The jit function; Triton reads it from a file."""
-    pytest.importorskip("triton")
+    need_triton()
     (tmp_path / "kernels.py").write_text(SCALED)
     spec = importlib.util.spec_from_file_location("kernels", tmp_path / "kernels.py")
     assert spec is not None and spec.loader is not None

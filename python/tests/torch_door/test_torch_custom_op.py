@@ -6,6 +6,7 @@ import aicf
 import numpy as np
 import pytest
 import torch
+from needs_triton import need_triton
 from torch import nn
 
 TEXT = """
@@ -78,7 +79,7 @@ def test_exported_and_compiled(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_of_triton(device: str) -> None:
-    pytest.importorskip("triton")
+    need_triton()
     import triton_ops
 
     assert triton_ops.row_softmax.name == "tritontest::row_softmax"
