@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,22 +20,6 @@ from .optim import LossScale, Optimizer, schedule_graph
 __all__ = ["TrainStep", "compile_train_step", "load_train_step", "shuffled_rows"]
 
 
-class _Turn:
-    """Held by the one call in flight: which entry the next one takes is known when it has ended."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise make_error(
-                "busy", "the train step already has a call in flight", remedy="call it from one thread"
-            )
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
-
-
 class TrainStep:
     """A training run: params, optimizer states and counters, advanced by calls.
 
@@ -47,16 +30,9 @@ class TrainStep:
     def __init__(self, raw: _aicf.Executable) -> None:
         self._raw = raw
         self._trainer = _aicf.Trainer(raw)
-        self._turn = _Turn()
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        with self._turn:
-            try:
-                results = self._raw.run(self._trainer.next_entry(), args, by_name)
-            except BaseException:
-                self._trainer.note_failure()
-                raise
-            self._trainer.note_run()
+        results = self._trainer.step(args, by_name)
         return results[0] if len(results) == 1 else results
 
     def evaluate(self, *args: Any, **by_name: Any) -> Any:
@@ -111,8 +87,7 @@ class TrainStep:
     def load_state_dict(self, states: Mapping[str, Any]) -> None:
         """Goes on from a state_dict; bad_checkpoint lists every name and shape that does not fit."""
         check_type("states", states, Mapping, "a state_dict: arrays by name")
-        with self._turn:
-            self._trainer.set_states(dict(states))
+        self._trainer.set_states(dict(states))
 
     def save_checkpoint(
         self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
@@ -123,8 +98,7 @@ class TrainStep:
 
     def load_checkpoint(self, path: str | os.PathLike[str]) -> dict[str, str]:
         """Goes on from a checkpoint, to the bits the run would have reached; gives its metadata."""
-        with self._turn:
-            return self._trainer.load_checkpoint(file_path(path))
+        return self._trainer.load_checkpoint(file_path(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes an .aicf file that trains on from the present states, also with `aicf train`."""
@@ -149,14 +123,7 @@ class TrainStep:
         batches = list(inputs) if isinstance(inputs, list) else [inputs]
         if not batches:
             raise make_error("missing_input", "verify needs a batch")
-        before = self.state_dict()
-        hashes: dict[str, int] = {}
-        for _ in range(runs):
-            for index in range(steps):
-                self(*batches[index % len(batches)])
-            result = self.hash()
-            hashes[result] = hashes.get(result, 0) + 1
-            self.load_state_dict(before)
+        hashes = self._trainer.verify(int(steps), int(runs), [tuple(batch) for batch in batches])
         return VerifyResult(runs * steps, hashes, len(hashes) == 1)
 
     @property

@@ -98,42 +98,6 @@ void add_inputs(Arguments& arguments, const EntryPlan& entry, nb::tuple args, nb
   }
 }
 
-// Results are on the device if an input is or `on_device` says so: of our own types, or tensors of the type
-// `like` if it has DLPack's C exchange interface.
-nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
-              nb::object like, bool on_device) {
-  const std::shared_ptr<Executable> exe = self.exe;
-  const EntryPlan& entry = exe->entry(entry_name);
-  Device& device = exe->model().device();
-  const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
-  std::optional<Stream> stream = self.stream;
-  if (on_device && !stream && api != nullptr) stream = exchange_stream(*api, device.id());
-  Arguments arguments(device, stream);
-  add_inputs(arguments, entry, args, by_name);
-  arguments.settle();
-  const RunOptions options{arguments.stream(), arguments.must_wait()};
-  nb::list results;
-  if (device.id().cuda && (on_device || arguments.on_device())) {
-    std::vector<DeviceTensor> outputs;
-    {
-      const nb::gil_scoped_release unlocked;
-      outputs = exe->run_on_device(entry.name, arguments.inputs, options);
-    }
-    for (DeviceTensor& tensor : outputs)
-      results.append(api != nullptr ? exchange_tensor(*api, std::move(tensor))
-                                    : nb::cast(PyDeviceTensor{std::move(tensor)}));
-    return nb::tuple(results);
-  }
-  std::vector<Array> outputs;
-  {
-    const nb::gil_scoped_release unlocked;
-    outputs = exe->run(entry.name, arguments.inputs, options);
-  }
-  for (Array& array : outputs)
-    results.append(api != nullptr ? exchange_tensor(*api, std::move(array)) : to_python(std::move(array)));
-  return nb::tuple(results);
-}
-
 // Replaces weights and states by name, all or none; the executable keeps its other states.
 void load_weights(PyExecutable& self, nb::dict arrays) {
   const std::shared_ptr<Executable> before = self.exe;
@@ -299,6 +263,40 @@ nb::dict weights(const PyExecutable& self) {
 }
 
 }  // namespace
+
+nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
+              nb::object like, bool on_device) {
+  const std::shared_ptr<Executable> exe = self.exe;
+  const EntryPlan& entry = exe->entry(entry_name);
+  Device& device = exe->model().device();
+  const ExchangeApi* api = like.is_none() ? nullptr : exchange_api(like);
+  std::optional<Stream> stream = self.stream;
+  if (on_device && !stream && api != nullptr) stream = exchange_stream(*api, device.id());
+  Arguments arguments(device, stream);
+  add_inputs(arguments, entry, args, by_name);
+  arguments.settle();
+  const RunOptions options{arguments.stream(), arguments.must_wait()};
+  nb::list results;
+  if (device.id().cuda && (on_device || arguments.on_device())) {
+    std::vector<DeviceTensor> outputs;
+    {
+      const nb::gil_scoped_release unlocked;
+      outputs = exe->run_on_device(entry.name, arguments.inputs, options);
+    }
+    for (DeviceTensor& tensor : outputs)
+      results.append(api != nullptr ? exchange_tensor(*api, std::move(tensor))
+                                    : nb::cast(PyDeviceTensor{std::move(tensor)}));
+    return nb::tuple(results);
+  }
+  std::vector<Array> outputs;
+  {
+    const nb::gil_scoped_release unlocked;
+    outputs = exe->run(entry.name, arguments.inputs, options);
+  }
+  for (Array& array : outputs)
+    results.append(api != nullptr ? exchange_tensor(*api, std::move(array)) : to_python(std::move(array)));
+  return nb::tuple(results);
+}
 
 Artifact Portable::widened(Artifact artifact) {
   const std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "bindings.h"
 #include "compile/compile.h"
 #include "runtime/executable.h"
 
@@ -43,5 +44,10 @@ struct PyExecutable {
     return portable != nullptr ? portable->widened(std::move(artifact)) : artifact;
   }
 };
+
+// Runs an entry with arrays by position and by name. Results are on the device if an input is or `on_device`
+// says so: of our own types, or tensors of the type `like` if it has DLPack's C exchange interface.
+nb::tuple run(PyExecutable& self, const std::string& entry_name, nb::tuple args, nb::dict by_name,
+              nb::object like, bool on_device);
 
 }  // namespace aicf::python

@@ -5,6 +5,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
 #include "base/error.h"
 #include "bindings.h"
 #include "executable.h"
@@ -84,6 +86,55 @@ struct PyTrainer {
   Trainer trainer;
 };
 
+// One batch: the results of the entry that takes it. The turn is ours from here to the end, so that no
+// exception of Python, which an interrupt raises between any two of its steps, leaves it taken.
+nb::tuple step(PyTrainer& self, nb::tuple args, nb::dict by_name) {
+  std::optional<Trainer::Turn> turn;
+  {
+    const nb::gil_scoped_release unlocked;
+    turn.emplace(self.trainer);
+  }
+  nb::tuple results = run(self.owner, turn->entry(), std::move(args), std::move(by_name), nb::none(), false);
+  turn->done();
+  return results;
+}
+
+// A snapshot that is taken and restored without the GIL, which a run in flight may be waiting for.
+class Unlocked {
+ public:
+  explicit Unlocked(Trainer& trainer) {
+    const nb::gil_scoped_release unlocked;
+    before_.emplace(trainer);
+  }
+  ~Unlocked() {
+    const nb::gil_scoped_release unlocked;
+    before_.reset();
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+  Trainer::Snapshot& snapshot() { return *before_; }
+
+ private:
+  std::optional<Trainer::Snapshot> before_;
+};
+
+// Trains `steps` batches `runs` times from the present states, going through the list again and again, and
+// counts the hashes of all params and states; these are afterwards as before.
+std::map<std::string, int64_t> verify(PyTrainer& self, int64_t steps, int64_t runs, nb::list batches) {
+  Unlocked before(self.trainer);
+  std::map<std::string, int64_t> hashes;
+  for (int64_t run = 0; run < runs; ++run) {
+    for (int64_t i = 0; i < steps; ++i) {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      step(self, nb::tuple(batches[static_cast<size_t>(i) % batches.size()]), nb::dict());
+    }
+    const nb::gil_scoped_release unlocked;
+    ++hashes[self.trainer.hash()];
+    before.snapshot().restore();
+  }
+  return hashes;
+}
+
 void set_states(PyTrainer& self, nb::dict given) {
   std::map<std::string, Array> states;
   for (const auto& [key, value] : given) {
@@ -110,10 +161,8 @@ void bind_trainer(nb::module_& module) {
           "__init__",
           [](PyTrainer* self, PyExecutable& exe) { new (self) PyTrainer{exe, Trainer(*exe.exe)}; },
           nb::keep_alive<1, 2>(), unlocked())
-      .def("next_entry", [](const PyTrainer& self) { return self.trainer.next_entry(); })
-      .def("note_run", [](PyTrainer& self) { self.trainer.note_run(); })
-      .def(
-          "note_failure", [](PyTrainer& self) { self.trainer.note_failure(); }, unlocked())
+      .def("step", step)
+      .def("verify", verify)
       .def("accumulate", [](const PyTrainer& self) { return self.trainer.accumulate(); })
       .def(
           "steps", [](const PyTrainer& self) { return self.trainer.steps(); }, unlocked())

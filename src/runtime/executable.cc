@@ -149,9 +149,17 @@ void Executable::warm_up(BoundEntry& bound, Stream stream) {
   if (runs == 0) return;
   std::map<std::string, Array> before;
   for (const std::string& name : states_.names()) before.emplace(name, states_.get(name));
-  for (int i = 0; i < runs; ++i) bound.sequence().run(stream);
-  bound.sequence().finish(stream);
-  for (const auto& [name, value] : before) states_.set(name, value);
+  const auto restore = [&] {
+    for (const auto& [name, value] : before) states_.set(name, value);
+  };
+  try {
+    for (int i = 0; i < runs; ++i) bound.sequence().run(stream);
+    bound.sequence().finish(stream);
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
 }
 
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 
 #include "base/error.h"
 
@@ -10,11 +9,12 @@ namespace aicf {
 
 class RunGuard {
  public:
-  // UserError busy if the flag is held; `clone` is how the caller's language makes a second executable.
-  explicit RunGuard(std::atomic_flag& flag, const char* clone = "clone()") : flag_(flag) {
+  // UserError busy if the flag is held; the remedy is in the words of the caller's language.
+  explicit RunGuard(std::atomic_flag& flag, const char* remedy = "use one clone() per thread",
+                    const char* message = "the executable already has a run in flight")
+      : flag_(flag) {
     if (flag_.test_and_set(std::memory_order_acquire))
-      throw UserError(ErrorCode::kU_busy, "the executable already has a run in flight")
-          .with_remedy("use one " + std::string(clone) + " per thread");
+      throw UserError(ErrorCode::kU_busy, message).with_remedy(remedy);
   }
   ~RunGuard() {
     if (!kept_) flag_.clear(std::memory_order_release);

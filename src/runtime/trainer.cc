@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/safetensors.h"
 #include "base/training_names.h"
 
@@ -73,7 +74,29 @@ Trainer::Trainer(Executable& executable) : executable_(executable) {
   has_flag_ = has_state(names, kBadTensorState);
   if (accumulate_ > 1 && (!has_micro_ || plan.entry(kAccumulateEntry) == nullptr))
     throw UserError(ErrorCode::kU_bad_artifact, "the model accumulates gradients and has no entry for it");
-  note_failure();
+}
+
+Trainer::Turn::Turn(Trainer& trainer)
+    : trainer_(trainer),
+      guard_(trainer.stepping_, "call it from one thread", "the train step already has a call in flight") {
+  if (trainer_.micro_ == kUnknown) trainer_.micro_ = trainer_.has_micro_ ? trainer_.counter(kMicroState) : 0;
+}
+
+const char* Trainer::Turn::entry() const {
+  return trainer_.micro_ + 1 >= trainer_.accumulate_ ? kStepEntry : kAccumulateEntry;
+}
+
+void Trainer::Turn::done() {
+  trainer_.micro_ = trainer_.micro_ + 1 >= trainer_.accumulate_ ? 0 : trainer_.micro_ + 1;
+  done_ = true;
+}
+
+Trainer::Snapshot::~Snapshot() {
+  try {
+    restore();
+  } catch (const Error& error) {
+    log_at(LogLevel::kError, [&] { return "the states of a train step stay changed: " + error.text(); });
+  }
 }
 
 int64_t Trainer::counter(const std::string& name) const { return executable_.state(name).get_i64(0); }
@@ -93,21 +116,10 @@ std::vector<Array> Trainer::step(const std::vector<TensorView>& inputs, const Ru
 
 void Trainer::step_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
                         const RunOptions& options) {
-  const RunGuard guard(stepping_);
-  try {
-    executable_.run_into(next_entry(), inputs, outputs, options);
-  } catch (...) {
-    note_failure();
-    throw;
-  }
-  note_run();
+  Turn turn(*this);
+  executable_.run_into(turn.entry(), inputs, outputs, options);
+  turn.done();
 }
-
-const char* Trainer::next_entry() const { return micro_ + 1 >= accumulate_ ? kStepEntry : kAccumulateEntry; }
-
-void Trainer::note_run() { micro_ = micro_ + 1 >= accumulate_ ? 0 : micro_ + 1; }
-
-void Trainer::note_failure() { micro_ = has_micro_ ? counter(kMicroState) : 0; }
 
 std::string Trainer::hash(const std::vector<Array>& outputs) const {
   std::map<std::string, Array> all = states();
@@ -143,13 +155,12 @@ void Trainer::clear_bad_tensor() {
 std::map<std::string, Array> Trainer::states() const { return executable_.states(); }
 
 void Trainer::set_states(const std::map<std::string, Array>& states) {
-  const RunGuard guard(stepping_);
+  const Turn turn(*this);
   const std::string text = differences(this->states(), states);
   if (!text.empty())
     throw UserError(ErrorCode::kU_bad_checkpoint, "the states belong to another model").with_actual(text);
   check_counters(states);
   executable_.set_states(states);
-  note_failure();
 }
 
 void Trainer::check_counters(const std::map<std::string, Array>& states) const {
@@ -216,14 +227,14 @@ Artifact Trainer::artifact() const {
 
 VerifyResult Trainer::verify(int64_t steps, int64_t runs,
                              const std::function<std::vector<TensorView>(int64_t)>& batch) {
-  const std::map<std::string, Array> before = states();
+  Snapshot before(*this);
   VerifyResult result;
   for (int64_t run = 0; run < runs; ++run) {
     std::vector<Array> outputs;
     for (int64_t i = 0; i < steps; ++i) outputs = step(batch(i));
     ++result.hashes[hash(outputs)];
     ++result.replays;
-    set_states(before);
+    before.restore();
   }
   return result;
 }

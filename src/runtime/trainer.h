@@ -30,12 +30,38 @@ class Trainer {
   void step_into(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
                  const RunOptions& options = {});
 
-  // The same in two halves for callers that run the executable themselves: the entry that takes the next
-  // batch, and the note that it ran, or that it threw: an index out of range in the data is met after the
-  // run.
-  const char* next_entry() const;
-  void note_run();
-  void note_failure();
+  // One call of a caller that runs the executable itself: from its start to its end there is no other, and no
+  // new states. Unless done() is said it failed, as when an index in the data is met after the run.
+  class Turn {
+   public:
+    explicit Turn(Trainer& trainer);  // busy if a call is in flight
+    ~Turn() {
+      if (!done_) trainer_.micro_ = kUnknown;
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    const char* entry() const;  // that takes this batch
+    void done();
+
+   private:
+    Trainer& trainer_;
+    RunGuard guard_;
+    bool done_ = false;
+  };
+
+  // Puts all params and states back at the end of a scope to what they were at its beginning.
+  class Snapshot {
+   public:
+    explicit Snapshot(Trainer& trainer) : trainer_(trainer), before_(trainer.states()) {}
+    ~Snapshot();
+    Snapshot(const Snapshot&) = delete;
+    Snapshot& operator=(const Snapshot&) = delete;
+    void restore() { trainer_.set_states(before_); }
+
+   private:
+    Trainer& trainer_;
+    std::map<std::string, Array> before_;
+  };
 
   int64_t accumulate() const { return accumulate_; }
   // Optimizer steps finished, and those skipped because something was not finite. They wait for the device.
@@ -78,7 +104,8 @@ class Trainer {
   std::atomic_flag stepping_ = ATOMIC_FLAG_INIT;  // with micro_, which a run of the executable does not hold
   bool has_micro_ = false, has_flag_ = false;
   int64_t accumulate_ = 1;
-  int64_t micro_ = 0;  // as in the state, kept here so that a step needs no look at the device
+  static constexpr int64_t kUnknown = -1;
+  int64_t micro_ = kUnknown;  // as in the state, kept here so that a step needs no look at the device
 };
 
 }  // namespace aicf

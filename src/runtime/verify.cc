@@ -4,6 +4,9 @@
 
 #include <xxhash.h>
 
+#include "base/error.h"
+#include "base/log.h"
+
 namespace aicf {
 
 namespace {
@@ -12,7 +15,13 @@ namespace {
 class KeptStates {
  public:
   explicit KeptStates(Executable& exe) : exe_(exe), states_(exe.states()) {}
-  ~KeptStates() { exe_.set_states(states_); }
+  ~KeptStates() {
+    try {
+      exe_.set_states(states_);
+    } catch (const Error& error) {  // the device is gone, which the replay said
+      log_at(LogLevel::kError, [&] { return "the states stay changed: " + error.text(); });
+    }
+  }
   KeptStates(const KeptStates&) = delete;
   KeptStates& operator=(const KeptStates&) = delete;
 
