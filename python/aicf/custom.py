@@ -136,6 +136,7 @@ def register_op(
     attributes: Mapping[str, int | float] | None = None,
     cpu: Any = None,
     cuda: CudaKernel | TritonKernel | None = None,
+    checked: bool = False,
 ) -> CustomOp:
     """Registers an op for the life of the process, for tracing, torch and ONNX.
 
@@ -145,8 +146,11 @@ def register_op(
     attributes  names with their defaults: whole numbers or real ones.
     cpu         the function (aicf/custom_op.h): a ctypes function, its address, a (library, symbol) pair, or
                 a Python function that takes numpy arrays, inputs then outputs, and the attributes by name,
-                and fills the outputs. None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
+                and fills the outputs. The arrays are its own: it may keep them. bf16 comes as ml_dtypes has
+                it. What it raises, the call of the program raises; the states are then as before.
+                None: the op runs on GPUs only, or its library is in AICF_CUSTOM_OPS.
     cuda        a CudaKernel or a TritonKernel; None: the op runs on the CPU only.
+    checked     the C function is an aicf_checked_function: its status says whether it failed.
 
     A compiled file for the CPU holds the op's name only: who loads it registers the op first (AICF-U0504).
     For a GPU it holds the compiled kernel and needs nothing.
@@ -156,7 +160,7 @@ def register_op(
         raise make_error("misuse", "a custom op of this name is registered already", value=name)
     op = CustomOp(name, results, attributes or {}, cuda)
     if cpu is not None:
-        _aicf.register_custom_op(name, _address(cpu, op))
+        _register_cpu(cpu, op, checked)
     rows = [(key, isinstance(default, int), float(default)) for key, default in op.attributes.items()]
     _aicf.register_onnx_op(name, rows, op.node_attributes)
     _ops[name] = op
@@ -204,75 +208,27 @@ def registered_op(name: str) -> CustomOp | None:
 
 # --- functions for the CPU
 
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("dtype", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("sizes", ctypes.POINTER(ctypes.c_int64)),
-    )
-
-
-_Function = ctypes.CFUNCTYPE(
-    None,
-    ctypes.POINTER(_Tensor),
-    ctypes.c_int32,
-    ctypes.POINTER(_Tensor),
-    ctypes.c_int32,
-    ctypes.POINTER(ctypes.c_int64),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.c_void_p,
-)
 _kept: list[Any] = []  # what registered addresses belong to
 
 
-def _address(cpu: Any, op: CustomOp) -> int:
-    if isinstance(cpu, int):
-        return cpu
+def _register_cpu(cpu: Any, op: CustomOp, checked: bool) -> None:
     if isinstance(cpu, tuple):
         library, symbol = cpu
         cpu = getattr(ctypes.CDLL(str(library)), symbol)
-    elif not isinstance(cpu, ctypes._CFuncPtr) and callable(cpu):
-        cpu = _Function(_on_arrays(cpu, op))
-    _kept.append(cpu)
-    address = ctypes.cast(cpu, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
-def _on_arrays(function: Callable[..., None], op: CustomOp) -> Callable[..., None]:
-    def call(
-        inputs: Any, input_count: int, outputs: Any, output_count: int, params: Any, fparams: Any, _user: Any
-    ) -> None:
-        arrays = [_array(inputs[i]) for i in range(input_count)]
-        for array in arrays:
-            array.flags.writeable = False
-        values: dict[str, int | float] = {}
-        whole = real = 0
-        for name, default in op.attributes.items():
-            if isinstance(default, int):
-                values[name], whole = params[whole], whole + 1
-            else:
-                values[name], real = fparams[real], real + 1
-        function(*arrays, *(_array(outputs[i]) for i in range(output_count)), **values)
-
-    return call
-
-
-_NUMPY = ("f8", "f4", "f2", None, "i8", "i4", "i2", "i1", "u1", "?")  # in the order of dtypes
-
-
-def _array(tensor: Any) -> Any:
-    import numpy
-
-    shape = tuple(tensor.sizes[axis] for axis in range(tensor.rank))
-    code = _NUMPY[tensor.dtype]
-    if code is None:
-        raise make_error("unsupported_dtype", "numpy has no bfloat16", value="bf16")
-    dtype = numpy.dtype(code)
-    count = math.prod(shape)
-    if count == 0:
-        return numpy.empty(shape, dtype)
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data)
-    return numpy.frombuffer(memory, dtype).reshape(shape)
+    if isinstance(cpu, ctypes._CFuncPtr):
+        _kept.append(cpu)
+        cpu = ctypes.cast(cpu, ctypes.c_void_p).value
+    if isinstance(cpu, int):
+        _aicf.register_custom_op(op.name, cpu, checked)
+        return
+    if checked:
+        raise make_error(
+            "bad_option",
+            "only C functions are checked",
+            op=op.name,
+            value="checked",
+            actual=repr(cpu)[:80],
+            remedy="leave it out: a Python function fails by raising",
+        )
+    rows = [(name, isinstance(default, int)) for name, default in op.attributes.items()]
+    _aicf.register_python_op(op.name, rows, cpu)

@@ -18,13 +18,34 @@ std::string dtype_text(nb::handle object) {
   return dtype.is_none() ? "" : std::string(" of dtype ") + nb::str(nb::handle(dtype)).c_str();
 }
 
+// The capsule of an object whose __dlpack__ may be Python: nanobind loses what it raises, an interrupt too.
+// Others as they are. BufferError is how the protocol refuses: `refusal` says why.
+nb::object exported(nb::handle object, std::string& refusal) {
+  nb::object same = nb::borrow(object);
+  if (PyObject_CheckBuffer(object.ptr()) || !nb::hasattr(object, "__dlpack__")) return same;
+  const nb::object method = object.attr("__dlpack__");
+  try {
+    try {
+      return method(nb::arg("max_version") = nb::make_tuple(1, 1));
+    } catch (nb::python_error& older) {
+      if (!older.matches(PyExc_TypeError)) throw;
+    }
+    return method();
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_BufferError)) throw;
+    refusal = std::string(": ") + nb::str(error.value()).c_str();
+    return same;
+  }
+}
+
 template <typename T>
 T import_array(nb::handle object, const std::string& what) {
   T array;
-  if (!nb::try_cast<T>(object, array))
+  std::string refusal;
+  if (!nb::try_cast<T>(exported(object, refusal), array))
     throw UserError(ErrorCode::kU_input_dtype, what + " is not an array that can be used in place")
         .with_expected("an object with __dlpack__ or the buffer protocol, writable if it is an output")
-        .with_actual(nb::type_name(object.type()).c_str() + dtype_text(object))
+        .with_actual(nb::type_name(object.type()).c_str() + dtype_text(object) + refusal)
         .with_remedy(
             "pass a numpy array of numbers in the machine's byte order, or another array of the CPU");
   return array;

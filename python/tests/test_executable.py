@@ -106,6 +106,7 @@ def test_verify_finds_one_hash(exe: aicf.Executable) -> None:
     assert exe.verify(2, dims={"batch": 3}).hash == result.hash
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_verify_leaves_states_as_they_were_and_can_be_interrupted() -> None:
     counter = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 19]>

@@ -71,7 +71,14 @@ const char* aicf_version(void) { return aicf::v1::version(); }
 aicf_status aicf_register_op(const char* name, aicf_custom_function function, void* user) {
   return guarded([&] {
     need(name, "name");
-    core::register_custom_op(name, {reinterpret_cast<core::CustomFunction>(function), user});
+    core::register_custom_op(name, core::custom_op(reinterpret_cast<core::CustomFunction>(function), user));
+  });
+}
+
+aicf_status aicf_register_checked_op(const char* name, aicf_checked_function function, void* user) {
+  return guarded([&] {
+    need(name, "name");
+    core::register_custom_op(name, core::custom_op(reinterpret_cast<core::CheckedFunction>(function), user));
   });
 }
 
@@ -155,7 +162,7 @@ aicf_status aicf_run_on(aicf_executable* executable, int32_t entry, const aicf_t
                         int32_t wait) {
   return guarded([&] {
     const EntryInfo& info = entry_of(executable, entry);
-    const core::RunGuard guard(executable->running, "aicf_clone()");
+    const core::RunGuard guard(executable->running, "use one aicf_clone() per thread");
     assign_all(executable->inputs, inputs, input_count, "inputs");
     assign_all(executable->outputs, outputs, output_count, "outputs");
     executable->executable.run_into(info.name, executable->inputs, executable->outputs, {stream, wait != 0});

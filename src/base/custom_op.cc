@@ -1,11 +1,16 @@
 #include "base/custom_op.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <new>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 
@@ -22,10 +27,27 @@ Registry& registry() {
   return *instance;
 }
 
-using AddOp = void (*)(const char* name, CustomFunction function, void* user);
+// What add_op met: no exception passes through the C function that calls it.
+thread_local std::exception_ptr refused;
 
-void add_op(const char* name, CustomFunction function, void* user) {
-  register_custom_op(name, {function, user});
+template <typename Function>
+void add_op(const char* name, Function function, void* user) noexcept {
+  try {
+    register_custom_op(name != nullptr ? name : "", custom_op(function, user));
+  } catch (...) {
+    if (refused == nullptr) refused = std::current_exception();
+  }
+}
+
+// Calls what the library exports under this name; false if it does not.
+template <typename Function>
+bool call_entry(void* library, const char* name) {
+  using AddOp = void (*)(const char* name, Function function, void* user);
+  auto* entry = reinterpret_cast<void (*)(AddOp)>(dlsym(library, name));
+  if (entry == nullptr) return false;
+  entry(add_op<Function>);
+  if (refused != nullptr) std::rethrow_exception(std::exchange(refused, nullptr));
+  return true;
 }
 
 void load_libraries_of_environment() {
@@ -40,26 +62,92 @@ void load_libraries_of_environment() {
 
 thread_local int calls_under_way = 0;
 
+// For as long as a call lasts, however it ends.
+class UnderWay {
+ public:
+  UnderWay() { ++calls_under_way; }
+  ~UnderWay() { --calls_under_way; }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+};
+
+[[noreturn]] void fail(const std::string& why) {
+  throw UserError(ErrorCode::kU_custom_op_failed, "a custom op failed")
+      .with_actual(why)
+      .with_remedy("look at the op's inputs and its function");
+}
+
+// A C function must not throw, but one that is written in C++ may.
+template <typename Call>
+void without_exceptions(const Call& call) {
+  try {
+    call();
+  } catch (const abi::__forced_unwind&) {  // a thread that is being cancelled
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(error.what());
+  } catch (...) {
+    fail("it threw an exception of an unknown type");
+  }
+}
+
 }  // namespace
 
-void call_custom_op(const CustomOp& op, const CustomTensor* inputs, int32_t input_count,
-                    const CustomTensor* outputs, int32_t output_count, const int64_t* params,
-                    const double* fparams) {
-  ++calls_under_way;
-  op.function(inputs, input_count, outputs, output_count, params, fparams, op.user);
-  --calls_under_way;
+CustomOp custom_op(CustomFunction function, void* user) {
+  CustomOp op{nullptr, reinterpret_cast<const void*>(function), user};
+  if (function == nullptr) return op;
+  op.function = [function, user](const CustomCall& c) {
+    without_exceptions(
+        [&] { function(c.inputs, c.input_count, c.outputs, c.output_count, c.params, c.fparams, user); });
+  };
+  return op;
+}
+
+CustomOp custom_op(CheckedFunction function, void* user) {
+  CustomOp op{nullptr, reinterpret_cast<const void*>(function), user};
+  if (function == nullptr) return op;
+  op.function = [function, user](const CustomCall& c) {
+    std::array<char, 1024> message{};
+    int32_t status = 0;
+    without_exceptions([&] {
+      status = function(c.inputs, c.input_count, c.outputs, c.output_count, c.params, c.fparams, user,
+                        message.data(), static_cast<int32_t>(message.size()));
+    });
+    if (status == 0) return;
+    message.back() = '\0';
+    const std::string text = message.data();
+    fail("status " + std::to_string(status) + (text.empty() ? "" : ": " + text));
+  };
+  return op;
+}
+
+void call_custom_op(const CustomOp& op, const CustomCall& call) {
+  const UnderWay under_way;
+  try {
+    op.function(call);
+  } catch (UserError& error) {
+    if (error.code == ErrorCode::kU_custom_op_failed && error.value.empty()) {
+      error.value = op.name;
+      error.refresh();
+    }
+    throw;
+  }
 }
 
 bool in_custom_op() { return calls_under_way > 0; }
 
 void register_custom_op(const std::string& name, CustomOp op) {
-  if (name.empty() || op.function == nullptr)
+  if (name.empty() || !op.function)
     throw UserError(ErrorCode::kU_misuse, "a custom op needs a name and a function").with_value(name);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const auto [at, fresh] = all.ops.emplace(name, op);
-  if (!fresh && !(at->second == op))
-    throw UserError(ErrorCode::kU_misuse, "a custom op of this name is registered already").with_value(name);
+  at->second.name = name;
+  if (fresh || (op.address != nullptr && op.address == at->second.address && op.user == at->second.user))
+    return;
+  throw UserError(ErrorCode::kU_misuse, "a custom op of this name is registered already").with_value(name);
 }
 
 const CustomOp* find_custom_op(std::string_view name) {
@@ -85,13 +173,13 @@ void load_custom_ops(const std::string& path) {
     throw UserError(ErrorCode::kU_file_not_found, "a library of custom ops does not open")
         .with_value(path)
         .with_actual(dlerror());
-  constexpr const char* kEntry = "aicf_register_custom_ops";
-  auto* entry = reinterpret_cast<void (*)(AddOp)>(dlsym(library, kEntry));
-  if (entry == nullptr)
+  constexpr const char *kPlain = "aicf_register_custom_ops", *kChecked = "aicf_register_checked_ops";
+  const bool plain = call_entry<CustomFunction>(library, kPlain);
+  const bool checked = call_entry<CheckedFunction>(library, kChecked);
+  if (!plain && !checked)
     throw UserError(ErrorCode::kU_bad_option, "a library of custom ops lacks its entry point")
         .with_value(path)
-        .with_expected(kEntry);
-  entry(add_op);
+        .with_expected(std::string(kPlain) + " or " + kChecked);
 }
 
 }  // namespace aicf

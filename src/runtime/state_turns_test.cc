@@ -47,13 +47,13 @@ TEST(StateTurns, ACustomOpDoesNotWaitForItsOwnRun) {
     busy = is_busy(*asked);
   };
   std::pair<const StateTurns*, bool> asked(&turns, false);
-  const CustomOp op{ask, &asked};
+  const CustomOp op = custom_op(CustomFunction(ask), &asked);
   {
     const StateTurns::Turn turn = turns.take();
-    call_custom_op(op, nullptr, 0, nullptr, 0, nullptr, nullptr);
+    call_custom_op(op, {});
     EXPECT_TRUE(asked.second);
   }
-  call_custom_op(op, nullptr, 0, nullptr, 0, nullptr, nullptr);
+  call_custom_op(op, {});
   EXPECT_FALSE(asked.second);
   EXPECT_FALSE(in_custom_op());
 }

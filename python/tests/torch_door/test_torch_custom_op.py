@@ -77,6 +77,39 @@ def test_exported_and_compiled(device: str) -> None:
     check(Model(), "torchtest::scaled", device)
 
 
+def test_what_its_function_raises_is_what_the_call_raises() -> None:
+    error: BaseException | None = None
+
+    def copy_cpu(x: np.ndarray, y: np.ndarray) -> None:
+        if error is not None:
+            raise error
+        y[...] = x
+
+    aicf.register_op("torchtest::copied", results=lambda x: x, cpu=copy_cpu)
+    copied = torch.library.custom_op(
+        "torchtest::copied", torch.Tensor.clone, mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    copied.register_fake(torch.empty_like)
+
+    class Copied(Model):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return copied(self.linear(x).bfloat16()).float() + copied(x.half()).float()
+
+    model, x = Copied().eval(), torch.randn(4, 6)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        for call in (aicf.compile(model, (x,)), torch.compile(model, backend="aicf")):
+            error = None
+            right = np.array(call(x))
+            np.testing.assert_allclose(right, model(x), rtol=0.02, atol=0.02)
+            for error in (KeyboardInterrupt(), ValueError("no")):
+                with pytest.raises(type(error)) as caught:
+                    call(x)
+                assert caught.value is error
+            error = None
+            assert np.array_equal(np.array(call(x)), right)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_of_triton(device: str) -> None:
     need_triton()

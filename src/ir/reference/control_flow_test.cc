@@ -78,7 +78,7 @@ void affine(const CustomTensor* in, int32_t, const CustomTensor* out, int32_t, c
 }
 
 OpCase custom_case() {
-  register_custom_op("test::affine", {affine});
+  register_custom_op("test::affine", custom_op(affine, nullptr));
   const Attrs attrs = {{"name", std::string("test::affine")},
                        {"dtypes", std::string("i64,i64")},
                        {"ranks", Ints{1, 0}},

@@ -18,8 +18,9 @@ RefResults ref_custom(const RefContext& c) {
   for (const RefValue& operand : c.operands) add(to_array(*operand, false));
   for (size_t k = 0; k < c.result_dtypes.size(); ++k) add(Array(c.result_dtypes[k], c.result_sizes[k]));
   const auto inputs = static_cast<int32_t>(c.operands.size());
-  op.function(tensors.data(), inputs, tensors.data() + inputs, static_cast<int32_t>(c.result_dtypes.size()),
-              c.attrs().get_ints("params").data(), c.attrs().get_floats("fparams").data(), op.user);
+  call_custom_op(
+      op, {tensors.data(), inputs, tensors.data() + inputs, static_cast<int32_t>(c.result_dtypes.size()),
+           c.attrs().get_ints("params").data(), c.attrs().get_floats("fparams").data()});
   RefResults results;
   for (size_t k = 0; k < c.result_dtypes.size(); ++k)
     results.push_back(from_array(arrays[c.operands.size() + k], c.result_dtypes[k]));

@@ -23,8 +23,8 @@ void run_custom(const BoundCall& call, int64_t, std::byte*) {
   for (const TensorArg& arg : call.outputs) tensors[count++] = dense(arg);
   const auto* op = reinterpret_cast<const CustomOp*>(call.state[0]);
   const auto inputs = static_cast<int32_t>(call.inputs.size());
-  call_custom_op(*op, tensors.data(), inputs, tensors.data() + inputs,
-                 static_cast<int32_t>(call.outputs.size()), call.params.data(), call.fparams.data());
+  call_custom_op(*op, {tensors.data(), inputs, tensors.data() + inputs,
+                       static_cast<int32_t>(call.outputs.size()), call.params.data(), call.fparams.data()});
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

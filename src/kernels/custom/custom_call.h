@@ -7,7 +7,8 @@
 namespace aicf {
 
 // As Kernel::prepare, for the kernel of this name. bad_artifact for windows that are not dense,
-// missing_custom_op.
+// missing_custom_op. The call has one tile, which may throw, unlike those of other kernels: it runs in the
+// thread that runs the sequence.
 void prepare_custom(std::string_view kernel, BoundCall& call);
 
 }  // namespace aicf

@@ -131,8 +131,13 @@ void ControlStep::end_carrying(const BoundCall& call) const {
       std::memcpy(call.outputs[i].data, now_[i], static_cast<size_t>(bytes));
 }
 
-void ControlStep::report_errors() {
-  for (Body& body : bodies_) body.bound->report_errors();
+std::optional<UserError> ControlStep::take_error() {
+  std::optional<UserError> first;
+  for (Body& body : bodies_) {
+    std::optional<UserError> found = body.bound->take_error();
+    if (!first) first = std::move(found);
+  }
+  return first;
 }
 
 }  // namespace aicf

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/abi.h"
 #include "runtime/bind_control.h"
 
@@ -18,8 +20,8 @@ class BoundBody {
   virtual void set_address(int32_t buffer, std::byte* address) = 0;
   // `have_pool`: the caller holds the pool of workers.
   virtual void run_steps(bool have_pool) = 0;
-  // UserError index_out_of_range if the data of the last runs asked for it.
-  virtual void report_errors() = 0;
+  // The first index_out_of_range that the data of the runs since the last question asked for.
+  virtual std::optional<UserError> take_error() = 0;
   virtual double seconds() const = 0;  // of one run, estimated
 };
 
@@ -30,7 +32,7 @@ class ControlStep {
               std::vector<std::unique_ptr<BoundBody>> bodies);
   // over_limit if it takes longer than AICF_MAX_SECONDS.
   void run(const BoundCall& call, bool have_pool);
-  void report_errors();
+  std::optional<UserError> take_error();
   double seconds() const { return seconds_; }
 
  private:

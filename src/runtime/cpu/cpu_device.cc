@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "base/custom_op.h"
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "runtime/bind_step.h"
 #include "runtime/cpu/control_step.h"
 #include "runtime/cpu/cpu_memory.h"
+#include "runtime/cpu/kept_states.h"
 #include "runtime/cpu/thread_pool.h"
 
 namespace aicf {
@@ -29,7 +31,8 @@ class CpuSequence final : public Sequence, public BoundBody {
         addresses_(entry.buffers.size(), nullptr),
         calls_(entry.steps.size()),
         controls_(entry.steps.size()),
-        errors_(entry.steps.size()) {
+        errors_(entry.steps.size()),
+        kept_(plan, entry, sizes) {
     std::vector<AddressPatch> patches;
     int64_t scratch = 0;
     for (size_t i = 0; i < entry.steps.size(); ++i) {
@@ -93,10 +96,12 @@ class CpuSequence final : public Sequence, public BoundBody {
 
   void run(Stream) override {
     const std::unique_lock<std::mutex> pool_lock = acquire_pool();
-    for (size_t step = 0; step < calls_.size(); ++step) {
-      const ProfilerRange range(entry_.steps[step].kernel.c_str());
-      run_step(step, pool_lock.owns_lock());
-    }
+    whole_or_undone([&] {
+      for (size_t step = 0; step < calls_.size(); ++step) {
+        const ProfilerRange range(entry_.steps[step].kernel.c_str());
+        run_step(step, pool_lock.owns_lock());
+      }
+    });
   }
 
   void run_steps(bool have_pool) override {
@@ -109,31 +114,40 @@ class CpuSequence final : public Sequence, public BoundBody {
     const std::unique_lock<std::mutex> pool_lock = acquire_pool();
     std::vector<std::vector<double>> samples(calls_.size());
     for (int i = 0; i < repeats + 1; ++i) {  // the first is a warm-up
-      for (size_t step = 0; step < calls_.size(); ++step) {
-        const Clock::time_point start = Clock::now();
-        run_step(step, pool_lock.owns_lock());
-        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-        if (i > 0) samples[step].push_back(took.count());
-      }
+      whole_or_undone([&] {
+        for (size_t step = 0; step < calls_.size(); ++step) {
+          const Clock::time_point start = Clock::now();
+          run_step(step, pool_lock.owns_lock());
+          const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+          if (i > 0) samples[step].push_back(took.count());
+        }
+      });
     }
     return medians(samples);
   }
 
-  void finish(Stream) override { report_errors(); }
+  void finish(Stream) override {
+    if (const std::optional<UserError> error = take_error()) throw *error;
+  }
 
-  void report_errors() override {
-    for (const auto& control : controls_)
-      if (control != nullptr) control->report_errors();
+  std::optional<UserError> take_error() override {
+    std::optional<UserError> first;
     for (size_t i = 0; i < errors_.size(); ++i) {
-      CallError& error = errors_[i];
-      if (error.raised.load(std::memory_order_relaxed) == 0) continue;
-      error.raised.store(0);
-      throw UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
-          .with_op(entry_.steps[i].origin)
-          .with_expected("-" + std::to_string(error.bound) + " <= index < " + std::to_string(error.bound))
-          .with_actual(std::to_string(error.value))
-          .with_remedy("check the values of the inputs");
+      std::optional<UserError> found;
+      if (controls_[i] != nullptr) {
+        found = controls_[i]->take_error();
+      } else if (CallError& error = errors_[i]; error.raised.load(std::memory_order_relaxed) != 0) {
+        error.raised.store(0);
+        found = UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
+                    .with_op(entry_.steps[i].origin)
+                    .with_expected("-" + std::to_string(error.bound) + " <= index < " +
+                                   std::to_string(error.bound))
+                    .with_actual(std::to_string(error.value))
+                    .with_remedy("check the values of the inputs");
+      }
+      if (!first) first = std::move(found);
     }
+    return first;
   }
 
  private:
@@ -149,7 +163,31 @@ class CpuSequence final : public Sequence, public BoundBody {
   std::unique_lock<std::mutex> acquire_pool() {
     return pool_->threads() > 1 ? pool_->try_acquire() : std::unique_lock<std::mutex>();
   }
+  // A run that throws half-way, which custom ops and loops may, leaves no states written before a custom op
+  // and no error of the data to a later run.
+  template <typename Steps>
+  void whole_or_undone(const Steps& steps) {
+    kept_.keep(addresses_);
+    try {
+      steps();
+    } catch (...) {
+      kept_.put_back(addresses_);
+      take_error();
+      throw;
+    }
+  }
   void run_step(size_t step, bool have_pool) {
+    try {
+      run_call(step, have_pool);
+    } catch (UserError& error) {
+      if (error.code == ErrorCode::kU_custom_op_failed && error.op.empty()) {
+        error.op = entry_.steps[step].origin;
+        error.refresh();
+      }
+      throw;
+    }
+  }
+  void run_call(size_t step, bool have_pool) {
     const BoundCall& call = calls_[step];
     if (controls_[step] != nullptr) return controls_[step]->run(call, have_pool);
     if (have_pool && call.tiles > 1) return pool_->run(call, scratch_.data());
@@ -181,6 +219,7 @@ class CpuSequence final : public Sequence, public BoundBody {
   std::vector<BoundCall> calls_;
   std::vector<std::unique_ptr<ControlStep>> controls_;  // null for steps that are kernel calls
   std::vector<CallError> errors_;
+  KeptStates kept_;
   double seconds_ = 0;                 // of one run, estimated
   std::vector<AddressPatch> patches_;  // sorted by buffer
   std::unique_ptr<CpuMemory> memory_;

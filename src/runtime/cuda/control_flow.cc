@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "runtime/cuda/first_error.h"
 #include "runtime/cuda/node_chain.h"
 
 namespace aicf::cuda {
@@ -237,6 +238,13 @@ size_t ControlFlow::kernel_count() const {
 }
 
 void ControlFlow::report_errors() {
+  FirstError first;
+  first.note([&] { report_late(); });
+  for (const std::unique_ptr<Launches>& body : bodies_) first.note([&] { body->report_errors(); });
+  first.rethrow();
+}
+
+void ControlFlow::report_late() {
   auto* late = static_cast<uint64_t*>(late_.host());
   if (const uint64_t taken = std::exchange(*late, 0); taken > 0)
     throw UserError(ErrorCode::kU_over_limit, "a loop takes longer than a run may, and was ended")
@@ -244,7 +252,6 @@ void ControlFlow::report_errors() {
         .with_expected("at most " + std::to_string(limit_) + " s")
         .with_actual(std::to_string(1e-9 * static_cast<double>(taken)) + " s so far")
         .with_remedy("check what ends the loop, or set AICF_MAX_SECONDS when the model is loaded");
-  for (const std::unique_ptr<Launches>& body : bodies_) body->report_errors();
 }
 
 }  // namespace aicf::cuda

@@ -30,6 +30,7 @@ class ControlFlow {
   void report_errors();
 
  private:
+  void report_late();
   struct Move {  // as in control.cuh
     std::byte* to;
     const std::byte* from;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/bind_launch.h"
 #include "runtime/cuda/control_flow.h"
+#include "runtime/cuda/first_error.h"
 
 namespace aicf::cuda {
 namespace {
@@ -193,8 +194,14 @@ void Launches::set_address(int32_t buffer, std::byte* address) {
 }
 
 void Launches::report_errors() {
+  FirstError first;
   for (const Kernel& kernel : kernels_)
-    if (kernel.control != nullptr) kernel.control->report_errors();
+    if (kernel.control != nullptr) first.note([&] { kernel.control->report_errors(); });
+  first.note([&] { report_own_errors(); });
+  first.rethrow();
+}
+
+void Launches::report_own_errors() {
   auto* errors = static_cast<DeviceError*>(errors_->host());
   for (const size_t i : reporting_) {
     if (errors[i].raised == 0) continue;

@@ -79,6 +79,7 @@ class Launches {
   void report_errors();
 
  private:
+  void report_own_errors();
   struct Arguments {
     std::vector<uint64_t> words;  // addresses, params, fparams, the error's address
     std::vector<TensorMap> maps;
