@@ -17,6 +17,7 @@ from typing import Any
 from . import _aicf
 from ._aicf import Dim, Program
 from ._dtypes import dtype_name, is_float
+from ._interrupts import interrupted_between
 from ._sizes import set_ranges, symbol_range
 from ._specs import TensorSpec, add_inputs, is_array, name_specs, resolve_sizes
 from ._structure import OUTPUT_STRUCTURE, flatten
@@ -249,6 +250,7 @@ def tracing(graph: Graph) -> Iterator[Graph]:
         stack.pop()
 
 
+@interrupted_between
 def trace(
     fn: Callable[..., Any],
     specs: Sequence[Any] | Mapping[str, Any] | TensorSpec,

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from .._interrupts import interrupted_between
+
 __all__ = ["exclusive"]
 
 _P = ParamSpec("_P")
@@ -15,11 +17,14 @@ _TRACES = threading.RLock()
 
 
 def exclusive(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, which waits while another thread is in one of those that this was given."""
+    """The function, which waits while another thread is in one of those that this was given. An interrupt
+    leaves what it changed as it was.
+    """
+    careful = interrupted_between(function)
 
     @functools.wraps(function)
     def waiting(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         with _TRACES:
-            return function(*args, **kwargs)
+            return careful(*args, **kwargs)
 
     return waiting
