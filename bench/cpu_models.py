@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import aicf
 
 from bench.fma_peak import beside_fma_peak, contraction_flops, peak_line
-from bench.machine import describe_machine, physical_cores, versions
+from bench.machine import describe_machine, measured_tree, physical_cores, versions
 from bench.onnxruntime_peer import OnnxRuntimePeer
 from bench.peak_memory import PROGRAMS, peak_growth
 from bench.stats import PAUSE_SECONDS, interleave, quartiles, ratios
@@ -130,7 +130,7 @@ def main() -> int:
     machine = describe_machine()
     rows = [row for name in arguments.models for row in measure_model(name, arguments)]
     report = {
-        "schema": 1,
+        **measured_tree(),
         "command": shlex.join(["python", "bench/cpu_models.py", *sys.argv[1:]]),
         "started": started,
         "machine": machine,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from machine import measured_tree
 
 __all__ = [
     "Record",
@@ -122,7 +123,7 @@ class Report:
         self.path: Path | None = options.output
         self.rows: list[Record] = []
         self.record: Record = {
-            "schema": 1,
+            **measured_tree(),
             "command": " ".join(["python", *sys.argv]),
             "gpu": describe_gpu(),
             "versions": {name: importlib.metadata.version(name) for name in packages},

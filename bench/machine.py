@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
+import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["describe_machine", "physical_cores", "versions"]
+__all__ = ["describe_machine", "measured_tree", "physical_cores", "versions"]
 
 _CPU = Path("/sys/devices/system/cpu")
 _LEVELS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
@@ -52,6 +55,28 @@ def describe_machine() -> dict[str, object]:
         "load_average": list(os.getloadavg()),
         "system": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def measured_tree() -> dict[str, object]:
+    """What a file of results begins with: its schema, the commit that is measured, and the day (UTC).
+
+    Where there is no git, AICF_COMMIT says the commit.
+    """
+    root = Path(__file__).resolve().parents[1]
+    commit, changed = os.environ.get("AICF_COMMIT", ""), False
+    if not commit and shutil.which("git"):
+        ask = ["git", "-C", str(root)]
+        commit = subprocess.run(
+            [*ask, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
+        ).stdout
+        changes = subprocess.run([*ask, "status", "--porcelain", "-uno"], capture_output=True, text=True)
+        changed = bool(changes.stdout.strip())
+    return {
+        "schema": 1,
+        "commit": commit.strip(),
+        "tree_changed": changed,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 

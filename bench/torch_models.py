@@ -32,7 +32,7 @@ from aicf.torch.export import export
 from aicf.torch.importer import import_entries
 
 from bench.fma_peak import beside_fma_peak, contraction_flops, peak_line
-from bench.machine import describe_machine, physical_cores, versions
+from bench.machine import describe_machine, measured_tree, physical_cores, versions
 from bench.stats import interleave, quartiles, ratios
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -189,6 +189,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "command": shlex.join(sys.argv),
         "machine": describe_machine(),
+        **measured_tree(),
         "versions": versions(PACKAGES),
         "threads": options.threads,
         "models": [],

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from aicf import nn, optim
 
-from bench.machine import describe_machine, physical_cores, versions
+from bench.machine import describe_machine, measured_tree, physical_cores, versions
 from bench.stats import interleave, quartiles, ratios
 
 BATCH, FEATURES, HIDDEN, CLASSES = 64, 64, 128, 10
@@ -105,6 +105,7 @@ def main() -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     report = {
         "machine": describe_machine(),
+        **measured_tree(),
         "versions": versions(("torch", "numpy")),
         "command": shlex.join(sys.argv),
         "threads": options.threads,

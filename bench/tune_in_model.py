@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from gpu_inference import ROWS, Row
 from gpu_report import describe_gpu, tool
+from machine import measured_tree
 
 HEADER = "target,units,op,region,params,operands,choice,us,heuristic_us,versions"
 
@@ -122,7 +123,7 @@ def main() -> int:
     if options.output is not None:
         options.output.write_text(text)
     if options.samples is not None:
-        record = {"schema": 1, "model": options.model, "gpu": describe_gpu(), "records": records}
+        record = {**measured_tree(), "model": options.model, "gpu": describe_gpu(), "records": records}
         options.samples.write_text(json.dumps(record | {"samples": model.samples}, indent=1))
     return 0
 

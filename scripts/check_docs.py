@@ -4,9 +4,12 @@
 A path or source file in backticks and a link must exist, an error code must stand in errors.def,
 docs/environment.md must list exactly the variables that the code reads, docs/architecture/cuda.md every
 pass over calls, the pages of bench/ and examples/ every program there, and some text must name each file of
-bench/results/. Exit 1 with one line per fault.
+bench/results/, which says of which commit, when, by what, on what and with which versions. Exit 1 with one
+line per fault.
 """
 
+import json
+import lzma
 import re
 import subprocess
 import sys
@@ -20,7 +23,7 @@ LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
-PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|inc|py|sh|json|csv|csv\.xz|md|txt))`")
+PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|inc|py|sh|json|json\.xz|csv|csv\.xz|md|txt))`")
 BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)(?:\.xz)?\b")
@@ -102,7 +105,47 @@ def check_programs(files):
                 yield f"{page}: {path.name} is not listed"
 
 
+# What a file of results says of itself, by the names for it that stand anywhere in it. Files of the days
+# before this was asked list under "not_recorded" what nobody wrote down.
+SAID = {"command": ("command", "what"), "machine": ("machine", "gpu"), "versions": ("versions", "peer")}
+ASKED_SINCE = "2026-11-23"
+LARGE_RESULT = 32 * 1024  # bytes; beyond, compressed
+
+
+def members(value):
+    if isinstance(value, dict):
+        yield from value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from members(part)
+
+
+def check_result(name, raw):
+    """What is wrong with a JSON file of results."""
+    if name.endswith(".xz"):
+        raw = lzma.decompress(raw)
+    elif len(raw) > LARGE_RESULT:
+        yield f"{name}: larger than {LARGE_RESULT} bytes: compress it with xz -9"
+    data = json.loads(raw)
+    if not isinstance(data, dict) or data.get("schema") != 1:
+        yield f'{name}: no "schema": 1'
+        return
+    if not re.fullmatch(r"[0-9a-f]{7,40}", str(data.get("commit", ""))):
+        yield f"{name}: no commit"
+    date = str(data.get("date", ""))
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", date):
+        yield f"{name}: no date"
+    found, lost = set(members(data)), set(data.get("not_recorded", ()))
+    if lost and date >= ASKED_SINCE:
+        yield f"{name}: not_recorded: {', '.join(sorted(lost))}"
+    for what, keys in SAID.items():
+        if not found.intersection(keys) and what not in lost:
+            yield f"{name}: no {what}"
+
+
 def check_results(files):
+    for name in files:
+        if name.startswith(RESULTS) and name.endswith((".json", ".json.xz")):
+            yield from check_result(name, (ROOT / name).read_bytes())
     texts = {
         name: (ROOT / name).read_text(encoding="utf-8")
         for name in files

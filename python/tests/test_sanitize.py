@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import racecheck
 import sanitize_gpu
 
-# As recorded in bench/results/sanitize_2026-11-22.json, cut short.
+# As recorded in bench/results/sanitize_changed_kernels_2026-11-22.json, cut short.
 GRADIENTS = """========= COMPUTE-SANITIZER
 ========= Error: Race reported between Write access at attention_dkv_wgmma_bf16_128_1+0xa7e0
 =========     and Read access at attention_dkv_wgmma_bf16_128_1+0x3f30 [2048 hazards]

@@ -2,7 +2,7 @@
 // matrix instruction beside each 64 rows of the tile's. The tiles of the first columns have a part of these rows each, so that there are
 // registers for them. Where x is the transposed gradient of a layer's results and the product that of its weights, they are the gradient
 // of its bias. (With x times eight columns of ones instead, in the first column of tiles alone, GPT-2's step gained 0.2 ms on H100 in
-// place of 0.5: bench/results/gpu_joined_2026-11-22_second.json. They still cost 15 % of the products' time. Behind the four
+// place of 0.5: bench/results/gpu_passes_in_turns_2026-11-22.json.xz. They still cost 15 % of the products' time. Behind the four
 // matrix instructions of a step in place of beside each the products take 3 % longer, with sums by the warp that loads, between its loads,
 // 27 % longer: bench/results/gpu_gpt2_step_2026-11-22.json.)
 //
