@@ -17,6 +17,7 @@
 
 #include "base/comma_list.h"
 #include "base/log.h"
+#include "base/option_text.h"
 #include "nearest.h"
 #include "verbs.h"
 
@@ -169,6 +170,7 @@ int run_verb(CLI::App& app, const Runs& runs, const Words& words, aicf::cli::Con
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  aicf::set_caller(aicf::Caller::kCommandLine);
   // A reader that is gone, and a limit on the size of files, are errors of a write, not the end.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,3 +194,56 @@ def test_a_bf16_result_is_no_numpy_array() -> None:
     assert fail(y.numpy).name == "unsupported_dtype"
     back = aicf.compile(aicf.trace(lambda x: x.astype("f32"), [aicf.TensorSpec((2,), "bf16")]))
     assert np.array_equal(back(y), np.ones(2, "f"))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+# Where options are spelled: ours, NVRTC's, and those of skl2onnx.
+SPELLED = {"base/option_text.cc", "build/nvrtc.cc", "import/onnx_ops/ml.cc"}
+
+
+def test_no_text_of_the_library_spells_an_option_by_itself() -> None:
+    """Errors reach Python, C++ and the command line; option_text writes what to give in the words of each."""
+    source = ROOT / "src"
+    if not source.exists():
+        pytest.skip("needs the tree")
+    found = [
+        f"{path.relative_to(source)}: {literal}"
+        for path in source.rglob("*.cc")
+        if not path.name.endswith("_test.cc") and str(path.relative_to(source)) not in SPELLED
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.lstrip().startswith("//")
+        for literal in re.findall(r'"(?:[^"\\]|\\.)*"', line)
+        if re.search(r"(?<![\w-])--[a-z]|[a-z_]=\{|options=", literal)
+    ]
+    assert not found
+
+
+# Mistakes with sizes and targets: what Python gives, and the words of the same on the command line.
+MISTAKES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a size is not set": ({}, []),
+    "a size is named twice": ({"dims": {"x:0": "8", "batch": "4"}}, ["--dim", "x:0=8", "--dim", "batch=4"]),
+    "no pass of this name": (
+        {"dims": {"batch": "8"}, "options": {"skip_passes": ["none"]}},
+        ["--dim", "batch=8", "--skip", "none"],
+    ),
+    "no such level": ({"dims": {"batch": "8"}, "options": {"opt": 7}}, ["--dim", "batch=8", "--opt", "7"]),
+    "a target twice": (
+        {"dims": {"batch": "8"}, "options": {"target": "cpu,cpu"}},
+        ["--dim", "batch=8", "--target", "cpu,cpu"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_errors_speak_the_callers_language(name: str, mlp: bytes, cli: str, tmp_path: Path) -> None:
+    given, words = MISTAKES[name]
+    python = str(fail(lambda: aicf.compile(mlp, **given)))
+    (tmp_path / "m.onnx").write_bytes(mlp)
+    asked = subprocess.run([cli, "compile", "m.onnx", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert asked.returncode == 2
+    assert "--" not in python and re.search(r"dims=\{|options=\{", python), python
+    assert "={" not in asked.stderr and "--" in asked.stderr, asked.stderr
+
+
+def test_a_size_beyond_the_range_names_the_argument(exe: aicf.Executable) -> None:
+    assert 'dims={"batch": "LO..HI"}' in fail(lambda: exe(np.zeros((9, 16), "f"))).remedy

@@ -4,6 +4,7 @@
 
 #include "base/dim_function.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf {
 namespace {
@@ -57,7 +58,7 @@ int64_t Dim::require_constant(std::string_view what) const {
   if (is_constant()) return constant_;
   throw UserError(ErrorCode::kU_size_not_static, std::string(what) + " must be known when compiling")
       .with_actual(to_string())
-      .with_remedy("give this size one value with --dim NAME=VALUE");
+      .with_remedy("give this size one value with " + dims_text({{"NAME", "VALUE"}}));
 }
 
 std::optional<std::string> Dim::as_symbol() const {

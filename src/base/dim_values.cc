@@ -3,6 +3,7 @@
 
 #include "base/dim_function.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf {
 namespace {
@@ -30,7 +31,8 @@ int64_t evaluate(const Dim& dim, const SymbolValues& values) {
       if (at == values.end())
         throw UserError(ErrorCode::kU_unset_size, "size '" + factor.text + "' has no value")
             .with_value(dim.to_string())
-            .with_remedy("set it with --dim " + factor.text + "=VALUE or " + factor.text + "=LO..HI");
+            .with_remedy("set it with " + dims_text({{factor.text, "VALUE"}}) + " or " +
+                         dims_text({{factor.text, "LO..HI"}}));
       product = checked_mul(product, at->second);
     }
     total = checked_add(total, product);

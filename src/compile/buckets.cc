@@ -29,7 +29,7 @@ std::vector<SymbolRanges> combinations(const Graph& entry, const Program& progra
     if (all.size() * parts.size() > kMaxBuckets)
       throw UserError(ErrorCode::kU_bad_option, "the sizes of an entry have too many buckets together")
           .with_op("entry " + entry.name())
-          .with_value("--dim " + name + " with " + std::to_string(parts.size()) + " sizes")
+          .with_value(name + " with " + std::to_string(parts.size()) + " sizes")
           .with_expected("at most " + std::to_string(kMaxBuckets) + " combinations")
           .with_remedy("list fewer sizes, or give a range");
     std::vector<SymbolRanges> longer;

@@ -5,6 +5,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 #include "build/call_passes/call_passes.h"
 #include "build/call_passes/panel_weights.h"
 #include "build/code_cache.h"
@@ -20,7 +21,7 @@ namespace {
 void check_options(const CompileOptions& options) {
   if (options.opt_level < 0 || options.opt_level > 2)
     throw UserError(ErrorCode::kU_bad_option, "an optimisation level is out of range")
-        .with_value("--opt " + std::to_string(options.opt_level))
+        .with_value(option_text(Option::kOptLevel, std::to_string(options.opt_level)))
         .with_expected("0, 1 or 2");
 }
 
@@ -67,7 +68,7 @@ std::vector<Target> targets_of(const CompileOptions& options) {
     targets.push_back(Target::from_name(name));
     if (!names.insert(std::exchange(name, {})).second)
       throw UserError(ErrorCode::kU_bad_option, "a target is named twice")
-          .with_value("--target " + options.target)
+          .with_value(option_text(Option::kTarget, options.target))
           .with_expected("each target once");
   }
   return targets;

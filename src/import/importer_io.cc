@@ -3,6 +3,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 #include "import/importer.h"
 
 namespace aicf::onnx {
@@ -48,7 +49,7 @@ void require_fixed(const std::string& state, const Shape& shape) {
       .with_op(state)
       .with_expected("a fixed shape")
       .with_actual(to_string(shape))
-      .with_remedy("give one value for each of its sizes: --dim NAME=8");
+      .with_remedy("give one value for each of its sizes: " + dims_text({{"NAME", "8"}}));
 }
 
 bool fits(const Shape& shape, const std::vector<int64_t>& sizes) {
@@ -126,7 +127,7 @@ Shape Importer::input_shape(const ValueInfo& info) {
           .with_op(info.name)
           .with_value(dimension.param + " and " + key)
           .with_expected("one of the two, or " + key + "=" + dimension.param)
-          .with_remedy("leave out --dim " + key + "=… or --dim " + dimension.param + "=…");
+          .with_remedy("leave out " + dims_text({{key, "…"}}) + " or " + dims_text({{dimension.param, "…"}}));
   }
   return shape;
 }
@@ -194,7 +195,7 @@ void Importer::add_inputs(Scope& scope) {
       .with_value(comma_list(unset_sizes_))
       .with_expected("a value or a range for each")
       .with_actual("none for " + comma_list(unset_sizes_))
-      .with_remedy("add --dim " + unset_sizes_[0] + "=8 or --dim " + unset_sizes_[0] + "=1..512");
+      .with_remedy("add " + dims_text({{unset_sizes_[0], "8"}}) + " or " + dims_text({{unset_sizes_[0], "1..512"}}));
 }
 
 void Importer::check_options() const {

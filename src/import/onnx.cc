@@ -6,6 +6,7 @@
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/option_text.h"
 #include "base/path.h"
 #include "import/chosen_results.h"
 #include "import/importer.h"
@@ -29,8 +30,8 @@ onnx::ModelProto read_model(const std::string& path) {
       .with_op(ops[0].op)
       .with_value(comma_list(ops, &UnsupportedOp::op))
       .with_remedy(
-          "replace these ops, or end the model before them (--result NAME, or the option results in Python); "
-          "`aicf support` lists them before compiling");
+          "replace these ops, or end the model before them (" + option_text(Option::kResult, "NAME") +
+          "); `aicf support` lists them before compiling");
 }
 
 Program import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& folder) {

@@ -5,6 +5,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf {
 namespace {
@@ -56,8 +57,8 @@ void require(const Node& node, const SymbolRanges& ranges, const Dim& left, Rela
             comma_list(at, [](const auto& size) { return size.first + "=" + std::to_string(size.second); }))
         .with_expected(left.to_string() + (relation == Relation::kEqual ? " = " : " <= ") + right.to_string())
         .with_actual(std::to_string(*a) + " and " + std::to_string(*b))
-        .with_remedy(
-            "narrow the ranges, or say how the sizes hang together: --dim NAME=2*HALF --dim HALF=8..16");
+        .with_remedy("narrow the ranges, or say how the sizes hang together: " +
+                     dims_text({{"NAME", "2*HALF"}, {"HALF", "8..16"}}));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/option_text.h"
 #include "ir/hash.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -106,13 +107,13 @@ void check_names(const PipelineOptions& options) {
     if (holds(skippable, name)) continue;
     throw UserError(ErrorCode::kU_bad_option, holds(all, name) ? "this pass is required and cannot be skipped"
                                                                : "no pass has this name")
-        .with_value("--skip " + name)
+        .with_value(option_text(Option::kSkipPass, name))
         .with_expected(comma_list(skippable));
   }
   for (const std::string& name : options.dump_after)
     if (name != "all" && !holds(all, name))
       throw UserError(ErrorCode::kU_bad_option, "no pass has this name")
-          .with_value("--dump-after " + name)
+          .with_value(option_text(Option::kDumpAfter, name))
           .with_expected(comma_list(all) + " or all");
 }
 

@@ -6,6 +6,7 @@
 #include "base/comma_list.h"
 #include "base/dim_solve.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf {
 namespace {
@@ -66,7 +67,7 @@ void apply_ranges(const SymbolRanges& ranges, SymbolValues& values) {
                       "size '" + name + "' is outside the range the model was compiled for")
           .with_expected(std::to_string(range.lo) + ".." + std::to_string(range.hi))
           .with_actual(std::to_string(at->second))
-          .with_remedy("compile with --dim " + name + "=LO..HI that includes it");
+          .with_remedy("compile with a range that includes it: " + dims_text({{name, "LO..HI"}}));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "base/jit.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/option_text.h"
 #include "base/profiler_range.h"
 #include "base/rounding.h"
 #include "runtime/variant_fit.h"
@@ -49,8 +50,9 @@ size_t best_variant(const Artifact& artifact, const Device& device) {
       .with_expected(std::string(device.name()) + (jit ? "" : ", and no PTX because of AICF_JIT=0"))
       .with_actual(comma_list(artifact.variants, &Variant::target))
       .with_remedy(wanted.empty()    ? "GPUs before sm_80 are not supported"
-                   : wanted == "cpu" ? "compile with --target cpu, or run it on a GPU: device cuda"
-                                     : "compile with --target " + wanted);
+                   : wanted == "cpu" ? "compile with " + option_text(Option::kTarget, "cpu") +
+                                          ", or run it on a GPU: device cuda"
+                                     : "compile with " + option_text(Option::kTarget, wanted));
 }
 
 }  // namespace

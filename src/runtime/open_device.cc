@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/option_text.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/variant_fit.h"
@@ -56,7 +57,8 @@ std::string target_of_device(const std::string& device) {
     throw EnvironmentError(ErrorCode::kE_device_missing, "there is no CUDA device of this ordinal")
         .with_value(device)
         .with_actual(std::to_string(devices.size()) + " devices")
-        .with_remedy("name an architecture to compile for a machine that is not this one: --target sm_90");
+        .with_remedy("name an architecture to compile for a machine that is not this one: " +
+                     option_text(Option::kTarget, "sm_90"));
   const int arch = devices[static_cast<size_t>(ordinal)];
   if (const std::string target = target_for("sm_" + std::to_string(arch)); !target.empty()) return target;
   throw EnvironmentError(ErrorCode::kE_device_missing, "the CUDA device is too old")

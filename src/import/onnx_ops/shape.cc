@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/option_text.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
@@ -37,7 +38,8 @@ void reshape(NodeContext& n) {
           .with_op("Reshape")
           .with_expected("a multiple of " + known.to_string())
           .with_actual(count.to_string())
-          .with_remedy("give sizes that are always equal one name (--dim A=B), or sizes values that fit");
+          .with_remedy("give sizes that are always equal one name (" + dims_text({{"A", "B"}}) +
+                       "), or sizes values that fit");
     to[*inferred] = *size;
   }
   n.out(0, n.reshape(n.in(0), to));

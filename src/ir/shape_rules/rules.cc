@@ -4,6 +4,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf {
 namespace {
@@ -37,7 +38,9 @@ void fail_shape(const ShapeQuery& query, std::string expected, std::string actua
       .with_value(operands_text(query))
       .with_expected(std::move(expected))
       .with_actual(std::move(actual))
-      .with_remedy(known ? "" : "say how sizes hang together: --dim NAME=OTHER or --dim NAME=2*OTHER");
+      .with_remedy(known ? ""
+                         : "say how sizes hang together: " + dims_text({{"NAME", "OTHER"}}) + " or " +
+                               dims_text({{"NAME", "2*OTHER"}}));
 }
 
 void fail_attribute(const ShapeQuery& query, std::string_view name, std::string expected,

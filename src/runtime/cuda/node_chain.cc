@@ -1,6 +1,7 @@
 #include "runtime/cuda/node_chain.h"
 
 #include "base/error.h"
+#include "base/option_text.h"
 #include "runtime/cuda/control_flow.h"
 
 namespace aicf::cuda {
@@ -74,7 +75,8 @@ ConditionalHandle NodeChain::make_handle() {
     throw EnvironmentError(ErrorCode::kE_device_missing,
                            "the CUDA driver has no conditional nodes, which control flow needs")
         .with_expected("a driver for CUDA 12.4 or later")
-        .with_remedy("update the driver, or run the CPU's variant with --device cpu");
+        .with_remedy("update the driver, or run the CPU's variant with " +
+                     option_text(Option::kDevice, "cpu"));
   ConditionalHandle handle = 0;
   AICF_CUDA(create(&handle, graph_, context_, 0, 0));
   return handle;

@@ -1,0 +1,66 @@
+#include "base/option_text.h"
+
+#include <atomic>
+#include <iterator>
+
+namespace aicf {
+namespace {
+
+std::atomic<Caller> current = Caller::kCpp;
+
+// "%" stands for the value; a size's name and value are told apart by dims_text.
+struct Spelling {
+  Option option;
+  std::string_view cpp, python, command_line;
+};
+
+constexpr Spelling kSpellings[] = {
+    {Option::kDim, "dims = {%}", "dims={%}", "%"},
+    {Option::kTarget, "target = \"%\"", "options={\"target\": \"%\"}", "--target %"},
+    {Option::kDevice, "device = \"%\"", "device=\"%\"", "--device %"},
+    {Option::kOptLevel, "opt_level = %", "options={\"opt\": %}", "--opt %"},
+    {Option::kSkipPass, "skip_passes = {\"%\"}", "options={\"skip_passes\": [\"%\"]}", "--skip %"},
+    {Option::kDumpAfter, "dump_after = {\"%\"}", "AICF_DEBUG=4 to see %", "--dump-after %"},
+    {Option::kResult, "results = {\"%\"}", "options={\"results\": [\"%\"]}", "--result %"},
+};
+static_assert(std::size(kSpellings) == std::size(kOptions));
+
+std::string spelled(Option option, const std::string& value) {
+  for (const Spelling& row : kSpellings) {
+    if (row.option != option) continue;
+    std::string text(caller() == Caller::kCpp      ? row.cpp
+                     : caller() == Caller::kPython ? row.python
+                                                   : row.command_line);
+    return text.replace(text.find('%'), 1, value);
+  }
+  return value;
+}
+
+std::string dim_text(std::string_view name, std::string_view value) {
+  const std::string size(name), text(value);
+  if (caller() == Caller::kCpp) return "{\"" + size + "\", \"" + text + "\"}";
+  return caller() == Caller::kPython ? "\"" + size + "\": \"" + text + "\"" : "--dim " + size + "=" + text;
+}
+
+}  // namespace
+
+void set_caller(Caller caller) { current = caller; }
+Caller caller() { return current; }
+
+std::string option_text(Option option, std::string_view value) {
+  const size_t equals = value.find('=');
+  if (option == Option::kDim && equals != std::string_view::npos)
+    return dims_text({{value.substr(0, equals), value.substr(equals + 1)}});
+  return spelled(option, std::string(value));
+}
+
+std::string dims_text(std::initializer_list<std::pair<std::string_view, std::string_view>> sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes) {
+    if (!text.empty()) text += caller() == Caller::kCommandLine ? " " : ", ";
+    text += dim_text(name, value);
+  }
+  return spelled(Option::kDim, text);
+}
+
+}  // namespace aicf

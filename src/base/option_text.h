@@ -1,0 +1,29 @@
+// How an option is written in the language of who calls: errors say what to give in it. The command line has
+// flags, Python arguments, C++ (and C, whose functions are named alike) fields. A process has one caller.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace aicf {
+
+enum class Caller { kCpp, kPython, kCommandLine };
+inline constexpr Caller kCallers[] = {Caller::kCpp, Caller::kPython, Caller::kCommandLine};
+
+// Set once, before anything else is called; C++ if it never is.
+void set_caller(Caller caller);
+Caller caller();
+
+enum class Option { kDim, kTarget, kDevice, kOptLevel, kSkipPass, kDumpAfter, kResult };
+inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,    Option::kDevice, Option::kOptLevel,
+                                      Option::kSkipPass, Option::kDumpAfter, Option::kResult};
+
+// The option with this value: "--target sm_90", `options={"target": "sm_90"}`, `target = "sm_90"`. A size is
+// "NAME=VALUE".
+std::string option_text(Option option, std::string_view value);
+// Sizes with their values or ranges: "--dim h=8..16 --dim w=2*h", `dims={"h": "8..16", "w": "2*h"}`.
+std::string dims_text(std::initializer_list<std::pair<std::string_view, std::string_view>> sizes);
+
+}  // namespace aicf
