@@ -296,21 +296,34 @@ def test_an_index_that_leaves_the_folder(tmp_path: Path) -> None:
         nn.Llama.from_transformers(tmp_path, cache=8)
 
 
+_LLAMA: dict[str, Any] = {
+    "vocabulary": 20, "features": 12, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "cache": 4,
+    "qkv_bias": True, "head_norms": True,
+}  # fmt: skip
+_LAYERS_OF: dict[str, Any] = {
+    "llama": lambda dtype: nn.Llama(nn.LlamaConfig(**_LLAMA, dtype=dtype)),
+    "linear": lambda dtype: nn.Linear(5, 7, dtype=dtype),
+    "embedding": lambda dtype: nn.Embedding(5, 7, dtype=dtype),
+    "layer norm": lambda dtype: nn.LayerNorm(5, dtype=dtype),
+    "rms norm": lambda dtype: nn.RMSNorm(5, dtype=dtype),
+    "convolution": lambda dtype: nn.Conv2d(3, 4, 3, dtype=dtype),
+    "batch norm": lambda dtype: nn.BatchNorm2d(3, dtype=dtype),
+    "attention": lambda dtype: nn.MultiheadAttention(8, 2, dtype=dtype),
+}
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_halves_begin_as_f32_does(dtype: str) -> None:
+@pytest.mark.parametrize("name", _LAYERS_OF)
+def test_halves_begin_as_f32_does(name: str, dtype: str) -> None:
     """The same random values, rounded."""
-    config = {
-        "vocabulary": 20, "features": 12, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "cache": 4,
-        "qkv_bias": True, "head_norms": True,
-    }  # fmt: skip
-    made = {}
-    for name in ("f32", dtype):
-        nn.seed(5)
-        made[name] = nn.Llama(nn.LlamaConfig(**config, dtype=name)).state_dict()
     from aicf._aicf import rounded
 
+    made = {}
+    for each in ("f32", dtype):
+        nn.seed(5)
+        made[each] = _LAYERS_OF[name](each).state_dict()
+    assert list(made["f32"]) == list(made[dtype])
     for path, wide in made["f32"].items():
-        assert path.endswith(".b") or np.abs(np.asarray(wide)).max() > 0.01
-        assert made[dtype][path] is not None
         narrow = np.asarray(rounded(made[dtype][path], "f32"))
         np.testing.assert_array_equal(narrow, np.asarray(rounded(rounded(wide, dtype), "f32")))
+    assert any(largest(value) > 0.01 for value in made["f32"].values())
