@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
 from ... import ops
+from ..._aicf import dim_max
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from .table import rule
@@ -109,7 +112,19 @@ def _start(start: Any, size: Any) -> Any:
 @rule("slice.Tensor", "slice_copy.Tensor")
 def _slice(c: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> SymTensor:
     axis = axis_of(dim, x.ndim)
-    return take(x, axis, _start(start, x.shape[axis]), c.shape[axis], step)
+    if isinstance(c.shape[axis], int) and c.shape[axis] == 0:
+        return take(x, axis, 0, 0)
+    return take(x, axis, _clamped_start(c, start, x.shape[axis], axis), c.shape[axis], step)
+
+
+def _clamped_start(c: Call, start: Any, size: Any, axis: int) -> Any:
+    """As `_start`, also where a symbolic size may be shorter than what is counted from its end."""
+    if not isinstance(start, int) or start >= 0 or isinstance(size, int):
+        return _start(start, size)
+    first = c.fakes[0].shape[axis] + start
+    if statically_known_true(first >= 0):
+        return size + start
+    return 0 if statically_known_true(first <= 0) else dim_max(size + start, 0)
 
 
 @rule("select.int", "select_copy.int")
@@ -261,7 +276,7 @@ def _slice_scatter(
     c: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> SymTensor:
     axis = axis_of(dim, x.ndim)
-    first = _start(start, x.shape[axis])
+    first = _clamped_start(c, start, x.shape[axis], axis)
     source = c.cast(source)
     if step == 1:
         return _replaced(x, source, axis, first)
