@@ -88,7 +88,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong
-        raise _explained(error) from error
+        raise _explained(error, _gives_cache(model, kwargs)) from error
 
 
 def _dynamic_shapes(dynamic: DynamicDims, spec: Any, model: Any) -> Any:
@@ -179,7 +179,12 @@ _CAUSES = (
 )
 
 
-def _explained(error: Exception) -> Error:
+def _gives_cache(model: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether this is a model of transformers that gives its cache, and the call does not leave it out."""
+    return getattr(getattr(model, "config", None), "use_cache", None) is True and "use_cache" not in kwargs
+
+
+def _explained(error: Exception, gives_cache: bool = False) -> Error:
     text = f"{type(error).__name__}: {error}"
     line = line_of_error(error)
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -207,7 +212,8 @@ def _explained(error: Exception) -> Error:
             "the model does not run at every size of the declared range",
             value=line,
             actual=" ".join(str(error).split())[:400],
-            remedy="narrow the range in dims, or leave the axis out of it",
+            remedy="narrow the range in dims, or leave the axis out of it"
+            + ('; or give "use_cache": False: a window cuts the cache of a long text' if gives_cache else ""),
         )
     return make_error(
         "unsupported_op",

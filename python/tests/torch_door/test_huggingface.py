@@ -110,3 +110,20 @@ def test_a_cache_as_an_argument() -> None:
             torch.testing.assert_close(actual.logits, expected.logits, rtol=1e-4, atol=1e-5)
             assert ours.get_seq_length() == i
             ours = actual.past_key_values
+
+
+def test_a_cache_that_a_window_cuts_has_no_range_of_lengths() -> None:
+    """The remedy is followed: the logits alone have one."""
+    torch.manual_seed(0)
+    config = hf.MistralConfig(**_SMALL, num_key_value_heads=2, sliding_window=4)
+    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    ids = torch.randint(3, VOCABULARY, (2, 9))
+    dims = {"input_ids": {1: "length=2..9"}}
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile(model, (ids,), dims=dims)
+    assert refused.value.code == "AICF-U0203" and '"use_cache": False' in refused.value.remedy
+    exe = aicf.compile(model, {"input_ids": ids, "use_cache": False}, dims=dims)
+    for length in (2, 4, 9):
+        given = {"input_ids": ids[:, :length], "use_cache": False}
+        with torch.no_grad():
+            assert_agrees(exe(**given), model(**given))
