@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import _aicf
 from ._apply import apply
 from ._build import check_type
+from ._dtypes import dtype_name
 from .errors import make_error
 from .triton_kernel import TritonKernel, compile_triton
 
@@ -83,8 +84,19 @@ class CustomOp:
 
     def result_types(self, types: Sequence[TensorType], values: Sequence[int | float]) -> list[TensorType]:
         rule = self._results(*types, **dict(zip(self.attributes, values, strict=True)))
-        single = isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], str)
-        return [TensorType(dtype, tuple(shape)) for dtype, shape in ([rule] if single else rule)]
+        pair = isinstance(rule, (tuple, list)) and len(rule) == 2
+        rows = [rule] if pair and not isinstance(rule[0], (tuple, list)) else rule
+        rows = [tuple(row) if _is_list(row) else () for row in rows] if _is_list(rows) else []
+        if not rows or not all(len(row) == 2 and _is_list(row[1]) for row in rows):
+            raise make_error(
+                "bad_option",
+                "the rule of a custom op gives no types",
+                op=self.name,
+                value="results",
+                expected="(dtype, shape) of the result, or a list of them",
+                actual=repr(rule)[:80],
+            )
+        return [TensorType(dtype_name(dtype), tuple(shape)) for dtype, shape in rows]
 
     def node_attributes(self, types: Sequence[Any], values: Sequence[int | float]) -> dict[str, Any]:
         """The attributes of our op `custom` for operands of these types."""
@@ -124,6 +136,10 @@ class CustomOp:
             "shared_bytes": code.shared_bytes,
             "cuda_params": params,
         }
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
 _ops: dict[str, CustomOp] = {}

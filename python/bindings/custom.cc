@@ -92,9 +92,12 @@ class PythonFunction {
   }
 
   nb::object array(const CustomTensor& tensor, const nb::object& memory) const {
-    return nb::module_::import_("numpy").attr("ndarray")(
-        shape_tuple(std::vector<int64_t>(tensor.sizes, tensor.sizes + tensor.rank)),
-        numpy_dtype(static_cast<DType>(tensor.dtype), name_), memory);
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object dtype = numpy_dtype(static_cast<DType>(tensor.dtype), name_);
+    const nb::object shape = shape_tuple(std::vector<int64_t>(tensor.sizes, tensor.sizes + tensor.rank));
+    if (bytes_of(tensor) == 0) return numpy.attr("empty")(shape, dtype);
+    // It holds a memoryview, so the bytearray cannot be resized meanwhile.
+    return numpy.attr("frombuffer")(memory, dtype).attr("reshape")(shape);
   }
 
   nb::dict attributes(const CustomCall& call) const {
@@ -108,6 +111,10 @@ class PythonFunction {
   // Results are what the function fills: an array that it made itself and returned would be lost.
   void check_returned(const nb::object& returned, const nb::list& results) const {
     const nb::module_ numpy = nb::module_::import_("numpy");
+    if (PyCoro_CheckExact(returned.ptr()) || PyGen_CheckExact(returned.ptr()))
+      throw UserError(ErrorCode::kU_misuse, "a custom op's function is a coroutine or a generator")
+          .with_op(name_)
+          .with_remedy("pass a plain function");
     if (!nb::isinstance(returned, numpy.attr("ndarray"))) return;
     for (const nb::handle result : results)
       if (nb::cast<bool>(numpy.attr("may_share_memory")(returned, result))) return;

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -386,6 +387,54 @@ def test_mistakes_in_functions_are_named() -> None:
         aicf.compile(lambda x: op(x), np.zeros(3, "f"))(np.ones(3, "f"))
     with pytest.raises(aicf.UserError, match="fails by raising"):
         aicf.register_op("fails::checked", results=lambda x: x, cpu=lambda x, y: None, checked=True)
+
+
+def test_memory_of_operands_cannot_be_resized() -> None:
+    def clear(x: np.ndarray, y: np.ndarray) -> None:
+        for array in (x, y):
+            owner = array
+            while not isinstance(owner, bytearray):
+                owner = owner.obj if isinstance(owner, memoryview) else owner.base
+            with pytest.raises(BufferError):
+                owner.clear()
+        y[...] = x
+
+    op = aicf.register_op("fails::clears", results=lambda x: x, cpu=clear)
+    assert np.array_equal(aicf.compile(lambda x: op(x), np.zeros(3, "f"))(np.ones(3, "f")), [1, 1, 1])
+
+
+def test_a_function_that_does_not_run_is_refused() -> None:
+    async def later(x: np.ndarray, y: np.ndarray) -> None:
+        y[...] = x
+
+    def bit_by_bit(x: np.ndarray, y: np.ndarray) -> Any:
+        yield 0
+
+    for function in (later, bit_by_bit):
+        op = aicf.register_op(f"fails::{function.__name__}", results=lambda x: x, cpu=function)
+        exe = aicf.compile(lambda x, op=op: op(x), np.zeros(3, "f"))
+        with warnings.catch_warnings(), pytest.raises(aicf.UserError, match="coroutine"):
+            warnings.simplefilter("ignore")  # Python's, of what was never awaited
+            exe(np.ones(3, "f"))
+
+
+@pytest.mark.parametrize(
+    "types", [None, 3, "f32", [], ("f32", 4), [("f32", (4,)), ("f32",)], {"f32": 4}, (np.float32, 4.0)]
+)
+def test_a_rule_that_gives_no_types_is_refused(types: Any) -> None:
+    op = aicf.register_op(f"fails::types{next(_numbers)}", results=lambda x: types, cpu=lambda x, y: None)
+    with pytest.raises(aicf.UserError, match="gives no types") as caught:
+        aicf.compile(lambda x: op(x), np.zeros(4, "f"))
+    assert caught.value.op == op.name
+
+
+def test_a_rule_may_give_dtypes_of_numpy() -> None:
+    op = aicf.register_op(
+        "fails::rounds",
+        results=lambda x: (np.dtype("i4"), x.shape),
+        cpu=lambda x, y: np.rint(x, out=y, casting="unsafe"),
+    )
+    assert np.array_equal(aicf.compile(lambda x: op(x), np.zeros(2, "f"))(np.array([1.2, 2.8], "f")), [1, 3])
 
 
 def test_a_rule_that_raises_is_heard_from_every_way_in() -> None:
