@@ -13,39 +13,48 @@ struct Scores {
   double scale = 1;
 };
 
-// x * c, c * x or x / c by a scalar constant: removes it from `id` into `scale`.
-void strip_scale(const Graph& graph, const std::vector<int>& uses, ValueId& id, double& scale) {
-  for (;;) {
-    const Node* node = graph.producer(id);
-    const auto inner = node != nullptr && used_once(uses, id) ? scaled(graph, *node) : std::nullopt;
-    if (!inner) return;
-    scale *= inner->factor;
-    id = inner->value;
-  }
-}
+// Finds the scores of an attention. `whole`: also where others read what lies inside it, which is then
+// computed beside it. Whether the parts are one attention decides which halves are rounded, and readers must
+// not.
+struct ScoreFinder {
+  const Graph& graph;
+  const std::vector<int>& uses;
+  const bool whole;
 
-std::optional<Scores> match_product(const Graph& graph, const std::vector<int>& uses, ValueId id,
-                                    double scale) {
-  strip_scale(graph, uses, id, scale);
-  const Node* product = producer_of(graph, id, Op::matmul);
-  if (product == nullptr || !used_once(uses, id) || product->attrs.get_bool("transpose_x"))
-    return std::nullopt;
-  return Scores{product->operands[0], product->operands[1], !product->attrs.get_bool("transpose_y"), kNoValue,
-                scale};
-}
+  bool is_alone(ValueId id) const { return whole || used_once(uses, id); }
 
-// scale * (q @ k) [+ mask].
-std::optional<Scores> match_scores(const Graph& graph, const std::vector<int>& uses, ValueId id) {
-  const Node* sum = producer_of(graph, id, Op::add);
-  if (sum == nullptr) return match_product(graph, uses, id, 1);
-  if (!used_once(uses, id)) return std::nullopt;
-  for (size_t i = 0; i < 2; ++i)
-    if (auto scores = match_product(graph, uses, sum->operands[i], 1)) {
-      scores->mask = sum->operands[1 - i];
-      return scores;
+  // x * c, c * x or x / c by a scalar constant: removes it from `id` into `scale`.
+  void strip_scale(ValueId& id, double& scale) const {
+    for (;;) {
+      const Node* node = graph.producer(id);
+      const auto inner = node != nullptr && is_alone(id) ? scaled(graph, *node) : std::nullopt;
+      if (!inner) return;
+      scale *= inner->factor;
+      id = inner->value;
     }
-  return std::nullopt;
-}
+  }
+
+  std::optional<Scores> match_product(ValueId id, double scale) const {
+    strip_scale(id, scale);
+    const Node* product = producer_of(graph, id, Op::matmul);
+    if (product == nullptr || !is_alone(id) || product->attrs.get_bool("transpose_x")) return std::nullopt;
+    return Scores{product->operands[0], product->operands[1], !product->attrs.get_bool("transpose_y"),
+                  kNoValue, scale};
+  }
+
+  // scale * (q @ k) [+ mask].
+  std::optional<Scores> match_scores(ValueId id) const {
+    const Node* sum = producer_of(graph, id, Op::add);
+    if (sum == nullptr) return match_product(id, 1);
+    if (!is_alone(id)) return std::nullopt;
+    for (size_t i = 0; i < 2; ++i)
+      if (auto scores = match_product(sum->operands[i], 1)) {
+        scores->mask = sum->operands[1 - i];
+        return scores;
+      }
+    return std::nullopt;
+  }
+};
 
 bool is_plain_matrix_batch(const Graph& graph, ValueId id) { return graph.type(id).rank() == 4; }
 
@@ -54,17 +63,19 @@ bool is_plain_matrix_batch(const Graph& graph, ValueId id) { return graph.type(i
 // matmul(softmax(scale * matmul(q, k) + mask), v) = attention(q, transpose(k), v, mask). The one difference:
 // a row whose keys are all masked with -inf gives 0 instead of NaN, as attention is defined. Serves every
 // exported transformer (MiniLM: three kernels become one in each of its layers, and no scores are stored).
-Graph match_attention(const Graph& graph, const PassContext&) {
+Graph match_attention(const Graph& graph, const PassContext& context) {
   const std::vector<int> uses = graph.use_counts();
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     const auto scores = [&]() -> std::optional<Scores> {
       if (node.op != Op::matmul || node.attrs.get_bool("transpose_x") || node.attrs.get_bool("transpose_y"))
         return std::nullopt;
+      const bool whole = is_half(graph.dtype(node.results[0])) || contraction_dtype(context.precision);
+      const ScoreFinder finder{graph, uses, whole};
       const Node* softmax = producer_of(graph, node.operands[0], Op::softmax);
-      if (softmax == nullptr || !used_once(uses, node.operands[0]) || softmax->attrs.get_int("axis") != 3)
+      if (softmax == nullptr || !finder.is_alone(node.operands[0]) || softmax->attrs.get_int("axis") != 3)
         return std::nullopt;
-      auto found = match_scores(graph, uses, softmax->operands[0]);
+      auto found = finder.match_scores(softmax->operands[0]);
       if (!found || !is_plain_matrix_batch(graph, found->q) || !is_plain_matrix_batch(graph, found->k))
         return std::nullopt;
       if (!is_plain_matrix_batch(graph, node.operands[1])) return std::nullopt;

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "passes/pass.h"
 #include "passes/pattern.h"
@@ -10,7 +11,7 @@ namespace {
 constexpr double kTolerance = 1e-6;  // of constants that models hold in f32 (or 1e-3 of them, in half types)
 
 bool is_about(double value, double wanted, DType dtype) {
-  const double tolerance = dtype == DType::f16 || dtype == DType::bf16 ? 4e-3 : kTolerance;
+  const double tolerance = is_half(dtype) ? 4e-3 : kTolerance;
   return std::abs(value - wanted) <= tolerance * wanted;
 }
 
@@ -22,52 +23,55 @@ class Matcher {
   std::optional<ValueId> match(const Node& node) const {
     if (node.op != Op::mul && node.op != Op::div) return std::nullopt;
     const DType dtype = graph_.dtype(node.results[0]);
-    double factor = 1;
-    const Node* product = strip_factors(&node, factor);
-    if (product->op != Op::mul) return std::nullopt;
+    const Scaled whole = product_in(node, dtype);
+    const Node* product = producer_of(graph_, whole.value, Op::mul);
+    if (product == nullptr || (whole.value != node.results[0] && !is_alone(whole.value, dtype)))
+      return std::nullopt;
     for (size_t i = 0; i < 2; ++i) {
       // The half may stand with either operand of the product.
-      double half = factor;
-      const ValueId x = strip_factors(product->operands[i], half);
-      const ValueId phi = strip_factors(product->operands[1 - i], half);
-      if (is_about(half, 0.5, dtype) && is_twice_phi(phi, x, dtype)) return x;
+      const Scaled phi = factors(product->operands[1 - i], dtype).back();
+      for (const Scaled& x : factors(product->operands[i], dtype))
+        if (is_about(whole.factor * phi.factor * x.factor, 0.5, dtype) &&
+            is_twice_phi(phi.value, x.value, dtype))
+          return x.value;
     }
     return std::nullopt;
   }
 
  private:
-  const Node* strip_factors(const Node* node, double& factor) const {
+  // The value as a multiple of itself, of what it is a multiple of, and so on; not through values that others
+  // read too, which would then be computed beside the gelu. Of halves through those as well: whether this is
+  // one gelu decides what is rounded, and readers must not.
+  std::vector<Scaled> factors(ValueId id, DType dtype) const {
+    std::vector<Scaled> found{{id, 1}};
     for (;;) {
-      const auto inner = scaled(graph_, *node);
-      if (!inner) return node;
-      const Node* next = graph_.producer(inner->value);
-      if (next == nullptr || !used_once(uses_, inner->value)) return node;
-      factor *= inner->factor;
-      node = next;
+      const Node* node = graph_.producer(found.back().value);
+      const auto inner = node == nullptr ? std::nullopt : scaled(graph_, *node);
+      if (!inner || !is_alone(found.back().value, dtype)) return found;
+      found.push_back({inner->value, found.back().factor * inner->factor});
     }
   }
 
-  ValueId strip_factors(ValueId id, double& factor) const {
-    for (;;) {
-      const Node* node = graph_.producer(id);
-      const auto inner = node != nullptr && used_once(uses_, id) ? scaled(graph_, *node) : std::nullopt;
-      if (!inner) return id;
-      factor *= inner->factor;
-      id = inner->value;
-    }
+  // What the node is a multiple of; the node's own result may have any number of readers.
+  Scaled product_in(const Node& node, DType dtype) const {
+    const auto inner = scaled(graph_, node);
+    if (!inner) return {node.results[0], 1};
+    const Scaled rest = factors(inner->value, dtype).back();
+    return {rest.value, inner->factor * rest.factor};
   }
+
+  bool is_alone(ValueId id, DType dtype) const { return is_half(dtype) || used_once(uses_, id); }
 
   // 1 + erf(x / sqrt(2)), in either order.
   bool is_twice_phi(ValueId id, ValueId x, DType dtype) const {
     const Node* sum = producer_of(graph_, id, Op::add);
-    if (sum == nullptr || !used_once(uses_, id)) return false;
+    if (sum == nullptr || !is_alone(id, dtype)) return false;
     for (size_t i = 0; i < 2; ++i) {
       const Node* erf = producer_of(graph_, sum->operands[i], Op::erf);
-      if (erf == nullptr || !used_once(uses_, sum->operands[i])) continue;
+      if (erf == nullptr || !is_alone(sum->operands[i], dtype)) continue;
       if (scalar_constant(graph_, sum->operands[1 - i]) != 1.0) continue;
-      double factor = 1;
-      if (strip_factors(erf->operands[0], factor) == x && is_about(factor, std::sqrt(0.5), dtype))
-        return true;
+      for (const Scaled& inner : factors(erf->operands[0], dtype))
+        if (inner.value == x && is_about(inner.factor, std::sqrt(0.5), dtype)) return true;
     }
     return false;
   }

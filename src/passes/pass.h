@@ -29,6 +29,8 @@ struct PassInfo {
   int opt_level;  // runs at --opt >= this level (required ones: 0)
   // False: the pass would change nothing, which is cheaper to ask than to find out. Null: it always runs.
   bool (*may_change)(const Graph& graph, const PassContext& context) = nullptr;
+  // True: what the pass does to this graph decides which halves are rounded, so that it runs at every level.
+  bool (*decides_rounding)(const Graph& graph, const PassContext& context) = nullptr;
 };
 
 const std::vector<PassInfo>& pass_table();

@@ -113,6 +113,45 @@ TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
   EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
 }
 
+// `text` in f16.
+Program in_halves(std::string text) {
+  for (size_t at; (at = text.find("f32[")) != std::string::npos;) text.replace(at, 3, "f16");
+  return parse(text);
+}
+
+// What is rounded must not depend on who reads it.
+TEST(MatchAttention, TakesHalvesThatSomeoneElseReads) {
+  Program program = in_halves(kAttention);
+  Graph& entry = program.entries[0];
+  entry.add_output(entry.nodes()[3].results[0], "scores");
+  const Graph matched = run_pass(match_attention, program);
+  EXPECT_EQ(count_ops(matched, Op::attention), 1);
+  EXPECT_EQ(count_ops(matched, Op::softmax), 0);
+  EXPECT_EQ(count_ops(matched, Op::matmul), 1);
+}
+
+TEST(MatchGelu, TakesHalvesThatSomeoneElseReads) {
+  const std::string text = print(half_gelu("0.70710677", ", \"sum\" = %4, \"half\" = %5, \"scaled\" = %1"));
+  const Graph matched = run_pass(match_gelu, in_halves(text));
+  EXPECT_EQ(count_ops(matched, Op::gelu), 1);
+  EXPECT_EQ(count_ops(matched, Op::erf), 1);
+}
+
+TEST(Pipeline, FindsWrittenOutCompositesOfHalvesAtEveryLevel) {
+  PipelineOptions options;
+  options.opt_level = 0;
+  const Target gpu = Target::from_name("sm_90");  // which claims attentions of halves
+  const auto attentions = [&](Program program) {
+    return count_ops(run_pipeline(std::move(program), gpu, options, nullptr).entries[0], Op::attention);
+  };
+  EXPECT_EQ(attentions(in_halves(kAttention)), 1);
+  EXPECT_EQ(attentions(parse(kAttention)), 0);
+  options.precision = Precision::kBf16Mixed;
+  EXPECT_EQ(attentions(parse(kAttention)), 1);
+  options.skip = {"match_attention"};
+  EXPECT_EQ(attentions(parse(kAttention)), 0);
+}
+
 // A step of t tokens over caches of 16 rows, as exporters write it.
 Program cached_step(const Dim& t = Dim::symbol("t")) {
   Program program;

@@ -24,6 +24,15 @@ bool has_op(const Graph& graph, const PassContext&) {
 
 bool narrows(const Graph&, const PassContext& context) { return context.precision != Precision::kF32; }
 
+// An attention or a gelu that is written out in halves, or will be narrowed to them, is one op whose inside
+// is not rounded (docs/precision.md). Finding it needs constants folded and equal values made one.
+bool may_hold_half_composites(const Graph& graph, const PassContext& context) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
+    if (node.op != Op::erf && node.op != Op::softmax) return false;
+    return is_half(graph.dtype(node.results[0])) || contraction_dtype(context.precision).has_value();
+  });
+}
+
 bool trains_on_gpu(const Graph&, const PassContext& context) {
   return context.target.is_cuda() && context.gradients;
 }
@@ -36,14 +45,15 @@ const std::vector<PassInfo>& pass_table() {
       {"inline_branches", inline_branches, true, 0, has_op<Op::if_else>},
       // Imported graphs carry shape arithmetic and constants that later patterns must not have to see
       // through.
-      {"fold_constants", fold_constants, false, 1},
-      {"simplify", simplify, false, 1},
+      {"fold_constants", fold_constants, false, 1, nullptr, may_hold_half_composites},
+      {"simplify", simplify, false, 1, nullptr, may_hold_half_composites},
       // Equal nodes would be decomposed and fused twice.
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions, false, 1, nullptr,
+       may_hold_half_composites},
       // While the ops that exporters write stand as written, and before decomposition could make alike ones.
-      {"match_gelu", match_gelu, false, 2, has_op<Op::erf>},
+      {"match_gelu", match_gelu, false, 2, has_op<Op::erf>, may_hold_half_composites},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
-      {"match_attention", match_attention, false, 2, has_op<Op::softmax>},
+      {"match_attention", match_attention, false, 2, has_op<Op::softmax>, may_hold_half_composites},
       // What the patterns left.
       {"simplify", simplify, false, 1},
       // Needs attention whole, and equal positions as one value.
@@ -200,13 +210,13 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
   std::vector<bool> gradients;
   for (const Graph& entry : program.entries) gradients.push_back(computes_gradients(entry));
   for (const PassInfo& pass : pass_table()) {
-    if (!pass.required &&
-        (options.opt_level < pass.opt_level || options.skip.contains(std::string(pass.name))))
-      continue;
+    if (!pass.required && options.skip.contains(std::string(pass.name))) continue;
     for (size_t i = 0; i < program.entries.size(); ++i) {
       Graph& entry = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
       const PassContext context{program, target, options.precision, gradients[i]};
+      const bool below = !pass.required && options.opt_level < pass.opt_level;
+      if (below && (pass.decides_rounding == nullptr || !pass.decides_rounding(entry, context))) continue;
       std::optional<Graph> before;  // none: the pass had nothing to do
       if (pass.may_change == nullptr || pass.may_change(entry, context)) {
         Graph after = pass.run(entry, context);
