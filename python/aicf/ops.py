@@ -1298,7 +1298,8 @@ def linear(
     transpose_w: bool = False,
     tf32: bool = False,
 ) -> SymTensor:
-    """x[..., K] @ w[K, N] + bias[N]; transpose_w: w is stored [N, K]; tf32: as in matmul.
+    """x[..., K] @ w[K, N] + bias[N], a matmul and an add; transpose_w: w is stored [N, K]; tf32: as in
+    matmul.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule linear.

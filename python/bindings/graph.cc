@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "bindings.h"
 #include "ir/graph.h"
+#include "ir/rounding.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -139,7 +140,8 @@ nb::object default_of(const AttrInfo& info) {
 nb::list trait_names(const OpInfo& info) {
   constexpr std::pair<OpTrait, const char*> kNames[] = {
       {kPointwise, "pointwise"}, {kCommutative, "commutative"}, {kComposite, "composite"}, {kView, "view"},
-      {kReduction, "reduction"}, {kHasBody, "has_body"},        {kRandom, "random"}};
+      {kReduction, "reduction"}, {kHasBody, "has_body"},        {kRandom, "random"},       {kExact, "exact"},
+      {kStepwise, "stepwise"}};
   nb::list names;
   for (const auto& [trait, name] : kNames)
     if (info.has(trait)) names.append(name);

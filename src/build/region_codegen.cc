@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "build/tile_registers.h"
+#include "ir/rounding.h"
 #include "target/tile_mapping.h"
 
 namespace aicf {
@@ -17,6 +18,8 @@ TileOp wrap_op(DType dtype) {
 TileOp clamp_op(DType dtype) {
   return dtype == DType::i16 ? TileOp::clamp_i16 : dtype == DType::i8 ? TileOp::clamp_i8 : TileOp::clamp_u8;
 }
+
+TileOp round_op(DType half) { return half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16; }
 
 TileOp convert_op(TileType to) {
   constexpr TileOp kOps[] = {TileOp::to_f32, TileOp::to_f64, TileOp::to_i32, TileOp::to_i64, TileOp::to_mask};
@@ -35,6 +38,7 @@ class RegionCompiler {
   TileProgram run() {
     const auto count = static_cast<size_t>(body_.value_count());
     location_.resize(count);
+    find_values_rounded_when_stored();
     number_operands();
     for (const Node& node : body_.nodes()) emit_node(node);
     for (size_t i = 0; i < body_.outputs().size(); ++i) emit_store(body_.outputs()[i], i);
@@ -58,6 +62,37 @@ class RegionCompiler {
       location_[static_cast<size_t>(id)].operand = static_cast<int>(program_.inputs.size());
       program_.inputs.push_back(body_.dtype(id));
     }
+  }
+
+  // Whether to round the value is the same as to round what is made of it: sums, products and their like that
+  // reach nothing but stores, through exact ops if any. Functions are rounded at once, since CUDA text has
+  // forms of some for values that are.
+  void find_values_rounded_when_stored() {
+    std::vector<bool> read(location_.size()), reaches_stores(location_.size(), true);
+    rounded_when_stored_.resize(location_.size());
+    for (size_t i = body_.nodes().size(); i-- > 0;) {
+      const Node& node = body_.nodes()[i];
+      const ValueId result = node.results[0];
+      const auto at = static_cast<size_t>(result);
+      rounded_when_stored_[at] = reaches_stores[at] && (!read[at] || rounds_one_operation(node.op));
+      const bool passes = rounds_nothing(node.op) && reaches_stores[at];
+      for (ValueId id : node.operands) {
+        const auto operand = static_cast<size_t>(id);
+        read[operand] = true;
+        if (!passes) reaches_stores[operand] = false;
+      }
+    }
+  }
+
+  static bool rounds_one_operation(Op op) {
+    return op == Op::add || op == Op::sub || op == Op::mul || op == Op::div || op == Op::sqrt;
+  }
+
+  // Whether what the op computes is rounded to its half type at once.
+  bool rounds(const Node& node) const {
+    const ValueId result = node.results[0];
+    return is_half(body_.dtype(result)) && !rounds_nothing(node.op) &&
+           !rounded_when_stored_[static_cast<size_t>(result)];
   }
 
   std::vector<TileInstr>& stage(int index) {
@@ -227,6 +262,7 @@ class RegionCompiler {
     const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
     const int16_t value = emit(*op, type, tile_register_type(result), s, scalar, operands,
                                shift ? 8 * dtype_bytes(operand) : 0);
+    if (rounds(node)) return emit(round_op(result), TileType::f32, TileType::f32, s, scalar, {value});
     if (!is_narrow_integer(result)) return value;
     return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
   }
@@ -247,9 +283,7 @@ class RegionCompiler {
       return emit(wrap_op(to), TileType::i32, TileType::i32, s, scalar, {x});
     }
     if (source != target) x = emit(convert_op(target), source, target, s, scalar, {x});
-    if (to == DType::f16) return emit(TileOp::round_f16, TileType::f32, TileType::f32, s, scalar, {x});
-    if (to == DType::bf16) return emit(TileOp::round_bf16, TileType::f32, TileType::f32, s, scalar, {x});
-    return x;
+    return is_half(to) ? emit(round_op(to), TileType::f32, TileType::f32, s, scalar, {x}) : x;
   }
 
   // Whether the reduction covers the outer axes where others cover the inner ones.
@@ -271,10 +305,11 @@ class RegionCompiler {
     Location at{true, true, new_scalar(type), s + 1, -1};
     stage(s).push_back({*op, type, encode(at), operand});
     stage(s + 1);
-    if (is_narrow_integer(dtype)) {
-      Location wrapped{true, true, new_scalar(type), s + 1, -1};
-      stage(s + 1).push_back({wrap_op(dtype), type, encode(wrapped), encode(at)});
-      at = wrapped;
+    if (is_narrow_integer(dtype) || rounds(node)) {
+      Location done{true, true, new_scalar(type), s + 1, -1};
+      const TileOp finish = is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype);
+      stage(s + 1).push_back({finish, type, encode(done), encode(at)});
+      at = done;
     }
     location_[static_cast<size_t>(node.results[0])] = at;
   }
@@ -328,6 +363,7 @@ class RegionCompiler {
   bool has_reduction_ = false;  // else the domain is one row and has no row scalars but constants
   TileProgram program_;
   std::vector<Location> location_;
+  std::vector<bool> rounded_when_stored_;  // by value
   std::vector<TileType> virtual_types_;
   std::vector<std::pair<std::pair<ValueId, int>, int>> loads_;
 };

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ir/rounding.h"
 
 namespace aicf {
 namespace {

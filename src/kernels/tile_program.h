@@ -9,9 +9,9 @@
 // has only row scalars as operands, or is a constant or a load of the outer index, and runs once per row, in
 // order, before the first chunk of its stage.
 //
-// Register classes (TileType): f32, f64, i32, i64, and mask (int32 0 or 1). f16 and bf16 are loaded to f32
-// and rounded once when stored; i16, i8, u8 are loaded to i32 and a `wrap_*` instruction follows arithmetic
-// that may leave their range. Accumulation: reductions put element i of the flattened inner space in virtual
+// Register classes (TileType): f32, f64, i32, i64, and mask (int32 0 or 1). f16 and bf16 are loaded to f32,
+// i16, i8, u8 to i32; a `round_*` (or the store), a `wrap_*` instruction follows arithmetic
+// that may leave their values. Accumulation: reductions put element i of the flattened inner space in virtual
 // lane i mod kTileLanes and combine lanes pairwise (lane l with l + n/2, n = kTileLanes, …, 2) at the end of
 // the row, so the bits depend only on length and type.
 #pragma once

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ir/reference/evaluator.h"
+#include "ir/rounding.h"
 #include "passes/pass.h"
 
 namespace aicf {
@@ -17,10 +18,8 @@ constexpr int64_t kMaxFoldedCount = 1 << 12;
 bool has_one_rounding(const Graph& graph, const Node& node) {
   const auto is_float_result = [&](ValueId id) { return is_float(graph.dtype(id)); };
   if (std::none_of(node.results.begin(), node.results.end(), is_float_result)) return true;
-  if (op_info(node.op).has(kView)) return true;
+  if (rounds_nothing(node.op)) return true;
   switch (node.op) {
-    case Op::neg:
-    case Op::abs:
     case Op::sign:
     case Op::sqrt:
     case Op::floor:
@@ -33,17 +32,12 @@ bool has_one_rounding(const Graph& graph, const Node& node) {
     case Op::sub:
     case Op::mul:
     case Op::div:
-    case Op::max:
-    case Op::min:
-    case Op::select:
     case Op::pad:
     case Op::concat:
     case Op::iota:
     case Op::gather:
     case Op::gather_elements:
     case Op::gather_nd:
-    case Op::reduce_max:
-    case Op::reduce_min:
       return true;
     default:
       return false;

@@ -106,12 +106,14 @@ class Merger {
     return Sums{std::move(*region), std::move(operands)};
   }
 
-  // Results are sums in f32, rounded at most.
+  // Results are sums in f32, rounded at most once.
   static bool gives_sums(const Graph& body) {
     const auto is_sum = [&](ValueId id) {
       const Node* node = body.producer(id);
-      if (node != nullptr && node->op == Op::cast) node = body.producer(node->operands[0]);
+      const bool cast = node != nullptr && node->op == Op::cast;
+      if (cast) node = body.producer(node->operands[0]);
       if (node == nullptr || node->op != Op::reduce_sum) return false;
+      if (cast && is_half(body.dtype(node->results[0]))) return false;
       const DType dtype = body.dtype(id), summed = body.dtype(node->operands[0]);
       return is_float(dtype) && dtype != DType::f64 && is_float(summed) && summed != DType::f64;
     };

@@ -126,12 +126,12 @@ TEST(Choose, a_library_is_a_candidate_by_an_exact_record_only) {
 }
 
 TEST(Choose, epilogues_that_a_library_can_compute) {
-  const auto form = [](const std::string& activation, const Dim& rows) {
+  const auto form = [](DType dtype, bool adds, const std::string& activation, const Dim& rows) {
     Graph graph("main");
-    const ValueId x = graph.add_input("x", {DType::f16, {rows, Dim(64)}});
-    const ValueId w = graph.add_input("w", {DType::f16, {Dim(64), Dim(32)}});
-    const ValueId b = graph.add_input("b", {DType::f16, {Dim(32)}});
-    const ValueId r = graph.add_input("r", {DType::f16, {rows, Dim(32)}});
+    const ValueId x = graph.add_input("x", {dtype, {rows, Dim(64)}});
+    const ValueId w = graph.add_input("w", {dtype, {Dim(64), Dim(32)}});
+    const ValueId b = graph.add_input("b", {dtype, {Dim(32)}});
+    const ValueId r = graph.add_input("r", {dtype, {rows, Dim(32)}});
     // The graph's matmul alone: its epilogue is the region given below.
     graph.add_output(graph.add(Op::matmul, {x, w}), "y");
     SelectOptions options;
@@ -142,10 +142,10 @@ TEST(Choose, epilogues_that_a_library_can_compute) {
     call.inputs.push_back(row_major_window(r, graph.type(r)));
     Region region;
     const ValueId tile = region.body.add_input("tile", {DType::f32, out});
-    const ValueId bias = region.body.add_input("b", {DType::f16, {Dim(32)}});
-    const ValueId rest = region.body.add_input("r", {DType::f16, out});
-    ValueId v = region.body.add(Op::cast, {tile}, {{"dtype", DType::f16}});
-    v = region.body.add(Op::add, {region.body.add(Op::add, {v, bias}), rest});
+    const ValueId bias = region.body.add_input("b", {dtype, {Dim(32)}});
+    const ValueId rest = region.body.add_input("r", {dtype, out});
+    ValueId v = is_half(dtype) ? region.body.add(Op::cast, {tile}, {{"dtype", dtype}}) : tile;
+    if (adds) v = region.body.add(Op::add, {region.body.add(Op::add, {v, bias}), rest});
     if (activation == "relu") v = region.body.add(Op::relu, {v});
     if (activation == "tanh" || activation == "none")
       v = region.body.add(Op::gelu, {v}, {{"approximate", activation}});
@@ -153,14 +153,19 @@ TEST(Choose, epilogues_that_a_library_can_compute) {
     const auto form = library_form(call, "matmul", &region);
     return form ? std::optional(std::get<CublasLtCall>(*form)) : std::nullopt;
   };
-  const auto plain = form("", Dim(8));
+  const auto plain = form(DType::f32, true, "", Dim(8));
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->bias, 2);
   EXPECT_EQ(plain->addend, 3);
-  EXPECT_EQ(form("relu", Dim(8))->activation, CublasLtActivation::kRelu);
-  EXPECT_EQ(form("tanh", Dim(8))->activation, CublasLtActivation::kGelu);
-  EXPECT_FALSE(form("none", Dim(8)));  // the library's GELU is the one by tanh
-  EXPECT_FALSE(form("", Dim::symbol("rows")));
+  EXPECT_EQ(form(DType::f32, true, "relu", Dim(8))->activation, CublasLtActivation::kRelu);
+  EXPECT_EQ(form(DType::f32, true, "tanh", Dim(8))->activation, CublasLtActivation::kGelu);
+  EXPECT_FALSE(form(DType::f32, true, "none", Dim(8)));  // the library's GELU is the one by tanh
+  EXPECT_FALSE(form(DType::f32, true, "", Dim::symbol("rows")));
+  // Of halves the product is rounded before anything is added, which a library does not do.
+  EXPECT_TRUE(form(DType::f16, false, "", Dim(8)));
+  EXPECT_EQ(form(DType::bf16, false, "relu", Dim(8))->activation, CublasLtActivation::kRelu);
+  EXPECT_FALSE(form(DType::f16, true, "", Dim(8)));
+  EXPECT_FALSE(form(DType::bf16, false, "tanh", Dim(8)));
 }
 
 TEST(Choose, convolutions_and_attention_of_a_library) {

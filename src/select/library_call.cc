@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "ir/rounding.h"
+
 namespace aicf {
 namespace {
 
@@ -41,7 +43,8 @@ struct Epilogue {
   Activation activation = Activation::kNone;
 };
 
-// Follows the one value that comes from the accumulator through additions to at most one activation.
+// Follows the one value that comes from the accumulator through additions to at most one activation. A
+// library rounds once, when all is done: behind a rounding to halves nothing may follow that rounds again.
 class EpilogueReader {
  public:
   // The product's own operands are the first `own` inputs; `known` is what it adds to the sum itself.
@@ -67,6 +70,7 @@ class EpilogueReader {
       if (!is_float(to)) return false;
       if (node.operands[0] == value_) {
         value_ = node.results[0];
+        rounded_ = rounded_ || is_half(to);
         return true;
       }
       const auto at = input_of_.find(node.operands[0]);
@@ -74,7 +78,8 @@ class EpilogueReader {
       input_of_[node.results[0]] = at->second;
       return true;
     }
-    if (epilogue_.activation != Activation::kNone) return false;
+    if (epilogue_.activation != Activation::kNone || (rounded_ && !rounds_nothing(node.op))) return false;
+    rounded_ = rounded_ || is_half(body_.dtype(node.results[0]));
     if (node.op == Op::relu || node.op == Op::gelu) {
       const bool known = node.op == Op::relu || node.attrs.get_str("approximate") == "tanh";
       if (!known || node.operands[0] != value_) return false;
@@ -104,6 +109,7 @@ class EpilogueReader {
   std::map<ValueId, int> input_of_;  // body value → number of the call's input
   ValueId value_ = kNoValue;
   int row_axis_;  // from the end if negative
+  bool rounded_ = false;
   Epilogue epilogue_;
 };
 
