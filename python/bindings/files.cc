@@ -1,4 +1,4 @@
-// safetensors files for Python: reading maps the file, and the tensors share the mapping.
+// safetensors files for Python: the tensors that are read share the file's bytes (base/mapped_file.h).
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 

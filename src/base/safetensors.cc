@@ -290,6 +290,8 @@ void SafetensorsWriter::finish(const std::vector<SafetensorsTensor>& tensors,
   file_.write(prefix);
   file_.write(header);
   write_pieces(file_, pieces_of(placed, stand ? before.size() : 0, begin));
+  for (const SafetensorsTensor& tensor : tensors)
+    if (const auto source = MappedFile::mapping_of(tensor.array.data())) source->require_unchanged();
   file_.commit();
 }
 

@@ -1,6 +1,6 @@
 // The safetensors format: 8 bytes of header length, a JSON header with dtype, shape and byte range per
-// tensor, then the data. Reading maps the file and gives arrays that view it; the file is untrusted and every
-// range is checked. Writing is deterministic and streams to a file that appears by rename.
+// tensor, then the data. Reading gives arrays that view the file's bytes (mapped_file.h); the file is
+// untrusted and every range is checked. Writing is deterministic and streams to a file that appears by rename.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace aicf {
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 struct SafetensorsFile {
-  std::map<std::string, Array> tensors;  // views into the mapping
+  std::map<std::string, Array> tensors;  // views of the file's bytes
   SafetensorsMetadata metadata;
 };
 

@@ -78,17 +78,20 @@ Array from_bytes(const TensorProto& tensor, DType dtype, std::string_view bytes,
 }
 
 // A file that is too short is most often one that was not copied whole, or the few lines that stand for it.
-std::string_view external_bytes(const TensorProto& tensor, const MappedFile& file) {
-  const int64_t offset = parse_number(tensor, "offset", 0);
-  const int64_t length = parse_number(tensor, "length", std::max<int64_t>(file.size() - offset, 0));
-  if (offset > file.size() || length > file.size() - offset)
-    throw UserError(ErrorCode::kU_bad_model_file,
-                    "tensor '" + tensor.name + "' ends behind the end of its external file")
-        .with_value(file.path())
-        .with_expected(std::to_string(length) + " bytes from byte " + std::to_string(offset))
-        .with_actual("a file of " + std::to_string(file.size()) + " bytes")
-        .with_remedy("put the whole data file beside the model: it was cut off, or is of another export");
-  return file.text().substr(static_cast<size_t>(offset), static_cast<size_t>(length));
+std::shared_ptr<const MappedFile> external_bytes(const TensorProto& tensor, const std::string& folder) {
+  const std::string path = confined_path(tensor, folder);
+  return MappedFile::open_part(path, [&](int64_t size) {
+    const int64_t offset = parse_number(tensor, "offset", 0);
+    const int64_t length = parse_number(tensor, "length", std::max<int64_t>(size - offset, 0));
+    if (offset > size || length > size - offset)
+      throw UserError(ErrorCode::kU_bad_model_file,
+                      "tensor '" + tensor.name + "' ends behind the end of its external file")
+          .with_value(path)
+          .with_expected(std::to_string(length) + " bytes from byte " + std::to_string(offset))
+          .with_actual("a file of " + std::to_string(size) + " bytes")
+          .with_remedy("put the whole data file beside the model: it was cut off, or is of another export");
+    return MappedFile::Part{offset, length};
+  });
 }
 
 // --- types that the IR carries: numbers of `bits` bits one after the other, the lowest bits first.
@@ -125,10 +128,7 @@ std::string bytes_of(const std::vector<T>& values, int bits) {
 }
 
 Array carried_array(const TensorProto& tensor, const CarriedType& type, const std::string& folder) {
-  if (tensor.external) {
-    const auto file = MappedFile::open(confined_path(tensor, folder));
-    return unpacked(tensor, type, external_bytes(tensor, *file));
-  }
+  if (tensor.external) return unpacked(tensor, type, external_bytes(tensor, folder)->text());
   if (tensor.has_raw) return unpacked(tensor, type, tensor.raw);
   return unpacked(tensor, type,
                   type.bits >= 32 ? bytes_of(tensor.uint64s, type.bits) : bytes_of(tensor.int32s, type.bits));
@@ -207,8 +207,8 @@ Array to_array(const TensorProto& tensor, const std::shared_ptr<const void>& own
   if (tensor.sparse_values != nullptr) return from_sparse(tensor, *dtype, owner, folder);
   if (const CarriedType* type = carried_type(tensor.data_type)) return carried_array(tensor, *type, folder);
   if (tensor.external) {
-    const auto file = MappedFile::open(confined_path(tensor, folder));
-    return from_bytes(tensor, *dtype, external_bytes(tensor, *file), file);
+    const auto file = external_bytes(tensor, folder);
+    return from_bytes(tensor, *dtype, file->text(), file);
   }
   if (tensor.has_raw) return from_bytes(tensor, *dtype, tensor.raw, owner);
   switch (*dtype) {

@@ -43,7 +43,7 @@ Executable::Executable(std::shared_ptr<const Model> model) : model_(std::move(mo
 Executable::~Executable() {
   try {
     wait_for_runs();
-  } catch (const Error&) {
+  } catch (...) {
     // The stream or the driver is gone already, and with it what was queued.
   }
 }
@@ -172,6 +172,8 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
                            const std::vector<TensorView>& outputs, const RunOptions& options) {
   const ProfilerRange range(plan.name.c_str());
   const StateTurns::Turn turn = states_in_use_.take();
+  const bool reads_files = model_->device().uses_host_memory();
+  if (reads_files) model_->require_unchanged_files();
   const auto at = find_bound(plan, inputs);
   const bool known = at != bound_.end();
   if (known) std::rotate(bound_.begin(), at, at + 1);
@@ -189,6 +191,7 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
   // A copied output is downloaded, which waits, or copied on the device, which does not.
   under_way_ = !wait || bound.copies_output();
+  if (reads_files) model_->require_unchanged_files();
 }
 
 void Executable::finish() {
@@ -309,10 +312,12 @@ std::vector<std::string> Executable::state_names() const { return states_.names(
 
 void Executable::reset() {
   const StateTurns::Turn turn = between_runs();
+  model_->require_unchanged_files();
   states_.reset();
 }
 
 std::unique_ptr<Executable> Executable::clone() const {
+  model_->require_unchanged_files();
   auto copy = std::make_unique<Executable>(model_);
   const StateTurns::Turn turn = between_runs();
   copy->states_.copy_from(states_);

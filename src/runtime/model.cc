@@ -64,8 +64,7 @@ std::shared_ptr<const Model> Model::load(Artifact artifact, std::shared_ptr<Devi
   model->artifact_ = std::move(artifact);
   model->device_ = std::move(device);
   model->code_ = model->device_->load_code(model->variant());
-  model->place_weights();
-  model->run_init();
+  model->prepare_weights();
   log_at(LogLevel::kInfo, [&] {
     const Plan& plan = model->plan();
     return "loaded a model for " + std::string(model->device().name()) + ": " +
@@ -133,6 +132,21 @@ Model::Uploaded Model::upload(const std::set<const Array*>& arrays) const {
             [](const Transfer& a, const Transfer& b) { return std::less<>()(a.from, b.from); });
   device_->upload_all(transfers);
   return uploaded;
+}
+
+void Model::require_unchanged_files() const {
+  for (const auto& file : mapped_) file->require_unchanged();
+}
+
+void Model::prepare_weights() {
+  for (const auto* arrays : {&artifact_.weights, &artifact_.constants})
+    for (const auto& [name, array] : *arrays)
+      if (auto file = MappedFile::mapping_of(array.data());
+          file != nullptr && std::find(mapped_.begin(), mapped_.end(), file) == mapped_.end())
+        mapped_.push_back(std::move(file));
+  place_weights();
+  run_init();
+  require_unchanged_files();
 }
 
 void Model::place_weights() {
@@ -210,8 +224,7 @@ std::shared_ptr<const Model> Model::with_weights(const std::map<std::string, Arr
           .with_actual(to_string(array.sizes()));
     at->second = array;
   }
-  model->place_weights();
-  model->run_init();
+  model->prepare_weights();
   return model;
 }
 

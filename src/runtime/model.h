@@ -37,6 +37,8 @@ class Model {
   // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype,
   // input_shape) and packed again.
   std::shared_ptr<const Model> with_weights(const std::map<std::string, Array>& weights) const;
+  // io_failed if a mapped file that weights view was written to. Allocates nothing.
+  void require_unchanged_files() const;
 
  private:
   // Weights and constants in memory of the device, if that is not the host's.
@@ -48,6 +50,7 @@ class Model {
   Model() = default;
   const Array* array_of(const Buffer& buffer) const;
   Uploaded upload(const std::set<const Array*>& arrays) const;
+  void prepare_weights();
   void place_weights();
   void run_init();
   void run_init_steps(const EntryPlan& init, size_t first, size_t end, const Uploaded& passing) const;
@@ -57,6 +60,7 @@ class Model {
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Code> code_;
   std::unique_ptr<DeviceMemory> packed_;
+  std::vector<std::shared_ptr<const MappedFile>> mapped_;  // that weights and constants view
   // What runs read, but what executables own is brought there by them, from the host.
   Uploaded resident_;
 };
