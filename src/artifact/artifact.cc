@@ -125,6 +125,19 @@ void check_variables(const Plan& plan, const Artifact& artifact) {
   }
 }
 
+// Whatever a size or a number of it breaks, the file is at fault.
+Plan read_plan(std::string_view text, const Artifact& artifact) {
+  try {
+    Plan plan = plan_from_json(text);
+    check_plan(plan);
+    check_variables(plan, artifact);
+    return plan;
+  } catch (const UserError& error) {
+    if (error.code == ErrorCode::kU_bad_artifact || error.code == ErrorCode::kU_over_limit) throw;
+    throw bad_artifact("the plan does not hold: " + error.message, error.op).with_actual(error.actual);
+  }
+}
+
 }  // namespace
 
 void write_artifact(const std::string& path, const Artifact& artifact) {
@@ -214,11 +227,8 @@ Artifact read_artifact(const std::string& path) {
     if (!target.is_string()) throw bad_artifact("a target that is not text", kHeader);
     const std::string name = kPlanPrefix + target.get<std::string>();
     require_checksum(header, file, name);
-    Plan plan = plan_from_json(text_of(section(file, name)));
-    check_plan(plan);
-    check_variables(plan, artifact);
-    Variant variant{target.get<std::string>(), std::move(plan)};
-    for (size_t i = 0; i < static_cast<size_t>(std::max(variant.plan.modules, 0)); ++i) {
+    Variant variant{target.get<std::string>(), read_plan(text_of(section(file, name)), artifact)};
+    for (size_t i = 0; i < static_cast<size_t>(variant.plan.modules); ++i) {
       const std::string code = code_name(variant.target, i);
       require_checksum(header, file, code);
       variant.code.push_back(section(file, code));

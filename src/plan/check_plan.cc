@@ -2,6 +2,7 @@
 // sizes is checked when they are bound.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
@@ -20,11 +21,40 @@ UserError violation(const std::string& what, const std::string& where) {
       .with_remedy("compile the model again");
 }
 
-void check_ref(const TensorRef& ref, const EntryPlan& entry, const std::string& where) {
+// What a size, or a number of bytes or blocks, can be at all; nullopt beyond 63 bits, which binding refuses.
+std::optional<Interval> range_of(const Dim& dim, const SymbolRanges& ranges) {
+  try {
+    return bounds(dim, ranges);
+  } catch (const UserError& error) {
+    if (error.code != ErrorCode::kU_size_overflow) throw;
+    return std::nullopt;
+  }
+}
+
+// A size may depend on others by more than its range says, so only one that is always negative is refused
+// here. Binding checks the value.
+void check_not_negative(const Dim& dim, const SymbolRanges& ranges, const char* what,
+                        const std::string& where) {
+  if (const auto range = range_of(dim, ranges); range && range->hi < 0)
+    throw violation(what, where).with_actual(dim.to_string());
+}
+
+void check_sizes(const Shape& sizes, const SymbolRanges& ranges, const std::string& where) {
+  for (const Dim& size : sizes) check_not_negative(size, ranges, "a size is negative", where);
+}
+
+void check_ranges(const SymbolRanges& ranges, const std::string& where) {
+  for (const auto& [name, range] : ranges)
+    if (range.lo < 0 || range.lo > range.hi) throw violation("a size has a bad range", where + name);
+}
+
+void check_ref(const TensorRef& ref, const EntryPlan& entry, const SymbolRanges& ranges,
+               const std::string& where) {
   if (ref.buffer < 0 || ref.buffer >= static_cast<int32_t>(entry.buffers.size()))
     throw violation("a buffer index is out of range", where);
   if (ref.sizes.size() != ref.strides.size() || ref.sizes.size() > kMaxRank)
     throw violation("a window has a bad rank", where);
+  check_sizes(ref.sizes, ranges, where);
 }
 
 // Boxes, steps and swizzles that the copy engine has.
@@ -48,6 +78,8 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
     throw violation("a module index is out of range", where);
   const auto operands = static_cast<int64_t>(step.inputs.size() + step.outputs.size());
   for (const CudaLaunch& launch : step.launches) {
+    for (const Dim& blocks : launch.grid)
+      check_not_negative(blocks, plan.sizes, "a grid is negative", where);
     if (launch.block < 1 || launch.block > kMaxBlock || launch.cluster < 1 || launch.cluster > kMaxCluster ||
         launch.shared_bytes < 0 || launch.shared_bytes > kMaxShared)
       throw violation("a launch asks for more than devices have", where);
@@ -96,7 +128,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
   const std::string where = "step " + std::to_string(index) + " of entry " + entry.name;
   for (const auto* refs : {&step.inputs, &step.outputs})
     for (const TensorRef& ref : *refs) {
-      check_ref(ref, entry, where);
+      check_ref(ref, entry, plan.sizes, where);
       const Buffer& buffer = entry.buffers[static_cast<size_t>(ref.buffer)];
       const auto at = static_cast<int32_t>(index);
       if (buffer.kind == BufferKind::kArena && (at < buffer.first_step || at > buffer.last_step))
@@ -134,6 +166,11 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
                                                             : INT64_MAX;
   if (buffer.max_bytes < 0 || buffer.offset < 0 || buffer.offset % kBufferAlignment != 0)
     throw violation("a bad size or offset", where);
+  check_not_negative(buffer.bytes, plan.sizes, "a size is negative", where);
+  if (buffer.bytes.is_constant() && buffer.bytes.constant_part() > buffer.max_bytes)
+    throw violation("a buffer is larger than planned", where);
+  if (buffer.kind == BufferKind::kArena && buffer.first_step < 0)
+    throw violation("a buffer lives before the first step", where);
   if (checked_add(buffer.offset, buffer.max_bytes) > area) throw violation("a buffer leaves its area", where);
 }
 
@@ -274,7 +311,8 @@ void check_names(const Plan& plan) {
           throw violation("a buffer of a variable that the plan does not list", buffer.name);
 }
 
-void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry) {
+void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPlan& entry,
+              const SymbolRanges& ranges) {
   for (const IoTensor& io : list) {
     const std::string where = "'" + io.name + "' of entry " + entry.name;
     if (io.buffer < 0 || io.buffer >= static_cast<int32_t>(entry.buffers.size()))
@@ -282,6 +320,7 @@ void check_io(const std::vector<IoTensor>& list, BufferKind kind, const EntryPla
     if (entry.buffers[static_cast<size_t>(io.buffer)].kind != kind)
       throw violation("a buffer of the wrong kind", where);
     if (io.sizes.size() > kMaxRank) throw violation("a tensor has a bad rank", where);
+    check_sizes(io.sizes, ranges, where);
   }
 }
 
@@ -318,8 +357,9 @@ void check_bodies(const Plan& plan) {
 void check_entry(const EntryPlan& entry, const Plan& plan) {
   if (entry.arena_bytes < 0) throw violation("a bad arena size", entry.name);
   for (const Buffer& buffer : entry.buffers) check_buffer(buffer, entry, plan);
-  check_io(entry.inputs, BufferKind::kInput, entry);
-  check_io(entry.outputs, BufferKind::kOutput, entry);
+  check_ranges(entry.bucket, "a bucket of " + entry.name + ": ");
+  check_io(entry.inputs, BufferKind::kInput, entry, plan.sizes);
+  check_io(entry.outputs, BufferKind::kOutput, entry, plan.sizes);
   for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
   check_arena(entry);
   check_early_inputs(entry);
@@ -329,9 +369,13 @@ void check_entry(const EntryPlan& entry, const Plan& plan) {
 }  // namespace
 
 void check_plan(const Plan& plan) {
-  for (const auto& [name, range] : plan.sizes)
-    if (range.lo < 0 || range.lo > range.hi) throw violation("a size has a bad range", name);
+  check_ranges(plan.sizes, "");
   if (plan.packed_bytes < 0) throw violation("a bad packed size", "plan");
+  if (plan.modules < 0) throw violation("a bad number of modules", "plan");
+  for (const PlanVariable& variable : plan.variables)
+    for (const Dim& size : variable.sizes)
+      if (!size.is_constant() || size.constant_part() < 0)
+        throw violation("a variable has a size that is no number >= 0", variable.name);
   for (const TileProgram& program : plan.programs) check_tile_program(program);
   check_names(plan);
   for (const auto* list : {&plan.entries, &plan.buckets, &plan.bodies})
