@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/printable.h"
 #include "ir/text.h"
 #include "model_source.h"
 #include "verbs.h"
@@ -64,7 +65,7 @@ int run(const Options& options, const Console& console) {
     if (console.json)
       dumps.push_back({{"after", after}, {"text", text}});
     else
-      std::printf("// after %s\n%s\n", after.c_str(), text.c_str());
+      std::printf("// after %s\n%s\n", after.c_str(), printable_text(text).c_str());
   };
   compile_options.on_dump = dump;
   if (compile_options.stop_after.empty()) compile_options.target = portable(compile_options.target);

@@ -9,15 +9,11 @@
 #include <thread>
 
 #include "base/format.h"
+#include "base/out_of_memory.h"
+#include "base/printable.h"
 
 namespace aicf::cli {
 namespace {
-
-int exit_code(ErrorKind kind) {
-  return kind == ErrorKind::kUser          ? kUserError
-         : kind == ErrorKind::kEnvironment ? kEnvironmentError
-                                           : kInternalError;
-}
 
 std::string_view kind_name(ErrorKind kind) {
   return kind == ErrorKind::kUser ? "user" : kind == ErrorKind::kEnvironment ? "environment" : "internal";
@@ -58,7 +54,7 @@ class StatusLine {
 
   void set(const std::string& line) {
     const std::lock_guard lock(mutex_);
-    line_ = line;
+    line_ = printable_name(line);
     if (!line.empty() || !shown_) return;
     std::fputs("\r\033[K", stderr);  // before what is printed next
     shown_ = false;
@@ -91,7 +87,7 @@ class StatusLine {
 void Console::result(const std::string& text, Json object) const {
   status("");
   if (!json) {
-    std::fputs(text.c_str(), stdout);
+    std::fputs(printable_text(text).c_str(), stdout);
     return;
   }
   Json whole = {{"schema", 1}};
@@ -99,27 +95,54 @@ void Console::result(const std::string& text, Json object) const {
   std::printf("%s\n", whole.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-int Console::report(std::exception_ptr error) const {
-  status("");
+ExitCode Console::exit_code(const Error& error) {
+  if (error.code == ErrorCode::kU_verify_failed || error.code == ErrorCode::kU_validate_failed)
+    return kCheckFailed;
+  const ErrorKind kind = error.kind();
+  return kind == ErrorKind::kUser          ? kUserError
+         : kind == ErrorKind::kEnvironment ? kEnvironmentError
+                                           : kInternalError;
+}
+
+namespace {
+
+int report_any(const std::exception_ptr& error, bool json) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
     print_error(e, json);
-    const bool check = e.code == ErrorCode::kU_verify_failed || e.code == ErrorCode::kU_validate_failed;
-    return check ? kCheckFailed : exit_code(e.kind());
-  } catch (const std::bad_alloc&) {
-    print_error(EnvironmentError(ErrorCode::kE_out_of_memory, "memory could not be allocated"), json);
-    return kEnvironmentError;
+    return Console::exit_code(e);
   } catch (const std::exception& e) {
+    if (says_out_of_memory(e)) {
+      print_error(out_of_memory_error(e), json);
+      return kEnvironmentError;
+    }
     print_error(InternalError(ErrorCode::kI_check_failed, e.what()), json);
     return kInternalError;
   }
 }
 
+}  // namespace
+
+int Console::report(std::exception_ptr error) const {
+  try {
+    status("");
+    return report_any(error, json);
+  } catch (...) {  // no memory to say it in
+    std::fputs(kOutOfMemoryText, stderr);
+    if (json) std::fputs(kOutOfMemoryJson, stdout);
+    return kEnvironmentError;
+  }
+}
+
 void Console::status(const std::string& line) const {
   if (isatty(STDERR_FILENO) == 0) return;
-  static StatusLine drawn(start_);
-  drawn.set(line);
+  try {
+    static StatusLine drawn(start_);
+    drawn.set(line);
+  } catch (const std::exception&) {
+    // Neither a thread nor memory for it: the work goes on without a line about it.
+  }
 }
 
 void Console::progress(const std::string& label, int64_t done, int64_t total) const {

@@ -23,6 +23,7 @@ struct Console {
   void result(const std::string& text, Json object) const;
   // Reports any exception and gives the exit code that fits.
   int report(std::exception_ptr error) const;
+  static ExitCode exit_code(const Error& error);
   // What is being done, as one line on stderr with the seconds since the start, redrawn while it lasts;
   // silent when stderr is no terminal and in the first second. "" takes the line away, as results and errors
   // do.

@@ -42,13 +42,6 @@ std::string version_of_cudnn(const DynamicLibrary& library) {
   library.load(version, "cudnnGetVersion");
   return dotted(static_cast<int64_t>(version()), 10000);
 }
-std::string version_of_nccl(const DynamicLibrary& library) {
-  int (*version)(int*) = nullptr;
-  int number = 0;
-  library.load(version, "ncclGetVersion");
-  return version(&number) == 0 ? dotted(number, 10000) : "?";
-}
-
 const Library kLibraries[] = {
     {"nvrtc",
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
@@ -65,11 +58,6 @@ const Library kLibraries[] = {
      "library convolutions and attention",
      "cuDNN 9, or pip install nvidia-cudnn-cu13",
      version_of_cudnn},
-    {"nccl",
-     {"libnccl.so.2", "libnccl.so"},
-     "several GPUs",
-     "NCCL, or pip install nvidia-nccl-cu13",
-     version_of_nccl},
 };
 
 struct Report {
@@ -88,10 +76,14 @@ Report describe_libraries() {
       row["found"] = true;
       row["version"] = version;
       row["path"] = opened.path();
-    } catch (const EnvironmentError&) {
-      report.text += std::string(library.name) + ": missing; needed for " + library.use + ": " +
-                     library.remedy + ", or set AICF_CUDA_PATH\n";
-      row["remedy"] = library.remedy;
+    } catch (const EnvironmentError& error) {
+      const bool there = error.code != ErrorCode::kE_device_missing;
+      const std::string remedy = there ? error.remedy : std::string(library.remedy) + ", or set AICF_CUDA_PATH";
+      report.text += std::string(library.name) +
+                     (there ? ": cannot be loaded (" + error.actual + ")" : std::string(": missing")) +
+                     "; needed for " + library.use + ": " + remedy + "\n";
+      row["remedy"] = remedy;
+      if (there) row["error"] = error.actual;
     }
     report.json.push_back(std::move(row));
   }

@@ -1,6 +1,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "kernels/kernel.h"
 #include "measuring.h"
 #include "verbs.h"
@@ -95,7 +96,7 @@ std::string describe(const ChoiceReport& report, const MeasuredTimes& times, siz
   const Choice& choice = report.choice;
   if (choice.candidates.empty()) return {};
   std::string text =
-      report.origin + ": " + to_string(choice.candidates[choice.chosen]) + "; " + report.reason + "\n";
+      printable_name(report.origin) + ": " + to_string(choice.candidates[choice.chosen]) + "; " + printable_name(report.reason) + "\n";
   if (choice.candidates.size() == 1) return text;
   size_t hidden = 0;
   for (size_t i = 0; i < choice.candidates.size(); ++i) {
@@ -152,7 +153,7 @@ int run(const Options& options, const Console& console) {
   json["choices"] = Json::array();
   for (const ChoiceReport& choice : report.choices) json["choices"].push_back(choice_json(choice, times));
   for (const Variant& variant : artifact.variants) {
-    text += "target " + variant.target + "\n" + to_string(variant.plan);
+    text += "target " + printable_name(variant.target) + "\n" + to_string(variant.plan);
     for (const ChoiceReport& choice : report.choices)
       if (choice.target == variant.target) text += describe(choice, times, static_cast<size_t>(options.most));
     json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});

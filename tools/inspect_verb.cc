@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/format.h"
+#include "base/printable.h"
 #include "ir/text.h"
 #include "model_source.h"
 #include "verbs.h"
@@ -13,7 +14,7 @@ struct Options {
 };
 
 std::string describe(const IoTensor& io) {
-  return "  " + io.name + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n";
+  return "  " + printable_name(io.name) + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n";
 }
 
 Json io_json(const std::vector<IoTensor>& list) {
@@ -28,10 +29,10 @@ Json io_json(const std::vector<IoTensor>& list) {
 
 void describe_variant(const Variant& variant, std::string& text, Json& json) {
   Json entries = Json::array();
-  text += "target " + variant.target + "\n";
+  text += "target " + printable_name(variant.target) + "\n";
   Json sizes = Json::object(), states = Json::array();
   for (const auto& [name, range] : variant.plan.sizes) {
-    text += "  size " + name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+    text += "  size " + printable_name(name) + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
     sizes[name] = {range.lo, range.hi};
   }
   for (const PlanVariable& variable : variant.plan.variables) {
@@ -41,7 +42,7 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
     states.push_back(io_json({state})[0]);
   }
   for (const EntryPlan& entry : variant.plan.entries) {
-    text += " entry " + entry.name + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
+    text += " entry " + printable_name(entry.name) + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
             format_bytes(entry.arena_bytes) + "\n";
     for (const IoTensor& io : entry.inputs) text += "  in" + describe(io);
     for (const IoTensor& io : entry.outputs) text += "  out" + describe(io);
@@ -53,7 +54,7 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
   }
   Json buckets = Json::array();
   for (const EntryPlan& bucket : variant.plan.buckets) {
-    text += " bucket of " + bucket.name + " for " + to_string(bucket.bucket) + ": " +
+    text += " bucket of " + printable_name(bucket.name) + " for " + printable_name(to_string(bucket.bucket)) + ": " +
             std::to_string(bucket.steps.size()) + " kernels, arena " + format_bytes(bucket.arena_bytes) +
             "\n";
     buckets.push_back({{"entry", bucket.name},

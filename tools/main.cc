@@ -18,6 +18,7 @@
 #include "base/comma_list.h"
 #include "base/log.h"
 #include "base/option_text.h"
+#include "last_words.h"
 #include "nearest.h"
 #include "verbs.h"
 
@@ -166,14 +167,7 @@ int run_verb(CLI::App& app, const Runs& runs, const Words& words, aicf::cli::Con
   return aicf::cli::kInternalError;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  occupy_standard_streams();
-  aicf::set_caller(aicf::Caller::kCommandLine);
-  // A reader that is gone, and a limit on the size of files, are errors of a write, not the end.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
+int run_program(int argc, char** argv, aicf::cli::Console& console) {
   CLI::App app("AICF turns a model into a static, deterministic program and replays it.", "aicf");
   bool version = false;  // for the help: run_verb answers
   app.add_flag("--version", version, "print the version");
@@ -184,7 +178,6 @@ int main(int argc, char** argv) {
       "on stderr; -vv and more say more). Exit codes: 0 fine, 1 a check failed, 2 your input, 3 the "
       "environment, "
       "4 a bug of ours.");
-  aicf::cli::Console console;
   std::vector<std::pair<CLI::App*, aicf::cli::VerbRun>> verbs;
   for (const Verb& verb : kVerbs) {
     CLI::App* sub = app.add_subcommand(verb.name, verb.summary);
@@ -195,5 +188,24 @@ int main(int argc, char** argv) {
     aicf::cli::VerbOptions options(*sub);
     verbs.emplace_back(sub, verb.setup(options));
   }
-  return flushed(run_verb(app, verbs, {argv + 1, argv + std::max(argc, 1)}, console), console);
+  return run_verb(app, verbs, {argv + 1, argv + std::max(argc, 1)}, console);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  occupy_standard_streams();
+  aicf::set_caller(aicf::Caller::kCommandLine);
+  // A reader that is gone, and a limit on the size of files, are errors of a write, not the end.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  aicf::cli::Console console;
+  console.json = aicf::cli::asks_for_json();
+  int code = aicf::cli::kInternalError;
+  try {
+    code = run_program(argc, argv, console);
+  } catch (...) {
+    code = console.report(std::current_exception());
+  }
+  return flushed(code, console);
 }

@@ -7,6 +7,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/mapped_file.h"
 #include "npy.h"
 #include "runtime/cpu/cpu_device.h"
@@ -355,7 +356,7 @@ std::string describe_setting(const Json& setting) {
                      " on " + device;
   if (device == "cpu") text += ", " + std::to_string(setting["threads"].get<int>()) + " threads";
   for (const Json& input : setting["inputs"])
-    text += "\n  " + input["name"].get<std::string>() + ": " + input["dtype"].get<std::string>() +
+    text += "\n  " + printable_name(input["name"].get<std::string>()) + ": " + input["dtype"].get<std::string>() +
             to_string(input["shape"].get<std::vector<int64_t>>()) + " " + input["from"].get<std::string>();
   return text + "\n";
 }

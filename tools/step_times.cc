@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "runtime/check_io.h"
 
 namespace aicf::cli {
@@ -118,7 +119,7 @@ std::string step_table(const StepTimes& times, double replay_us) {
       std::snprintf(line, sizeof(line), "%3.0f %%  ", 100 * step.share_of_limit());
       text += line;
     }
-    text += step.step->kernel + "  " + step.step->origin + "\n";
+    text += printable_name(step.step->kernel + "  " + step.step->origin) + "\n";
   }
   std::snprintf(line, sizeof(line), "%zu steps: %.2f µs with stamps between them, %.2f µs without\n",
                 times.steps.size(), times.stamped_us(), replay_us);

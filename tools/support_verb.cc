@@ -1,3 +1,4 @@
+#include "base/printable.h"
 #include "model_source.h"
 #include "verbs.h"
 
@@ -16,7 +17,8 @@ VerbRun setup_support(VerbOptions& verb) {
     Json list = Json::array();
     for (const UnsupportedOp& op : ops) {
       text +=
-          op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node + "'  " + op.reason + "\n";
+          printable_name(op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node + "'  " + op.reason) +
+          "\n";
       list.push_back(
           {{"op", op.op}, {"count", op.count}, {"first_node", op.first_node}, {"reason", op.reason}});
     }

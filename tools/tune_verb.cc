@@ -2,6 +2,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/file_lock.h"
 #include "base/mapped_file.h"
 #include "measuring.h"
@@ -48,7 +49,7 @@ std::string line_of(const TuneResult& result) {
   char times[64];
   std::snprintf(times, sizeof(times), "%10.2f us  %5.2fx  ", record.microseconds,
                 record.heuristic_microseconds / record.microseconds);
-  std::string text = times + record.choice + "  " + result.problem->origin;
+  std::string text = times + printable_name(record.choice + "  " + result.problem->origin);
   for (const Measured& m : result.measured)
     if (!m.check.ok) text += "\n    left out: " + to_string(m.candidate) + ": " + m.check.why;
   return text + "\n";

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/format.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
@@ -117,7 +118,7 @@ int reduce(const Options& options, const Arrays& inputs, const Console& console)
     const std::string file = reduced_input(options, files.size());
     write_npy(file, array);
     files[name] = file;
-    command += " --input " + name + "=" + file;
+    command += " --input " + printable_name(name) + "=" + file;
   }
   console.result("reduced " + std::to_string(reduction.nodes_before) + " nodes to " +
                      std::to_string(reduction.nodes) + " (" + reduction.outcome + "): " + command + "\n",
@@ -155,9 +156,9 @@ int run(const Options& options, const Console& console) {
     const double cost = cost_of(costs, name);
     const CompareReport report = compare(options, actual, at->second, cost);
     passed = passed && report.ok();
-    text += name + ": " + to_string(report) + "\n";
+    text += printable_name(name) + ": " + to_string(report) + "\n";
     if (cost > 0)
-      text += name + ": allowed beyond f32's tolerance for " + options.source.precision + ": " +
+      text += printable_name(name) + ": allowed beyond f32's tolerance for " + options.source.precision + ": " +
               format_number(cost) + "\n";
     json["outputs"].push_back({{"name", name},
                                {"ok", report.ok()},

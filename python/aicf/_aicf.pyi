@@ -4,6 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 def error_table() -> list[tuple[str, str, str, str]]: ...
 
+def printable_name(arg: str, /) -> str: ...
+
+def error_lines(arg: str, /) -> str: ...
+
 def rounded(arg0: object, arg1: str, /) -> Tensor:
     """A copy in another float dtype, also in one that numpy does not have."""
 

@@ -51,6 +51,14 @@ def _table() -> dict[str, tuple[str, str]]:
     return {name: (code, kind) for code, kind, name, _ in _aicf.error_table()}
 
 
+def _shown(text: str, field: str = "") -> str:
+    """As the command line prints it: no name of a file's acts on a terminal or begins a line."""
+    from . import _aicf
+
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return _aicf.printable_name(text) if field in ("op", "value") else _aicf.error_lines(text)
+
+
 def make_error(
     name: str,
     message: str,
@@ -63,7 +71,8 @@ def make_error(
     """The exception for the error called `name` in docs/errors.md; the caller raises it."""
     code, kind = _table()[name]
     fields = dict(zip(_FIELDS, (op, value, expected, actual, remedy), strict=True))
-    lines = [f"[{code}] {message}", *(f"  {field}: {text}" for field, text in fields.items() if text)]
+    lines = [f"[{code}] {_shown(message)}"]
+    lines += [f"  {field}: {_shown(text, field)}" for field, text in fields.items() if text]
     error = (RangeError if name == "index_out_of_range" else _TYPES[kind])("\n".join(lines))
     error.code, error.name, error.kind = code, name, kind
     for field, text in fields.items():

@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
+#include "base/printable.h"
 #include "bindings.h"
 
 namespace aicf::python {
@@ -36,6 +38,14 @@ void translate(const std::exception_ptr& thrown, void*) {
     } catch (nb::python_error& failed) {
       failed.restore();
     }
+  } catch (const std::exception& e) {
+    if (!says_out_of_memory(e)) throw;
+    // Python's MemoryError where there is no memory for ours.
+    try {
+      raise_in_python(out_of_memory_error(e));
+    } catch (nb::python_error& failed) {
+      failed.restore();
+    }
   }
 }
 
@@ -57,6 +67,9 @@ std::vector<std::tuple<std::string, std::string, std::string, std::string>> tabl
 void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
   module.def("error_table", table);
+  // What a stranger's names may hold is shown as its code: as one line, or as lines of a message.
+  module.def("printable_name", [](const std::string& name) { return text(printable_name(name)); });
+  module.def("error_lines", [](const std::string& lines) { return text(error_lines(lines)); });
 }
 
 }  // namespace aicf::python

@@ -1,6 +1,5 @@
-#include <new>
-
 #include "api/bridge.h"
+#include "base/out_of_memory.h"
 
 namespace aicf::v1 {
 namespace {
@@ -46,9 +45,8 @@ void rethrow_public() {
     throw;
   } catch (const core::Error& error) {
     throw_public(error);
-  } catch (const std::bad_alloc&) {
-    throw_public(core::EnvironmentError(core::ErrorCode::kE_out_of_memory, "memory is exhausted"));
   } catch (const std::exception& error) {
+    if (core::says_out_of_memory(error)) throw_public(core::out_of_memory_error(error));
     throw_public(core::InternalError(core::ErrorCode::kI_check_failed, error.what())
                      .with_remedy("please report this"));
   }

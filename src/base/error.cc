@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/printable.h"
+
 namespace aicf {
 namespace {
 
@@ -31,15 +33,15 @@ const std::vector<ErrorInfo>& error_table() {
 const ErrorInfo& error_info(ErrorCode code) { return error_table()[static_cast<size_t>(code)]; }
 
 void Error::refresh() {
-  text_ = "error[" + error_info(code).text + "]: " + message;
-  auto line = [&](const char* label, const std::string& field) {
-    if (!field.empty()) text_ += std::string("\n  ") + label + ": " + field;
+  text_ = "error[" + error_info(code).text + "]: " + error_lines(message);
+  auto line = [&](const char* label, const std::string& text) {
+    if (!text.empty()) text_ += std::string("\n  ") + label + ": " + text;
   };
-  line("op", op);
-  line("value", value);
-  line("expected", expected);
-  line("actual", actual);
-  line("remedy", remedy);
+  line("op", printable_name(op));
+  line("value", printable_name(value));
+  line("expected", error_lines(expected));
+  line("actual", error_lines(actual));
+  line("remedy", error_lines(remedy));
 }
 
 void internal_check_failed(const char* file, int line, const char* condition, const std::string& detail) {

@@ -1,7 +1,7 @@
 #include "base/helpers.h"
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -15,8 +15,8 @@ void run_with_helpers(int64_t bytes, const std::function<void()>& work) {
   std::vector<std::jthread> helpers;
   try {
     for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // There are no more threads to have; those that started and this one do it.
+  } catch (const std::exception&) {
+    // There are no more threads or memory to have; those that started and this one do it.
   }
   work();
 }

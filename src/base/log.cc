@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace aicf {
 namespace {
@@ -42,7 +43,7 @@ LogLevel log_level() {
 void log_at(LogLevel level, const std::function<std::string()>& text) {
   if (level > log_level()) return;
   const std::string name(kLevels[static_cast<size_t>(level)]);
-  std::fprintf(stderr, "aicf[%s]: %s\n", name.c_str(), text().c_str());
+  std::fprintf(stderr, "aicf[%s]: %s\n", name.c_str(), printable_text(text()).c_str());
 }
 
 int debug_level() {
@@ -51,7 +52,7 @@ int debug_level() {
 }
 
 void debug_print(int level, const std::function<std::string()>& text) {
-  if (level <= debug_level()) std::fprintf(stderr, "%s\n", text().c_str());
+  if (level <= debug_level()) std::fprintf(stderr, "%s\n", printable_text(text()).c_str());
 }
 
 }  // namespace aicf

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "build/packed_error.h"
 
 namespace aicf {
@@ -238,11 +239,20 @@ class Workers {
 
   void serve(int pipe, size_t item) const {
     try {
-      send(pipe, item, kResult + work_(item));
-    } catch (const Error& error) {
-      send(pipe, item, kError + packed(error));
-    } catch (...) {
+      send(pipe, item, outcome(item));
+    } catch (...) {  // what has no words of ours: the parent tells that a process died
       _exit(1);
+    }
+  }
+
+  std::string outcome(size_t item) const {
+    try {
+      return kResult + work_(item);
+    } catch (const Error& error) {
+      return kError + packed(error);
+    } catch (const std::exception& error) {
+      if (!says_out_of_memory(error)) throw;
+      return kError + packed(out_of_memory_error(error));
     }
   }
 
@@ -307,7 +317,7 @@ class Workers {
 std::jthread started(const std::function<void()>& work) {
   try {
     return std::jthread(work);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     return {};
   }
 }

@@ -80,7 +80,7 @@ TEST(Forked, an_error_arrives_whole) {
     });
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_EQ(error.text(), "error[AICF-U0103]: a message\n  op: op\n  actual: 1\n2\n  remedy: r");
+    EXPECT_EQ(error.text(), "error[AICF-U0103]: a message\n  op: op\n  actual: 1\n    2\n  remedy: r");
   }
   expect_no_child();
 }

@@ -5,6 +5,7 @@
 
 #include "base/comma_list.h"
 #include "base/format.h"
+#include "base/printable.h"
 
 namespace aicf {
 
@@ -34,15 +35,16 @@ const EntryPlan& Plan::at_sizes(const EntryPlan& entry, const SymbolValues& size
 std::string to_string(const SymbolRanges& ranges) {
   return comma_list(ranges, [](const auto& item) {
     const auto& [name, range] = item;
-    return name + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi);
+    return printable_name(name) + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi);
   });
 }
 
 namespace {
 
 std::string to_string(const Step& step) {
-  std::string text = step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +
-                     (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (";
+  std::string text = printable_name(
+      step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +
+      (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (");
   for (size_t k = 0; k < step.inputs.size(); ++k)
     text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
   text += ") -> (";
@@ -50,10 +52,11 @@ std::string to_string(const Step& step) {
     text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
   text += ")  ";
   for (int32_t body : step.bodies) text += "body " + std::to_string(body) + "  ";
-  text += step.origin + "; " + step.reason;
+  text += printable_name(step.origin + "; " + step.reason);
   for (const StepMember& member : step.members)
-    text += "\n       stage " + std::to_string(member.stage) + "  " + member.kernel +
-            (member.variant.empty() ? "" : "/" + member.variant) + "  " + member.origin;
+    text += "\n       stage " + std::to_string(member.stage) + "  " +
+            printable_name(member.kernel + (member.variant.empty() ? "" : "/" + member.variant) + "  " +
+                           member.origin);
   return text;
 }
 
@@ -64,8 +67,8 @@ std::string to_string(const Buffer& b) {
     text += "  at " + std::to_string(b.offset);
   if (b.kind == BufferKind::kArena)
     text += "  steps " + std::to_string(b.first_step) + ".." + std::to_string(b.last_step);
-  if (!b.name.empty()) text += "  '" + b.name + "'";
-  if (!b.note.empty()) text += "  " + b.note;
+  if (!b.name.empty()) text += "  '" + printable_name(b.name) + "'";
+  if (!b.note.empty()) text += "  " + printable_name(b.note);
   return text;
 }
 
@@ -86,7 +89,7 @@ std::string to_string(const Plan& plan) {
   for (const auto* list : {&plan.entries, &plan.buckets})
     for (const EntryPlan& entry : *list)
       text += to_string(
-          entry, "entry " + entry.name + (entry.bucket.empty() ? "" : " for " + to_string(entry.bucket)));
+          entry, "entry " + printable_name(entry.name) + (entry.bucket.empty() ? "" : " for " + to_string(entry.bucket)));
   for (size_t i = 0; i < plan.bodies.size(); ++i)
     text += to_string(plan.bodies[i], "body " + std::to_string(i));
   return text;

@@ -96,7 +96,7 @@ void CpuMemory::replace_later(const std::vector<std::byte*>& blocks) {
     try {
       replacer_->thread = std::jthread(
           [this, &replacer = *replacer_](const std::stop_token& stop) { replace_small(stop, replacer); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       replacer_.reset();  // there are no more threads to have, and small pages do as well
       return;
     }

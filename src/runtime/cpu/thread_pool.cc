@@ -40,7 +40,12 @@ void ThreadPool::start_workers() {
     throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a thread to compute in")
         .with_value(std::to_string(threads()) + " threads")
         .with_actual(error.code().message())
-        .with_remedy("ask for fewer threads (AICF_NUM_THREADS), or raise the limit on processes: ulimit -u");
+        .with_remedy(
+            "ask for fewer threads (AICF_NUM_THREADS), or raise the limits on processes (ulimit -u) and on memory "
+            "(ulimit -v)");
+  } catch (...) {  // a thread that is not joined would end the process
+    end_workers();
+    throw;
   }
 }
 

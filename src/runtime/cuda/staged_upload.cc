@@ -93,7 +93,7 @@ void staged_upload(const std::shared_ptr<DeviceContext>& context, const std::vec
     try {
       for (size_t i = 1; i < count; ++i)
         threads.emplace_back([&upload, &stages, i] { upload.work(stages[i]); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       // As many as the system gives.
     }
     upload.work(stages[0]);

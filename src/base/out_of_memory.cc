@@ -1,0 +1,22 @@
+#include "base/out_of_memory.h"
+
+#include <new>
+#include <system_error>
+
+namespace aicf {
+
+bool says_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  // What pthread_create answers where there is no room for a stack.
+  return system != nullptr && (system->code() == std::errc::resource_unavailable_try_again ||
+                               system->code() == std::errc::not_enough_memory);
+}
+
+EnvironmentError out_of_memory_error(const std::exception& error) {
+  return EnvironmentError(ErrorCode::kE_out_of_memory, "memory could not be allocated")
+      .with_actual(error.what())
+      .with_remedy("free memory, or raise the limit of the process (ulimit -v, the container's)");
+}
+
+}  // namespace aicf
