@@ -71,13 +71,14 @@ def test_killed_compiles_leave_no_part_of_a_file(
         time.sleep(random_number.uniform(0, 1.2 * seconds))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        # Only a kill between the last two system calls leaves another name, of a whole file.
+        # A kill between the last two system calls leaves another name, of a whole file.
         for path in tmp_path.iterdir():
             assert path.read_bytes() == bytes_of_whole, path
         assert out.exists() or not replacing
     timed_compile(cli, model, out)
     check(cli, out)
     assert out.read_bytes() == bytes_of_whole
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.aicf", "out.aicf"}
 
 
 def test_killed_saves_from_python_leave_no_part_of_a_file(model: Path, tmp_path: Path) -> None:

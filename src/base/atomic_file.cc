@@ -1,13 +1,19 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "base/path.h"
@@ -16,12 +22,13 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kFlushBytes = 64 << 20;
+constexpr const char* kTemporary = ".aicf.tmp.";
 
 // A name for the time until the rename, which `claim` takes or finds taken (EEXIST); "" if it fails
 // otherwise. Short, because the path's own may be as long as names can be.
 template <typename Claim>
 std::string claim_name(const std::string& path, const Claim& claim) {
-  const std::string begin = folder_of(path) + "/.aicf.tmp." + std::to_string(::getpid()) + ".";
+  const std::string begin = folder_of(path) + "/" + kTemporary + std::to_string(::getpid()) + ".";
   for (int attempt = 0;; ++attempt) {
     std::string name = begin + std::to_string(attempt);
     if (claim(name.c_str())) return name;
@@ -42,6 +49,58 @@ int open_nameless(const std::string& folder) {
   return -1;
 }
 
+// Held by the kernel for as long as the file's writer lives. False where another has it; true, too, where the
+// file system knows no locks.
+bool lock_for_life(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+// With a name from its birth, and ours: who reclaims may have come between the birth and the lock.
+int open_named(const std::string& path, std::string& name) {
+  for (;;) {
+    int fd = -1;
+    name = claim_name(path, [&](const char* at) {
+      return (fd = ::open(at, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode)) >= 0;
+    });
+    if (fd < 0) return fd;
+    struct stat info;
+    if (lock_for_life(fd) && ::fstat(fd, &info) == 0 && info.st_nlink > 0) return fd;
+    ::close(fd);
+  }
+}
+
+// Removes a file whose writer was killed: the kernel has released its lock.
+void remove_if_dead(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return;
+  struct stat info;
+  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ::flock(fd, LOCK_EX | LOCK_NB) == 0)
+    ::unlink(path.c_str());
+  ::close(fd);
+}
+
+// What writers that were killed have left in the folder. A large folder is looked through once a second at most.
+void reclaim(const std::string& folder) {
+  constexpr int kLarge = 1000;
+  using Clock = std::chrono::steady_clock;
+  static std::mutex mutex;
+  static auto* const large = new std::map<std::string, Clock::time_point>;  // when they were looked through
+  const auto now = Clock::now();
+  {
+    const std::lock_guard lock(mutex);
+    const auto at = large->find(folder);
+    if (at != large->end() && now - at->second < std::chrono::seconds(1)) return;
+  }
+  int count = 0;
+  std::error_code error;
+  for (auto file = std::filesystem::directory_iterator(folder, error);
+       !error && file != std::filesystem::directory_iterator(); file.increment(error), ++count)
+    if (file->path().filename().string().starts_with(kTemporary)) remove_if_dead(file->path().string());
+  const std::lock_guard lock(mutex);
+  if (count >= kLarge)
+    (*large)[folder] = now;
+  else
+    large->erase(folder);
+}
+
 // A rename would put a plain file where a device, a pipe or a terminal was, for everybody.
 void require_replaceable(const std::string& path) {
   struct stat found;
@@ -56,17 +115,15 @@ void require_replaceable(const std::string& path) {
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   require_path(path_);
   require_replaceable(path_);
+  reclaim(folder_of(path_));
   fd_ = open_nameless(folder_of(path_));
-  if (fd_ >= 0) return;
-  temporary_ = claim_name(path_, [&](const char* name) {
-    return (fd_ = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode)) >= 0;
-  });
+  if (fd_ < 0) fd_ = open_named(path_, temporary_);
   if (fd_ < 0) fail("cannot create a file in folder '" + folder_of(path_) + "'");
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void AtomicFile::write(const void* data, int64_t bytes) {
@@ -111,6 +168,7 @@ void AtomicFile::start_flushing() {
 // A link cannot replace the target, so the file gets a name beside it first.
 void AtomicFile::give_name() {
   const std::string link = link_of(fd_);
+  (void)lock_for_life(fd_);
   temporary_ = claim_name(path_, [&](const char* name) {
     return ::linkat(AT_FDCWD, link.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
   });
@@ -121,11 +179,10 @@ void AtomicFile::commit() {
   AICF_CHECK(fd_ >= 0, "commit twice");
   if (::fsync(fd_) != 0) fail("cannot finish file");
   if (temporary_.empty()) give_name();
-  const int fd = fd_;
-  fd_ = -1;
-  if (::close(fd) != 0) fail("cannot finish file");
+  // The lock is held until the name is gone. All bytes are on the disk, so closing has nothing to tell.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename the finished file into place");
   temporary_.clear();
+  ::close(std::exchange(fd_, -1));
   // Makes the new name itself durable; a file system that cannot sync a folder still has the renamed file.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
