@@ -34,6 +34,9 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
                              int threads, const std::string& isa, const std::string& device,
                              const std::string& target, const std::string& precision) {
   const nb::gil_scoped_release unlocked;
+  require_param_contents(program,
+                         "load them before compiling: model.load_safetensors(path) or "
+                         "model.load_state_dict(arrays), or set the data of each Parameter");
   CompileOptions options;
   options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt_level;

@@ -143,3 +143,22 @@ def test_a_parameter_outside_the_traced_module_is_refused() -> None:
     with pytest.raises(aicf.UserError, match="no traced module"):
         aicf.trace(lambda x: linear(x), [TensorSpec((3, 8))])
     assert '"W"' in str(aicf.trace(lambda x: linear(x), [TensorSpec((3, 8))], module=linear))
+
+
+def test_params_that_were_never_given_values_are_named_when_compiling() -> None:
+    class Declared(nn.Module):
+        def __init__(self) -> None:
+            self.W = nn.Parameter(dtype="bf16", shape=(4, 3))
+            self.b = nn.Parameter(np.zeros(3, "f"))
+
+        def forward(self, x: aicf.SymTensor) -> aicf.SymTensor:
+            return aicf.ops.matmul(x, aicf.ops.cast(self.W, dtype="f32")) + self.b
+
+    model = Declared()
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model, [aicf.TensorSpec((2, 4))])
+    assert (caught.value.name, caught.value.value) == ("unknown_param", "W")
+    assert "load_state_dict" in caught.value.remedy
+    model.load_state_dict({"b": np.ones(3, "f")}, strict=False)
+    with pytest.raises(aicf.UserError):
+        aicf.compile(model, [aicf.TensorSpec((2, 4))])

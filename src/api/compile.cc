@@ -60,6 +60,8 @@ Artifact compile(const Program& program, const CompileOptions& options) {
     wanted.opt_level = options.opt_level;
     wanted.precision = core::inference_precision_of(options.precision);
     wanted.skip_passes.insert(options.skip_passes.begin(), options.skip_passes.end());
+    core::require_param_contents(Access::program(program),
+                                 "declare each with its contents: Builder::param(name, contents)");
     return Access::artifact(core::compile(Access::program(program), wanted));
   });
 }

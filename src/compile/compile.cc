@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -116,6 +117,24 @@ std::map<std::string, Array> weights_of(const Program& program) {
   for (const auto& [name, variable] : program.variables)
     if (variable.data.data() != nullptr) weights.emplace(name, variable.data);
   return weights;
+}
+
+void require_param_contents(const Program& program, const std::string& remedy) {
+  constexpr size_t kMostNames = 8;
+  std::vector<std::string> missing;
+  for (const auto& [name, variable] : program.variables)
+    if (variable.role == Role::kParam && variable.data.data() == nullptr &&
+        element_count(variable.type.shape) != Dim(0))
+      missing.push_back(name);
+  if (missing.empty()) return;
+  const size_t count = missing.size();
+  missing.resize(std::min(count, kMostNames));
+  throw UserError(ErrorCode::kU_unknown_param, "params of the program have no values")
+      .with_value(comma_list(missing) +
+                  (count > kMostNames ? " and " + std::to_string(count - kMostNames) + " more" : ""))
+      .with_expected("values of every param")
+      .with_actual(std::to_string(count) + " without")
+      .with_remedy(remedy);
 }
 
 Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {

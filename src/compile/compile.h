@@ -65,6 +65,10 @@ struct CompileReport {
 // Params and states with contents, which compiling leaves as they are.
 std::map<std::string, Array> weights_of(const Program& program);
 
+// unknown_param that names the params without contents, if there are any: what is compiled of such a program
+// can neither run nor be given them. `remedy` says how the caller's language gives them. States begin as zeros.
+void require_param_contents(const Program& program, const std::string& remedy);
+
 // Errors: bad_option, no_kernel, unset_size (a size without a range, all
 // listed), and those of the passes. With stop_after the artifact has no variant.
 Artifact compile(const Program& program, const CompileOptions& options = {}, CompileReport* report = nullptr);

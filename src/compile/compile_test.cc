@@ -75,6 +75,27 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
 
 INSTANTIATE_TEST_SUITE_P(OptLevels, MlpTest, ::testing::Values(0, 1, 2));
 
+TEST(Compile, ParamsWithoutValuesAreNamed) {
+  Program program = mlp_program();
+  EXPECT_NO_THROW(require_param_contents(program, "load them"));
+  program.variables["3.state"] = {"3.state", Role::kState, {DType::f32, {Dim(4)}}, {}};
+  program.variables["3.nothing"] = {"3.nothing", Role::kParam, {DType::f32, {Dim(0)}}, {}};
+  EXPECT_NO_THROW(require_param_contents(program, "load them"));
+  program.variables.at("0.b").data = {};
+  for (int i = 0; i < 9; ++i) {
+    const std::string name = "9." + std::to_string(i);
+    program.variables[name] = {name, Role::kParam, {DType::bf16, {Dim(2)}}, {}};
+  }
+  try {
+    require_param_contents(program, "load them");
+    FAIL() << "nothing is thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code, ErrorCode::kU_unknown_param);
+    EXPECT_EQ(error.value, "0.b, 9.0, 9.1, 9.2, 9.3, 9.4, 9.5, 9.6 and 2 more");
+    EXPECT_EQ(error.remedy, "load them");
+  }
+}
+
 // Several threads hash so much, and the disk takes it while it is written.
 TEST(Compile, ManyMegabytesOfWeightsKeepTheirBytesAndChecksums) {
   Artifact artifact = compile(mlp_program(), {});
