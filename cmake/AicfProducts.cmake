@@ -62,7 +62,7 @@ endif()
 if(AICF_PYTHON)
   include(AicfPython)
 endif()
-if(AICF_FUZZ)
+if(AICF_FUZZ OR AICF_TESTS)
   include(AicfFuzz)
 endif()
 
