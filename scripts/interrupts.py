@@ -16,10 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -340,12 +340,19 @@ def sender() -> Iterator[Callable[[float], None]]:
         process.wait()
 
 
-def interrupt(target: Target, ask: Callable[[], None]) -> None:
-    """Works until the interrupt, which comes once and is met here."""
+def interrupt(target: Target, delay: float, ask: Callable[[float], None]) -> None:
+    """Works until the interrupt, which comes once and is met here.
+
+    Python drops what is raised in the callback of a weak reference: then it is asked for again.
+    """
     try:
-        ask()
+        ask(delay)
+        late = time.monotonic() + delay + 10
         while True:
             target.work()
+            if time.monotonic() > late:
+                ask(0.0)
+                late += 10
     except KeyboardInterrupt:
         pass
 
@@ -369,7 +376,7 @@ def run(
             target = made[name]
             faulthandler.dump_traceback_later(120, exit=True)
             target.begin()
-            interrupt(target, partial(ask, delay * target.longest))
+            interrupt(target, delay * target.longest, ask)
             try:
                 target.check()
             except Exception as error:

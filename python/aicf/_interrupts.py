@@ -37,10 +37,11 @@ class _Waiting:
 
 def _is_cleaning_up(frame: FrameType | None) -> bool:
     """A body runs when `__enter__` has returned and `__exit__` is not called yet; generators of
-    contextlib.contextmanager run below those. Who called the careful function may be in one of its own.
+    contextlib.contextmanager run below those. Python drops what is raised in `__del__`. Who called the
+    careful function may be in one of its own.
     """
     while frame is not None and (frame.f_code.co_filename, frame.f_code.co_name) != (__file__, "careful"):
-        if frame.f_code.co_name in ("__enter__", "__exit__"):
+        if frame.f_code.co_name in ("__enter__", "__exit__", "__del__"):
             return True
         frame = frame.f_back
     return False

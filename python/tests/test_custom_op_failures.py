@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -175,6 +176,91 @@ def test_states_are_as_before_a_failed_run(opt: int) -> None:
         assert np.array_equal(exe(one), alone(one))
         for name, value in alone.state_dict().items():
             assert np.array_equal(exe.state_dict()[name], value), (at, name)
+
+
+class Script:
+    """An op that fails at a drawn one of its calls, after it has written its result."""
+
+    def __init__(self) -> None:
+        self.fail_at = self.calls = 0
+        name = f"fails::script{next(_numbers)}"
+        self.op = aicf.register_op(name, results=lambda x: x, cpu=self.grow)
+        self.node = name.split("::")[1]
+
+    def grow(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.calls += 1
+        y[...] = x * np.float32(0.5) + 1
+        if self.calls == self.fail_at:
+            raise Stranger("at a drawn call")
+
+    def check(
+        self, exe: aicf.Executable, inputs: dict[str, np.ndarray], fails: list[int] | None = None
+    ) -> None:
+        """A failing run changes no state, and the next run gives the bits of one that never failed."""
+        alone = exe.clone()
+        self.fail_at = self.calls = 0
+        alone(**inputs), exe(**inputs)
+        for at in fails or range(1, self.calls // 2 + 1):
+            before = {name: np.array(value) for name, value in exe.state_dict().items()}
+            self.fail_at, self.calls = at, 0
+            with pytest.raises(Stranger):
+                exe(**inputs)
+            self.fail_at = 0
+            assert all(np.array_equal(value, before[name]) for name, value in exe.state_dict().items()), at
+            assert all(map(np.array_equal, arrays(exe(**inputs)), arrays(alone(**inputs)))), at
+            states = alone.state_dict()
+            assert all(np.array_equal(value, states[name]) for name, value in exe.state_dict().items()), at
+
+
+STATES_IN_BODIES = """
+g (float[3] x, float[3] past, float[4, 3] rows, bool c, float[4, 3] kept, float[3] other)
+  => (float[3] present, float[4, 3] ys, float[3] branch, float[3] z)
+{{
+  present, ys = Scan <num_scan_inputs = 1,
+    body = cell (float[3] h, float[3] at) => (float[3] next, float[3] o)
+    {{ k = fails.{op} (at)  next = Add (h, k)  o = Identity (next) }}> (past, rows)
+  z = Add (present, x)
+  branch = If (c) <then_branch = t () => (float[3] a) {{ r = Relu (z)  a = fails.{op} (r) }},
+                   else_branch = e () => (float[3] b) {{ b = Neg (z) }}>
+}}
+"""
+
+
+def test_states_that_bodies_write_are_as_before() -> None:
+    script = Script()
+    model = onnx.parser.parse_model(HEADER + STATES_IN_BODIES.format(op=script.node))
+    states = {"past": "present", "kept": "ys", "other": "branch"}
+    exe = aicf.compile(model.SerializeToString(), options={"states": states}, threads=2)
+    rows = np.arange(12, dtype="f").reshape(4, 3)
+    script.check(exe, {"x": X[0], "rows": rows, "c": np.array(True)})
+    script.check(exe, {"x": X[0], "rows": rows, "c": np.array(False)}, [4])
+
+
+@pytest.mark.parametrize("seed", range(200 if os.environ.get("AICF_SOAK") == "1" else 12))
+def test_random_programs_with_states(seed: int) -> None:
+    script, rng = Script(), random.Random(seed)
+
+    class Model(aicf.nn.Module):
+        def __init__(self) -> None:
+            for i in range(3):
+                setattr(self, f"s{i}", aicf.nn.State(shape=(64,)))
+
+        def forward(self, x: aicf.SymTensor) -> aicf.SymTensor:
+            values, left = [x, self.s0, self.s1, self.s2], [0, 1, 2]
+            for _ in range(rng.randint(4, 12)):
+                a, b = rng.choice(values) + 0.0, rng.choice(values)
+                kind = rng.randint(0, 3)
+                values.append((a * 0.5 + b, aicf.ops.tanh(a), a.sum() * 0.1 + b, script.op(a))[kind])
+                if left and rng.random() < 0.5:
+                    getattr(self, f"s{left.pop()}").update(values[-1])
+            for i in left:
+                state = getattr(self, f"s{i}")
+                state.update(state * 0.5 + values[-1])
+            return script.op(values[-1] + 0.0)
+
+    options = {"opt": rng.choice([0, 1, 2])}
+    exe = aicf.compile(Model(), [aicf.TensorSpec((64,), "f32", "x")], options=options, threads=seed % 2 + 1)
+    script.check(exe, {"x": np.random.default_rng(seed).standard_normal(64).astype("f")})
 
 
 def test_a_train_step_that_failed_can_be_made_again() -> None:
