@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export import _trace as _torch_export
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
@@ -79,6 +80,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 values_unchecked,
                 whole_recurrent_layers,
                 lines_of_functions,
+                _graphs_unprinted,
             ):
                 ways.enter_context(way())
             ways.enter_context(objects_opened(model))
@@ -89,6 +91,16 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong
         raise _explained(error, _gives_cache(model, kwargs)) from error
+
+
+@contextmanager
+def _graphs_unprinted() -> Iterator[None]:
+    """torch.export prints the graph so far before it raises; our error names the line."""
+    _torch_export.print = lambda *_, **__: None  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del _torch_export.print  # type: ignore[attr-defined]
 
 
 def _dynamic_shapes(dynamic: DynamicDims, spec: Any, model: Any) -> Any:

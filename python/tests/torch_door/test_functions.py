@@ -208,3 +208,9 @@ def test_what_is_only_checked_is_not_computed() -> None:
     exe = aicf.compile(function, (x,))
     equal(exe(x), x + 1)
     assert "reduce_sum" not in exe.explain()
+
+
+def test_a_refusal_prints_no_graph(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(aicf.UserError, match="values of a tensor"):
+        aicf.compile(lambda x: x + 1 if x.sum() > 0 else x, (torch.ones(3),))
+    assert capfd.readouterr().err == ""
