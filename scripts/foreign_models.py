@@ -323,9 +323,9 @@ def one(name: str, seed: int, sizes: bool) -> dict[str, Any]:
     torch.set_num_threads(1)
     model, inputs = make(name)
     model.eval()
-    with torch.no_grad():  # scales of 1 and biases of 0 would hide what is mixed up
+    with torch.no_grad():  # scales of 1, biases of 0 and heads of 0 would hide what is mixed up
         for parameter in model.parameters():
-            if parameter.ndim < 2:
+            if parameter.ndim < 2 or not parameter.any():
                 parameter.add_(torch.randn_like(parameter) * 0.05)
     dims = {k: {1: "length=2..24"} for k, v in inputs.items() if v.dtype == torch.int64} if sizes else {}
     row: dict[str, Any] = {"name": name}

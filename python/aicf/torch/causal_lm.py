@@ -18,7 +18,7 @@ from ..errors import Error, make_error
 from .executable import TorchExecutable
 from .export import export
 from .generation import CacheBuffers, append_tokens, chooser, end_tokens
-from .importer import import_entries
+from .importer import ImportedModel, import_entries
 
 __all__ = ["CausalLM", "compile_causal_lm"]
 
@@ -92,12 +92,21 @@ def compile_causal_lm(
         )
     steps = _Steps(model, batch, max_length).eval()
     with torch.no_grad():
-        dims = {"ids": {1: f"length=2..{max_length}"}}
-        prefill, names, ranges = export(steps, (_no_ids(model, batch, 3),), dims)
-        decode, _, _ = export(steps, (_no_ids(model, batch, 1),))
-        imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
+        try:
+            imported = _imported(steps, batch, max_length)
+        except Error:  # as of a model that counts its positions by the values of a mask
+            if not steps.take_positions(batch):
+                raise
+            imported = _imported(steps, batch, max_length)
     executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     return CausalLM(executable, batch, max_length, end_tokens(model))
+
+
+def _imported(steps: _Steps, batch: int, max_length: int) -> ImportedModel:
+    dims = {"ids": {1: f"length=2..{max_length}"}}
+    prefill, names, ranges = export(steps, (_no_ids(steps.model, batch, 3),), dims)
+    decode, _, _ = export(steps, (_no_ids(steps.model, batch, 1),))
+    return import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges)
 
 
 class _Steps(nn.Module):
@@ -107,6 +116,7 @@ class _Steps(nn.Module):
         super().__init__()
         self.model = model
         self._options = _call_options(model)
+        self._gives_positions = False
         self._cache = _static_cache(model, max_length)
         with torch.no_grad():  # a first call gives the cache its shapes
             self._logits(_no_ids(model, batch, 1))
@@ -117,8 +127,25 @@ class _Steps(nn.Module):
         with self._own.bound(self):
             return self._logits(ids)
 
+    def take_positions(self, batch: int) -> bool:
+        """From here on each call gives the positions of its ids; false if the model does not take them so."""
+        if self._gives_positions or "position_ids" not in inspect.signature(self.model.forward).parameters:
+            return False
+        prompt, step = (_no_ids(self.model, batch, length) + 1 for length in (3, 1))
+        results = []
+        for self._gives_positions in (False, True):
+            self._cache.reset()
+            results.append(torch.stack([self._logits(prompt), self._logits(step)]))
+        self._cache.reset()
+        self._gives_positions = torch.equal(*results)
+        return self._gives_positions
+
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:
-        result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **self._options)
+        more = dict(self._options)
+        if self._gives_positions:
+            past = self._cache.layers[0].cumulative_length
+            more["position_ids"] = (past + torch.arange(ids.shape[1], device=ids.device)).expand(ids.shape)
+        result = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **more)
         return result.logits[:, -1]
 
 

@@ -40,6 +40,17 @@ def test_greedy_tokens(name: str, batch: int, length: int, tmp_path: Path) -> No
     assert torch.equal(again, whole.cpu())
 
 
+def test_positions_are_given_to_a_model_that_counts_them_by_a_mask() -> None:
+    """OPT sums a mask as long as the text so far, which no range says."""
+    torch.manual_seed(0)
+    sizes = {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 64}
+    model = hf.OPTForCausalLM(hf.OPTConfig(**_SIZES | sizes)).eval()
+    model.generation_config.eos_token_id = None
+    ids = torch.randint(3, 99, (2, 5))
+    expected = model.generate(ids, max_new_tokens=9, do_sample=False, pad_token_id=0)
+    assert torch.equal(compile_causal_lm(model, batch=2, max_length=16).generate(ids, 9), expected)
+
+
 _SIZES = {
     "vocab_size": 99,
     "hidden_size": 32,
