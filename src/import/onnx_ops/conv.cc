@@ -9,7 +9,7 @@ namespace {
 
 // `x` and `w` may be conversions of the node's inputs.
 ValueId convolve(NodeContext& n, ValueId x, ValueId w, ValueId bias) {
-  const PaddedFirst padded = pad_first(n, x, kernel_of(n, n.shape_of(w)), 0);
+  const PaddedFirst padded = pad_first(n, x, kernel_of(n, n.shape_of(w)), 0, Rest::kStays);
   const Window window = read_window(n, n.shape_of(padded.x), kernel_of(n, n.shape_of(w)));
   return padded.cut(n, n.add(Op::conv, {padded.x, w, bias},
                              {{"strides", window.strides},

@@ -20,11 +20,14 @@ Attrs pool_attrs(NodeContext& n, const Window& w) {
 double lowest(DType dtype) { return dtype == DType::u8 ? 0 : dtype == DType::i8 ? -128 : -INFINITY; }
 
 void max_pool(NodeContext& n) {
-  const PaddedFirst padded = pad_first(n, n.in(0), {}, lowest(n.dtype(0)));
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, lowest(n.dtype(0)), Rest::kIsCut);
   if (padded.used && n.wants(1)) n.unsupported("indices with auto_pad=SAME over a dynamic size");
-  Attrs attrs = pool_attrs(n, read_window(n, n.shape_of(padded.x), {}));
+  Window w = read_window(n, n.shape_of(padded.x), {}, Rest::kIsCut);
+  const ValueId x = cut_rest(n, padded.x, w);
+  if (x != padded.x && n.wants(1)) n.unsupported("indices with auto_pad=SAME that cuts");
+  Attrs attrs = pool_attrs(n, w);
   const bool column_major = n.attr_int("storage_order", 0) != 0;
-  n.out(0, padded.cut(n, n.add(Op::max_pool, {padded.x}, attrs)));
+  n.out(0, padded.cut(n, n.add(Op::max_pool, {x}, attrs)));
   if (!n.wants(1)) return;
   attrs.set("column_major", column_major);
   n.out(1, n.add(Op::max_pool_indices, {n.in(0)}, attrs));
@@ -34,10 +37,12 @@ void average_pool(NodeContext& n) {
   const bool counts_padding = n.attr_int("count_include_pad", 0) != 0;
   // Means that leave the padding out divide twice then; one size does as the range does, to give the same
   // bits.
-  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0, !counts_padding);
-  Attrs attrs = pool_attrs(n, read_window(n, n.shape_of(padded.x), {}));
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0, Rest::kIsCut, !counts_padding);
+  Window w = read_window(n, n.shape_of(padded.x), {}, Rest::kIsCut);
+  const ValueId seen = cut_rest(n, padded.x, w);
+  Attrs attrs = pool_attrs(n, w);
   attrs.set("count_include_pad", counts_padding);
-  ValueId y = n.add(Op::avg_pool, {padded.x}, attrs);
+  ValueId y = n.add(Op::avg_pool, {seen}, attrs);
   if (padded.used && !counts_padding) {
     // The mean with the padding, over the share of each window that is not padding.
     const Shape x = n.shape(0);
@@ -77,9 +82,10 @@ ValueId root(NodeContext& n, ValueId x, int64_t p) {
 // The sum over each window is a convolution with ones, each channel on its own.
 void lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
-  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0);
-  const Shape shape = n.shape_of(padded.x);
-  Window w = read_window(n, shape, {});
+  const PaddedFirst padded = pad_first(n, n.in(0), {}, 0, Rest::kIsCut);
+  Window w = read_window(n, n.shape_of(padded.x), {}, Rest::kIsCut);
+  const ValueId x = cut_rest(n, padded.x, w);
+  const Shape shape = n.shape_of(x);
   const size_t spatial = w.kernel.size();
   if (n.attr_int("ceil_mode", 0) != 0)
     for (size_t i = 0; i < spatial; ++i) {
@@ -99,7 +105,7 @@ void lp_pool(NodeContext& n) {
   planes[0] = shape[0] * shape[1];
   planes[1] = Dim(1);
   const ValueId sums =
-      n.add(Op::conv, {n.reshape(power(n, padded.x, p), planes), n.constant_of(ones), kNoValue},
+      n.add(Op::conv, {n.reshape(power(n, x, p), planes), n.constant_of(ones), kNoValue},
             {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"groups", int64_t{1}}});
   Shape result = n.shape_of(sums);
   result[0] = shape[0];
