@@ -153,16 +153,23 @@ void split(NodeContext& n) {
   }
 }
 
-// One axis of x[start:end:step] with Python's clamping; sizes may be symbolic.
+// A position below 0 counts from the end. One that is below 0 for some sizes only takes the size times
+// min(max(-value, 0), 1), which is 1 where it is below 0.
+Dim from_front(NodeContext& n, const Dim& value, const Dim& size) {
+  const Interval range = n.bounds_of(value);
+  if (range.hi < 0) return value + size;
+  return range.lo >= 0 ? value : value + size * min(max(Dim(0) - value, Dim(0)), Dim(1));
+}
+
+// One axis of x[start:end:step] with the clamping of ONNX; sizes may be symbolic. Going down, a start in
+// front of all elements is the first of them, where Python would find nothing.
 ValueId slice_one(NodeContext& n, ValueId x, int64_t axis, Dim start, Dim end, int64_t step) {
   const Dim size = n.shape_of(x)[static_cast<size_t>(axis)];
-  const Dim low(step > 0 ? 0 : -1), high = step > 0 ? size : size - Dim(1);
-  auto clamp = [&](const Dim& value) {
-    const Dim counted = n.bounds_of(value).hi < 0 ? value + size : value;
-    return n.larger(n.smaller(counted, high), low);
-  };
-  start = clamp(start);
-  end = clamp(end);
+  const Dim last_start = step > 0 ? size : size - Dim(1);
+  const int64_t longest = std::max<int64_t>(n.bounds_of(size).hi, 1);  // beyond it only the first is taken
+  step = std::clamp(step, -longest, longest);
+  start = n.smaller(n.larger(from_front(n, start, size), Dim(0)), last_start);
+  end = n.larger(n.smaller(from_front(n, end, size), last_start), Dim(step > 0 ? 0 : -1));
   if (step > 0) return n.slice_axis(x, axis, start, n.larger(start, end), step);
   // Walking down is walking up the reversed axis: index i becomes size - 1 - i.
   const ValueId reversed = n.add(Op::reverse, {x}, {{"axes", Ints{axis}}});

@@ -243,8 +243,8 @@ bool slice(NodeContext& n, const Operands& x) {
   const int64_t row = n.rank(0) == 2 ? *n.shape(0)[1].constant() : 1;
   const int64_t step = x.size() > 4 ? *x[4][0].constant() : 1;
   if (step == 0) return false;
-  auto clamp = [&](int64_t value, int64_t low, int64_t high) {
-    return std::clamp(value < 0 ? value + size : value, low, high);
+  const auto clamp = [&](int64_t value, int64_t low, int64_t high) {
+    return std::min(std::max(value < 0 ? value + size : value, low), high);  // high < low of an empty axis
   };
   const int64_t start = clamp(*x[1][0].constant(), 0, step > 0 ? size : size - 1);
   const int64_t end = clamp(*x[2][0].constant(), step > 0 ? 0 : -1, size);
