@@ -141,3 +141,23 @@ def test_same_padding_of_unknown_sizes() -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER")
     model = model_of([node], {"x": (np.float32, [1, 2, "h", 9])}, ["y"], {"w": draw(3, 2, 4, 3)})
     check_sizes(model, {"h": "1..20"}, [({"h": h}, {"x": draw(1, 2, h, 9)}) for h in (1, 5, 20)])
+
+
+@pytest.mark.parametrize("op", ["ScatterElements", "GatherElements"])
+def test_indices_that_address_one_row(op: str) -> None:
+    """Indices [1, 1] fit every x [n, 4] with a row; that of several sizes must fit each of them."""
+    nodes = [helper.make_node(op, ["x", "i", *(["u"] if op[0] == "S" else [])], ["y"], axis=1)]
+    inputs: dict[str, Any] = {"x": (np.float32, ["n", 4]), "i": (np.int64, ["k", 1])}
+    if op[0] == "S":
+        inputs["u"] = (np.float32, ["k", 1])
+    model = model_of(nodes, inputs, ["y"])
+
+    def feeds(n: int, k: int) -> Arrays:
+        made = {"x": draw(n, 4), "i": np.full((k, 1), 2), "u": draw(k, 1)}
+        return {name: made[name] for name in inputs}
+
+    check_sizes(model, {"n": "1..8", "k": "1"}, [({"n": n, "k": 1}, feeds(n, 1)) for n in (1, 3, 8)])
+    check_sizes(model, {"n": "4..8", "k": "1..4"}, [({"n": 4, "k": k}, feeds(4, k)) for k in (1, 4)])
+    for dims in ({"n": "0..8", "k": 1}, {"n": "1..8", "k": "1..4"}):
+        with pytest.raises(aicf.UserError, match="does not fit every size"):
+            aicf.compile(model, dims=dims)

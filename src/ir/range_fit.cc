@@ -109,6 +109,15 @@ void check_picks(const Graph& graph, const Node& node, const SymbolRanges& range
   }
 }
 
+// Off the axis, indices address the rows of x that they have themselves.
+void check_element_indices(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const Shape &x = graph.shape(node.operands[0]), &used = graph.shape(node.operands[1]);
+  const auto picked = static_cast<size_t>(node.attrs.get_int("axis"));
+  for (size_t axis = 0; axis < x.size(); ++axis)
+    if (axis != picked && !(used[axis] == x[axis]))
+      require(node, ranges, used[axis], Relation::kAtMost, x[axis], 0);
+}
+
 void check_reshape(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
   const Dim from = element_count(graph.shape(node.operands[0])),
             to = element_count(graph.shape(node.results[0]));
@@ -124,6 +133,8 @@ void check(const Graph& graph, const SymbolRanges& ranges) {
       check_windows(graph, node, ranges);
     if (node.op == Op::top_k || node.op == Op::argmax || node.op == Op::argmin)
       check_picks(graph, node, ranges);
+    if (node.op == Op::gather_elements || node.op == Op::scatter_elements)
+      check_element_indices(graph, node, ranges);
     if (node.op == Op::conv_transpose || node.op == Op::pad) check_cut(graph, node, ranges);
     if (node.op == Op::reshape) check_reshape(graph, node, ranges);
   }

@@ -214,3 +214,16 @@ def test_a_refusal_prints_no_graph(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(aicf.UserError, match="values of a tensor"):
         aicf.compile(lambda x: x + 1 if x.sum() > 0 else x, (torch.ones(3),))
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_number_scattered_to_one_place(rank: int) -> None:
+    """The index has one element, whatever its rank."""
+    x = torch.arange(12.0).reshape((3, 4, 1)[:rank] if rank > 1 else (12,))
+    index = torch.full((1,) * rank, 2)
+    for write in (
+        lambda x, index: x.scatter(0, index, 5.0),
+        lambda x, index: x.scatter(0, index, 5.0, reduce="add"),
+        lambda x, index: torch.zeros_like(x).scatter_(0, index, 1),
+    ):
+        equal(aicf.compile(write, (x, index))(x, index), write(x, index))

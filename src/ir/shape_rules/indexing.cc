@@ -10,15 +10,13 @@ void append(Shape& to, const Shape& from, size_t begin, size_t end) {
   to.insert(to.end(), from.begin() + static_cast<int64_t>(begin), from.begin() + static_cast<int64_t>(end));
 }
 
-// Indices of x's rank whose sizes off the axis are at most x's. They are not broadcast: a size of 1 addresses
-// row 0 only.
+// Indices of x's rank whose sizes off the axis are at most x's; check_range_fit compares what is symbolic.
+// They are not broadcast: a size of 1 addresses row 0 only.
 void require_element_indices(const ShapeQuery& query, size_t axis) {
   require_rank(query, 1, query.rank(0));
   for (size_t d = 0; d < query.shape(0).size(); ++d) {
     const Dim &size = query.shape(0)[d], &used = query.shape(1)[d];
-    const Dim spare = size - used;
-    const bool fits = spare.is_constant() && spare.constant_part() >= 0;
-    if (d != axis && !fits)
+    if (d != axis && known_greater(used, size))
       fail_shape(query, "at most " + size.to_string() + " indices on axis " + std::to_string(d),
                  used.to_string());
   }

@@ -74,9 +74,9 @@ def _cropped(source: SymTensor, index: SymTensor) -> SymTensor:
 def _scattered(c: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> SymTensor:
     x, index = _row(x), _row(index)
     source = c.cast(source, x.dtype)
-    if source.ndim == 0 and index.size != 1:
+    if source.ndim == 0:
         source = ops.broadcast_to(source, shape=list(index.shape))
-    source = _cropped(_row(source), index)
+    source = _cropped(source, index)
     if x.dtype == "bool" and reduction == "add":
         reduction = "max"
     result = ops.scatter_elements(x, index, source, axis=axis_of(dim, x.ndim), reduction=reduction)
