@@ -19,7 +19,7 @@ import numpy as np
 
 from .agreement import Outputs
 
-__all__ = ["Embedded", "embed_in_fresh_process", "run_minilm"]
+__all__ = ["Embedded", "embed_in_fresh_process", "run_minilm", "store_inputs"]
 
 Inputs = dict[str, np.ndarray]
 _ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,11 @@ def _store(path: Path, groups: Sequence[Inputs]) -> None:
     np.savez(path, allow_pickle=False, **arrays)
 
 
+def store_inputs(path: Path, inputs: Inputs) -> None:
+    """One batch by the names of its inputs, for `aicf run MODEL --input inputs.npz`."""
+    np.savez(path, **inputs)
+
+
 def _read(path: Path) -> list[Inputs]:
     groups: dict[int, Inputs] = {}
     with np.load(path) as stored:
@@ -59,8 +64,9 @@ def _read(path: Path) -> list[Inputs]:
 
 def embed_in_fresh_process(artifact: Path, inputs: Sequence[Inputs]) -> Embedded:
     """Evaluates all batches in one new process; a failure there is raised here."""
-    inputs_file, outputs_file = artifact.with_name("inputs.npz"), artifact.with_name("outputs.npz")
+    inputs_file, outputs_file = artifact.with_name("batches.npz"), artifact.with_name("outputs.npz")
     _store(inputs_file, inputs)
+    store_inputs(artifact.with_name("inputs.npz"), inputs[0])
     files = [str(path.resolve()) for path in (artifact, inputs_file, outputs_file)]
     command = [sys.executable, "-m", "examples.minilm.fresh_process", *files]
     finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
