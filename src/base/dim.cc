@@ -56,9 +56,14 @@ std::optional<int64_t> Dim::constant() const {
 
 int64_t Dim::require_constant(std::string_view what) const {
   if (is_constant()) return constant_;
+  std::map<std::string, int> symbols;
+  collect_symbols(symbols);
+  std::string names;
+  for (const auto& [name, count] : symbols) names += (names.empty() ? "" : ", ") + name;
   throw UserError(ErrorCode::kU_size_not_static, std::string(what) + " must be known when compiling")
+      .with_value(names)
       .with_actual(to_string())
-      .with_remedy("give this size one value with " + dims_text({{"NAME", "VALUE"}}));
+      .with_remedy("give " + names + " one value: " + dims_text({{names.substr(0, names.find(',')), "8"}}));
 }
 
 std::optional<std::string> Dim::as_symbol() const {

@@ -50,11 +50,11 @@ Caller caller() { return current; }
 std::string option_text(Option option, std::string_view value) {
   const size_t equals = value.find('=');
   if (option == Option::kDim && equals != std::string_view::npos)
-    return dims_text({{value.substr(0, equals), value.substr(equals + 1)}});
+    return dims_text({{std::string(value.substr(0, equals)), std::string(value.substr(equals + 1))}});
   return spelled(option, std::string(value));
 }
 
-std::string dims_text(std::initializer_list<std::pair<std::string_view, std::string_view>> sizes) {
+std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes) {
   std::string text;
   for (const auto& [name, value] : sizes) {
     if (!text.empty()) text += caller() == Caller::kCommandLine ? " " : ", ";

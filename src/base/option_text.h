@@ -2,10 +2,10 @@
 // flags, Python arguments, C++ (and C, whose functions are named alike) fields. A process has one caller.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace aicf {
 
@@ -24,6 +24,6 @@ inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,    Opt
 // "NAME=VALUE".
 std::string option_text(Option option, std::string_view value);
 // Sizes with their values or ranges: "--dim h=8..16 --dim w=2*h", `dims={"h": "8..16", "w": "2*h"}`.
-std::string dims_text(std::initializer_list<std::pair<std::string_view, std::string_view>> sizes);
+std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes);
 
 }  // namespace aicf

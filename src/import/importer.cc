@@ -1,6 +1,7 @@
 #include "import/importer.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "import/onnx_ops/carried.h"
@@ -53,11 +54,11 @@ std::string why_unsupported(const NodeProto& node, int64_t version) {
 }  // namespace
 
 Importer::Importer(const ModelProto& model, const ImportOptions& options, std::string folder,
-                   bool lenient_sizes)
+                   std::optional<Interval> unset)
     : model_(model),
       options_(options),
       folder_(std::move(folder)),
-      lenient_sizes_(lenient_sizes),
+      unset_(unset),
       names_read_(names_read(model)),
       main_(program_, "main") {}
 
@@ -73,8 +74,12 @@ void Importer::run() {
   add_initializers(model_.graph, scope);
   add_inputs(scope);
   check_options();
+  std::set<std::tuple<std::string, std::string, std::string>> functions;
+  for (const FunctionProto& each : model_.functions)
+    if (!functions.emplace(each.domain, each.name, each.overload).second)
+      throw UserError(ErrorCode::kU_bad_model_file, "a function is defined twice").with_value(each.name);
   convert_nodes(model_.graph.nodes, scope, main_);
-  if (unsupported_.empty()) add_outputs(scope);
+  add_outputs(scope);
 }
 
 std::vector<UnsupportedOp> Importer::unsupported() const {
@@ -93,17 +98,36 @@ Program Importer::take_program() {
   return std::move(program_);
 }
 
-void Importer::report(const std::string& op, const std::string& where, const std::string& reason) {
-  UnsupportedOp& item = unsupported_[{op, reason}];
-  if (item.count++ == 0) {
-    item.op = op;
-    item.first_node = where;
-    item.reason = reason;
-  }
+void Importer::report(const UnsupportedOp& found) {
+  UnsupportedOp& item = unsupported_[{found.op, found.reason}];
+  if (item.count++ != 0) return;
+  item.op = found.op;
+  item.first_node = found.first_node;
+  item.reason = found.reason;
 }
 
-void Importer::report(const NodeProto& node, const std::string& reason) {
-  report(op_label(node), node_label(node), reason);
+size_t Importer::add_failure(Failure failure) {
+  failures_.push_back(std::move(failure));
+  return failures_.size() - 1;
+}
+
+size_t Importer::fail(const NodeProto& node, const std::string& reason) {
+  return add_failure({{}, UnsupportedOp{op_label(node), 1, node_label(node), reason}, std::nullopt, ""});
+}
+
+void Importer::settle(std::vector<size_t> failures) {
+  std::set<size_t> found(failures.begin(), failures.end());
+  while (!failures.empty()) {
+    const Failure& failure = failures_[failures.back()];
+    failures.pop_back();
+    for (const size_t cause : failure.causes)
+      if (found.insert(cause).second) failures.push_back(cause);
+  }
+  for (const size_t number : found) {
+    const Failure& failure = failures_[number];
+    if (failure.unsupported) report(*failure.unsupported);
+    if (failure.error) errors_.push_back({failure.where, *failure.error});
+  }
 }
 
 // --- values
@@ -117,9 +141,9 @@ void Importer::add_initializers(const GraphProto& graph, Scope& scope) {
       value->array = to_array(*tensor, model_.owner, folder_);
     } catch (const UserError& error) {
       if (error.code != ErrorCode::kU_unsupported_dtype) throw;
-      if (names_read_.contains(tensor->name))
-        report("initializer", tensor->name, "data type " + data_type_name(tensor->data_type));
-      value->unsupported = true;
+      const std::string reason = "data type " + data_type_name(tensor->data_type);
+      value->failure =
+          add_failure({{}, UnsupportedOp{"initializer", 1, tensor->name, reason}, std::nullopt, ""});
       define(tensor->name, value, scope);
       continue;
     }
@@ -139,7 +163,7 @@ ValueRef Importer::lookup(const std::string& name, Scope& scope, GraphContext& c
                           const NodeProto& node) {
   for (Scope* at = &scope; at != nullptr; at = at->parent)
     if (auto found = at->values.find(name); found != at->values.end()) {
-      if (found->second && !found->second->unsupported) context.capture_if_outer(found->second);
+      if (found->second && !found->second->failure) context.capture_if_outer(found->second);
       return found->second;
     }
   throw UserError(ErrorCode::kU_bad_model_file,
@@ -223,12 +247,12 @@ void Importer::convert_nodes(const std::vector<NodeProto>& nodes, Scope& scope, 
   }
 }
 
-void Importer::mark_unsupported(const NodeProto& node, Scope& scope) {
+void Importer::mark_failed(const NodeProto& node, Scope& scope, size_t failure) {
   for (const std::string& name : node.outputs) {
     if (name.empty()) continue;
     auto value = std::make_shared<OnnxValue>();
     value->name = name;
-    value->unsupported = true;
+    value->failure = failure;
     define(name, std::move(value), scope);
   }
 }
@@ -240,10 +264,10 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
         .with_expected("at most " + std::to_string(kMaxConvertedNodes) +
                        " after expanding functions and loops");
   std::vector<ValueRef> inputs;
-  bool known = true;
+  Failure failure;
   for (const std::string& name : node.inputs) {
     inputs.push_back(name.empty() ? nullptr : lookup(name, scope, context, node));
-    known = known && (inputs.back() == nullptr || !inputs.back()->unsupported);
+    if (inputs.back() != nullptr && inputs.back()->failure) failure.causes.push_back(*inputs.back()->failure);
   }
   const auto opset = scope.opsets->find(node.domain);
   const int64_t version =
@@ -256,10 +280,10 @@ void Importer::convert_node(const NodeProto& node, Scope& scope, GraphContext& c
         candidate.overload == node.overload)
       function = &candidate;
   if (function == nullptr && rule == nullptr) {
-    report(node, why_unsupported(node, version));
-    return mark_unsupported(node, scope);
+    failure.unsupported = UnsupportedOp{op_label(node), 1, node_label(node), why_unsupported(node, version)};
+    return mark_failed(node, scope, add_failure(std::move(failure)));
   }
-  if (!known) return mark_unsupported(node, scope);
+  if (!failure.causes.empty()) return mark_failed(node, scope, add_failure(std::move(failure)));
   // A direct op keeps what the function means whole; its body is only the fallback.
   if (rule != nullptr)
     convert_with(*rule, node, std::move(inputs), scope, context);
@@ -289,8 +313,9 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
       if (!node.outputs[i].empty() && (i >= n.outputs().size() || !n.outputs()[i]))
         n.unsupported("output " + std::to_string(i) + " is not supported");
   } catch (const Unsupported& reason) {
-    report(node, reason.reason);
-    return mark_unsupported(node, scope);
+    return mark_failed(node, scope, fail(node, reason.reason));
+  } catch (const FailedBody& body) {
+    return mark_failed(node, scope, body.failure);
   } catch (UserError& error) {
     // Op-table errors speak of our op; the user knows the ONNX node.
     if (error.message.find(node_label(node)) == std::string::npos) {
@@ -298,11 +323,11 @@ void Importer::convert_with(const OpRule& rule, const NodeProto& node, std::vect
       error.refresh();
     }
     if (error.op.empty()) error.with_op(node.op_type);
-    if (error.code == ErrorCode::kU_bad_dtype || error.code == ErrorCode::kU_unsupported_dtype) {
-      report(node, error.message + (error.actual.empty() ? "" : " (" + error.actual + ")"));
-      return mark_unsupported(node, scope);
-    }
-    throw;
+    if (error.code == ErrorCode::kU_bad_dtype || error.code == ErrorCode::kU_unsupported_dtype)
+      return mark_failed(node, scope,
+                         fail(node, error.message + (error.actual.empty() ? "" : " (" + error.actual + ")")));
+    if (error.code == ErrorCode::kU_size_not_static) name_sizes(error);
+    return mark_failed(node, scope, add_failure({{}, std::nullopt, error, node_label(node)}));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
@@ -348,8 +373,8 @@ void Importer::expand_function(const FunctionProto& function, const NodeProto& n
     if (std::find(function.attributes.begin(), function.attributes.end(), attribute.name) ==
             function.attributes.end() &&
         !attributes.count(attribute.name)) {
-      report(node, "attribute '" + attribute.name + "' is not known to the function");
-      return mark_unsupported(node, scope);
+      const std::string reason = "attribute '" + attribute.name + "' is not known to the function";
+      return mark_failed(node, scope, fail(node, reason));
     }
     attributes[attribute.name] = std::move(attribute);
   }
@@ -388,9 +413,13 @@ std::vector<ValueRef> Importer::convert_body(const GraphProto& graph, const std:
   NodeProto self;
   self.name = graph.name;
   for (const ValueInfo& output : graph.outputs) outputs.push_back(lookup(output.name, inner, context, self));
+  Failure failure;
   for (const ValueRef& output : outputs)
-    if (!output || output->unsupported)
-      throw Unsupported{"its body holds unsupported ops"};
+    if (output && output->failure) failure.causes.push_back(*output->failure);
+  if (!failure.causes.empty()) throw FailedBody{add_failure(std::move(failure))};
+  for (const ValueRef& output : outputs)
+    if (!output)
+      throw Unsupported{"its body gives a value that is absent"};
     else if (output->carried)
       throw Unsupported{"its body gives " + data_type_name(output->carried->data_type)};
   return outputs;

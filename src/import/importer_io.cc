@@ -9,9 +9,6 @@
 namespace aicf::onnx {
 namespace {
 
-// What a size may be while only support is asked for, not a compile.
-constexpr Interval kLenientRange = {1, 1 << 16};
-
 // A name that Dim::parse reads back.
 std::string symbol_name(const std::string& name) {
   std::string symbol;
@@ -52,6 +49,13 @@ void require_fixed(const std::string& state, const Shape& shape) {
       .with_remedy("give one value for each of its sizes: " + dims_text({{"NAME", "8"}}));
 }
 
+// The option that gives each of these sizes the value.
+std::string dim_options(const std::vector<std::string>& names, const std::string& value) {
+  std::vector<std::pair<std::string, std::string>> sizes;
+  for (const std::string& name : names) sizes.emplace_back(name, value);
+  return dims_text(sizes);
+}
+
 bool fits(const Shape& shape, const std::vector<int64_t>& sizes) {
   if (shape.size() != sizes.size()) return false;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -72,6 +76,20 @@ Dim Importer::declare_symbol(const std::string& name, Interval range) {
   while (program_.sizes.count(symbol)) symbol += "_";
   program_.sizes.emplace(symbol, range);
   return Dim::symbol(symbol);
+}
+
+void Importer::name_sizes(UserError& error) const {
+  std::vector<std::string> names;
+  for (size_t at = 0; at < error.value.size();) {
+    const size_t comma = std::min(error.value.find(", ", at), error.value.size());
+    const Dim symbol = Dim::symbol(error.value.substr(at, comma - at));
+    const auto named =
+        std::find_if(dims_.begin(), dims_.end(), [&](const auto& item) { return item.second == symbol; });
+    if (named == dims_.end()) return;
+    names.push_back(named->first);
+    at = comma + 2;
+  }
+  if (!names.empty()) error.with_remedy("give one value for each of these sizes: " + dim_options(names, "8"));
 }
 
 // A size that the model or another option names, arithmetic, or a name that still needs a value.
@@ -104,8 +122,9 @@ Dim Importer::resolve_dim(const std::string& name, int depth) {
     for (const auto& [symbol, count] : symbols) values.emplace(symbol, resolve_dim(symbol, depth + 1));
     dim = substitute(*expression, values);
   } else {
-    if (!lenient_sizes_) unset_sizes_.push_back(name);
-    dim = declare_symbol(name, kLenientRange);
+    if (!unset_) unset_sizes_.push_back(name);
+    const Interval range = unset_.value_or(Interval{1, 1});
+    dim = unset_ && range.lo == range.hi ? Dim(range.lo) : declare_symbol(name, range);
   }
   return dims_[name] = dim;
 }
@@ -160,9 +179,9 @@ void Importer::add_input(const ValueInfo& info, Scope& scope) {
     const std::string reason = info.kind != "tensor" ? "its type is " + info.kind
                                : !dtype              ? "data type " + data_type_name(info.elem_type)
                                                      : "it has no shape";
-    report("input", info.name, reason);
+    report({"input", 1, info.name, reason});
     auto value = std::make_shared<OnnxValue>();
-    value->unsupported = true;
+    value->failure = add_failure({});
     return define(info.name, value, scope);
   }
   const TensorType type = {*dtype, input_shape(info)};
@@ -182,20 +201,44 @@ void Importer::add_input(const ValueInfo& info, Scope& scope) {
   define(info.name, std::move(value), scope);
 }
 
+// An initialiser is the default of an input of its name, so it has the input's type.
+void Importer::check_default(const ValueInfo& info, const OnnxValue& value) const {
+  if (info.kind != "tensor" || value.failure) return;
+  const auto dtype = storage_dtype(info.elem_type);
+  bool same = (!dtype || *dtype == value.type.dtype) &&
+              (!info.has_shape || info.shape.size() == value.type.shape.size());
+  for (size_t i = 0; same && info.has_shape && i < info.shape.size(); ++i) {
+    const Dimension& dimension = info.shape[i];
+    same = !dimension.has_value || dimension.value < 0 || Dim(dimension.value) == value.type.shape[i];
+  }
+  if (same) return;
+  throw UserError(ErrorCode::kU_bad_model_file,
+                  "an input and the initialiser of its name have different types")
+      .with_value(info.name)
+      .with_actual("the initialiser is " + to_string(value.type));
+}
+
 void Importer::add_inputs(Scope& scope) {
+  std::set<std::string> names;
   for (const ValueInfo& info : model_.graph.inputs) {
+    if (!names.insert(info.name).second)
+      throw UserError(ErrorCode::kU_bad_model_file, "the graph declares an input twice")
+          .with_value(info.name);
     auto initializer = scope.values.find(info.name);
-    if (initializer == scope.values.end())
+    if (initializer == scope.values.end()) {
       add_input(info, scope);
-    else if (initializer->second->array)
-      initializer->second->param = is_float(initializer->second->type.dtype);
+      continue;
+    }
+    check_default(info, *initializer->second);
+    if (initializer->second->array) initializer->second->param = is_float(initializer->second->type.dtype);
   }
   if (unset_sizes_.empty()) return;
   throw UserError(ErrorCode::kU_unset_size, "the model has dynamic sizes without a value or range")
       .with_value(comma_list(unset_sizes_))
       .with_expected("a value or a range for each")
       .with_actual("none for " + comma_list(unset_sizes_))
-      .with_remedy("add " + dims_text({{unset_sizes_[0], "8"}}) + " or " + dims_text({{unset_sizes_[0], "1..512"}}));
+      .with_remedy("add values, " + dim_options(unset_sizes_, "8") + ", or ranges, " +
+                   dim_options(unset_sizes_, "1..512"));
 }
 
 void Importer::check_options() const {
@@ -234,16 +277,17 @@ void Importer::check_options() const {
 void Importer::add_outputs(Scope& scope) {
   NodeProto self;
   self.name = model_.graph.name;
+  std::vector<size_t> failed;
   for (const ValueInfo& info : model_.graph.outputs) {
     const ValueRef value = lookup(info.name, scope, main_, self);
-    if (!value || value->unsupported) {
-      report("output", info.name, "nothing defines it");
-      continue;
-    }
-    if (value->items) {
-      report("output", info.name, "its type is sequence");
-      continue;
-    }
+    if (!value) report({"output", 1, info.name, "nothing defines it"});
+    if (value && value->failure) failed.push_back(*value->failure);
+    if (value && value->items) report({"output", 1, info.name, "its type is sequence"});
+  }
+  settle(std::move(failed));
+  if (!unsupported_.empty() || !errors_.empty()) return;
+  for (const ValueInfo& info : model_.graph.outputs) {
+    const ValueRef value = lookup(info.name, scope, main_, self);
     const ValueId id = main_.materialize(*value);
     auto state = std::find_if(options_.states.begin(), options_.states.end(),
                               [&](const auto& pair) { return pair.second == info.name; });

@@ -37,9 +37,10 @@ onnx::ModelProto read_model(const std::string& path) {
 Program import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& folder) {
   onnx::choose_results(model, options.results);
   onnx::match_masked_updates(model);
-  onnx::Importer importer(model, options, folder, false);
+  onnx::Importer importer(model, options, folder);
   importer.run();
   if (const auto unsupported = importer.unsupported(); !unsupported.empty()) fail_unsupported(unsupported);
+  if (!importer.errors().empty()) throw importer.errors().front().error;
   return importer.take_program();
 }
 
@@ -104,17 +105,9 @@ Program import_onnx_bytes(std::string_view bytes, const ImportOptions& options, 
   return import_model(onnx::parse_model(bytes, std::move(owner), "model bytes"), options, folder);
 }
 
-std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOptions& options) {
-  onnx::ModelProto model = read_model(path);
-  onnx::choose_results(model, options.results);
-  onnx::match_masked_updates(model);
-  onnx::Importer importer(model, options, folder_of(path), true);
-  importer.run();
-  return importer.unsupported();
-}
+namespace {
 
-std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path) {
-  const onnx::ModelProto model = read_model(path);
+std::vector<OnnxDim> dynamic_dims(const onnx::ModelProto& model) {
   std::vector<OnnxDim> dims;
   for (const onnx::ValueInfo& input : model.graph.inputs) {
     const bool initialized = std::any_of(model.graph.initializers.begin(), model.graph.initializers.end(),
@@ -130,5 +123,50 @@ std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path) {
   }
   return dims;
 }
+
+// What a size may be while only support is asked for, not a compile.
+constexpr Interval kAnySize = {1, 1 << 16};
+// Numbers tried for models that no range fits: of batches, of sequences and of images.
+constexpr int64_t kFixedSizes[] = {8, 16, 32, 64, 128, 224, 256, 320, 384, 512, 640, 1, 2, 4};
+
+std::vector<UnsupportedOp> rows_of(const std::vector<onnx::Importer::NodeError>& errors) {
+  std::vector<UnsupportedOp> rows;
+  for (const auto& [node, error] : errors) {
+    const std::string actual = error.actual.empty() ? "" : " (" + error.actual + ")";
+    const std::string remedy = error.remedy.empty() ? "" : "; " + error.remedy;
+    rows.push_back({error.op, 1, node, error.message + actual + remedy});
+  }
+  return rows;
+}
+
+}  // namespace
+
+OnnxSupport support_onnx(const std::string& path, const ImportOptions& options) {
+  onnx::ModelProto model = read_model(path);
+  onnx::choose_results(model, options.results);
+  onnx::match_masked_updates(model);
+  const auto run = [&](Interval unset) {
+    auto importer = std::make_unique<onnx::Importer>(model, options, folder_of(path), unset);
+    importer->run();
+    return importer;
+  };
+  const auto any = run(kAnySize);
+  OnnxSupport support;
+  support.unsupported = any->unsupported();
+  if (any->errors().empty()) return support;
+  for (const int64_t size : kFixedSizes) {
+    const auto fixed = run({size, size});
+    if (!fixed->errors().empty() || fixed->unsupported().size() > support.unsupported.size()) continue;
+    support.unsupported = fixed->unsupported();
+    support.of_fixed_sizes = rows_of(any->errors());
+    for (const OnnxDim& dim : dynamic_dims(model))
+      if (!options.dims.contains(dim.name)) support.fixed_sizes.emplace(dim.name, size);
+    return support;
+  }
+  for (UnsupportedOp& row : rows_of(any->errors())) support.unsupported.push_back(std::move(row));
+  return support;
+}
+
+std::vector<OnnxDim> dynamic_dims_onnx(const std::string& path) { return dynamic_dims(read_model(path)); }
 
 }  // namespace aicf

@@ -54,8 +54,16 @@ struct UnsupportedOp {
   std::string reason;
   bool operator==(const UnsupportedOp&) const = default;
 };
-// Every op that cannot be imported, sorted by name; empty if the model can be. Unset sizes count as symbolic.
-std::vector<UnsupportedOp> support_onnx(const std::string& path, const ImportOptions& options = {});
+struct OnnxSupport {
+  // Every op that cannot be imported, sorted by name, and what else is wrong of nodes, in their order.
+  std::vector<UnsupportedOp> unsupported;
+  // Nodes that can be imported if their sizes have one value each, like those in `fixed_sizes`.
+  std::vector<UnsupportedOp> of_fixed_sizes;
+  std::map<std::string, int64_t> fixed_sizes;
+};
+// What of a model can be imported. Sizes without an option are ranges, or one number where that is not
+// enough.
+OnnxSupport support_onnx(const std::string& path, const ImportOptions& options = {});
 
 struct OnnxDim {
   std::string input;  // first input that has it

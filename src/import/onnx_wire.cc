@@ -1,5 +1,8 @@
 #include "import/onnx_wire.h"
 
+#include <set>
+#include <string_view>
+
 #include "base/error.h"
 #include "import/onnx_fields.h"
 #include "import/onnx_values.h"
@@ -73,6 +76,14 @@ AttributeProto parse_attribute(pbf_reader reader, int depth) {
   return a;
 }
 
+// Which of two would count is nobody's to say.
+void refuse_same_names(const std::vector<AttributeProto>& attributes, const std::string& owner) {
+  std::set<std::string_view> names;
+  for (const AttributeProto& attribute : attributes)
+    if (!names.insert(attribute.name).second)
+      fail_model("'" + owner + "' has two attributes '" + attribute.name + "'");
+}
+
 NodeProto parse_node(pbf_reader reader, int depth) {
   NodeProto node;
   for_each_field(reader, [&](pbf_reader& r) {
@@ -97,6 +108,7 @@ NodeProto parse_node(pbf_reader reader, int depth) {
     }
   });
   if (node.domain == "ai.onnx") node.domain.clear();
+  refuse_same_names(node.attributes, node.name.empty() ? node.op_type : node.name);
   return node;
 }
 
@@ -140,7 +152,11 @@ void parse_opset(pbf_reader reader, OpsetImports& opsets) {
         return false;
     }
   });
-  opsets[domain == "ai.onnx" ? "" : domain] = version;
+  if (domain == "ai.onnx") domain.clear();
+  const auto known = opsets.emplace(domain, version).first;
+  if (known->second != version)
+    fail_model("the opset of domain '" + domain + "' is both " + std::to_string(known->second) + " and " +
+               std::to_string(version));
 }
 
 FunctionProto parse_function(pbf_reader reader) {
@@ -171,6 +187,7 @@ FunctionProto parse_function(pbf_reader reader) {
     }
   });
   if (function.domain == "ai.onnx") function.domain.clear();
+  refuse_same_names(function.attribute_defaults, function.name);
   return function;
 }
 

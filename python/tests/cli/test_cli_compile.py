@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import aicf
 import numpy as np
@@ -151,7 +152,8 @@ def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None
     assert error["code"] == "AICF-U0203" and error["value"] == "axes"
     np.save(cli.folder / "axes.npy", np.array([1]))
     np.save(cli.folder / "other.npy", np.array([2]))
-    assert cli.json("support", "sums.onnx", code=2)["error"]["code"] == "AICF-U0203"
+    (told,) = cli.json("support", "sums.onnx", code=1)["unsupported"]
+    assert told["op"] == "ReduceSum" and "--value axes=x.npy" in told["reason"]
     assert cli.json("support", "sums.onnx", "--value", "axes=axes.npy")["supported"]
     cli.run("compile", "sums.onnx", "--value", "axes=axes.npy")
     run = ("run", "sums.aicf", "--input", "random", "--input")
@@ -164,6 +166,39 @@ def test_an_input_that_decides_a_shape_is_given_when_compiling(cli: Cli) -> None
     ):
         error = cli.json("compile", "sums.onnx", "--value", value, code=2)["error"]
         assert error["code"] == code, error
+
+
+def test_support_answers_without_sizes(cli: Cli) -> None:
+    """Every reason at once; what no range fits is tried with one value for each size, which is told."""
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n, m] x, float["rows/2", m] z) => (float[a, b] y, float[c, d] w)
+        <int64[1] two = {2}> {
+          c = CenterCropPad<axes: ints = [0]>(x, two)
+          s = Neg(c)
+          y = Unheard(s)
+          w = Unknown(z)
+        }"""
+    onnx.save(onnx.parser.parse_model(text), cli.folder / "two.onnx")
+    told = cli.json("support", "two.onnx", code=1)
+    assert [each["op"] for each in told["unsupported"]] == ["Unheard", "Unknown"]
+    chosen = ("two.onnx", "--result", "s")
+    told = cli.json("support", *chosen)
+    assert told["supported"] and [each["op"] for each in told["of_fixed_sizes"]] == ["CenterCropPad"]
+    said = cli.run("support", *chosen).stdout
+    line = next(line for line in said.splitlines() if line.startswith("these need"))
+    cli.run("compile", *chosen, *line.partition(": ")[2].split())
+    ranges = [f"{name}=1..8" for name in told["fixed_sizes"]]
+    refused = cli.json("compile", *chosen, *(f"--dim={each}" for each in ranges), code=2)
+    assert refused["error"]["code"] == "AICF-U0203"
+
+
+def test_the_inputs_that_the_demo_leaves_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from examples.minilm.fresh_process import store_inputs
+
+    cli.run("compile", "m.onnx", *DIM)
+    store_inputs(cli.folder / "inputs.npz", {"x": np.zeros((2, 16), np.float32)})
+    assert cli.json("run", "m.aicf", "--input", "inputs.npz")["outputs"][0]["shape"] == [2, 8]
 
 
 def test_a_model_may_end_at_results_of_its_nodes(cli: Cli) -> None:

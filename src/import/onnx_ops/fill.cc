@@ -64,15 +64,16 @@ void range(NodeContext& n) {
   const DType dtype = n.dtype(0);
   Dim count;
   if (is_float(dtype)) {
-    const double start = n.require_scalar(0, "start").get_f64(0),
-                 limit = n.require_scalar(1, "limit").get_f64(0),
-                 delta = n.require_scalar(2, "delta").get_f64(0);
+    const double start = n.require_scalar(0, "start of the range").get_f64(0),
+                 limit = n.require_scalar(1, "limit of the range").get_f64(0),
+                 delta = n.require_scalar(2, "delta of the range").get_f64(0);
     const double steps = std::ceil((limit - start) / delta);
     if (!(steps < 1e9)) n.bad("range", "fewer than 1e9 elements", std::to_string(steps));
     count = Dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
   } else {
-    const Dim start = n.require_size(0, "start"), limit = n.require_size(1, "limit"),
-              delta = n.require_size(2, "delta");
+    const Dim start = n.require_size(0, "start of the range"),
+              limit = n.require_size(1, "limit of the range"),
+              delta = n.require_size(2, "delta of the range");
     const Interval steps = n.bounds_of(delta);
     if (steps.lo <= 0 && steps.hi >= 0) n.bad("delta", "never 0", delta.to_string());
     const bool up = steps.lo > 0;

@@ -113,8 +113,9 @@ std::optional<Array> GraphContext::constant(OnnxValue& value) {
     for (const Dim& dim : *value.sizes) values.push_back(*dim.constant());
     return Array::from<int64_t>(value.type.dtype, array_sizes(value.type), values);
   }
-  if (auto at = value.emitted.find(serial_); at != value.emitted.end()) return constant(at->second);
-  return std::nullopt;
+  if (auto at = value.emitted.find(serial_); at != value.emitted.end())
+    if (auto known = constant(at->second)) return known;
+  return parent_ == nullptr ? std::nullopt : parent_->constant(value);
 }
 
 std::optional<Array> GraphContext::constant(ValueId id) {
@@ -149,19 +150,38 @@ std::optional<Array> GraphContext::constant(ValueId id) {
   return folded_.at(id);
 }
 
-std::set<std::string> GraphContext::sources(ValueId id) const {
-  std::set<std::string> names;
+GraphContext::Sources GraphContext::sources(ValueId id) const {
+  Sources found;
   std::set<ValueId> seen = {id};
   std::vector<ValueId> stack = {id};
+  const auto add_outer = [&](ValueId inner) {
+    for (const ValueRef& value : captures_) {
+      const auto here = value->emitted.find(serial_), outside = value->emitted.find(parent_->serial_);
+      if (here == value->emitted.end() || here->second != inner || outside == value->emitted.end()) continue;
+      Sources outer = parent_->sources(outside->second);
+      found.inputs.merge(outer.inputs);
+      found.sizes.merge(outer.sizes);
+    }
+  };
   while (!stack.empty()) {
-    const Value& value = graph_.value(stack.back());
+    const ValueId at = stack.back();
+    const Value& value = graph_.value(at);
     stack.pop_back();
-    if (value.role == Role::kInput) names.insert(value.name);
+    if (value.role == Role::kInput && parent_ != nullptr)
+      add_outer(at);
+    else if (value.role == Role::kInput)
+      found.inputs.insert(value.name);
     if (value.role != Role::kTemp) continue;
-    for (ValueId operand : graph_.node(value.producer).operands)
+    const Node& node = graph_.node(value.producer);
+    if (node.op == Op::size_of) {
+      std::map<std::string, int> symbols;
+      for (const Dim& dim : node.attrs.get_dims("size")) dim.collect_symbols(symbols);
+      for (const auto& [symbol, count] : symbols) found.sizes.insert(symbol);
+    }
+    for (ValueId operand : node.operands)
       if (operand != kNoValue && seen.insert(operand).second) stack.push_back(operand);
   }
-  return names;
+  return found;
 }
 
 }  // namespace aicf::onnx

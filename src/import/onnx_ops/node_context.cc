@@ -74,14 +74,26 @@ namespace {
 
 // The first name is what a caller must give a value for; computed inputs are all named in the text.
 [[noreturn]] void fail_not_static(NodeContext& node, size_t i, std::string_view what) {
-  const std::set<std::string> names = node.context().sources(node.in(i));
-  throw UserError(ErrorCode::kU_size_not_static, "node '" + node.origin() + "': " + std::string(what) +
-                                                     " must be known when compiling, but depends on data")
-      .with_op(node.proto().op_type)
-      .with_value(names.empty() ? node.ref(i)->name : *names.begin())
-      .with_expected("a constant, or arithmetic on sizes")
-      .with_actual(names.empty() ? "computed by the graph" : "computed from input " + comma_list(names))
-      .with_remedy("give the input's value when compiling, or export the model with it as a constant");
+  const auto [inputs, sizes] = node.context().sources(node.in(i));
+  UserError error(ErrorCode::kU_size_not_static,
+                  "node '" + node.origin() + "': " + std::string(what) + " must be known when compiling");
+  error.with_op(node.proto().op_type).with_expected("a constant, or arithmetic on sizes");
+  if (!inputs.empty()) {
+    std::string flags, arguments;
+    for (const std::string& name : inputs) {
+      flags += " --value " + name + "=x.npy";
+      arguments += (arguments.empty() ? "\"" : ", \"") + name + "\": array";
+    }
+    throw error.with_value(*inputs.begin())
+        .with_actual("computed from input " + comma_list(inputs))
+        .with_remedy("fix the input to one value when compiling:" + flags + " (in Python inputs={" +
+                     arguments + "}), or export the model with a constant in its place");
+  }
+  if (!sizes.empty())
+    throw error.with_value(comma_list(sizes)).with_actual("computed from size " + comma_list(sizes));
+  throw error.with_value(node.ref(i)->name)
+      .with_actual("computed by the graph")
+      .with_remedy("export the model with a constant in its place");
 }
 
 }  // namespace
@@ -193,7 +205,7 @@ int64_t NodeContext::attr_int(std::string_view name) {
 double NodeContext::attr_float(std::string_view name, double absent) {
   const AttributeProto* a = attr(name);
   if (a) check_type(*this, *a, AttributeType::kFloat, "a number");
-  return a ? static_cast<double>(a->f) : absent;
+  return static_cast<double>(a ? a->f : static_cast<float>(absent));  // a default is an f32, too
 }
 
 std::string NodeContext::attr_str(std::string_view name, std::string absent) {

@@ -33,7 +33,7 @@ struct OnnxValue {
   // A sequence of known length; such a value has no type of its own.
   std::optional<std::vector<std::shared_ptr<OnnxValue>>> items;
   bool param = false;                  // `array` is a weight: emitted as a param
-  bool unsupported = false;            // made by a node that could not be converted
+  std::optional<size_t> failure;       // why it could not be made: Importer's number of the reason
   std::map<int64_t, ValueId> emitted;  // its IR value by GraphContext::serial()
 };
 using ValueRef = std::shared_ptr<OnnxValue>;
@@ -57,8 +57,11 @@ class GraphContext {
   // Content that does not depend on inputs, folded by the reference evaluator; nullopt if it does.
   std::optional<Array> constant(OnnxValue& value);
   std::optional<Array> constant(ValueId id);
-  // Names of graph inputs that `id` is computed from.
-  std::set<std::string> sources(ValueId id) const;
+  // What `id` is computed from.
+  struct Sources {
+    std::set<std::string> inputs, sizes;  // names of the model's inputs, and of sizes that are values
+  };
+  Sources sources(ValueId id) const;
   // Emits `sizes` as an integer value of rank 0 or 1.
   ValueId emit_sizes(const std::vector<Dim>& sizes, const TensorType& type);
 
@@ -93,6 +96,10 @@ using ConvertBody = std::function<std::vector<ValueRef>(
 // Thrown by a converter that meets something it does not support; collected by the importer.
 struct Unsupported {
   std::string reason;
+};
+// Thrown where a body gives what could not be made, for the reason of this number.
+struct FailedBody {
+  size_t failure;
 };
 
 class NodeContext {
