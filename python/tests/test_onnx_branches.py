@@ -103,3 +103,15 @@ def test_every_reason_is_listed_at_once() -> None:
     with pytest.raises(aicf.UserError) as caught:
         aicf.compile(model_of(nodes, {"x": X}, ["b", "e"], CONSTANTS))
     assert caught.value.value == "NonZero, Unheard, Unknown"
+
+
+def test_a_branch_that_reads_what_is_known_outside() -> None:
+    """[2, 2] sums of constants are nodes whose contents are known; only one branch reads them."""
+    one = branch("one", [node("Add", ["k", "k"], ["s"]), node("Cast", ["s"], ["t"], to=1)], "t")
+    other = branch("other", [node("Neg", ["z"], ["o"])], "o")
+    nodes = [node("Add", ["a", "a"], ["k"]), node("If", ["c"], ["y"], then_branch=one, else_branch=other)]
+    inputs = {"z": (np.float32, [2, 2]), "c": (np.bool_, [])}
+    a = np.arange(4).reshape(2, 2)
+    exe = aicf.compile(model_of(nodes, inputs, ["y"], {"a": a}))
+    for c, wanted in ((True, 4.0 * a), (False, -draw(2, 2))):
+        assert np.array_equal(ours(exe, {"z": draw(2, 2), "c": np.array(c)})[0], wanted)

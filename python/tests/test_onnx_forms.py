@@ -286,3 +286,67 @@ def test_nearest_of_opset_10_rounds_up_where_it_shrinks(scale: float) -> None:
     node = helper.make_node("Resize", ["x", "scales"], ["y"], mode="nearest")
     model = model_of([node], {"x": (np.float32, [1, 1, "h", 3])}, ["y"], constants, opset=10)
     check_sizes(model, {"h": "2..9"}, [({"h": h}, {"x": draw(1, 1, h, 3)}) for h in (2, 4, 5, 9)])
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("HardSigmoid", {"alpha": 0.2, "beta": 0.5}),
+        ("LeakyRelu", {"alpha": 0.01}),
+        ("Selu", {"alpha": 1.6732632, "gamma": 1.0507010}),
+        ("BatchNormalization", {"epsilon": 1e-5}),
+        ("InstanceNormalization", {"epsilon": 1e-5}),
+    ],
+)
+def test_a_default_is_what_the_attribute_would_be(op: str, attributes: dict[str, float]) -> None:
+    """An f32, in f64 too."""
+    names = ["x", *"sbmv"[: {"BatchNormalization": 4, "InstanceNormalization": 2}.get(op, 0)]]
+    constants = {name: np.abs(draw(2)).astype(np.float64) for name in names[1:]}
+    x = draw(3, 2, 5).astype(np.float64) * 1e-2
+    results = [
+        ours(
+            aicf.compile(
+                model_of(
+                    [helper.make_node(op, names, ["y"], **given)],
+                    {"x": (np.float64, [3, 2, 5])},
+                    {"y": TensorProto.DOUBLE},
+                    constants,
+                )
+            ),
+            {"x": x},
+        )[0]
+        for given in ({}, attributes)
+    ]
+    assert np.array_equal(*results)
+
+
+def test_the_sixth_of_hard_swish_is_that_of_its_function() -> None:
+    node = helper.make_node("HardSwish", ["x"], ["y"])
+    model = model_of([node], {"x": (np.float64, [50])}, {"y": TensorProto.DOUBLE}, opset=18)
+    x = draw(50).astype(np.float64) * 3
+    np.testing.assert_allclose(ours(aicf.compile(model), {"x": x})[0], peer(model, {"x": x})[0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_the_epsilon_that_onnxruntime_takes_where_none_is_given(op: str) -> None:
+    node = helper.make_node(op, ["x", "x", "g"], ["y"], domain="com.microsoft")
+    model = model_of([node], {"x": (np.float32, [2, 3, 4])}, ["y"], {"g": draw(4)})
+    feeds = {"x": draw(2, 3, 4) * np.float32(1e-3)}
+    np.testing.assert_allclose(ours(aicf.compile(model), feeds)[0], peer(model, feeds)[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes"), [("ReduceL2", [4, 30]), ("GlobalLpPool", [2, 3, 8]), ("LpPool", [1, 2, 9])]
+)
+def test_norms_of_halves_do_not_overflow_on_the_way(op: str, sizes: list[int]) -> None:
+    """Squares of 300 are above the largest f16, their root is not."""
+    given = {"kernel_shape": [3]} if op == "LpPool" else {}
+    model = model_of([helper.make_node(op, ["x"], ["y"], **given)], {"x": (np.float16, sizes)}, ["y:FLOAT16"])
+    x = (draw(*sizes) * 200 + 300).astype(np.float16)
+    axes = tuple(range(len(sizes))) if op == "ReduceL2" else (2,)
+    wide = x.astype(np.float64)
+    if op == "LpPool":
+        wanted = np.sqrt((np.lib.stride_tricks.sliding_window_view(wide, 3, 2) ** 2).sum(-1))
+    else:
+        wanted = np.sqrt((wide**2).sum(axes, keepdims=True))
+    np.testing.assert_allclose(ours(aicf.compile(model), {"x": x})[0], wanted, rtol=2e-3)

@@ -51,7 +51,8 @@ void hard_sigmoid(NodeContext& n) {
 void hard_swish(NodeContext& n) {
   const Math m{n, n.dtype(0)};
   const ValueId x = n.in(0);
-  n.out(0, n.add(Op::mul, {x, m.clamp(m.add(m.mul(x, 1.0 / 6.0), 0.5), 0, 1)}));
+  constexpr double kSixth = 1.0F / 6.0F;  // an attribute of the function that the operator is, so an f32
+  n.out(0, n.add(Op::mul, {x, m.clamp(m.add(m.mul(x, kSixth), 0.5), 0, 1)}));
 }
 
 void mish(NodeContext& n) {

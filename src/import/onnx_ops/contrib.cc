@@ -56,22 +56,22 @@ void quick_gelu(NodeContext& n) {
   n.out(0, n.add(Op::mul, {x, n.add(Op::sigmoid, {n.add(Op::mul, {x, alpha})})}));
 }
 
-ValueId rms_norm_last(NodeContext& n, ValueId x, size_t scale) {
+ValueId rms_norm_last(NodeContext& n, ValueId x, size_t scale, double epsilon) {
   return n.add(Op::rms_norm, {x, n.in(scale)},
-               {{"axis", int64_t{-1}}, {"epsilon", n.attr_float("epsilon", 1e-5)}});
+               {{"axis", int64_t{-1}}, {"epsilon", n.attr_float("epsilon", epsilon)}});
 }
 
 void simplified_layer_norm(NodeContext& n) {
   if (n.axis(n.attr_int("axis", -1), n.rank(0)) != n.rank(0) - 1)
     n.unsupported("an axis that is not the last");
   n.ignore("stash_type");  // ours is never below f32
-  n.out(0, rms_norm_last(n, n.in(0), 1));
+  n.out(0, rms_norm_last(n, n.in(0), 1, 1e-5));
 }
 
 void skip_simplified_layer_norm(NodeContext& n) {
   ValueId sum = n.add(Op::add, {n.in(0), n.in(1)});
   if (n.has(3)) sum = n.add(Op::add, {sum, n.in(3)});
-  n.out(0, rms_norm_last(n, sum, 2));
+  n.out(0, rms_norm_last(n, sum, 2, 1e-12));
   if (n.wants(3)) n.out(3, sum);
 }
 

@@ -59,6 +59,7 @@ int64_t NodeContext::axis(int64_t axis, int64_t rank) const {
 std::optional<std::vector<Dim>> NodeContext::sizes(size_t i) {
   OnnxValue& value = *ref(i);
   if (value.sizes) return value.sizes;
+  if (value.folded) return value.folded;
   if (!is_integer(value.type.dtype) && value.type.dtype != DType::boolean) return std::nullopt;
   const auto count = element_count(value.type.shape).constant();
   if (!count || *count > kMaxSymbolicElements) return std::nullopt;
@@ -66,7 +67,7 @@ std::optional<std::vector<Dim>> NodeContext::sizes(size_t i) {
   if (!array) return std::nullopt;
   std::vector<Dim> sizes;
   for (int64_t k = 0; k < array->count(); ++k) sizes.emplace_back(array->get_i64(k));
-  value.sizes = sizes;
+  value.folded = sizes;  // not its sizes: a body that has captured it goes on reading the capture
   return sizes;
 }
 

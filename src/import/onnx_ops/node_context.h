@@ -30,6 +30,8 @@ struct OnnxValue {
   const CarriedType* carried = nullptr;   // what its values are, if `type` only carries them
   std::optional<Array> array;             // initialiser, or input with a known value
   std::optional<std::vector<Dim>> sizes;  // content of a small integer value, row-major
+  std::optional<std::vector<Dim>>
+      folded;  // content of an emitted value that depends on nothing, once asked for
   // A sequence of known length; such a value has no type of its own.
   std::optional<std::vector<std::shared_ptr<OnnxValue>>> items;
   bool param = false;                  // `array` is a weight: emitted as a param
@@ -184,6 +186,11 @@ class NodeContext {
   ValueId scalar(DType dtype, double value) { return constant_of(Array::scalar_f64(dtype, value)); }
   ValueId iscalar(DType dtype, int64_t value) { return constant_of(Array::scalar_i64(dtype, value)); }
   ValueId cast(ValueId x, DType dtype);
+  // Halves as f32, for ops of several steps: only the result of an op is rounded.
+  ValueId widened(ValueId x) {
+    const DType dtype = dtype_of(x);
+    return cast(x, dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype);
+  }
   ValueId reshape(ValueId x, Shape shape);
   ValueId transpose(ValueId x, std::vector<int64_t> perm);
   ValueId broadcast(ValueId x, Shape shape);

@@ -131,12 +131,13 @@ void lp_norm(NodeContext& n) {
   const Ints axes = {n.axis(n.attr_int("axis", -1), n.rank(0))};
   const int64_t p = n.attr_int("p", 2);
   if (p != 1 && p != 2) n.unsupported("p=" + std::to_string(p));
-  const ValueId x = n.in(0);
+  const ValueId x = n.widened(n.in(0));
   const ValueId magnitude = p == 1 ? n.add(Op::abs, {x}) : n.add(Op::mul, {x, x});
   ValueId norm = n.add(Op::reduce_sum, {magnitude}, {{"axes", axes}, {"keepdims", true}});
   if (p == 2) norm = n.add(Op::sqrt, {norm});
-  const ValueId zero = n.scalar(n.dtype(0), 0);
-  n.out(0, n.add(Op::select, {n.add(Op::eq, {norm, zero}), zero, n.add(Op::div, {x, norm})}));
+  const ValueId zero = n.scalar(n.dtype_of(x), 0);
+  const ValueId y = n.add(Op::select, {n.add(Op::eq, {norm, zero}), zero, n.add(Op::div, {x, norm})});
+  n.out(0, n.cast(y, n.dtype(0)));
 }
 
 // (x - mean) / (deviation + 1e-9), as the operator's function body has it.

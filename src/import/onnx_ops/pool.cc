@@ -84,7 +84,7 @@ void lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
   const PaddedFirst padded = pad_first(n, n.in(0), {}, 0, Rest::kIsCut);
   Window w = read_window(n, n.shape_of(padded.x), {}, Rest::kIsCut);
-  const ValueId x = cut_rest(n, padded.x, w);
+  const ValueId x = n.widened(cut_rest(n, padded.x, w));
   const Shape shape = n.shape_of(x);
   const size_t spatial = w.kernel.size();
   if (n.attr_int("ceil_mode", 0) != 0)
@@ -99,7 +99,7 @@ void lp_pool(NodeContext& n) {
     }
   std::vector<int64_t> sizes = {1, 1};
   sizes.insert(sizes.end(), w.kernel.begin(), w.kernel.end());
-  Array ones = n.generated(n.dtype(0), sizes);
+  Array ones = n.generated(n.dtype_of(x), sizes);
   for (int64_t i = 0; i < ones.count(); ++i) ones.set_f64(i, 1.0);
   Shape planes = shape;
   planes[0] = shape[0] * shape[1];
@@ -110,15 +110,14 @@ void lp_pool(NodeContext& n) {
   Shape result = n.shape_of(sums);
   result[0] = shape[0];
   result[1] = shape[1];
-  n.out(0, padded.cut(n, root(n, n.reshape(sums, result), p)));
+  n.out(0, padded.cut(n, n.cast(root(n, n.reshape(sums, result), p), n.dtype(0))));
 }
 
 void global_lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
-  n.out(
-      0,
-      root(n, n.add(Op::reduce_sum, {power(n, n.in(0), p)}, {{"axes", spatial_axes(n)}, {"keepdims", true}}),
-           p));
+  const ValueId sums = n.add(Op::reduce_sum, {power(n, n.widened(n.in(0)), p)},
+                             {{"axes", spatial_axes(n)}, {"keepdims", true}});
+  n.out(0, n.cast(root(n, sums, p), n.dtype(0)));
 }
 
 // Values put back where MaxPool found them; indices are flat into the whole tensor of the size the pads and

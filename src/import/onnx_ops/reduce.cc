@@ -44,12 +44,13 @@ void sum_square(NodeContext& n) {
   reduce_with<Op::reduce_sum>(n, [&](ValueId x) { return n.add(Op::mul, {x, x}); }, kSame);
 }
 
-// Integers go through f64, where squares and logarithms exist, and back.
+// Integers go through f64, where squares and logarithms exist, halves through f32, and back.
 template <typename Inner>
 void in_float(NodeContext& n, Inner inner) {
   const DType dtype = n.dtype(0);
-  if (is_float(dtype)) return inner();
-  n.set_input(0, n.cast(n.in(0), DType::f64));
+  const ValueId x = is_float(dtype) ? n.widened(n.in(0)) : n.cast(n.in(0), DType::f64);
+  if (n.dtype_of(x) == dtype) return inner();
+  n.set_input(0, x);
   inner();
   n.out(0, n.cast(n.context().materialize(*n.outputs()[0]), dtype));
 }
