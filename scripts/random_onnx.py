@@ -96,7 +96,7 @@ def save(model: Any, folder: Path) -> None:
 
 
 def judge(graph: Any, model: Any, extra: Any) -> dict[str, Any]:
-    import aicf
+    import aicf.errors
     import numpy as np
 
     data = model.proto.SerializeToString()
@@ -144,7 +144,7 @@ def judge(graph: Any, model: Any, extra: Any) -> dict[str, Any]:
                 continue
             try:
                 bad = wrong(graph, data, exe, other[0], other[1], model, ranges)
-            except aicf.RangeError:
+            except aicf.errors.RangeError:
                 continue  # the peer reads outside of its data at this size and does not say so
             if bad:
                 return {"status": "wrong", "text": f"at {symbol}={size} of {ranges}: {bad}"}

@@ -92,7 +92,7 @@ class Rule:
     """How exact a node's results are. `ulps`: its own rounding. `length`: how many terms its sums have at
     most. `kind`: "exact", "round" (a function of each element), "sum" (linear in its operands but for their
     signs: the terms are bounded by a run on magnitudes) or "chain" (several steps: as if its operands had
-    relative errors of `length` units)."""
+    relative errors of `length` units); "halves": whole numbers, one off where a half is rounded."""
 
     kind: str = "exact"
     ulps: float = 1
@@ -112,6 +112,7 @@ class Peer:
     def __init__(self, graph: Graph, node: NodeProto, rule: Rule, prefer: str = "onnxruntime") -> None:
         self.node = node
         floats = {graph.values[n].dtype for n in free_reads(node) if is_float(graph.values[n].dtype)}
+        self.positive: Peer | None = None  # the same with attributes of magnitudes, where some are below 0
         self.has_body = any(a.type == a.GRAPH for a in node.attribute)
         movable = node.op_type not in AS_THEY_ARE and not self.has_body
         self.narrow = movable and bool(floats & set(HALVES))
@@ -492,6 +493,13 @@ class Graph:
     def add(self, node: NodeProto, rule: Rule) -> None:
         try:
             peer = Peer(self, node, rule, self.prefer(node))
+            below = [a for a in node.attribute if a.type == AttributeProto.FLOAT and a.f < 0]
+            if below and rule.kind == "sum":
+                copy = NodeProto()
+                copy.CopyFrom(node)
+                for attribute in copy.attribute:
+                    attribute.f = abs(attribute.f)
+                peer.positive = Peer(self, copy, rule, self.prefer(node))
             results, errors = evaluate(peer, rule, self.values)
         except Refused as error:
             self.refusal = str(error)
@@ -565,13 +573,16 @@ def evaluate(
         if moved:
             bounds = _response(peer, arrays, moved, results)
         if rule.kind == "sum":
-            magnitude = peer({n: np.abs(a) if is_float(a.dtype) else a for n, a in arrays.items()})
+            magnitude = (peer.positive or peer)(
+                {n: np.abs(a) if is_float(a.dtype) else a for n, a in arrays.items()}
+            )
         for i, (result, bound) in enumerate(zip(results, bounds, strict=True)):
             if not is_float(result.dtype):
                 if not bound.any() and not rule.steps:
                     bounds[i] = bound
                 elif rule.steps:
-                    bounds[i] = np.ones(result.shape) if errors else np.zeros(result.shape)
+                    off = bool(errors) or rule.kind == "halves"
+                    bounds[i] = np.ones(result.shape) if off else np.zeros(result.shape)
                 continue
             wide = np.abs(result.astype(np.float64))
             unit = eps(np.float32) if peer.narrow else eps(result.dtype)

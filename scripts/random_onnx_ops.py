@@ -183,7 +183,8 @@ def unary(g: Graph, name: str) -> Any:
     x = g.any_value(kinds, exact=name in STEPS, low=low, high=high)
     if name == "Identity" or ulps == 0:
         return g.node(name, [x.name], Rule())
-    # Operands near a pole move the result far: the response says how far.
+    if name in ("HardSwish", "Mish", "Softsign"):
+        return g.node(name, [x.name], Rule("chain", ulps, 2, ABSOLUTE.get(name, 0)))
     return g.node(name, [x.name], func(ulps, ABSOLUTE.get(name, 0)))
 
 
@@ -336,7 +337,10 @@ def activation(g: Graph, name: str) -> Any:
     if name == "Shrink":
         attributes = {"bias": number(0, 1), "lambd": number(0, 1)}
         if not is_float(x.dtype):
-            attributes = {"bias": float(g.whole(0, 2)), "lambd": float(g.whole(0, 3))}
+            attributes = {
+                "bias": float(g.whole(0, 2)) if x.dtype in SIGNED else 0.0,
+                "lambd": float(g.whole(0, 3)),
+            }
     absolute = 1e-6 if name in ("Elu", "Selu", "Celu", "Swish") else 0
     return g.node(name, [x.name], Rule("chain", 16, 2, absolute), **attributes)
 
@@ -831,13 +835,14 @@ def one_hot(g: Graph) -> Any:
     # The reference takes what lies outside modulo the depth: it stays inside where onnxruntime has no kernel.
     kind = g.pick([I64, I32])
     high = depth + (1 if kind == I64 and g.chance(0.3) else -1)
-    indices = g.values[g.value(kind, g.shape(0, 3), low, high, True)]
+    indices = g.values[g.value(kind, g.shape(1, 3), low, high, True)]
     axis = g.whole(-len(indices.shape) - 1, len(indices.shape))
     values = g.value(g.pick([F32, I64]) if kind == I64 else g.pick([I64, I32]), (2,))
     return g.node(
         "OneHot",
         [indices.name, g.const(np.array(depth, kind) if g.chance(0.5) else np.array([depth], kind)), values],
-        Rule(),
+        # The reference adds the difference of on and off where onnxruntime has no kernel.
+        Rule("chain", 2, 1) if is_float(g.values[values].dtype) else Rule(),
         axis=g.pick([axis, None]),
     )
 
@@ -1207,7 +1212,8 @@ def conv_transpose(g: Graph) -> Any:
 
 @op("MaxPool", "AveragePool", "LpPool")
 def pool(g: Graph, name: str) -> Any:
-    kind = g.dtype(g.dtypes_of(name))
+    # The reference of old pools takes pads in another order.
+    kind = g.dtype(g.dtypes_of(name)) if g.opset >= 8 else F32
     lead, spatial, kernel = image(g)
     dilations = g.opset >= {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[name]
     # onnxruntime refuses to cut in its f32 kernel of MaxPool only; the reference rounds halves otherwise.
@@ -1357,13 +1363,14 @@ def instance_norm(g: Graph) -> Any:
     kind = g.dtype(g.dtypes_of("InstanceNormalization"))
     shape = g.shape(3, 5, 2)
     c = shape[1]
-    length = int(np.prod(shape[2:]))
-    return g.node(
-        "InstanceNormalization",
-        [g.value(kind, shape), g.value(kind, (c,)), g.value(kind, (c,))],
-        Rule("chain", 32, length + 8, 1e-6),
-        epsilon=g.pick([None, 1e-3]),
+    x, scale, bias = g.value(kind, shape), g.value(kind, (c,)), g.value(kind, (c,))
+    epsilon = g.pick([None, 1e-3])
+    # onnxruntime folds the mean into the bias, and so rounds x / sqrt(variance + epsilon) times the scale.
+    folded = np.prod([float(np.abs(g.values[v].array.astype(F64)).max(initial=0)) for v in (x, scale)])
+    rule = Rule(
+        "chain", 32, int(np.prod(shape[2:])) + 8, 4 * eps(F32) * float(folded) / (epsilon or 1e-5) ** 0.5
     )
+    return g.node("InstanceNormalization", [x, scale, bias], rule, epsilon=epsilon)
 
 
 @op("LayerNormalization", "RMSNormalization")
@@ -1460,17 +1467,18 @@ def resize(g: Graph) -> Any:
         x = g.values[g.value(F32, g.shape(4, 4, 1))]
         scales = g.const(np.array([1, 1, g.pick([1, 2, 1.5, 2.5]), g.pick([1, 2, 3])], F32))
         mode = g.pick(["nearest", "linear"])
+        rule = Rule("chain", 8, 16 + 3 * max(x.shape))  # places are as inexact as they are large
         if g.opset < 9:
             return g.node(
                 name,
                 [x.name],
-                Rule("chain", 8, 16),
+                rule,
                 mode=mode,
                 scales=[float(n) for n in g.values[scales].array],
             )
-        return g.node(name, [x.name, scales], Rule("chain", 8, 16), mode=mode)
+        return g.node(name, [x.name, scales], rule, mode=mode)
     mode = g.pick(["nearest", "linear", "cubic", None])
-    kind = g.dtype([F32, F32, F64, U8, I32] if mode in ("nearest", None) else [F32])
+    kind = g.dtype([F32, F32, U8, I32] if mode in ("nearest", None) else [F32])
     x = g.values[g.value(kind, (g.whole(1, 2), g.whole(1, 2), g.whole(1, 7), g.whole(1, 7)))]
     coordinates = g.pick(
         [None, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
@@ -1489,7 +1497,8 @@ def resize(g: Graph) -> Any:
     roi = "" if g.opset >= 13 else g.const(np.zeros(0, F32))
     rule = Rule() if mode in ("nearest", None) else Rule("chain", 64, 64, 2e-6)
     # The operator list leaves open how align_corners rounds a length.
-    if coordinates != "align_corners" and g.chance(0.5):
+    by_scales = coordinates not in ("align_corners", "half_pixel_symmetric")  # whose middle is a tie
+    if by_scales and g.chance(0.5):
         scales = [1.0, 1.0, g.pick([0.5, 0.6, 1.0, 1.3, 2.0, 3.0]), g.pick([0.5, 0.7, 1.0, 1.7, 2.0, 4.0])]
         if any(int(n * s) < 1 for n, s in zip(x.shape, scales, strict=True)):
             raise Unfit
@@ -1934,3 +1943,92 @@ def scan(g: Graph) -> Any:
         num_scan_inputs=1,
         **more,
     )
+
+
+# --- ops of onnxruntime's own domain, as its optimiser and its quantiser write them, and of ai.onnx.ml
+
+CONTRIB, ML = "com.microsoft", "ai.onnx.ml"
+
+
+@op("QuickGelu", "FastGelu", "BiasGelu")
+def contrib_gelu(g: Graph, name: str) -> Any:
+    x = g.any_value([F32], 1, 4, 1)
+    inputs = [x.name]
+    if name == "BiasGelu" or (name == "FastGelu" and g.chance(0.5)):
+        inputs.append(g.value(F32, (x.shape[-1],), constant=0.8))
+    alpha = g.pick([None, 1.0, 1.702]) if name == "QuickGelu" else None
+    return g.node(name, inputs, Rule("chain", 32, 4, 2e-6), domain=CONTRIB, alpha=alpha)
+
+
+@op("FusedMatMul")
+def fused_matmul(g: Graph) -> Any:
+    m, k, n = g.size(1), g.size(1), g.size(1)
+    flip_a, flip_b = g.chance(0.4), g.chance(0.4)
+    batch = g.shape(0, 1, 1)
+    a = g.value(F32, (*batch, k, m) if flip_a else (*batch, m, k))
+    b = g.value(F32, (*batch, n, k) if flip_b else (*batch, k, n))
+    flags = {"transA": int(flip_a), "transB": int(flip_b), "alpha": g.pick([None, 0.5, 2.0])}
+    return g.node("FusedMatMul", [a, b], Rule("sum", 2, k), domain=CONTRIB, **flags)
+
+
+@op("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def skip_norm(g: Graph, name: str) -> Any:
+    shape = (g.whole(1, 3), g.whole(1, 4), g.whole(2, 9))
+    hidden = (shape[2],)
+    inputs = [g.value(F32, shape), g.value(F32, shape), g.value(F32, hidden, constant=0.8)]
+    if name == "SkipLayerNormalization" and g.chance(0.6):
+        inputs.append(g.value(F32, hidden, constant=0.8))
+    rule = Rule("chain", 32, shape[2] + 8, 1e-6)
+    return g.node(name, inputs, rule, domain=CONTRIB, epsilon=g.pick([None, 1e-3]))
+
+
+@op("QLinearAdd", "QLinearMul")
+def qlinear_binary(g: Graph, name: str) -> Any:
+    kind = g.pick([U8, I8])
+    shape = g.shape(1, 4, 1)
+
+    def ends(low: float, high: float) -> list[str]:
+        return [g.const(g.draw(F32, low, high)(())), g.const(g.draw(kind)(()))]
+
+    a, b = g.value(kind, shape), g.value(kind, g.broadcastable(shape))
+    inputs = [a, *ends(0.02, 0.5), b, *ends(0.02, 0.5), *ends(0.1, 1)]
+    # onnxruntime adds and multiplies in f32 in an order of its own: halves may fall to either side.
+    return g.node(name, inputs, Rule("halves", steps=True), domain=CONTRIB)
+
+
+@op("MatMulIntegerToFloat")
+def matmul_integer_to_float(g: Graph) -> Any:
+    m, k, n = g.size(1), g.size(1), g.size(1)
+    per = (n,) if g.chance(0.4) else ()
+    inputs = [
+        g.value(U8, (m, k)),
+        g.value(I8, (k, n), constant=0.8),
+        g.const(g.draw(F32, 0.02, 0.5)(())),
+        g.const(g.draw(F32, 0.02, 0.5)(per)),
+        g.const(g.draw(U8)(())),
+    ]
+    if g.chance(0.4):
+        inputs += ["", g.value(F32, (n,), constant=0.8)]
+    return g.node("MatMulIntegerToFloat", inputs, Rule("chain", 8, 4), domain=CONTRIB)
+
+
+@op("Scaler", "Normalizer", "Binarizer", "LinearRegressor")
+def features(g: Graph, name: str) -> Any:
+    n, c = g.whole(1, 5), g.whole(1, 6)
+    x = g.value(F32, (n, c), exact=True)
+    g.domains[ML] = 3
+    numbers = lambda count: [round(float(v), 2) for v in g.rng.standard_normal(count)]  # noqa: E731
+    if name == "Scaler":
+        length = g.pick([1, c])
+        given: dict[str, Any] = {"offset": numbers(length), "scale": numbers(length)}
+    elif name == "Normalizer":
+        given = {"norm": g.pick(["MAX", "L1", "L2"])}
+    elif name == "Binarizer":
+        given = {"threshold": g.pick([0.0, 0.5])}
+    else:
+        targets = g.whole(1, 3)
+        given = {"coefficients": numbers(targets * c), "targets": targets}
+        if g.chance(0.6):
+            given["intercepts"] = numbers(targets)
+    rule = Rule() if name == "Binarizer" else Rule("chain", 8, c + 4)
+    return g.node(name, [x], rule, domain=ML, **given)
