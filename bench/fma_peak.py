@@ -41,15 +41,19 @@ def beside_fma_peak(
     measure: Callable[[], dict[str, Any]], flops: float, build: Path, threads: int
 ) -> dict[str, Any]:
     """What `measure` gives, with the peak before and after it, and the share of the higher one that `flops`
-    take in the median time of "aicf"."""
+    take in the median time of "aicf". A share above 1 ends the program: then `flops` are counted wrong, or
+    the machine was not the same throughout."""
     before = fma_peak(build, threads)
     row = measure()
     after = fma_peak(build, threads)
     seconds = row["milliseconds"]["aicf"]["median"] / 1e3
+    share = flops / seconds / max(before, after)
+    if share > 1:
+        raise SystemExit(f"{share:.1%} of the peak of multiply-adds: {flops:.4g} of them in {seconds:.4g} s")
     return row | {
         "contraction_flops": flops,
         "fma_peak_flops_per_second": {"before": before, "after": after},
-        "share_of_fma_peak": flops / seconds / max(before, after),
+        "share_of_fma_peak": share,
     }
 
 

@@ -1,4 +1,4 @@
-"""The GPU benches' report: a run that is cut off keeps the rows it has."""
+"""What the benches share: the GPU's report, in which a run that is cut off keeps rows; shares of a peak."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+import fma_peak
 import gpu_report
 import pytest
 
@@ -56,3 +57,14 @@ def test_cold_compiles_find_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         "import json, os; print(json.dumps([os.getenv('AICF_CACHE_DIR'), os.getenv('CUDA_CACHE_DISABLE')]))"
     )
     assert gpu_report.tool([sys.executable, "-c", seen]) == [None, "1"]
+
+
+def test_a_share_above_one_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fma_peak, "fma_peak", lambda build, threads: 1e9)
+
+    def measure() -> dict[str, object]:
+        return {"milliseconds": {"aicf": {"median": 10.0}}}
+
+    assert fma_peak.beside_fma_peak(measure, 9e6, Path(), 1)["share_of_fma_peak"] == pytest.approx(0.9)
+    with pytest.raises(SystemExit, match="110.0% of the peak"):
+        fma_peak.beside_fma_peak(measure, 11e6, Path(), 1)
