@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <thread>
-#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -73,13 +72,10 @@ struct Intrusion {
 
 // Until our workers, which spin for a moment after a run, sleep.
 void wait_for_workers() {
-  constexpr std::chrono::milliseconds kMost(100), kNap(1);
+  constexpr std::chrono::seconds kMost(1);
+  constexpr std::chrono::microseconds kNap(200);
   const auto end = std::chrono::steady_clock::now() + kMost;
-  int64_t before = -1, now = cpu_ns_of_threads(getpid());
-  while (before != now && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(kNap);
-    before = std::exchange(now, cpu_ns_of_threads(getpid()));
-  }
+  while (other_threads_run() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(kNap);
 }
 
 // Ours and the peers in turns, so that what slows the machine for a while slows all of them. A turn is a run
@@ -177,6 +173,7 @@ int run(const Options& options, const Console& console) {
 VerbRun setup_bench(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
   options->add_to(verb);
+  add_entry_to(verb, options->entry);
   verb.add_option("--repeat", options->repeat, "timed replays");
   verb.add_option("--warmup", options->warmup, "replays before timing");
   verb.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them");

@@ -1,4 +1,6 @@
 #include <map>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -134,13 +136,25 @@ struct Options {
   RunOptions run;
   int most = 5;
   bool measure = false;
+  std::optional<VerbOptions> verb;
 };
+
+// Without --measure nothing runs: a device decides the target of what is compiled, and no more.
+void refuse_unused(const Options& options) {
+  if (options.measure) return;
+  for (const char* name : {"--threads", "--isa", "--device"})
+    if (options.verb->given(name) && (std::string_view(name) != "--device" || options.source.is_artifact()))
+      throw UserError(ErrorCode::kU_bad_option, "an option says where to run, and nothing is run")
+          .with_value(name)
+          .with_remedy("add --measure, or leave it out");
+}
 
 int run(const Options& options, const Console& console) {
   if (options.most < 1)
     throw UserError(ErrorCode::kU_bad_option, "a number is out of range")
         .with_value("--candidates " + std::to_string(options.most))
         .with_expected("at least 1");
+  refuse_unused(options);
   CompileReport report;
   const Artifact artifact = options.source.artifact(options.run.device, &report);
   const MeasuredTimes times =
@@ -166,6 +180,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_explain(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
+  options->verb = verb;
   options->source.add_to(verb);
   options->run.add_to(verb);
   verb.add_option("--candidates", options->most, "how many candidates of a step to show");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/comma_list.h"
@@ -30,6 +31,15 @@ UserError given_twice(const std::string& what) {
   return UserError(ErrorCode::kU_bad_option, "something is given twice")
       .with_value(what)
       .with_expected("one value for each name");
+}
+
+const char* example_of(std::string_view option) {
+  return option == "--dim"     ? "--dim batch=8"
+         : option == "--input" ? "--input x=x.npy"
+         : option == "--value" ? "--value axes=axes.npy"
+         : option == "--range" ? "--range ids=0..1000"
+         : option == "--state" ? "--state past=present"
+                               : "--choose matmul=matmul_f32";
 }
 
 // What --dim says of a size that an input decides must be what the input says.
@@ -80,7 +90,7 @@ std::pair<std::string, std::string> split_pair(const std::string& text, const ch
   if (at == std::string::npos || at == 0 || at + 1 == text.size())
     throw UserError(ErrorCode::kU_bad_option, "an option does not have its form")
         .with_op(option)
-        .with_expected("NAME=VALUE, as 'aicf VERB --help' says")
+        .with_expected(std::string("NAME=VALUE, such as ") + example_of(option))
         .with_actual(text);
   return {text.substr(0, at), text.substr(at + 1)};
 }
@@ -89,6 +99,11 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   SymbolValues sizes;
   for (const std::string& dim : dims) {
     const auto [name, value] = split_pair(dim, "--dim");
+    if (value.find("..") != std::string::npos || value.find(',') != std::string::npos)
+      throw UserError(ErrorCode::kU_bad_option, "a run has one value for each size")
+          .with_value("--dim " + dim)
+          .with_expected("--dim " + name + "=8")
+          .with_remedy("ranges are for compiling: aicf compile MODEL.onnx --dim " + dim);
     if (!sizes.emplace(name, parse_integer(value, "--dim " + dim)).second) throw given_twice("--dim " + dim);
   }
   return sizes;
@@ -141,7 +156,14 @@ void ModelSource::add_stages_to(VerbOptions& verb) {
   verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
 }
 
-bool ModelSource::is_artifact() const { return path.ends_with(".aicf"); }
+bool ModelSource::is_artifact() const {
+  if (path.ends_with(".aicf") || path.ends_with(".onnx")) return path.ends_with(".aicf");
+  // Of another name: a safetensors file begins with the length of its header, which is JSON.
+  std::ifstream file(path, std::ios::binary);
+  char begin[9] = {};
+  file.read(begin, sizeof(begin));
+  return file.good() && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
+}
 
 ImportOptions ModelSource::import_options() const {
   ImportOptions options;
@@ -192,7 +214,10 @@ void ModelSource::refuse_artifact() const {
   (void)MappedFile::open(path);  // that it is not there is said first
   throw UserError(ErrorCode::kU_bad_option, "the model is compiled already")
       .with_value(path)
-      .with_expected("an .onnx file");
+      .with_expected("an .onnx file")
+      .with_remedy(
+          "give the .onnx file that it was made from; a compiled file goes to run, bench, verify, explain "
+          "and inspect");
 }
 
 void ModelSource::refuse_overwriting(const std::string& output, std::vector<std::string> others) const {
@@ -315,6 +340,16 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPla
   }
   if (all_random)
     for (const auto& item : made) given.emplace(item);
+  for (const IoTensor& io : entry.inputs) {
+    if (given.contains(io.name)) continue;
+    const bool several = exe.model().plan().entries.size() > 1;
+    throw UserError(ErrorCode::kU_missing_input, "a required input was not given")
+        .with_op(entry.name)
+        .with_value(io.name)
+        .with_expected(comma_list(entry.inputs, &IoTensor::name))
+        .with_remedy("add --input " + io.name + "=FILE.npy, or --input random for all that are not given" +
+                     (several ? "; --entry names another entry, 'aicf inspect' lists them" : ""));
+  }
   return given;
 }
 
@@ -327,7 +362,6 @@ void ReplayOptions::add_to(VerbOptions& verb, const char* model) {
   source.add_to(verb, /*binds=*/true, model);
   run.add_to(verb);
   inputs.add_to(verb);
-  add_entry_to(verb, entry);
 }
 
 std::map<std::string, Array> ReplayOptions::gather(const Executable& exe) const {

@@ -223,6 +223,21 @@ std::vector<double> Peer::turn_ms(int runs) {
 
 int64_t Peer::cpu_ns() const { return pid_ > 0 ? cpu_ns_of_threads(pid_) : 0; }
 
+bool other_threads_run() {
+  const std::string own = std::to_string(::gettid());
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    if (task.path().filename() == own) continue;
+    std::string line;
+    std::ifstream file(task.path() / "stat");
+    std::getline(file, line);
+    // "TID (NAME) STATE …"; a name may hold anything.
+    const size_t at = line.rfind(") ");
+    if (at != std::string::npos && line.compare(at + 2, 1, "R") == 0) return true;
+  }
+  return false;
+}
+
 int64_t cpu_ns_of_threads(pid_t process) {
   const std::string own = std::to_string(::gettid());
   int64_t sum = 0;

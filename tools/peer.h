@@ -52,5 +52,7 @@ void check_peer_name(const std::string& name);  // bad_option
 // Nanoseconds that the threads of a process have run for so far, as the kernel's scheduler counts them;
 // without the calling thread's.
 int64_t cpu_ns_of_threads(pid_t process);
+// Whether a thread of this process but the calling one runs, or would if it had a core.
+bool other_threads_run();
 
 }  // namespace aicf::cli

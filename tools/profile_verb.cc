@@ -76,6 +76,7 @@ int run(const Options& options, const Console& console) {
 VerbRun setup_profile(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
   options->add_to(verb);
+  add_entry_to(verb, options->entry);
   verb.add_option("--repeat", options->repeat, "replays; times are medians");
   verb.add_option("-o,--output", options->output, "the trace, for Perfetto or chrome://tracing");
   return [options](const Console& console) { return run(*options, console); };

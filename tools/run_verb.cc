@@ -84,6 +84,7 @@ int run(const Options& options, const Console& console) {
 VerbRun setup_run(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
   options->add_to(verb);
+  add_entry_to(verb, options->entry);
   verb.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
   return [options](const Console& console) { return run(*options, console); };
 }

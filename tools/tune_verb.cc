@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -20,7 +21,18 @@ struct Options {
   int candidates = TuneOptions{}.candidates, samples = TuneOptions{}.samples;
   int libraries = 4;
   bool again = false, build_only = false;
+  std::optional<VerbOptions> verb;
 };
+
+// What --build-only leaves out: it measures nothing and keeps no records.
+void refuse_unused(const Options& options) {
+  for (const char* name :
+       {"--output", "--seconds", "--samples", "--libraries", "--again", "--threads", "--isa"})
+    if (options.verb->given(name))
+      throw UserError(ErrorCode::kU_bad_option, "an option of measuring is given with --build-only")
+          .with_value(name)
+          .with_remedy("leave out one of the two");
+}
 
 std::string output_path(const Options& options) {
   const std::string path = options.output.empty() ? user_records_path() : options.output;
@@ -123,6 +135,7 @@ int run(const Options& options, const Console& console) {
   console.status("selecting kernels of " + options.source.path);
   Measuring measuring(options.source, options.run);
   const TuneOptions tuning = tune_options(options);
+  if (options.build_only) refuse_unused(options);
   if (options.build_only) return build_only(measuring, tuning, console);
   const std::string path = output_path(options);
   const std::vector<Record> known = read_known(path);
@@ -153,6 +166,7 @@ int run(const Options& options, const Console& console) {
 
 VerbRun setup_tune(VerbOptions& verb) {
   auto options = std::make_shared<Options>();
+  options->verb = verb;
   options->source.add_to(verb, /*binds=*/false, "an .onnx model");
   options->run.add_to(verb);
   verb.add_option("--output", options->output,

@@ -25,8 +25,8 @@ namespace {
 
 using testing::random_array;
 
-// A loss over trained halves, a frozen weight that only it reads, and a weight that eval alone reads; eval
-// has a branch, so a body, too.
+// A loss over trained params, a frozen weight that only it reads, and a weight that eval alone reads; eval has
+// a branch that reads indices, so bodies.
 Program training_program(DType dtype) {
   const std::string type(dtype_name(dtype));
   const auto with_type = [&](std::string text) {
@@ -57,7 +57,22 @@ Program training_program(DType dtype) {
       %4 = tanh(%3) : TYPE[rows, 16]
       %5 = matmul(%4, %1) : TYPE[rows, 5]
       %6 = cast(%2) {dtype = TYPE} : TYPE[]
-      %7 = add(%5, %6) : TYPE[rows, 5]
+      %10 = add(%5, %6) : TYPE[rows, 5]
+      %7 = if_else(%flag, %10, %2)
+        body(%a: TYPE[rows, 5] as "a", %i: i64[] as "i") {
+          %column = gather(%a, %i) {axis = 1} : TYPE[rows]
+          %zero = constant TYPE[] = [0]
+          %total, %all = scan(%zero, %column) {carried = 1, reverse = false}
+            body(%s: TYPE[] as "s", %e: TYPE[] as "e") {
+              %sum = add(%s, %e) : TYPE[]
+              return %sum, %sum
+            } : TYPE[], TYPE[rows]
+          return %all
+        }
+        body(%a: TYPE[rows, 5] as "a", %i: i64[] as "i") {
+          %column = reduce_max(%a) {axes = [1]} : TYPE[rows]
+          return %column
+        } : TYPE[rows]
       %8 = constant i64[] = [1]
       %9 = add(%2, %8) : i64[]
       update "seen" = %9

@@ -127,7 +127,7 @@ def test_help_and_version_are_told_without_a_verb(cli: Cli) -> None:
         assert lists == (verb == "compile")
         takes = verb in ("run", "bench", "verify", "validate", "explain", "profile", "tune")
         assert ("as 'aicf help compile' says: --state" in text) == takes
-    assert "--precision TEXT [f32]" in cli.run("help", "compile").stdout
+    assert "--precision TEXT=f32" in cli.run("help", "compile").stdout
 
 
 def test_verbosity_says_what_is_done(cli: Cli) -> None:
@@ -214,6 +214,42 @@ def test_values_that_mean_nothing_are_refused(cli: Cli, words: tuple[str, ...], 
     error = cli.json(*words, code=2)["error"]
     assert error["code"] == "AICF-U0001" and error["value"] == value
     assert not (cli.folder / "m.aicf").exists() and not (cli.folder / "r.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "said"),
+    [
+        (("run", "ids.onnx", "--input", "x=x.npy"), "ids", "add --input ids=FILE.npy, or --input random"),
+        (("run", "m.aicf", "--dim", "batch=1..4"), "--dim batch=1..4", "ranges are for compiling"),
+        (("compile", "m.aicf"), "m.aicf", "the .onnx file that it was made from"),
+        (("explain", "m.onnx", *FIXED, "--threads", "2"), "--threads", "add --measure"),
+        (("explain", "m.aicf", "--device", "cuda"), "--device", "add --measure"),
+        (("tune", "m.onnx", *FIXED, "--build-only", "--samples", "3"), "--samples", "leave out one"),
+    ],
+)
+def test_a_newcomers_mistakes_are_answered(cli: Cli, words: tuple[str, ...], value: str, said: str) -> None:
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[2] ids) => (float[2] y)'
+        " { i = Cast <to = 1> (ids)  y = Add (x, i) }"
+    )
+    (cli.folder / "ids.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    np.save(cli.folder / "x.npy", np.zeros(2, np.float32))
+    cli.run("compile", "m.onnx", *DIM)
+    error = cli.json(*words, code=2)["error"]
+    assert error["value"] == value and said in error["remedy"]
+
+
+def test_options_show_their_form(cli: Cli) -> None:
+    for option, form in (("--dim", "--dim batch=8"), ("--input", "--input x=x.npy"), ("--range", "=0..1000")):
+        assert form in cli.json("run", "m.onnx", *FIXED, option, "8", code=2)["error"]["expected"]
+
+
+def test_a_compiled_file_may_have_any_name(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
+    (cli.folder / "m.aicf").rename(cli.folder / "model")
+    assert cli.json("run", "model", *FIXED)["outputs"][0]["shape"] == [3, 8]
+    (cli.folder / "m.onnx").rename(cli.folder / "graph")
+    assert cli.json("run", "graph", *FIXED)["outputs"][0]["shape"] == [3, 8]
 
 
 def test_a_seed_is_no_negative_number(cli: Cli) -> None:

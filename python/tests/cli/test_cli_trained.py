@@ -55,9 +55,9 @@ def test_a_rate_of_zero_says_so(at: Cli) -> None:
 
 def test_every_entry_runs(at: Cli, tmp_path: Path) -> None:
     at.run(*train(at, 10, "trained.aicf"))
-    given = ("--entry", "eval", "--input", "input=batch.npy")
-    names = [io["name"] for io in at.json("inspect", "trained.aicf")["targets"][0]["entries"][-1]["inputs"]]
-    given = ("--entry", "eval", "--input", f"{names[0]}=batch.npy")
+    (target,) = at.json("inspect", "trained.aicf")["targets"]
+    (name,) = [entry["inputs"][0]["name"] for entry in target["entries"] if entry["name"] == "eval"]
+    given = ("--entry", "eval", "--input", f"{name}=batch.npy")
     at.run("run", "trained.aicf", *given, "--output-dir", str(tmp_path))
     y = np.load(tmp_path / "output.npy")
     step = aicf.load_train_step(at.folder / "trained.aicf")

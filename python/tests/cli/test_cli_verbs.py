@@ -105,6 +105,19 @@ def test_on_a_gpu_kernels_have_shares_of_its_limits(cli: Cli, fake: dict[str, st
     assert "--device cuda" in error["remedy"]
 
 
+def test_a_step_that_takes_less_than_it_can_ends_the_program(cli: Cli, fake: dict[str, str]) -> None:
+    """The made-up driver says that each step takes a microsecond; this one computes 17 GFLOP."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2048, 2048] x, float[2048, 2048] w)'
+        " => (float[2048, 2048] y) { y = MatMul (x, w) }"
+    )
+    (cli.folder / "large.onnx").write_bytes(model.SerializeToString())
+    words = ("bench", "large.onnx", "--device", "cuda", "--kernels", "--repeat", "1", "--warmup", "0")
+    error = cli.json(*words, code=4, **fake)["error"]
+    assert error["code"] == "AICF-I0001" and "at least" in error["expected"]
+    assert "17179869184 operations" in error["expected"] and error["actual"] == "1.00 us"
+
+
 def test_run_writes_outputs_and_reports_folders_it_cannot_make(cli: Cli) -> None:
     x = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
     np.save(cli.folder / "x.npy", x)

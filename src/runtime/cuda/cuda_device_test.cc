@@ -330,6 +330,35 @@ TEST_F(CudaDevice, OrdinalsThatAreNotThereAreNamed) {
   });
 }
 
+TEST_F(CudaDevice, LimitsAreThoseOfItsClocksAndWidths) {
+  in_process([](FakeCuda& fake) {
+    const auto device = open_device({"cuda"});
+    const auto limits = cuda_limits(0);
+    ASSERT_TRUE(limits);
+    EXPECT_DOUBLE_EQ(limits->memory_bytes, 2 * 2619.0 * 5120 / 8);
+    EXPECT_DOUBLE_EQ(limits->half_flops, 132 * 1980.0 * 4096);
+    EXPECT_DOUBLE_EQ(limits->float_flops, 132 * 1980.0 * 256);
+    const auto least = [&](Work work, const char* kernel, DType x) {
+      return limits->least_microseconds(work, kernel, x);
+    };
+    const Work arithmetic{0, 1e12, 0};
+    EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_tensor_core", DType::f16), 1e12 / limits->half_flops);
+    EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_tensor_core", DType::i8), 1e12 / (2 * limits->half_flops));
+    EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_tensor_core", DType::f32), 2e12 / limits->half_flops);
+    EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_simt", DType::f32), 1e12 / limits->float_flops);
+    EXPECT_DOUBLE_EQ(least(arithmetic, "attention_simt", DType::f16), 1e12 / limits->float_flops);
+    EXPECT_DOUBLE_EQ(least(arithmetic, "conv_depthwise", DType::f16), 1e12 / limits->float_flops);
+    // What may lie in the cache comes at its rate, and what no data asks for is not counted.
+    const double cache = limits->cache_size;
+    EXPECT_DOUBLE_EQ(least({cache, 0, cache}, "tile", DType::f32), cache / limits->cache_bytes);
+    EXPECT_DOUBLE_EQ(least({1e9, 0, 3 * cache}, "tile", DType::f32),
+                     cache / limits->cache_bytes + 2 * cache / limits->memory_bytes);
+    EXPECT_EQ(least({1e9, 0, 0}, "gather", DType::f32), 0);
+    fake.arch = 75;
+    EXPECT_FALSE(cuda_limits(0));
+  });
+}
+
 TEST_F(CudaDevice, CudaAsATargetNamesEachTargetOnce) {
   in_process([](FakeCuda& fake) {
     EXPECT_EQ(spelled_out_target("cuda"), "sm_90,compute_80,cpu");
