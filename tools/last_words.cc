@@ -56,9 +56,9 @@ bool is_memory_short() {
 
 void on_bus_error(int) {
   end(kEnvironmentError,
-      "error[AICF-E0001]: a file was cut off while it was read\n"
+      "error[AICF-E0007]: a file was cut off while it was read\n"
       "  remedy: run it again; to replace a file in use, write another and rename it into its place\n",
-      "{\"schema\": 1, \"error\": {\"code\": \"AICF-E0001\", \"kind\": \"environment\",\n"
+      "{\"schema\": 1, \"error\": {\"code\": \"AICF-E0007\", \"kind\": \"environment\",\n"
       "\"message\": \"a file was cut off while it was read\", \"op\": \"\", \"value\": \"\", \"expected\": \"\",\n"
       "\"actual\": \"\", \"remedy\": \"run it again; to replace a file in use, write another and rename it into "
       "its place\"}}\n");

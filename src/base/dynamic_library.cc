@@ -67,6 +67,22 @@ fs::path own_folder() {
   return file.parent_path();
 }
 
+// What dlopen says of a file that is not there; anything else is about one that is, or about what that needs.
+bool says_absent(const std::string& error, const std::string& path) {
+  return error.starts_with(path + ": cannot open shared object file: No such file or directory");
+}
+
+std::string remedy_of(const std::string& error) {
+  const auto says = [&](const char* text) { return error.find(text) != std::string::npos; };
+  if (says("cannot allocate") || says("Cannot allocate") || says("failed to map"))
+    return "free memory, or raise the limit on the process's address space (ulimit -v)";
+  if (says("ELF") || says("file too short") || says("invalid"))
+    return "install it again, for this machine's architecture, or name another folder in AICF_CUDA_PATH";
+  if (says("cannot open shared object file"))
+    return "install the library that is named there, or add its folder to LD_LIBRARY_PATH";
+  return "install it again, or name another folder in AICF_CUDA_PATH";
+}
+
 }  // namespace
 
 bool vendor_libraries_allowed() {
@@ -94,11 +110,19 @@ DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names, const
   for (const std::string& folder : cuda_library_folders())
     for (const std::string& name : names) paths.push_back(folder + "/" + name);
   paths.insert(paths.end(), names.begin(), names.end());
+  std::string unusable, why;
   for (const std::string& path : paths) {
     library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     library.path_ = path;
     if (library.handle_ != nullptr) return library;
+    const char* said = dlerror();
+    if (unusable.empty() && said != nullptr && !says_absent(said, path)) unusable = path, why = said;
   }
+  if (!unusable.empty())
+    throw EnvironmentError(ErrorCode::kE_library_unusable, "a library is there, but it cannot be loaded")
+        .with_value(unusable)
+        .with_actual(why)
+        .with_remedy(remedy_of(why));
   std::string looked;
   for (const std::string& folder : cuda_library_folders()) looked += folder + ", ";
   throw EnvironmentError(ErrorCode::kE_device_missing, "a library that CUDA targets need is not there")
@@ -121,7 +145,9 @@ void* DynamicLibrary::find(const char* symbol) const { return dlsym(handle_, sym
 void* DynamicLibrary::require(const char* symbol) const {
   void* address = find(symbol);
   if (address == nullptr)
-    throw EnvironmentError(ErrorCode::kE_device_missing, "a library is too old: it lacks a function")
+    throw EnvironmentError(path_.find("libcuda.so") != std::string::npos ? ErrorCode::kE_driver_too_old
+                                                                         : ErrorCode::kE_library_unusable,
+                           "a library is too old: it lacks a function")
         .with_value(symbol)
         .with_actual(path_)
         .with_remedy("install a newer version of it");

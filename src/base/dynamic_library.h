@@ -10,7 +10,8 @@ namespace aicf {
 class DynamicLibrary {
  public:
   // Tries every name in each of cuda_library_folders(), then where the system's loader looks.
-  // EnvironmentError device_missing with `remedy` if none opens; the message lists where was looked.
+  // EnvironmentError device_missing with `remedy` if there is none, and a list of where was looked;
+  // library_unusable with the loader's words if one is there that cannot be loaded.
   static DynamicLibrary open(const std::vector<std::string>& names, const std::string& remedy);
 
   // Opens every library of the same folder whose name begins so, for a library that will ask the loader for
@@ -21,7 +22,7 @@ class DynamicLibrary {
   const std::string& path() const { return path_; }
   // Null if the library has no such symbol.
   void* find(const char* symbol) const;
-  // As find, but EnvironmentError device_missing names the symbol: the library is too old.
+  // As find, but EnvironmentError library_unusable (of libcuda driver_too_old) names the symbol.
   template <class Function>
   void load(Function*& function, const char* symbol) const {
     function = reinterpret_cast<Function*>(require(symbol));

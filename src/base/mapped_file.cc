@@ -219,7 +219,7 @@ void MappedFile::require_unchanged() const {
 }
 
 void MappedFile::refuse_change(const Identity& now) const {
-  throw EnvironmentError(ErrorCode::kE_io_failed, "a file was written to while it was in use")
+  throw EnvironmentError(ErrorCode::kE_file_changed, "a file was written to while it was in use")
       .with_value(path_)
       .with_expected(describe(identity_.size, identity_.seconds, identity_.nanoseconds))
       .with_actual(describe(now.size, now.seconds, now.nanoseconds))

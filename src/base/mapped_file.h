@@ -19,7 +19,7 @@ class MappedFile {
     int64_t offset, bytes;
   };
   // file_not_found if it cannot be opened, bad_option for a directory or device, io_failed if it cannot be
-  // read, out_of_memory; io_failed, too, if it is written to meanwhile.
+  // read, out_of_memory, file_changed if it is written to meanwhile.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   // The part that `choose` names when it is told the file's size.
   static std::shared_ptr<const MappedFile> open_part(const std::string& path,
@@ -35,7 +35,7 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), static_cast<size_t>(size_)}; }
   const std::string& path() const { return path_; }
   bool is_copy() const { return fd_ < 0; }
-  // io_failed if the file's size or time of writing is not what it was when it was opened. Allocates
+  // file_changed if the file's size or time of writing is not what it was when it was opened. Allocates
   // nothing if it is. Nothing to ask of a copy.
   void require_unchanged() const;
 

@@ -62,14 +62,14 @@ TEST_F(MappedFileTest, AMappedFileTellsThatItWasWrittenTo) {
   EXPECT_EQ(MappedFile::mapping_of(file->data() + 10000), nullptr);
   EXPECT_NO_THROW(file->require_unchanged());
   std::filesystem::resize_file(path_, 9999);
-  EXPECT_EQ(code_of(*file), ErrorCode::kE_io_failed);
+  EXPECT_EQ(code_of(*file), ErrorCode::kE_file_changed);
 
   const auto again = MappedFile::open(path_);
   EXPECT_NO_THROW(again->require_unchanged());
   // Equally many bytes, and another time of writing.
   const timespec times[2] = {{1, 0}, {1, 5}};
   ASSERT_EQ(utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
-  EXPECT_EQ(code_of(*again), ErrorCode::kE_io_failed);
+  EXPECT_EQ(code_of(*again), ErrorCode::kE_file_changed);
 }
 
 TEST_F(MappedFileTest, AFileThatIsReplacedByRenameIsNotChanged) {

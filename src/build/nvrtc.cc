@@ -55,14 +55,18 @@ const Nvrtc& nvrtc() {
   return table;
 }
 
-#define AICF_NVRTC(call)                                                           \
-  do {                                                                             \
-    const int nvrtc_result = (call);                                               \
-    if (nvrtc_result != 0)                                                         \
-      throw EnvironmentError(ErrorCode::kE_device_missing, "an NVRTC call failed") \
-          .with_value(#call)                                                       \
-          .with_actual(nvrtc().get_error_string(nvrtc_result));                    \
-  } while (false)
+void check_nvrtc(int result, const char* call) {
+  constexpr int kOutOfMemory = 1;
+  if (result == 0) return;
+  const bool memory = result == kOutOfMemory;
+  throw EnvironmentError(memory ? ErrorCode::kE_out_of_memory : ErrorCode::kE_library_failed,
+                         memory ? "NVRTC has not enough memory" : "an NVRTC call failed")
+      .with_value(call)
+      .with_actual(nvrtc().get_error_string(result))
+      .with_remedy(memory ? "free memory, or raise the limit of the process (ulimit -v)"
+                          : "install another version of NVRTC; 'aicf doctor' tells which one is found");
+}
+#define AICF_NVRTC(call) check_nvrtc((call), #call)
 
 class Program {
  public:

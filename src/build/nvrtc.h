@@ -15,7 +15,7 @@ inline constexpr const char* kCudaOptions[] = {
     "--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--no-source-include", "--minimal"};
 
 // Machine code (an ELF cubin or PTX text) of one translation unit. EnvironmentError device_missing without
-// NVRTC; InternalError check_failed with the compiler's log and the numbered text if it does not compile,
+// NVRTC, library_unusable if it cannot be loaded; InternalError check_failed with the compiler's log and the numbered text if it does not compile,
 // because all text is ours.
 std::string compile_cuda(const std::string& source, const std::string& target);
 

@@ -83,11 +83,11 @@ TEST_F(ChangedFile, AMappedFileIsRefusedBeforeItsBytesAreRead) {
   exe.run("", x_);
   const Array sum = exe.state("sum");
   write_in_place(contents(other_));
-  EXPECT_EQ(code_of([&] { exe.run("", x_); }), ErrorCode::kE_io_failed);
+  EXPECT_EQ(code_of([&] { exe.run("", x_); }), ErrorCode::kE_file_changed);
   std::filesystem::resize_file(path_, 10);
-  EXPECT_EQ(code_of([&] { exe.run("", x_); }), ErrorCode::kE_io_failed);
-  EXPECT_EQ(code_of([&] { exe.reset(); }), ErrorCode::kE_io_failed);
-  EXPECT_EQ(code_of([&] { exe.clone(); }), ErrorCode::kE_io_failed);
+  EXPECT_EQ(code_of([&] { exe.run("", x_); }), ErrorCode::kE_file_changed);
+  EXPECT_EQ(code_of([&] { exe.reset(); }), ErrorCode::kE_file_changed);
+  EXPECT_EQ(code_of([&] { exe.clone(); }), ErrorCode::kE_file_changed);
   EXPECT_EQ(exe.state("sum"), sum);
 }
 
@@ -95,7 +95,7 @@ TEST_F(ChangedFile, AMappedFileIsNotWrittenOnToAnotherWhenItChanged) {
   setenv("AICF_COPIED_FILES", "0", 1);
   const Artifact artifact = read_artifact(path_);
   std::filesystem::last_write_time(path_, std::filesystem::file_time_type{});
-  EXPECT_EQ(code_of([&] { write_artifact(other_ + ".2", artifact); }), ErrorCode::kE_io_failed);
+  EXPECT_EQ(code_of([&] { write_artifact(other_ + ".2", artifact); }), ErrorCode::kE_file_changed);
   EXPECT_FALSE(std::filesystem::exists(other_ + ".2"));
 }
 

@@ -37,7 +37,7 @@ class Model {
   // A model with some weights replaced (same names, dtypes and shapes: unknown_param, input_dtype,
   // input_shape) and packed again.
   std::shared_ptr<const Model> with_weights(const std::map<std::string, Array>& weights) const;
-  // io_failed if a mapped file that weights view was written to. Allocates nothing.
+  // file_changed if a mapped file that weights view was written to. Allocates nothing.
   void require_unchanged_files() const;
 
  private:

@@ -38,7 +38,7 @@ def test_a_model_whose_file_is_cut_off_in_use_runs_on(cli: Cli, tmp_path: Path) 
         """
     command = [sys.executable, "-c", script]
     whole = (tmp_path / "m.aicf").read_bytes()
-    for copied, answer in (("1G", "same"), ("0", "AICF-E0001")):
+    for copied, answer in (("1G", "same"), ("0", "AICF-E0007")):
         (tmp_path / "m.aicf").write_bytes(whole)
         environment = {**os.environ, "AICF_COPIED_FILES": copied}
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -55,7 +55,7 @@ def test_a_file_that_is_cut_off_while_the_tool_reads_it_ends_in_an_error(cli: Cl
         process.wait(0.5)
     os.truncate(tmp_path / "m.aicf", 0)
     said = process.communicate(timeout=60)[1]
-    assert process.returncode == 3 and "error[AICF-E0001]" in said, said
+    assert process.returncode == 3 and "error[AICF-E0007]" in said, said
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")

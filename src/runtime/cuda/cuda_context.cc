@@ -30,7 +30,7 @@ DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t mem
   enter_if_alive();
   const int made = d.stream_create(&stream_, kStreamNonBlocking);
   if (made != 0) d.primary_release(device_);
-  AICF_CUDA(made);
+  check(made, "stream_create");
 }
 
 DeviceContext::~DeviceContext() {
@@ -45,8 +45,8 @@ void DeviceContext::order(StreamHandle before, StreamHandle after) const {
   const int recorded = driver().event_record(event, before);
   const int waited = recorded == 0 ? driver().stream_wait_event(after, event, 0) : 0;
   driver().event_destroy(event);  // it lives until the wait is done
-  AICF_CUDA(recorded);
-  AICF_CUDA(waited);
+  check(recorded, "event_record");
+  check(waited, "stream_wait_event");
 }
 
 Address DeviceContext::allocate(int64_t bytes) {
@@ -106,7 +106,7 @@ MappedMemory::MappedMemory(std::shared_ptr<DeviceContext> context, size_t bytes)
   std::memset(host_, 0, bytes);
   const int mapped = driver().host_address(&device_, host_, 0);
   if (mapped != 0) driver().host_release(host_);
-  AICF_CUDA(mapped);
+  check(mapped, "host_address");
 }
 
 MappedMemory::~MappedMemory() {
@@ -118,7 +118,11 @@ Modules::Modules(std::shared_ptr<DeviceContext> context, const std::vector<Array
     : context_(std::move(context)) {
   context_->enter();
   try {
-    for (const Array& image : images) load(image);
+    for (const Array& image : images) {
+      const std::string module = "module " + std::to_string(modules_.size()) + " of the machine code";
+      const CallsFor scope(module);
+      load(image);
+    }
   } catch (...) {
     unload();
     throw;

@@ -37,6 +37,7 @@ class CudaSequence final : public Sequence {
   void run(Stream stream) override {
     context_->enter();
     if (launches_.kernels().empty()) return;
+    const cuda::CallsFor scope = launches_.calls_for_all();
     launches_.report_errors();  // of earlier runs that nobody waited for
     if (!graphs_) return launch_one_by_one(context_->stream(stream));
     if (graph_ == nullptr || launches_.needs_capture()) {
@@ -48,12 +49,14 @@ class CudaSequence final : public Sequence {
   }
 
   void finish(Stream stream) override {
+    const cuda::CallsFor scope = launches_.calls_for_all();
     context_->enter();
     AICF_CUDA(driver().stream_synchronize(context_->stream(stream)));
     launches_.report_errors();
   }
 
   std::vector<double> profile(int repeats) override {
+    const cuda::CallsFor scope = launches_.calls_for_all();
     context_->enter();
     if (launches_.kernels().empty()) return {};
     cuda::TimedGraph graph(launches_);
@@ -78,6 +81,7 @@ class CudaSequence final : public Sequence {
   void launch_one_by_one(cuda::StreamHandle stream) {
     for (cuda::Launches::Kernel& kernel : launches_.kernels()) {
       const ProfilerRange range(launches_.step(kernel).kernel.c_str());
+      const cuda::CallsFor scope = launches_.calls_for(kernel);
       if (kernel.library != nullptr) {
         launches_.enqueue(kernel, stream);
         continue;

@@ -224,6 +224,88 @@ TEST_F(CudaDevice, ACallThatFailsLeavesNothingAndTheDeviceUsable) {
       });
 }
 
+EnvironmentError error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const EnvironmentError& error) {
+    return error;
+  }
+  return {ErrorCode::kE_io_failed, "nothing is thrown"};
+}
+
+TEST_F(CudaDevice, AFailedCallHasTheCodeOfWhatHappened) {
+  using enum ErrorCode;
+  const std::pair<int, ErrorCode> results[] = {
+      {1, kE_driver_failed},     {2, kE_out_of_memory},     {46, kE_device_lost},
+      {100, kE_device_missing},  {200, kE_bad_device_code}, {209, kE_bad_device_code},
+      {214, kE_device_lost},     {218, kE_bad_device_code}, {222, kE_driver_too_old},
+      {700, kE_kernel_failed},   {701, kE_kernel_failed},   {719, kE_kernel_failed},
+      {803, kE_driver_too_old},  {900, kE_capture_failed},  {999, kE_driver_failed},
+  };
+  for (const auto& [result, code] : results)
+    in_process([&](FakeCuda& fake) {
+      Executable exe(Model::load(two_kernels(), open_device({"cuda"})));
+      fake.failing = "cuGraphLaunch", fake.result = result;
+      const EnvironmentError error = error_of([&] { run(exe, 2); });
+      EXPECT_EQ(error.code, code) << result;
+      EXPECT_EQ(error.actual, "graph_launch: CUDA_ERROR_FAKE: made to fail");
+      EXPECT_NE(error.remedy, "") << result;
+      EXPECT_EQ(error.op, "entry main");
+    });
+}
+
+TEST_F(CudaDevice, AFailedCallNamesTheNodeAndTheKernel) {
+  Artifact artifact = two_kernels();
+  std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    steps[i].origin = "node" + std::to_string(i);
+    steps[i].kernel = "kernel" + std::to_string(i);
+    steps[i].launches[0].function = "function" + std::to_string(i);
+    steps[i].launches[0].shared_bytes = 1 << 16;
+  }
+  for (const char* function :
+       {"cuFuncSetAttribute", "cuGraphAddNode_v2", "cuGraphExecKernelNodeSetParams_v2", "cuLaunchKernelEx"})
+    for (const int number : {0, 1})
+      in_process([&](FakeCuda& fake) {
+        if (std::strcmp(function, "cuLaunchKernelEx") == 0) setenv("AICF_CUDA_GRAPHS", "0", 1);
+        Executable exe(Model::load(artifact, open_device({"cuda"})));
+        if (std::strstr(function, "Exec") != nullptr && std::strstr(function, "Graph") != nullptr) {
+          run(exe, 2);
+          fake.sound_calls = 0;
+        }
+        fake.failing = function, fake.sound_calls = number;
+        const EnvironmentError error = error_of([&] {
+          const DeviceTensor x = exe.device_tensor(DType::f32, {2, 4}), y = exe.device_tensor(DType::f32, {2, 4});
+          for (int i = 0; i < 2; ++i) exe.run_into("", {view_of(x)}, {view_of(y)});
+        });
+        const std::string n = std::to_string(number);
+        EXPECT_EQ(error.code, ErrorCode::kE_driver_failed) << function;
+        EXPECT_EQ(error.op, "node" + n) << function;
+        EXPECT_EQ(error.value, "kernel kernel" + n + ", function function" + n) << function;
+      });
+}
+
+TEST_F(CudaDevice, AModuleThatDoesNotLoadIsNamed) {
+  in_process([](FakeCuda& fake) {
+    fake.failing = "cuModuleLoadData", fake.sound_calls = 1, fake.result = 222;
+    const auto device = open_device({"cuda"});
+    const EnvironmentError error = error_of([&] { Model::load(two_kernels(), device); });
+    EXPECT_EQ(error.code, ErrorCode::kE_driver_too_old);
+    EXPECT_EQ(error.op, "module 1 of the machine code");
+  });
+}
+
+TEST_F(CudaDevice, ADriverThatDoesNotStartSaysWhy) {
+  const std::pair<int, ErrorCode> results[] = {{100, ErrorCode::kE_device_missing},
+                                               {803, ErrorCode::kE_driver_too_old},
+                                               {999, ErrorCode::kE_device_missing}};
+  for (const auto& [result, code] : results)
+    in_process([&](FakeCuda& fake) {
+      fake.failing = "cuInit", fake.result = result;
+      EXPECT_EQ(error_of([] { open_device({"cuda"}); }).code, code) << result;
+    });
+}
+
 TEST_F(CudaDevice, ADeviceThatDoesNotOpenIsNotHeld) {
   in_process([](FakeCuda& fake) {
     fake.failing = "cuStreamCreate";

@@ -17,6 +17,7 @@ void CapturedGraph::update(Launches& launches) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Launches::Kernel& kernel = launches.kernels()[i];
     if (!kernel.changed) continue;
+    const CallsFor scope = launches.calls_for(kernel);
     if (kernel.library != nullptr) {
       const OwnedGraph child(launches.capture(kernel));
       AICF_CUDA(driver().graph_exec_set_child(exec_, nodes_[i], child.handle()));
@@ -37,7 +38,7 @@ void run_control(Launches& launches, Launches::Kernel& kernel, StreamHandle stre
   AICF_CUDA(driver().graph_instantiate(&exec, graph.handle(), 0));
   const int result = driver().graph_launch(exec, stream);
   driver().graph_exec_destroy(exec);  // once it has run
-  AICF_CUDA(result);
+  check(result, "graph_launch");
 }
 
 OwnedEvent::OwnedEvent() { AICF_CUDA(driver().event_create(&handle_, 0)); }

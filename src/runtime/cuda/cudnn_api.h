@@ -131,7 +131,7 @@ const Api& api();
 // Of the current context; handles live as long as the process. Calls that use it hold `mutex`.
 Handle handle();
 
-// EnvironmentError device_missing that names the call.
+// EnvironmentError library_failed that names the call.
 void check_status(int status, const char* call);
 
 class Descriptor {

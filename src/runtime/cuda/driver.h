@@ -157,15 +157,35 @@ struct Driver {
                            int interleave, int swizzle, int l2_promotion, int out_of_bounds_fill);
 };
 
-// Loads libcuda and initialises it, once. EnvironmentError device_missing if there is no driver or no GPU.
+// Loads libcuda and initialises it, once. EnvironmentError device_missing if there is no driver or no GPU,
+// driver_too_old.
 const Driver& driver();
 
 // An attribute of the memory that an address is in, e.g. its type or its device; `unknown` for memory that is
 // not the driver's.
 int pointer_attribute(const void* address, int attribute, int unknown);
 
-// Throws EnvironmentError for a result that is not success: out_of_memory, or device_missing with the
-// driver's words.
+// What the driver is called for in this thread while the scope lives: an error of it names the graph's node
+// (or the entry, where nobody knows which of its kernels is meant), the kernel and its function. The strings
+// live as long. Scopes nest; the innermost counts.
+class CallsFor {
+ public:
+  explicit CallsFor(const std::string& node, const std::string& kernel = kNothing,
+                    const std::string& function = kNothing);
+  ~CallsFor();
+  CallsFor(const CallsFor&) = delete;
+  CallsFor& operator=(const CallsFor&) = delete;
+
+ private:
+  friend void check(int result, const char* call);
+  static const std::string kNothing;
+  const std::string &node_, &kernel_, &function_;
+  const CallsFor* outer_;
+};
+
+// Throws EnvironmentError for a result that is not success, with a code by what it says: out_of_memory,
+// device_missing, driver_too_old, bad_device_code, kernel_failed, device_lost, capture_failed, else
+// driver_failed.
 void check(int result, const char* call);
 #define AICF_CUDA(call) ::aicf::cuda::check((call), #call)
 

@@ -32,12 +32,14 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
                    const Modules& modules, const SymbolValues& sizes, const BodyAddresses& bodies)
     : context_(std::move(context)),
       entry_(entry),
+      name_("entry " + entry.name),
       calls_(entry.steps.size()),
       kernels_of_step_(entry.steps.size()),
       addresses_(entry.buffers.size(), nullptr) {
   errors_ = std::make_unique<MappedMemory>(context_, sizeof(DeviceError) * (entry.steps.size() + 1));
   for (size_t i = 0; i < entry.steps.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
+    const CallsFor scope(entry.steps[i].origin, entry.steps[i].kernel);
     bind_step(plan, entry, index, sizes, calls_[i], patches_);
     if (!entry.steps[i].bodies.empty()) {
       Kernel kernel;
@@ -64,11 +66,18 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
 
 Launches::~Launches() = default;
 
+CallsFor Launches::calls_for(const Kernel& kernel) const {
+  const Step& of = step(kernel);
+  return CallsFor(of.origin, of.kernel, kernel.function);
+}
+
 void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, const Modules& modules,
                    const SymbolValues& sizes) {
   Kernel kernel;
   kernel.step = index;
   kernel.cluster = launch.cluster;
+  kernel.function = launch.function;
+  const CallsFor scope(step.origin, step.kernel, kernel.function);
   const BoundLaunch bound = bind_launch(step, launch, sizes);
   if (bound.empty()) return;
   std::copy(bound.grid.begin(), bound.grid.end(), kernel.node.grid);
@@ -147,6 +156,7 @@ Graph Launches::capture(Kernel& kernel) {
   StreamHandle stream = nullptr;
   AICF_CUDA(driver().stream_create(&stream, kStreamNonBlocking));
   Graph graph = nullptr;
+  const CallsFor scope = calls_for(kernel);
   try {
     AICF_CUDA(driver().stream_begin_capture(stream, kCaptureRelaxed));
     enqueue(kernel, stream);
@@ -167,9 +177,11 @@ void Launches::encode_maps(Arguments& arguments, int32_t step) {
   for (size_t i = 0; i < arguments.maps.size(); ++i) {
     const TensorMapSpec& spec = arguments.launch->tensor_maps[i];
     const TensorArg& arg = operand_of(call, spec.operand);
+    const Step& of = entry_.steps[static_cast<size_t>(step)];
+    const CallsFor scope(of.origin, of.kernel, arguments.launch->function);
     if (arg.data != nullptr)
       arguments.maps[i] =
-          encode_map(tensor_map_geometry(entry_.steps[static_cast<size_t>(step)], spec, call), arg.data);
+          encode_map(tensor_map_geometry(of, spec, call), arg.data);
   }
 }
 

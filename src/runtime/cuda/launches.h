@@ -47,6 +47,7 @@ class Launches {
 
   struct Kernel {
     int32_t step = 0;
+    std::string function;   // of the module; empty for a library's and for control flow
     KernelNodeParams node;  // node.params points into `arguments`
     int cluster = 1;
     bool changed = true;  // since it was last given to the driver
@@ -71,6 +72,10 @@ class Launches {
   Context context() const { return context_->handle(); }
   const BoundCall& call(const Kernel& kernel) const { return calls_[static_cast<size_t>(kernel.step)]; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
+  // For the calls that follow in its scope.
+  CallsFor calls_for(const Kernel& kernel) const;
+  // The same for calls about all of them.
+  CallsFor calls_for_all() const { return CallsFor(name_); }
   size_t step_count() const { return entry_.steps.size(); }
   // Puts the address of a buffer into every argument list that uses it.
   void set_address(int32_t buffer, std::byte* address);
@@ -94,6 +99,7 @@ class Launches {
 
   std::shared_ptr<DeviceContext> context_;
   const EntryPlan& entry_;
+  const std::string name_;        // of the entry, for errors
   std::vector<BoundCall> calls_;  // windows of every step
   std::vector<AddressPatch> patches_;
   std::vector<Kernel> kernels_;

@@ -8,7 +8,7 @@ namespace aicf::cuda {
 
 void check_library_status(int status, const char* library, const char* call) {
   if (status == 0) return;
-  throw EnvironmentError(ErrorCode::kE_device_missing, std::string("a call of ") + library + " failed")
+  throw EnvironmentError(ErrorCode::kE_library_failed, std::string("a call of ") + library + " failed")
       .with_value(call)
       .with_actual("status " + std::to_string(status))
       .with_remedy("compile again with AICF_VENDOR_LIBRARIES=0");

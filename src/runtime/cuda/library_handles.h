@@ -8,7 +8,7 @@
 
 namespace aicf::cuda {
 
-// device_missing unless `status` is 0.
+// library_failed unless `status` is 0.
 void check_library_status(int status, const char* library, const char* call);
 
 // Handles live as long as the process.

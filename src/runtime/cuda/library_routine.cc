@@ -31,7 +31,7 @@ std::unique_ptr<LibraryRoutine> open_library_routine(const LibraryCall& call, co
   const int64_t installed = installed_version(call);
   if (recorded != installed) {
     if (library_fallback_wanted()) return nullptr;
-    throw EnvironmentError(ErrorCode::kE_device_missing,
+    throw EnvironmentError(ErrorCode::kE_library_unusable,
                            std::string(name_of(call)) + " has another version than when this was tuned")
         .with_op(origin)
         .with_expected(std::to_string(recorded))

@@ -33,6 +33,7 @@ GraphNode NodeChain::append(GraphNodeParams& params, bool early) {
 }
 
 GraphNode NodeChain::add(Launches& launches, Launches::Kernel& kernel) {
+  const CallsFor scope = launches.calls_for(kernel);
   if (kernel.control != nullptr) {
     const GraphNode before = last_;
     last_is_ours_ = false;  // also where it launches nothing: it was promised that the kernels before it end
@@ -72,7 +73,7 @@ void NodeChain::add(Event event) {
 ConditionalHandle NodeChain::make_handle() {
   const auto create = driver().conditional_handle_create;
   if (create == nullptr)
-    throw EnvironmentError(ErrorCode::kE_device_missing,
+    throw EnvironmentError(ErrorCode::kE_driver_too_old,
                            "the CUDA driver has no conditional nodes, which control flow needs")
         .with_expected("a driver for CUDA 12.4 or later")
         .with_remedy("update the driver, or run the CPU's variant with " +

@@ -15,12 +15,12 @@ aicf::cuda::FakeCuda fake_cuda;
 namespace aicf::cuda {
 namespace {
 
-constexpr int kInvalidValue = 1, kDeinitialized = 4;
+constexpr int kDeinitialized = 4;
 
 int outcome(const char* function) {
   if (fake_cuda.gone) return kDeinitialized;
   if (fake_cuda.failing == nullptr || std::strcmp(fake_cuda.failing, function) != 0) return 0;
-  return fake_cuda.sound_calls-- > 0 ? 0 : kInvalidValue;
+  return fake_cuda.sound_calls-- > 0 ? 0 : fake_cuda.result;
 }
 
 template <typename Handle>

@@ -9,6 +9,7 @@ namespace aicf::cuda {
 
 struct FakeCuda {
   const char* failing = nullptr;     // this function fails,
+  int result = 1;                    // with this CUresult,
   std::atomic<int> sound_calls = 0;  // after so many calls of it
   int arch = 90;                     // what the device is
   bool gone = false;                 // the driver has shut down with its process: every function fails
