@@ -11,7 +11,19 @@ namespace AICF_ISA_NAMESPACE {
 // Lambdas below must be inlined: an array that one of them takes the address of would live in memory.
 #define AICF_LAMBDA __attribute__((always_inline))
 
-// Calls f(Index<J>()) for all J < kCount. Not a loop, so that arrays of vectors become registers.
+// Calls f(j) for all j.value < kCount. Not a loop where vectors are registers, so that arrays of them become
+// registers. Vectors that the compiler emulates lie in memory in any case: a loop there, because unrolled code
+// for dozens of them takes a minute to compile.
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+struct Index {
+  int value;
+};
+template <int kCount, class F>
+static HWY_INLINE void each_index(const F& f) {
+#pragma GCC unroll 1
+  for (int j = 0; j < kCount; ++j) f(Index{j});
+}
+#else
 template <int J>
 struct Index {
   static constexpr int value = J;
@@ -23,6 +35,7 @@ static HWY_INLINE void each_index(const F& f) {
     each_index<kCount, J + 1>(f);
   }
 }
+#endif
 
 // Functions of one value. Not inlined: their constants would take the registers that hold the values of all
 // others.

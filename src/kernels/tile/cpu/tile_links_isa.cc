@@ -78,21 +78,21 @@ class Block {
   }
 
   template <class J>
-  HWY_INLINE V load(const TileLink& link, J) const {
-    const float* from = link.at[J::value / kPerRow] + i_ + offset(J::value);
+  HWY_INLINE V load(const TileLink& link, J j) const {
+    const float* from = link.at[j.value / kPerRow] + i_ + offset(j.value);
     if constexpr (!kTail) return hn::LoadU(D(), from);
     HWY_ALIGN float padded[kWidth] = {};
-    memcpy(padded, from, filled(J::value) * sizeof(float));
+    memcpy(padded, from, filled(j.value) * sizeof(float));
     return hn::Load(D(), padded);
   }
 
   template <class J>
-  HWY_INLINE void store(const TileLink& link, J, V value) const {
-    float* to = link.at[J::value / kPerRow] + i_ + offset(J::value);
+  HWY_INLINE void store(const TileLink& link, J j, V value) const {
+    float* to = link.at[j.value / kPerRow] + i_ + offset(j.value);
     if constexpr (!kTail) return hn::StoreU(value, D(), to);
     HWY_ALIGN float padded[kWidth];
     hn::Store(value, D(), padded);
-    memcpy(to, padded, filled(J::value) * sizeof(float));
+    memcpy(to, padded, filled(j.value) * sizeof(float));
   }
 
   // Vectors of a row one after another, as their accumulators demand.
@@ -104,9 +104,9 @@ class Block {
         float* at = link.at[row.value] + part.value * kWidth;
         V sum = hn::LoadU(d, at);
         each_index<kPerRow / kUnit>([&](auto unit) AICF_LAMBDA {
-          constexpr int kAt = decltype(unit)::value * kUnit + decltype(part)::value;
-          const V next = Operation::vector(sum, v[decltype(row)::value * kPerRow + kAt]);
-          sum = kTail ? hn::IfThenElse(hn::FirstN(d, filled(kAt)), next, sum) : next;
+          const int at_unit = unit.value * kUnit + part.value;
+          const V next = Operation::vector(sum, v[row.value * kPerRow + at_unit]);
+          sum = kTail ? hn::IfThenElse(hn::FirstN(d, filled(at_unit)), next, sum) : next;
         });
         hn::StoreU(sum, d, at);
       });
