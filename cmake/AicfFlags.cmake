@@ -14,6 +14,27 @@ endif()
 # Host code gains nothing from -O3 and compiles slower; the kernels ask for it themselves.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
+# Several files of a folder are compiled as one: half of what a file costs is reading headers and instantiating the
+# same templates. -DAICF_UNITY=OFF compiles each alone (the sanitizer presets and `make lint` do).
+option(AICF_UNITY "Compile the files of a folder together" ON)
+
+# aicf_unity(<target> <source>...): the target's sources in units of at most ten files of one folder, in order of their
+# names. scripts/check_names.py keeps file-local names of a folder apart.
+function(aicf_unity target)
+  if(NOT AICF_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${folder}")
+    string(REPLACE "/" "_" group "${folder}")
+    math(EXPR unit "0${count_${group}} / 10")
+    math(EXPR count_${group} "0${count_${group}} + 1")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}_${unit}")
+  endforeach()
+endfunction()
+
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")

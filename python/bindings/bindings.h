@@ -60,7 +60,7 @@ nb::dict to_dict(std::map<std::string, Array> arrays, bool writable = true);
 // bad_option for what is no text, or none in UTF-8; `what` names it.
 std::string text_of(nb::handle object, const char* what);
 // "complex of 64 bits", for errors.
-std::string describe(nb::dlpack::dtype dtype);
+std::string describe_dtype(nb::dlpack::dtype dtype);
 
 void bind_errors(nb::module_& module);
 void bind_tensor(nb::module_& module);

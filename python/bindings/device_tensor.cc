@@ -21,7 +21,7 @@ void order_consumer(const DeviceTensor& tensor, nb::handle stream) {
     tensor.device->order(tensor.stream, consumer);
 }
 
-nb::object dlpack(nb::handle self, nb::kwargs kwargs) {
+nb::object device_dlpack(nb::handle self, nb::kwargs kwargs) {
   const DeviceTensor& tensor = nb::cast<PyDeviceTensor&>(self).tensor;
   nb::dict others;
   nb::object stream = nb::none();
@@ -80,7 +80,7 @@ void bind_device_tensor(nb::module_& module) {
           "A copy as a numpy array; waits for what writes this one.")
       .def("__array__",
            [](const PyDeviceTensor& t, nb::kwargs kwargs) { return to_host(t).attr("__array__")(**kwargs); })
-      .def("__dlpack__", dlpack)
+      .def("__dlpack__", device_dlpack)
       .def("__dlpack_device__",
            [](const PyDeviceTensor& t) {
              const DeviceId id = t.tensor.device->id();

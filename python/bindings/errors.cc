@@ -55,7 +55,7 @@ std::string kind_name(ErrorKind kind) {
 }
 
 // (code, kind, name, meaning) of every error.
-std::vector<std::tuple<std::string, std::string, std::string, std::string>> table() {
+std::vector<std::tuple<std::string, std::string, std::string, std::string>> error_rows() {
   std::vector<std::tuple<std::string, std::string, std::string, std::string>> rows;
   for (const ErrorInfo& info : error_table())
     rows.emplace_back(info.text, kind_name(info.kind), std::string(info.name), std::string(info.meaning));
@@ -66,7 +66,7 @@ std::vector<std::tuple<std::string, std::string, std::string, std::string>> tabl
 
 void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
-  module.def("error_table", table);
+  module.def("error_table", error_rows);
   // What a stranger's names may hold is shown as its code: as one line, or as lines of a message.
   module.def("printable_name", [](const std::string& name) { return text(printable_name(name)); });
   module.def("error_lines", [](const std::string& lines) { return text(error_lines(lines)); });

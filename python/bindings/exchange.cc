@@ -106,7 +106,7 @@ TensorView exchange_view(const ExchangeApi& api, nb::handle object, const Device
   const std::optional<DType> dtype = dtype_from_dlpack(tensor.dtype);
   if (!dtype)
     throw UserError(ErrorCode::kU_input_dtype, label.text() + " has an element type that AICF does not have")
-        .with_actual(describe(tensor.dtype))
+        .with_actual(describe_dtype(tensor.dtype))
         .with_remedy("convert it before the call");
   TensorView view;
   view.dtype = *dtype;

@@ -1,4 +1,4 @@
-// The graph builder for tracing: symbolic sizes, graphs whose values are numbers, and the op table.
+// The graph builder for tracing: symbolic sizes, graphs whose values are numbers, and the op op_rows.
 // aicf.tracing wraps it.
 #include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
@@ -149,7 +149,7 @@ nb::list trait_names(const OpInfo& info) {
 }
 
 // One dict for each row of ops.def.
-nb::list table() {
+nb::list op_rows() {
   nb::list rows;
   for (const OpInfo& info : op_table()) {
     nb::dict row;
@@ -288,7 +288,7 @@ void bind_graph(nb::module_& module) {
     if (!ends.empty()) p.buckets.emplace(name, ends);
     verify(p, Fault::kUser);
   });
-  module.def("op_table", table);
+  module.def("op_table", op_rows);
   module.def("dtype_name",
              [](const std::string& name) { return std::string(dtype_name(dtype_by_name(name))); });
   module.def("array_type", [](nb::object array) {

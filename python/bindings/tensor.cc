@@ -65,7 +65,7 @@ TensorView make_view(const T& array, const std::string& what) {
   const std::optional<DType> dtype = dtype_from_dlpack(array.dtype());
   if (!dtype)
     throw UserError(ErrorCode::kU_input_dtype, what + " has an element type that AICF does not have")
-        .with_actual(describe(array.dtype()))
+        .with_actual(describe_dtype(array.dtype()))
         .with_remedy("convert it before the call");
   TensorView view;
   view.dtype = *dtype;
@@ -235,7 +235,7 @@ std::string text_of(nb::handle object, const char* what) {
       .with_actual(nb::repr(object).c_str());
 }
 
-std::string describe(nb::dlpack::dtype dtype) {
+std::string describe_dtype(nb::dlpack::dtype dtype) {
   constexpr const char* kNames[] = {"integer", "unsigned integer", "float", "handle",
                                     "bfloat",  "complex",          "bool"};
   const std::string name =

@@ -145,7 +145,7 @@ void set_states(PyTrainer& self, nb::dict given) {
   self.trainer.set_states(states);
 }
 
-nb::dict states(const PyTrainer& self) {
+nb::dict trainer_states(const PyTrainer& self) {
   std::map<std::string, Array> arrays;
   {
     const nb::gil_scoped_release unlocked;
@@ -176,7 +176,7 @@ void bind_trainer(nb::module_& module) {
           "clear_bad_tensor", [](PyTrainer& self) { self.trainer.clear_bad_tensor(); }, unlocked())
       .def(
           "hash", [](const PyTrainer& self) { return self.trainer.hash(); }, unlocked())
-      .def("states", states)
+      .def("states", trainer_states)
       .def("set_states", set_states)
       .def(
           "save_checkpoint",

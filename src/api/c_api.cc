@@ -45,7 +45,8 @@ void assign(TensorView& view, const aicf_tensor& tensor) {
   if (tensor.strides != nullptr) view.strides.assign(tensor.strides, tensor.strides + tensor.rank);
 }
 
-void assign_all(std::vector<TensorView>& views, const aicf_tensor* tensors, int32_t count, const char* name) {
+void assign_outputs(std::vector<TensorView>& views, const aicf_tensor* tensors, int32_t count,
+                    const char* name) {
   if (count < 0) throw core::UserError(core::ErrorCode::kU_misuse, "a count is negative").with_value(name);
   if (count > 0) need(tensors, name);
   views.resize(static_cast<size_t>(count));
@@ -145,7 +146,7 @@ aicf_status aicf_output_sizes(const aicf_executable* executable, int32_t entry, 
     const EntryInfo& info = entry_of(executable, entry);
     if (!at(info.outputs, index, "output").texts.empty()) need(sizes, "sizes");
     std::vector<TensorView> views;
-    assign_all(views, inputs, input_count, "inputs");
+    assign_outputs(views, inputs, input_count, "inputs");
     const std::vector<int64_t> result =
         executable->executable.output_sizes(views, info.name)[static_cast<size_t>(index)];
     std::copy(result.begin(), result.end(), sizes);
@@ -163,8 +164,8 @@ aicf_status aicf_run_on(aicf_executable* executable, int32_t entry, const aicf_t
   return guarded([&] {
     const EntryInfo& info = entry_of(executable, entry);
     const core::RunGuard guard(executable->running, "use one aicf_clone() per thread");
-    assign_all(executable->inputs, inputs, input_count, "inputs");
-    assign_all(executable->outputs, outputs, output_count, "outputs");
+    assign_outputs(executable->inputs, inputs, input_count, "inputs");
+    assign_outputs(executable->outputs, outputs, output_count, "outputs");
     executable->executable.run_into(info.name, executable->inputs, executable->outputs, {stream, wait != 0});
   });
 }

@@ -13,7 +13,7 @@ Hash128 hash_text(const std::string& text) {
   return hash_bytes(text.data(), static_cast<int64_t>(text.size()));
 }
 
-int hex_value(char c) {
+int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return -1;
@@ -33,7 +33,7 @@ std::optional<Hash128> hash_from_text(std::string_view hex) {
   if (hex.size() != 32) return std::nullopt;
   uint64_t words[2] = {0, 0};
   for (size_t i = 0; i < 32; ++i) {
-    const int digit = hex_value(hex[i]);
+    const int digit = hex_digit(hex[i]);
     if (digit < 0) return std::nullopt;
     words[i / 16] = words[i / 16] << 4 | static_cast<uint64_t>(digit);
   }

@@ -7,15 +7,15 @@
 namespace aicf {
 namespace {
 
-using Values = std::map<std::string, Dim, std::less<>>;
+using SizesByName = std::map<std::string, Dim, std::less<>>;
 
-Shape specialise(const Shape& shape, const Values& sizes) {
+Shape specialise(const Shape& shape, const SizesByName& sizes) {
   Shape result;
   for (const Dim& dim : shape) result.push_back(substitute(dim, sizes));
   return result;
 }
 
-ValueId copy_leaf(Graph& to, const Value& leaf, const Values& sizes) {
+ValueId specialise_leaf(Graph& to, const Value& leaf, const SizesByName& sizes) {
   const TensorType type{leaf.type.dtype, specialise(leaf.type.shape, sizes)};
   switch (leaf.role) {
     case Role::kInput:
@@ -32,7 +32,7 @@ ValueId copy_leaf(Graph& to, const Value& leaf, const Values& sizes) {
   AICF_CHECK(false, "a temp stands among the leaves of a graph");
 }
 
-Attrs specialise(const Attrs& attrs, const Values& sizes) {
+Attrs specialise(const Attrs& attrs, const SizesByName& sizes) {
   Attrs result;
   for (const auto& [name, attr] : attrs.items()) {
     const Shape* dims = std::get_if<Shape>(&attr);
@@ -41,11 +41,12 @@ Attrs specialise(const Attrs& attrs, const Values& sizes) {
   return result;
 }
 
-Graph specialise(const Graph& old, const Values& sizes) {
+Graph specialise(const Graph& old, const SizesByName& sizes) {
   Graph graph(old.name());
   std::vector<ValueId> map(static_cast<size_t>(old.value_count()), kNoValue);
   const auto mapped = [&](ValueId id) { return id == kNoValue ? kNoValue : map[static_cast<size_t>(id)]; };
-  for (ValueId leaf : old.leaves()) map[static_cast<size_t>(leaf)] = copy_leaf(graph, old.value(leaf), sizes);
+  for (ValueId leaf : old.leaves())
+    map[static_cast<size_t>(leaf)] = specialise_leaf(graph, old.value(leaf), sizes);
   for (const Node& node : old.nodes()) {
     std::vector<ValueId> operands;
     for (ValueId id : node.operands) operands.push_back(mapped(id));
@@ -69,7 +70,7 @@ Graph specialise(const Graph& old, const Values& sizes) {
 }  // namespace
 
 Graph specialise(const Graph& graph, const SymbolValues& sizes) {
-  Values values;
+  SizesByName values;
   for (const auto& [name, value] : sizes) values.emplace(name, Dim(value));
   return specialise(graph, values);
 }

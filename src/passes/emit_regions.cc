@@ -8,9 +8,9 @@
 namespace aicf {
 namespace {
 
-class Emitter {
+class RegionEmitter {
  public:
-  explicit Emitter(const RegionGroups& groups)
+  explicit RegionEmitter(const RegionGroups& groups)
       : groups_(groups),
         graph_(groups.graph()),
         rewriter_(graph_),
@@ -124,6 +124,6 @@ class Emitter {
 
 }  // namespace
 
-Graph emit_regions(const RegionGroups& groups) { return Emitter(groups).run(); }
+Graph emit_regions(const RegionGroups& groups) { return RegionEmitter(groups).run(); }
 
 }  // namespace aicf

@@ -18,9 +18,9 @@ struct Sums {
   std::vector<ValueId> operands;  // by input of the region, as values of the row region's domain
 };
 
-class Merger {
+class ColumnSumMerger {
  public:
-  Merger(const Graph& graph, const PassContext& context) : graph_(graph), target_(context.target) {
+  ColumnSumMerger(const Graph& graph, const PassContext& context) : graph_(graph), target_(context.target) {
     merged_.resize(graph.nodes().size(), false);
   }
 
@@ -218,7 +218,7 @@ class Merger {
 // bias, and of the bias of the layer before, beside the gradient of the norm's operand. One walk over the
 // rows serves all. Only where gradients are computed, as recompute_values.
 Graph merge_column_sums(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() && context.gradients ? Merger(graph, context).run() : graph;
+  return context.target.is_cuda() && context.gradients ? ColumnSumMerger(graph, context).run() : graph;
 }
 
 }  // namespace aicf

@@ -22,9 +22,9 @@ struct Product {
 // Products with one key can be computed together: what they read, how both operands lie, what follows.
 using Key = std::tuple<ValueId, bool, bool, bool, std::vector<std::pair<Op, DType>>>;
 
-class Merger {
+class ContractionMerger {
  public:
-  Merger(const Graph& graph, const PassContext& context)
+  ContractionMerger(const Graph& graph, const PassContext& context)
       : graph_(graph),
         context_(context),
         readers_(static_cast<size_t>(graph.value_count())),
@@ -180,7 +180,7 @@ class Merger {
 // they are loaded (select/). Serves every transformer: queries, keys and values of a layer (MiniLM, BERT,
 // LLaMA).
 Graph merge_contractions(const Graph& graph, const PassContext& context) {
-  return Merger(graph, context).run();
+  return ContractionMerger(graph, context).run();
 }
 
 }  // namespace aicf

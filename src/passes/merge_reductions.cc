@@ -8,9 +8,9 @@
 namespace aicf {
 namespace {
 
-class Merger {
+class ReductionMerger {
  public:
-  Merger(const Graph& graph, const PassContext& context) : graph_(graph) {
+  ReductionMerger(const Graph& graph, const PassContext& context) : graph_(graph) {
     for (const Node& node : graph.nodes()) {
       regions_.push_back(region_body(graph, node, context.target));
       if (regions_.back() && axes_of(*regions_.back()).empty()) regions_.back().reset();
@@ -104,7 +104,7 @@ class Merger {
 // Reductions over the same rows that read a large value in common run together and read it once: the
 // gradients of a norm's scale and bias. Only in training steps, as recompute_values.
 Graph merge_reductions(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() && context.gradients ? Merger(graph, context).run() : graph;
+  return context.target.is_cuda() && context.gradients ? ReductionMerger(graph, context).run() : graph;
 }
 
 }  // namespace aicf

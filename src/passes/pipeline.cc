@@ -97,14 +97,14 @@ bool computes_gradients(const Graph& graph) {
 
 namespace {
 
-bool holds(const std::vector<std::string>& names, const std::string& name) {
+bool holds_op(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::vector<std::string> pass_names(bool required_too) {
   std::vector<std::string> names;
   for (const PassInfo& pass : pass_table())
-    if ((required_too || !pass.required) && !holds(names, std::string(pass.name)))
+    if ((required_too || !pass.required) && !holds_op(names, std::string(pass.name)))
       names.emplace_back(pass.name);
   return names;
 }
@@ -114,14 +114,15 @@ void check_names(const PipelineOptions& options) {
   std::vector<std::string> skippable = pass_names(false);
   skippable.insert(skippable.end(), options.later_passes.begin(), options.later_passes.end());
   for (const std::string& name : options.skip) {
-    if (holds(skippable, name)) continue;
-    throw UserError(ErrorCode::kU_bad_option, holds(all, name) ? "this pass is required and cannot be skipped"
-                                                               : "no pass has this name")
+    if (holds_op(skippable, name)) continue;
+    throw UserError(ErrorCode::kU_bad_option, holds_op(all, name)
+                                                  ? "this pass is required and cannot be skipped"
+                                                  : "no pass has this name")
         .with_value(option_text(Option::kSkipPass, name))
         .with_expected(comma_list(skippable));
   }
   for (const std::string& name : options.dump_after)
-    if (name != "all" && !holds(all, name))
+    if (name != "all" && !holds_op(all, name))
       throw UserError(ErrorCode::kU_bad_option, "no pass has this name")
           .with_value(option_text(Option::kDumpAfter, name))
           .with_expected(comma_list(all) + " or all");

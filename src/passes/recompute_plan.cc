@@ -20,9 +20,9 @@ ValueId RecomputePlan::stored_as(const Inner& value) const {
 
 namespace {
 
-class Emitter {
+class RecomputeEmitter {
  public:
-  explicit Emitter(const RecomputePlan& plan) : plan_(plan), graph_(plan.graph) {}
+  explicit RecomputeEmitter(const RecomputePlan& plan) : plan_(plan), graph_(plan.graph) {}
 
   Graph run() {
     GraphRewriter rewriter(graph_);
@@ -164,6 +164,6 @@ class Emitter {
 
 }  // namespace
 
-Graph emit_recomputed(const RecomputePlan& plan) { return Emitter(plan).run(); }
+Graph emit_recomputed(const RecomputePlan& plan) { return RecomputeEmitter(plan).run(); }
 
 }  // namespace aicf

@@ -16,7 +16,7 @@ constexpr uint32_t kNoBits = 8;  // a section without bytes in the file
 constexpr uint32_t kFirstOwn =
     0x70000001;  // types of sections beyond CUDA's own info, which need not have any
 
-UserError refused(const char* why) {
+UserError refused_image(const char* why) {
   return UserError(ErrorCode::kU_bad_artifact, "a module of machine code is not sound")
       .with_actual(why)
       .with_remedy("compile the model again");
@@ -42,20 +42,20 @@ void check_cubin(std::string_view bytes) {
   constexpr char k64Bits = 2, kLittleEndian = 1;
   if (bytes.size() < kHeaderBytes || bytes[4] != k64Bits || bytes[5] != kLittleEndian ||
       number_at<uint16_t>(bytes, 18) != kCudaMachine)
-    throw refused("an ELF file that is no cubin");
+    throw refused_image("an ELF file that is no cubin");
   const auto segments = number_at<uint64_t>(bytes, 32), sections = number_at<uint64_t>(bytes, 40);
   const auto segment_bytes = number_at<uint16_t>(bytes, 54), segment_count = number_at<uint16_t>(bytes, 56),
              section_bytes = number_at<uint16_t>(bytes, 58), section_count = number_at<uint16_t>(bytes, 60),
              names = number_at<uint16_t>(bytes, 62);
   if (!table_fits(bytes, segments, segment_count, segment_bytes, kSegmentBytes) ||
       !table_fits(bytes, sections, section_count, section_bytes, kSectionBytes) || names >= section_count)
-    throw refused("a cubin whose tables leave it");
+    throw refused_image("a cubin whose tables leave it");
   for (size_t i = 0; i < section_count; ++i) {
     const size_t at = sections + i * section_bytes;
     const auto type = number_at<uint32_t>(bytes, at + 4);
     if (type == 0 || type == kNoBits || type >= kFirstOwn) continue;
     if (!lies_inside(bytes, number_at<uint64_t>(bytes, at + 24), number_at<uint64_t>(bytes, at + 32)))
-      throw refused("a cubin with a section that leaves it");
+      throw refused_image("a cubin with a section that leaves it");
   }
 }
 
@@ -70,7 +70,7 @@ void check_code_image(const Array& image) {
   // Text, and NVRTC's ends in a zero.
   if (bytes.find(".version") == std::string_view::npos ||
       bytes.substr(0, bytes.size() - 1).find('\0') != std::string_view::npos)
-    throw refused("neither a cubin nor PTX");
+    throw refused_image("neither a cubin nor PTX");
 }
 
 }  // namespace aicf

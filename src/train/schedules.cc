@@ -30,7 +30,7 @@ struct Schedule {
   ValueId step = kNoValue, time = kNoValue;
 };
 
-void require(bool holds, const char* what, double value) {
+void require_setting(bool holds, const char* what, double value) {
   if (holds) return;
   throw UserError(ErrorCode::kU_bad_option, "a learning rate schedule has an impossible number")
       .with_expected(what)
@@ -38,12 +38,12 @@ void require(bool holds, const char* what, double value) {
 }
 
 void require_rate(double rate) {
-  require(rate >= 0 && std::isfinite(rate), "rates that are finite and not below 0", rate);
+  require_setting(rate >= 0 && std::isfinite(rate), "rates that are finite and not below 0", rate);
 }
 
 // step / total, at most 1.
 ValueId progress(Schedule& s, int64_t total) {
-  require(total >= 1, "a total of at least one step", static_cast<double>(total));
+  require_setting(total >= 1, "a total of at least one step", static_cast<double>(total));
   return s.e.op(Op::min, {s.e.div(s.time, s.number(static_cast<double>(total))), s.number(1)});
 }
 
@@ -72,16 +72,16 @@ Graph cosine_rate(double peak, int64_t total, double floor) {
 }
 
 Graph step_rate(double rate, double factor, int64_t every) {
-  require(every >= 1, "a stair of at least one step", static_cast<double>(every));
+  require_setting(every >= 1, "a stair of at least one step", static_cast<double>(every));
   require_rate(rate);
-  require(factor >= 0 && std::isfinite(factor), "a factor that is finite and not below 0", factor);
+  require_setting(factor >= 0 && std::isfinite(factor), "a factor that is finite and not below 0", factor);
   Schedule s("step");
   const ValueId stair = s.e.cast(s.e.div(s.step, s.e.scalar_int(DType::i64, every)), kRate);
   return s.finish(s.e.mul(s.number(rate), s.e.op(Op::pow, {s.number(factor), stair})));
 }
 
 Graph with_warmup(const Graph& after, int64_t steps) {
-  require(steps >= 0, "a warm-up of at least no step", static_cast<double>(steps));
+  require_setting(steps >= 0, "a warm-up of at least no step", static_cast<double>(steps));
   check_schedule(after);
   if (steps == 0) return after;
   Schedule s("warmup");

@@ -83,7 +83,7 @@ void check_forward(const Program& forward) {
           .with_expected("not opt.*");
 }
 
-void require(bool holds, const char* name, double value, const char* expected) {
+void require_option(bool holds, const char* name, double value, const char* expected) {
   if (!holds)
     throw UserError(ErrorCode::kU_bad_option, "a training option is out of range")
         .with_value(name)
@@ -97,8 +97,8 @@ void check_options(const TrainOptions& options) {
   check_schedule(options.schedule);
   check_loss_scale(scale);
   for (const ParamGroup& group : options.groups) check_group(group);
-  require(options.accumulate >= 1, "accumulate", static_cast<double>(options.accumulate), "1 or more");
-  require(options.clip_norm >= 0, "clip_norm", options.clip_norm, "0 or more");
+  require_option(options.accumulate >= 1, "accumulate", static_cast<double>(options.accumulate), "1 or more");
+  require_option(options.clip_norm >= 0, "clip_norm", options.clip_norm, "0 or more");
   if (scale.initial != 0 && !options.skip_bad_steps)
     throw UserError(ErrorCode::kU_bad_option, "a scaled loss needs steps that can be skipped")
         .with_value("skip_bad_steps")
@@ -115,12 +115,14 @@ std::string checked_names(const std::vector<TrainedParam>& params) {
 }  // namespace
 
 void check_loss_scale(const LossScale& scale) {
-  require(scale.initial >= 0 && std::isfinite(scale.initial), "loss_scale.initial", scale.initial,
-          "0 or more, finite");
-  require(scale.growth >= 1 && std::isfinite(scale.growth), "loss_scale.growth", scale.growth,
-          "1 or more, finite");
-  require(scale.backoff > 0 && scale.backoff <= 1, "loss_scale.backoff", scale.backoff, "above 0, at most 1");
-  require(scale.interval >= 1, "loss_scale.interval", static_cast<double>(scale.interval), "1 or more");
+  require_option(scale.initial >= 0 && std::isfinite(scale.initial), "loss_scale.initial", scale.initial,
+                 "0 or more, finite");
+  require_option(scale.growth >= 1 && std::isfinite(scale.growth), "loss_scale.growth", scale.growth,
+                 "1 or more, finite");
+  require_option(scale.backoff > 0 && scale.backoff <= 1, "loss_scale.backoff", scale.backoff,
+                 "above 0, at most 1");
+  require_option(scale.interval >= 1, "loss_scale.interval", static_cast<double>(scale.interval),
+                 "1 or more");
 }
 
 Program make_train_program(const Program& forward, const TrainOptions& options) {

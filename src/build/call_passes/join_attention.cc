@@ -13,7 +13,7 @@
 namespace aicf {
 namespace {
 
-constexpr char kJoinedKernel[] = "matmul_attention";
+constexpr char kMatmulAttentionKernel[] = "matmul_attention";
 constexpr char kProductKernel[] = "matmul_tensor_core";
 constexpr char kAttentionKernel[] = "attention_wgmma";
 
@@ -101,7 +101,7 @@ class AttentionJoiner : CallJoiner {
       return std::nullopt;
     if (*bias && product.inputs[2].strides != std::vector<Dim>{Dim(0), Dim(1)}) return std::nullopt;
     KernelCall joined;
-    joined.kernel = kJoinedKernel;
+    joined.kernel = kMatmulAttentionKernel;
     joined.inputs = product.inputs;
     if (mask) joined.inputs.push_back(attention.inputs[3]);
     joined.outputs = attention.outputs;
@@ -118,8 +118,8 @@ class AttentionJoiner : CallJoiner {
 
   std::optional<KernelCall> choose(KernelCall joined, const KernelCall& product,
                                    const KernelCall& attention) const {
-    const std::vector<KernelVariant> variants =
-        cuda_variants(*find_cuda_kernel(kJoinedKernel), cuda_problem(joined, target_.arch, options_.ranges));
+    const std::vector<KernelVariant> variants = cuda_variants(
+        *find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, options_.ranges));
     if (variants.empty()) return std::nullopt;
     joined.variant = variants[0].name;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
@@ -127,12 +127,13 @@ class AttentionJoiner : CallJoiner {
                          estimate_microseconds(attention, attention.kernel, target_, options_.ranges);
     const double together = variants[0].microseconds;
     joined.choice.key = product.choice.key;
-    joined.choice.candidates.push_back({kJoinedKernel, joined.variant, together});
-    const auto recorded = recorded_join(product.choice.key, kJoinedKernel, options_);
-    if (recorded && (*recorded == kJoinedKernel || *recorded == to_string(joined.choice.candidates[0])))
+    joined.choice.candidates.push_back({kMatmulAttentionKernel, joined.variant, together});
+    const auto recorded = recorded_join(product.choice.key, kMatmulAttentionKernel, options_);
+    if (recorded &&
+        (*recorded == kMatmulAttentionKernel || *recorded == to_string(joined.choice.candidates[0])))
       joined.choice.source = ChoiceSource::kRecord;
     for (const ForcedChoice& forced : options_.forced)
-      if (forced.candidate == kJoinedKernel &&
+      if (forced.candidate == kMatmulAttentionKernel &&
           (is_meant(forced, product, "matmul") || is_meant(forced, attention, "attention")))
         joined.choice.source = ChoiceSource::kForced;
     const bool is_forced = joined.choice.source == ChoiceSource::kForced;

@@ -16,7 +16,7 @@
 namespace aicf {
 namespace {
 
-constexpr char kJoinedKernel[] = "matmul_pair";
+constexpr char kPairKernel[] = "matmul_pair";
 constexpr size_t kMatrices = 2;  // x and y, before the operands of a product's epilogue
 
 // A product, or some of its columns.
@@ -218,7 +218,7 @@ class PairJoiner : CallJoiner {
 
   std::optional<KernelCall> join(const Meeting& m) {
     KernelCall joined;
-    joined.kernel = kJoinedKernel;
+    joined.kernel = kPairKernel;
     joined.params = calls_[m.second.call].params;
     joined.fparams = calls_[m.second.call].fparams;
     joined.inputs = {m.first.inputs[0], m.first.inputs[1], m.second.inputs[1]};
@@ -268,7 +268,7 @@ class PairJoiner : CallJoiner {
     const TileProgram program = with_input_at(m.program, program_of(calls_[m.first.call]).inputs.size(), 1);
     CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
     problem.program = &program;
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kJoinedKernel), problem);
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kPairKernel), problem);
     if (variants.empty()) return std::nullopt;
     const std::vector<size_t> gone = calls_before(m);
     joined.origin = calls_[gone[0]].origin + " … " + calls_[m.call].origin;

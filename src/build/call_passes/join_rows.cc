@@ -15,7 +15,7 @@
 namespace aicf {
 namespace {
 
-constexpr char kJoinedKernel[] = "matmul_rows";
+constexpr char kRowsKernel[] = "matmul_rows";
 
 class RowJoiner : CallJoiner {
  public:
@@ -81,7 +81,7 @@ class RowJoiner : CallJoiner {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (i != number && meets(product.outputs, inputs[i].root)) return std::nullopt;
     KernelCall joined;
-    joined.kernel = kJoinedKernel;
+    joined.kernel = kRowsKernel;
     joined.inputs = product.inputs;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (i != number) joined.inputs.push_back(inputs[i]);
@@ -106,7 +106,7 @@ class RowJoiner : CallJoiner {
     TileProgram program = joined_program(first, from, kept, second, middle);
     CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
     problem.program = &program;
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kJoinedKernel), problem);
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kRowsKernel), problem);
     if (variants.empty()) return std::nullopt;
     joined.origin = product.origin + " … " + rows.origin;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +

@@ -20,7 +20,7 @@ namespace {
 constexpr double kMostSeen = 0.5;
 
 // Whether no call touches what another one writes: they run side by side.
-bool are_apart(const std::vector<KernelCall>& calls) {
+bool updates_are_apart(const std::vector<KernelCall>& calls) {
   for (const KernelCall& one : calls)
     for (const KernelCall& other : calls)
       if (&one != &other && (meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs)))
@@ -148,7 +148,7 @@ class UpdateJoiner {
       add_once(member.outputs, joined.outputs);
       joined.members.push_back(std::move(member));
     }
-    if (!arguments_fit(joined) || !are_apart(joined.members)) return std::nullopt;
+    if (!arguments_fit(joined) || !updates_are_apart(joined.members)) return std::nullopt;
     programs_.push_back(std::move(*program));
     if (choose(joined, places, products)) return joined;
     programs_.pop_back();

@@ -17,7 +17,7 @@ struct Math {
 };
 
 template <Op op>
-void unary(NodeContext& n) {
+void unary_activation(NodeContext& n) {
   n.out(0, n.add(op, {n.in(0)}));
 }
 
@@ -142,9 +142,9 @@ void hardmax(NodeContext& n) {
 
 std::vector<OpRule> activation_rules() {
   return {
-      {"Relu", unary<Op::relu>},
-      {"Sigmoid", unary<Op::sigmoid>},
-      {"Softplus", unary<Op::softplus>},
+      {"Relu", unary_activation<Op::relu>},
+      {"Sigmoid", unary_activation<Op::sigmoid>},
+      {"Softplus", unary_activation<Op::softplus>},
       {"LeakyRelu", leaky_relu},
       {"Elu", elu},
       {"Selu", selu},

@@ -27,7 +27,7 @@ struct CarriedRow {
 };
 constexpr size_t kAll = 1 << 16;
 
-constexpr CarriedRow kRows[] = {
+constexpr CarriedRow kCarriedRows[] = {
     {"Cast", Handling::kReads},
     {"CastLike", Handling::kReads},
     {"BitCast", Handling::kReads},
@@ -82,9 +82,9 @@ constexpr CarriedRow kRows[] = {
 };
 
 const CarriedRow* row_of(std::string_view op) {
-  const auto row =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const CarriedRow& r) { return r.op == op; });
-  return row == std::end(kRows) ? nullptr : &*row;
+  const auto row = std::find_if(std::begin(kCarriedRows), std::end(kCarriedRows),
+                                [&](const CarriedRow& r) { return r.op == op; });
+  return row == std::end(kCarriedRows) ? nullptr : &*row;
 }
 
 // Ops that read floats of 8 and 4 bits; those that move values take them too.

@@ -18,7 +18,7 @@ struct Heads {
   ValueId q, k, v;  // [B, H, S, D]
 };
 
-ValueId iota(NodeContext& n, const Shape& shape, int64_t axis) {
+ValueId index_along(NodeContext& n, const Shape& shape, int64_t axis) {
   return n.add(Op::iota, {}, {{"shape", shape}, {"axis", axis}, {"dtype", DType::i64}});
 }
 
@@ -31,7 +31,8 @@ ValueId additive_mask(NodeContext& n, size_t i, const Dim& batch, const Dim& key
   ValueId kept = kNoValue;
   if (s.size() == 1 && s[0] == batch) {
     const ValueId length = n.reshape(n.cast(n.in(i), DType::i64), {batch, Dim(1)});
-    kept = n.reshape(n.add(Op::lt, {iota(n, {Dim(1), keys}, 1), length}), {batch, Dim(1), Dim(1), keys});
+    kept =
+        n.reshape(n.add(Op::lt, {index_along(n, {Dim(1), keys}, 1), length}), {batch, Dim(1), Dim(1), keys});
   } else if (s.size() == 2 || s.size() == 3) {
     const ValueId seen = n.add(Op::ne, {n.in(i), n.iscalar(n.dtype(i), 0)});
     kept =
@@ -210,7 +211,7 @@ ValueId angles(NodeContext& n, size_t cache, ValueId positions) {
 }
 
 // x [B, S, H D] or [B, H, S, D]; position_ids [B, S], or [1]: the first of consecutive ones.
-void rotary_embedding(NodeContext& n) {
+void contrib_rotary_embedding(NodeContext& n) {
   refuse(n, {"is_packed_batching"});
   if (n.attr_float("scale", 1.0) != 1.0) n.unsupported("a scale");
   n.require_rank(2, 2);
@@ -225,7 +226,7 @@ void rotary_embedding(NodeContext& n) {
   const ValueId x = split_heads(n, n.in(0), heads);
   const Dim steps = n.shape_of(x)[2];
   ValueId positions = n.cast(n.in(1), DType::i64);
-  if (n.rank(1) == 1) positions = n.add(Op::add, {iota(n, {Dim(1), steps}, 1), positions});
+  if (n.rank(1) == 1) positions = n.add(Op::add, {index_along(n, {Dim(1), steps}, 1), positions});
   const ValueId y = n.add(Op::rope, {x, angles(n, 2, positions), angles(n, 3, positions)},
                           {{"interleaved", n.attr_int("interleaved", 0) != 0}});
   n.out(0, flat ? merge_heads(n, y) : y);
@@ -251,7 +252,7 @@ Cached read_cached(NodeContext& n, const Shape& q) {
   // A prompt may be padded behind: then a length is below the number of steps, and nothing is past.
   const ValueId before = n.add(Op::sub, {c.length, n.size_scalar(steps, DType::i64)});
   c.past = n.add(Op::max, {before, number(0)});
-  c.positions = n.add(Op::add, {iota(n, {Dim(1), steps}, 1), c.past});
+  c.positions = n.add(Op::add, {index_along(n, {Dim(1), steps}, 1), c.past});
   const Dim held = n.has(3) ? n.shape(3)[2] : Dim(0);
   const Interval grown = n.bounds_of(total - held);
   c.capacity = grown.lo >= 0 ? total : grown.hi <= 0 ? held : max(total, held);
@@ -276,7 +277,7 @@ ValueId present(NodeContext& n, const Cached& c, size_t past_input, ValueId rows
     const Dim held = n.shape(past_input)[2];
     std::vector<Dim> low(4, Dim(0)), high = low;
     high[2] = c.capacity - held;
-    cache = rows_below(n, n.in(past_input), iota(n, {Dim(1), held}, 1), c.past);
+    cache = rows_below(n, n.in(past_input), index_along(n, {Dim(1), held}, 1), c.past);
     if (!(high[2] == Dim(0)))
       cache =
           n.add(Op::pad, {cache, zero}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
@@ -291,7 +292,7 @@ ValueId present(NodeContext& n, const Cached& c, size_t past_input, ValueId rows
 ValueId seen_keys(NodeContext& n, const Cached& c, const Dim& keys, int64_t window) {
   const Shape p = n.shape_of(c.positions);
   const ValueId query = n.reshape(c.positions, {p[0], Dim(1), p[1], Dim(1)});
-  const ValueId key = iota(n, {Dim(1), Dim(1), Dim(1), keys}, 3);
+  const ValueId key = index_along(n, {Dim(1), Dim(1), Dim(1), keys}, 3);
   const ValueId before = n.add(Op::le, {key, query});
   if (window < 0) return before;
   const ValueId reach = n.add(Op::sub, {query, n.iscalar(DType::i64, window)});
@@ -363,7 +364,7 @@ std::vector<OpRule> contrib_attention_rules() {
       {"QAttention", quantised_attention, 1, kContrib},
       {"MultiHeadAttention", multi_head_attention, 1, kContrib},
       {"GroupQueryAttention", group_query_attention, 1, kContrib},
-      {"RotaryEmbedding", rotary_embedding, 1, kContrib},
+      {"RotaryEmbedding", contrib_rotary_embedding, 1, kContrib},
   };
 }
 

@@ -94,7 +94,7 @@ ValueId channels_last(NodeContext& n, ValueId x) {
   return n.transpose(x, perm);
 }
 
-void qlinear_conv(NodeContext& n) {
+void contrib_qlinear_conv(NodeContext& n) {
   const bool last = n.attr_int("channels_last", 0) != 0;
   if (last) n.set_input(0, channels_first(n, n.in(0)));
   const ValueId y = convert_as(n, "QLinearConv");
@@ -216,7 +216,7 @@ std::vector<OpRule> contrib_quant_rules() {
       {"QLinearReduceMean", qlinear_reduce_mean, 1, kContrib},
       {"QLinearSoftmax", qlinear_softmax, 1, kContrib},
       {"QLinearConcat", qlinear_concat, 1, kContrib},
-      {"QLinearConv", qlinear_conv, 1, kContrib},
+      {"QLinearConv", contrib_qlinear_conv, 1, kContrib},
       {"QLinearAveragePool", qlinear_average_pool, 1, kContrib},
       {"QLinearGlobalAveragePool", qlinear_global_average_pool, 1, kContrib},
       {"MatMulIntegerToFloat", matmul_integer_to_float, 1, kContrib},

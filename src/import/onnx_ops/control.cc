@@ -7,7 +7,7 @@ namespace aicf::onnx {
 namespace {
 
 // Unrolling a longer loop would make a graph nobody wants.
-constexpr int64_t kMaxUnrolled = 256;
+constexpr int64_t kMaxUnrolledTrips = 256;
 
 const GraphProto& body_of(NodeContext& n, std::string_view name) {
   const AttributeProto* a = n.attr(name);
@@ -66,7 +66,7 @@ ValueId stack(NodeContext& n, const std::vector<ValueRef>& steps, int64_t axis) 
 
 // Runs the body here as often as constants say. False if that cannot be known, or would be too often.
 bool unroll_loop(NodeContext& n, const GraphProto& body, size_t carried) {
-  int64_t trips = kMaxUnrolled + 1;
+  int64_t trips = kMaxUnrolledTrips + 1;
   if (const auto known = n.has(0) ? n.constant(0) : std::nullopt; known && known->count() == 1)
     trips = known->get_i64(0);
   else if (n.has(0))
@@ -78,7 +78,7 @@ bool unroll_loop(NodeContext& n, const GraphProto& body, size_t carried) {
   const Ints number = counts_in_one_axis(body) ? Ints{1} : Ints{};
   for (int64_t trip = 0; trip < trips; ++trip) {
     const auto go = n.context().constant(*condition);
-    if (!go || trip == kMaxUnrolled) return false;
+    if (!go || trip == kMaxUnrolledTrips) return false;
     if (go->count() != 1) n.bad("condition", "one element", std::to_string(go->count()));
     if (go->get_i64(0) == 0) break;
     std::vector<ValueRef> inputs = {known(Array::from<int64_t>(DType::i64, number, {trip})), condition};
@@ -165,7 +165,7 @@ void scan(NodeContext& n) {
     length = size;
   }
   const auto steps = length->constant();
-  const bool unrolls = steps && *steps <= kMaxUnrolled && (*steps > 0 || stacked == 0);
+  const bool unrolls = steps && *steps <= kMaxUnrolledTrips && (*steps > 0 || stacked == 0);
   if (unrolls) return unroll_scan(n, body, carried, *steps, in, out);
   rolled_scan(n, body, carried, in, out);
 }

@@ -21,7 +21,7 @@ ValueId convolve(NodeContext& n, ValueId x, ValueId w, ValueId bias) {
 void conv(NodeContext& n) { n.out(0, convolve(n, n.in(0), n.in(1), n.in_or_none(2))); }
 
 // x - zero point in f64, which holds every product sum of 8-bit values exactly.
-ValueId centered(NodeContext& n, size_t x, size_t zero_point, bool per_filter) {
+ValueId centered_input(NodeContext& n, size_t x, size_t zero_point, bool per_filter) {
   const ValueId wide = n.cast(n.in(x), DType::f64);
   if (!n.has(zero_point)) return wide;
   ValueId zero = n.cast(n.in(zero_point), DType::f64);
@@ -37,13 +37,14 @@ ValueId centered(NodeContext& n, size_t x, size_t zero_point, bool per_filter) {
 }
 
 void conv_integer(NodeContext& n) {
-  n.out(0, n.cast(convolve(n, centered(n, 0, 2, false), centered(n, 1, 3, true), kNoValue), DType::i32));
+  n.out(0, n.cast(convolve(n, centered_input(n, 0, 2, false), centered_input(n, 1, 3, true), kNoValue),
+                  DType::i32));
 }
 
 // Inputs: x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias (i32 in units of x_scale w_scale).
 void qlinear_conv(NodeContext& n) {
   const ValueId bias = n.has(8) ? n.cast(n.in(8), DType::f64) : kNoValue;
-  const ValueId sum = convolve(n, centered(n, 0, 2, false), centered(n, 3, 5, true), bias);
+  const ValueId sum = convolve(n, centered_input(n, 0, 2, false), centered_input(n, 3, 5, true), bias);
   auto per_channel = [&](ValueId v) {
     const Shape shape = n.shape_of(v);
     if (shape.empty() || shape[0] == Dim(1)) return n.reshape(v, {});

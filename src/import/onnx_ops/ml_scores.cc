@@ -5,7 +5,7 @@
 namespace aicf::onnx {
 namespace {
 
-ValueId softmax(NodeContext& n, ValueId x, bool zeros_stay) {
+ValueId softmax_scores(NodeContext& n, ValueId x, bool zeros_stay) {
   const DType dtype = n.dtype_of(x);
   const Attrs row = {{"axes", Ints{1}}, {"keepdims", true}};
   const ValueId shifted = n.add(Op::sub, {x, n.add(Op::reduce_max, {x}, row)});
@@ -45,7 +45,7 @@ ValueId transformed_scores(NodeContext& n, ValueId scores, const std::string& tr
   ValueId y = scores;
   if (n.shape_of(scores)[1] != Dim(1) && transform != "NONE")
     y = transform == "LOGISTIC" ? n.add(Op::sigmoid, {scores})
-                                : softmax(n, scores, transform == "SOFTMAX_ZERO");
+                                : softmax_scores(n, scores, transform == "SOFTMAX_ZERO");
   return n.cast(y, DType::f32);
 }
 

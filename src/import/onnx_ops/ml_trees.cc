@@ -33,9 +33,9 @@ int64_t depth_of(NodeContext& n, const Forest& forest) {
   n.unsupported("trees of more than " + std::to_string(kDeepestTree) + " levels");
 }
 
-class Walk {
+class TreeWalk {
  public:
-  Walk(NodeContext& n, const Forest& forest, ValueId x) : n_(n), forest_(forest), x_(x) {
+  TreeWalk(NodeContext& n, const Forest& forest, ValueId x) : n_(n), forest_(forest), x_(x) {
     if (forest.roots.empty()) n.bad("tree_roots", "at least one tree", "none");
     const int64_t width = n.shape_of(x)[1].require_constant("the features of node '" + n.origin() + "'");
     for (const TreeNode& node : forest.nodes)
@@ -184,7 +184,7 @@ ValueId aggregated(NodeContext& n, const Forest& forest, ValueId x, Aggregate ho
   const bool sums = how == Aggregate::kSum || how == Aggregate::kAverage;
   if (!sums && !covers(forest, true))
     n.unsupported("the least or greatest of trees whose leaves leave out targets");
-  const ValueId leaves = Walk(n, forest, x).leaves();
+  const ValueId leaves = TreeWalk(n, forest, x).leaves();
   const ValueId said = n.add(Op::gather, {n.constant_of(weights), leaves}, {{"axis", int64_t{0}}});
   const Op op = sums ? Op::reduce_sum : how == Aggregate::kMin ? Op::reduce_min : Op::reduce_max;
   const ValueId y = n.add(op, {said}, {{"axes", Ints{1}}});

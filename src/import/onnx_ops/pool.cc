@@ -66,7 +66,7 @@ void global_pool(NodeContext& n) {
 }
 
 // x^p, of |x|; p is whole.
-ValueId power(NodeContext& n, ValueId x, int64_t p) {
+ValueId absolute_power(NodeContext& n, ValueId x, int64_t p) {
   const ValueId magnitude = n.add(Op::abs, {x});
   if (p == 1) return magnitude;
   return p == 2 ? n.add(Op::mul, {x, x})
@@ -105,7 +105,7 @@ void lp_pool(NodeContext& n) {
   planes[0] = shape[0] * shape[1];
   planes[1] = Dim(1);
   const ValueId sums =
-      n.add(Op::conv, {n.reshape(power(n, x, p), planes), n.constant_of(ones), kNoValue},
+      n.add(Op::conv, {n.reshape(absolute_power(n, x, p), planes), n.constant_of(ones), kNoValue},
             {{"strides", w.strides}, {"pads", w.pads}, {"dilations", w.dilations}, {"groups", int64_t{1}}});
   Shape result = n.shape_of(sums);
   result[0] = shape[0];
@@ -115,7 +115,7 @@ void lp_pool(NodeContext& n) {
 
 void global_lp_pool(NodeContext& n) {
   const int64_t p = n.attr_int("p", 2);
-  const ValueId sums = n.add(Op::reduce_sum, {power(n, n.widened(n.in(0)), p)},
+  const ValueId sums = n.add(Op::reduce_sum, {absolute_power(n, n.widened(n.in(0)), p)},
                              {{"axes", spatial_axes(n)}, {"keepdims", true}});
   n.out(0, n.cast(root(n, sums, p), n.dtype(0)));
 }

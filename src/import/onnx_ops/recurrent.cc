@@ -6,7 +6,7 @@
 namespace aicf::onnx {
 namespace {
 
-constexpr int64_t kMaxUnrolled = 512;
+constexpr int64_t kMaxUnrolledSteps = 512;
 
 // Slice d of a stacked [D, ...] operand.
 ValueId of_direction(NodeContext& n, ValueId x, int64_t d) {
@@ -57,7 +57,7 @@ State step(const Cell& cell, bool has_cell, ValueId wx, ValueId h, ValueId c, Va
 }
 
 // Per-direction [B, H] joined as [D, B, H] at axis `axis`.
-ValueId join(NodeContext& n, const std::vector<ValueId>& parts, int64_t axis) {
+ValueId join_directions(NodeContext& n, const std::vector<ValueId>& parts, int64_t axis) {
   std::vector<ValueId> thin;
   for (ValueId part : parts) {
     Shape shape = n.shape_of(part);
@@ -78,7 +78,7 @@ Run unrolled(const Cell& cell, const Layer& layer, const Walk& walk, int64_t len
     h = next.h;
     c = next.c;
   }
-  return {join(n, outputs, 0), h, c};
+  return {join_directions(n, outputs, 0), h, c};
 }
 
 // Carried: h, c, then what stays the same; walked: the rows of `wx`, the number of the step.
@@ -228,8 +228,8 @@ Run run_direction(NodeContext& n, const Recurrence& r, int64_t d) {
   };
   const ValueId h = initial(5), c = layer.has_cell ? initial(6) : kNoValue;
   const auto length = walk.length.constant();
-  return length && *length <= kMaxUnrolled ? unrolled(cell, layer, walk, *length, h, c)
-                                           : scanned(cell, layer, walk, h, c);
+  return length && *length <= kMaxUnrolledSteps ? unrolled(cell, layer, walk, *length, h, c)
+                                                : scanned(cell, layer, walk, h, c);
 }
 
 void recurrent(NodeContext& n, const Layer& layer) {
@@ -243,12 +243,12 @@ void recurrent(NodeContext& n, const Layer& layer) {
   }
   // Y [T, D, B, H], or [B, T, D, H] with the batch first.
   if (n.wants(0)) {
-    const ValueId y = join(n, sequences, 1);
+    const ValueId y = join_directions(n, sequences, 1);
     n.out(0, r.batch_first ? n.transpose(y, {2, 0, 1, 3}) : y);
   }
   const int64_t at = r.batch_first ? 1 : 0;
-  if (n.wants(1)) n.out(1, join(n, last_h, at));
-  if (layer.has_cell && n.wants(2)) n.out(2, join(n, last_c, at));
+  if (n.wants(1)) n.out(1, join_directions(n, last_h, at));
+  if (layer.has_cell && n.wants(2)) n.out(2, join_directions(n, last_c, at));
 }
 
 void rnn(NodeContext& n) { recurrent(n, {1, {"Tanh"}, false}); }

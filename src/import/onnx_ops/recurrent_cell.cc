@@ -20,7 +20,7 @@ constexpr ActivationRow kActivations[] = {
     {"Elu", true, false, 1, 0},
 };
 
-const ActivationRow& row_of(const NodeContext& n, const std::string& name) {
+const ActivationRow& activation_row(const NodeContext& n, const std::string& name) {
   for (const ActivationRow& row : kActivations)
     if (row.name == name) return row;
   n.unsupported("activation " + name);
@@ -37,7 +37,7 @@ std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::
   size_t alpha = 0, beta = 0;
   std::vector<Activation> result;
   for (const std::string& name : names) {
-    const ActivationRow& row = row_of(n, name);
+    const ActivationRow& row = activation_row(n, name);
     Activation activation{name, row.alpha, row.beta};
     if (row.takes_alpha && alpha < alphas.size()) activation.alpha = static_cast<double>(alphas[alpha++]);
     if (row.takes_beta && beta < betas.size()) activation.beta = static_cast<double>(betas[beta++]);
@@ -47,7 +47,7 @@ std::vector<Activation> read_activations(NodeContext& n, const std::vector<std::
 }
 
 Activation make_activation(const NodeContext& n, const std::string& name, const std::vector<float>& numbers) {
-  const ActivationRow& row = row_of(n, name);
+  const ActivationRow& row = activation_row(n, name);
   Activation activation{name, row.alpha, row.beta};
   size_t at = 0;
   if (row.takes_alpha && at < numbers.size()) activation.alpha = static_cast<double>(numbers[at++]);

@@ -23,8 +23,8 @@ struct At {
   }
 };
 
-// Keys' kernel of |x|, the terms in the order of cubic().
-At cubic(const At& x, double a) {
+// Keys' kernel of |x|, the terms in the order of cubic_weights().
+At cubic_weights(const At& x, double a) {
   const auto c = [&](double value) { return x.number(value); };
   const At near = ((c(a + 2) * x - c(a + 3)) * x) * x + c(1);
   const At far = ((c(a) * x - c(5 * a)) * x + c(8 * a)) * x - c(4 * a);
@@ -105,7 +105,7 @@ ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const Axis& a, Valu
   for (int64_t i = 1 - radius; i <= radius; ++i) {
     const At distance = (at.number(static_cast<double>(i)) - ratio).of(Op::abs);
     At weight = r.mode == "linear" ? At{&n, n.add(Op::max, {at.number(0).id, (one - distance).id})}
-                                   : cubic(distance, r.cubic_a);
+                                   : cubic_weights(distance, r.cubic_a);
     taps.push_back(left + at.number(static_cast<double>(i)));
     if (r.exclude_outside)
       weight = taps.back().is(Op::lt, at.number(0), at.number(0),

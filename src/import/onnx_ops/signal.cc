@@ -1,13 +1,12 @@
 // Windows and grid sampling.
 #include <cmath>
+#include <numbers>
 
 #include "base/error.h"
 #include "import/onnx_ops/registry.h"
 
 namespace aicf::onnx {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
 
 // --- windows: a sum of cosines; a symmetric window is the periodic one of one element less, closed.
 
@@ -21,7 +20,7 @@ void cosine_window(NodeContext& n, double a0, double a1, double a2) {
   const double period = static_cast<double>(periodic ? size : size - 1);
   std::vector<double> values;
   for (int64_t i = 0; i < size; ++i) {
-    const double angle = period > 0 ? 2 * kPi * static_cast<double>(i) / period : 0;
+    const double angle = period > 0 ? 2 * std::numbers::pi * static_cast<double>(i) / period : 0;
     values.push_back(a0 - a1 * std::cos(angle) + a2 * std::cos(2 * angle));
   }
   n.out_array(0, Array::from<double>(*dtype, {size}, values));

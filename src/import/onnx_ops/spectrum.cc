@@ -2,6 +2,7 @@
 // mels.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/error.h"
 #include "import/onnx_ops/registry.h"
@@ -9,7 +10,6 @@
 namespace aicf::onnx {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kMaxTransform = 1 << 13;
 
 struct Transform {
@@ -23,7 +23,8 @@ Transform transform_matrices(const NodeContext& n, DType dtype, int64_t length, 
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t k = 0; k < columns; ++k) {
       // The product is reduced first, so that large indices lose no accuracy.
-      const double angle = 2 * kPi * static_cast<double>(i * k % length) / static_cast<double>(length);
+      const double angle =
+          2 * std::numbers::pi * static_cast<double>(i * k % length) / static_cast<double>(length);
       const double weight = weights[static_cast<size_t>(i)];
       t.cosines.set_f64(i * columns + k, weight * std::cos(angle));
       t.sines.set_f64(i * columns + k, sign * weight * std::sin(angle));
@@ -41,7 +42,7 @@ ValueId fitted(NodeContext& n, ValueId x, int64_t axis, int64_t length) {
   return n.add(Op::pad, {x, kNoValue}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
 }
 
-void check_transform(const NodeContext& n, int64_t length) {
+void check_fourier(const NodeContext& n, int64_t length) {
   if (length < 1 || length > kMaxTransform) n.unsupported("a transform of length " + std::to_string(length));
 }
 
@@ -81,7 +82,7 @@ class Parts {
 void real_inverse(NodeContext& n, int64_t axis) {
   const int64_t size = n.shape(0)[static_cast<size_t>(axis)].require_constant("transformed axis");
   const int64_t length = n.has(1) ? n.require_int(1, "dft_length") : 2 * (size - 1);
-  check_transform(n, length);
+  check_fourier(n, length);
   const int64_t bins = length / 2 + 1;
   std::vector<double> weights(static_cast<size_t>(bins), 2.0 / static_cast<double>(length));
   weights[0] /= 2;
@@ -106,7 +107,7 @@ void dft(NodeContext& n) {
   if (inverse && onesided) return real_inverse(n, axis);
   const int64_t size = n.shape(0)[static_cast<size_t>(axis)].require_constant("transformed axis");
   const int64_t length = n.has(1) ? n.require_int(1, "dft_length") : size;
-  check_transform(n, length);
+  check_fourier(n, length);
   const Parts parts(n, fitted(n, n.in(0), axis, length), axis);
   const std::vector<double> weights(static_cast<size_t>(length),
                                     inverse ? 1.0 / static_cast<double>(length) : 1.0);
@@ -134,7 +135,7 @@ void stft(NodeContext& n) {
       n.has(3) ? n.require_int(3, "frame_length") : n.shape(2)[0].require_constant("length of the window");
   const int64_t parts = n.shape(0)[2].require_constant("real and imaginary parts of STFT");
   if (step < 1 || step > (1 << 24)) n.bad("frame_step", "1 to 2^24", std::to_string(step));
-  check_transform(n, length);
+  check_fourier(n, length);
   if (parts != 1 && parts != 2) n.bad("signal", "1 or 2 parts on the last axis", std::to_string(parts));
   if (parts == 2 && onesided) n.bad("onesided", "0 for a complex signal", "1");
   const int64_t bins = onesided ? length / 2 + 1 : length;

@@ -9,7 +9,7 @@ namespace aicf::onnx {
 namespace {
 
 // Unrolling a longer sequence would make a graph nobody wants.
-constexpr int64_t kMaxUnrolled = 512;
+constexpr int64_t kMaxStatefulSteps = 512;
 
 ValueId zeros(NodeContext& n, DType dtype, const Shape& shape) {
   return n.broadcast(n.scalar(dtype, 0), shape);
@@ -95,8 +95,8 @@ void linear_attention(NodeContext& n) {
   LinearAttention a = read_linear_attention(n, q_heads, heads);
   const Shape q = n.shape_of(a.q), v = n.shape_of(a.v);
   const int64_t length = q[2].constant().value_or(0);
-  if (length < 1 || length > kMaxUnrolled)
-    n.unsupported("a sequence length that is dynamic, or not in 1 to " + std::to_string(kMaxUnrolled));
+  if (length < 1 || length > kMaxStatefulSteps)
+    n.unsupported("a sequence length that is dynamic, or not in 1 to " + std::to_string(kMaxStatefulSteps));
   double scale = n.attr_float("scale", 0);
   if (scale == 0) scale = 1.0 / std::sqrt(static_cast<double>(q[3].require_constant("head size")));
   std::vector<ValueId> steps;

@@ -35,7 +35,7 @@ MaybeDim from_bool(std::optional<bool> value) {
   return Dim(*value ? 1 : 0);
 }
 
-MaybeDim divide(NodeContext& n, const Dim& a, const Dim& b) {
+MaybeDim symbolic_divide(NodeContext& n, const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) {
     if (*b.constant() == 0 || *b.constant() == -1) return std::nullopt;
     return Dim(*a.constant() / *b.constant());
@@ -48,7 +48,7 @@ MaybeDim divide(NodeContext& n, const Dim& a, const Dim& b) {
   if (range.hi <= 0) return Dim(0) - floordiv(Dim(0) - a, b);
   return floordiv(max(a, Dim(0)), b) - floordiv(max(Dim(0) - a, Dim(0)), b);
 }
-MaybeDim modulo(NodeContext& n, const Dim& a, const Dim& b) {
+MaybeDim symbolic_modulo(NodeContext& n, const Dim& a, const Dim& b) {
   const Interval x = n.bounds_of(a), y = n.bounds_of(b);
   if (y.lo <= 0) return std::nullopt;
   if (x.lo < 0 && n.attr_int("fmod", 0) != 0) return std::nullopt;  // the remainder has the sign of a
@@ -57,13 +57,13 @@ MaybeDim modulo(NodeContext& n, const Dim& a, const Dim& b) {
   return mod(a, b);
 }
 
-MaybeDim binary(NodeContext& n, const Dim& a, const Dim& b) {
+MaybeDim symbolic_binary(NodeContext& n, const Dim& a, const Dim& b) {
   const std::string& op = n.op_type;
   if (op == "Add") return a + b;
   if (op == "Sub") return a - b;
   if (op == "Mul") return a * b;
-  if (op == "Div") return divide(n, a, b);
-  if (op == "Mod") return modulo(n, a, b);
+  if (op == "Div") return symbolic_divide(n, a, b);
+  if (op == "Mod") return symbolic_modulo(n, a, b);
   if (op == "Max") return less(n, a, b).has_value() ? (*less(n, a, b) ? b : a) : max(a, b);
   if (op == "Min") return less(n, a, b).has_value() ? (*less(n, a, b) ? a : b) : min(a, b);
   if (op == "Equal") return from_bool(equal(n, a, b));
@@ -117,7 +117,7 @@ bool pointwise(NodeContext& n, const Operands& x) {
   for (size_t i = 0; i < count; ++i) {
     Dim value = element(x[0], i);
     for (size_t k = 1; k < x.size(); ++k) {
-      const MaybeDim next = binary(n, value, element(x[k], i));
+      const MaybeDim next = symbolic_binary(n, value, element(x[k], i));
       if (!next || !is_simple(*next)) return false;
       value = *next;
     }
@@ -128,7 +128,7 @@ bool pointwise(NodeContext& n, const Operands& x) {
   return true;
 }
 
-bool where(NodeContext& n, const Operands& x) {
+bool symbolic_where(NodeContext& n, const Operands& x) {
   const auto shape = broadcast_small(n, 3);
   if (!shape) return false;
   const size_t count = static_cast<size_t>(*element_count(*shape).constant());
@@ -163,7 +163,7 @@ bool cast_sizes(NodeContext& n, const Operands& x) {
   return true;
 }
 
-bool gather(NodeContext& n, const Operands& x) {
+bool symbolic_gather(NodeContext& n, const Operands& x) {
   if (n.rank(0) != 1 || n.axis(n.attr_int("axis", 0), 1) != 0 || n.rank(1) > 1) return false;
   const int64_t size = static_cast<int64_t>(x[0].size());
   Dims result;
@@ -177,7 +177,7 @@ bool gather(NodeContext& n, const Operands& x) {
   return true;
 }
 
-bool concat(NodeContext& n, const Operands& x) {
+bool symbolic_concat(NodeContext& n, const Operands& x) {
   Dims result;
   for (size_t i = 0; i < x.size(); ++i) {
     if (n.rank(i) != 1) return false;
@@ -220,7 +220,7 @@ bool rank_change(NodeContext& n, const Operands& x) {
 }
 
 // Pairs of sizes, which torch turns from its order of pads into that of ONNX.
-bool transpose(NodeContext& n, const Operands& x) {
+bool symbolic_transpose(NodeContext& n, const Operands& x) {
   if (n.rank(0) != 2) return false;
   const std::vector<int64_t> perm = n.attr_ints("perm", {1, 0});
   if (perm != std::vector<int64_t>{1, 0}) return false;
@@ -234,7 +234,7 @@ bool transpose(NodeContext& n, const Operands& x) {
 }
 
 // Along the first of one or two axes.
-bool slice(NodeContext& n, const Operands& x) {
+bool symbolic_slice(NodeContext& n, const Operands& x) {
   if (n.rank(0) != 1 && n.rank(0) != 2) return false;
   for (size_t i = 1; i < x.size(); ++i)
     if (x[i].size() != 1 || !x[i][0].is_constant()) return false;
@@ -258,7 +258,7 @@ bool slice(NodeContext& n, const Operands& x) {
 }
 
 // onnxruntime's optimizer writes several Gathers of one shape as a Split.
-bool split(NodeContext& n, const Operands& x) {
+bool symbolic_split(NodeContext& n, const Operands& x) {
   const int64_t size = static_cast<int64_t>(x[0].size()), parts = static_cast<int64_t>(n.output_count());
   if (n.rank(0) != 1 || parts < 1) return false;
   Dims counts(n.output_count(), Dim(size / parts));
@@ -298,7 +298,7 @@ bool reduce(NodeContext& n, const Operands& x) {
   return true;
 }
 
-bool expand(NodeContext& n, const Operands& x) {
+bool symbolic_expand(NodeContext& n, const Operands& x) {
   if (x[0].size() != 1 || x[1].size() != 1 || n.rank(0) > 1 || !x[1][0].is_constant()) return false;
   const int64_t count = *x[1][0].constant();
   if (count < 0 || count > kMaxSymbolicElements) return false;
@@ -312,7 +312,7 @@ struct SymbolicRow {
   size_t operands = 1;  // at least; a node with fewer is for its converter to refuse
 };
 
-constexpr SymbolicRow kRows[] = {
+constexpr SymbolicRow kSymbolicRows[] = {
     {"Add", pointwise},
     {"Sub", pointwise},
     {"Mul", pointwise},
@@ -327,33 +327,33 @@ constexpr SymbolicRow kRows[] = {
     {"GreaterOrEqual", pointwise},
     {"And", pointwise},
     {"Or", pointwise},
-    {"Where", where, 3},
+    {"Where", symbolic_where, 3},
     {"Neg", negate},
     {"Not", negate},
     {"Identity", same_values},
     {"Cast", cast_sizes},
-    {"Gather", gather, 2},
-    {"Concat", concat},
+    {"Gather", symbolic_gather, 2},
+    {"Concat", symbolic_concat},
     {"Reshape", rank_change, 2},
     {"Squeeze", rank_change},
     {"Unsqueeze", rank_change, 2},
-    {"Slice", slice, 3},
-    {"Transpose", transpose},
-    {"Split", split},
+    {"Slice", symbolic_slice, 3},
+    {"Transpose", symbolic_transpose},
+    {"Split", symbolic_split},
     {"ReduceProd", reduce},
     {"ReduceSum", reduce},
     {"ReduceMax", reduce},
     {"ReduceMin", reduce},
-    {"Expand", expand, 2},
+    {"Expand", symbolic_expand, 2},
 };
 
 }  // namespace
 
 bool convert_symbolically(NodeContext& n) {
   if (!n.proto().domain.empty()) return false;
-  const auto row = std::find_if(std::begin(kRows), std::end(kRows),
+  const auto row = std::find_if(std::begin(kSymbolicRows), std::end(kSymbolicRows),
                                 [&](const SymbolicRow& r) { return r.op == n.op_type; });
-  if (row == std::end(kRows) || n.input_count() < row->operands) return false;
+  if (row == std::end(kSymbolicRows) || n.input_count() < row->operands) return false;
   Operands operands;
   bool symbolic = false;
   for (size_t i = 0; i < n.input_count(); ++i) {

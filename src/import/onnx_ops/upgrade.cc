@@ -38,7 +38,7 @@ void k_to_input(NodeContext& n) { n.set_input(1, Array::from<int64_t>(DType::i64
 // Before 12 the ratio was an attribute; at inference it means nothing.
 // Whether it drops was an attribute before 7 and is an input from 12 on. A model that does not say is meant
 // for inference.
-void dropout(NodeContext& n) {
+void dropout_before_13(NodeContext& n) {
   if (n.attr_int("is_test", 1) == 0 && n.attr_float("ratio", 0.5) != 0) n.unsupported("is_test=0");
   n.ignore("ratio");
 }
@@ -132,7 +132,7 @@ constexpr UpgradeRow kUpgrades[] = {
     {"Gemm", 7, old_gemm},
     {"BatchNormalization", 9, old_batch_norm},
     {"BatchNormalization", 14, batch_norm_outputs},
-    {"Dropout", 12, dropout},
+    {"Dropout", 12, dropout_before_13},
     {"Upsample", 11, old_resize},
     {"Resize", 11, old_resize},
     {"Slice", 10, slice_to_inputs},

@@ -9,7 +9,7 @@
 namespace aicf::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteScore = std::numeric_limits<double>::infinity();
 
 // Whether attention keeps score [b, h, i, j], and what the mask adds to it.
 struct Mask {
@@ -18,7 +18,7 @@ struct Mask {
 
   double apply(double score, size_t at) const {
     if (!present) return score;
-    if (boolean) return full.i[at] != 0 ? score : -kInfinity;
+    if (boolean) return full.i[at] != 0 ? score : -kInfiniteScore;
     return score + full.f[at];
   }
 };
@@ -26,11 +26,11 @@ struct Mask {
 // Turns a row of scores into probabilities; a fully masked row becomes zeros. Gives the logarithm of the sum
 // of the scores' exponentials.
 double softmax_row(double* row, int64_t count) {
-  double top = -kInfinity, sum = 0;
+  double top = -kInfiniteScore, sum = 0;
   for (int64_t j = 0; j < count; ++j) top = max_of(top, row[j]);
-  for (int64_t j = 0; j < count; ++j) sum += row[j] = top == -kInfinity ? 0 : std::exp(row[j] - top);
-  for (int64_t j = 0; j < count; ++j) row[j] = top == -kInfinity ? 0 : row[j] / sum;
-  return top == -kInfinity ? top : top + std::log(sum);
+  for (int64_t j = 0; j < count; ++j) sum += row[j] = top == -kInfiniteScore ? 0 : std::exp(row[j] - top);
+  for (int64_t j = 0; j < count; ++j) row[j] = top == -kInfiniteScore ? 0 : row[j] / sum;
+  return top == -kInfiniteScore ? top : top + std::log(sum);
 }
 
 // One attention over [B, Hq, Tq, D] and what its heads share.
@@ -77,7 +77,7 @@ struct Heads {
       double* row = scores.data() + i * keys;
       for (int64_t j = 0; j < keys; ++j) {
         row[j] = mask.apply(row[j], static_cast<size_t>((head * queries + i) * keys + j));
-        if (!sees(i, j)) row[j] = -kInfinity;
+        if (!sees(i, j)) row[j] = -kInfiniteScore;
       }
       sums.push_back(softmax_row(row, keys));
     }

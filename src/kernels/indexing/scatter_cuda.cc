@@ -10,7 +10,7 @@ namespace aicf {
 
 namespace {
 
-constexpr int32_t kBlock = 256;
+constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
 
@@ -56,10 +56,10 @@ void add_sorted_updates(CudaCode& code, const CudaProblem& problem, ScatterProbl
   add_sort(code, problem, s, 1);
   CudaParams params;
   const std::string scatter = scatter_text(problem, s, threads, params);
-  add_kernel(code, problem, flat_launch("apply_updates", blocks_for(threads, kBlock), kBlock, params),
-             scatter + "  aicf::apply_updates<" + reduction + ", " + item + ", " +
-                 std::to_string(kSortedTile) + ", " + std::to_string(unit) + ">(s, static_cast<const " +
-                 item + "*>(workspace), in2, out0);\n");
+  add_kernel(
+      code, problem, flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params),
+      scatter + "  aicf::apply_updates<" + reduction + ", " + item + ", " + std::to_string(kSortedTile) +
+          ", " + std::to_string(unit) + ">(s, static_cast<const " + item + "*>(workspace), in2, out0);\n");
 }
 
 void add_update_lines(CudaCode& code, const CudaProblem& problem, size_t axis, const std::string& reduction) {
@@ -100,7 +100,7 @@ void add_sort(CudaCode& code, const CudaProblem& problem, const ScatterProblem& 
   const Dim count = s.lines.count();
   CudaParams params;
   const std::string scatter = scatter_text(problem, s, count * s.block.count(), params);
-  CudaLaunch sort = flat_launch("sort_targets", blocks_for(count, kSortedTile), kBlock, params);
+  CudaLaunch sort = flat_launch("sort_targets", blocks_for(count, kSortedTile), kScatterBlock, params);
   sort.reports_errors = true;
   add_kernel(code, problem, std::move(sort),
              scatter + "  aicf::sort_targets<" + item + ", " + tile + ">(s, in" + std::to_string(indices) +

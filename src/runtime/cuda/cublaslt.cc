@@ -8,7 +8,7 @@ namespace aicf::cuda {
 namespace {
 
 using Handle = void*;
-using Descriptor = void*;  // of an operation, a matrix or a preference
+using LtDescriptor = void*;  // of an operation, a matrix or a preference
 
 struct Algorithm {  // cublasLtMatmulAlgo_t
   std::array<uint64_t, 8> data = {};
@@ -30,22 +30,22 @@ constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogue
 struct Library {
   size_t (*version)();
   int (*create)(Handle*);
-  int (*operation_create)(Descriptor*, int compute, int scale);
-  int (*operation_set)(Descriptor, int attribute, const void*, size_t);
-  int (*operation_destroy)(Descriptor);
-  int (*layout_create)(Descriptor*, int dtype, uint64_t rows, uint64_t columns, int64_t leading);
-  int (*layout_set)(Descriptor, int attribute, const void*, size_t);
-  int (*layout_destroy)(Descriptor);
-  int (*preference_create)(Descriptor*);
-  int (*preference_set)(Descriptor, int attribute, const void*, size_t);
-  int (*preference_destroy)(Descriptor);
-  int (*heuristic)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, int,
-                   Heuristic*, int*);
-  int (*check)(Handle, Descriptor, Descriptor, Descriptor, Descriptor, Descriptor, const Algorithm*,
+  int (*operation_create)(LtDescriptor*, int compute, int scale);
+  int (*operation_set)(LtDescriptor, int attribute, const void*, size_t);
+  int (*operation_destroy)(LtDescriptor);
+  int (*layout_create)(LtDescriptor*, int dtype, uint64_t rows, uint64_t columns, int64_t leading);
+  int (*layout_set)(LtDescriptor, int attribute, const void*, size_t);
+  int (*layout_destroy)(LtDescriptor);
+  int (*preference_create)(LtDescriptor*);
+  int (*preference_set)(LtDescriptor, int attribute, const void*, size_t);
+  int (*preference_destroy)(LtDescriptor);
+  int (*heuristic)(Handle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor,
+                   int, Heuristic*, int*);
+  int (*check)(Handle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, const Algorithm*,
                Heuristic*);
-  int (*matmul)(Handle, Descriptor, const void* alpha, const void* a, Descriptor, const void* b, Descriptor,
-                const void* beta, const void* c, Descriptor, void* d, Descriptor, const Algorithm*,
-                void* workspace, size_t, StreamHandle);
+  int (*matmul)(Handle, LtDescriptor, const void* alpha, const void* a, LtDescriptor, const void* b,
+                LtDescriptor, const void* beta, const void* c, LtDescriptor, void* d, LtDescriptor,
+                const Algorithm*, void* workspace, size_t, StreamHandle);
 };
 
 const Library& library() {
@@ -95,7 +95,7 @@ int epilogue_of(const CublasLtCall& call) {
 
 // Descriptors of the library over one set of windows.
 struct Descriptors {
-  Descriptor operation = nullptr, y = nullptr, x = nullptr, addend = nullptr, out = nullptr;
+  LtDescriptor operation = nullptr, y = nullptr, x = nullptr, addend = nullptr, out = nullptr;
 
   Descriptors(const CublasLtCall& c, const CublasLtShape& shape) {
     const Library& l = library();
@@ -115,16 +115,16 @@ struct Descriptors {
   }
   ~Descriptors() {
     const Library& l = library();
-    for (Descriptor d : {y, x, addend, out})
+    for (LtDescriptor d : {y, x, addend, out})
       if (d != nullptr) l.layout_destroy(d);
     if (operation != nullptr) l.operation_destroy(operation);
   }
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  static Descriptor layout(const CublasLtMatrix& m, int64_t batch) {
+  static LtDescriptor layout(const CublasLtMatrix& m, int64_t batch) {
     const Library& l = library();
-    Descriptor d = nullptr;
+    LtDescriptor d = nullptr;
     AICF_CUBLASLT(l.layout_create(&d, library_dtype(m.dtype), static_cast<uint64_t>(m.rows),
                                   static_cast<uint64_t>(m.columns), m.leading));
     if (batch == 1) return d;
@@ -189,7 +189,7 @@ std::vector<CublasLtCall> cublaslt_algorithms(const CublasLtCall& meaning,
   const auto shape = cublaslt_shape(meaning, inputs, out);
   if (!shape) return {};
   const Library& l = library();
-  Descriptor preference = nullptr;
+  LtDescriptor preference = nullptr;
   AICF_CUBLASLT(l.preference_create(&preference));
   std::vector<Heuristic> results(static_cast<size_t>(count));
   int found = 0;

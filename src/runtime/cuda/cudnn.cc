@@ -20,15 +20,15 @@ std::mutex& handle_mutex() {
   return mutex;
 }
 
-struct Plan {
+struct EnginePlan {
   std::vector<Descriptor> parts;  // engine, knobs and their configuration
   Descriptor plan;
 };
 
 // Of this engine with these knobs; nothing, and `why`, if the library refuses it or its results may differ
 // from run to run, or if a convolution's sums are kept in less than f32 (attention rounds weights anyway).
-std::optional<Plan> make_plan(const OperationGraph& graph, const CudnnCall& call, std::string& why) {
-  Plan made{{}, Descriptor(kExecutionPlan)};
+std::optional<EnginePlan> make_plan(const OperationGraph& graph, const CudnnCall& call, std::string& why) {
+  EnginePlan made{{}, Descriptor(kExecutionPlan)};
   Descriptor engine(kEngine), config(kEngineConfig);
   engine.set(kEngineGraph, graph.graph);
   engine.set(kEngineIndex, call.engine);
@@ -120,7 +120,7 @@ class CudnnRoutine final : public LibraryRoutine {
 
  private:
   std::optional<OperationGraph> graph_;
-  std::optional<Plan> plan_;
+  std::optional<EnginePlan> plan_;
 };
 
 }  // namespace

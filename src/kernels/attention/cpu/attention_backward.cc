@@ -17,9 +17,9 @@ AICF_DECLARE_PER_ISA(extern const AttentionIsa kAttentionIsa)
 
 namespace {
 
-constexpr const char* kName = "attention_backward_f32";
+constexpr const char* kBackwardName = "attention_backward_f32";
 constexpr int64_t kStrip = 32;  // query rows
-constexpr int64_t kLanes = 16;
+constexpr int64_t kBackwardLanes = 16;
 
 // A strided matrix packed as right operand: depth blocks of kGemmDepth steps, each in panels (gemm_types.h).
 struct Packed {
@@ -38,7 +38,7 @@ struct BackwardPlan {
   int64_t q_rows, dout_rows, scores, weights, slopes, turned, dq_rows, dk_rows, dv_rows, maximum, sum, along;
 };
 
-struct Job {
+struct BackwardJob {
   const BoundCall& call;
   const BackwardPlan& plan;
   const GemmIsa& gemm;
@@ -59,7 +59,7 @@ struct Strip {
   int64_t head, first, rows, from, keys;
 };
 
-void pack(const Job& job, const Packed& packed, const float* from, int64_t k_stride, int64_t n_stride,
+void pack(const BackwardJob& job, const Packed& packed, const float* from, int64_t k_stride, int64_t n_stride,
           int64_t depth) {
   const int64_t nr = job.gemm.nr_f32;
   for (int64_t k = 0; k < depth; k += kGemmDepth) {
@@ -81,8 +81,8 @@ struct Span {
 
 // c (+)= a [m, depth] @ packed[depth, columns]; a and c have their elements where whole ones would. Columns
 // begin at a panel.
-void multiply(const Job& job, const float* a, int64_t lda, const Packed& packed, Span depth, Span columns,
-              float* c, int64_t ldc, int64_t m, bool add) {
+void multiply(const BackwardJob& job, const float* a, int64_t lda, const Packed& packed, Span depth,
+              Span columns, float* c, int64_t ldc, int64_t m, bool add) {
   const int64_t nr = job.gemm.nr_f32, begin = depth.from / kGemmDepth * kGemmDepth;
   GemmBlock<float> block = {};
   block.lda = lda;
@@ -110,7 +110,7 @@ void copy_rows(const float* from, const View4& view, int64_t rows, int64_t colum
     for (int64_t j = 0; j < columns; ++j) to[i * stride + j] = from[i * view.row + j * view.column];
 }
 
-void pack_keys(const Job& job) {
+void pack_backward_keys(const BackwardJob& job) {
   const BackwardPlan& plan = job.plan;
   const float *k = job.input(1, plan.k, job.kv_head, 0), *v = job.input(2, plan.v, job.kv_head, 0);
   pack(job, plan.k_by_depth, k, plan.k.column, plan.k.row, plan.depth);
@@ -120,7 +120,7 @@ void pack_keys(const Job& job) {
   std::fill_n(job.at(plan.dv_rows), plan.keys * plan.value_stride, 0.0f);
 }
 
-void load_strip(const Job& job, const Strip& strip) {
+void load_strip(const BackwardJob& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   const float* q = job.input(0, plan.q, strip.head, strip.first);
   const float* out = job.input(3, plan.out, strip.head, strip.first);
@@ -138,7 +138,7 @@ void load_strip(const Job& job, const Strip& strip) {
 }
 
 // The strip's exponentials in `weights`, the products q . k kept in `scores` where a softcap asks for them.
-void weigh(const Job& job, const Strip& strip) {
+void weigh(const BackwardJob& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   float* scores = job.at(plan.weights);
   multiply(job, job.at(plan.q_rows), plan.depth_stride, plan.k_by_depth, {0, plan.depth},
@@ -174,7 +174,7 @@ void weigh(const Job& job, const Strip& strip) {
   job.softmax.rows(work);
 }
 
-void find_slopes(const Job& job, const Strip& strip) {
+void find_slopes(const BackwardJob& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   multiply(job, job.at(plan.dout_rows), plan.value_stride, plan.v_by_depth, {0, plan.value_depth},
            {strip.from, strip.keys}, job.at(plan.slopes), plan.key_stride, strip.rows, false);
@@ -185,7 +185,7 @@ void find_slopes(const Job& job, const Strip& strip) {
 }
 
 // sums [keys, n] += x^T [keys, rows] @ the packed strip.
-void add_turned(const Job& job, const Strip& strip, const float* x, const Packed& packed, float* sums,
+void add_turned(const BackwardJob& job, const Strip& strip, const float* x, const Packed& packed, float* sums,
                 int64_t stride) {
   const BackwardPlan& plan = job.plan;
   float* turned = job.at(plan.turned);
@@ -195,14 +195,14 @@ void add_turned(const Job& job, const Strip& strip, const float* x, const Packed
            sums + strip.from * stride, stride, strip.keys - strip.from, true);
 }
 
-void store_rows(const float* from, int64_t stride, const TensorArg& to, int64_t offset, const View4& view,
-                int64_t rows, int64_t columns) {
+void backward_store_rows(const float* from, int64_t stride, const TensorArg& to, int64_t offset,
+                         const View4& view, int64_t rows, int64_t columns) {
   float* data = static_cast<float*>(to.data) + offset;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) data[i * view.row + j * view.column] = from[i * stride + j];
 }
 
-void run_strip(const Job& job, const Strip& strip) {
+void run_strip(const BackwardJob& job, const Strip& strip) {
   const BackwardPlan& plan = job.plan;
   float* dq = job.at(plan.dq_rows);
   if (strip.keys > strip.from) {
@@ -217,34 +217,34 @@ void run_strip(const Job& job, const Strip& strip) {
     std::fill_n(dq, strip.rows * plan.depth_stride, 0.0f);
   }
   const int64_t offset = job.batch * plan.dq.batch + strip.head * plan.dq.head + strip.first * plan.dq.row;
-  store_rows(dq, plan.depth_stride, job.call.outputs[0], offset, plan.dq, strip.rows, plan.depth);
+  backward_store_rows(dq, plan.depth_stride, job.call.outputs[0], offset, plan.dq, strip.rows, plan.depth);
 }
 
 void run_tile(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const BackwardPlan& plan = stored_plan<BackwardPlan>(call);
-  const Job job = {call,
-                   plan,
-                   gemm_isa(call.isa),
-                   *AICF_PICK_ISA(call.isa, kAttentionIsa),
-                   scratch,
-                   tile / plan.kv_heads,
-                   tile % plan.kv_heads};
-  pack_keys(job);
+  const BackwardJob job = {call,
+                           plan,
+                           gemm_isa(call.isa),
+                           *AICF_PICK_ISA(call.isa, kAttentionIsa),
+                           scratch,
+                           tile / plan.kv_heads,
+                           tile % plan.kv_heads};
+  pack_backward_keys(job);
   for (int64_t member = 0; member < plan.group; ++member)
     for (int64_t first = 0; first < plan.queries; first += kStrip) {
-      const int64_t rows = std::min(kStrip, plan.queries - first), panels = kLanes * job.gemm.nr_f32;
+      const int64_t rows = std::min(kStrip, plan.queries - first), panels = kBackwardLanes * job.gemm.nr_f32;
       run_strip(job, {job.kv_head * plan.group + member, first, rows,
                       plan.seen.first(first) / panels * panels, plan.seen.end(first + rows - 1)});
     }
   const auto store = [&](int64_t rows, int64_t stride, size_t which, const View4& view, int64_t columns) {
-    store_rows(job.at(rows), stride, call.outputs[which], job.batch * view.batch + job.kv_head * view.head,
-               view, plan.keys, columns);
+    backward_store_rows(job.at(rows), stride, call.outputs[which],
+                        job.batch * view.batch + job.kv_head * view.head, view, plan.keys, columns);
   };
   store(plan.dk_rows, plan.depth_stride, 1, plan.dk, plan.depth);
   store(plan.dv_rows, plan.value_stride, 2, plan.dv, plan.value_depth);
 }
 
-int64_t place_scratch(BackwardPlan& plan, int64_t nr) {
+int64_t backward_place_scratch(BackwardPlan& plan, int64_t nr) {
   int64_t used = 0;
   const auto take = [&](int64_t rows, int64_t columns) {
     const int64_t at = used;
@@ -254,7 +254,9 @@ int64_t place_scratch(BackwardPlan& plan, int64_t nr) {
   const auto packed = [&](int64_t depth, int64_t n) {
     return Packed{take(std::max<int64_t>(depth, 1), round_up(std::max<int64_t>(n, 1), nr)), depth, n};
   };
-  const auto stride = [&](int64_t columns) { return round_up(round_up(columns, nr), kLanes) + kLanes; };
+  const auto stride = [&](int64_t columns) {
+    return round_up(round_up(columns, nr), kBackwardLanes) + kBackwardLanes;
+  };
   plan.key_stride = stride(plan.keys);
   plan.depth_stride = stride(plan.depth);
   plan.value_stride = stride(plan.value_depth);
@@ -293,17 +295,18 @@ BackwardPlan plan_of(const BoundCall& call, bool has_mask) {
   plan.dv = view_of(call.outputs[2]);
   plan.seen = seen_keys(call);
   if ((plan.has_mask = has_mask)) {
-    plan.mask = mask_view(call, 5, kName);
+    plan.mask = mask_view(call, 5, kBackwardName);
     plan.mask_is_bool = call.inputs[5].dtype == DType::boolean;
   }
   return plan;
 }
 
 void check_gradient(const TensorArg& gradient, const TensorArg& of, const char* what) {
-  check_dtype(gradient, DType::f32, kName, what);
-  check_rank(gradient, 4, kName, what);
+  check_dtype(gradient, DType::f32, kBackwardName, what);
+  check_rank(gradient, 4, kBackwardName, what);
   for (int i = 0; i < 4; ++i)
-    check_step(gradient.sizes[i] == of.sizes[i], kName, what, std::to_string(of.sizes[i]), gradient.sizes[i]);
+    check_step(gradient.sizes[i] == of.sizes[i], kBackwardName, what, std::to_string(of.sizes[i]),
+               gradient.sizes[i]);
 }
 
 }  // namespace
@@ -313,13 +316,13 @@ bool can_run_attention_backward_f32(const Problem& problem) {
 }
 
 void prepare_attention_backward_f32(BoundCall& call) {
-  const bool has_mask = check_attention_call(call, 5, 3, kName);
-  check_attention_result(call, call.inputs[3], "out", kName);
-  check_attention_result(call, call.inputs[4], "dout", kName);
+  const bool has_mask = check_attention_call(call, 5, 3, kBackwardName);
+  check_attention_result(call, call.inputs[3], "out", kBackwardName);
+  check_attention_result(call, call.inputs[4], "dout", kBackwardName);
   const char* names[] = {"dq", "dk", "dv"};
   for (size_t i = 0; i < 3; ++i) check_gradient(call.outputs[i], call.inputs[i], names[i]);
   BackwardPlan plan = plan_of(call, has_mask);
-  call.scratch_bytes = place_scratch(plan, gemm_isa(call.isa).nr_f32);
+  call.scratch_bytes = backward_place_scratch(plan, gemm_isa(call.isa).nr_f32);
   call.tiles = call.inputs[0].sizes[0] * plan.kv_heads;
   call.run = run_tile;
   store_plan(call, plan);

@@ -23,7 +23,7 @@ bool has_sums(const CudaProblem& problem, const AttentionSizes& sizes) {
 }
 
 // As backward_simt.cuh lays it out, with tiles of `size` rows and keys.
-int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, int64_t size) {
+int64_t backward_simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, int64_t size) {
   const int64_t bytes = accumulator_bytes(problem), unit = 16 / bytes;
   const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
   const int64_t depth = stride(sizes.depth), value_depth = stride(sizes.value_depth);
@@ -32,7 +32,7 @@ int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, int
 
 int64_t simt_size(const CudaProblem& problem, const AttentionSizes& sizes) {
   int64_t size = 64;
-  while (size > 16 && simt_shared(problem, sizes, size) > kLeastShared) size /= 2;
+  while (size > 16 && backward_simt_shared(problem, sizes, size) > kLeastShared) size /= 2;
   return size;
 }
 
@@ -54,7 +54,7 @@ HopperSizes hopper_sizes(const AttentionSizes& sizes) {
   return hopper;
 }
 
-std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, BackwardUnit unit) {
+std::string backward_traits(const CudaProblem& problem, const AttentionSizes& sizes, BackwardUnit unit) {
   const bool simt = unit == BackwardUnit::kSimt;
   const int64_t elements = simt ? 16 / dtype_bytes(problem.inputs[kQ].dtype) : 8;
   const int64_t rows = simt ? simt_size(problem, sizes) : kPaddedRows;
@@ -82,7 +82,7 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, Back
   return text + "};\n";
 }
 
-std::string call(const CudaProblem& problem, const AttentionSizes& sizes, CudaParams& params) {
+std::string backward_call(const CudaProblem& problem, const AttentionSizes& sizes, CudaParams& params) {
   const auto size = [&](const Dim& dim) { return "int32_t(" + params.expr(dim) + ")"; };
   const auto in = [&](Input input) { return view(params, problem.inputs[input].strides); };
   const auto out = [&](Output output) { return view(params, problem.outputs[output].strides); };
@@ -126,7 +126,8 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   const std::string suffix = std::string(simt ? "_simt_" : "_wgmma_") +
                              std::string(dtype_name(problem.inputs[kQ].dtype)) + "_" + std::to_string(size);
   CudaParams params;
-  const std::string call_text = call(problem, sizes, params) + (simt ? "" : all_heads(sizes, params));
+  const std::string call_text =
+      backward_call(problem, sizes, params) + (simt ? "" : all_heads(sizes, params));
   const std::string kv_heads = "int32_t(" + params.expr(sizes.kv_heads) + ")";
   CudaLaunch dq, dkv;
   dq.function = "attention_dq" + suffix;
@@ -136,7 +137,7 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   if (!simt)
     for (CudaLaunch* launch : {&dq, &dkv}) launch->grid[0] = min(launch->grid[0], Dim(kMultiprocessors));
   dq.block = dkv.block = simt ? 256 : 384;
-  dq.shared_bytes = simt ? simt_shared(problem, sizes, size) : hopper.dq_bytes;
+  dq.shared_bytes = simt ? backward_simt_shared(problem, sizes, size) : hopper.dq_bytes;
   dkv.shared_bytes = simt ? dq.shared_bytes : hopper.dkv_bytes;
   dq.params = dkv.params = params.dims();
   if (!simt) {
@@ -149,11 +150,11 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   code.workspace_bytes = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)) *
                          Dim(2 * kPaddedRows * accumulator_bytes(problem));
   code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/backward" +
-                std::string(simt ? "_simt" : "_wgmma") + ".cuh\"\n\n" + traits(problem, sizes, unit) + "\n" +
-                cuda_kernel_head(problem, dq, true, 1) + call_text + "  aicf::attention::attention_dq" +
-                unit_name + "(call, workspace" + maps + "\n" + cuda_kernel_head(problem, dkv, true, 1) +
-                call_text + "  aicf::attention::attention_dkv" + unit_name + "(call, workspace, " + kv_heads +
-                maps;
+                std::string(simt ? "_simt" : "_wgmma") + ".cuh\"\n\n" +
+                backward_traits(problem, sizes, unit) + "\n" + cuda_kernel_head(problem, dq, true, 1) +
+                call_text + "  aicf::attention::attention_dq" + unit_name + "(call, workspace" + maps + "\n" +
+                cuda_kernel_head(problem, dkv, true, 1) + call_text + "  aicf::attention::attention_dkv" +
+                unit_name + "(call, workspace, " + kv_heads + maps;
   code.launches = {dq, dkv};
   return code;
 }

@@ -47,7 +47,7 @@ MatmulConfig config_of() {
           .warpgroups = 2};
 }
 
-std::string traits(const CudaProblem& problem, int64_t depth) {
+std::string projected_traits(const CudaProblem& problem, int64_t depth) {
   return std::string("struct Traits {\n  using Element = ") +
          std::string(cuda_type(problem.inputs[0].dtype)) +
          ";\n  using Mask = " + std::string(has_mask(problem) ? cuda_type(mask_of(problem).dtype) : "bool") +
@@ -157,7 +157,7 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
 
   CudaCode code;
   code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/projected.cuh\"\n" +
-                traits(problem, depth) + operands(problem) +
+                projected_traits(problem, depth) + operands(problem) +
                 wgmma_multiply_text(problem.inputs[0].dtype, config.block_n, true, false) +
                 cuda_kernel_head(problem, launch, false, 1) + body;
   code.launches.push_back(launch);

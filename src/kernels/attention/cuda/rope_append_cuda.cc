@@ -9,18 +9,18 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kBlock = 64;
-enum Operand : size_t { kQ, kK, kV, kCos, kSin, kKeys, kValues, kPosition = kRopePosition };
+enum Operand : size_t { kRopeQ, kRopeK, kRopeV, kCos, kSin, kKeys, kValues, kPosition = kRopePosition };
 constexpr size_t kOperands = 8;
 
 struct Sizes {
   int64_t pairs, depth, value_depth;
 };
 
-Sizes sizes_of(const CudaProblem& problem) {
+Sizes rope_sizes(const CudaProblem& problem) {
   const auto last = [&](Operand operand) {
     return problem.inputs[operand].sizes.back().require_constant("a head's size");
   };
-  return {last(kCos), last(kQ), last(kV)};
+  return {last(kCos), last(kRopeQ), last(kRopeV)};
 }
 
 // Strides over [batch, head, step, column]; 0 where the window broadcasts.
@@ -39,12 +39,12 @@ bool moves_by(const CudaWindow& window, int64_t unit) {
 }
 
 // Elements of one access, 16 bytes at most.
-int64_t unit_of(const CudaProblem& problem, const Sizes& sizes) {
+int64_t rope_unit(const CudaProblem& problem, const Sizes& sizes) {
   std::vector<const CudaWindow*> windows;
   for (size_t i = 0; i < kPosition; ++i)
     if (i != kKeys && i != kValues) windows.push_back(&problem.inputs[i]);
   for (const CudaWindow& out : problem.outputs) windows.push_back(&out);
-  int64_t unit = 16 / dtype_bytes(problem.inputs[kQ].dtype);
+  int64_t unit = 16 / dtype_bytes(problem.inputs[kRopeQ].dtype);
   const auto fits = [&] {
     return sizes.pairs % unit == 0 && sizes.depth % unit == 0 && sizes.value_depth % unit == 0 &&
            std::all_of(windows.begin(), windows.end(),
@@ -63,25 +63,26 @@ std::string view(const CudaWindow& window, CudaParams& params) {
 }  // namespace
 
 std::string rope_sizes_text(const CudaProblem& problem) {
-  const Sizes sizes = sizes_of(problem);
+  const Sizes sizes = rope_sizes(problem);
   std::string text = "<";
-  for (const int64_t number : {unit_of(problem, sizes), sizes.pairs, sizes.depth, sizes.value_depth})
+  for (const int64_t number : {rope_unit(problem, sizes), sizes.pairs, sizes.depth, sizes.value_depth})
     text += std::to_string(number) + ", ";
   return text + (problem.params[0] == Dim(0) ? "false>" : "true>");
 }
 
 std::string rope_operands_text(const CudaProblem& problem, const std::vector<std::string>& in,
                                const std::vector<std::string>& out, CudaParams& params) {
-  const CudaWindow &q = problem.inputs[kQ], &position = problem.inputs[kPosition];
+  const CudaWindow &q = problem.inputs[kRopeQ], &position = problem.inputs[kPosition];
   std::string text = "  const aicf::attention::RopeAppend<" + std::string(cuda_type(q.dtype)) + "> o = {";
-  for (Operand operand : {kQ, kK, kV, kCos, kSin, kPosition}) text += in[operand] + ", ";
+  for (Operand operand : {kRopeQ, kRopeK, kRopeV, kCos, kSin, kPosition}) text += in[operand] + ", ";
   for (const std::string& name : out) text += name + ", ";
   text += "\n      ";
-  for (Operand operand : {kQ, kK, kV, kCos, kSin}) text += view(problem.inputs[operand], params) + ", ";
+  for (Operand operand : {kRopeQ, kRopeK, kRopeV, kCos, kSin})
+    text += view(problem.inputs[operand], params) + ", ";
   for (const CudaWindow& window : problem.outputs) text += view(window, params) + ", ";
   text += "\n      " + (position.sizes[0] == Dim(1) ? "0" : params.expr(position.strides[0])) + ", " +
           params.expr(problem.outputs[1].sizes[2]);
-  for (const Dim& size : {q.sizes[1], problem.inputs[kK].sizes[1], q.sizes[2]})
+  for (const Dim& size : {q.sizes[1], problem.inputs[kRopeK].sizes[1], q.sizes[2]})
     text += ", int32_t(" + params.expr(size) + ")";
   return text + "};\n";
 }
@@ -94,9 +95,9 @@ bool can_run_rope_append(const Problem& p) {
 }
 
 CudaCode generate_rope_append(const CudaProblem& problem) {
-  const Sizes sizes = sizes_of(problem);
-  const int64_t unit = unit_of(problem, sizes);
-  const CudaWindow& q = problem.inputs[kQ];
+  const Sizes sizes = rope_sizes(problem);
+  const int64_t unit = rope_unit(problem, sizes);
+  const CudaWindow& q = problem.inputs[kRopeQ];
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "attention/cuda/rope_append.cuh"});
   if (!problem.replaces(kKeys)) add_copy(code, problem, kKeys, "copy_keys", 1);
@@ -109,8 +110,8 @@ CudaCode generate_rope_append(const CudaProblem& problem) {
   };
   const std::string body = rope_operands_text(problem, names("in", kOperands), names("out", 3), params) +
                            "  aicf::attention::rope_append" + rope_sizes_text(problem) + "(o, error);\n";
-  const Dim items = (q.sizes[1] + problem.inputs[kK].sizes[1]) * Dim((sizes.depth - sizes.pairs) / unit) +
-                    problem.inputs[kK].sizes[1] * Dim(sizes.value_depth / unit);
+  const Dim items = (q.sizes[1] + problem.inputs[kRopeK].sizes[1]) * Dim((sizes.depth - sizes.pairs) / unit) +
+                    problem.inputs[kRopeK].sizes[1] * Dim(sizes.value_depth / unit);
   const Dim blocks = blocks_for(items, kBlock) * q.sizes[0] * q.sizes[2];
   CudaLaunch launch = flat_launch("rope_append", blocks, kBlock, params);
   launch.reports_errors = true;

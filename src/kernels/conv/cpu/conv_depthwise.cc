@@ -16,9 +16,9 @@ AICF_DECLARE_PER_ISA(extern const DepthwiseIsa kDepthwiseIsa)
 
 namespace {
 
-constexpr const char* kName = "conv_f32_depthwise";
+constexpr const char* kDepthwiseName = "conv_f32_depthwise";
 constexpr int64_t kTilePixels = 8192;  // 32 KiB of sums
-constexpr int64_t kWantedTiles = 16;
+constexpr int64_t kWantedDepthwiseTiles = 16;
 
 struct OutputRow {
   int64_t z, y;
@@ -201,7 +201,7 @@ void run_pixels_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
 }
 
 // Channels are the rows of the tile, as if they were maps of one group.
-void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+void run_rows_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
   const DepthwiseIsa& isa = *AICF_PICK_ISA(call.isa, kDepthwiseIsa);
   const ConvTile tile = tile_of(plan, index);
@@ -236,7 +236,7 @@ void prepare_pixels(BoundCall& call, ConvPlan& plan) {
   constexpr int64_t kFloat = sizeof(float), kLine = 64;
   plan.row_tile = std::min(kChannelTile, round_up(plan.groups, kLine / kFloat));
   plan.row_tiles = ceil_div(plan.groups, plan.row_tile);
-  const int64_t wanted = ceil_div(plan.pixels, ceil_div(kWantedTiles, plan.row_tiles));
+  const int64_t wanted = ceil_div(plan.pixels, ceil_div(kWantedDepthwiseTiles, plan.row_tiles));
   plan.column_tile = std::clamp<int64_t>(wanted, 1, kTilePixels / plan.row_tile);
   plan.column_tiles = ceil_div(plan.pixels, plan.column_tile);
   plan.w_offset = 0;
@@ -251,12 +251,12 @@ void prepare_pixels(BoundCall& call, ConvPlan& plan) {
 }  // namespace
 
 void prepare_conv_f32_depthwise(BoundCall& call) {
-  check_counts(call, kName, 2, kMaxTileOperands + 2, call.params.size(), 0);
-  check_dtype(call.inputs[0], DType::f32, kName, "x");
-  if (!call.program) check_dtype(call.outputs[0], DType::f32, kName, "result");
-  ConvPlan plan = plan_conv(call, false, kName);
-  check_step(plan.group_channels == 1, kName, "input channels per group", "1", plan.group_channels);
-  check_step(plan.group_maps == 1, kName, "output channels per group", "1", plan.group_maps);
+  check_counts(call, kDepthwiseName, 2, kMaxTileOperands + 2, call.params.size(), 0);
+  check_dtype(call.inputs[0], DType::f32, kDepthwiseName, "x");
+  if (!call.program) check_dtype(call.outputs[0], DType::f32, kDepthwiseName, "result");
+  ConvPlan plan = plan_conv(call, false, kDepthwiseName);
+  check_step(plan.group_channels == 1, kDepthwiseName, "input channels per group", "1", plan.group_channels);
+  check_step(plan.group_maps == 1, kDepthwiseName, "output channels per group", "1", plan.group_maps);
   if (sums_pixels(plan)) return prepare_pixels(call, plan);
   const int64_t width = std::max<int64_t>(plan.windows.axis[2].out, 1);
   plan.column_tile =
@@ -264,7 +264,7 @@ void prepare_conv_f32_depthwise(BoundCall& call) {
   plan.column_tiles = ceil_div(plan.pixels, plan.column_tile);
   // Small channels share a tile, and what a tile costs before its first pixel.
   const int64_t together =
-      std::min(kTilePixels / std::max<int64_t>(1, plan.column_tile), plan.groups / kWantedTiles);
+      std::min(kTilePixels / std::max<int64_t>(1, plan.column_tile), plan.groups / kWantedDepthwiseTiles);
   plan.row_tile = std::max<int64_t>(1, together);
   plan.row_tiles = ceil_div(plan.groups, plan.row_tile);
   const ConvView& result = plan.operand[plan.operands - 1];
@@ -275,7 +275,7 @@ void prepare_conv_f32_depthwise(BoundCall& call) {
   call.scratch_bytes =
       plan.c_offset < 0 ? 0 : bytes + (call.program ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.row_tiles * plan.column_tiles;
-  call.run = run_tile;
+  call.run = run_rows_tile;
   store_plan(call, plan);
 }
 

@@ -16,16 +16,16 @@
 namespace aicf {
 namespace {
 
-constexpr const char* kName = "conv_f32_packed";
+constexpr const char* kPackedName = "conv_f32_packed";
 // Bytes of the weights that a tile goes through for every group of rows: parts of a 1 MiB L2 cache, into
 // which the next ones come at the same time if there are several blocks of k.
 constexpr int64_t kWeights = 448 << 10, kWeightsOfBlocks = 288 << 10;
-constexpr int64_t kRowTile = 448, kRowTileOfBlocks = 224;  // the sums of the latter wait between blocks
-constexpr int64_t kWantedTiles = 12;
-constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
-constexpr int64_t kNear = 1 << 20;     // bytes: smaller tensors are expected in L2 caches
-constexpr int64_t kFewestGroups = 3;   // of rows in a tile: they share the panels that it streams
-constexpr int64_t kTilesOfWorker = 2;  // at least, where the weights stream for every tile anew
+constexpr int64_t kPackedRowTile = 448, kRowTileOfBlocks = 224;  // the sums of the latter wait between blocks
+constexpr int64_t kWantedPackedTiles = 12;
+constexpr double kSmallestPackedTile = 2e6;  // flops, about 20 µs of one core
+constexpr int64_t kNear = 1 << 20;           // bytes: smaller tensors are expected in L2 caches
+constexpr int64_t kFewestGroups = 3;         // of rows in a tile: they share the panels that it streams
+constexpr int64_t kTilesOfWorker = 2;        // at least, where the weights stream for every tile anew
 // Fewer pixels are not split: each worker would stream all weights for a few rows. Tiles are this many panels
 // wide then.
 constexpr int64_t kFewPixels = 96, kNarrowTile = 3;
@@ -57,7 +57,7 @@ int64_t scratch_bytes(const ConvPlan& plan) {
   return scratch.program - &base;
 }
 
-struct Job {
+struct PackedJob {
   const BoundCall& call;
   const ConvPlan& plan;
   const GemmIsa& isa;
@@ -90,7 +90,7 @@ int64_t map_count(const ConvPlan& plan, int64_t nr, int64_t tile) {
 // Workers begin with neighbouring tiles. Each half of the pixels comes after the other, so that two workers
 // share weights but no pixels and each reads what it wrote; within a half tiles that share weights are
 // neighbours.
-ConvTile tile_at(const ConvPlan& plan, int64_t nr, int64_t index) {
+ConvTile packed_tile_at(const ConvPlan& plan, int64_t nr, int64_t index) {
   ConvTile tile;
   const auto take = [&](int64_t count) {
     const int64_t at = index % count;
@@ -111,7 +111,7 @@ ConvTile tile_at(const ConvPlan& plan, int64_t nr, int64_t index) {
 }
 
 // The bias of the tile's channels, or null.
-const float* gather_bias(const Job& job) {
+const float* gather_bias(const PackedJob& job) {
   if (!job.plan.has_bias) return nullptr;
   const int64_t stride = job.plan.bias_stride;
   const float* bias = static_cast<const float*>(job.call.inputs[2].data) +
@@ -138,11 +138,12 @@ FirstWeights weights_of(const BoundCall& call, const ConvPlan& plan, const ConvT
 
 FirstWeights first_weights(const BoundCall& call, int64_t tile) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  return weights_of(call, plan, tile_at(plan, conv_gemm_isa(call.isa, plan.group_maps).nr_f32, tile), 0);
+  return weights_of(call, plan, packed_tile_at(plan, conv_gemm_isa(call.isa, plan.group_maps).nr_f32, tile),
+                    0);
 }
 
 // Next come the following steps of k, then the weights of the next tile, or those of the next call.
-void set_next(const Job& job, int64_t k, GemmBlock<float>& block) {
+void set_next(const PackedJob& job, int64_t k, GemmBlock<float>& block) {
   const FirstWeights next = k < job.plan.k ? weights_of(job.call, job.plan, job.tile, k) : job.after;
   if (next.pieces > 0 && next.from != reinterpret_cast<const std::byte*>(block.b))
     fetch_next(next, job.isa.nr_f32, block);
@@ -150,7 +151,7 @@ void set_next(const Job& job, int64_t k, GemmBlock<float>& block) {
 
 // One block of k for all rows of the tile; after the last one rows are finished while they are in registers
 // or in the L1 cache.
-void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, ConvRowStore& store) {
+void run_steps(const PackedJob& job, int64_t k, int64_t depth, const ConvRows& rows, ConvRowStore& store) {
   const bool last = k + depth >= job.plan.k;
   GemmBlock<float> block = {};
   const int64_t nr = job.isa.nr_f32, last_panel = job.tile.row + (job.tile.rows - 1) / nr * nr;
@@ -187,7 +188,8 @@ void run_steps(const Job& job, int64_t k, int64_t depth, const ConvRows& rows, C
 
 void run_panels(const BoundCall& call, const ConvTile& tile, const FirstWeights& after, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
-  const Job job{call, plan, conv_gemm_isa(call.isa, plan.group_maps), scratch_of(plan, scratch), tile, after};
+  const PackedJob job{call, plan, conv_gemm_isa(call.isa, plan.group_maps), scratch_of(plan, scratch),
+                      tile, after};
   const float* x = static_cast<const float*>(call.inputs[0].data) + job.tile.batch * plan.x_batch +
                    job.tile.group * plan.group_channels * plan.x_channel;
   ConvRows rows(plan, job.tile, x, job.scratch.rows);
@@ -203,11 +205,11 @@ void run_panels(const BoundCall& call, const ConvTile& tile, const FirstWeights&
 }
 
 // Micro-kernels begin with a panel's first column: what a tile has of one that it shares goes before.
-void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+void run_packed_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const ConvPlan& plan = stored_plan<ConvPlan>(call);
   const int64_t nr = conv_gemm_isa(call.isa, plan.group_maps).nr_f32;
   const FirstWeights after = weights_after(call, index);
-  ConvTile tile = tile_at(plan, nr, index);
+  ConvTile tile = packed_tile_at(plan, nr, index);
   const int64_t shared = std::min(tile.rows, round_up(tile.row, nr) - tile.row);
   if (shared > 0 && shared < tile.rows) {
     ConvTile part = tile;
@@ -231,8 +233,8 @@ bool has_few_pixels(const ConvPlan& plan, int64_t nr) {
   const double tiles = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
   const double cost = 2.0 * static_cast<double>(plan.pixels) * static_cast<double>(plan.group_maps) *
                       static_cast<double>(plan.k);
-  return plan.pixels <= kFewPixels && plan.group_maps > kNarrowTile * nr && tiles < kWantedTiles &&
-         cost > 2 * kSmallestTile;
+  return plan.pixels <= kFewPixels && plan.group_maps > kNarrowTile * nr && tiles < kWantedPackedTiles &&
+         cost > 2 * kSmallestPackedTile;
 }
 
 void choose_narrow_tiles(ConvPlan& plan, int64_t workers, int64_t nr) {
@@ -247,21 +249,22 @@ void choose_narrow_tiles(ConvPlan& plan, int64_t workers, int64_t nr) {
 
 // Tiles for a few workers that halve evenly. Wide ones: a group of rows is found once for all columns of its
 // tile and stays in the L1 cache meanwhile. Many rows share the weights that they stream.
-void choose_tiles(ConvPlan& plan, int64_t workers, int64_t mr, int64_t nr) {
+void choose_packed_tiles(ConvPlan& plan, int64_t workers, int64_t mr, int64_t nr) {
   const double others = static_cast<double>(plan.batch) * static_cast<double>(plan.groups);
   plan.splits_pixels = !has_few_pixels(plan, nr);
   if (!plan.splits_pixels) return choose_narrow_tiles(plan, workers, nr);
-  const int64_t rows = plan.k > kGemmDepth ? kRowTileOfBlocks : kRowTile;
+  const int64_t rows = plan.k > kGemmDepth ? kRowTileOfBlocks : kPackedRowTile;
   plan.column_tiles = std::min(plan.pixels, round_up(ceil_div(plan.pixels, rows), 2));
   int64_t map_tiles = std::max<int64_t>(1, ceil_div(plan.group_maps, most_columns(plan, nr)));
-  const int64_t wanted = plan.k > kGemmDepth ? kTilesOfWorker * workers : kWantedTiles;
+  const int64_t wanted = plan.k > kGemmDepth ? kTilesOfWorker * workers : kWantedPackedTiles;
   for (;;) {
     plan.row_tile = plan.pixels == 0 ? 1 : ceil_div(plan.pixels, plan.column_tiles);
     plan.column_tile = std::max(nr, round_up(ceil_div(plan.group_maps, map_tiles), nr));
     plan.row_tiles = plan.group_maps == 0 ? 0 : ceil_div(plan.group_maps, plan.column_tile);
     const double cost = 2.0 * static_cast<double>(plan.row_tile) * static_cast<double>(plan.column_tile) *
                         static_cast<double>(plan.k);
-    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= wanted || cost <= kSmallestTile)
+    if (others * static_cast<double>(plan.row_tiles * plan.column_tiles) >= wanted ||
+        cost <= kSmallestPackedTile)
       return;
     const bool columns_left = plan.column_tile > nr, rows_left = plan.row_tile >= kFewestGroups * 2 * mr;
     if (rows_left)
@@ -295,23 +298,23 @@ bool can_run_conv_f32_packed(const Problem& problem) {
 }
 
 void prepare_conv_f32_packed(BoundCall& call) {
-  check_counts(call, kName, 2, kMaxTileOperands + 2, call.params.size(), 0);
-  check_dtype(call.inputs[0], DType::f32, kName, "x");
-  if (!call.program) check_dtype(call.outputs[0], DType::f32, kName, "result");
-  ConvPlan plan = plan_conv(call, true, kName);
+  check_counts(call, kPackedName, 2, kMaxTileOperands + 2, call.params.size(), 0);
+  check_dtype(call.inputs[0], DType::f32, kPackedName, "x");
+  if (!call.program) check_dtype(call.outputs[0], DType::f32, kPackedName, "result");
+  ConvPlan plan = plan_conv(call, true, kPackedName);
   const TensorArg& w = call.inputs[1];
-  check_dtype(w, DType::u8, kName, "packed w");
-  check_rank(w, 1, kName, "packed w");
+  check_dtype(w, DType::u8, kPackedName, "packed w");
+  check_rank(w, 1, kPackedName, "packed w");
   const int64_t bytes = packed_conv_w_bytes(plan.groups, checked_mul(plan.groups, plan.group_maps), plan.k);
-  check_step(w.sizes[0] >= bytes && (w.strides[0] == 1 || bytes <= 1), kName, "packed bytes",
+  check_step(w.sizes[0] >= bytes && (w.strides[0] == 1 || bytes <= 1), kPackedName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", w.sizes[0]);
   const GemmIsa& isa = conv_gemm_isa(call.isa, plan.group_maps);
-  choose_tiles(plan, call.workers, isa.mr, isa.nr_f32);
+  choose_packed_tiles(plan, call.workers, isa.mr, isa.nr_f32);
   choose_fetches(plan);
   call.scratch_bytes =
       scratch_bytes(plan) + (call.program != nullptr ? tile_rows_scratch_bytes(*call.program) : 0);
   call.tiles = plan.batch * plan.groups * plan.row_tiles * plan.column_tiles;
-  call.run = run_tile;
+  call.run = run_packed_tile;
   call.first_weights = first_weights;
   store_plan(call, plan);
 }

@@ -12,8 +12,8 @@
 namespace aicf {
 namespace {
 
-constexpr const char* kName = "conv_transpose";
-constexpr int64_t kMapTile = 8, kWantedTiles = 64;
+constexpr const char* kTransposeName = "conv_transpose";
+constexpr int64_t kMapTile = 8, kWantedTransposeTiles = 64;
 constexpr int64_t kMostSums = int64_t{1} << 20;  // of the maps of a tile, in elements
 
 // The windows are those of the adjoint convolution, which reads the result and gives x: axis.in belongs to
@@ -133,7 +133,7 @@ void store_plane(const BoundCall& call, const TransposePlan& plan, int64_t batch
 }
 
 template <class T>
-void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
+void run_transpose_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   const TransposePlan& plan = stored_plan<TransposePlan>(call);
   const int64_t blocks = ceil_div(plan.group_maps, plan.map_tile), groups = plan.maps / plan.group_maps;
   const int64_t batch = index / (groups * blocks), group = index / blocks % groups;
@@ -168,31 +168,32 @@ void check_result_sizes(const Windows& windows, const ConvParams& params) {
   for (int64_t i = 0; i < params.spatial; ++i) {
     const WindowAxis& axis = windows.axis[kSpatialAxes - params.spatial + i];
     const int64_t extra = params.output_padding[i];
-    check_step(extra >= 0 && extra < int64_t{1} << 31, kName, "output padding", "0..2^31", extra);
+    check_step(extra >= 0 && extra < int64_t{1} << 31, kTransposeName, "output padding", "0..2^31", extra);
     const int64_t size =
         (axis.out - 1) * axis.stride + axis.dilation * (axis.kernel - 1) + 1 + extra - axis.low - axis.high;
-    check_step(axis.in == size, kName, "spatial size of the output", std::to_string(size), axis.in);
+    check_step(axis.in == size, kTransposeName, "spatial size of the output", std::to_string(size), axis.in);
   }
 }
 
 TransposePlan plan_transpose(const BoundCall& call, const ConvParams& params) {
   const TensorArg &x = call.inputs[0], &w = call.inputs[1], &out = call.outputs[0];
-  check_dtype(w, x.dtype, kName, "w");
-  check_dtype(out, x.dtype, kName, "result");
-  check_rank(x, static_cast<int>(params.spatial) + 2, kName, "x");
-  check_rank(w, x.rank, kName, "w");
+  check_dtype(w, x.dtype, kTransposeName, "w");
+  check_dtype(out, x.dtype, kTransposeName, "result");
+  check_rank(x, static_cast<int>(params.spatial) + 2, kTransposeName, "x");
+  check_rank(w, x.rank, kTransposeName, "w");
   TransposePlan plan = {};
-  plan.windows = make_windows(out, x, w.sizes + 2, params.windows, kName);
+  plan.windows = make_windows(out, x, w.sizes + 2, params.windows, kTransposeName);
   check_result_sizes(plan.windows, params);
   const auto same = [](const char* what, int64_t expected, int64_t actual) {
-    check_step(expected == actual, kName, what, std::to_string(expected), actual);
+    check_step(expected == actual, kTransposeName, what, std::to_string(expected), actual);
   };
   same("channels of w", x.sizes[1], w.sizes[0]);
   same("batch of the output", x.sizes[0], out.sizes[0]);
-  check_step(x.sizes[1] % params.groups == 0, kName, "channels of x", "a multiple of groups", x.sizes[1]);
-  check_step(out.sizes[1] % params.groups == 0 && out.sizes[1] / params.groups == w.sizes[1], kName,
+  check_step(x.sizes[1] % params.groups == 0, kTransposeName, "channels of x", "a multiple of groups",
+             x.sizes[1]);
+  check_step(out.sizes[1] % params.groups == 0 && out.sizes[1] / params.groups == w.sizes[1], kTransposeName,
              "channels of the output", "groups times those of w", out.sizes[1]);
-  check_bias(call, params, out.sizes[1], kName);
+  check_bias(call, params, out.sizes[1], kTransposeName);
   plan.batch = x.sizes[0];
   plan.group_channels = x.sizes[1] / params.groups;
   plan.group_maps = w.sizes[1];
@@ -220,31 +221,33 @@ bool can_run_conv_transpose(const Problem& problem) {
 }
 
 void prepare_conv_transpose(BoundCall& call) {
-  check_counts(call, kName, 2, 3, call.params.size(), 0);
-  check_step(call.program == nullptr, kName, "epilogue", "none", 1);
-  const ConvParams params = read_conv_params(call, ConvParams::kTransposed, kName);
-  check_step(call.inputs.size() == (params.has_bias ? 3u : 2u), kName, "inputs", params.has_bias ? "3" : "2",
-             static_cast<int64_t>(call.inputs.size()));
+  check_counts(call, kTransposeName, 2, 3, call.params.size(), 0);
+  check_step(call.program == nullptr, kTransposeName, "epilogue", "none", 1);
+  const ConvParams params = read_conv_params(call, ConvParams::kTransposed, kTransposeName);
+  check_step(call.inputs.size() == (params.has_bias ? 3u : 2u), kTransposeName, "inputs",
+             params.has_bias ? "3" : "2", static_cast<int64_t>(call.inputs.size()));
   const DType dtype = call.inputs[0].dtype;
-  if (!is_float(dtype)) bad_step(kName, "dtype of x", "a float type", std::string(dtype_name(dtype)));
+  if (!is_float(dtype))
+    bad_step(kTransposeName, "dtype of x", "a float type", std::string(dtype_name(dtype)));
   TransposePlan plan = plan_transpose(call, params);
   constexpr int64_t kMaxPlane = int64_t{1} << 40;
-  check_step(plan.plane <= kMaxPlane, kName, "elements of an output plane", "<= 2^40", plan.plane);
-  check_step(plan.windows.out_count() <= kMaxPlane, kName, "elements of a plane of x", "<= 2^40",
+  check_step(plan.plane <= kMaxPlane, kTransposeName, "elements of an output plane", "<= 2^40", plan.plane);
+  check_step(plan.windows.out_count() <= kMaxPlane, kTransposeName, "elements of a plane of x", "<= 2^40",
              plan.windows.out_count());
   plan.apart = stands_apart(plan.windows);
   const WindowAxis* axis = plan.windows.axis;
   plan.sums =
       plan.apart ? axis[0].kernel * axis[1].kernel * axis[2].kernel * plan.windows.out_count() : plan.plane;
-  check_step(plan.sums <= kMaxPlane, kName, "sums of an output plane", "<= 2^40", plan.sums);
+  check_step(plan.sums <= kMaxPlane, kTransposeName, "sums of an output plane", "<= 2^40", plan.sums);
   const int64_t fitting = kMostSums / std::max<int64_t>(plan.sums, 1);
-  plan.map_tile = std::clamp<int64_t>(std::min(plan.batch * plan.maps / kWantedTiles, fitting), 1, kMapTile);
+  plan.map_tile =
+      std::clamp<int64_t>(std::min(plan.batch * plan.maps / kWantedTransposeTiles, fitting), 1, kMapTile);
   const bool wide = dtype == DType::f64;
   call.scratch_bytes = (plan.map_tile * plan.sums + plan.plane + plan.windows.out_count()) * (wide ? 8 : 4);
   const int64_t blocks =
       plan.maps == 0 ? 0 : plan.maps / plan.group_maps * ceil_div(plan.group_maps, plan.map_tile);
   call.tiles = plan.plane == 0 ? 0 : plan.batch * blocks;
-  call.run = wide ? run_tile<double> : run_tile<float>;
+  call.run = wide ? run_transpose_tile<double> : run_transpose_tile<float>;
   store_plan(call, plan);
 }
 

@@ -11,7 +11,7 @@
 namespace aicf {
 namespace {
 
-constexpr std::string_view kName = "pack_conv_w_f32";
+constexpr std::string_view kPackName = "pack_conv_w_f32";
 constexpr int64_t kRoundedColumns = 48;  // at every level no fewer than packed_panel_width() adds up to
 
 struct PackPlan {
@@ -69,22 +69,22 @@ bool can_run_pack_conv_w(const Problem& problem) {
 }
 
 void prepare_pack_conv_w(BoundCall& call) {
-  check_counts(call, kName, 1, 1, 1, 0);
-  check_step(call.program == nullptr, kName, "program", "none", 1);
+  check_counts(call, kPackName, 1, 1, 1, 0);
+  check_step(call.program == nullptr, kPackName, "program", "none", 1);
   const TensorArg &w = call.inputs[0], &out = call.outputs[0];
-  check_dtype(w, DType::f32, kName, "w");
-  check_sizes(w, kName, "w");
-  check_step(w.rank >= 3 && w.rank <= kSpatialAxes + 2, kName, "rank of w", "3..5", w.rank);
-  check_dtype(out, DType::u8, kName, "packed");
-  check_rank(out, 1, kName, "packed");
+  check_dtype(w, DType::f32, kPackName, "w");
+  check_sizes(w, kPackName, "w");
+  check_step(w.rank >= 3 && w.rank <= kSpatialAxes + 2, kPackName, "rank of w", "3..5", w.rank);
+  check_dtype(out, DType::u8, kPackName, "packed");
+  check_rank(out, 1, kPackName, "packed");
   const int64_t groups = call.params[0];
-  check_step(groups >= 1 && w.sizes[0] % groups == 0, kName, "groups", "a divisor of the output channels",
+  check_step(groups >= 1 && w.sizes[0] % groups == 0, kPackName, "groups", "a divisor of the output channels",
              groups);
   PackPlan plan = {groups, w.sizes[0] / groups, w.sizes[1], 1, 0};
   for (int axis = 2; axis < w.rank; ++axis) plan.positions = checked_mul(plan.positions, w.sizes[axis]);
   const int64_t k = checked_mul(plan.channels, plan.positions);
   const int64_t bytes = packed_conv_w_bytes(groups, w.sizes[0], k);
-  check_step(out.sizes[0] >= bytes && (out.strides[0] == 1 || out.sizes[0] <= 1), kName, "packed bytes",
+  check_step(out.sizes[0] >= bytes && (out.strides[0] == 1 || out.sizes[0] <= 1), kPackName, "packed bytes",
              ">= " + std::to_string(bytes) + ", dense", out.sizes[0]);
   plan.panels = ceil_div(plan.group_maps, conv_gemm_isa(call.isa, plan.group_maps).nr_f32);
   store_plan(call, plan);

@@ -12,8 +12,8 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kVector = 8;  // halves in 16 bytes
-constexpr int32_t kBlock = 256;
+constexpr int64_t kMmaVector = 8;  // halves in 16 bytes
+constexpr int32_t kMmaBlock = 256;
 
 // Weights that a matrix kernel reads as they are: K, in the order of conv.cuh, contiguous per map.
 bool packed_weights(const CudaProblem& problem, const ConvProblem& c) {
@@ -25,7 +25,7 @@ bool packed_weights(const CudaProblem& problem, const ConvProblem& c) {
     if (!(w.sizes[i] == Dim(1)) && !(w.strides[i] == expected)) return false;
     expected = expected * w.sizes[i];
   }
-  return is_multiple(c.w_map, kVector) && is_multiple(w.offset, kVector);
+  return is_multiple(c.w_map, kMmaVector) && is_multiple(w.offset, kMmaVector);
 }
 
 // How many neighbours in K, at most 16 bytes, lie in one aligned unit of x.
@@ -38,7 +38,7 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
       if (i != 1 && !(x.sizes[i] == Dim(1)) && !is_multiple(x.strides[i], unit)) return false;
     return true;
   };
-  int64_t unit = kVector;
+  int64_t unit = kMmaVector;
   while (unit > 1 && !fits(unit)) unit /= 2;
   return unit;
 }
@@ -52,7 +52,7 @@ std::vector<ConvConfig> configs_of(const CudaProblem& problem, const ConvProblem
   return gathered_configs(sizes, problem.arch);
 }
 
-MatmulConfig choose_config(const CudaProblem& problem, const ConvProblem& c) {
+MatmulConfig choose_mma_config(const CudaProblem& problem, const ConvProblem& c) {
   for (const ConvConfig& way : configs_of(problem, c))
     if (problem.variant.empty() || gathered_name(way.config) == problem.variant) return way.config;
   AICF_CHECK(false, "a convolution without this variant: " + problem.variant);
@@ -76,13 +76,13 @@ Dim aligned(const Dim& bytes) { return ceildiv(bytes, Dim(kCudaAlignment)) * Dim
 // x is copied where channels are no neighbours; padded to whole units where there is one group.
 void pack_x(MmaOperands& o) {
   ConvProblem& c = o.conv;
-  if (!is_multiple(c.channels, kVector)) {
+  if (!is_multiple(c.channels, kMmaVector)) {
     if (!(c.groups == Dim(1)) || !c.channels.is_constant()) return;
     const int64_t channels = *c.channels.constant();
-    c.channels = Dim(channels <= 4 ? 4 : (channels + kVector - 1) / kVector * kVector);
+    c.channels = Dim(channels <= 4 ? 4 : (channels + kMmaVector - 1) / kMmaVector * kMmaVector);
   }
   o.packs_x = o.packs_w = true;
-  o.unit = is_multiple(c.channels, kVector) ? kVector : 4;
+  o.unit = is_multiple(c.channels, kMmaVector) ? kMmaVector : 4;
   Dim stride = c.groups * c.channels;
   c.x_channel = Dim(1);
   for (size_t axis = c.axes.size(); axis-- > 0;) {
@@ -97,7 +97,7 @@ MmaOperands mma_operands(const CudaProblem& problem, const ConvProblem& conv) {
   MmaOperands o{conv, false, !packed_weights(problem, conv), gathered_unit(problem, conv), Dim(0), Dim(0)};
   if (o.unit == 1) pack_x(o);
   if (!o.packs_w) return o;
-  o.conv.w_map = ceildiv(depth_of(o.conv), Dim(kVector)) * Dim(kVector);
+  o.conv.w_map = ceildiv(depth_of(o.conv), Dim(kMmaVector)) * Dim(kMmaVector);
   o.w_bytes = aligned(conv.groups * conv.maps * o.conv.w_map * Dim(2));
   return o;
 }
@@ -147,7 +147,7 @@ class MmaWriter {
   }
 
   void add_pack_x(CudaCode& code) const {
-    const int64_t channels = operands_.unit == kVector ? 32 : 4, positions = 2048 / channels;  // of a tile
+    const int64_t channels = operands_.unit == kMmaVector ? 32 : 4, positions = 2048 / channels;  // of a tile
     const Dim padded = conv_.groups * operands_.conv.channels;
     CudaParams params;
     const std::string body = operands_text(problem_, conv_, "in0", "in1", params) + "  aicf::pack_input<" +
@@ -156,7 +156,7 @@ class MmaWriter {
                              "), " + copy_at(Dim(0), params) + ");\n";
     const CudaWindowAxes& axes = conv_.axes;
     CudaLaunch launch = flat_launch(
-        "pack_input", conv_.images * ceildiv(axes[0].in * axes[1].in * axes[2].in, Dim(positions)), kBlock,
+        "pack_input", conv_.images * ceildiv(axes[0].in * axes[1].in * axes[2].in, Dim(positions)), kMmaBlock,
         params);
     launch.grid[1] = ceildiv(padded, Dim(channels));
     add_kernel(code, problem_, std::move(launch), body);
@@ -171,8 +171,8 @@ class MmaWriter {
                              "  aicf::pack_weights(o, I(" + params.expr(conv_.channels) + "), I(" +
                              params.expr(maps) + "), I(" + params.expr(row) + "), " +
                              copy_at(operands_.x_bytes, params) + ");\n";
-    add_kernel(code, problem_, flat_launch("pack_weights", blocks_for(maps * row, kBlock), kBlock, params),
-               body);
+    add_kernel(code, problem_,
+               flat_launch("pack_weights", blocks_for(maps * row, kMmaBlock), kMmaBlock, params), body);
   }
 
   // The first operand of the epilogue that is as large as the result and has its elements in rows of
@@ -251,7 +251,7 @@ CudaCode generate_conv_mma(const CudaProblem& problem) {
   conv.epilogue.program = &conv.program;
   if (reads_boxes(problem, conv) && !problem.variant.starts_with("gathered"))
     return conv_tma_code(problem, conv.axes, conv.epilogue);
-  return MmaWriter(problem, conv, choose_config(problem, conv)).write();
+  return MmaWriter(problem, conv, choose_mma_config(problem, conv)).write();
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {

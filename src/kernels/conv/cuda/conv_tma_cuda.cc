@@ -13,7 +13,7 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kVector = 8;        // halves in 16 bytes
+constexpr int64_t kTmaVector = 8;     // halves in 16 bytes
 constexpr int64_t kMaxStep = 8;       // of a tensor map
 constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
 constexpr int64_t kFewPixels = 16;
@@ -45,7 +45,8 @@ Box best_box(int64_t w, int64_t h, int64_t images, int64_t rows, int64_t most_w,
 // A tensor map can have the axis: a positive stride of whole 16 bytes.
 bool maps_axis(const CudaWindow& window, size_t axis, const SymbolRanges* ranges) {
   const Dim& stride = window.strides[axis];
-  return is_multiple(stride, kVector) && bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
+  return is_multiple(stride, kTmaVector) &&
+         bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
 }
 
 struct Plan {
@@ -175,7 +176,7 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
       images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)
     return false;
   if (!(x.strides[1] == Dim(1)) || !(w.strides[1] == Dim(1))) return false;
-  if (!is_multiple(x.offset, kVector) || !is_multiple(w.offset, kVector)) return false;
+  if (!is_multiple(x.offset, kTmaVector) || !is_multiple(w.offset, kTmaVector)) return false;
   for (const size_t axis : {0, 2, 3})
     if (!maps_axis(x, axis, problem.ranges)) return false;
   for (const int32_t axis : weight_axes(axes))

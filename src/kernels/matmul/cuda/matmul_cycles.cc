@@ -10,11 +10,11 @@ namespace aicf {
 namespace {
 
 // Clock cycles of an H100 and bytes per cycle, fitted to measurements of the tiles below; only ratios matter.
-constexpr double kStart = 3100;          // launch, first loads, last stores
-constexpr double kAlone = 100;           //   of a block that leaves the next launch's no room beside it
-constexpr double kMemoryBytes = 1750;    // device memory, whole chip
-constexpr double kL2Bytes = 7000;        // L2 cache, whole chip
-constexpr double kSharedBytes = 128;     // shared memory, one multiprocessor
+constexpr double kStart = 3100;               // launch, first loads, last stores
+constexpr double kAlone = 100;                //   of a block that leaves the next launch's no room beside it
+constexpr double kMemoryBytes = 1750;         // device memory, whole chip
+constexpr double kL2Bytes = 7000;             // L2 cache, whole chip
+constexpr double kSharedBytesPerCycle = 128;  // shared memory, one multiprocessor
 constexpr double kLoadLatency = 2700;    // from a load's start until its stage is full, while memory is busy,
 constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
 constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
@@ -57,7 +57,7 @@ constexpr double kSharedTf32 = 110, kShortTf32 = 250;      // where blocks share
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
 constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send their parts; and each part
-constexpr double kSlicedX = 60, kSlicedY = 60;            // of K in a slice beyond the least, if by elements
+constexpr double kSlicedX = 60, kSlicedY = 60;             // of K in a slice beyond the least, if by elements
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulConfig& c) {
@@ -90,7 +90,7 @@ double step_cycles(const MatmulConfig& c) {
   if (c.family == MatmulFamily::simt) return results * kStepDepth / (c.block_m == 32 ? 25 : 55);
   // Each warp reads its rows and columns from shared memory.
   const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
-  return std::max(results * kStepDepth / 1300, reads * kStepDepth * 2 / kSharedBytes) + kStepOverhead;
+  return std::max(results * kStepDepth / 1300, reads * kStepDepth * 2 / kSharedBytesPerCycle) + kStepOverhead;
 }
 
 // Blocks of a multiprocessor at a time.

@@ -13,7 +13,7 @@
 namespace aicf {
 namespace {
 
-struct Way {
+struct RowsWay {
   MatmulConfig config;
   double microseconds;
 };
@@ -30,8 +30,8 @@ void set_row_stages(const CudaProblem& problem, const MatmulSizes& sizes, Matmul
 }
 
 // Cheapest first.
-std::vector<Way> ways_of(const CudaProblem& problem) {
-  std::vector<Way> ways;
+std::vector<RowsWay> rows_ways_of(const CudaProblem& problem) {
+  std::vector<RowsWay> ways;
   const Shape& result = problem.outputs[0].sizes;
   if (problem.program == nullptr || !result.back().is_constant() ||
       !matmul_family_fits(problem, MatmulFamily::wgmma) || !has_row_epilogue(problem, kProductInputs))
@@ -44,7 +44,7 @@ std::vector<Way> ways_of(const CudaProblem& problem) {
       ways.push_back({config, matmul_row_cycles(sizes, config, reductions) / kCyclesPerMicrosecond});
   }
   std::stable_sort(ways.begin(), ways.end(),
-                   [](const Way& a, const Way& b) { return a.microseconds < b.microseconds; });
+                   [](const RowsWay& a, const RowsWay& b) { return a.microseconds < b.microseconds; });
   return ways;
 }
 
@@ -55,12 +55,13 @@ bool can_run_matmul_rows(const Problem& problem) { return can_run_matmul_tensor_
 
 std::vector<KernelVariant> matmul_rows_variants(const CudaProblem& problem) {
   std::vector<KernelVariant> variants;
-  for (const Way& way : ways_of(problem)) variants.push_back({to_string(way.config), way.microseconds});
+  for (const RowsWay& way : rows_ways_of(problem))
+    variants.push_back({to_string(way.config), way.microseconds});
   return variants;
 }
 
 CudaCode generate_matmul_rows(const CudaProblem& problem) {
-  for (const Way& way : ways_of(problem))
+  for (const RowsWay& way : rows_ways_of(problem))
     if (problem.variant.empty() || to_string(way.config) == problem.variant)
       return matmul_code(problem, way.config);
   AICF_CHECK(false, "a product with an epilogue of rows without this variant: " + problem.variant);

@@ -39,10 +39,11 @@ bool side_by_side(const BoundCall& call, const TileState& state) {
   return found;
 }
 
-class Compiler {
+class AcrossCompiler {
  public:
   // `links` take the place of what a stage does per element, if there are any.
-  Compiler(const BoundCall& call, TileState& state, const std::optional<std::vector<TileStageLinks>>& links)
+  AcrossCompiler(const BoundCall& call, TileState& state,
+                 const std::optional<std::vector<TileStageLinks>>& links)
       : program_(*call.program),
         isa_(call.isa),
         state_(state),
@@ -144,7 +145,7 @@ class Compiler {
 };
 
 // Registers and lanes: arrays over the rows, or with links rows and their accumulators one after another.
-int64_t lay_out_scratch(const TileProgram& program, TileState& state) {
+int64_t lay_out_across(const TileProgram& program, TileState& state) {
   TileScratch scratch;
   state.exchange_offset = scratch.take(kTileAcross, 8);
   for (size_t r = 0; r < program.registers.size(); ++r) {
@@ -175,9 +176,9 @@ void split_rows(BoundCall& call, TileState& state, int64_t work, int64_t least, 
 std::vector<TileStep> prepare(BoundCall& call, TileState& state,
                               const std::optional<std::vector<TileStageLinks>>& links) {
   state.linked = links.has_value();
-  call.scratch_bytes = lay_out_scratch(*call.program, state);
+  call.scratch_bytes = lay_out_across(*call.program, state);
   call.run = run_tile_across;
-  return Compiler(call, state, links).compile();
+  return AcrossCompiler(call, state, links).compile();
 }
 
 // Inner elements of this many make a row worth links.

@@ -15,9 +15,9 @@ constexpr int64_t kTilePart = 8 * kTileBlock;
 constexpr int64_t kMaxSharedWords = 1 << 22;
 
 // Translates instructions to steps, deciding what runs once per tile, once per row and per chunk.
-class Compiler {
+class AlongCompiler {
  public:
-  Compiler(const BoundCall& call, TileState& state, bool pointwise)
+  AlongCompiler(const BoundCall& call, TileState& state, bool pointwise)
       : program_(*call.program),
         isa_(call.isa),
         state_(state),
@@ -280,7 +280,7 @@ void split_rows_into_parts(BoundCall& call, TileState& state, const std::vector<
 std::vector<TileStep> prepare_along(BoundCall& call, TileState& state, bool pointwise) {
   if (!pointwise) stage_columns(call, state);
   call.scratch_bytes = lay_out_scratch(*call.program, state, pointwise);
-  const std::vector<TileStep> steps = Compiler(call, state, pointwise).compile();
+  const std::vector<TileStep> steps = AlongCompiler(call, state, pointwise).compile();
   call.run = run_tile;
   split_into_tiles(call, state, pointwise);
   if (!pointwise) split_rows_into_parts(call, state, steps);

@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kTransposeThreads = 256;
 constexpr int64_t kMinSide = 16;  // elements: below, the cache reorders well enough
 
 constexpr size_t kMaxCrossing = 4;  // inputs in shared memory, 9 KB each
@@ -62,7 +62,7 @@ class TransposeWriter : public TileWriter {
     const std::string body = body_text();
     CudaLaunch launch;
     launch.function = "tile_transpose" + tile_program_name(values_);
-    launch.block = kThreads;
+    launch.block = kTransposeThreads;
     launch.grid[0] = tiles(along_) * tiles(across_) * space_count(space_, 0, across_);
     launch.params = params_.dims();
     return {kTileIncludes + cuda_kernel_head(problem_, launch, false) + body + "}\n", {launch}, Dim(0)};
@@ -114,13 +114,14 @@ class TransposeWriter : public TileWriter {
   // Reads a tile along the axis across into s[along][across].
   std::string fill_text(size_t view) {
     const int width = across_vector(view), per_line = side_ / width;
-    const int steps = std::max(1, side_ * per_line / kThreads);
+    const int steps = std::max(1, side_ * per_line / kTransposeThreads);
     const std::string x = "x" + std::to_string(view), w = std::to_string(width);
-    const std::string place = "const int t = threadIdx.x + k * " + std::to_string(kThreads) + ", dr = t % " +
-                              std::to_string(per_line) + " * " + w + ", dc = t / " +
-                              std::to_string(per_line) + ";\n" + "const Index r = r0 + dr, c = c0 + dc;\n" +
-                              (side_ * per_line < kThreads ? "if (dc < kSide && r < rows && c < columns) "
-                                                           : "if (r < rows && c < columns) ");
+    const std::string place =
+        "const int t = threadIdx.x + k * " + std::to_string(kTransposeThreads) + ", dr = t % " +
+        std::to_string(per_line) + " * " + w + ", dc = t / " + std::to_string(per_line) + ";\n" +
+        "const Index r = r0 + dr, c = c0 + dc;\n" +
+        (side_ * per_line < kTransposeThreads ? "if (dc < kSide && r < rows && c < columns) "
+                                              : "if (r < rows && c < columns) ");
     const std::string loop =
         "#pragma unroll\nfor (int k = 0; k < " + std::to_string(steps) + "; ++k) {\n" + place;
     const std::string left = divisible(space_.sizes[across_], width) ? "" : "rows - r";
@@ -133,10 +134,10 @@ class TransposeWriter : public TileWriter {
   }
 
   std::string elements_text() {
-    const int per_line = side_ / vector_, steps = side_ * per_line / kThreads;
+    const int per_line = side_ / vector_, steps = side_ * per_line / kTransposeThreads;
     const std::string left = divisible(space_.sizes[along_], vector_) ? "" : "columns - c";
     std::string text = "#pragma unroll\nfor (int k = 0; k < " + std::to_string(std::max(1, steps)) +
-                       "; ++k) {\nconst int t = threadIdx.x + k * " + std::to_string(kThreads) +
+                       "; ++k) {\nconst int t = threadIdx.x + k * " + std::to_string(kTransposeThreads) +
                        ", dc = t % " + std::to_string(per_line) + " * kVector, dr = t / " +
                        std::to_string(per_line) + ";\nconst Index r = r0 + dr, c = c0 + dc;\nif (" +
                        (steps == 0 ? "dr < kSide && " : "") + "r < rows && c < columns) {\n";

@@ -1,0 +1,109 @@
+"""Checks that file-local names of a folder of C++ sources stay apart, because its files are compiled together
+(aicf_unity in cmake/AicfFlags.cmake): a name in an anonymous namespace, or a static function, that two files of a
+folder declare would be ambiguous there, or one file's overload would serve the other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("src", "python/bindings")
+APART = re.compile(r"_(test|bench|isa)\.cc$|/testing/")
+
+NOISE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*',
+    re.DOTALL | re.MULTILINE,
+)
+TYPE = re.compile(r"\b(?:struct|class|enum(?: class)?|union)\s+(?:\[\[\w+\]\]\s*)?(\w+)|\busing\s+(\w+)\s*=")
+VARIABLE = re.compile(r"^(?:static |inline |thread_local |const |constexpr )[^(]*?(\w+)\s*(?:\[[^\]]*\])*\s*$")
+FUNCTION = re.compile(r"(?<![\w:])(\w+)\s*(?:<[^()]*>)?\s*\(")
+WORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "static_assert", "__attribute__", "noexcept"}
+
+
+def statements(text: str) -> list[tuple[str, bool]]:
+    """The heads of the statements at namespace scope, each with whether an anonymous namespace encloses it."""
+    text = NOISE.sub(lambda m: " " if m[0][0] in "/#" else '""', text)
+    found: list[tuple[str, bool]] = []
+    scopes: list[str] = []  # of namespaces: their names
+    depth = 0  # of braces inside a statement
+    head = ""
+    for token in re.findall(r"[{};]|[^{};]+", text):
+        if token == "{":
+            namespace = re.search(r"\bnamespace\s*([\w:]*)\s*$", head) if depth == 0 else None
+            if namespace:
+                scopes.append(namespace[1])
+                head = ""
+            else:
+                if depth == 0:
+                    found.append((head, "" in scopes))
+                depth += 1
+        elif token == "}":
+            if depth:
+                depth -= 1
+            elif scopes:
+                scopes.pop()
+                head = ""
+            if depth == 0 and not head.rstrip().endswith("="):
+                head = ""
+        elif token == ";":
+            if depth == 0:
+                if head.strip():
+                    found.append((head, "" in scopes))
+                head = ""
+        elif depth == 0:
+            head += token
+    return found
+
+
+def declared(head: str) -> str | None:
+    head = re.sub(r"template\s*<[^;{}]*?>\s*(?=\w)", "", " ".join(head.split()), count=1)
+    if not head or head.startswith(("using namespace", "extern", "friend", "namespace", "public", "private")):
+        return None
+    before = head.split("=")[0].strip()
+    kind = TYPE.match(head)
+    if kind:
+        return kind[1] or kind[2]
+    variable = VARIABLE.match(before)
+    if variable:
+        return variable[1]
+    for function in FUNCTION.finditer(before):
+        if function[1] not in WORDS and not function[1].isupper():
+            return function[1]
+    return None
+
+
+def local_names(path: Path) -> set[str]:
+    names = set()
+    for head, anonymous in statements(path.read_text(encoding="utf-8")):
+        if anonymous or head.lstrip().startswith("static "):
+            name = declared(head)
+            if name:
+                names.add(name)
+    return names
+
+
+def main() -> int:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *(f"{folder}/**/*.cc" for folder in FOLDERS)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in sorted(set(listed)):
+        path = ROOT / name
+        if path.exists() and not APART.search(name):
+            for local in local_names(path):
+                owners[str(Path(name).parent), local].append(Path(name).name)
+    failed = False
+    for (folder, local), files in sorted(owners.items()):
+        if len(files) > 1:
+            failed = True
+            print(f"{folder}: {local} is local to {', '.join(files)}; give each its own name, or share one", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
