@@ -18,6 +18,9 @@ help: ## this list
 $(VENV)/.ready: requirements.txt requirements-nodeps.txt scripts/setup.sh
 	@scripts/setup.sh
 
+$(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
+	@scripts/setup.sh --dev
+
 $(VENV)/.ready-lint: requirements-lint.txt $(VENV)/.ready
 	@scripts/setup.sh --lint
 
@@ -38,16 +41,18 @@ build: $(BUILD)/build.ninja ## build/bin/aicf, build/lib/libaicf.so, and the ext
 check: build ## include arrows, what the docs name, generated files
 	@$(PY) scripts/check_includes.py
 	@$(PY) scripts/check_docs.py
+	@$(PY) scripts/check_names.py
 	@$(PY) scripts/generate.py --check
 
-test: build check $(VENV)/.ready-torch ## everything that must pass
+test: build check $(VENV)/.ready-dev $(VENV)/.ready-torch ## everything that must pass
 	@ninja -C $(BUILD)
 	@scripts/test.sh $(BUILD) $(JOBS)
 
-demo: build ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
+demo: $(BUILD)/build.ninja ## all-MiniLM-L6-v2 from its weights to a verified, timed executable
+	@ninja -C $(BUILD) aicf_cli _aicf
 	@$(PY) examples/minilm_demo.py
 
-bench: build ## C++ and Python benchmarks, raw samples under build/bench-results
+bench: build $(VENV)/.ready-dev ## C++ and Python benchmarks, raw samples under build/bench-results
 	@scripts/bench.sh $(BUILD)
 
 # A program of bench/ beside its peers; GPU_PYTHON is a Python that has these.
@@ -66,14 +71,14 @@ prove-gpu: build ## training on the GPU: the same bits, PyTorch's accuracy, kill
 sanitize-gpu: build ## small models of every kernel family under compute-sanitizer's four tools, on a GPU
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PYTHONPATH=bench $(PY) scripts/sanitize_gpu.py --aicf $(BUILD)/bin/aicf --folder $(BUILD)/sanitize
 
-soak: build $(VENV)/.ready-fuzz $(VENV)/.ready-torch ## the long counts: tests with AICF_SOAK=1, fuzzers
+soak: build $(VENV)/.ready-dev $(VENV)/.ready-fuzz $(VENV)/.ready-torch ## the long counts: tests with AICF_SOAK=1, fuzzers
 	@ninja -C $(BUILD)
 	@scripts/soak.sh $(BUILD) $(JOBS)
 
-wheel: $(VENV)/.ready ## dist/*.whl, tested in an empty environment
+wheel: $(VENV)/.ready-dev ## dist/*.whl, tested in an empty environment
 	@scripts/test_wheel.sh
 
-generate: build ## rewrite the files made from ops.def, errors.def and the extension
+generate: build $(VENV)/.ready-dev ## rewrite the files made from ops.def, errors.def and the extension
 	@$(PY) scripts/generate.py
 
 format: $(VENV)/.ready-lint ## clang-format and ruff, in place

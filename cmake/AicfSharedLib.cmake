@@ -26,4 +26,9 @@ install(TARGETS aicf EXPORT AICFTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBD
 install(EXPORT AICFTargets NAMESPACE AICF:: DESTINATION ${package_dir})
 install(FILES "${CMAKE_SOURCE_DIR}/cmake/AICFConfig.cmake" "${CMAKE_BINARY_DIR}/AICFConfigVersion.cmake"
   DESTINATION ${package_dir})
+# The prefix is found from the file's own place, so that an installed folder may move.
+file(RELATIVE_PATH AICF_PC_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" AICF_PC_PREFIX "${AICF_PC_PREFIX}")
+configure_file("${CMAKE_SOURCE_DIR}/cmake/aicf.pc.in" "${CMAKE_BINARY_DIR}/aicf.pc" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/aicf.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/aicf" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -18,6 +18,7 @@ fi
 "$bin/ruff" check -q . || failed=1
 "$bin/python" scripts/check_includes.py || failed=1
 "$bin/python" scripts/check_docs.py || failed=1
+"$bin/python" scripts/check_names.py || failed=1
 
 # The database lists exactly what the release build compiles, each file alone; ISA sources are left out, their intrinsics
 # confuse it.

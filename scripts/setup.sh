@@ -3,16 +3,17 @@
 # Python packages of requirements*.txt in .venv. Installs only what is missing. Exit 3 when a system package is
 # missing and cannot be installed from here; the one line to run is printed.
 #
-#   scripts/setup.sh [--lint] [--fuzz] [--torch]     also the tools of `make lint`, of the fuzz targets; torch and
-#                                                    transformers for the tests of the PyTorch front door
+#   scripts/setup.sh [--dev] [--lint] [--fuzz] [--torch]     also what tests and wheels need; the tools of `make lint`, of the
+#                                                    fuzz targets; torch and transformers for the tests of the PyTorch front door
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 python=${PYTHON:-python3}
 venv=$root/.venv
-lint=0 fuzz=0 torch=0
+dev=0 lint=0 fuzz=0 torch=0
 for arg in "$@"; do
   case $arg in
+    --dev) dev=1 ;;
     --lint) lint=1 ;;
     --fuzz) fuzz=1 ;;
     --torch) torch=1 ;;
@@ -119,6 +120,7 @@ install_requirements() {
 }
 install_requirements requirements.txt
 install_requirements requirements-nodeps.txt --no-deps
+((dev)) && install_requirements requirements-dev.txt
 ((lint)) && install_requirements requirements-lint.txt
 ((torch)) && install_requirements requirements-torch.txt
 
@@ -131,6 +133,7 @@ mkdir -p "$entry"
 printf 'Metadata-Version: 2.1\nName: aicf-tree\nVersion: 0\n' >"$entry/METADATA"
 printf '[torch_dynamo_backends]\naicf = aicf.torch.backend:aicf_backend\n' >"$entry/entry_points.txt"
 touch "$venv/.ready"
+if ((dev)); then touch "$venv/.ready-dev"; fi
 if ((lint)); then touch "$venv/.ready-lint"; fi
 if ((fuzz)); then touch "$venv/.ready-fuzz"; fi
 if ((torch)); then touch "$venv/.ready-torch"; fi

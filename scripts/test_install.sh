@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build (argument 1, default build/) into an empty folder, and uses it as a stranger would: compiles every public header
-# alone, builds a C++17 and a C99 project with find_package(AICF) outside the tree, and runs them.
+# alone, builds a C++17 and C99 projects with find_package(AICF) and with pkg-config outside the tree, and runs them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -27,14 +27,14 @@ for header in "$prefix"/include/aicf/*.h; do
 done
 
 mkdir "$scratch/consumer"
-cp "$root/examples/compile_mlp.cc" "$root/examples/run_model.c" "$scratch/consumer/"
+cp "$root/examples/compile_mlp.cc" "$root/examples/run_model.c" "$root/examples/compile_model.c" "$scratch/consumer/"
 cat >"$scratch/consumer/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.20)
 project(consumer LANGUAGES C CXX)
 set(CMAKE_C_STANDARD 99)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_EXTENSIONS OFF)
-find_package(AICF 0.1 REQUIRED)
+find_package(AICF 0.2 REQUIRED)
 add_executable(compile_mlp compile_mlp.cc)
 add_executable(run_model run_model.c)
 target_link_libraries(compile_mlp PRIVATE AICF::aicf)
@@ -46,4 +46,21 @@ log=$scratch/consumer.log
 cd "$scratch/consumer"
 build/compile_mlp mlp.aicf | tail -1
 build/run_model mlp.aicf
+
+# pkg-config, after the folder has moved. The compiler is asked as pkg-config would answer where there is none.
+mv "$prefix" "$scratch/moved"
+pc=$(find "$scratch/moved" -name aicf.pc)
+grep -q "^Version: [0-9]" "$pc"
+if command -v pkg-config >/dev/null; then
+  read -ra flags < <(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs aicf)
+else
+  echo "test_install: no pkg-config here; its file is read by hand"
+  value() { sed -n "s/^$1[:=] *//p" "$pc" | sed "s|\${pcfiledir}|$(dirname "$pc")|; s|\${prefix}|$(dirname "$pc")/../..|g"; }
+  read -ra flags <<<"-I$(value includedir) -L$(value libdir) -laicf"
+fi
+"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror compile_model.c "${flags[@]}" -o compile_model
+export LD_LIBRARY_PATH=$(dirname "$(dirname "$pc")")
+status=0
+./compile_model no_such_model.onnx out.aicf 2>refused.txt || status=$?
+((status == 2)) && grep -q 'AICF-U0003' refused.txt
 echo "test_install: ok"

@@ -14,7 +14,7 @@ echo "wheel: $(basename "$wheel"), $(($(stat -c %s "$wheel") / 1024)) KiB"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 .venv/bin/python -m venv "$scratch/venv"
-pinned() { grep -E "^($1)==" "$root/requirements.txt"; }
+pinned() { grep -hE "^($1)==" "$root/requirements.txt" "$root/requirements-dev.txt"; }
 pinned 'numpy|onnx|onnxruntime|safetensors|scikit-learn|pytest|pytest-timeout' >"$scratch/requirements.txt"
 "$scratch/venv/bin/python" -m pip install -q --disable-pip-version-check "$wheel" -r "$scratch/requirements.txt"
 cp -r "$root/python/tests" "$scratch/tests"

@@ -1,7 +1,7 @@
-/* The C API of AICF: load a compiled model (.aicf) and run it. C99; every function returns a status and none
- * throws or exits. Any pointer may be NULL where not stated otherwise; one that is needed gives
- * AICF_USER_ERROR. After a failure aicf_last_error() says what happened in the calling thread. An
- * aicf_executable has one run in flight; give each thread a clone. */
+/* The C API of AICF: compile an ONNX model, load a compiled one (.aicf) and run it. C99; every function
+ * returns a status and none throws or exits. Any pointer may be NULL where not stated otherwise; one that is
+ * needed gives AICF_USER_ERROR. After a failure aicf_last_error() says what happened in the calling thread.
+ * An aicf_executable has one run in flight; give each thread a clone. */
 #pragma once
 
 #include <stddef.h>
@@ -66,6 +66,32 @@ AICF_API const char* aicf_version(void);
  * failure. */
 AICF_API const char* aicf_last_error(void);
 AICF_API const char* aicf_last_error_code(void);
+
+/* A compiled model that is not loaded; immutable, for any number of threads. */
+typedef struct aicf_artifact aicf_artifact;
+
+/* All zero: as compiling without options. */
+typedef struct aicf_compile_options {
+  const char* const* dims; /* what dynamic sizes may be: "batch=8", "batch=1,8", "sequence=16..512" */
+  int32_t dim_count;
+  int32_t unoptimised;   /* not 0: without the optimisations, for comparing */
+  const char* target;    /* NULL: "cpu"; "cuda": this machine's GPU; "sm_90"; several by comma */
+  const char* precision; /* NULL: "f32", as the model states it; "tf32", "bf16-mixed", "f16-mixed" */
+} aicf_compile_options;
+
+/* Compiles an ONNX file, or one in memory, which the call only reads and which must hold its weights itself.
+ * options: NULL, defaults. *result is NULL after a failure. */
+AICF_API aicf_status aicf_compile_onnx_file(const char* path, const aicf_compile_options* options,
+                                            aicf_artifact** result);
+AICF_API aicf_status aicf_compile_onnx_memory(const void* data, size_t bytes,
+                                              const aicf_compile_options* options, aicf_artifact** result);
+/* Writes an .aicf file; it appears under its name only when it is complete. */
+AICF_API aicf_status aicf_artifact_save(const aicf_artifact* artifact, const char* path);
+/* As aicf_load_on() of the saved file; the executable does not need the artifact any more. */
+AICF_API aicf_status aicf_artifact_load(const aicf_artifact* artifact, const char* device, int32_t threads,
+                                        int64_t memory_limit, aicf_executable** result);
+/* Accepts NULL. */
+AICF_API aicf_status aicf_artifact_free(aicf_artifact* artifact);
 
 /* threads 0: AICF_NUM_THREADS, else the physical cores. *result is NULL after a failure. */
 AICF_API aicf_status aicf_load(const char* path, int32_t threads, aicf_executable** result);

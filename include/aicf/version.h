@@ -2,7 +2,7 @@
 #pragma once
 
 #define AICF_VERSION_MAJOR 0
-#define AICF_VERSION_MINOR 1
+#define AICF_VERSION_MINOR 2
 #define AICF_VERSION_PATCH 0
 
 /* Names that leave the shared library. */
@@ -23,7 +23,7 @@ using namespace v1;
 #endif
 
 namespace aicf::v1 {
-/* Of the library that runs, "0.1.0"; the macros above are those of the headers compiled against. */
+/* Of the library that runs, "0.2.0"; the macros above are those of the headers compiled against. */
 AICF_API const char* version();
 }  // namespace aicf::v1
 #endif
