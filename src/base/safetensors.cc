@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxHeaderBytes = 100'000'000;
 constexpr int64_t kPrefixBytes = 8;
 
-[[noreturn]] void fail(const std::string& path, const std::string& what, std::string actual = "") {
+[[noreturn]] void bad_safetensors(const std::string& path, const std::string& what, std::string actual = "") {
   throw UserError(ErrorCode::kU_bad_model_file, "not a valid safetensors file: " + what)
       .with_value(path)
       .with_actual(std::move(actual))
@@ -30,11 +30,11 @@ constexpr int64_t kPrefixBytes = 8;
 }
 
 int64_t read_header_size(const MappedFile& file) {
-  if (file.size() < kPrefixBytes) fail(file.path(), "shorter than its length prefix");
+  if (file.size() < kPrefixBytes) bad_safetensors(file.path(), "shorter than its length prefix");
   uint64_t size = 0;
   for (int i = 7; i >= 0; --i) size = size << 8 | static_cast<uint8_t>(file.data()[i]);
   if (size > kMaxHeaderBytes || static_cast<int64_t>(size) > file.size() - kPrefixBytes)
-    fail(file.path(), "header length exceeds the file or its limit", std::to_string(size));
+    bad_safetensors(file.path(), "header length exceeds the file or its limit", std::to_string(size));
   return static_cast<int64_t>(size);
 }
 
@@ -45,7 +45,8 @@ struct Extent {
 
 int64_t unsigned_number(const Json& value, const std::string& path, const std::string& name) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX)
-    fail(path, "tensor '" + name + "' has a size or offset that is not a number >= 0", value.dump());
+    bad_safetensors(path, "tensor '" + name + "' has a size or offset that is not a number >= 0",
+                    value.dump());
   return value.get<int64_t>();
 }
 
@@ -55,7 +56,7 @@ Array read_tensor(const std::shared_ptr<const MappedFile>& file, int64_t data_be
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
-    fail(path, "tensor '" + name + "' lacks dtype, shape or data_offsets");
+    bad_safetensors(path, "tensor '" + name + "' lacks dtype, shape or data_offsets");
   const std::string dtype_text = entry["dtype"];
   const auto dtype = dtype_from_safetensors(dtype_text);
   if (!dtype)
@@ -69,11 +70,11 @@ Array read_tensor(const std::shared_ptr<const MappedFile>& file, int64_t data_be
   const int64_t end = unsigned_number(entry["data_offsets"][1], path, name);
   const int64_t bytes = checked_mul(element_count(sizes), dtype_bytes(*dtype));
   if (begin > end || end > file->size() - data_begin)
-    fail(path, "tensor '" + name + "' lies outside the file",
-         std::to_string(begin) + ".." + std::to_string(end));
+    bad_safetensors(path, "tensor '" + name + "' lies outside the file",
+                    std::to_string(begin) + ".." + std::to_string(end));
   if (end - begin != bytes)
-    fail(path, "tensor '" + name + "' has " + std::to_string(end - begin) + " bytes where its shape needs " +
-                   std::to_string(bytes));
+    bad_safetensors(path, "tensor '" + name + "' has " + std::to_string(end - begin) +
+                              " bytes where its shape needs " + std::to_string(bytes));
   extents.push_back({begin, end, name});
   const std::byte* data = file->data() + data_begin + begin;
   if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(dtype_bytes(*dtype)) == 0)
@@ -89,7 +90,7 @@ void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
   });
   for (size_t i = 1; i < extents.size(); ++i)
     if (extents[i].begin < extents[i - 1].end)
-      fail(path, "tensors '" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
+      bad_safetensors(path, "tensors '" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
 }
 
 // nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded
@@ -97,27 +98,27 @@ void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
 Json parse_header(const std::string& path, std::string_view text) {
   std::vector<std::set<std::string>> keys;
   auto callback = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > 4) fail(path, "header nests too deeply");
+    if (depth > 4) bad_safetensors(path, "header nests too deeply");
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      fail(path, "a key appears twice in the header", value.get<std::string>());
+      bad_safetensors(path, "a key appears twice in the header", value.get<std::string>());
     return true;
   };
   try {
     Json header = Json::parse(text.begin(), text.end(), callback);
-    if (!header.is_object()) fail(path, "the header is not a JSON object");
+    if (!header.is_object()) bad_safetensors(path, "the header is not a JSON object");
     return header;
   } catch (const Json::exception& error) {
-    fail(path, "the header is not JSON", error.what());
+    bad_safetensors(path, "the header is not JSON", error.what());
   }
 }
 
 SafetensorsMetadata read_metadata(const std::string& path, const Json& object) {
-  if (!object.is_object()) fail(path, "__metadata__ is not an object");
+  if (!object.is_object()) bad_safetensors(path, "__metadata__ is not an object");
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_string()) fail(path, "__metadata__ holds a value that is not text", key);
+    if (!value.is_string()) bad_safetensors(path, "__metadata__ holds a value that is not text", key);
     metadata.emplace(key, value.get<std::string>());
   }
   return metadata;
