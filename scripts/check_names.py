@@ -1,6 +1,8 @@
-"""Checks that file-local names of a folder of C++ sources stay apart, because its files are compiled together
-(aicf_unity in cmake/AicfFlags.cmake): a name in an anonymous namespace, or a static function, that two files of a
-folder declare would be ambiguous there, or one file's overload would serve the other."""
+"""Checks that file-local names of a folder of C++ sources stay apart.
+
+The files of a folder are compiled together (aicf_unity in cmake/AicfFlags.cmake). A name in an anonymous
+namespace, or a static function, that two of them declare would be ambiguous, or an overload of one file would
+serve the other."""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ FOLDERS = ("src", "python/bindings")
 APART = re.compile(r"_(test|bench|isa)\.cc$|/testing/")
 
 NOISE = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*',
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+    r"|^[ \t]*#(?:\\\n|[^\n])*",
     re.DOTALL | re.MULTILINE,
 )
 TYPE = re.compile(r"\b(?:struct|class|enum(?: class)?|union)\s+(?:\[\[\w+\]\]\s*)?(\w+)|\busing\s+(\w+)\s*=")
-VARIABLE = re.compile(r"^(?:static |inline |thread_local |const |constexpr )[^(]*?(\w+)\s*(?:\[[^\]]*\])*\s*$")
+VARIABLE = re.compile(
+    r"^(?:static |inline |thread_local |const |constexpr )[^(]*?(\w+)\s*(?:\[[^\]]*\])*\s*$"
+)
 FUNCTION = re.compile(r"(?<![\w:])(\w+)\s*(?:<[^()]*>)?\s*\(")
-WORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "static_assert", "__attribute__", "noexcept"}
+WORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "static_assert", "noexcept"}
 
 
 def statements(text: str) -> list[tuple[str, bool]]:
-    """The heads of the statements at namespace scope, each with whether an anonymous namespace encloses it."""
+    """The heads of the statements at namespace scope, each with whether it is in an anonymous namespace."""
     text = NOISE.sub(lambda m: " " if m[0][0] in "/#" else '""', text)
     found: list[tuple[str, bool]] = []
     scopes: list[str] = []  # of namespaces: their names
@@ -101,7 +106,8 @@ def main() -> int:
     for (folder, local), files in sorted(owners.items()):
         if len(files) > 1:
             failed = True
-            print(f"{folder}: {local} is local to {', '.join(files)}; give each its own name, or share one", file=sys.stderr)
+            where = f"{folder}: {local} is local to {', '.join(files)}"
+            print(f"{where}; give each its own name, or share one", file=sys.stderr)
     return 1 if failed else 0
 
 
