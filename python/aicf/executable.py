@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import _aicf
 from ._aicf import Tensor
 from ._build import check_run_options, check_type, check_whole
+from ._display import html_table, plan_rows, signature
 from ._files import file_path
 from ._structure import OUTPUT_STRUCTURE, parse, restore
 from .errors import make_error
@@ -39,10 +40,13 @@ class PlanSummary:
     kernels: int
     arena_bytes: int
     packed_bytes: int
-    text: str
+    text: str = field(repr=False)
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return html_table("Plan", plan_rows(self), self.text)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,14 @@ class Executable:
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
         return self._results(self._raw.run("", args, by_name))
+
+    def __repr__(self) -> str:
+        return f"<aicf.Executable {signature(self.inputs, self.outputs)}, {self.plan.kernels} kernels>"
+
+    def _repr_html_(self) -> str:
+        plan = self.plan
+        rows = [("signature", signature(self.inputs, self.outputs)), *plan_rows(plan)]
+        return html_table("Executable", rows, plan.text)
 
     def run_entry(self, entry: str, *args: Any, **by_name: Any) -> Any:
         """Calls an entry other than the first; its results come as one array or a tuple."""

@@ -11,6 +11,7 @@ import numpy as np
 from . import _aicf
 from ._aicf import Tensor
 from ._build import build, check_flag, check_options, check_type, check_whole
+from ._display import html_table, plan_rows, signature
 from ._files import check_texts, file_path
 from ._loss_program import Specs, loss_program
 from .errors import make_error
@@ -34,6 +35,17 @@ class TrainStep:
     def __call__(self, *args: Any, **by_name: Any) -> Any:
         results = self._trainer.step(args, by_name)
         return results[0] if len(results) == 1 else results
+
+    def __repr__(self) -> str:
+        return f"<aicf.TrainStep {self._signature()}, {self.plan.kernels} kernels, {self.steps} steps done>"
+
+    def _repr_html_(self) -> str:
+        plan = self.plan
+        rows = [("signature", self._signature()), ("steps done", f"{self.steps:,}"), *plan_rows(plan)]
+        return html_table("TrainStep", rows, plan.text)
+
+    def _signature(self) -> str:
+        return signature(self.inputs, [TensorInfo(*row) for row in self._raw.outputs("step")])
 
     def evaluate(self, *args: Any, **by_name: Any) -> Any:
         """The model with the present params, as for inference: no dropout, running statistics."""

@@ -43,12 +43,28 @@ Program from_bytes(nb::bytes model, const std::map<std::string, std::string>& di
   return import_onnx_bytes(bytes, options);
 }
 
+// One line: how much there is of what str() prints.
+std::string summary(const Program& program) {
+  std::string text = "<aicf.Program";
+  for (const Graph& graph : program.entries)
+    text += " " + graph.name() + ": " + std::to_string(graph.nodes().size()) + " ops,";
+  text.back() = '>';
+  return text;
+}
+
 }  // namespace
 
 void bind_program(nb::module_& module) {
   nb::class_<Program>(module, "Program",
                       "What a model computes: entries over params and states. str() is its text form.")
       .def("__str__", [](const Program& program) { return print(program); })
+      .def("__repr__", summary)
+      .def("_repr_html_",
+           [](const Program& program) {
+             const nb::object escape = nb::module_::import_("html").attr("escape");
+             return "<details><summary>" + nb::cast<std::string>(escape(summary(program))) + "</summary><pre>" +
+                    nb::cast<std::string>(escape(print(program))) + "</pre></details>";
+           })
       .def_rw("metadata", &Program::metadata)
       .def_prop_ro("entries", [](const Program& program) {
         std::vector<std::string> names;

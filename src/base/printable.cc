@@ -35,7 +35,7 @@ bool acts_on_terminal(uint32_t code) {
          code == 0xfeff;
 }
 
-std::string code_text(uint32_t code, bool whole) {
+std::string escape_text(uint32_t code, bool whole) {
   if (code == '\n') return "\\n";
   if (code == '\t') return "\\t";
   if (code == '\r') return "\\r";
@@ -53,7 +53,7 @@ std::string printable(std::string_view text, bool keep_lines) {
     if (c.bytes > 0 && (kept || !acts_on_terminal(c.code)))
       result += text.substr(at, c.bytes);
     else
-      result += code_text(c.code, c.bytes > 0);
+      result += escape_text(c.code, c.bytes > 0);
     at += c.bytes > 0 ? c.bytes : 1;
   }
   return result;

@@ -8,7 +8,7 @@
 namespace aicf::cuda {
 namespace {
 
-const char* name_of(const LibraryCall& call) {
+const char* library_name(const LibraryCall& call) {
   return std::holds_alternative<CublasLtCall>(call) ? "cuBLASLt" : "cuDNN";
 }
 
@@ -19,7 +19,7 @@ int64_t installed_version(const LibraryCall& call) {
 }  // namespace
 
 UserError refused_by_library(const LibraryCall& call, const std::string& origin, const std::string& why) {
-  return UserError(ErrorCode::kU_bad_artifact, std::string("a step cannot be handed to ") + name_of(call))
+  return UserError(ErrorCode::kU_bad_artifact, std::string("a step cannot be handed to ") + library_name(call))
       .with_op(origin)
       .with_actual(why)
       .with_remedy("compile the model again");
@@ -32,7 +32,7 @@ std::unique_ptr<LibraryRoutine> open_library_routine(const LibraryCall& call, co
   if (recorded != installed) {
     if (library_fallback_wanted()) return nullptr;
     throw EnvironmentError(ErrorCode::kE_library_unusable,
-                           std::string(name_of(call)) + " has another version than when this was tuned")
+                           std::string(library_name(call)) + " has another version than when this was tuned")
         .with_op(origin)
         .with_expected(std::to_string(recorded))
         .with_actual(std::to_string(installed))
