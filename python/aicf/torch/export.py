@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export import _trace as _torch_export
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
+from ..tracing import TensorSpec
 from .assigned import Calls, assignments_written, first_call, refusal
 from .decompose import masks_as_given, plain_attention, values_unchecked, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
@@ -19,6 +21,7 @@ from .exclusive import exclusive
 from .function import as_module
 from .objects import objects_opened, opened
 from .plain_writes import plain_writes_as_values
+from .quiet import torch_quiet
 from .recurrent import whole_recurrent_layers
 from .size_guards import export_over_ranges
 from .source import line_of_error, lines_of_functions
@@ -30,6 +33,9 @@ __all__ = ["export", "split_inputs"]
 def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Example arguments: a tensor, a tuple in order, or a dict by name."""
     if isinstance(inputs, Mapping):
+        wrong = [name for name in inputs if not isinstance(name, str)]
+        if wrong:
+            raise _no_arguments("a name of an argument is a text", repr(wrong[0]))
         return (), dict(inputs)
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
@@ -39,7 +45,19 @@ def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
             "a torch module is compiled from example arguments",
             remedy="aicf.compile(model, (x,)), or a dict by name",
         )
+    if not isinstance(inputs, (tuple, list)):
+        raise _no_arguments("example arguments are a tuple in order, or a dict by name", repr(inputs))
     return tuple(inputs), {}
+
+
+def _no_arguments(message: str, actual: str, example: str = "x") -> Error:
+    return make_error(
+        "bad_option",
+        message,
+        op="inputs",
+        actual=actual[:80],
+        remedy=f'aicf.compile(model, ({example},)), or by name: aicf.compile(model, {{"x": {example}}})',
+    )
 
 
 @exclusive
@@ -51,11 +69,19 @@ def export(
     Names in errors are told without `prefix`.
     """
     model = as_module(model)
-    args, kwargs = opened(split_inputs(inputs))
+    given = split_inputs(inputs)
+    if any(isinstance(leaf, TensorSpec) for leaf in pytree.tree_leaves(given)):
+        raise _no_arguments(
+            "a torch module is compiled from torch tensors", "a TensorSpec", "torch.zeros(2, 3)"
+        )
+    args, kwargs = opened(given)
     dynamic = parse_dims(model, args, kwargs, dims)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     for name, leaf in named_leaves(model, args, kwargs):
         _check_example(name, leaf)
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if not isinstance(tensor, UninitializedTensorMixin):
+            require_dense(tensor, name.removeprefix(prefix))
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
     calls = Calls(prefix)
@@ -75,6 +101,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
     try:
         with ExitStack() as ways:
             for way in (
+                torch_quiet,
                 without_mkldnn,
                 masks_as_given,
                 values_unchecked,
@@ -232,5 +259,6 @@ def _explained(error: Exception, gives_cache: bool = False) -> Error:
         f"torch.export could not follow the model: {first}"[:300],
         op=type(error).__name__,
         value=line,
-        remedy="run torch.export.export on the module alone; it must accept the model",
+        remedy="see that the model runs in torch with these arguments; if so, write this line with other "
+        "functions, which torch.export.export follows",
     )

@@ -61,6 +61,13 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def require_dense(tensor: torch.Tensor, name: str) -> None:
     """Refuses what has no memory of its own, row after row."""
+    if tensor.is_nested or tensor.is_quantized:
+        raise make_error(
+            "unsupported_dtype",
+            f"{'nested' if tensor.is_nested else 'quantized'} tensors are not supported",
+            value=name,
+            remedy="call .to_padded_tensor(0.0) first" if tensor.is_nested else "call .dequantize() first",
+        )
     if tensor.layout != torch.strided:
         raise make_error(
             "unsupported_dtype",
