@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import aicf
 import numpy as np
 import pytest
-
-import aicf
 from aicf import nn, ops, optim
 
 
