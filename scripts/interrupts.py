@@ -146,8 +146,9 @@ class Verifying(Training):
 
 class Counting(nn.Module):
     def __init__(self, op: Callable[..., Any] | None) -> None:
-        self.total = nn.State(shape=(3,))
-        self.late = nn.State(shape=(3,))
+        # Exact however many runs a slow machine makes before the interrupt comes.
+        self.total = nn.State(shape=(3,), dtype="float64")
+        self.late = nn.State(shape=(3,), dtype="float64")
         self._op = op
 
     def forward(self, x: aicf.SymTensor) -> aicf.SymTensor:
@@ -162,8 +163,8 @@ class Running(Target):
     """A run happened whole or not at all: the states agree with each other, and with the next result."""
 
     def __init__(self, op: Callable[..., Any] | None = None) -> None:
-        self.exe = aicf.compile(Counting(op), [aicf.TensorSpec((3,))], threads=2)
-        self.one, self.out = np.ones(3, "f"), np.zeros(3, "f")
+        self.exe = aicf.compile(Counting(op), [aicf.TensorSpec((3,), "f64")], threads=2)
+        self.one, self.out = np.ones(3), np.zeros(3)
         self.count = 0
 
     def begin(self) -> None:
