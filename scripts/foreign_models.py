@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -413,13 +414,15 @@ def main() -> int:
 def _write(path: Path, arguments: Any, rows: list[dict[str, Any]]) -> None:
     git = ["git", "rev-parse", "HEAD"]
     head: dict[str, Any] = {
-        "date": str(date.today()),
+        "schema": 1,
         "commit": subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.strip(),
-        "seed": arguments.seed,
-        "sizes": arguments.sizes,
-        "bound": "4 × the difference of eager f32 + 16 ulp of the largest element, from eager f64",
-        "compile_s": "seconds of one thread's processor time",
+        "date": str(date.today()),
+        "command": " ".join(["scripts/foreign_models.py", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: _version(name) for name in ("torch", "transformers", "timm", "torchvision")},
+        "bound": "4 × the difference of eager f32 + 16 ulp of the largest element, from eager f64",
+        "share": "of the bound that the worst result takes; a right one takes at most 1",
+        "compile_s": "processor time of one thread",
     }
     body = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     text = json.dumps(head, ensure_ascii=False)
