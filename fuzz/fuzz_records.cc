@@ -1,6 +1,5 @@
 // A stranger's tuning records: what is read of them is written and read back the same, or refused with a coded
 // error, and a model compiles with them.
-#include "aicf_seeds.h"
 #include "harness.h"
 #include "select/records.h"
 #include "select/shipped_records.h"

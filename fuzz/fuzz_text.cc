@@ -1,5 +1,4 @@
 // A stranger's program as IR text: parsing, compiling and running it ends in success or in a coded error.
-#include "aicf_seeds.h"
 #include "harness.h"
 #include "ir/text.h"
 
