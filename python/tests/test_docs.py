@@ -1,0 +1,126 @@
+"""Every example of the README and of the pages under docs/ runs, or compiles and links, by itself.
+
+A page's Python examples run one after the other in one fresh interpreter. An example in C or C++ becomes the
+body of a function, after what the table below declares for it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import aicf
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from test_readme import write_model
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+# Pages' examples by language that no test here runs, and why.
+NOT_RUN = {
+    ("README.md", "python"): "test_readme.py runs them",
+    ("README.md", "cpp"): "test_readme.py runs it",
+    ("docs/embedding.md", "cmake"): "scripts/test_install.sh builds such a project",
+}
+# Pages whose examples are lines of our own sources.
+EXCERPTS = {"docs/architecture/autodiff.md"}
+# What a page's Python examples need besides themselves.
+PACKAGES = {"docs/torch.md": ["torch"], "docs/custom_ops.md": ["triton"]}
+# What is declared before the examples in C and C++ of docs/embedding.md, in order, and whether they run.
+SURROUNDINGS = {
+    "cpp": [
+        ("", True),
+        ("std::vector<float> data(64); aicf::TensorView x{data.data(), {4, 16}};", True),
+        ("const aicf::Tensor weights(aicf::DType::f32, {8, 16});", True),
+        (
+            'aicf::Executable exe = aicf::Executable::load("model.aicf"); std::vector<float> x(64), y(16);',
+            False,  # y is that of another model than the one at hand
+        ),
+        ("aicf::TensorView host_x; void* stream = nullptr;", False),  # needs a GPU
+    ],
+    "c": [("static float x_data[64], y_data[32];", False), ("", True)],
+}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for name, code in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def write_two_sizes(path: Path) -> None:
+    shape = ["batch", "sequence"]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "docs", [values[0]], [values[1]])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def test_every_example_is_run_or_listed() -> None:
+    languages = {(name_of(p), name) for p in PAGES for name, _ in BLOCK.findall(p.read_text("utf-8"))}
+    run = {(name, "python") for name, language in languages if language == "python"}
+    run |= {("docs/embedding.md", language) for language in SURROUNDINGS}
+    left = {pair for pair in languages - run - set(NOT_RUN) if pair[0] not in EXCERPTS}
+    assert not left and set(NOT_RUN) <= languages
+    for language, around in SURROUNDINGS.items():
+        assert len(blocks(ROOT / "docs/embedding.md", language)) == len(around)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python") and (name_of(p), "python") not in NOT_RUN], ids=name_of
+)
+def test_python(page: Path, tmp_path: Path) -> None:
+    for package in PACKAGES.get(name_of(page), []):
+        pytest.importorskip(package)
+    write_model(tmp_path / "model.onnx")
+    (tmp_path / "page.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    finished = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("page", sorted(EXCERPTS))
+def test_an_excerpt_stands_in_the_sources(page: str) -> None:
+    source = "".join(p.read_text("utf-8") for p in sorted((ROOT / "src").rglob("*.[ch]*")) if p.is_file())
+    known = re.sub(r"\s+", "", source)
+    for code in blocks(ROOT / page, "cpp"):
+        for line in code.splitlines():
+            assert re.sub(r"\s+", "", line.split("//")[0]) in known, line
+
+
+@pytest.mark.parametrize(
+    ("language", "number"), [(name, i) for name, around in SURROUNDINGS.items() for i in range(len(around))]
+)
+def test_c_and_cpp(language: str, number: int, tmp_path: Path) -> None:
+    library = ROOT / "build" / "lib"
+    if not (library / "libaicf.so").exists() or shutil.which("g++") is None:
+        pytest.skip("libaicf.so is not built: run make build")
+    before, runs = SURROUNDINGS[language][number]
+    code = blocks(ROOT / "docs/embedding.md", language)[number]
+    if language == "cpp":
+        text = f"#include <aicf/aicf.h>\n#include <map>\nint main() {{\n{before}\n{code}\n}}\n"
+        compiler = ["g++", "-std=c++20"]
+    else:
+        text = f"#include <stdio.h>\n#include <aicf/aicf_c.h>\n{before}\n"
+        text += f"int main(void) {{\n{code}return 0;\n}}\n"
+        compiler = ["gcc", "-std=c99"]
+    source = tmp_path / f"example.{'cc' if language == 'cpp' else 'c'}"
+    source.write_text(text, encoding="utf-8")
+    words = [*compiler, f"-I{ROOT / 'include'}", source.name, f"-L{library}", "-laicf"]
+    words += [f"-Wl,-rpath,{library}", "-o", "example"]
+    made = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    if not runs:
+        return
+    write_two_sizes(tmp_path / "model.onnx")
+    if "load(" in code:
+        dims = {"batch": "1..8", "sequence": "16..512"}
+        aicf.compile(tmp_path / "model.onnx", dims=dims).save(tmp_path / "model.aicf")
+    ran = subprocess.run(["./example"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
