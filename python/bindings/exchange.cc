@@ -6,24 +6,24 @@
 
 namespace aicf::python {
 
-namespace {
-
 using nb::dlpack::dltensor;
 
-struct Version {
+struct DLPackVersion {
   uint32_t major, minor;
 };
 
 // DLManagedTensorVersioned of dlpack.h.
 struct ManagedTensor {
-  Version version;
+  DLPackVersion version;
   void* manager;
   void (*deleter)(ManagedTensor*);
   uint64_t flags;
   dltensor tensor;
 };
 
-constexpr Version kVersion{1, 3};
+namespace {
+
+constexpr DLPackVersion kVersion{1, 3};
 
 // What a tensor that was handed out refers to; freed by its deleter.
 template <typename Owner>
@@ -37,7 +37,7 @@ struct Handed {
 
 // DLPackExchangeAPI of dlpack.h.
 struct ExchangeApi {
-  Version version;
+  DLPackVersion version;
   ExchangeApi* previous;
   void* allocator;
   int (*managed_from_object)(void* object, ManagedTensor** out);
