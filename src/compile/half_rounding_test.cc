@@ -197,10 +197,12 @@ TEST(HalfRounding, AComparisonSeesWhatIsStored) {
     Arrays inputs = {{"x", random_array(half, {1000}, 7)}, {"c", Array::scalar_f64(half, 1e-4)}};
     const Arrays want = evaluate(program, program.entries[0], {inputs, {}}).outputs;
     for (int level = 0; level < 3; ++level)
-      for (const uint64_t bits : {0, 7})
+      for (const uint64_t bits : {0, 7}) {
+        const Artifact artifact = at_level(with_outputs(program, bits), level);
         for (const Way& way : ways())
-          EXPECT_EQ(difference(run(at_level(with_outputs(program, bits), level), way, inputs), want), "")
+          EXPECT_EQ(difference(run(artifact, way, inputs), want), "")
               << dtype << ", level " << level << ", " << way.name;
+      }
   }
 }
 
