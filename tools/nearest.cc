@@ -30,7 +30,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& wor
   for (const std::string& candidate : words) {
     // What begins like it is near: --out for --output-dir.
     const bool begins = word.size() >= 4 && candidate.starts_with(word);
-    const size_t apart = begins ? 1 : distance(word, candidate);
+    const size_t apart = begins ? 0 : distance(word, candidate);
     if (apart < least && apart < candidate.size()) least = apart, best = candidate;
   }
   return best;

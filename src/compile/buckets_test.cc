@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "build/testing/needs_nvrtc.h"
 #include "compile/compile.h"
+#include "compile/testing/random_arrays.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
 #include "plan/plan_json.h"
@@ -82,6 +83,41 @@ TEST(Buckets, EachHasItsOwnPlanOverTheSameWeights) {
   EXPECT_EQ(to_string(plan.at_sizes(entry, {{"batch", 2}, {"seq", 9}}).bucket),
             "batch in 2..4, seq in 3..16");
   EXPECT_EQ(plan_from_json(plan_to_json(plan)), plan);
+}
+
+// A weight that another entry writes is neither packed nor merged with others at load.
+TEST(Buckets, ReadWhatOtherEntriesWrote) {
+  Program program = parse(R"(program {
+    size rows in 1..8 buckets [1, 8]
+    param "w" : f32[48, 96]
+    param "v" : f32[48, 96]
+    entry step(%s: f32[]) {
+      %0 = param "w" : f32[48, 96]
+      %1 = add(%0, %s) : f32[48, 96]
+      update "w" = %1
+      return "s" = %s
+    }
+    entry eval(%x: f32[rows, 48]) {
+      %0 = param "w" : f32[48, 96]
+      %1 = param "v" : f32[48, 96]
+      %2 = matmul(%x, %0) : f32[rows, 96]
+      %3 = matmul(%x, %1) : f32[rows, 96]
+      return "y" = %2, "z" = %3
+    }
+  })");
+  for (auto& [name, variable] : program.variables) variable.data = random_array({48, 96}, name[0]);
+  Executable exe = load(compile(program));
+  const auto eval = [&](int64_t rows) {
+    Array x(DType::f32, {rows, 48});
+    for (int64_t i = 0; i < x.count(); ++i) x.set_f64(i, 1);
+    return exe.run("eval", {{"x", x}}).at("y").get_f64(0);
+  };
+  const double before = eval(1);
+  Array one(DType::f32, {});
+  one.set_f64(0, 1);
+  exe.run("step", {{"s", one}});
+  EXPECT_NEAR(eval(1), before + 48, 1e-3);
+  EXPECT_EQ(eval(1), eval(8));
 }
 
 TEST(Buckets, ACallTakesThePlanThatHoldsItsSizes) {

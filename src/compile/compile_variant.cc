@@ -1,6 +1,7 @@
 #include "compile/compile_variant.h"
 
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/dynamic_library.h"
@@ -85,9 +86,12 @@ class VariantCompiler {
 
   // The same meaning, canonical, grouped into regions; once for all sizes, and for every bucket.
   void run_passes() {
-    const PipelineOptions pipeline = pipeline_options(options_);
+    PipelineOptions pipeline = pipeline_options(options_);
     std::vector<PassRecord>* record = results_.report != nullptr ? &results_.report->passes : nullptr;
     parts_.push_back({{}, run_pipeline(program_, target_, pipeline, record)});
+    // What no entry writes may be packed at load; a bucket's program does not hold the other entries.
+    updated_ = updated_variables(program_);
+    pipeline.updated_elsewhere = updated_;
     for (BucketProgram& bucket : bucket_programs(program_))
       parts_.push_back({std::move(bucket.bucket), run_pipeline(bucket.program, target_, pipeline, nullptr)});
   }
@@ -101,7 +105,7 @@ class VariantCompiler {
   void select() {
     for (Part& part : parts_) {
       part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(),
-                      updated_variables(part.optimised)};
+                      updated_};
       for (const Graph& entry : part.optimised.entries) add_units(part, entry, false);
     }
   }
@@ -192,6 +196,7 @@ class VariantCompiler {
   const Records& records_;
   const CompileResults results_;
   std::vector<Part> parts_;
+  std::set<std::string> updated_;  // variables that some entry writes
   std::vector<Unit> units_;
   CudaBuilder cuda_;
 };

@@ -29,6 +29,8 @@ class ContractionMerger {
         context_(context),
         readers_(static_cast<size_t>(graph.value_count())),
         updated_(updated_variables(context.program)) {
+    if (context.updated_elsewhere != nullptr)
+      updated_.insert(context.updated_elsewhere->begin(), context.updated_elsewhere->end());
     for (const Node& node : graph.nodes())
       for (ValueId id : node.operands)
         if (id != kNoValue) readers_[static_cast<size_t>(id)].push_back(&node);

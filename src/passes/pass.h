@@ -20,6 +20,8 @@ struct PassContext {
   const Target& target;
   Precision precision = Precision::kF32;
   bool gradients = false;  // the entry trains, or had ops that compute gradients when it came
+  // Variables that entries write which are not in `program`; null: none.
+  const std::set<std::string>* updated_elsewhere = nullptr;
 };
 
 struct PassInfo {
@@ -51,6 +53,8 @@ struct PipelineOptions {
   std::set<std::string> dump_after;       // pass names, or "all"
   std::function<void(const std::string& pass, const Graph& graph)> dump;
   bool verify = true;
+  // Variables that entries write which the pipeline does not see: a bucket is a program of one entry.
+  std::set<std::string> updated_elsewhere;
 };
 
 // Runs the pipeline over every entry. UserError bad_option for an unknown or required pass in `skip`, and for
