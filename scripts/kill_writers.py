@@ -47,7 +47,7 @@ KINDS = [
     Kind("arrays", ["run", memory_limits.ARTIFACT, "--input", "x=x.npy", "--output-dir", "out"], ("out",)),
     Kind(
         "records",
-        ["tune", memory_limits.MODEL, "--dim", "batch=2", "--candidates", "2", "-o", "records.csv"],
+        ["tune", memory_limits.MODEL, "--dim", "batch=2", "--count", "2", "--output", "records.csv"],
         ("records.csv",),
         same=False,
     ),

@@ -117,6 +117,18 @@ int nvrtc_major() {
   return major;
 }
 
+// NVRTC calls it an error of the text, too, when its own memory or files run out.
+void refuse_if_machine_failed(const std::string& log) {
+  const auto says = [&](const char* words) { return log.find(words) != std::string::npos; };
+  if (says("catastrophic error: out of memory") || says("error: out of memory"))
+    throw EnvironmentError(ErrorCode::kE_out_of_memory, "NVRTC has not enough memory")
+        .with_remedy("free memory, or raise the limit of the process (ulimit -v)");
+  if (says("failed to open libnvrtc-builtins"))
+    throw EnvironmentError(ErrorCode::kE_library_unusable, "NVRTC cannot load a library that it needs")
+        .with_actual(log.substr(0, log.find('\n')))
+        .with_remedy("install NVRTC again with its builtins, or raise the limit of the process (ulimit -v)");
+}
+
 std::string compile_unit(const std::string& source, const std::string& target) {
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
@@ -128,6 +140,7 @@ std::string compile_unit(const std::string& source, const std::string& target) {
   constexpr int kDoesNotCompile = 6;  // any other failure is not the text's
   const int compiling =
       nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data());
+  if (compiling == kDoesNotCompile) refuse_if_machine_failed(program.log());
   AICF_CHECK(compiling != kDoesNotCompile, "generated CUDA text does not compile for " + target + ":\n" +
                                                program.log() + "\n" + with_line_numbers(source));
   AICF_NVRTC(compiling);
