@@ -8,8 +8,8 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "npy.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/open_device.h"
@@ -340,6 +340,12 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPla
   }
   if (all_random)
     for (const auto& item : made) given.emplace(item);
+  const auto is_input = [&](const auto& item) {
+    return std::any_of(entry.inputs.begin(), entry.inputs.end(),
+                       [&](const IoTensor& io) { return io.name == item.first; });
+  };
+  // A name that is none is met before what then is missing: inputs_in_order says so.
+  if (!std::all_of(given.begin(), given.end(), is_input)) return given;
   for (const IoTensor& io : entry.inputs) {
     if (given.contains(io.name)) continue;
     const bool several = exe.model().plan().entries.size() > 1;
@@ -390,8 +396,9 @@ std::string describe_setting(const Json& setting) {
                      " on " + device;
   if (device == "cpu") text += ", " + std::to_string(setting["threads"].get<int>()) + " threads";
   for (const Json& input : setting["inputs"])
-    text += "\n  " + printable_name(input["name"].get<std::string>()) + ": " + input["dtype"].get<std::string>() +
-            to_string(input["shape"].get<std::vector<int64_t>>()) + " " + input["from"].get<std::string>();
+    text += "\n  " + printable_name(input["name"].get<std::string>()) + ": " +
+            input["dtype"].get<std::string>() + to_string(input["shape"].get<std::vector<int64_t>>()) + " " +
+            input["from"].get<std::string>();
   return text + "\n";
 }
 

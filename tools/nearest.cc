@@ -28,7 +28,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& wor
   std::string best;
   size_t least = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : words) {
-    // What begins like it is near: --out for --output-dir.
+    // What begins like it is nearest: --out for --output-dir, not --opt.
     const bool begins = word.size() >= 4 && candidate.starts_with(word);
     const size_t apart = begins ? 0 : distance(word, candidate);
     if (apart < least && apart < candidate.size()) least = apart, best = candidate;

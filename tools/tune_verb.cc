@@ -3,9 +3,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/file_lock.h"
 #include "base/mapped_file.h"
+#include "base/printable.h"
 #include "measuring.h"
 #include "tune/bench_device.h"
 #include "verbs.h"
@@ -24,8 +24,16 @@ struct Options {
   std::optional<VerbOptions> verb;
 };
 
-// What --build-only leaves out: it measures nothing and keeps no records.
+// All candidates are measured, whatever was chosen before; --build-only measures nothing and keeps no
+// records.
 void refuse_unused(const Options& options) {
+  for (const char* name : {"--choose", "--records"})
+    if (options.verb->given(name))
+      throw UserError(ErrorCode::kU_bad_option,
+                      "an option of choosing kernels is given where all are measured")
+          .with_value(name)
+          .with_remedy("leave it out");
+  if (!options.build_only) return;
   for (const char* name :
        {"--output", "--seconds", "--samples", "--libraries", "--again", "--threads", "--isa"})
     if (options.verb->given(name))
@@ -135,7 +143,7 @@ int run(const Options& options, const Console& console) {
   console.status("selecting kernels of " + options.source.path);
   Measuring measuring(options.source, options.run);
   const TuneOptions tuning = tune_options(options);
-  if (options.build_only) refuse_unused(options);
+  refuse_unused(options);
   if (options.build_only) return build_only(measuring, tuning, console);
   const std::string path = output_path(options);
   const std::vector<Record> known = read_known(path);

@@ -28,6 +28,12 @@ void show_default(CLI::Option& option, const T& value) {
     if (value != T()) option.capture_default_str();
 }
 
+// As it is given. CLI11 has no name for an option that the help does not list.
+std::string name_of(const CLI::Option& option) {
+  if (!option.get_lnames().empty()) return "--" + option.get_lnames().front();
+  return option.get_snames().empty() ? option.get_name() : "-" + option.get_snames().front();
+}
+
 }  // namespace
 
 void VerbOptions::add_positional(const std::string& name, std::string& target, const std::string& help) {
@@ -79,7 +85,7 @@ void VerbOptions::refuse_empty() const {
     for (const std::string& value : option->results())
       if (value.empty())
         throw UserError(ErrorCode::kU_bad_option, "an option is given without a value")
-            .with_value(option->get_name())
+            .with_value(name_of(*option))
             .with_remedy("give it one, or leave the option out");
 }
 
@@ -93,8 +99,7 @@ std::vector<std::string> VerbOptions::words(std::initializer_list<const char*> w
       if (option->get_positional())
         positional.push_back(value);
       else
-        named.push_back(option->get_expected_max() == 0 ? option->get_name()
-                                                        : option->get_name() + "=" + value);
+        named.push_back(option->get_expected_max() == 0 ? name_of(*option) : name_of(*option) + "=" + value);
     }
   }
   named.insert(named.end(), positional.begin(), positional.end());

@@ -94,7 +94,7 @@ SPECIAL: dict[tuple[str, str], tuple[str, ...]] = {
     ("support", "--result"): ("--result", "nothing"),
     ("inspect", "--check"): ("--check",),
     ("inspect", "--passes"): ("--passes",),
-    ("explain", "--candidates"): ("--candidates", "1"),
+    ("explain", "--candidates"): ("--candidates", "0"),
     ("explain", "--measure"): ("--measure",),
     ("profile", "--repeat"): ("--repeat", "0"),
     ("profile", "--output"): ("--output", "other.json"),
@@ -111,7 +111,8 @@ SPECIAL: dict[tuple[str, str], tuple[str, ...]] = {
     ("export", "--entry"): ("--entry", "step"),
     ("tune", "--output"): ("--output", "other.csv"),
     ("tune", "--seconds"): ("--seconds", "1e-9"),
-    ("tune", "--count"): ("--count", "1"),
+    ("tune", "--count"): ("--count", "0"),
+    ("tune", "--value"): ("--value", "none=x.npy"),
     ("tune", "--samples"): ("--samples", "7"),
     ("tune", "--libraries"): ("--libraries", "-1"),
     ("tune", "--again"): ("--again", "--output", "again.csv"),
@@ -120,7 +121,7 @@ SPECIAL: dict[tuple[str, str], tuple[str, ...]] = {
 # The command that an option is added to, but for those of its own options that the added one replaces.
 BASE: dict[str, tuple[tuple[str, ...], ...]] = {
     "compile": (("m.onnx",), ("--dim", "batch=1..8")),
-    "run": (("m.onnx",), ("--dim", "batch=3")),
+    "run": (("m.onnx",), ("--dim", "batch=3"), ("--output-dir", "y")),
     "bench": (("m.onnx",), ("--dim", "batch=3"), ("--repeat", "2"), ("--warmup", "0")),
     "verify": (("m.onnx",), ("--dim", "batch=3"), ("--replays", "2")),
     "validate": (("m.onnx",), ("--dim", "batch=3")),
@@ -205,8 +206,9 @@ def seen(cli: Cli, place: Path, verb: str, words: list[str]) -> Any:
     answer = json.loads(done.stdout)
     if done.returncode > 1:
         return answer["error"]
+    values = [contents for path, contents in after.items() if path.suffix == ".npy" and path not in before]
     said = re.sub(r"\d+\.\d+( ms| us| s| MiB|x)?", "#", done.stderr)
-    return without_times(answer), said, sorted(str(path) for path in after.keys() - before.keys())
+    return without_times(answer), said, sorted(str(path) for path in after.keys() - before.keys()), values
 
 
 @pytest.mark.parametrize("verb", OWN)
