@@ -22,6 +22,7 @@ constexpr Spelling kSpellings[] = {
     {Option::kSkipPass, "skip_passes = {\"%\"}", "options={\"skip_passes\": [\"%\"]}", "--skip %"},
     {Option::kDumpAfter, "dump_after = {\"%\"}", "AICF_DEBUG=4 to see %", "--dump-after %"},
     {Option::kResult, "results = {\"%\"}", "options={\"results\": [\"%\"]}", "--result %"},
+    {Option::kValue, "values = {%}", "inputs={%}", "%"},
 };
 static_assert(std::size(kSpellings) == std::size(kOptions));
 
@@ -52,6 +53,17 @@ std::string option_text(Option option, std::string_view value) {
   if (option == Option::kDim && equals != std::string_view::npos)
     return dims_text({{std::string(value.substr(0, equals)), std::string(value.substr(equals + 1))}});
   return spelled(option, std::string(value));
+}
+
+std::string values_text(const std::vector<std::string>& inputs) {
+  std::string text;
+  for (const std::string& name : inputs) {
+    if (!text.empty()) text += caller() == Caller::kCommandLine ? " " : ", ";
+    text += caller() == Caller::kCpp      ? "{\"" + name + "\", array}"
+            : caller() == Caller::kPython ? "\"" + name + "\": array"
+                                          : "--value " + name + "=x.npy";
+  }
+  return spelled(Option::kValue, text);
 }
 
 std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes) {

@@ -16,14 +16,17 @@ inline constexpr Caller kCallers[] = {Caller::kCpp, Caller::kPython, Caller::kCo
 void set_caller(Caller caller);
 Caller caller();
 
-enum class Option { kDim, kTarget, kDevice, kOptLevel, kSkipPass, kDumpAfter, kResult };
+enum class Option { kDim, kTarget, kDevice, kOptLevel, kSkipPass, kDumpAfter, kResult, kValue };
 inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,    Option::kDevice, Option::kOptLevel,
-                                      Option::kSkipPass, Option::kDumpAfter, Option::kResult};
+                                      Option::kSkipPass, Option::kDumpAfter, Option::kResult,
+                                      Option::kValue};
 
 // The option with this value: "--target sm_90", `options={"target": "sm_90"}`, `target = "sm_90"`. A size is
 // "NAME=VALUE".
 std::string option_text(Option option, std::string_view value);
 // Sizes with their values or ranges: "--dim h=8..16 --dim w=2*h", `dims={"h": "8..16", "w": "2*h"}`.
 std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes);
+// Values for these inputs: "--value a=x.npy --value b=x.npy", `inputs={"a": array, "b": array}`.
+std::string values_text(const std::vector<std::string>& inputs);
 
 }  // namespace aicf

@@ -30,6 +30,9 @@ constexpr Case kCases[] = {
      {R"(skip_passes = {"fuse"})", R"(options={"skip_passes": ["fuse"]})", "--skip fuse"}},
     {[] { return option_text(Option::kResult, "y"); },
      {R"(results = {"y"})", R"(options={"results": ["y"]})", "--result y"}},
+    {[] { return values_text({"a", "b"}); },
+     {R"(values = {{"a", array}, {"b", array}})", R"(inputs={"a": array, "b": array})",
+      "--value a=x.npy --value b=x.npy"}},
 };
 
 class CallerIs {

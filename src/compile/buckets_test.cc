@@ -105,7 +105,7 @@ TEST(Buckets, ReadWhatOtherEntriesWrote) {
       return "y" = %2, "z" = %3
     }
   })");
-  for (auto& [name, variable] : program.variables) variable.data = random_array({48, 96}, name[0]);
+  for (auto& [name, variable] : program.variables) variable.data = testing::random_array({48, 96}, name[0]);
   Executable exe = load(compile(program));
   const auto eval = [&](int64_t rows) {
     Array x(DType::f32, {rows, 48});

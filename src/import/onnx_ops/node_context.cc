@@ -4,6 +4,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf::onnx {
 
@@ -80,15 +81,11 @@ namespace {
                   "node '" + node.origin() + "': " + std::string(what) + " must be known when compiling");
   error.with_op(node.proto().op_type).with_expected("a constant, or arithmetic on sizes");
   if (!inputs.empty()) {
-    std::string flags, arguments;
-    for (const std::string& name : inputs) {
-      flags += " --value " + name + "=x.npy";
-      arguments += (arguments.empty() ? "\"" : ", \"") + name + "\": array";
-    }
     throw error.with_value(*inputs.begin())
         .with_actual("computed from input " + comma_list(inputs))
-        .with_remedy("fix the input to one value when compiling:" + flags + " (in Python inputs={" +
-                     arguments + "}), or export the model with a constant in its place");
+        .with_remedy("fix the input to one value when compiling: " +
+                     values_text({inputs.begin(), inputs.end()}) +
+                     ", or export the model with a constant in its place");
   }
   if (!sizes.empty())
     throw error.with_value(comma_list(sizes)).with_actual("computed from size " + comma_list(sizes));

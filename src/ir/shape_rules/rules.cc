@@ -39,8 +39,8 @@ void fail_shape(const ShapeQuery& query, std::string expected, std::string actua
       .with_expected(std::move(expected))
       .with_actual(std::move(actual))
       .with_remedy(known ? ""
-                         : "say how sizes hang together: " + dims_text({{"NAME", "OTHER"}}) + " or " +
-                               dims_text({{"NAME", "2*OTHER"}}));
+                         : "say how sizes hang together: " +
+                               dims_text({{"NAME", "2*OTHER"}, {"OTHER", "8..16"}}));
 }
 
 void fail_attribute(const ShapeQuery& query, std::string_view name, std::string expected,
