@@ -1,9 +1,9 @@
 """Breaks drawn over src/, and which of them the tests catch.
 
-Copies the tree, puts every drawn mutant into one build behind a switch (mutation/mutant.h), asks each test once which
-mutants it reaches, then runs for each mutant the tests that reach it, the shortest first, until one fails. Steps
-whose result lies in the folder are not done again. Prints the survivors; exit 1 if more than 5 % survive that
-mutation/survivors.csv does not explain.
+Copies the tree, puts every drawn mutant into one build behind a switch (mutation/mutant.h), asks each test
+once which mutants it reaches, then runs for each mutant the tests that reach it, the shortest first, until
+one fails. Steps whose result lies in the folder are not done again. Prints the survivors; exit 1 if more than
+5 % survive that mutation/survivors.csv does not explain. Needs libclang (requirements-lint.txt).
 
     scripts/mutate.py --seed 1 --count 200 --folder build-mutants --jobs 2
 """
@@ -46,7 +46,7 @@ class Session:
         self.tree, self.build = self.folder / "tree", self.folder / "tree" / "build"
         self.python = ROOT / ".venv" / "bin" / "python"
 
-    # --- drawing ---------------------------------------------------------------------------------------------------
+    # --- drawing ---
 
     def draw(self, seed: int, count: int) -> list[Site]:
         kept = self.folder / "sites.json"
@@ -60,8 +60,11 @@ class Session:
             ["g++", "-print-file-name=include"], capture_output=True, text=True
         ).stdout.strip()
         arguments = ["-std=c++20", f"-I{source}", f"-I{self.tree / 'include'}", f"-I{include}"]
-        drawn = mutation_sites.draw(files, count, random.Random(seed),
-                                    lambda path: mutation_sites.of_file(path, self.tree, arguments))  # fmt: skip
+
+        def find(path: Path) -> list[Site]:
+            return mutation_sites.of_file(path, self.tree, arguments)
+
+        drawn = mutation_sites.draw(files, count, random.Random(seed), find)
         kept.write_text(json.dumps([asdict(site) for site in drawn], indent=1))
         say(f"drew {len(drawn)} mutants in {len({s.file for s in drawn})} files: "
             f"{dict(Counter(s.operator for s in drawn))}")  # fmt: skip
@@ -74,10 +77,10 @@ class Session:
         subprocess.run(["tar", "-x", "-C", str(self.tree)], stdin=archive.stdout, check=True)
         (self.tree / ".venv").symlink_to(ROOT / ".venv")
 
-    # --- building --------------------------------------------------------------------------------------------------
+    # --- building ---
 
     def compile(self, drawn: list[Site]) -> list[int]:
-        """Builds with all mutants but those that do not compile; their numbers are left out of what is given."""
+        """The numbers of the mutants that compile, all of them in one build."""
         kept = self.folder / "compiled.json"
         if kept.exists():
             return json.loads(kept.read_text())
@@ -88,8 +91,8 @@ class Session:
             text = f'#include "{MUTATION / "test_listener.h"}"\n' + text
             main.write_text(text.replace("const int result", "aicf_mutant::listen();\n  const int result"))
         if not (self.build / "build.ninja").exists():
-            subprocess.run(["cmake", "--preset", "release", "--no-warn-unused-cli"], cwd=self.tree, check=True,
-                           stdout=subprocess.DEVNULL)  # fmt: skip
+            words = ["cmake", "--preset", "release", "--no-warn-unused-cli"]
+            subprocess.run(words, cwd=self.tree, check=True, stdout=subprocess.DEVNULL)
         while True:
             spans = self._write(drawn, alive)
             say(f"building with {len(alive)} mutants")
@@ -139,7 +142,7 @@ class Session:
             broken |= {n for first, last, n in spans.get(file, []) if first <= int(line) <= last}
         return broken or {n for file in files for _, _, n in spans.get(file, [])}
 
-    # --- running ---------------------------------------------------------------------------------------------------
+    # --- running ---
 
     def reached(self) -> dict[str, tuple[float, list[int]]]:
         """Test → (seconds, mutants that it reaches); GoogleTests are "program:Suite.Name"."""
@@ -194,11 +197,18 @@ class Session:
             stale.unlink()
         path.write_bytes(mutant.to_bytes(4, "little", signed=True) + bytes(4092))
         onnx = next((ROOT / ".venv" / "lib").glob("python3*/site-packages/onnx/backend/test/data"))
-        environment = os.environ | {"AICF_MUTANT_PAGE": str(path), "PYTHONPATH": f"{MUTATION}:{self.tree / 'python'}",
-                                    "VIRTUAL_ENV": str(ROOT / ".venv"), "AICF_ONNX_TESTS": str(onnx),
-                                    "AICF_CLI": str(self.build / "bin" / "aicf")} | (extra or {})  # fmt: skip
-        process = subprocess.Popen(words, cwd=self.tree, env=environment, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        environment = os.environ | {
+            "AICF_MUTANT_PAGE": str(path),
+            "PYTHONPATH": f"{MUTATION}:{self.tree / 'python'}",
+            "VIRTUAL_ENV": str(ROOT / ".venv"),
+            "AICF_ONNX_TESTS": str(onnx),
+            "AICF_CLI": str(self.build / "bin" / "aicf"),
+        }
+        none = subprocess.DEVNULL
+        process = subprocess.Popen(
+            words, cwd=self.tree, env=environment | (extra or {}), stdin=none, stdout=none, stderr=none,
+            start_new_session=True,
+        )  # fmt: skip
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -276,9 +286,8 @@ def main() -> None:
         with log.open("a") as out:
             out.write(json.dumps(result) + "\n")
         site = drawn[mutant]
-        say(
-            f"{len(judged)}/{len(alive)} {site.file}:{site.line} {site.operator}: {result['caught_by'] or 'SURVIVED'}"
-        )
+        verdict = result["caught_by"] or "SURVIVED"
+        say(f"{len(judged)}/{len(alive)} {site.file}:{site.line} {site.operator}: {verdict}")
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, [i for i in alive if i not in judged]))

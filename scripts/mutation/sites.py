@@ -1,7 +1,7 @@
 """Places of C++ sources that a mutation operator can change, found in clang's syntax tree.
 
-Operators: a comparison flips, a bound moves by one, a term of a sum, product or condition drops, a guard goes. A
-mutant is an expression that equals the original unless its switch (mutant.h) is on.
+Operators: a comparison flips, a bound moves by one, a term of a sum, product or condition drops, a guard
+goes. A mutant is an expression that equals the original unless its switch (mutant.h) is on.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ def weight(text: str) -> int:
 def draw(
     files: list[Path], count: int, engine: random.Random, find: Callable[[Path], list[Site]]
 ) -> list[Site]:
-    """`count` sites that do not overlap: a file by its weight, then the operator, so that rare ones count as much,
-    then the place. Only drawn files are parsed."""
+    """`count` sites that do not overlap: a file by its weight, then the operator, so that rare ones
+    count as much, then the place. Only drawn files are parsed."""
     weights = [weight(path.read_text()) for path in files]
     known: dict[Path, list[Site]] = {}
     drawn: list[Site] = []

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
 
 #include "base/array.h"
 #include "base/error.h"
@@ -10,17 +14,42 @@
 namespace aicf {
 namespace {
 
-// An environment variable for the life of this object.
+// An environment variable for the life of this object; nullptr unsets it.
 class Variable {
  public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    if (value != nullptr)
+      setenv(name, value, 1);
+    else
+      unsetenv(name);
+  }
+  ~Variable() {
+    if (before_)
+      setenv(name_, before_->c_str(), 1);
+    else
+      unsetenv(name_);
+  }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
+
+// Bytes of memory as the kernel's own list of this machine says it, or what a control group leaves of them.
+int64_t memory_of_this_machine() {
+  std::ifstream list("/proc/meminfo");
+  std::string word;
+  int64_t kib = 0;
+  while (list >> word && word != "MemTotal:") {
+  }
+  list >> kib;
+  int64_t bytes = kib * 1024, group = 0;
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> group && group > 0) bytes = std::min(bytes, group);
+  return bytes;
+}
 
 template <typename Call>
 ErrorCode code_of(Call&& call) {
@@ -42,8 +71,9 @@ TEST(Limits, BytesParse) {
 }
 
 TEST(Limits, DefaultsAreTheMachineAndTenMinutes) {
+  const Variable memory("AICF_MAX_MEMORY", nullptr), seconds("AICF_MAX_SECONDS", nullptr);
   const ResourceLimits limits = resource_limits();
-  EXPECT_GT(limits.memory_bytes, int64_t{1} << 26);
+  EXPECT_EQ(limits.memory_bytes, memory_of_this_machine());
   EXPECT_EQ(limits.seconds, 600);
 }
 

@@ -237,11 +237,20 @@ TEST(MergeColumnSums, TheMeaningStays) {
     for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, normal(engine));
     inputs.inputs.emplace(program.entries[0].value(id).name, std::move(array));
   }
-  const auto want = evaluate(program, program.entries[0], inputs, {false});
-  const auto got = evaluate(merged, merged.entries[0], inputs, {false});
-  for (const auto& [name, array] : want.updated) {
-    const CompareReport report = compare(got.updated.at(name), array, 1e-12, 1e-12);
-    EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
+  for (const bool rounded : {false, true}) {
+    const auto want = evaluate(program, program.entries[0], inputs, {rounded});
+    const auto got = evaluate(merged, merged.entries[0], inputs, {rounded});
+    ASSERT_EQ(want.updated.size(), 2u);
+    ASSERT_EQ(want.outputs.size(), 1u);
+    const auto same = [&](const std::map<std::string, Array>& ours, const std::map<std::string, Array>& theirs) {
+      ASSERT_EQ(ours.size(), theirs.size());
+      for (const auto& [name, array] : theirs) {
+        const CompareReport report = compare(ours.at(name), array, 1e-12, 1e-12);
+        EXPECT_TRUE(report.ok()) << name << ": " << to_string(report);
+      }
+    };
+    same(got.updated, want.updated);
+    same(got.outputs, want.outputs);
   }
 }
 

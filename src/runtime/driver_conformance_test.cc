@@ -125,12 +125,24 @@ TEST_P(DriverConformance, MemoryHoldsWhatIsCopied) {
 }
 
 TEST_P(DriverConformance, NoBytesAreAllowed) {
-  const auto none = device_->allocate(0);
-  device_->upload(none->data(), nullptr, 0, {});
-  device_->copy(none->data(), none->data(), 0, {});
-  device_->zero(none->data(), 0, {});
-  device_->download(nullptr, none->data(), 0, {});
+  const auto none = device_->allocate(0), memory = device_->allocate(64), other = device_->allocate(64);
+  EXPECT_EQ(none->bytes(), 0);
+  const std::vector<uint8_t> data(64, 7), others(64, 9);
+  device_->upload(memory->data(), data.data(), 64, {});
+  device_->upload(other->data(), others.data(), 64, {});
+  for (DeviceMemory* at : {none.get(), memory.get()}) {
+    device_->upload(at->data(), nullptr, 0, {});
+    device_->upload(at->data(), others.data(), 0, {});
+    device_->copy(at->data(), other->data(), 0, {});
+    device_->zero(at->data(), 0, {});
+    device_->download(nullptr, at->data(), 0, {});
+  }
+  std::vector<uint8_t> back(64, 3);
+  device_->download(back.data(), memory->data(), 0, {});
   device_->wait({});
+  EXPECT_EQ(back, std::vector<uint8_t>(64, 3));
+  device_->download(back.data(), memory->data(), 64, {});
+  EXPECT_EQ(back, data);
 }
 
 TEST_P(DriverConformance, WorkOnAnotherStreamComesAfterWhatItWasOrderedBehind) {

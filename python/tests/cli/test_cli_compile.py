@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,10 +103,28 @@ def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").read_bytes() == first
 
 
-def test_every_listed_candidate_can_be_forced(cli: Cli) -> None:
-    target = cli.json("explain", "m.onnx", *DIM)["targets"][0]
-    for kernel in {step["kernel"] for step in target["entries"][0]["steps"]}:
-        cli.run("compile", "m.onnx", *DIM, "--choose", f"*={kernel}")
+def test_every_listed_candidate_can_be_forced(nvrtc: None, cli: Cli) -> None:
+    # Without bundles every call stands in the plan under the candidate that runs it.
+    words = ("explain", "m.onnx", *DIM, "--target", "sm_90", "--skip", "bundle_calls", "--candidates", "1000")
+    forced = 0
+    for step in cli.json(*words)["choices"]:
+        names = [candidate["name"] for candidate in step["candidates"]]
+        assert names and len(names) == len(set(names))
+        for name in names:
+            choice = f"{step['origin']}={name}"
+            (chosen,) = (
+                c for c in cli.json(*words, "--choose", choice)["choices"] if c["origin"] == step["origin"]
+            )
+            assert chosen["candidates"][chosen["chosen"]]["name"] == name
+            plan = cli.run(*words, "--choose", choice).stdout
+            assert re.search(rf"^ +\d+  {re.escape(name)}  .*  {re.escape(step['origin'])}; ", plan, re.M), (
+                choice,
+                plan,
+            )
+            forced += len(names) > 1
+    assert forced >= 8
+    error = cli.json("compile", "m.onnx", *DIM, "--choose", "matmul=no_such_kernel", code=2)["error"]
+    assert error["code"] == "AICF-U0001" and error["value"] == "matmul=no_such_kernel"
 
 
 def test_inspect_checks_and_shows_passes(cli: Cli) -> None:

@@ -45,12 +45,22 @@ def test_a_projected_lstm() -> None:
     check(nn.LSTM(5, 7, proj_size=3), torch.randn(4, 3, 5))
 
 
-def test_a_recurrent_layer_over_a_range_of_batches() -> None:
-    model = nn.LSTM(5, 7, batch_first=True).eval()
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_recurrent_layer_over_a_range_of_batches(kind: Any) -> None:
+    model = kind(5, 7, num_layers=2, bidirectional=True, batch_first=True).eval()
     exe = aicf.compile(model, (torch.randn(2, 4, 5),), dims={"input": {0: "batch=1..8"}})
-    for batch in (1, 5):
-        x = torch.randn(batch, 4, 5)
-        assert torch.allclose(exe(x)[0], model(x)[0], atol=1e-5)
+    leaves = torch.utils._pytree.tree_leaves
+    for batch in range(1, 9):
+        x = 3 * torch.randn(batch, 4, 5)
+        with torch.no_grad():
+            expected = leaves(model(x))
+        actual = leaves(exe(x))
+        assert [y.shape for y in actual] == [y.shape for y in expected]
+        for ours, theirs in zip(actual, expected, strict=True):
+            assert theirs.abs().max() > 0.1 and torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    with pytest.raises(aicf.UserError) as refused:
+        exe(torch.randn(9, 4, 5))
+    assert refused.value.code == "AICF-U0201"
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -1,0 +1,346 @@
+// What every row of a kernel table publishes, measured: its tolerance against f64 on inputs made to lose digits, and what
+// its order of accumulation depends on. On the device of test_device.h.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "compile/testing/compiled.h"
+#include "compile/testing/random_arrays.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
+#include "kernels/cuda_kernel.h"
+
+namespace aicf::testing {
+namespace {
+
+// What an error is a part of.
+enum class Against {
+  kTerms,    // the same result computed of the absolute values of the inputs: no cancellation can hide in it
+  kLargest,  // the largest element of the result, for softmax-like results
+};
+
+const char* const kConv2d = "strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]";
+
+std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups) {
+  const auto dims = [&](const std::string& sizes) { return dtype + "[" + sizes + "]"; };
+  const std::string c = std::to_string(channels), m = std::to_string(outputs);
+  return "(%x: " + dims("B, " + c + ", 9, 7") + ", %w: " + dims(m + ", " + std::to_string(channels / groups) + ", 3, 3") +
+         ") {\n %y = conv(%x, %w) {" + kConv2d + ", groups = " + std::to_string(groups) + "} : " +
+         dims("B, " + m + ", 9, 7") + "\n";
+}
+
+std::string matmul(const std::string& x, const std::string& result, int64_t k, int64_t n) {
+  const std::string sk = std::to_string(k), sn = std::to_string(n);
+  return "(%x: " + x + "[B, " + sk + "], %w: " + x + "[" + sk + ", " + sn + "]) {\n %y = matmul(%x, %w) : " + result + "[B, " +
+         sn + "]\n";
+}
+
+const char* const kPool = "kernel = [3, 2], strides = [2, 1], pads = [1, 0, 1, 1], dilations = [1, 1]";
+
+std::string pool(const std::string& op, const std::string& result, const std::string& more = "") {
+  return "(%x: f32[B, 5, 9, 7]) {\n %y = " + op + "(%x) {" + kPool + more + "} : " + result + "[B, 5, 5, 7]\n";
+}
+
+std::string attention(const std::string& dtype, int64_t length, int64_t depth, const std::string& more = "") {
+  const std::string type = dtype + "[B, 2, " + std::to_string(length) + ", " + std::to_string(depth) + "]";
+  return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type + ") {\n %y = attention(%xq, %xk, %xv) {scale = 0.125" + more +
+         "} : " + type + "\n";
+}
+
+std::string attention_backward(const std::string& dtype, int64_t length, int64_t depth) {
+  const std::string type = dtype + "[B, 2, " + std::to_string(length) + ", " + std::to_string(depth) + "]";
+  return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type + ", %xd: " + type +
+         ") {\n %o = attention(%xq, %xk, %xv) {scale = 0.125} : " + type +
+         "\n %y, %yk, %yv = attention_backward(%xq, %xk, %xv, %o, %xd) {scale = 0.125} : " + type + ", " + type + ", " + type +
+         "\n";
+}
+
+struct Named {
+  std::string row;
+  std::string body;  // of "entry main", with B for the batch, the first axis of inputs whose name begins with x
+  int64_t length;    // of the reduction
+  Against against = Against::kTerms;
+  bool weight = false;  // w is a param, which a packed row wants
+  int64_t indexed = 0;  // elements of x in a row of the batch, where integer results count through the whole of x
+};
+
+std::vector<Named> shared_cases() {
+  return {
+      {"conv_transpose",
+       "(%x: f32[B, 6, 5, 4], %w: f32[6, 4, 3, 3]) {\n %y = conv_transpose(%x, %w) {strides = [2, 1], pads = [1, 1, 1, 1], "
+       "dilations = [1, 1], output_padding = [0, 0]} : f32[B, 4, 9, 4]\n",
+       54},
+      {"max_pool", pool("max_pool", "f32"), 1},
+      {"max_pool_indices", pool("max_pool_indices", "i64"), 1, Against::kTerms, false, 5 * 9 * 7},
+      {"avg_pool", pool("avg_pool", "f32"), 6},
+      {"sort", "(%x: f32[B, 301]) {\n %y, %yi = sort(%x) {axis = 1} : f32[B, 301], i64[B, 301]\n", 1},
+      {"top_k", "(%x: f32[B, 301]) {\n %y, %yi = top_k(%x) {k = [7], axis = 1} : f32[B, 7], i64[B, 7]\n", 1},
+      {"argmax", "(%x: f32[B, 301]) {\n %y = argmax(%x) {axis = 1} : i64[B]\n", 1},
+      {"argmin", "(%x: f32[B, 301]) {\n %y = argmin(%x) {axis = 1} : i64[B]\n", 1},
+      {"cumsum", "(%x: f32[B, 1500]) {\n %y = cumsum(%x) {axis = 1} : f32[B, 1500]\n", 1500},
+      {"cumprod", "(%x: f32[B, 40]) {\n %y = cumprod(%x) {axis = 1} : f32[B, 40]\n", 40},
+      {"gather", "(%x: f32[B, 9, 5], %i: i64[4]) {\n %y = gather(%x, %i) {axis = 1} : f32[B, 4, 5]\n", 1},
+      {"gather_elements", "(%x: f32[B, 9], %xi: i64[B, 6]) {\n %y = gather_elements(%x, %xi) {axis = 1} : f32[B, 6]\n", 1},
+      {"gather_nd", "(%x: f32[B, 9, 5], %xi: i64[B, 4, 1]) {\n %y = gather_nd(%x, %xi) {batch_dims = 1} : f32[B, 4, 5]\n", 1},
+      {"scatter_elements",
+       "(%x: f32[B, 9], %xi: i64[B, 60], %xu: f32[B, 60]) {\n %y = scatter_elements(%x, %xi, %xu) {axis = 1, reduction = \"add\"} "
+       ": f32[B, 9]\n",
+       60},
+      {"pad", "(%x: f32[B, 9]) {\n %y = pad(%x) {low = [0, 2], high = [0, 3], mode = \"reflect\"} : f32[B, 14]\n", 1},
+      {"tile", "(%x: f32[B, 700]) {\n %y = reduce_sum(%x) {axes = [1], keepdims = false} : f32[B]\n", 700},
+      {"tile", "(%x: f16[B, 700]) {\n %y = reduce_sum(%x) {axes = [1], keepdims = false} : f16[B]\n", 700},
+      {"tile", "(%x: f32[B, 513]) {\n %y = softmax(%x) {axis = 1} : f32[B, 513]\n", 513, Against::kLargest},
+  };
+}
+
+std::vector<Named> cpu_cases() {
+  std::vector<Named> cases = {
+      {"matmul_f32_packed", matmul("f32", "f32", 300, 96), 300, Against::kTerms, true},
+      {"matmul_f32", matmul("f32", "f32", 300, 65), 300},
+      {"matmul_half", matmul("f16", "f16", 300, 65), 300},
+      {"matmul_half", matmul("bf16", "bf16", 300, 65), 300},
+      {"matmul_f64", matmul("f64", "f64", 300, 33), 300},
+      {"matmul_int", matmul("i32", "i32", 300, 33), 300},
+      {"conv_f32", conv("f32", 6, 8, 2), 27},
+      {"conv_f32_depthwise", conv("f32", 16, 16, 16), 9},
+      {"conv_half", conv("f16", 6, 8, 1), 54},
+      {"conv_f64", conv("f64", 6, 8, 1), 54},
+      {"conv_f32_packed", conv("f32", 16, 32, 1), 144, Against::kTerms, true},
+      {"attention_f32", attention("f32", 65, 40), 65, Against::kLargest},
+      {"attention_f32", attention("f32", 65, 40, ", causal = true"), 65, Against::kLargest},
+      {"attention_backward_f32", attention_backward("f32", 33, 40), 33, Against::kLargest},
+  };
+  for (Named& more : shared_cases()) cases.push_back(std::move(more));
+  return cases;
+}
+
+std::vector<Named> cuda_cases() {
+  std::vector<Named> cases = {
+      {"matmul_tensor_core", matmul("bf16", "bf16", 304, 96), 304},
+      {"matmul_tensor_core", matmul("f16", "f16", 304, 96), 304},
+      {"matmul_simt", matmul("f32", "f32", 300, 65), 300},
+      {"matmul_simt", matmul("f64", "f64", 300, 65), 300},
+      {"conv_mma", conv("f16", 32, 64, 1), 288},
+      {"conv_simt", conv("f32", 6, 8, 2), 27},
+      {"conv_depthwise", conv("f16", 16, 16, 16), 9},
+      {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},
+      {"attention_mma", attention("f16", 333, 64), 333, Against::kLargest},
+      {"attention_wgmma", attention("bf16", 333, 64), 333, Against::kLargest},
+      {"attention_backward_simt", attention_backward("f32", 33, 40), 33, Against::kLargest},
+      {"attention_backward_wgmma", attention_backward("bf16", 130, 64), 130, Against::kLargest},
+  };
+  for (Named& more : shared_cases()) cases.push_back(std::move(more));
+  return cases;
+}
+
+// Rows that no program of one op reaches, with what measures them instead.
+const std::map<std::string, std::string> kElsewhere = {
+    {"pack_matmul_y_f32", "a copy, inside the case of matmul_f32_packed"},
+    {"pack_conv_w_f32", "a copy, inside the case of conv_f32_packed"},
+    {"conv_w_channels_last", "a copy, inside the case of conv_mma"},
+    {"scatter_nd", "the code of scatter_elements over other places (ScatterNd tests of kernels/indexing)"},
+    {"iota", "adds nothing and reads nothing (random graphs)"},
+    {"size_of", "adds nothing and reads nothing (random graphs)"},
+    {"random_bits", "integers compared with the published generator (kernels/random)"},
+    {"rope_append", "pointwise, compared with its parts (onnx suite, RopeAppend tests)"},
+    {"tile_gathered", "the tile of a region that reads rows elsewhere; equals tile bit for bit (gathered tests)"},
+    {"tile_scattered", "the tile of a region that writes rows elsewhere; equals tile bit for bit (scattered tests)"},
+    {"matmul_pair", "equals two matmul_tensor_core bit for bit (join_pairs_test.cc)"},
+    {"matmul_rows", "compared with its parts (join_rows_test.cc)"},
+    {"matmul_attention", "compared with its parts (join_attention_test.cc)"},
+};
+
+Program program_of(const Named& test, int64_t batch) {
+  std::string text = "program {\n entry main" + test.body + " return \"y\" = %y";
+  for (const char* more : {"yi", "yk", "yv"})
+    if (test.body.find(std::string("%") + more) != std::string::npos) text += std::string(", \"") + more + "\" = %" + more;
+  text += "\n }\n}\n";
+  for (size_t at; (at = text.find("[B")) != std::string::npos;) text.replace(at + 1, 1, std::to_string(batch));
+  return parse(text);
+}
+
+// Values whose sums lose digits: magnitudes from 2^-12 to 2^4 in mixed order, in pairs of nearly opposite numbers.
+std::map<std::string, Array> nasty_inputs(const Program& program, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> unit(0.5, 1);
+  std::map<std::string, Array> inputs;
+  const Graph& entry = program.entries[0];
+  for (const ValueId id : entry.inputs()) {
+    Array array(entry.dtype(id), evaluate(entry.shape(id), {}));
+    double last = 0;
+    for (int64_t i = 0; i < array.count(); ++i) {
+      if (is_integer(array.dtype())) {
+        const bool indices = entry.value(id).name.back() == 'i';
+        array.set_i64(i, static_cast<int64_t>(engine() % (indices ? 9 : 2000)) - (indices ? 4 : 1000));
+        continue;
+      }
+      const double sign = engine() % 2 == 0 ? 1 : -1;
+      last = i % 3 == 2 ? -last * (1 + std::ldexp(unit(engine), -6)) : sign * std::ldexp(unit(engine), int(engine() % 16) - 12);
+      array.set_f64(i, last);
+    }
+    inputs.emplace(entry.value(id).name, std::move(array));
+  }
+  return inputs;
+}
+
+std::map<std::string, Array> absolute(const std::map<std::string, Array>& arrays) {
+  std::map<std::string, Array> result;
+  for (const auto& [name, array] : arrays) {
+    Array copy(array.dtype(), array.sizes());
+    for (int64_t i = 0; i < array.count(); ++i) {
+      if (is_float(array.dtype()))
+        copy.set_f64(i, std::abs(array.get_f64(i)));
+      else
+        copy.set_i64(i, array.get_i64(i));
+    }
+    result.emplace(name, std::move(copy));
+  }
+  return result;
+}
+
+double epsilon(DType dtype) {
+  return dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+}
+
+// Row `at` of the batch; integers less `offset`.
+Array slice(const Array& array, int64_t at, int64_t offset = 0) {
+  std::vector<int64_t> sizes = array.sizes();
+  const int64_t count = array.count() / sizes[0];
+  sizes[0] = 1;
+  Array part(array.dtype(), std::move(sizes));
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_float(array.dtype()))
+      part.set_f64(i, array.get_f64(at * count + i));
+    else
+      part.set_i64(i, array.get_i64(at * count + i) - offset);
+  }
+  return part;
+}
+
+class PublishedRows : public ::testing::Test {
+ protected:
+  static const std::vector<Named>& cases() {
+    static const std::vector<Named> all = TestDevice::get().cuda ? cuda_cases() : cpu_cases();
+    return all;
+  }
+  static std::vector<KernelRow> rows() {
+    std::vector<KernelRow> all;
+    if (TestDevice::get().cuda)
+      for (const CudaKernel& row : cuda_kernel_table()) all.push_back(row);
+    else
+      for (const Kernel& row : kernel_table()) all.push_back(row);
+    return all;
+  }
+  static const KernelRow row_named(const std::string& name) {
+    for (const KernelRow& row : rows())
+      if (row.name == name) return row;
+    ADD_FAILURE() << name << " is no row";
+    return {};
+  }
+
+  // Runs on the row, or the plan shows that it does not. A weight leaves the inputs.
+  static Artifact compiled_on(const Named& test, Program program, std::map<std::string, Array>& inputs) {
+    if (test.weight) {
+      std::string text = print(program);
+      const size_t from = text.find(", %w: "), to = text.find(')', from);
+      const std::string type = text.substr(from + 6, to - from - 6);
+      text.erase(from, to - from);
+      text.insert(text.find("{\n", text.find("entry")) + 2, "%w = param \"w\" : " + type + "\n");
+      text.insert(text.find("entry"), "param \"w\" : " + type + "\n");
+      program = parse(text);
+      program.variables.at("w").data = inputs.at("w");
+      inputs.erase("w");
+    }
+    CompileOptions options;
+    options.target = TestDevice::get().target;
+    options.forced = {{"*", test.row}};
+    options.skip_passes = {"bundle_calls"};
+    Artifact artifact = compile(program, options);
+    std::set<std::string> kernels;
+    for (const EntryPlan& entry : artifact.variants.at(0).plan.entries)
+      for (const Step& step : entry.steps) kernels.insert(step.kernel);
+    EXPECT_TRUE(kernels.contains(test.row)) << "the program does not reach " << test.row << "\n" << print(program);
+    return artifact;
+  }
+  static std::map<std::string, Array> run(const Artifact& artifact, const std::map<std::string, Array>& inputs, int threads) {
+    const char* device = TestDevice::get().cuda ? "cuda" : "cpu";
+    return Executable(Model::load(artifact, open_device({device, threads, ""}))).run("main", inputs);
+  }
+};
+
+TEST_F(PublishedRows, AreAllMeasured) {
+  std::set<std::string> measured;
+  for (const Named& test : cases()) measured.insert(test.row);
+  for (const KernelRow& row : rows())
+    EXPECT_TRUE(measured.contains(std::string(row.name)) != kElsewhere.contains(std::string(row.name))) << row.name;
+}
+
+TEST_F(PublishedRows, StayWithinTheirToleranceOnNastyInputs) {
+  for (const Named& test : cases()) {
+    SCOPED_TRACE(test.row + ": " + test.body);
+    const KernelRow row = row_named(test.row);
+    const Program program = program_of(test, 5);
+    double worst = 0;
+    for (uint32_t seed = 1; seed <= 8; ++seed) {
+      auto inputs = nasty_inputs(program, seed);
+      const auto want = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
+      const auto terms = evaluate(program, program.entries[0], {absolute(inputs), {}}, {false}).outputs;
+      const Artifact artifact = compiled_on(test, program, inputs);
+      if (!TestDevice::get().runs) break;
+      const auto got = run(artifact, inputs, 2);
+      for (const auto& [name, array] : want) {
+        const Array& mine = got.at(name);
+        if (!is_float(mine.dtype())) {
+          ASSERT_EQ(mine, array) << name << ", seed " << seed;
+          continue;
+        }
+        double largest = 0;
+        for (int64_t i = 0; i < array.count(); ++i) largest = std::max(largest, std::abs(array.get_f64(i)));
+        const double unit = epsilon(mine.dtype()) * std::sqrt(double(test.length));
+        for (int64_t i = 0; i < array.count(); ++i) {
+          const double size = test.against == Against::kLargest ? largest : terms.at(name).get_f64(i);
+          const double error = std::abs(mine.get_f64(i) - array.get_f64(i));
+          if (error == 0) continue;
+          worst = std::max(worst, error / (size * unit));
+          ASSERT_LE(error, row.tolerance * unit * size)
+              << name << "[" << i << "] is " << mine.get_f64(i) << ", f64 gives " << array.get_f64(i) << ", seed " << seed;
+        }
+      }
+    }
+    RecordProperty(test.row, std::to_string(worst));
+  }
+}
+
+// "none" and "length": a row of the batch has the bits that it has alone, whatever lies beside it and however many
+// threads work; "shape": the bits of a run are those of the next.
+TEST_F(PublishedRows, AddInThePublishedOrder) {
+  for (const Named& test : cases()) {
+    SCOPED_TRACE(test.row + ": " + test.body);
+    const KernelRow row = row_named(test.row);
+    ASSERT_TRUE(row.accumulation == "none" || row.accumulation == "length" || row.accumulation == "shape")
+        << row.accumulation;
+    const Program program = program_of(test, 37), alone = program_of(test, 1);
+    auto inputs = nasty_inputs(program, 21);
+    for (auto& [name, array] : inputs)  // a neighbour of no numbers
+      for (int64_t i = 0; is_float(array.dtype()) && name[0] == 'x' && i < array.count() / 37; ++i)
+        array.set_f64(8 * (array.count() / 37) + i, std::numeric_limits<double>::quiet_NaN());
+    auto weights = inputs;
+    const Artifact artifact = compiled_on(test, program, inputs), single = compiled_on(test, alone, weights);
+    if (!TestDevice::get().runs) continue;
+    const auto got = run(artifact, inputs, 1);
+    EXPECT_EQ(run(artifact, inputs, 2), got);
+    if (row.accumulation == "shape") continue;
+    for (const int64_t at : {0, 7, 9, 36}) {
+      auto part = inputs;
+      for (auto& [name, array] : part)
+        if (name[0] == 'x') array = slice(array, at);
+      for (const auto& [name, array] : run(single, part, 1)) EXPECT_TRUE(slice(got.at(name), at, at * test.indexed) == array) << name << " of " << at;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aicf::testing
