@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from . import nn, ops, optim
 from ._aicf import DeviceTensor, Dim, Program, Tensor, __version__
 from ._files import load_safetensors, save_safetensors
+from ._progress import set_progress
 from .compiler import compile, support
 from .custom import CudaKernel, register_op
 from .errors import EnvError, Error, InternalError, UserError
@@ -55,6 +56,7 @@ __all__ = [
     "optim",
     "register_op",
     "save_safetensors",
+    "set_progress",
     "shuffled_rows",
     "support",
     "trace",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _aicf
+from ._progress import stage, work
 from .errors import make_error
 
 __all__ = [
@@ -41,16 +42,18 @@ def build(
         check_type("skip_passes", name, str, "a list of names")
     check_type("target", options.get("target") or "", str, '"cpu", "sm_90", …, several by comma, or "cuda"')
     check_type("precision", precision, str, '"f32", "tf32", "bf16-mixed" or "f16-mixed"')
-    return _aicf.compile_program(
-        program,
-        level,
-        list(skipped),
-        threads or 0,
-        options.get("isa") or "",
-        device,
-        options.get("target") or "",
-        precision,
-    )
+    with work():
+        stage("compile", 0.8)
+        return _aicf.compile_program(
+            program,
+            level,
+            list(skipped),
+            threads or 0,
+            options.get("isa") or "",
+            device,
+            options.get("target") or "",
+            precision,
+        )
 
 
 def check_type(name: str, value: Any, types: Any, expected: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from . import _aicf
 from ._build import build, check_options, check_type, state_pairs
 from ._files import file_path
+from ._progress import Progress, stage, work
 from ._sizes import dim_texts, set_ranges
 from .errors import make_error
 from .executable import Executable
@@ -30,6 +31,7 @@ def compile(
     precision: str = "f32",
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> Executable:
     """Compiles a model for one device.
 
@@ -50,15 +52,19 @@ def compile(
                results of ONNX nodes to give instead of the model's outputs · target: exactly what to compile
                for, like "sm_90,compute_80,cpu", or "cuda". By default that is the device, and on a GPU `save`
                adds PTX for other GPUs and the CPU's variant to the file.
+    progress   called with the name of each stage and the fraction of the work behind it; see
+               `aicf.set_progress`.
     """
     chosen = check_options(options or {}, onnx=isinstance(model, _ONNX))
     check_type("dims", {} if dims is None else dims, Mapping, '{"batch": "1..8"}')
-    if is_torch(model, inputs):
-        from .torch import compile_model
+    with work(progress):
+        if is_torch(model, inputs):
+            from .torch import compile_model
 
-        return compile_model(model, inputs, dims, device, threads, chosen, precision)
-    program = _to_program(model, inputs, dims or {}, chosen)
-    return Executable(build(program, device, threads, chosen, precision))
+            return compile_model(model, inputs, dims, device, threads, chosen, precision)
+        stage("import", 0.0)
+        program = _to_program(model, inputs, dims or {}, chosen)
+        return Executable(build(program, device, threads, chosen, precision))
 
 
 def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Any:

@@ -14,6 +14,7 @@ from ._build import build, check_flag, check_options, check_type, check_whole
 from ._display import html_table, plan_rows, signature
 from ._files import check_texts, file_path
 from ._loss_program import Specs, loss_program
+from ._progress import Progress, stage, work
 from .errors import make_error
 from .executable import PlanSummary, TensorInfo, VerifyResult, load_raw
 from .optim import LossScale, Optimizer, schedule_graph
@@ -169,6 +170,7 @@ def compile_train_step(
     device: str = "cpu",
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> TrainStep:
     """Compiles a whole training step for one device.
 
@@ -191,7 +193,7 @@ def compile_train_step(
     gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.
     seed            of dropout.
 
-    dims, device, threads and options are those of `aicf.compile`. Errors: no_params, unused_param,
+    dims, device, threads, options and progress are those of `aicf.compile`. Errors: no_params, unused_param,
     not_differentiable, integer_gradient, loss_not_scalar.
     """
     _check_parts(optimizer, loss)
@@ -199,12 +201,14 @@ def compile_train_step(
     if not -(2**63) <= seed < 2**63:
         raise make_error("bad_option", "a seed is out of range", value=str(seed), expected="64 bits")
     settings = _settings(clip_norm, accumulate, precision, loss_scale, skip_bad_steps, gradients)
-    forward, untrained = loss_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
-    rows = [(untrained, 1.0, None, False), *optimizer.rows()]
-    program = _aicf.train_program(
-        forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), rows, settings
-    )
-    return TrainStep(build(program, device, threads, check_options(options or {})))
+    with work(progress):
+        stage("import", 0.0)
+        forward, untrained = loss_program(model, loss, inputs, eval_inputs, dims or {}, seed, optimizer)
+        rows = [(untrained, 1.0, None, False), *optimizer.rows()]
+        program = _aicf.train_program(
+            forward, optimizer.kind, optimizer.numbers(), schedule_graph(optimizer.lr), rows, settings
+        )
+        return TrainStep(build(program, device, threads, check_options(options or {})))
 
 
 def load_train_step(

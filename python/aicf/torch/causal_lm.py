@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from .._build import build, check_options, check_whole
+from .._progress import work
 from ..errors import Error, make_error
 from .executable import TorchExecutable
 from .export import export
@@ -91,14 +92,15 @@ def compile_causal_lm(
             "bad_option", "a cache needs room", value=f"max_length={max_length}", expected="3 or more"
         )
     steps = _Steps(model, batch, max_length).eval()
-    with torch.no_grad():
-        try:
-            imported = _imported(steps, batch, max_length)
-        except Error:  # as of a model that counts its positions by the values of a mask
-            if not steps.take_positions(batch):
-                raise
-            imported = _imported(steps, batch, max_length)
-    executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
+    with work():
+        with torch.no_grad():
+            try:
+                imported = _imported(steps, batch, max_length)
+            except Error:  # as of a model that counts its positions by the values of a mask
+                if not steps.take_positions(batch):
+                    raise
+                imported = _imported(steps, batch, max_length)
+        executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     return CausalLM(executable, batch, max_length, end_tokens(model))
 
 

@@ -12,6 +12,7 @@ from torch.export import _trace as _torch_export
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils import _pytree as pytree
 
+from .._progress import stage
 from ..errors import Error, make_error
 from ..tracing import TensorSpec
 from .assigned import Calls, assignments_written, first_call, refusal
@@ -84,6 +85,7 @@ def export(
             require_dense(tensor, name.removeprefix(prefix))
     args, kwargs = pytree.tree_unflatten(dynamic.examples(leaves), spec)
     shapes = _dynamic_shapes(dynamic, spec, model)
+    stage("trace", 0.0)
     calls = Calls(prefix)
     try:
         program = _trace(model, args, kwargs, shapes, calls)

@@ -19,6 +19,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from .._aicf import Dim, Program
+from .._progress import stage
 from .._sizes import symbol_range
 from .._structure import OUTPUT_STRUCTURE
 from ..errors import make_error
@@ -154,6 +155,7 @@ def import_entries(
     off the names of what a program holds. `loops` says whether the device runs loops, `seed` is that of
     random numbers. `inputs` are the names of each entry's inputs, if not those that torch gave.
     """
+    stage("import", 0.5)
     pure = {entry: functional(program) for entry, program in exported.items()}
     written = set().union(*(_written(program) for program in pure.values()))
     weights = Weights(prefix)
@@ -166,6 +168,7 @@ def import_entries(
         graph, model = _import_entry(program, given, lowering, weights, written, None if graphs else finish)
         graphs.append(graph)
         models.append(model)
+    stage("import", 0.8)
     first = models[0]
     first.program = program_of(graphs, ranges)
     held = {*weights.variables}

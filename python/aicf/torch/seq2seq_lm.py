@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from .._build import build, check_options, check_whole
+from .._progress import work
 from ..errors import make_error
 from .executable import TorchExecutable
 from .export import export
@@ -130,13 +131,16 @@ def compile_seq2seq_lm(
             value=f"max_length={max_length}, start_length={start_length}",
         )
     _check_model(model)
-    with torch.no_grad():
-        steps = _Steps(model, source, max_length, max_source, start_length).eval()
-        inputs, dims = _prefill_inputs(steps, source)
-        prefill, names, ranges = export(_Prefill(steps), inputs, dims)
-        decode, _, _ = export(_Decode(steps), (steps.ids(1),))
-        imported = import_entries({_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges, prefix="steps.")
-    executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
+    with work():
+        with torch.no_grad():
+            steps = _Steps(model, source, max_length, max_source, start_length).eval()
+            inputs, dims = _prefill_inputs(steps, source)
+            prefill, names, ranges = export(_Prefill(steps), inputs, dims)
+            decode, _, _ = export(_Decode(steps), (steps.ids(1),))
+            imported = import_entries(
+                {_PREFILL: prefill, _DECODE: decode}, [names, {}], ranges, prefix="steps."
+            )
+        executable = TorchExecutable(build(imported.program, device, threads, chosen), imported)
     start = getattr(getattr(model, "generation_config", None), "decoder_start_token_id", None)
     return Seq2SeqLM(executable, steps, end_tokens(model), start)
 
