@@ -308,7 +308,7 @@ import sys
 import aicf
 from aicf import *
 assert "{part}" not in sys.modules and "{part}" in dir(aicf)
-assert aicf.{part}.__all__ and "{part}" in sys.modules
+assert aicf.{part}.__all__ and "aicf.{part}" in sys.modules
 assert not hasattr(aicf, "nothing")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
