@@ -50,6 +50,14 @@ std::string attention(const std::string& dtype, int64_t length, int64_t depth, c
          "} : " + type + "\n";
 }
 
+// One query over many keys, which a GPU cuts into parts.
+std::string decode(const std::string& dtype, int64_t keys, int64_t depth) {
+  const std::string sizes = ", " + std::to_string(depth) + "]", many = dtype + "[B, 2, " + std::to_string(keys) + sizes,
+                    one = dtype + "[B, 2, 1" + sizes;
+  return "(%xq: " + one + ", %xk: " + many + ", %xv: " + many +
+         ") {\n %y = attention(%xq, %xk, %xv) {scale = 0.125} : " + one + "\n";
+}
+
 std::string attention_backward(const std::string& dtype, int64_t length, int64_t depth) {
   const std::string type = dtype + "[B, 2, " + std::to_string(length) + ", " + std::to_string(depth) + "]";
   return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type + ", %xd: " + type +
@@ -124,11 +132,15 @@ std::vector<Named> cuda_cases() {
       {"matmul_simt", matmul("f32", "f32", 300, 65), 300},
       {"matmul_simt", matmul("f64", "f64", 300, 65), 300},
       {"conv_mma", conv("f16", 32, 64, 1), 288},
+      {"conv_mma", conv("bf16", 512, 64, 1), 4608},
       {"conv_simt", conv("f32", 6, 8, 2), 27},
       {"conv_depthwise", conv("f16", 16, 16, 16), 9},
       {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},
+      {"attention_simt", decode("f32", 2048, 64), 2048, Against::kLargest},
       {"attention_mma", attention("f16", 333, 64), 333, Against::kLargest},
+      {"attention_mma", decode("f16", 4096, 64), 4096, Against::kLargest},
       {"attention_wgmma", attention("bf16", 333, 64), 333, Against::kLargest},
+      {"attention_wgmma", decode("bf16", 4096, 128), 4096, Against::kLargest},
       {"attention_backward_simt", attention_backward("f32", 33, 40), 33, Against::kLargest},
       {"attention_backward_wgmma", attention_backward("bf16", 130, 64), 130, Against::kLargest},
   };
