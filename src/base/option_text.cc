@@ -52,6 +52,7 @@ std::string option_text(Option option, std::string_view value) {
   const size_t equals = value.find('=');
   if (option == Option::kDim && equals != std::string_view::npos)
     return dims_text({{std::string(value.substr(0, equals)), std::string(value.substr(equals + 1))}});
+  if (option == Option::kValue) return values_text({std::string(value)});
   return spelled(option, std::string(value));
 }
 

@@ -22,7 +22,7 @@ inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,    Opt
                                       Option::kValue};
 
 // The option with this value: "--target sm_90", `options={"target": "sm_90"}`, `target = "sm_90"`. A size is
-// "NAME=VALUE".
+// "NAME=VALUE", a value the input's name.
 std::string option_text(Option option, std::string_view value);
 // Sizes with their values or ranges: "--dim h=8..16 --dim w=2*h", `dims={"h": "8..16", "w": "2*h"}`.
 std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes);
