@@ -85,12 +85,12 @@ def check_variables(files):
 
 def check_call_passes(files):
     table = (ROOT / CALL_PASSES).read_text(encoding="utf-8")
-    headers = [name for name in files if name.startswith("src/build/") and name.endswith(".h")]
+    headers = [name for name in files if name.startswith("src/calls/") and name.endswith(".h")]
     passes = [
         name for header in headers for name in CALL_PASS.findall((ROOT / header).read_text(encoding="utf-8"))
     ]
     if not passes:
-        yield "src/build: no pass over calls is named as expected"
+        yield "src/calls: no pass over calls is named as expected"
     for name in passes:
         if f"\n| `{name}` |" not in table:
             yield f"{CALL_PASSES}: the pass {name} is not listed"

@@ -15,7 +15,8 @@ SRC = ROOT / "src"
 
 # (folder, seen folder) -> what may be included from it. A target and selection ask the kernel table and how
 # large a packed form is, never kernel code. Code generation and planning know what a launch and a tile
-# program look like, not which kernels there are.
+# program look like, not which kernels there are; of the calls, code generation sees the forms that it writes
+# text for, never a rule.
 LAUNCH = {"kernels/abi.h", "kernels/control_launches.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
 PARTIAL = {
     ("target", "kernels"): {"kernels/kernel.h", "kernels/cuda_kernel.h", "kernels/tile_program.h"},
@@ -29,16 +30,21 @@ PARTIAL = {
         "kernels/work.h",
     }
     | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},
-    ("build", "kernels"): LAUNCH
-    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
-    | {"kernels/product_group.h"},
-    ("build", "select"): {
+    ("calls", "kernels"): {"kernels/cuda_kernel.h", "kernels/custom_kernel.h", "kernels/tile_program.h"}
+    | {"kernels/control/control_code.h", "kernels/made_input.h", "kernels/product_group.h"},
+    ("calls", "select"): {
         "select/choose.h",
         "select/cost_model.h",
         "select/cuda_problem.h",
         "select/kernel_call.h",
         "select/layout.h",
+        "select/region_codegen.h",
     },
+    ("codegen", "kernels"): LAUNCH
+    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
+    | {"kernels/product_group.h"},
+    ("codegen", "select"): {"select/cuda_problem.h", "select/kernel_call.h", "select/layout.h"},
+    ("codegen", "calls"): {"calls/bundle_calls.h", "calls/call_code.h", "calls/group_products.h"},
     ("plan", "kernels"): LAUNCH,
 }
 

@@ -198,7 +198,7 @@ def test_a_bf16_result_is_no_numpy_array() -> None:
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where options are spelled: ours, NVRTC's, and those of skl2onnx.
-SPELLED = {"base/option_text.cc", "build/nvrtc.cc", "import/onnx_ops/ml.cc"}
+SPELLED = {"base/option_text.cc", "codegen/nvrtc.cc", "import/onnx_ops/ml.cc"}
 
 
 def test_no_text_of_the_library_spells_an_option_by_itself() -> None:

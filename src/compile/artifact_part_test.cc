@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/text.h"
@@ -25,8 +25,8 @@ namespace {
 
 using testing::random_array;
 
-// A loss over trained params, a frozen weight that only it reads, and a weight that eval alone reads; eval has
-// a branch that reads indices, so bodies.
+// A loss over trained params, a frozen weight that only it reads, and a weight that eval alone reads; eval
+// has a branch that reads indices, so bodies.
 Program training_program(DType dtype) {
   const std::string type(dtype_name(dtype));
   const auto with_type = [&](std::string text) {

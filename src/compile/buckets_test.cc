@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/random_graph.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "artifact/artifact.h"
-#include "build/cuda_build.h"
+#include "codegen/cuda_build.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 #include "select/choose.h"
@@ -66,7 +66,8 @@ struct CompileReport {
 std::map<std::string, Array> weights_of(const Program& program);
 
 // unknown_param that names the params without contents, if there are any: what is compiled of such a program
-// can neither run nor be given them. `remedy` says how the caller's language gives them. States begin as zeros.
+// can neither run nor be given them. `remedy` says how the caller's language gives them. States begin as
+// zeros.
 void require_param_contents(const Program& program, const std::string& remedy);
 
 // Errors: bad_option, no_kernel, unset_size (a size without a range, all

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/compare.h"

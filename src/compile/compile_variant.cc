@@ -6,15 +6,15 @@
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
-#include "build/call_passes/call_passes.h"
-#include "build/call_passes/panel_weights.h"
-#include "build/cuda_build.h"
-#include "build/region_codegen.h"
+#include "calls/call_passes.h"
+#include "calls/panel_weights.h"
+#include "codegen/cuda_build.h"
 #include "compile/buckets.h"
 #include "compile/stage_clock.h"
 #include "ir/text.h"
 #include "ir/updates.h"
 #include "plan/plan_builder.h"
+#include "select/region_codegen.h"
 #include "select/select.h"
 
 namespace aicf {
@@ -104,8 +104,7 @@ class VariantCompiler {
   // A kernel for every node, a window for every value.
   void select() {
     for (Part& part : parts_) {
-      part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(),
-                      updated_};
+      part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(), updated_};
       for (const Graph& entry : part.optimised.entries) add_units(part, entry, false);
     }
   }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "build/nvrtc.h"
+#include "codegen/nvrtc.h"
 #include "compile/compile.h"
 
 namespace aicf {

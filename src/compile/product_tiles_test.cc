@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"

@@ -1,4 +1,4 @@
-// The meeting of a bundle's blocks between two stages (build/bundle_code.h).
+// The meeting of a bundle's blocks between two stages (codegen/bundle_code.h).
 #pragma once
 
 #include "prelude.cuh"

@@ -1,6 +1,6 @@
 // The kernel table of CUDA targets and the launch ABI of its kernels: one row per kernel, declared in
 // kernels/<family>/cuda_kernels.def and gathered here. A row turns a problem with symbolic windows into the
-// text of a translation unit and its launches; build/ compiles the text with NVRTC, plan/ stores the
+// text of a translation unit and its launches; codegen/ compiles the text with NVRTC, plan/ stores the
 // launches, the runtime evaluates their sizes at bind. Pure functions of their arguments: nothing here needs
 // a GPU.
 #pragma once

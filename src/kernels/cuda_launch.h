@@ -60,4 +60,12 @@ inline bool is_always_launched(const CudaLaunch& launch) {
   });
 }
 
+// How a step runs: functions of one module.
+struct StepLaunches {
+  int32_t module = -1;
+  std::vector<CudaLaunch> launches;
+  Dim workspace_bytes;
+  bool operator==(const StepLaunches&) const = default;
+};
+
 }  // namespace aicf

@@ -1,6 +1,7 @@
 // A kernel that takes in the call that makes its first input, for itself alone: what its text needs to know
 // of that call. Products of few rows run a region over x in every block (matmul/cuda/made_x.cuh); attention
-// over a cache rotates its queries and appends the step's row (attention/cuda/split.cuh). build/ makes these.
+// over a cache rotates its queries and appends the step's row (attention/cuda/split.cuh). codegen/ makes
+// these.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Products that differ in their buffers alone and share a launch (kernels/matmul/cuda/grouped.cuh): what the
-// text of the first needs to know of all. build/ makes these.
+// text of the first needs to know of all. codegen/ makes these.
 #pragma once
 
 #include <optional>

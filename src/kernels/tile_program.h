@@ -1,6 +1,6 @@
 // The code of a fused region: a small register program that the CPU runs over tiles in the L1 cache and that
-// the text of CUDA kernels is written from. build/ makes it from a region, the artifact carries it. Untrusted
-// when read from a file: check_tile_program must have accepted it before it runs.
+// the text of CUDA kernels is written from. select/ makes it from a region, the artifact carries it.
+// Untrusted when read from a file: check_tile_program must have accepted it before it runs.
 //
 // Iteration domain: outer × inner. The inner space is walked in chunks of at most kTileChunk elements;
 // instructions of a stage run in order on every chunk. A stage's reductions are complete when its last chunk
@@ -34,7 +34,7 @@ inline constexpr int kMaxTileOperands = 24;
 
 enum class TileType : uint8_t { f32, f64, i32, i64, mask };
 
-// Names equal those of ops.def where an op is meant, so that build/ maps them by name.
+// Names equal those of ops.def where an op is meant, so that select/ maps them by name.
 enum class TileOp : uint16_t {
 #define AICF_TILE_OP(name, arity, types) name,
 #include "kernels/tile_ops.def"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "build/cuda_build.h"
+#include "kernels/cuda_launch.h"
 #include "plan/plan.h"
 #include "select/kernel_call.h"
 

@@ -1,5 +1,5 @@
 // What selection gives: which kernel runs for which nodes, over which windows of which values, and why. Plain
-// data over value ids of the entry's graph; no buffer, address or code exists yet. build/ adds the code of
+// data over value ids of the entry's graph; no buffer, address or code exists yet. select/ adds the code of
 // regions, plan/ places the values.
 #pragma once
 
@@ -80,7 +80,7 @@ struct KernelCall {
   // output with the same window may take their memory.
   std::vector<int32_t> elementwise;
   Schedule schedule;
-  // Calls that share one launch (build/call_passes/). The inputs and outputs of the whole are theirs, every
+  // Calls that share one launch (calls/). The inputs and outputs of the whole are theirs, every
   // window once. Members of one stage run side by side, those of the next begin when all of them have ended.
   std::vector<KernelCall> members;
   int stage = 0;  // of a member; they are in the order of their stages, which count from 0

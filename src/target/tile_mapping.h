@@ -1,5 +1,5 @@
 // Which ops the tile machine computes, by instructions on the CPU and as text on a GPU: the mapping from IR
-// ops and dtypes to instructions of tile_ops.def, by name. Selection asks it for claims, build/ for code.
+// ops and dtypes to instructions of tile_ops.def, by name. Selection asks it for claims and code.
 #pragma once
 
 #include <string_view>

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/code_cache.h"
-#include "build/nvrtc.h"
+#include "codegen/code_cache.h"
+#include "codegen/nvrtc.h"
 #include "kernels/kernel.h"
 #include "tune/trial_run.h"
 

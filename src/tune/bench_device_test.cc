@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 #include "runtime/cpu/cpu_device.h"

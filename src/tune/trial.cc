@@ -4,12 +4,12 @@
 #include <map>
 
 #include "base/error.h"
-#include "build/call_passes/join_attention.h"
-#include "build/call_passes/join_rows.h"
-#include "build/region_codegen.h"
+#include "calls/join_attention.h"
+#include "calls/join_rows.h"
 #include "ir/updates.h"
 #include "select/layout.h"
 #include "select/library_call.h"
+#include "select/region_codegen.h"
 
 namespace aicf {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "build/region_codegen.h"
 #include "plan/arena.h"
 #include "plan/plan.h"
+#include "select/region_codegen.h"
 
 namespace aicf {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "build/cuda_build.h"
+#include "codegen/cuda_build.h"
 #include "runtime/device.h"
 #include "tune/operand_values.h"
 #include "tune/trial.h"

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "build/region_codegen.h"
 #include "ir/updates.h"
 #include "passes/pass.h"
+#include "select/region_codegen.h"
 #include "select/select.h"
 
 namespace aicf::testing {

@@ -1,6 +1,6 @@
 // The text of the pool rows compiles for random problems.
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {

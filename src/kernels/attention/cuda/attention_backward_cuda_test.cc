@@ -2,8 +2,8 @@
 // code computes is checked where there is a GPU (compile/gradients_test.cc).
 #include "kernels/attention/cuda/attention_backward_cuda.h"
 
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {

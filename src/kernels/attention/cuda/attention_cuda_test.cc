@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {

@@ -1,11 +1,11 @@
 // Compile-only: attention with the product before it, and what it takes. What it computes is checked where
-// there is a GPU (compile/call_passes/join_attention_test.cc).
+// there is a GPU (compile/calls/join_attention_test.cc).
 #include "kernels/attention/cuda/projected_cuda.h"
 
 #include <gtest/gtest.h>
 
-#include "build/nvrtc.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 
 #include "base/error.h"
-#include "build/nvrtc.h"
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "kernels/conv/cuda/conv_program.h"
 #include "kernels/testing/cuda_texts.h"
 

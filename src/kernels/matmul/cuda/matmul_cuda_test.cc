@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "build/nvrtc.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {

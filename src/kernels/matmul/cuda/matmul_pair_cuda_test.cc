@@ -1,9 +1,9 @@
 // Compile-only: pairs of products by every family on every architecture, and what they take. What the code
-// computes is checked where there is a GPU (compile/call_passes/join_pairs_test.cc).
+// computes is checked where there is a GPU (compile/calls/join_pairs_test.cc).
 #include <gtest/gtest.h>
 
-#include "build/nvrtc.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "kernels/testing/cuda_texts.h"
 #include "kernels/tile/testing/hand_written.h"
 

@@ -1,12 +1,12 @@
 // Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the
-// code computes is checked where there is a GPU (compile/call_passes/join_rows_test.cc).
+// code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
 #include <gtest/gtest.h>
 
 #include <array>
 #include <utility>
 
-#include "build/nvrtc.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"

@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "build/testing/compile_texts.h"
-#include "build/testing/needs_nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "kernels/tile/testing/one_op.h"
 #include "kernels/tile/testing/random_tile.h"
 

@@ -1,0 +1,274 @@
+#include "calls/bundle_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "calls/call_windows.h"
+#include "select/cost_model.h"
+
+namespace aicf {
+namespace {
+
+// Measured on H100, microseconds: a block from its first instruction to its last if it has little to do, two
+// meetings' distance beyond that, and the longest call of which a launch is still a good part.
+constexpr double kBlockTime = 0.8, kMeetingTime = 0.3, kLongestCall = 4;
+// What one block moves and computes, per microsecond.
+constexpr double kBlockBytes = 20e3, kBlockFlops = 1.5e5;
+constexpr size_t kMaxMembers = 64;
+constexpr size_t kMaxOpen = 3;                   // at a time
+constexpr size_t kMaxArguments = 480;            // of 8 bytes; kernels take 4 KiB
+constexpr int64_t kMaxStaticShared = 16 * 1024;  // bytes of all members together
+constexpr int kMaxBlock = 512;                   // threads: more would leave other members too few registers
+constexpr int64_t kMaxShared = 32 * 1024;        // bytes, dynamic; beside them those of the members' own
+constexpr int kMaxCluster = 8;                   // blocks that every device with clusters takes
+
+// A call that could be a member.
+struct Small {
+  std::string function;
+  int64_t blocks = 0;  // at most
+  int block = 0;       // threads
+  size_t arguments = 0;
+  int64_t static_shared = 0;
+  double block_time = 0, bytes_time = 0;
+
+  double time() const { return std::max(block_time, bytes_time); }
+};
+
+// First and last byte that a window touches; nullopt if sizes decide.
+std::optional<std::pair<int64_t, int64_t>> bytes_of(const Window& window) {
+  int64_t first = 0, last = 0;
+  for (size_t i = 0; i < window.sizes.size(); ++i) {
+    const auto size = window.sizes[i].constant(), stride = window.strides[i].constant();
+    if (!size || !stride) return std::nullopt;
+    const int64_t span = (std::max<int64_t>(*size, 1) - 1) * *stride;
+    (span < 0 ? first : last) += span;
+  }
+  const auto offset = window.offset.constant();
+  const int64_t bytes = dtype_bytes(window.dtype);
+  if (!offset) return std::nullopt;
+  return std::pair((*offset + first) * bytes, (*offset + last + 1) * bytes - 1);
+}
+
+bool are_apart(const Window& a, const Window& b) {
+  if (a.root != b.root) return true;
+  const auto x = bytes_of(a), y = bytes_of(b);
+  return x && y && (x->second < y->first || y->second < x->first);
+}
+
+// What a member of the open bundle does with a window.
+struct Use {
+  Window window;
+  int stage;
+  bool written;
+};
+
+// A bundle that grows.
+struct Open {
+  std::vector<KernelCall> calls;  // with their stages
+  std::vector<Small> smalls;
+  std::vector<Use> uses;
+
+  void add(KernelCall call, const Small& small, int stage) {
+    call.stage = stage;
+    for (const Window& w : call.inputs) uses.push_back({w, stage, false});
+    for (const Window& w : call.outputs) uses.push_back({w, stage, true});
+    calls.push_back(std::move(call));
+    smalls.push_back(small);
+  }
+
+  // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
+  // shares nothing with the bundle that anybody writes.
+  int first_stage(const KernelCall& call) const {
+    int stage = 0;
+    for (const Use& use : uses) {
+      const auto meets = [&](const Window& w) { return !are_apart(use.window, w); };
+      if (std::any_of(call.outputs.begin(), call.outputs.end(), meets) ||
+          (use.written && std::any_of(call.inputs.begin(), call.inputs.end(), meets)))
+        stage = std::max(stage, use.stage + 1);
+    }
+    return stage;
+  }
+
+  int last_stage() const {
+    int stage = 0;
+    for (const KernelCall& call : calls) stage = std::max(stage, call.stage);
+    return stage;
+  }
+
+  int64_t blocks_of(int stage) const {
+    int64_t blocks = 0;
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (calls[i].stage == stage) blocks += smalls[i].blocks;
+    return blocks;
+  }
+};
+
+KernelCall bundle_of(Open open) {
+  KernelCall bundle;
+  bundle.kernel = kBundleKernel;
+  bundle.members = std::move(open.calls);
+  std::stable_sort(bundle.members.begin(), bundle.members.end(),
+                   [](const KernelCall& a, const KernelCall& b) { return a.stage < b.stage; });
+  for (const KernelCall& member : bundle.members) {
+    add_once(member.inputs, bundle.inputs);
+    add_once(member.outputs, bundle.outputs);
+  }
+  const int stages = bundle.members.back().stage + 1;
+  bundle.variant = std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
+                   (stages == 1 ? " stage" : " stages");
+  bundle.origin = bundle.members.front().origin + " … " + bundle.members.back().origin;
+  bundle.reason =
+      stages == 1 ? "side by side in one launch" : "small calls, one after the other in one launch";
+  return bundle;
+}
+
+class Bundler {
+ public:
+  Bundler(KernelCalls& calls, const CodeContext& context)
+      : calls_(calls), context_(context), edge_(context.target.facts().edge_microseconds) {}
+
+  void run() {
+    for (KernelCall& call : calls_.calls) add(std::move(call));
+    while (!open_.empty()) close(0);
+    calls_.calls = std::move(done_);
+  }
+
+ private:
+  void add(KernelCall call) {
+    std::vector<size_t> needed;
+    for (size_t i = 0; i < open_.size(); ++i)
+      if (open_[i].first_stage(call) > 0) needed.push_back(i);
+    const std::optional<Small> small = small_call(call);
+    if (small && needed.size() == 1 && join(needed[0], call, *small)) return;
+    for (; !needed.empty(); needed.pop_back()) close(needed.back());
+    for (size_t i = 0; small && i < open_.size(); ++i)
+      if (join(i, call, *small)) return;
+    if (!small) {
+      done_.push_back(std::move(call));
+      return;
+    }
+    if (open_.size() == kMaxOpen) close(0);
+    open_.emplace_back().add(std::move(call), *small, 0);
+  }
+
+  // Takes the call into the bundle if that pays.
+  bool join(size_t index, KernelCall& call, const Small& small) {
+    const int stage = open_[index].first_stage(call);
+    if (!pays(open_[index], call, small, stage)) return false;
+    open_[index].add(std::move(call), small, stage);
+    return true;
+  }
+
+  std::optional<Small> small_call(const KernelCall& call) const {
+    if (call.custom != nullptr || !call.library.call.empty() || !call.members.empty()) return std::nullopt;
+    const CudaCode code = call_code(call, context_, true);
+    if (!joins_bundle(code)) return std::nullopt;
+    const CudaLaunch& launch = code.launches[0];
+    Small small;
+    small.function = launch.function;
+    small.blocks = bounds(launch.grid[0], context_.ranges).hi;
+    small.block = launch.block;
+    small.arguments =
+        call.inputs.size() + call.outputs.size() + launch.params.size() + launch.fparams.size() + 1;
+    small.static_shared = code.static_shared_bytes;
+    const Work work = largest_work(call, call.kernel, context_.ranges);
+    const auto blocks = static_cast<double>(std::max<int64_t>(small.blocks, 1));
+    small.block_time =
+        kBlockTime + std::max(work.bytes / blocks / kBlockBytes, work.flops / blocks / kBlockFlops);
+    small.bytes_time = work.bytes / context_.target.facts().bytes_per_microsecond;
+    const bool fits =
+        small.blocks <= INT32_MAX / static_cast<int64_t>(2 * kMaxMembers) && small.time() <= kLongestCall;
+    return fits ? std::optional(small) : std::nullopt;
+  }
+
+  // Whether the open bundle with the call takes less time than without it, and the call by itself.
+  bool pays(Open& open, const KernelCall& call, const Small& small, int stage) const {
+    size_t arguments = small.arguments;
+    int64_t shared = small.static_shared;
+    for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
+    if (open.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+      return false;
+    const double before = time(open) + edge_ + small.time();
+    open.smalls.push_back(small);
+    open.calls.push_back(call);
+    open.calls.back().stage = stage;
+    const bool pays = fits_side_by_side(open) && time(open) <= before;
+    open.smalls.pop_back();
+    open.calls.pop_back();
+    return pays;
+  }
+
+  // Every block of a bundle takes the registers and threads of its most demanding member: beside many blocks
+  // of one kind there may be few others, of no more threads.
+  bool fits_side_by_side(const Open& open) const {
+    const int64_t few = 2 * context_.target.facts().multiprocessors;
+    if (open.last_stage() > 0 || open.blocks_of(0) <= few) return true;
+    const Small& most = *std::max_element(open.smalls.begin(), open.smalls.end(),
+                                          [](const Small& a, const Small& b) { return a.blocks < b.blocks; });
+    int64_t others = 0;
+    for (const Small& small : open.smalls) {
+      if (small.block > most.block) return false;
+      if (small.function != most.function || small.block != most.block) others += small.blocks;
+    }
+    return others <= few;
+  }
+
+  // Microseconds.
+  double time(const Open& open) const {
+    const int stages = open.last_stage() + 1;
+    double block_time = 0, bytes_time = 0;
+    for (const Small& small : open.smalls) {
+      block_time = std::max(block_time, small.block_time);
+      bytes_time += small.bytes_time;
+    }
+    if (stages == 1) return edge_ + std::max(block_time, bytes_time);
+    int64_t widest = 1;
+    for (int stage = 0; stage < stages; ++stage) widest = std::max(widest, open.blocks_of(stage));
+    const int cluster = bundle_blocks(widest, context_.target);
+    double total = edge_ + kMeetingTime * (stages - 1);
+    for (int stage = 0; stage < stages; ++stage) {
+      double slowest = 0;
+      for (size_t i = 0; i < open.calls.size(); ++i)
+        if (open.calls[i].stage == stage) slowest = std::max(slowest, open.smalls[i].block_time);
+      total += slowest * static_cast<double>((open.blocks_of(stage) + cluster - 1) / cluster);
+    }
+    return total;
+  }
+
+  void close(size_t index) {
+    Open open = std::move(open_[index]);
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
+    done_.push_back(open.calls.size() == 1 ? std::move(open.calls[0]) : bundle_of(std::move(open)));
+  }
+
+  KernelCalls& calls_;
+  CodeContext context_;
+  double edge_;
+  std::vector<Open> open_;  // none shares with another what anybody writes
+  std::vector<KernelCall> done_;
+};
+
+}  // namespace
+
+int bundle_blocks(int64_t widest_stage, const Target& target) {
+  int blocks = 1;
+  while (target.arch >= 90 && blocks < kMaxCluster && blocks < widest_stage) blocks *= 2;
+  return blocks;
+}
+
+bool joins_bundle(const CudaCode& code) {
+  if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
+  const CudaLaunch& launch = code.launches[0];
+  return launch.cluster == 1 && launch.block <= kMaxBlock && launch.shared_bytes <= kMaxShared &&
+         launch.tensor_maps.empty() && !launch.reports_errors && launch.grid[1] == Dim(1) &&
+         launch.grid[2] == Dim(1);
+}
+
+void bundle_calls(KernelCalls& calls, const std::vector<TileProgram>& programs, const Target& target,
+                  const SymbolRanges& ranges) {
+  Bundler(calls, {programs, calls.constant, target, ranges}).run();
+}
+
+}  // namespace aicf

@@ -1,0 +1,33 @@
+#include "calls/call_code.h"
+
+#include "base/error.h"
+#include "kernels/control/control_code.h"
+#include "kernels/custom_kernel.h"
+#include "select/cuda_problem.h"
+
+namespace aicf {
+
+CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
+  CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const ValueId root = call.inputs[i].root;
+    CudaWindow& window = problem.inputs[i];
+    window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
+    window.settled = window.constant || (context.running && !context.running->contains(root));
+  }
+  if (call.region >= 0) problem.program = &context.programs[static_cast<size_t>(call.region)];
+  return problem;
+}
+
+CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes) {
+  if (!call.bodies.empty()) return control_code();
+  if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
+  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
+  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  CudaProblem problem = call_problem(call, context);
+  problem.member = member;
+  problem.any_sizes = any_sizes;
+  return kernel->generate(problem);
+}
+
+}  // namespace aicf

@@ -1,0 +1,173 @@
+#include "calls/group_products.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "calls/call_windows.h"
+#include "calls/live_bytes.h"
+#include "kernels/product_group.h"
+#include "select/layout.h"
+
+namespace aicf {
+namespace {
+
+constexpr double kMoreMemory = 1.02;  // that values may take because they are needed later
+
+// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
+constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
+
+// How the products of one form are dealt to launches: groups of neighbours in their order, with the least sum
+// of estimated times.
+struct Deal {
+  double microseconds = std::numeric_limits<double>::infinity();
+  size_t size = 1;  // of the last group
+};
+
+class ProductGrouper {
+ public:
+  ProductGrouper(KernelCalls& calls, const Graph& graph, const CodeContext& context)
+      : calls_(calls), graph_(graph), context_(context) {}
+
+  void run() {
+    std::vector<bool> seen(calls_.calls.size());
+    std::vector<std::vector<size_t>> groups;
+    for (size_t i = 0; i < calls_.calls.size(); ++i) {
+      if (seen[i] || !is_product(calls_.calls[i])) continue;
+      std::vector<size_t> alike;
+      for (size_t j = i; j < calls_.calls.size(); ++j)
+        if (!seen[j] && is_product(calls_.calls[j]) && are_alike(calls_.calls[i], calls_.calls[j])) {
+          seen[j] = true;
+          alike.push_back(j);
+        }
+      for (std::vector<size_t>& group : deal(alike)) groups.push_back(std::move(group));
+    }
+    for (const std::vector<size_t>& group : groups) join(group);
+    std::erase_if(calls_.calls, [](const KernelCall& call) { return call.kernel.empty(); });
+  }
+
+ private:
+  // One whose variant nobody has decided, with plain results. Constant weights stay apart: their loads begin
+  // before the launches before have ended.
+  bool is_product(const KernelCall& call) const {
+    return call.kernel == "matmul_tensor_core" && call.library.call.empty() && call.members.empty() &&
+           call.choice.source == ChoiceSource::kRank && call.region >= 0 && call.outputs.size() == 1 &&
+           call.inputs.size() == 2 && !calls_.constant[static_cast<size_t>(call.inputs[1].root)];
+  }
+
+  bool are_alike(const KernelCall& a, const KernelCall& b) const {
+    return a.params == b.params && same_form(a.inputs, b.inputs) && same_form(a.outputs, b.outputs) &&
+           context_.programs[static_cast<size_t>(a.region)] ==
+               context_.programs[static_cast<size_t>(b.region)];
+  }
+
+  // The last call after which this one may stand: none before it reads what it writes, or writes what it
+  // touches.
+  size_t latest(size_t index) const {
+    const KernelCall& call = calls_.calls[index];
+    size_t at = index;
+    while (at + 1 < calls_.calls.size()) {
+      const KernelCall& next = calls_.calls[at + 1];
+      if (meet(call.outputs, next.inputs) || meet(call.outputs, next.outputs) ||
+          meet(call.inputs, next.outputs))
+        break;
+      ++at;
+    }
+    return at;
+  }
+
+  std::vector<std::vector<size_t>> deal(const std::vector<size_t>& alike) const {
+    if (alike.size() < 2) return {};
+    const KernelCall& first = calls_.calls[alike[0]];
+    const double edge = context_.target.facts().edge_microseconds;
+    std::vector<double> times{0, first.choice.candidates[first.choice.chosen].microseconds + edge};
+    const CudaProblem problem = call_problem(first, context_);
+    for (size_t count = 2; count <= std::min<size_t>(alike.size(), kMostGrouped); ++count) {
+      const std::vector<KernelVariant> variants = grouped_variants(problem, static_cast<int>(count));
+      if (variants.empty()) return {};
+      times.push_back(variants[0].microseconds + edge);
+    }
+    std::vector<size_t> last;  // where each product may stand at the latest
+    for (const size_t index : alike) last.push_back(latest(index));
+    std::vector<Deal> deals(alike.size() + 1);  // of the first so many
+    deals[0].microseconds = 0;
+    for (size_t end = 1; end <= alike.size(); ++end)
+      for (size_t size = 1; size <= end && size < times.size() && last[end - size] >= alike[end - 1];
+           ++size) {
+        const double time = deals[end - size].microseconds + times[size];
+        if (time < deals[end].microseconds) deals[end] = {time, size};
+      }
+    std::vector<std::vector<size_t>> groups;
+    for (size_t end = alike.size(); end > 0; end -= deals[end].size)
+      if (deals[end].size > 1)
+        groups.emplace_back(alike.begin() + static_cast<std::ptrdiff_t>(end - deals[end].size),
+                            alike.begin() + static_cast<std::ptrdiff_t>(end));
+    return groups;
+  }
+
+  // Puts the group in the place of its last call, unless what it reads would then take too much memory.
+  void join(const std::vector<size_t>& indices) {
+    std::vector<KernelCall> before = calls_.calls;
+    KernelCall group = group_of(indices);
+    for (const size_t index : indices) calls_.calls[index] = KernelCall();
+    calls_.calls[indices.back()] = std::move(group);
+    const double most =
+        kMoreMemory * static_cast<double>(peak_live_bytes(before, calls_, graph_, context_.ranges));
+    if (static_cast<double>(peak_live_bytes(calls_.calls, calls_, graph_, context_.ranges)) > most)
+      calls_.calls = std::move(before);
+  }
+
+  KernelCall group_of(const std::vector<size_t>& indices) const {
+    KernelCall group;
+    group.kernel = kProductGroup;
+    for (const size_t index : indices) {
+      const KernelCall& call = calls_.calls[index];
+      group.members.push_back(call);
+      add_once(call.inputs, group.inputs);
+      add_once(call.outputs, group.outputs);
+    }
+    const KernelCall& first = group.members.front();
+    const std::vector<KernelVariant> variants =
+        grouped_variants(call_problem(first, context_), static_cast<int>(indices.size()));
+    group.variant = variants[0].name;
+    for (KernelCall& member : group.members) member.variant = group.variant;
+    group.origin = first.origin + " … " + group.members.back().origin;
+    const double one = first.choice.candidates[first.choice.chosen].microseconds;
+    group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
+                   format_fixed(variants[0].microseconds, 1) + " us, one " + format_fixed(one, 1) + " us";
+    return group;
+  }
+
+  KernelCalls& calls_;
+  const Graph& graph_;
+  const CodeContext& context_;
+};
+
+}  // namespace
+
+void group_products(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
+                    const Target& target, const SymbolRanges& ranges) {
+  if (target.arch < 90) return;
+  const CodeContext context{programs, calls.constant, target, ranges};
+  ProductGrouper(calls, graph, context).run();
+}
+
+bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {
+  return member.outputs.size() > programs[static_cast<size_t>(member.region)].outputs.size();
+}
+
+CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
+  KernelCall product = member;
+  if (has_sums(member, context.programs)) product.outputs.pop_back();
+  return call_problem(product, context);
+}
+
+bool arguments_fit(const KernelCall& group, size_t more) {
+  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes +
+             group.members.size() * 2 * kMapBytes + kSizeBytes <=
+         kArgumentBytes;
+}
+
+}  // namespace aicf

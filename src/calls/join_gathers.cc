@@ -1,0 +1,37 @@
+#include "calls/join_gathers.h"
+
+#include "calls/call_windows.h"
+#include "calls/join_into_region.h"
+
+namespace aicf {
+namespace {
+
+// Of whole rows.
+bool is_gather(const KernelCall& call) {
+  return call.kernel == "gather" && call.params[0] == Dim(0) && call.inputs[0].sizes.size() >= 2 &&
+         !call.inputs[1].sizes.empty() && call.outputs[0].dtype != DType::boolean;
+}
+
+}  // namespace
+
+void join_gathers(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs) {
+  const auto takes_rows = [&](const KernelCall& region, const KernelCall& gather) {
+    if (!is_region_that_reads(region, gather.outputs[0]) ||
+        region.schedule.inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
+      return false;
+    const TileProgram& program = programs[static_cast<size_t>(region.region)];
+    return program.stages.size() > 1 && !sums_rows(program);
+  };
+  join_into_regions(calls.calls, {.kernel = "tile_gathered",
+                                  .reason = "reads the rows of a table itself",
+                                  .source = 0,
+                                  .indices = 1,
+                                  .may_join =
+                                      [&](const KernelCall& call) {
+                                        return is_gather(call) &&
+                                               !is_kept(call.outputs[0].root, calls, graph);
+                                      },
+                                  .takes = takes_rows});
+}
+
+}  // namespace aicf

@@ -1,0 +1,132 @@
+#include "calls/join_inputs.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "calls/bundle_calls.h"
+#include "calls/call_windows.h"
+#include "kernels/made_input.h"
+#include "select/cost_model.h"
+#include "select/layout.h"
+
+namespace aicf {
+namespace {
+
+constexpr double kMostBytes = 64 * 1024;  // that the region moves: every block reads them
+constexpr int64_t kMostBlocks = 8;        // of the region, which each block runs one after the other
+
+// The same elements in the same order, in neighbouring places.
+bool same_row(const Window& a, const Window& b) {
+  const auto count = [](const Window& w) {
+    Dim count(1);
+    for (const Dim& size : w.sizes) count = count * size;
+    return count;
+  };
+  return a.root == b.root && a.offset == b.offset && is_row_major(a) && is_row_major(b) &&
+         count(a) == count(b) && a.sizes.back() == b.sizes.back();
+}
+
+class InputJoiner {
+ public:
+  InputJoiner(KernelCalls& calls, const Graph& graph, const CodeContext& context)
+      : all_(calls), calls_(calls.calls), graph_(graph), context_(context) {}
+
+  void run() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (!may_take(calls_[i])) continue;
+      const std::optional<size_t> maker = find_maker(i);
+      if (!maker) continue;
+      calls_[i] = joined(calls_[*maker], calls_[i]);
+      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*maker));
+      --i;
+    }
+  }
+
+ private:
+  static bool may_take(const KernelCall& call) {
+    return call.library.call.empty() && call.members.empty() && !call.inputs.empty() &&
+           (call.kernel == "matmul_tensor_core" || call.kernel == "attention_wgmma");
+  }
+
+  // The call that makes the first input for the taker alone, if it may run as late and inside it.
+  std::optional<size_t> find_maker(size_t taker) const {
+    const KernelCall& later = calls_[taker];
+    for (size_t i = taker; i-- > 0;) {
+      const KernelCall& call = calls_[i];
+      if (!meets(call.outputs, later.inputs[0].root)) continue;
+      if (!same_row(call.outputs[0], later.inputs[0]) || is_needed(later.inputs[0].root, i, taker) ||
+          meet(call.inputs, later.outputs) || !(takes_region(call, later) || takes_append(call, later)))
+        return std::nullopt;
+      for (size_t between = i + 1; between < taker; ++between)
+        if (meet(call.inputs, calls_[between].outputs) || meet(call.outputs, calls_[between].outputs) ||
+            meet(call.outputs, calls_[between].inputs))
+          return std::nullopt;
+      return i;
+    }
+    return std::nullopt;
+  }
+
+  bool is_needed(ValueId root, size_t region, size_t product) const {
+    if (is_kept(root, all_, graph_)) return true;
+    const std::vector<Window>& own = calls_[product].inputs;
+    if (std::count_if(own.begin(), own.end(), [&](const Window& w) { return w.root == root; }) != 1)
+      return true;
+    for (size_t i = 0; i < calls_.size(); ++i)
+      if (i != region && i != product && (meets(calls_[i].inputs, root) || meets(calls_[i].outputs, root)))
+        return true;
+    return false;
+  }
+
+  bool takes_region(const KernelCall& region, const KernelCall& product) const {
+    if (region.kernel != "tile" || product.kernel != "matmul_tensor_core" || region.region < 0 ||
+        product.region < 0 || region.outputs.size() != 1 ||
+        largest_work(region, region.kernel, context_.ranges).bytes > kMostBytes ||
+        region.outputs[0].dtype != product.inputs[0].dtype ||
+        !takes_made_input(call_problem(product, context_), product.variant))
+      return false;
+    const CudaCode code = call_code(region, context_, true);
+    return joins_bundle(code) && code.launches[0].block <= kMadeThreads &&
+           bounds(code.launches[0].grid[0], context_.ranges).hi <= kMostBlocks;
+  }
+
+  // The row that is appended lies in the memory that attention reads.
+  bool takes_append(const KernelCall& append, const KernelCall& attention) const {
+    return append.kernel == "rope_append" && attention.kernel == "attention_wgmma" &&
+           append.outputs[0] == attention.inputs[0] && append.outputs[1] == attention.inputs[1] &&
+           append.outputs[2] == attention.inputs[2] &&
+           takes_rope(call_problem(attention, context_), call_problem(append, context_));
+  }
+
+  static KernelCall joined(const KernelCall& maker, const KernelCall& taker) {
+    KernelCall call;
+    call.kernel = maker.kernel == "tile" ? kRegionProduct : kRopeAttention;
+    call.variant = taker.variant;
+    call.inputs = taker.inputs;
+    for (const Window& w : maker.inputs)
+      if (std::find(call.inputs.begin(), call.inputs.end(), w) == call.inputs.end()) call.inputs.push_back(w);
+    call.outputs = taker.outputs;
+    call.outputs.insert(call.outputs.end(), maker.outputs.begin(), maker.outputs.end());
+    call.origin = maker.origin + " … " + taker.origin;
+    call.reason = "makes its first input itself; " + taker.reason;
+    call.choice = taker.choice;
+    call.members = {maker, taker};
+    call.members[1].stage = 1;
+    return call;
+  }
+
+  const KernelCalls& all_;
+  std::vector<KernelCall>& calls_;
+  const Graph& graph_;
+  const CodeContext& context_;
+};
+
+}  // namespace
+
+void join_inputs(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
+                 const Target& target, const SymbolRanges& ranges) {
+  if (target.arch < 90) return;
+  const CodeContext context{programs, calls.constant, target, ranges};
+  InputJoiner(calls, graph, context).run();
+}
+
+}  // namespace aicf

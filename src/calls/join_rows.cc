@@ -1,0 +1,140 @@
+#include "calls/join_rows.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "calls/call_joiner.h"
+#include "calls/call_windows.h"
+#include "calls/joined_choice.h"
+#include "calls/joined_program.h"
+#include "kernels/cuda_kernel.h"
+#include "select/cost_model.h"
+#include "select/cuda_problem.h"
+
+namespace aicf {
+namespace {
+
+constexpr char kRowsKernel[] = "matmul_rows";
+
+class RowJoiner : CallJoiner {
+ public:
+  using CallJoiner::CallJoiner;
+
+  void run() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (!is_open_product(calls_[i], programs_)) continue;
+      const std::optional<size_t> rows = find_rows(i);
+      if (!rows) continue;
+      std::optional<KernelCall> joined = join(i, *rows);
+      if (!joined) continue;
+      calls_[i] = std::move(*joined);
+      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*rows));
+    }
+  }
+
+ private:
+  bool reduces_rows(const KernelCall& call) const {
+    return call.kernel == "tile" && call.region >= 0 && call.schedule.inner_rank == 1 &&
+           program_of(call).stages.size() > 1;
+  }
+
+  // The region that reads the product's results by rows, if it may run where the product does.
+  std::optional<size_t> find_rows(size_t product) const {
+    for (size_t i = product + 1; i < calls_.size(); ++i) {
+      const KernelCall& call = calls_[i];
+      if (!reduces_rows(call) || std::none_of(calls_[product].outputs.begin(), calls_[product].outputs.end(),
+                                              [&](const Window& w) { return meets(call.inputs, w.root); }))
+        continue;
+      for (size_t between = product + 1; between < i; ++between)
+        if (!may_pass(call, calls_[between])) return std::nullopt;
+      return i;
+    }
+    return std::nullopt;
+  }
+
+  static bool may_pass(const KernelCall& call, const KernelCall& other) {
+    return std::none_of(call.inputs.begin(), call.inputs.end(),
+                        [&](const Window& w) { return meets(other.outputs, w.root); }) &&
+           std::none_of(call.outputs.begin(), call.outputs.end(), [&](const Window& w) {
+             return meets(other.outputs, w.root) || meets(other.inputs, w.root);
+           });
+  }
+
+  std::optional<KernelCall> join(size_t at, size_t rows_at) {
+    const KernelCall &product = calls_[at], &rows = calls_[rows_at];
+    const size_t rank = product.outputs[0].sizes.size();
+    std::vector<Window> inputs, outputs;
+    for (const auto& [from, to] : {std::pair(&rows.inputs, &inputs), std::pair(&rows.outputs, &outputs)})
+      for (const Window& w : *from) {
+        const auto merged = over_rows(w, rank);
+        if (!merged) return std::nullopt;
+        to->push_back(*merged);
+      }
+    const auto middle =
+        std::find_first_of(inputs.begin(), inputs.end(), product.outputs.begin(), product.outputs.end());
+    if (middle == inputs.end() || !(outputs[0].sizes == product.outputs[0].sizes)) return std::nullopt;
+    const auto number = static_cast<size_t>(middle - inputs.begin());
+    const auto from = static_cast<size_t>(std::find(product.outputs.begin(), product.outputs.end(), *middle) -
+                                          product.outputs.begin());
+    // Nothing else of the product is read: only its thread has seen it.
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (i != number && meets(product.outputs, inputs[i].root)) return std::nullopt;
+    KernelCall joined;
+    joined.kernel = kRowsKernel;
+    joined.inputs = product.inputs;
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (i != number) joined.inputs.push_back(inputs[i]);
+    std::vector<bool> kept;
+    for (const Window& w : product.outputs) {
+      kept.push_back(is_needed(w.root, at, rows_at));
+      if (kept.back()) joined.outputs.push_back(w);
+    }
+    joined.outputs.insert(joined.outputs.end(), outputs.begin(), outputs.end());
+    return choose(std::move(joined), product, rows, from, kept, number);
+  }
+
+  // The joined call, if its program can run so and it takes less time than the two.
+  std::optional<KernelCall> choose(KernelCall joined, const KernelCall& product, const KernelCall& rows,
+                                   size_t from, const std::vector<bool>& kept, size_t middle) {
+    const TileProgram &first = program_of(product), &second = program_of(rows);
+    if (first.registers.size() + second.registers.size() >= kMaxTileRegisters ||
+        first.scalars.size() + second.scalars.size() > kMaxTileRegisters ||
+        joined.inputs.size() + joined.outputs.size() > static_cast<size_t>(kMaxTileOperands) ||
+        !can_join(first, from))
+      return std::nullopt;
+    TileProgram program = joined_program(first, from, kept, second, middle);
+    CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
+    problem.program = &program;
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kRowsKernel), problem);
+    if (variants.empty()) return std::nullopt;
+    joined.origin = product.origin + " … " + rows.origin;
+    const double apart = product.choice.candidates[product.choice.chosen].microseconds +
+                         target_.facts().edge_microseconds +
+                         estimate_microseconds(rows, rows.kernel, target_, options_.ranges);
+    joined.choice.key = product.choice.key;
+    if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
+    check_tile_program(program);
+    joined.region = static_cast<int>(programs_.size());
+    programs_.push_back(std::move(program));
+    return joined;
+  }
+
+  static bool can_join(const TileProgram& first, size_t from) {
+    const auto operand = static_cast<int16_t>(first.inputs.size() + from);
+    if (first.outputs[from] != DType::f16 && first.outputs[from] != DType::bf16) return false;
+    return std::any_of(first.stages[0].begin(), first.stages[0].end(), [&](const TileInstr& instr) {
+      return instr.op == TileOp::store && instr.operand == operand && instr.type == TileType::f32 &&
+             instr.a < kTileScalarBase;
+    });
+  }
+};
+
+}  // namespace
+
+void join_rows(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
+               const Target& target, const SelectOptions& options) {
+  RowJoiner({calls, graph, programs, target, options}).run();
+}
+
+}  // namespace aicf

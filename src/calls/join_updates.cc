@@ -1,0 +1,296 @@
+#include "calls/join_updates.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/format.h"
+#include "calls/call_code.h"
+#include "calls/call_windows.h"
+#include "calls/group_products.h"
+#include "calls/joined_program.h"
+#include "calls/live_bytes.h"
+#include "kernels/product_group.h"
+#include "select/cost_model.h"
+
+namespace aicf {
+namespace {
+
+// Of the updates' time apart that may be left beside the products: their launches also share bundles.
+constexpr double kMostSeen = 0.5;
+
+// Whether no call touches what another one writes: they run side by side.
+bool updates_are_apart(const std::vector<KernelCall>& calls) {
+  for (const KernelCall& one : calls)
+    for (const KernelCall& other : calls)
+      if (&one != &other && (meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs)))
+        return false;
+  return true;
+}
+
+bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
+
+// Where a product or a group of products and their updates, in the order of the products, stand in the list
+// of calls.
+struct Places {
+  size_t product;
+  std::vector<size_t> updates;
+};
+
+class UpdateJoiner {
+ public:
+  UpdateJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
+               const Target& target, const SymbolRanges& ranges)
+      : all_(calls),
+        calls_(calls.calls),
+        graph_(graph),
+        programs_(programs),
+        target_(target),
+        ranges_(ranges) {}
+
+  void run() {
+    for (size_t i = 0; i < calls_.size(); ++i)
+      if (const std::vector<KernelCall> products = products_of(calls_[i]); !products.empty())
+        join(i, products);
+    std::erase_if(calls_, is_left_out);
+  }
+
+ private:
+  const TileProgram& program_of(const KernelCall& call) const {
+    return programs_[static_cast<size_t>(call.region)];
+  }
+  CodeContext context() const { return {programs_, all_.constant, target_, ranges_}; }
+
+  // The members of a group; or a product by itself whose K is in one piece, as it is in a group.
+  std::vector<KernelCall> products_of(const KernelCall& call) const {
+    if (call.kernel == kProductGroup) return call.members;
+    if (call.kernel != "matmul_tensor_core" || !call.library.call.empty() || !call.members.empty() ||
+        call.choice.source != ChoiceSource::kRank || call.region < 0 || call.inputs.size() != 2 ||
+        call.outputs.size() != 1)
+      return {};
+    const std::vector<KernelVariant> variants = grouped_variants(call_problem(call, context()), 1);
+    const bool whole = std::any_of(variants.begin(), variants.end(),
+                                   [&](const KernelVariant& v) { return v.name == call.variant; });
+    return whole ? std::vector<KernelCall>{call} : std::vector<KernelCall>{};
+  }
+
+  // The only call that reads this result of a product, if it updates variables element by element.
+  std::optional<size_t> update_of(const Window& result) const {
+    if (result.root >= graph_.value_count() || is_kept(result.root, all_, graph_)) return std::nullopt;
+    std::optional<size_t> found;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (!meets(calls_[i].inputs, result.root)) continue;
+      if (found || !is_update(calls_[i], result)) return std::nullopt;
+      found = i;
+    }
+    return found;
+  }
+
+  bool is_update(const KernelCall& call, const Window& gradient) const {
+    if (call.kernel != "tile" || call.region < 0 || !call.members.empty() ||
+        !has_elements_alone(program_of(call)))
+      return false;
+    if (std::count_if(call.inputs.begin(), call.inputs.end(),
+                      [&](const Window& w) { return w.root == gradient.root; }) != 1 ||
+        std::find(call.inputs.begin(), call.inputs.end(), gradient) == call.inputs.end())
+      return false;
+    const auto has_its_sizes = [&](const Window& w) { return w.sizes == gradient.sizes; };
+    // What it overwrites it reads in step.
+    const auto is_in_step = [&](const Window& w) {
+      return !meets(call.outputs, w.root) ||
+             std::find(call.outputs.begin(), call.outputs.end(), w) != call.outputs.end();
+    };
+    return std::all_of(call.inputs.begin(), call.inputs.end(),
+                       [&](const Window& w) { return has_its_sizes(w) && is_in_step(w); }) &&
+           std::all_of(call.outputs.begin(), call.outputs.end(), has_its_sizes) &&
+           std::any_of(call.outputs.begin(), call.outputs.end(),
+                       [&](const Window& w) { return is_variable(w.root); });
+  }
+  bool is_variable(ValueId root) const {
+    return root < graph_.value_count() && graph_.value(root).role != Role::kTemp;
+  }
+
+  void join(size_t at, const std::vector<KernelCall>& products) {
+    Places places{at, {}};
+    for (const KernelCall& product : products)
+      if (const auto update = update_of(product.outputs[0]))
+        places.updates.push_back(*update);
+      else
+        return;
+    std::optional<KernelCall> joined = joined_call(places, products);
+    if (!joined) return;
+    std::vector<KernelCall> before = calls_;
+    const auto leave = [&] {
+      calls_ = std::move(before);
+      programs_.pop_back();
+    };
+    if (!place(std::move(*joined), std::move(places))) return leave();
+    if (peak_live_bytes(calls_, all_, graph_, ranges_) > peak_live_bytes(before, all_, graph_, ranges_))
+      leave();
+  }
+
+  // One call of them all, if they are alike and the updates hide; its program then is the last one.
+  std::optional<KernelCall> joined_call(const Places& places, const std::vector<KernelCall>& products) {
+    const KernelCall& first = calls_[places.updates[0]];
+    const auto middle = static_cast<size_t>(
+        std::find(first.inputs.begin(), first.inputs.end(), products[0].outputs[0]) - first.inputs.begin());
+    std::optional<TileProgram> program = program_with(program_of(products[0]), program_of(first), middle);
+    if (!program) return std::nullopt;
+    KernelCall joined;
+    joined.kernel = kProductGroup;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const KernelCall& update = calls_[places.updates[i]];
+      if (!is_like(update, first) || !(update.inputs[middle] == products[i].outputs[0]) ||
+          meet(products[i].inputs, update.outputs))
+        return std::nullopt;
+      KernelCall member = joined_member(products[i], update, middle);
+      add_once(member.inputs, joined.inputs);
+      add_once(member.outputs, joined.outputs);
+      joined.members.push_back(std::move(member));
+    }
+    if (!arguments_fit(joined) || !updates_are_apart(joined.members)) return std::nullopt;
+    programs_.push_back(std::move(*program));
+    if (choose(joined, places, products)) return joined;
+    programs_.pop_back();
+    return std::nullopt;
+  }
+
+  bool is_like(const KernelCall& update, const KernelCall& first) const {
+    return program_of(update) == program_of(first) && same_form(update.inputs, first.inputs) &&
+           same_form(update.outputs, first.outputs);
+  }
+
+  // A product that also does its update, with the program that comes next.
+  KernelCall joined_member(const KernelCall& product, const KernelCall& update, size_t middle) const {
+    KernelCall member = product;
+    for (size_t i = 0; i < update.inputs.size(); ++i)
+      if (i != middle) member.inputs.push_back(update.inputs[i]);
+    member.outputs = update.outputs;
+    member.region = static_cast<int>(programs_.size());
+    member.origin += " … " + update.origin;
+    return member;
+  }
+
+  static std::optional<TileProgram> program_with(const TileProgram& product, const TileProgram& update,
+                                                 size_t middle) {
+    const DType gradient = product.outputs[0];
+    if ((gradient != DType::f16 && gradient != DType::bf16) || product.stages.size() != 1 ||
+        product.registers.size() + update.registers.size() >= static_cast<size_t>(kMaxTileRegisters) ||
+        product.scalars.size() + update.scalars.size() > static_cast<size_t>(kMaxTileRegisters) ||
+        product.inputs.size() + update.inputs.size() + update.outputs.size() >
+            static_cast<size_t>(kMaxTileOperands))
+      return std::nullopt;
+    TileProgram program = joined_program(product, 0, {false}, update, middle);
+    check_tile_program(program);
+    return program;
+  }
+
+  // The variant, if it hides the updates behind the products.
+  bool choose(KernelCall& joined, const Places& places, const std::vector<KernelCall>& products) const {
+    const KernelCall& product = calls_[places.product];
+    const auto count = static_cast<int>(products.size());
+    const std::vector<KernelVariant> variants =
+        grouped_variants(call_problem(joined.members[0], context()), count);
+    if (variants.empty()) return false;
+    const double alone = product.members.empty()
+                             ? product.choice.candidates[product.choice.chosen].microseconds
+                             : grouped_variants(call_problem(products[0], context()), count)[0].microseconds;
+    double apart = 0;
+    for (const size_t update : places.updates)
+      apart += estimate_microseconds(calls_[update], calls_[update].kernel, target_, ranges_);
+    joined.variant = variants[0].name;
+    for (KernelCall& member : joined.members) member.variant = joined.variant;
+    joined.origin = joined.members.front().origin;
+    if (count > 1) joined.origin += " … " + joined.members.back().origin;
+    joined.reason = std::to_string(count) + " products and their updates in one launch, estimated " +
+                    format_fixed(variants[0].microseconds, 1) + " us, apart " +
+                    format_fixed(alone + apart, 1) + " us";
+    return variants[0].microseconds - alone < kMostSeen * apart;
+  }
+
+  // Puts the joined call where the product stood, or behind calls that the updates need and that cannot rise,
+  // and takes the product and the updates away.
+  bool place(KernelCall joined, Places places) {
+    places = raise_needed(std::move(places));
+    const auto& [at, updates] = places;
+    const size_t last = last_needed(places);
+    if (last >= *std::min_element(updates.begin(), updates.end())) return false;
+    for (size_t c = at + 1; c <= last; ++c)
+      if (meet(calls_[c].outputs, calls_[at].inputs)) return false;
+    calls_[at] = KernelCall();
+    for (const size_t update : updates) calls_[update] = KernelCall();
+    if (last == at)
+      calls_[at] = std::move(joined);
+    else
+      calls_.insert(calls_.begin() + static_cast<std::ptrdiff_t>(last) + 1, std::move(joined));
+    return true;
+  }
+
+  // Lets calls that the updates need rise before the product, and says where all then are.
+  Places raise_needed(Places places) {
+    for (size_t c = places.product + 1; c < last_update(places); ++c)
+      if (is_needed(c, places) && may_rise(c, places.product)) rise(c, places);
+    return places;
+  }
+  // The last call that must come before the joined one; the product if there is none.
+  size_t last_needed(const Places& places) const {
+    size_t last = places.product;
+    for (size_t c = places.product + 1; c < last_update(places); ++c)
+      if (is_needed(c, places)) last = c;
+    return last;
+  }
+  static size_t last_update(const Places& places) {
+    return *std::max_element(places.updates.begin(), places.updates.end());
+  }
+  bool is_needed(size_t call, const Places& places) const {
+    const std::vector<size_t>& updates = places.updates;
+    return std::find(updates.begin(), updates.end(), call) == updates.end() &&
+           std::any_of(updates.begin(), updates.end(), [&](size_t update) {
+             return call < update && must_precede(call, places.product, update);
+           });
+  }
+
+  // Whether an update, which reads the results of the product at `product`, may not run before this call.
+  bool must_precede(size_t call, size_t product, size_t update) const {
+    const KernelCall &other = calls_[call], &one = calls_[update];
+    return std::any_of(one.inputs.begin(), one.inputs.end(),
+                       [&](const Window& w) {
+                         return !meets(calls_[product].outputs, w.root) && meets(other.outputs, w.root);
+                       }) ||
+           meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs);
+  }
+
+  // Whether a call may run before the one at `first` and all after that.
+  bool may_rise(size_t call, size_t first) const {
+    for (size_t i = first; i < call; ++i)
+      if (meet(calls_[i].outputs, calls_[call].inputs) || meet(calls_[i].outputs, calls_[call].outputs) ||
+          meet(calls_[i].inputs, calls_[call].outputs))
+        return false;
+    return true;
+  }
+
+  void rise(size_t call, Places& places) {
+    const auto begin = calls_.begin();
+    std::rotate(begin + static_cast<std::ptrdiff_t>(places.product),
+                begin + static_cast<std::ptrdiff_t>(call), begin + static_cast<std::ptrdiff_t>(call) + 1);
+    for (size_t& update : places.updates) update += update < call ? 1 : 0;
+    ++places.product;
+  }
+
+  KernelCalls& all_;
+  std::vector<KernelCall>& calls_;
+  const Graph& graph_;
+  std::vector<TileProgram>& programs_;
+  const Target& target_;
+  const SymbolRanges& ranges_;
+};
+
+}  // namespace
+
+void join_updates(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
+                  const Target& target, const SymbolRanges& ranges) {
+  if (target.arch < 90) return;
+  UpdateJoiner(calls, graph, programs, target, ranges).run();
+}
+
+}  // namespace aicf

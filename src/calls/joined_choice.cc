@@ -1,0 +1,39 @@
+#include "calls/joined_choice.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+
+namespace aicf {
+
+bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart,
+                  const char* what, const SelectOptions& options) {
+  Choice& choice = joined.choice;
+  for (const KernelVariant& variant : variants)
+    choice.candidates.push_back({joined.kernel, variant.name, variant.microseconds});
+  const auto want = [&](const std::string& name, ChoiceSource source) {
+    for (size_t i = choice.candidates.size(); i-- > 0;)
+      if (name == joined.kernel || name == to_string(choice.candidates[i]))
+        choice.chosen = i, choice.source = source;
+  };
+  if (const auto recorded = recorded_join(choice.key, joined.kernel, options))
+    want(*recorded, ChoiceSource::kRecord);
+  for (const ForcedChoice& forced : options.forced)
+    if (is_meant(forced, joined, "matmul")) want(forced.candidate, ChoiceSource::kForced);
+  const Candidate& chosen = choice.candidates[choice.chosen];
+  joined.variant = chosen.variant;
+  joined.reason = joined_reason(choice.source) + what + " in one kernel, estimated " +
+                  format_fixed(chosen.microseconds, 1) + " us, apart " + format_fixed(apart, 1) + " us";
+  return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;
+}
+
+bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs) {
+  const std::vector<Candidate>& ways = call.choice.candidates;
+  const bool has_tensor_cores = std::any_of(
+      ways.begin(), ways.end(), [](const Candidate& way) { return way.kernel == "matmul_tensor_core"; });
+  return has_tensor_cores && call.library.call.empty() && call.members.empty() &&
+         call.choice.source == ChoiceSource::kRank && call.region >= 0 &&
+         programs[static_cast<size_t>(call.region)].stages.size() == 1;
+}
+
+}  // namespace aicf

@@ -1,0 +1,118 @@
+#include "calls/joined_program.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace aicf {
+namespace {
+
+class Joiner {
+ public:
+  Joiner(const TileProgram& first, size_t from, const TileProgram& second, size_t middle)
+      : first_(first), second_(second), from_(from), middle_(middle), kept_(first.outputs[from]) {}
+
+  TileProgram run(const std::vector<bool>& kept) {
+    AICF_CHECK(
+        first_.stages.size() == 1 && (kept_ == DType::f16 || kept_ == DType::bf16 || kept_ == DType::f32),
+        "programs are joined behind one stage, at a half value or one in f32");
+    const auto registers = static_cast<int16_t>(first_.registers.size());
+    const auto scalars = static_cast<int16_t>(first_.scalars.size());
+    joined_.inputs = first_.inputs;
+    for (size_t i = 0; i < second_.inputs.size(); ++i)
+      if (i != middle_) joined_.inputs.push_back(second_.inputs[i]);
+    joined_.registers = first_.registers;
+    joined_.registers.insert(joined_.registers.end(), second_.registers.begin(), second_.registers.end());
+    joined_.registers.push_back({TileType::f32, true});
+    joined_.scalars = first_.scalars;
+    joined_.scalars.insert(joined_.scalars.end(), second_.scalars.begin(), second_.scalars.end());
+    for (size_t i = 0; i < first_.outputs.size(); ++i) {
+      first_output_.push_back(kept[i] ? operands() : -1);
+      if (kept[i]) joined_.outputs.push_back(first_.outputs[i]);
+    }
+    const int second_output = operands();
+    joined_.outputs.insert(joined_.outputs.end(), second_.outputs.begin(), second_.outputs.end());
+    joined_.stages.emplace_back();
+    add_first(joined_.stages[0]);
+    joined_.stages.resize(second_.stages.size());
+    for (size_t s = 0; s < second_.stages.size(); ++s)
+      for (TileInstr instr : second_.stages[s]) {
+        for (int16_t* number : {&instr.dst, &instr.a, &instr.b, &instr.c})
+          if (*number >= 0)
+            *number = static_cast<int16_t>(*number + (*number >= kTileScalarBase ? scalars : registers));
+        if (instr.operand >= 0) add_operand(instr, second_output);
+        joined_.stages[s].push_back(instr);
+      }
+    return std::move(joined_);
+  }
+
+ private:
+  int operands() const { return static_cast<int>(joined_.inputs.size() + joined_.outputs.size()); }
+  int16_t kept_register() const { return static_cast<int16_t>(joined_.registers.size() - 1); }
+  TileInstr rounding(int16_t to, int16_t from) const {
+    const TileOp op = kept_ == DType::f16    ? TileOp::round_f16
+                      : kept_ == DType::bf16 ? TileOp::round_bf16
+                                             : TileOp::to_f32;  // as it is
+    return {.op = op, .type = TileType::f32, .dst = to, .a = from};
+  }
+
+  void add_first(std::vector<TileInstr>& stage) const {
+    for (TileInstr instr : first_.stages[0]) {
+      const int output = instr.operand - static_cast<int>(first_.inputs.size());
+      if (output < 0) {
+        stage.push_back(instr);
+        continue;
+      }
+      if (output == static_cast<int>(from_)) stage.push_back(rounding(kept_register(), instr.a));
+      instr.operand = static_cast<int16_t>(first_output_[static_cast<size_t>(output)]);
+      if (instr.operand >= 0) stage.push_back(instr);
+    }
+  }
+
+  // What the second program reads from memory is there already.
+  void add_operand(TileInstr& instr, int second_output) const {
+    const auto operand = static_cast<size_t>(instr.operand);
+    if (operand == middle_) {
+      instr = rounding(instr.dst, kept_register());
+    } else if (operand < second_.inputs.size()) {
+      const size_t before = first_.inputs.size() - (operand > middle_ ? 1 : 0);
+      instr.operand = static_cast<int16_t>(before + operand);
+    } else {
+      instr.operand = static_cast<int16_t>(second_output + static_cast<int>(operand - second_.inputs.size()));
+    }
+  }
+
+  const TileProgram &first_, &second_;
+  size_t from_, middle_;
+  DType kept_;                     // of the value between them
+  std::vector<int> first_output_;  // operand numbers; -1: not kept
+  TileProgram joined_;
+};
+
+}  // namespace
+
+bool has_elements_alone(const TileProgram& program) {
+  return program.stages.size() == 1 && !sums_rows(program) &&
+         std::none_of(program.stages[0].begin(), program.stages[0].end(),
+                      [](const TileInstr& instr) { return instr.op == TileOp::inner_index; });
+}
+
+TileProgram with_input_at(TileProgram program, size_t from, size_t to) {
+  const DType moved = program.inputs[from];
+  program.inputs.erase(program.inputs.begin() + static_cast<std::ptrdiff_t>(from));
+  program.inputs.insert(program.inputs.begin() + static_cast<std::ptrdiff_t>(to), moved);
+  for (std::vector<TileInstr>& stage : program.stages)
+    for (TileInstr& instr : stage) {
+      const auto number = static_cast<size_t>(instr.operand);
+      if (instr.operand < 0 || number < to || number > from) continue;
+      instr.operand = static_cast<int16_t>(number == from ? to : number + 1);
+    }
+  return program;
+}
+
+TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
+                           const TileProgram& second, size_t middle) {
+  return Joiner(first, from, second, middle).run(kept);
+}
+
+}  // namespace aicf

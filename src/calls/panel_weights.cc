@@ -1,0 +1,276 @@
+#include "calls/panel_weights.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "calls/call_windows.h"
+#include "calls/join_inputs.h"
+#include "kernels/cuda_kernel.h"
+#include "select/cuda_problem.h"
+#include "select/layout.h"
+#include "select/region_codegen.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kMostRows = 256;  // 512 rows of 4,096 x 4,096 take 28.4 us on an H100 either way
+constexpr char kPair[] = "matmul_pair";
+
+bool is_known(const Window& w) {
+  const auto known = [](const Dim& d) { return d.is_constant(); };
+  return w.offset.is_constant() && std::all_of(w.sizes.begin(), w.sizes.end(), known) &&
+         std::all_of(w.strides.begin(), w.strides.end(), known);
+}
+
+// A matrix [K, N] as [K / 64, N, 64].
+Window by_panels(const Window& y) {
+  const Dim depth(kPanelDepth);
+  Window split = y;
+  split.sizes = {*divide_exactly(y.sizes[0], depth), y.sizes[1], depth};
+  split.strides = {y.strides[0] * depth, y.strides[1], y.strides[0]};
+  return split;
+}
+
+// The product of a call: of one that makes its x, the second member.
+const KernelCall& product_of(const KernelCall& call) {
+  return call.kernel == kRegionProduct ? call.members[1] : call;
+}
+
+// Who reads the weights of all graphs, by the weights' names.
+struct Readers {
+  std::set<std::string> wanted;                            // by products of few rows
+  std::set<std::string> otherwise;                         // in another form than products can read in panels
+  std::vector<std::pair<std::string, std::string>> pairs;  // in one form, by one call
+  struct Matrices {
+    std::vector<Window> windows;  // different ones, without their roots
+    int64_t elements;             // of the weight
+  };
+  std::map<std::string, Matrices> matrices;
+
+  void add_matrix(const std::string& name, Window w, int64_t elements) {
+    w.root = kNoValue;
+    Matrices& known = matrices.emplace(name, Matrices{{}, elements}).first->second;
+    add_once({w}, known.windows);
+  }
+
+  // What all readers can read in panels, without taking more memory than the weights.
+  std::set<std::string> names() const {
+    std::set<std::string> left = otherwise;
+    for (const auto& [name, all] : matrices) {
+      int64_t count = 0;
+      for (const Window& w : all.windows) count += *element_count(w.sizes).constant();
+      if (count > all.elements) left.insert(name);
+    }
+    left = with_others(std::move(left));
+    const std::set<std::string> all = with_others(wanted);
+    std::set<std::string> names;
+    std::set_difference(all.begin(), all.end(), left.begin(), left.end(), std::inserter(names, names.end()));
+    return names;
+  }
+
+ private:
+  // And those of which one is there in a pair.
+  std::set<std::string> with_others(std::set<std::string> names) const {
+    for (size_t known = 0; known != names.size();) {
+      known = names.size();
+      for (const auto& [one, other] : pairs) {
+        if (names.contains(one)) names.insert(other);
+        if (names.contains(other)) names.insert(one);
+      }
+    }
+    return names;
+  }
+};
+
+class GraphPanels {
+ public:
+  explicit GraphPanels(const CallPassInput& in) : in_(in), calls_(in.calls.calls) {}
+
+  void collect(Readers& readers) const {
+    for (const KernelCall& call : calls_) {
+      const bool able = takes_panels(product_of(call));
+      std::vector<std::string> matrices;
+      for (size_t i = 0; i < call.inputs.size(); ++i) {
+        const Window& w = call.inputs[i];
+        const std::string name = name_of(w.root);
+        if (!able || !is_matrix(call, i)) {
+          readers.otherwise.insert(name);
+          continue;
+        }
+        readers.add_matrix(name, w, elements_of(w.root));
+        matrices.push_back(name);
+        if (has_few_rows(call)) readers.wanted.insert(name);
+      }
+      if (matrices.size() > 1) readers.pairs.emplace_back(matrices[0], matrices[1]);
+    }
+    for (const KernelCall& call : in_.calls.init_calls)
+      for (const Window& w : call.inputs) readers.otherwise.insert(name_of(w.root));
+    for (const ValueId root : in_.calls.output_roots) readers.otherwise.insert(name_of(root));
+  }
+
+  void store(const std::set<std::string>& names) {
+    for (KernelCall& call : calls_)
+      for (size_t i = 1; is_matrix(call, i); ++i) {
+        if (!names.contains(name_of(call.inputs[i].root))) continue;
+        call.inputs[i] = stored(call.inputs[i], call.origin);
+        if (call.kernel == kRegionProduct) call.members[1].inputs[i] = call.inputs[i];
+      }
+  }
+
+ private:
+  static bool is_matrix(const KernelCall& call, size_t input) {
+    return input < call.inputs.size() && (input == 1 || (input == 2 && call.kernel == kPair));
+  }
+  bool is_extra(ValueId root) const { return root >= in_.graph.value_count(); }
+  ExtraValue& extra(ValueId root) const {
+    return in_.calls.extra[static_cast<size_t>(root - in_.graph.value_count())];
+  }
+  std::string name_of(ValueId root) const {
+    return is_extra(root) ? extra(root).name : in_.graph.value(root).name;
+  }
+
+  // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
+  bool takes_panels(const KernelCall& call) const {
+    static const std::set<std::string> kernels = {"matmul_tensor_core", "matmul_rows", kPair};
+    if (!kernels.contains(call.kernel) || !call.members.empty() || !call.library.call.empty() ||
+        !call.variant.starts_with("wgmma") || call.outputs[0].sizes.size() != 2)
+      return false;
+    KernelCall turned = call;
+    for (size_t i = 1; is_matrix(call, i); ++i) {
+      if (!can_store(call.inputs[i])) return false;
+      turned.inputs[i] = panels_of(call.inputs[i], call.inputs[i].root);
+    }
+    CudaProblem problem = cuda_problem(turned, in_.target.arch, in_.options.ranges);
+    problem.program = &in_.programs[static_cast<size_t>(call.region)];
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(call.kernel), problem);
+    return std::any_of(variants.begin(), variants.end(),
+                       [&](const KernelVariant& v) { return v.name == call.variant; });
+  }
+
+  int64_t elements_of(ValueId root) const {
+    const Shape& shape = is_extra(root) ? extra(root).type.shape : in_.graph.shape(root);
+    return *element_count(shape).constant();
+  }
+
+  bool has_few_rows(const KernelCall& call) const {
+    return bounds(call.outputs[0].sizes[0], in_.options.ranges).hi <= kMostRows;
+  }
+
+  // Whether init can lay out this matrix of a weight in panels.
+  bool can_store(const Window& y) const {
+    if (y.sizes.size() != 2 || !is_known(y) || !divide_exactly(y.sizes[0], Dim(kPanelDepth)) ||
+        !in_.calls.constant[static_cast<size_t>(y.root)] || name_of(y.root).empty())
+      return false;
+    return !is_extra(y.root) || parts_of(y).has_value();
+  }
+
+  // What init copies together, if it is the whole of this matrix and its parts are columns.
+  struct Part {
+    size_t call;  // of init
+    Window from, to;
+  };
+  std::optional<std::vector<Part>> parts_of(const Window& y) const {
+    std::vector<Part> parts;
+    if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(extra(y.root).type.shape)))
+      return std::nullopt;
+    for (size_t i = 0; i < in_.calls.init_calls.size(); ++i) {
+      const KernelCall& call = in_.calls.init_calls[i];
+      if (!meets(call.outputs, y.root)) continue;
+      const std::optional<Part> part = is_copy(call) ? columns_of(i, y) : std::nullopt;
+      if (!part) return std::nullopt;
+      parts.push_back(*part);
+    }
+    return parts;
+  }
+  bool is_copy(const KernelCall& call) const {
+    return call.kernel == "tile" && call.inputs.size() == 1 && call.outputs.size() == 1 && call.region >= 0 &&
+           static_cast<size_t>(call.region) < in_.calls.regions.size() &&
+           in_.calls.regions[static_cast<size_t>(call.region)].body.nodes().empty();
+  }
+  // A step of init that copies some columns of y, as a copy to panels.
+  std::optional<Part> columns_of(size_t at, const Window& y) const {
+    const Window &from = in_.calls.init_calls[at].inputs[0], &to = in_.calls.init_calls[at].outputs[0];
+    if (to.sizes.size() != 2 || from.sizes != to.sizes || !is_known(from) || !is_known(to))
+      return std::nullopt;
+    const size_t k = to.strides[0] == y.strides[0] ? 0 : 1;
+    const std::optional<Dim> first = divide_exactly(to.offset, y.strides[1]);
+    if (!(to.strides[k] == y.strides[0]) || !(to.strides[1 - k] == y.strides[1]) ||
+        !(to.sizes[k] == y.sizes[0]) || !first)
+      return std::nullopt;
+    const auto turned = [&](const Window& w) {
+      return Window{
+          w.root, w.dtype, w.offset, {w.sizes[k], w.sizes[1 - k]}, {w.strides[k], w.strides[1 - k]}};
+    };
+    Part part{at, by_panels(turned(from)), panels_of(y, y.root)};
+    part.to.offset = *first * Dim(kPanelDepth);
+    part.to.sizes = part.from.sizes;
+    return part;
+  }
+
+  static Window panels_of(const Window& y, ValueId root) {
+    return row_major_window(root, {y.dtype, by_panels(y).sizes});
+  }
+
+  // The window of this matrix in panels, which steps of init fill.
+  Window stored(const Window& y, const std::string& origin) {
+    const auto known =
+        std::find_if(panels_.begin(), panels_.end(), [&](const auto& p) { return p.first == y; });
+    if (known != panels_.end()) return known->second;
+    Window panels = panels_of(y, y.root);
+    if (is_extra(y.root)) {
+      const std::vector<Part> parts = *parts_of(y);
+      for (const Part& part : parts) {
+        KernelCall& call = in_.calls.init_calls[part.call];
+        call = copy_call(part.from, part.to, call.origin);
+      }
+      extra(y.root).type = {y.dtype, panels.sizes};
+    } else {
+      panels.root = static_cast<ValueId>(in_.graph.value_count() + static_cast<int>(in_.calls.extra.size()));
+      in_.calls.extra.push_back(
+          {ExtraValue::Kind::kPacked, {y.dtype, panels.sizes}, "panels of " + name_of(y.root)});
+      in_.calls.constant.push_back(true);
+      in_.calls.init_calls.push_back(copy_call(by_panels(y), panels, origin));
+    }
+    panels_.emplace_back(y, panels);
+    return panels;
+  }
+
+  KernelCall copy_call(const Window& from, const Window& to, const std::string& origin) const {
+    Region region;
+    region.full_shape = to.sizes;
+    region.body.add_output(region.body.add_input("x", {from.dtype, to.sizes}), "y");
+    KernelCall call;
+    call.kernel = "tile";
+    call.inputs = {from};
+    call.outputs = {to};
+    call.schedule = {static_cast<int>(to.sizes.size()), {0, 1, 2}};
+    call.params = {Dim(call.schedule.inner_rank)};
+    call.region = static_cast<int>(in_.programs.size());
+    call.origin = origin;
+    call.reason = "weights in panels at load";
+    in_.programs.push_back(generate_tile_program(region, call.schedule));
+    check_tile_program(in_.programs.back());
+    return call;
+  }
+
+  const CallPassInput& in_;
+  std::vector<KernelCall>& calls_;
+  std::vector<std::pair<Window, Window>> panels_;  // as the products read them before, in panels
+};
+
+}  // namespace
+
+void panel_weights(const std::vector<CallPassInput>& graphs) {
+  std::vector<GraphPanels> panels(graphs.begin(), graphs.end());
+  Readers readers;
+  for (const GraphPanels& graph : panels) graph.collect(readers);
+  const std::set<std::string> names = readers.names();
+  for (GraphPanels& graph : panels) graph.store(names);
+}
+
+}  // namespace aicf

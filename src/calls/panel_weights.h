@@ -1,0 +1,18 @@
+// Which weights are stored in panels of 64 rows of K (kPanelDepth), on sm_90: those
+// that products of few rows read, whose time is that of their weights, if nothing reads them in another form.
+// One step of init lays them out; the products' tiles, sums and bits stay.
+#pragma once
+
+#include <vector>
+
+#include "calls/call_passes.h"
+
+namespace aicf {
+
+// The name that leaves weights as they are (CompileOptions::skip_passes).
+inline constexpr char kPanelWeights[] = "panel_weights";
+
+// Of all graphs of a program together, which share their weights.
+void panel_weights(const std::vector<CallPassInput>& graphs);
+
+}  // namespace aicf

@@ -1,0 +1,161 @@
+#include "codegen/cuda_build.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/error.h"
+#include "calls/group_products.h"
+#include "codegen/bundle_code.h"
+#include "codegen/made_input_code.h"
+#include "codegen/nvrtc.h"
+#include "codegen/product_group_code.h"
+#include "codegen/unit_writer.h"
+#include "kernels/custom_kernel.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
+
+// Products unroll into long code: such a kernel takes as long to compile as many small ones. A bundle counts
+// for its members.
+int compile_cost(const std::string& source) {
+  for (const char* header : {"wgmma", "mma.cuh", "sliced.cuh"})
+    if (source.find(header) != std::string::npos) return kModuleCost;
+  return std::clamp(member_texts(source), 1, kModuleCost);
+}
+
+// Functions of different sources may have one name, and an extern "C" name belongs to the whole module. A
+// kernel's name stands at the start of a line, as cuda_kernel_head writes it, and nowhere else.
+std::string with_unique_names(const CudaCode& code, size_t index) {
+  std::set<std::string> names;
+  for (const CudaLaunch& launch : code.launches) names.insert("\n" + launch.function + "(");
+  std::string text = code.source;
+  for (const std::string& name : names) {
+    const size_t at = text.find(name);
+    AICF_CHECK(at != std::string::npos, "a launched function is not in its source:" + name);
+    text.insert(at + name.size() - 1, "_" + std::to_string(index));
+  }
+  return text;
+}
+
+// What the calls before the next one write, back to the last that launches whatever the sizes: it has waited
+// for all before itself, and the next call's first launch begins after that (prelude.cuh). Else `roots`, too.
+std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
+                                   const std::vector<StepLaunches>& before, std::set<ValueId> roots) {
+  std::set<ValueId> written;
+  for (size_t i = before.size(); i-- > 0;) {
+    for (const Window& w : calls[i].outputs) written.insert(w.root);
+    if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return written;
+  }
+  roots.merge(written);
+  return roots;
+}
+
+}  // namespace
+
+std::string to_string(const ModuleRecord& record) {
+  const size_t count = record.functions.size();
+  std::string text = "module";
+  if (count > 0) text += " of " + record.functions.front();
+  if (count > 1) text += " and " + std::to_string(count - 1) + " more";
+  return text + ": " + std::to_string(record.milliseconds) + " ms, " + std::to_string(record.bytes) +
+         " bytes";
+}
+
+int32_t CudaBuilder::intern_source(const CudaCode& code) {
+  const auto [at, fresh] = index_.emplace(code.source, static_cast<int32_t>(sources_.size()));
+  if (fresh) sources_.push_back(with_unique_names(code, sources_.size()));
+  return at->second;
+}
+
+StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& context) {
+  CudaCode code = call.members.empty()           ? call_code(call, context, false)
+                  : call.kernel == kBundleKernel ? bundle_code(call, context)
+                  : call.kernel == kProductGroup ? product_group_code(call, context)
+                                                 : made_input_code(call, context);
+  const int32_t source = intern_source(code);
+  for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
+  return {source, std::move(code.launches), std::move(code.workspace_bytes)};
+}
+
+std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
+                                                const std::vector<TileProgram>& programs,
+                                                const std::vector<bool>& constant,
+                                                const std::set<ValueId>& running) {
+  CodeContext context{programs, constant, target_, ranges_};
+  std::vector<StepLaunches> result;
+  for (const KernelCall& call : calls) {
+    context.running = roots_of_running(calls, result, running);
+    result.push_back(add_call(call, context));
+  }
+  return result;
+}
+
+std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls, const std::vector<TileProgram>& programs,
+                                           const std::set<ValueId>& running) {
+  return add_list(calls.calls, programs, calls.constant, running);
+}
+
+std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
+                                                const std::vector<TileProgram>& programs) {
+  return add_list(calls.init_calls, programs, {}, {});
+}
+
+std::vector<CudaUnit> CudaBuilder::units(const std::vector<std::vector<StepLaunches>*>& launches) const {
+  std::vector<UnitWriter> writers;
+  int32_t images = 0;  // of PTX, which the driver compiles: modules after those of the units
+  std::vector<int32_t> module_of(sources_.size());
+  int cost = kModuleCost;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (is_ptx(sources_[i])) {
+      module_of[i] = -++images;
+      continue;
+    }
+    const int added = compile_cost(sources_[i]);
+    if (cost + added > kModuleCost) writers.emplace_back(), cost = 0;
+    cost += added;
+    writers.back().add(sources_[i], "source_" + std::to_string(i));
+    module_of[i] = static_cast<int32_t>(writers.size()) - 1;
+  }
+  for (int32_t& module : module_of)
+    if (module < 0) module = static_cast<int32_t>(writers.size()) - 1 - module;
+  for (std::vector<StepLaunches>* list : launches)
+    for (StepLaunches& step : *list)
+      if (step.module >= 0) step.module = module_of[static_cast<size_t>(step.module)];
+  std::vector<CudaUnit> result;
+  for (const UnitWriter& writer : writers) result.push_back({writer.text(), target_.code_target()});
+  return result;
+}
+
+std::vector<Array> CudaBuilder::modules(const std::vector<std::string>& images) const {
+  std::vector<Array> result;
+  const auto add = [&](const std::string& image) {
+    Array bytes(DType::u8, {static_cast<int64_t>(image.size())});
+    std::memcpy(bytes.mutable_data(), image.data(), image.size());
+    result.push_back(std::move(bytes));
+  };
+  for (const std::string& image : images) add(image);
+  for (const std::string& source : sources_)
+    if (is_ptx(source)) add(source);
+  return result;
+}
+
+std::vector<ModuleRecord> module_records(const std::vector<std::vector<StepLaunches>*>& launches,
+                                         const std::vector<Array>& modules, std::vector<double> milliseconds,
+                                         const std::string& target) {
+  milliseconds.resize(modules.size());
+  std::vector<std::set<std::string>> functions(modules.size());
+  for (const std::vector<StepLaunches>* list : launches)
+    for (const StepLaunches& step : *list)
+      for (const CudaLaunch& launch : step.launches)
+        if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
+  std::vector<ModuleRecord> records;
+  for (size_t i = 0; i < modules.size(); ++i)
+    records.push_back(
+        {target, {functions[i].begin(), functions[i].end()}, modules[i].sizes()[0], milliseconds[i]});
+  return records;
+}
+
+}  // namespace aicf

@@ -1,0 +1,38 @@
+// CUDA text to machine code through NVRTC, which is loaded at run time. Takes text that includes only
+// cuda_headers(); gives a cubin for a concrete architecture ("sm_90a") or PTX for a virtual one
+// ("compute_80"). Needs no GPU.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace aicf {
+
+// Of every unit, beside its architecture. No contraction of a·b + c by the compiler's choice: fused
+// multiply-adds are written out where they are meant.
+inline constexpr const char* kCudaOptions[] = {
+    "--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--no-source-include", "--minimal"};
+
+// Machine code (an ELF cubin or PTX text) of one translation unit. EnvironmentError device_missing without
+// NVRTC, library_unusable if it cannot be loaded; InternalError check_failed with the compiler's log and the
+// numbered text if it does not compile, because all text is ours.
+std::string compile_cuda(const std::string& source, const std::string& target);
+
+// A translation unit and what it is compiled for.
+struct CudaUnit {
+  std::string source, target;
+};
+
+// As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the
+// units are shared out to forked processes, one per core; none is compiled in this one, whose forks would
+// inherit locks of NVRTC's threads. `milliseconds` gets how long each took; `meanwhile`: see run_forked.
+std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
+                                      std::vector<double>* milliseconds = nullptr,
+                                      const std::function<void()>& meanwhile = {});
+std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
+
+// "13.0", part of what fixes the bits of a build.
+std::string nvrtc_version();
+
+}  // namespace aicf

@@ -1,0 +1,71 @@
+#include "codegen/nvrtc.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "codegen/testing/needs_nvrtc.h"
+
+namespace aicf {
+namespace {
+
+const std::string kKernel =
+    "#include \"prelude.cuh\"\n"
+    "extern \"C\" __global__ void k(const aicf::f16* x, float* y) {\n"
+    "  aicf::wait_for_inputs();\n"
+    "  y[threadIdx.x] = aicf::to_float(x[threadIdx.x]);\n"
+    "}\n";
+
+TEST(Nvrtc, compiles_for_every_architecture) {
+  AICF_NEEDS_NVRTC();
+  for (const char* target : {"sm_80", "sm_86", "sm_89", "sm_90a", "compute_80"})
+    EXPECT_GT(compile_cuda(kKernel, target).size(), 100u) << target;
+}
+
+TEST(Nvrtc, names_the_line_that_does_not_compile) {
+  AICF_NEEDS_NVRTC();
+  try {
+    compile_cuda(kKernel + "int broken(", "sm_80");
+    FAIL();
+  } catch (const InternalError& error) {
+    EXPECT_NE(error.text().find("kernel.cu"), std::string::npos) << error.text();
+  }
+}
+
+TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
+  AICF_NEEDS_NVRTC();
+  EXPECT_THROW(compile_cuda(std::vector<std::string>{kKernel, kKernel + "int broken(", kKernel}, "sm_80"),
+               InternalError);
+}
+
+TEST(Nvrtc, compiles_in_parallel_in_order) {
+  AICF_NEEDS_NVRTC();
+  std::vector<CudaUnit> units;
+  for (int i = 0; i < 4; ++i)
+    units.push_back(
+        {kKernel + "__device__ int number" + std::to_string(i) + ";\n", i < 2 ? "sm_80" : "compute_80"});
+  std::vector<double> milliseconds;
+  const std::vector<std::string> images = compile_cuda(units, &milliseconds);
+  ASSERT_EQ(milliseconds.size(), units.size());
+  for (size_t i = 0; i < units.size(); ++i) {
+    EXPECT_EQ(images[i], compile_cuda(units[i].source, units[i].target));
+    EXPECT_GT(milliseconds[i], 0);
+  }
+}
+
+// Such units are compiled by threads of NVRTC's own.
+TEST(Nvrtc, units_of_several_kernels_have_the_same_bytes_alone_and_beside_others) {
+  AICF_NEEDS_NVRTC();
+  std::string several = kKernel;
+  for (const char* name : {"a", "b", "c"})
+    several += "extern \"C\" __global__ void " + std::string(name) + "(float* y) { y[0] += 1; }\n";
+  for (const char* target : {"sm_80", "sm_90a", "compute_80"}) {
+    const std::string alone = compile_cuda(several, target);
+    const std::vector<std::string> beside = compile_cuda({several, kKernel, several}, target);
+    EXPECT_EQ(beside[0], alone) << target;
+    EXPECT_EQ(beside[2], alone) << target;
+    EXPECT_EQ(compile_cuda(several, target), alone) << target;
+  }
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,28 @@
+#include "codegen/product_group_code.h"
+
+#include "calls/group_products.h"
+#include "kernels/product_group.h"
+#include "select/layout.h"
+
+namespace aicf {
+
+CudaCode product_group_code(const KernelCall& call, const CodeContext& context) {
+  const CudaProblem kernel = call_problem(call, context);
+  ProductGroup group;
+  group.kernel = &kernel;
+  for (const KernelCall& member : call.members) {
+    ProductGroup::Operands product{operand_numbers(member.inputs, call.inputs),
+                                   operand_numbers(member.outputs, call.outputs)};
+    if (has_sums(member, context.programs)) {
+      product.x_sums = product.outputs.back();
+      product.outputs.pop_back();
+      group.x_sums = member.outputs.back().dtype;
+    }
+    group.products.push_back(std::move(product));
+  }
+  CudaProblem problem = product_of(call.members[0], context);
+  problem.group = &group;
+  return find_cuda_kernel(call.members[0].kernel)->generate(problem);
+}
+
+}  // namespace aicf

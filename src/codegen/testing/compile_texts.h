@@ -1,0 +1,50 @@
+// For tests that compile CUDA text: it takes NVRTC, but no GPU.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "codegen/nvrtc.h"
+#include "kernels/testing/cuda_texts.h"
+
+namespace aicf::cuda_testing {
+
+// Every text becomes machine code of its architecture.
+inline void compile_all(const RowTexts& texts) {
+  texts.compile([](const std::vector<std::string>& sources, const char* target) {
+    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
+  });
+}
+
+// Bytes of stack that the kernels of a cubin take, all together: arrays that did not stay in registers. From
+// its sections ".nv.info", whose attributes are a format, a kind and a value each.
+inline int64_t stack_bytes(const std::string& cubin) {
+  constexpr uint32_t kCudaInfo = 0x70000000;
+  constexpr uint8_t kSized = 4, kFrameSize = 0x11;  // EIFMT_SVAL, EIATTR_FRAME_SIZE: a symbol and its bytes
+  const auto number = [&]<class T>(size_t at, T) {
+    T value;
+    std::memcpy(&value, &cubin.at(at + sizeof(T) - 1) - (sizeof(T) - 1), sizeof(T));
+    return value;
+  };
+  int64_t sum = 0;
+  const auto sections = number(40, uint64_t{});
+  for (size_t i = 0; i < number(60, uint16_t{}); ++i) {
+    const size_t header = sections + i * number(58, uint16_t{});
+    if (number(header + 4, uint32_t{}) != kCudaInfo) continue;
+    size_t at = number(header + 24, uint64_t{});
+    const size_t end = at + number(header + 32, uint64_t{});
+    while (at < end) {
+      const auto size = number(at + 2, uint16_t{});
+      const bool sized = cubin.at(at) == kSized;
+      if (sized && cubin.at(at + 1) == kFrameSize) sum += number(at + 8, uint32_t{});
+      at += 4 + (sized ? size : 0);
+    }
+  }
+  return sum;
+}
+
+}  // namespace aicf::cuda_testing

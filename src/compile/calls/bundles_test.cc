@@ -1,0 +1,222 @@
+// Bundles of random programs, for architectures with and without clusters and without compiling any text: the
+// order of calls stays legal, and plans with bundles pass the checks that keep members of a stage apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "calls/bundle_calls.h"
+#include "codegen/cuda_build.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "compile/testing/random_graph.h"
+#include "compile/testing/selected_calls.h"
+#include "ir/text.h"
+#include "plan/plan_builder.h"
+#include "plan/plan_json.h"
+#include "runtime/bind_step.h"
+
+namespace aicf::testing {
+namespace {
+
+// An entry from passes to its plan. Calls are told apart by their origin: their number before bundling.
+class Flow {
+ public:
+  Flow(const Program& program, const char* target) : s_(select_calls(program, target)) {
+    std::vector<KernelCall>& calls = s_.calls.calls;
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].origin = std::to_string(i);
+    before_ = calls;
+    bundle_calls(s_.calls, s_.programs, s_.target, s_.optimised.sizes);
+  }
+
+  const std::vector<KernelCall>& before() const { return before_; }
+  const std::vector<KernelCall>& after() const { return s_.calls.calls; }
+
+  std::vector<std::string> sources() const {
+    CudaBuilder cuda(s_.target, s_.optimised.sizes);
+    cuda.add(s_.calls, s_.programs);
+    return cuda.sources();
+  }
+
+  Plan plan() const {
+    CudaBuilder cuda(s_.target, s_.optimised.sizes);
+    const auto launches = cuda.add(s_.calls, s_.programs), init = cuda.add_init(s_.calls, s_.programs);
+    std::map<std::string, Array> constants;
+    PlanBuilder builder(s_.optimised, constants);
+    builder.add_entry(s_.graph(), s_.calls, s_.programs, launches, init);
+    return builder.finish();
+  }
+
+ private:
+  SelectedCalls s_;
+  std::vector<KernelCall> before_;
+};
+
+// Elements of a window by number, if sizes do not decide: all of them, one by one.
+std::set<int64_t> elements(const Window& w) {
+  std::set<int64_t> found = {*w.offset.constant()};
+  for (size_t i = 0; i < w.sizes.size(); ++i) {
+    std::set<int64_t> more;
+    for (const int64_t at : found)
+      for (int64_t k = 0; k < *w.sizes[i].constant(); ++k) more.insert(at + k * *w.strides[i].constant());
+    found = std::move(more);
+  }
+  return found;
+}
+
+bool is_constant(const Window& w) {
+  const auto all = [](const auto& dims) {
+    return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is_constant(); });
+  };
+  return w.offset.is_constant() && all(w.sizes) && all(w.strides);
+}
+
+// Whether two windows may share an element.
+bool may_meet(const Window& a, const Window& b) {
+  if (a.root != b.root) return false;
+  if (!is_constant(a) || !is_constant(b) || a.dtype != b.dtype) return true;
+  const std::set<int64_t> x = elements(a), y = elements(b);
+  return std::any_of(x.begin(), x.end(), [&](int64_t at) { return y.contains(at); });
+}
+
+bool share(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Window& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Window& y) { return may_meet(x, y); });
+  });
+}
+
+bool ordered(const KernelCall& a, const KernelCall& b) {
+  return share(a.outputs, b.inputs) || share(a.outputs, b.outputs) || share(a.inputs, b.outputs);
+}
+
+struct Place {
+  size_t launch = 0;
+  int stage = 0;
+};
+
+// By call: where it runs. Every call must run once.
+std::vector<Place> places(const Flow& flow) {
+  std::vector<Place> found(flow.before().size());
+  std::vector<int> runs(flow.before().size());
+  const auto note = [&](const KernelCall& call, size_t launch, int stage) {
+    const auto number = static_cast<size_t>(std::stoi(call.origin));
+    found[number] = {launch, stage};
+    ++runs[number];
+  };
+  for (size_t i = 0; i < flow.after().size(); ++i) {
+    const KernelCall& call = flow.after()[i];
+    if (call.members.empty()) note(call, i, 0);
+    for (const KernelCall& member : call.members) note(member, i, member.stage);
+  }
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), static_cast<std::ptrdiff_t>(runs.size()));
+  return found;
+}
+
+void bind_all(const Plan& plan, int64_t batch) {
+  SymbolValues sizes;
+  for (const auto& [name, range] : plan.sizes) sizes[name] = std::clamp(batch, range.lo, range.hi);
+  for (const EntryPlan& entry : plan.entries)
+    for (size_t i = 0; i < entry.steps.size(); ++i) {
+      BoundCall call;
+      std::vector<AddressPatch> patches;
+      bind_step(plan, entry, static_cast<int32_t>(i), sizes, call, patches);
+    }
+}
+
+constexpr const char* kTargets[] = {"sm_80", "sm_90"};
+constexpr uint64_t kPrograms = 300;
+
+TEST(Bundles, KeepCallsThatShareMemoryInOrder) {
+  size_t members = 0, staged = 0;
+  for (const char* target : kTargets)
+    for (uint64_t seed = 1; seed <= kPrograms; ++seed) {
+      const Flow flow(random_program(seed), target);
+      const std::vector<Place> at = places(flow);
+      for (size_t a = 0; a < at.size(); ++a)
+        for (size_t b = a + 1; b < at.size(); ++b) {
+          if (!ordered(flow.before()[a], flow.before()[b])) continue;
+          EXPECT_TRUE(at[a].launch < at[b].launch ||
+                      (at[a].launch == at[b].launch && at[a].stage < at[b].stage))
+              << target << ", seed " << seed << ", calls " << a << " and " << b;
+        }
+      for (const KernelCall& call : flow.after()) {
+        members += call.members.size();
+        staged += !call.members.empty() && call.members.back().stage > 0;
+      }
+    }
+  EXPECT_GT(members, 500u);  // the programs have something to bundle, side by side and in stages
+  EXPECT_GT(staged, 50u);
+}
+
+TEST(Bundles, MakePlansThatPassTheChecks) {
+  for (const char* target : kTargets)
+    for (uint64_t seed = 1; seed <= kPrograms / 3; ++seed) {
+      const Plan plan = Flow(random_program(seed), target).plan();
+      check_plan(plan);
+      EXPECT_EQ(plan_from_json(plan_to_json(plan)), plan) << target << ", seed " << seed;
+      for (const int64_t batch : {int64_t{1}, kMaxBatch}) bind_all(plan, batch);
+    }
+}
+
+// Two regions that do not see each other, then one that reads both.
+constexpr char kDiamond[] = R"(program {
+  entry main(%x: f32[8, 8], %y: f32[8, 8]) {
+    %0 = reduce_sum(%x) {axes = [1], keepdims = true} : f32[8, 1]
+    %1 = reduce_max(%y) {axes = [0], keepdims = true} : f32[1, 8]
+    %2 = matmul(%0, %1) : f32[8, 8]
+    return "z" = %2
+  }
+})";
+
+TEST(Bundles, RunIndependentCallsSideBySide) {
+  const Flow flow(parse(kDiamond), "sm_90");
+  ASSERT_EQ(flow.after().size(), 1u);
+  const std::vector<KernelCall>& members = flow.after()[0].members;
+  ASSERT_EQ(members.size(), 3u);
+  EXPECT_EQ(members[0].stage, 0);
+  EXPECT_EQ(members[1].stage, 0);
+  EXPECT_EQ(members[2].stage, 1);
+}
+
+// Loads past the caches that see other threads' writes are for memory that a launch does not write.
+TEST(Bundles, ReadNothingPastTheCaches) {
+  AICF_NEEDS_NVRTC();
+  const std::vector<std::string> sources = Flow(parse(kDiamond), "sm_90").sources();
+  ASSERT_EQ(sources.size(), 1u);
+  const std::string ptx = compile_cuda(sources[0], "compute_90");
+  EXPECT_NE(ptx.find("ld.global"), std::string::npos);
+  EXPECT_EQ(ptx.find("ld.global.nc"), std::string::npos);
+  EXPECT_NE(ptx.find("barrier.cluster"), std::string::npos);
+}
+
+// The plan's only step.
+Step& step_of(Plan& plan) { return plan.entries[0].steps[0]; }
+
+TEST(Bundles, WhatReadsAnotherMembersResultMayNotRunBesideIt) {
+  Plan plan = Flow(parse(kDiamond), "sm_90").plan();
+  bind_all(plan, 1);
+  step_of(plan).members[2].stage = 0;
+  check_plan(plan);
+  EXPECT_THROW(bind_all(plan, 1), UserError);
+}
+
+TEST(Bundles, ForeignPlansAreChecked) {
+  const Plan plan = Flow(parse(kDiamond), "sm_90").plan();
+  check_plan(plan);
+  const auto refused = [&](const auto& change) {
+    Plan changed = plan;
+    change(step_of(changed));
+    EXPECT_THROW(check_plan(changed), UserError);
+  };
+  refused([](Step& s) { s.members[2].stage = 2; });
+  refused([](Step& s) { s.members[0].stage = 1; });
+  refused([](Step& s) { s.members[1].stage = -1; });
+  refused([](Step& s) { s.members[0].inputs[0] = static_cast<int32_t>(s.inputs.size()); });
+  refused([](Step& s) { s.members[0].outputs[0] = -1; });
+  refused([](Step& s) { s.members.erase(s.members.begin()); });
+  refused([](Step& s) { s.launches.push_back(s.launches[0]); });
+}
+
+}  // namespace
+}  // namespace aicf::testing

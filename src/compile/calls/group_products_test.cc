@@ -1,0 +1,99 @@
+// Products of one shape that share a launch: when they do, what stays apart, and that results stay.
+#include "calls/group_products.h"
+
+#include <gtest/gtest.h>
+
+#include "codegen/testing/needs_nvrtc.h"
+#include "compile/testing/random_arrays.h"
+#include "compile/testing/two_ways.h"
+
+namespace aicf::testing {
+namespace {
+
+constexpr int64_t kRows = 2048, kWidth = 1024, kColumns = 768;
+
+enum class Operands { kInputs, kTemps, kOneAfterAnother };
+
+// x_i^T · y of `count` inputs x_i; or of relu(x_i), which are temps of which only one is needed at a time; or
+// products of which each reads the one before.
+Program network(int count, Operands operands) {
+  Program program;
+  Graph graph("main");
+  const DType half = DType::bf16;
+  const ValueId y = graph.add_input("y", {half, {Dim(kRows), Dim(kColumns)}});
+  const ValueId zero = graph.add_constant(Array(half, std::vector<int64_t>{}));
+  ValueId before = kNoValue;
+  for (int i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    ValueId x = graph.add_input("x" + number, {half, {Dim(kRows), Dim(kWidth)}});
+    if (operands == Operands::kTemps) x = graph.add(Op::softmax, {x}, {{"axis", int64_t{1}}});
+    ValueId right = y;
+    if (before != kNoValue) {
+      const ValueId sum = graph.add(Op::reduce_sum, {before}, {{"axes", Ints{0, 1}}, {"keepdims", false}});
+      right = graph.add(Op::add, {y, graph.add(Op::mul, {sum, zero})});
+    }
+    const ValueId product = graph.add(Op::matmul, {x, right}, {{"transpose_x", true}});
+    if (operands == Operands::kOneAfterAnother) before = product;
+    graph.add_output(product, "z" + number);
+  }
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+CompileOptions options_of(const std::string& target, bool groups) {
+  CompileOptions options;
+  options.target = target;
+  if (!groups) options.skip_passes.insert(kGroupProducts);
+  return options;
+}
+
+// Members of each group.
+std::vector<size_t> groups_of(const Program& program, const char* target = "sm_90", bool groups = true) {
+  const Artifact artifact = compile(program, options_of(target, groups));
+  std::vector<size_t> sizes;
+  for (const Step& step : steps_of(artifact))
+    if (step.kernel == kProductGroup) sizes.push_back(step.members.size());
+  return sizes;
+}
+
+TEST(GroupProducts, EqualOnesShareALaunch) {
+  AICF_NEEDS_NVRTC();
+  const Program program = network(4, Operands::kInputs);
+  EXPECT_EQ(groups_of(program), std::vector<size_t>{4});
+  EXPECT_EQ(groups_of(program, "sm_80"), std::vector<size_t>{});
+  EXPECT_EQ(groups_of(program, "sm_90", false), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, NoneReadsWhatAnotherGives) {
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(groups_of(network(3, Operands::kOneAfterAnother)), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, OperandsThatWouldWaitTakeNoMoreMemory) {
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(groups_of(network(4, Operands::kTemps)), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, ResultsAreThoseOfTheProductsApart) {
+  const TestDevice& where = TestDevice::get();
+  if (!where.cuda || !where.runs) GTEST_SKIP() << "needs a GPU (AICF_TEST_DEVICE=cuda)";
+  const Program program = network(5, Operands::kInputs);
+  const auto [got, want] = TwoWays(compile(program, options_of(where.target, true)),
+                                   compile(program, options_of(where.target, false)))
+                               .run(normal_inputs(program, 3));
+  // Apart they split K, so that the last bits may differ.
+  for (const auto& [name, array] : got) EXPECT_LT(relative_error(array, want.at(name)), 4e-3) << name;
+}
+
+// 12 products have 24 tensor maps of 128 bytes, sizes have 128, and the rest of 4 KiB are pointers.
+TEST(GroupProducts, ArgumentsAreAsFewAsAKernelTakes) {
+  KernelCall group;
+  group.members.resize(12);
+  group.inputs.resize(100);
+  group.outputs.resize(12);
+  EXPECT_TRUE(arguments_fit(group));
+  EXPECT_FALSE(arguments_fit(group, 1));
+}
+
+}  // namespace
+}  // namespace aicf::testing

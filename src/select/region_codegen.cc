@@ -1,0 +1,389 @@
+#include "select/region_codegen.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "ir/rounding.h"
+#include "select/tile_registers.h"
+#include "target/tile_mapping.h"
+
+namespace aicf {
+namespace {
+
+TileOp wrap_op(DType dtype) {
+  return dtype == DType::i16 ? TileOp::wrap_i16 : dtype == DType::i8 ? TileOp::wrap_i8 : TileOp::wrap_u8;
+}
+
+TileOp clamp_op(DType dtype) {
+  return dtype == DType::i16 ? TileOp::clamp_i16 : dtype == DType::i8 ? TileOp::clamp_i8 : TileOp::clamp_u8;
+}
+
+TileOp round_op(DType half) { return half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16; }
+
+TileOp convert_op(TileType to) {
+  constexpr TileOp kOps[] = {TileOp::to_f32, TileOp::to_f64, TileOp::to_i32, TileOp::to_i64, TileOp::to_mask};
+  return kOps[static_cast<int>(to)];
+}
+
+// Emits instructions over virtual registers, one per value.
+class RegionCompiler {
+ public:
+  RegionCompiler(const Region& region, const Schedule& schedule)
+      : body_(region.body), schedule_(schedule), full_(region.full_shape) {
+    for (const Node& node : body_.nodes())
+      has_reduction_ = has_reduction_ || op_info(node.op).has(kReduction);
+  }
+
+  TileProgram run() {
+    const auto count = static_cast<size_t>(body_.value_count());
+    location_.resize(count);
+    find_values_rounded_when_stored();
+    number_operands();
+    for (const Node& node : body_.nodes()) emit_node(node);
+    for (size_t i = 0; i < body_.outputs().size(); ++i) emit_store(body_.outputs()[i], i);
+    assign_registers(virtual_types_, program_);
+    return std::move(program_);
+  }
+
+ private:
+  // A value is a vector (register) or constant along the inner axes (row scalar), ready from stage `stage`
+  // on.
+  struct Location {
+    bool emitted = false, scalar = false;
+    int index = -1;
+    int stage = 0;
+    int operand = -1;           // loads: operand number, reloaded in each stage that reads it
+    ValueId summed = kNoValue;  // the sum of this value over all rows, which is stored and nothing else
+  };
+
+  void number_operands() {
+    for (ValueId id : body_.inputs()) {
+      location_[static_cast<size_t>(id)].operand = static_cast<int>(program_.inputs.size());
+      program_.inputs.push_back(body_.dtype(id));
+    }
+  }
+
+  // Whether to round the value is the same as to round what is made of it: sums, products and their like that
+  // reach nothing but stores, through exact ops if any. Functions are rounded at once, since CUDA text has
+  // forms of some for values that are.
+  void find_values_rounded_when_stored() {
+    std::vector<bool> read(location_.size()), reaches_stores(location_.size(), true);
+    rounded_when_stored_.resize(location_.size());
+    for (size_t i = body_.nodes().size(); i-- > 0;) {
+      const Node& node = body_.nodes()[i];
+      const ValueId result = node.results[0];
+      const auto at = static_cast<size_t>(result);
+      rounded_when_stored_[at] = reaches_stores[at] && (!read[at] || rounds_one_operation(node.op));
+      const bool passes = rounds_nothing(node.op) && reaches_stores[at];
+      for (ValueId id : node.operands) {
+        const auto operand = static_cast<size_t>(id);
+        read[operand] = true;
+        if (!passes) reaches_stores[operand] = false;
+      }
+    }
+  }
+
+  static bool rounds_one_operation(Op op) {
+    return op == Op::add || op == Op::sub || op == Op::mul || op == Op::div || op == Op::sqrt;
+  }
+
+  // Whether what the op computes is rounded to its half type at once.
+  bool rounds(const Node& node) const {
+    const ValueId result = node.results[0];
+    return is_half(body_.dtype(result)) && !rounds_nothing(node.op) &&
+           !rounded_when_stored_[static_cast<size_t>(result)];
+  }
+
+  std::vector<TileInstr>& stage(int index) {
+    while (static_cast<int>(program_.stages.size()) <= index) program_.stages.emplace_back();
+    return program_.stages[static_cast<size_t>(index)];
+  }
+
+  int new_register(TileType type) {
+    virtual_types_.push_back(type);
+    return static_cast<int>(virtual_types_.size()) - 1;
+  }
+
+  int new_scalar(TileType type) {
+    program_.scalars.push_back(type);
+    return static_cast<int>(program_.scalars.size()) - 1;
+  }
+
+  static int16_t encode(const Location& at) {
+    return static_cast<int16_t>(at.scalar ? at.index + kTileScalarBase : at.index);
+  }
+
+  // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first
+  // use there.
+  int16_t use(ValueId id, int s) {
+    Location& at = location_[static_cast<size_t>(id)];
+    const Value& value = body_.value(id);
+    if (value.role == Role::kConstant) return use_constant(at, value);
+    if (at.operand >= 0 && is_row_input(value.type.shape)) return use_row_input(at, value.type.dtype);
+    if (at.operand >= 0) return use_once(id, s, TileOp::load, at.operand);
+    if (body_.producer(id)->op == Op::iota) return use_once(id, s, TileOp::inner_index);
+    AICF_CHECK(at.emitted, "a region value is used before it is computed");
+    return encode(at);
+  }
+
+  // Loads, and indices along the inner axis, are made anew in each stage that reads them.
+  int16_t use_once(ValueId id, int s, TileOp op, int operand = -1) {
+    for (const auto& [key, index] : loads_)
+      if (key == std::pair(id, s)) return static_cast<int16_t>(index);
+    const TileType type = tile_register_type(body_.dtype(id));
+    const int index = new_register(type);
+    TileInstr instr{op, type, static_cast<int16_t>(index)};
+    if (operand >= 0) instr.operand = static_cast<int16_t>(operand);
+    stage(s).push_back(instr);
+    loads_.push_back({{id, s}, index});
+    return static_cast<int16_t>(index);
+  }
+
+  // An operand with one element per row is loaded once per row, into a row scalar.
+  int16_t use_row_input(Location& at, DType dtype) {
+    if (!at.emitted) {
+      const TileType type = tile_register_type(dtype);
+      const int operand = at.operand;
+      at = {true, true, new_scalar(type), 0, operand};
+      TileInstr load{TileOp::load, type, encode(at)};
+      load.operand = static_cast<int16_t>(operand);
+      stage(0).insert(stage(0).begin(), load);
+    }
+    return encode(at);
+  }
+
+  // Whether an operand varies over the rows only: all its inner axes have size 1 where the row is longer.
+  bool is_row_input(const Shape& shape) const {
+    const size_t rank = full_.size(), lead = rank - shape.size();
+    const auto inner = static_cast<size_t>(schedule_.inner_rank);
+    if (inner == 0 || !has_reduction_) return false;
+    Dim length(1);
+    for (size_t i = rank - inner; i < rank; ++i) {
+      const auto axis = static_cast<size_t>(schedule_.domain_axes[i]);
+      length = length * full_[axis];
+      if (axis >= lead && !(shape[axis - lead] == Dim(1))) return false;
+    }
+    return !(length == Dim(1));
+  }
+
+  // Constants are row scalars made in stage 0.
+  int16_t use_constant(Location& at, const Value& value) {
+    if (!at.emitted) {
+      AICF_CHECK(value.constant.count() == 1, "a region holds a constant that is not a scalar");
+      const TileType type = tile_register_type(value.type.dtype);
+      at = {true, true, new_scalar(type), 0, -1};
+      TileInstr instr{TileOp::constant, type, encode(at)};
+      if (is_float(value.type.dtype)) {
+        instr.imm_f = value.constant.get_f64(0);
+      } else {
+        instr.imm_i = value.constant.get_i64(0);
+      }
+      std::vector<TileInstr>& first = stage(0);
+      first.insert(first.begin(), instr);
+    }
+    return encode(at);
+  }
+
+  int ready_stage(ValueId id) const {
+    const Value& value = body_.value(id);
+    return value.role == Role::kTemp ? location_[static_cast<size_t>(id)].stage : 0;
+  }
+
+  bool scalar_operand(ValueId id) const {
+    const Value& value = body_.value(id);
+    if (value.role == Role::kConstant) return true;
+    if (value.role == Role::kInput) return is_row_input(value.type.shape);
+    return value.role == Role::kTemp && location_[static_cast<size_t>(id)].scalar;
+  }
+
+  void emit_node(const Node& node) {
+    if (op_info(node.op).has(kReduction))
+      return sums_rows(node) ? note_sum(node.results[0], node.operands[0]) : emit_reduction(node);
+    if (node.op == Op::iota) return;  // see use
+    if (const ValueId summed = location_[static_cast<size_t>(node.operands[0])].summed; summed != kNoValue)
+      return note_sum(node.results[0], summed);  // a cast, which storing does
+    int s = 0;
+    bool scalar = true;
+    for (ValueId id : node.operands) {
+      s = std::max(s, ready_stage(id));
+      scalar = scalar && scalar_operand(id);
+    }
+    if (node.op == Op::reshape || node.op == Op::broadcast_to) {
+      // Inside a region these only add or drop axes of size 1: the same element for every domain index.
+      const ValueId source = node.operands[0];
+      Location& from = location_[static_cast<size_t>(source)];
+      if (body_.value(source).role == Role::kTemp) {
+        location_[static_cast<size_t>(node.results[0])] = from;
+        return;
+      }
+    }
+    std::vector<int16_t> operands;
+    for (ValueId id : node.operands) operands.push_back(use(id, s));
+    const int16_t result = emit_pointwise(node, operands, s, scalar);
+    const int index = scalar ? result - kTileScalarBase : result;
+    location_[static_cast<size_t>(node.results[0])] = {true, scalar, index, s, -1};
+  }
+
+  int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar,
+               std::vector<int16_t> operands, int64_t imm = 0) {
+    Location at{true, scalar, scalar ? new_scalar(result_type) : new_register(result_type), s, -1};
+    TileInstr instr{op, type, encode(at)};
+    if (!operands.empty()) instr.a = operands[0];
+    if (operands.size() > 1) instr.b = operands[1];
+    if (operands.size() > 2) instr.c = operands[2];
+    instr.imm_i = imm;
+    stage(s).push_back(instr);
+    return instr.dst;
+  }
+
+  int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, int s, bool scalar) {
+    const DType result = body_.dtype(node.results[0]);
+    const DType operand = body_.dtype(node.operands[node.op == Op::select ? 1 : 0]);
+    const TileType type = tile_register_type(operand);
+    switch (node.op) {
+      case Op::reshape:
+      case Op::broadcast_to:
+        return operands[0];
+      case Op::cast:
+        return emit_cast(operands[0], operand, result, s, scalar);
+      case Op::is_inf: {
+        const int64_t flags =
+            (node.attrs.get_bool("positive") ? 1 : 0) | (node.attrs.get_bool("negative") ? 2 : 0);
+        return emit(TileOp::is_inf, type, TileType::mask, s, scalar, operands, flags);
+      }
+      case Op::relu:
+        return emit_relu(operands[0], type, s, scalar);
+      default:
+        break;
+    }
+    const auto op = find_tile_op(instruction_name(node));
+    AICF_CHECK(op.has_value(), "no tile instruction for a claimed op");
+    const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
+    const int16_t value = emit(*op, type, tile_register_type(result), s, scalar, operands,
+                               shift ? 8 * dtype_bytes(operand) : 0);
+    if (rounds(node)) return emit(round_op(result), TileType::f32, TileType::f32, s, scalar, {value});
+    if (!is_narrow_integer(result)) return value;
+    return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
+  }
+
+  int16_t emit_relu(int16_t x, TileType type, int s, bool scalar) {
+    const int zero = new_scalar(type);
+    const auto reference = static_cast<int16_t>(zero + kTileScalarBase);
+    std::vector<TileInstr>& first = stage(0);
+    first.insert(first.begin(), TileInstr{TileOp::constant, type, reference});
+    return emit(TileOp::max, type, type, s, scalar, {x, reference});
+  }
+
+  int16_t emit_cast(int16_t x, DType from, DType to, int s, bool scalar) {
+    const TileType source = tile_register_type(from), target = tile_register_type(to);
+    if (is_narrow_integer(to)) {
+      if (is_float(from)) return emit(clamp_op(to), source, TileType::i32, s, scalar, {x});
+      if (source != TileType::i32) x = emit(TileOp::to_i32, source, TileType::i32, s, scalar, {x});
+      return emit(wrap_op(to), TileType::i32, TileType::i32, s, scalar, {x});
+    }
+    if (source != target) x = emit(convert_op(target), source, target, s, scalar, {x});
+    return is_half(to) ? emit(round_op(to), TileType::f32, TileType::f32, s, scalar, {x}) : x;
+  }
+
+  // Whether the reduction covers the outer axes where others cover the inner ones.
+  bool sums_rows(const Node& node) const {
+    return node.attrs.get_ints("axes")[0] !=
+           schedule_.domain_axes[full_.size() - static_cast<size_t>(schedule_.inner_rank)];
+  }
+  void note_sum(ValueId result, ValueId source) { location_[static_cast<size_t>(result)].summed = source; }
+
+  void emit_reduction(const Node& node) {
+    const ValueId source = node.operands[0];
+    const DType dtype = body_.dtype(node.results[0]);
+    const TileType type = tile_register_type(dtype);
+    const int s = ready_stage(source);
+    int16_t operand = use(source, s);
+    if (operand >= kTileScalarBase) operand = spread(operand, type, s);
+    const auto op = find_tile_op(op_info(node.op).name);
+    AICF_CHECK(op.has_value(), "no tile instruction for a reduction");
+    Location at{true, true, new_scalar(type), s + 1, -1};
+    stage(s).push_back({*op, type, encode(at), operand});
+    stage(s + 1);
+    if (is_narrow_integer(dtype) || rounds(node)) {
+      Location done{true, true, new_scalar(type), s + 1, -1};
+      const TileOp finish = is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype);
+      stage(s + 1).push_back({finish, type, encode(done), encode(at)});
+      at = done;
+    }
+    location_[static_cast<size_t>(node.results[0])] = at;
+  }
+
+  // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to
+  // nobody.
+  int16_t spread(int16_t scalar, TileType type, int s) {
+    const int index = new_register(type);
+    const TileOp op = type == TileType::mask ? TileOp::bit_or : TileOp::max;
+    stage(s).push_back({op, type, static_cast<int16_t>(index), scalar, scalar});
+    return static_cast<int16_t>(index);
+  }
+
+  void emit_store(ValueId id, size_t output) {
+    const DType dtype = body_.dtype(id);
+    if (const ValueId summed = location_[static_cast<size_t>(id)].summed; summed != kNoValue)
+      return emit_sum(summed, dtype, output);
+    const int s = std::max(ready_stage(id), 0);
+    int16_t reference = use(id, s);
+    const bool row_scalar = is_row_shape(body_.shape(id));
+    program_.outputs.push_back(dtype);
+    TileInstr store{TileOp::store, tile_register_type(dtype)};
+    if (row_scalar && reference >= kTileScalarBase) {
+      store.op = TileOp::store_scalar;
+    } else if (reference >= kTileScalarBase) {
+      reference = spread(reference, tile_register_type(dtype), s);
+    }
+    store.a = reference;
+    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+    stage(s).push_back(store);
+  }
+
+  void emit_sum(ValueId source, DType dtype, size_t output) {
+    const int s = ready_stage(source);
+    TileInstr store{TileOp::store, TileType::f32};
+    store.a = use(source, s);
+    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+    store.imm_i = 1;
+    program_.outputs.push_back(dtype);
+    stage(s).push_back(store);
+  }
+
+  // Whether a value has one element per row although the row is longer.
+  bool is_row_shape(const Shape& shape) const {
+    return schedule_.inner_rank > 0 && !(element_count(shape) == element_count(full_));
+  }
+
+  const Graph& body_;
+  const Schedule& schedule_;
+  const Shape& full_;
+  bool has_reduction_ = false;  // else the domain is one row and has no row scalars but constants
+  TileProgram program_;
+  std::vector<Location> location_;
+  std::vector<bool> rounded_when_stored_;  // by value
+  std::vector<TileType> virtual_types_;
+  std::vector<std::pair<std::pair<ValueId, int>, int>> loads_;
+};
+
+}  // namespace
+
+TileProgram generate_tile_program(const Region& region, const Schedule& schedule) {
+  return RegionCompiler(region, schedule).run();
+}
+
+std::vector<TileProgram> generate_tile_programs(const KernelCalls& calls) {
+  std::vector<TileProgram> code(calls.regions.size());
+  for (const auto* list : {&calls.init_calls, &calls.calls})
+    for (const KernelCall& call : *list)
+      if (call.region >= 0) {
+        const auto index = static_cast<size_t>(call.region);
+        code[index] = generate_tile_program(calls.regions[index], call.schedule);
+        check_tile_program(code[index]);
+      }
+  return code;
+}
+
+}  // namespace aicf
