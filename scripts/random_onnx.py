@@ -23,14 +23,24 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 SECONDS = 60  # that a graph may take
 
 
-def outcome(seed: int, number: int, ops: list[str], keep: str) -> dict[str, Any]:
-    """Draws the graph, compiles, runs and compares it."""
+@dataclass(frozen=True)
+class Drawn:
+    """`graph` is a random_onnx_graph.Graph, `model` its Model; `extra` the node that all should refuse."""
+
+    graph: Any
+    model: Any
+    extra: Any
+
+
+def draw(seed: int, number: int, ops: list[str]) -> Drawn | str:
+    """The graph of these numbers; or why there is none."""
     import numpy as np
     from random_onnx_graph import Graph, Refused, Unfit, finish
     from random_onnx_ops import OPS
@@ -55,23 +65,32 @@ def outcome(seed: int, number: int, ops: list[str], keep: str) -> dict[str, Any]
         if graph.nodes and rng.random() < 0.1:
             repeat_node(graph)
     if not graph.nodes and extra is None:
-        return {"status": "empty"}
+        return "empty"
     made = [name for node, _, _ in graph.nodes for name in node.output if name]
     if any(
         not graph.values[name].dtype.isbuiltin and graph.values[name].dtype.name != "bfloat16"
         for name in made
     ):
-        return {"status": "empty"}
+        return "empty"
     read = {name for node, _, _ in graph.nodes for name in node.input}
     outputs = [name for name in made if name not in read or rng.random() < 0.25]
     try:
-        model = finish(graph, outputs, extra)
+        return Drawn(graph, finish(graph, outputs, extra), extra)
     except Exception as error:
-        return {"status": "generator", "text": repr(error)}
+        return f"generator: {error!r}"
+
+
+def outcome(seed: int, number: int, ops: list[str], keep: str) -> dict[str, Any]:
+    """Draws the graph, compiles, runs and compares it."""
+    drawn = draw(seed, number, ops)
+    if isinstance(drawn, str):
+        status, _, text = drawn.partition(": ")
+        return {"status": status, "text": text} if text else {"status": status}
+    graph = drawn.graph
     if keep:
-        save(model, Path(keep))
+        save(drawn.model, Path(keep))
     kinds = sorted({node.op_type for node, _, _ in graph.nodes})
-    return {"ops": kinds, "opset": opset, **judge(graph, model, extra)}
+    return {"ops": kinds, "opset": graph.opset, **judge(graph, drawn.model, drawn.extra)}
 
 
 def repeat_node(graph: Any) -> None:
