@@ -20,6 +20,14 @@ aicf_header_package(highway hwy/highway.h libhwy-dev)
 if(AICF_TOOLS)
   aicf_header_package(cli11 CLI/CLI.hpp libcli11-dev)
 endif()
+if(AICF_TOOLS OR AICF_TESTS OR AICF_FUZZ)
+  # Linked statically, so that the command line needs no more than libaicf at run time. Never part of the library:
+  # the archives are not position-independent.
+  aicf_header_package(minizip minizip/unzip.h "libminizip-dev zlib1g-dev")
+  find_library(AICF_MINIZIP_LIBRARY NAMES libminizip.a minizip REQUIRED)
+  find_library(AICF_ZLIB_LIBRARY NAMES libz.a z REQUIRED)
+  target_link_libraries(aicf_minizip INTERFACE "${AICF_MINIZIP_LIBRARY}" "${AICF_ZLIB_LIBRARY}")
+endif()
 
 target_link_libraries(aicf_flags INTERFACE aicf_xxhash aicf_highway)
 

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,27 +17,9 @@ using aicf::TensorView;
 
 constexpr int64_t kFeatures = 64, kClasses = 10, kCheckpointEvery = 500;
 
-// The elements of a .npy file of version 1, which must be row-major and of type T.
-template <typename T>
-std::vector<T> read_npy(const std::string& path, const char* type) {
-  std::ifstream file(path, std::ios::binary);
-  char head[10];
-  if (!file.read(head, sizeof(head)) || std::memcmp(head, "\x93NUMPY\x01", 7) != 0)
-    throw std::runtime_error(path + " is no .npy file of version 1");
-  std::string header(static_cast<unsigned char>(head[8]) + 256u * static_cast<unsigned char>(head[9]), ' ');
-  file.read(header.data(), static_cast<std::streamsize>(header.size()));
-  if (header.find(type) == std::string::npos || header.find("'fortran_order': False") == std::string::npos)
-    throw std::runtime_error(path + " holds other elements: " + header);
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-  return values;
-}
-
 struct Digits {
-  std::vector<float> images;
-  std::vector<int64_t> labels;
-  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+  Tensor images, labels;
+  int64_t count() const { return labels.count(); }
 };
 
 // The batches of `aicf train`: rows shuffled anew in each epoch.
@@ -54,9 +34,9 @@ class Batches {
       order_ = aicf::shuffled_rows(digits_.count(), 0, epoch_ = epoch);
     for (int64_t i = 0; i < size; ++i) {
       const int64_t row = order_[static_cast<size_t>(number % per_epoch * size + i)];
-      std::memcpy(images_.as<float>() + i * kFeatures, &digits_.images[static_cast<size_t>(row * kFeatures)],
+      std::memcpy(images_.as<float>() + i * kFeatures, digits_.images.as<float>() + row * kFeatures,
                   kFeatures * sizeof(float));
-      labels_.as<int64_t>()[i] = digits_.labels[static_cast<size_t>(row)];
+      labels_.as<int64_t>()[i] = digits_.labels.as<int64_t>()[row];
     }
     return {images_, labels_};
   }
@@ -73,22 +53,21 @@ double accuracy(aicf::TrainStep& step, const Digits& digits) {
   const int64_t rows = step.executable().model().inputs("eval")[0].sizes[0].value();
   int64_t right = 0, seen = 0;
   for (; seen + rows <= digits.count(); seen += rows) {
-    const TensorView images(&digits.images[static_cast<size_t>(seen * kFeatures)], {rows, kFeatures});
+    const TensorView images(digits.images.as<float>() + seen * kFeatures, {rows, kFeatures});
     const Tensor scores = step.run_entry("eval", {images})[0];
     for (int64_t row = 0; row < rows; ++row) {
       const float* at = scores.as<float>() + row * kClasses;
       int64_t best = 0;
       for (int64_t c = 1; c < kClasses; ++c)
         if (at[c] > at[best]) best = c;
-      right += best == digits.labels[static_cast<size_t>(seen + row)] ? 1 : 0;
+      right += best == digits.labels.as<int64_t>()[seen + row] ? 1 : 0;
     }
   }
   return static_cast<double>(right) / static_cast<double>(seen);
 }
 
 int run(const std::string& folder, int64_t steps) {
-  const Digits digits{read_npy<float>(folder + "/x.npy", "'<f4'"),
-                      read_npy<int64_t>(folder + "/y.npy", "'<i8'")};
+  const Digits digits{aicf::read_npy(folder + "/x.npy"), aicf::read_npy(folder + "/y.npy")};
   const std::string checkpoint = folder + "/digits.checkpoint";
   aicf::TrainStep step = aicf::TrainStep::load(folder + "/step.aicf");
   if (std::filesystem::exists(checkpoint)) step.load_checkpoint(checkpoint);

@@ -171,23 +171,10 @@ void run_variants(const Artifact& artifact) {
   }
 }
 
+void use(const std::string& path, std::string_view) { run_variants(read_artifact(path)); }
+
 }  // namespace
+
+Target target() { return {seeds, mutated, use, resealed}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::set_limits();
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  static fuzz::MemoryFile file;
-  file.write(fuzz::resealed({reinterpret_cast<const char*>(data), size}));
-  fuzz::allow_coded_errors([&] { fuzz::run_variants(read_artifact(file.path())); });
-  return 0;
-}

@@ -1,49 +1,62 @@
-// A stranger's .npy or .npz: arrays whose every byte can be read, or a coded error. Seeds of .npz come from
-// outside (--seeds).
+// A stranger's .npy: an array whose every byte can be read, or a coded error.
+#include "base/npy.h"
 #include "harness.h"
-#include "npy.h"
 
 namespace aicf::fuzz {
 namespace {
 
-Seeds seeds() {
-  Seeds list;
-  for (const DType dtype : {DType::f32, DType::f16, DType::i64, DType::boolean})
-    list.emplace_back(std::string(dtype_name(dtype)) + ".npy", [dtype](const std::string& path) {
-      cli::write_npy(path, Array(dtype, {3, 4}));
-    });
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> list = {"'descr'",
+                                                "'fortran_order'",
+                                                "'shape'",
+                                                "'<f4'",
+                                                "'>i8'",
+                                                "'|b1'",
+                                                "'<f2'",
+                                                "'|O'",
+                                                "[('a', '<f4')]",
+                                                "True",
+                                                "False",
+                                                "(3, 4, )",
+                                                "()",
+                                                "(",
+                                                ")",
+                                                "{",
+                                                "}",
+                                                ",",
+                                                ":",
+                                                "'",
+                                                "0",
+                                                "9223372036854775807",
+                                                "-1",
+                                                "2L",
+                                                "\""};
   return list;
 }
 
-void read_all(const Array& array) {
-  const volatile char* bytes = array.data_as<char>();
-  for (int64_t i = 0; i < array.bytes(); ++i) (void)bytes[i];
+Seeds seeds() {
+  Seeds list;
+  for (const DType dtype : {DType::f32, DType::f16, DType::i64, DType::boolean})
+    list.emplace_back(std::string(dtype_name(dtype)) + ".npy",
+                      [dtype](const std::string& path) { write_npy(path, Array(dtype, {3, 4})); });
+  return list;
 }
 
-void use(const std::string& path, std::string_view bytes) {
-  if (!bytes.starts_with("PK")) return read_all(cli::read_npy(path));
-  for (const auto& [name, array] : cli::read_npz(path)) read_all(array);
+// Words of the header's dictionary in the place of others, or between them; half the time any byte.
+std::string mutated(std::string_view bytes, Random& random) {
+  const size_t begin = bytes.find('{'), end = bytes.find('\n');
+  if (random() % 2 == 0 || begin == std::string_view::npos || end == std::string_view::npos || end <= begin)
+    return "";
+  std::string file(bytes);
+  const size_t at = begin + random() % (end - begin);
+  file.replace(at, std::min<size_t>(random() % 6, end - at), pick(random, words()));
+  return file;
 }
+
+void use(const std::string& path, std::string_view) { read_bytes(read_npy(path)); }
 
 }  // namespace
+
+Target target() { return {seeds, mutated, use}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::set_limits();
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed,
-                            [](std::string_view, aicf::fuzz::Random&) { return std::string(); });
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  static fuzz::MemoryFile file;
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  file.write(bytes);
-  fuzz::allow_coded_errors([&] { fuzz::use(file.path(), bytes); });
-  return 0;
-}

@@ -198,23 +198,7 @@ void use(const std::string& path, std::string_view bytes) {
 }
 
 }  // namespace
+
+Target target() { return {seeds, mutated, use}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::set_limits();
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  static fuzz::MemoryFile file;
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  file.write(bytes);
-  fuzz::allow_coded_errors([&] { fuzz::use(file.path(), bytes); });
-  return 0;
-}

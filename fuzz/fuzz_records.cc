@@ -1,5 +1,5 @@
-// A stranger's tuning records: what is read of them is written and read back the same, or refused with a coded
-// error, and a model compiles with them.
+// A stranger's tuning records: what is read of them is written and read back the same, or refused with a
+// coded error, and a model compiles with them.
 #include "harness.h"
 #include "select/records.h"
 #include "select/shipped_records.h"
@@ -14,7 +14,8 @@ Seeds seeds() {
   for (const ShippedRecords& file : shipped_record_files()) {
     std::string text(file.text);
     size_t end = 0;
-    for (size_t line = 0; line < kMostLines && end != std::string::npos; ++line) end = text.find('\n', end + 1);
+    for (size_t line = 0; line < kMostLines && end != std::string::npos; ++line)
+      end = text.find('\n', end + 1);
     text.resize(std::min(end, text.size()));
     list.emplace_back(std::to_string(list.size()) + ".csv",
                       [text](const std::string& path) { std::ofstream(path) << text << "\n"; });
@@ -42,28 +43,17 @@ std::string mutated(std::string_view bytes, Random& random) {
   return text;
 }
 
-void use(std::string_view text) {
+void use(const std::string&, std::string_view text) {
   const std::vector<Record> records = parse_records(text, "records");
   if (parse_records(to_string(records), "again") != records) std::abort();
   Records layers;
   layers.add_layer("user", records);
-  for (const Record& record : records) (void)layers.find(record.key, [](const Record&, Records::Match) { return true; });
+  for (const Record& record : records)
+    (void)layers.find(record.key, [](const Record&, Records::Match) { return true; });
 }
 
 }  // namespace
+
+Target target() { return {seeds, mutated, use}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  fuzz::allow_coded_errors([&] { fuzz::use({reinterpret_cast<const char*>(data), size}); });
-  return 0;
-}

@@ -28,12 +28,19 @@ Seeds seeds() {
           {"none.safetensors", [](const std::string& path) { write_safetensors(path, {}, {}); }}};
 }
 
-void use(const std::string& path, const std::string& copy_path) {
+// Removed at the end, whatever came before.
+struct CopyFile {
+  std::string path = "/dev/shm/aicf_fuzz." + std::to_string(::getpid());
+  ~CopyFile() { ::unlink(path.c_str()); }
+};
+
+void use(const std::string& path, std::string_view) {
+  static const CopyFile copy_file;
+  const std::string& copy_path = copy_file.path;
   const SafetensorsFile file = read_safetensors(path);
   std::vector<SafetensorsTensor> tensors;
   for (const auto& [name, array] : file.tensors) {
-    const volatile char* bytes = array.data_as<char>();
-    for (int64_t i = 0; i < array.bytes(); ++i) (void)bytes[i];
+    read_bytes(array);
     if (!name.starts_with(kSafetensorsFiller)) tensors.push_back({name, array});
   }
   write_safetensors(copy_path, tensors, file.metadata);
@@ -42,12 +49,6 @@ void use(const std::string& path, const std::string& copy_path) {
   for (const SafetensorsTensor& tensor : tensors)
     if (!(copy.tensors.at(tensor.name) == tensor.array)) std::abort();
 }
-
-// Removed at the end, whatever came before.
-struct CopyFile {
-  std::string path = "/dev/shm/aicf_fuzz." + std::to_string(::getpid());
-  ~CopyFile() { ::unlink(path.c_str()); }
-};
 
 // A third of the time the bytes, not what they say: "".
 std::string mutated(std::string_view bytes, Random& random) {
@@ -63,22 +64,7 @@ std::string mutated(std::string_view bytes, Random& random) {
 }
 
 }  // namespace
+
+Target target() { return {seeds, mutated, use}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  static fuzz::MemoryFile file;
-  static const fuzz::CopyFile copy;
-  file.write({reinterpret_cast<const char*>(data), size});
-  fuzz::allow_coded_errors([&] { fuzz::use(file.path(), copy.path); });
-  return 0;
-}

@@ -8,12 +8,62 @@ namespace {
 constexpr int64_t kMostElements = 1 << 16;  // of a param, whatever its type says
 
 const std::vector<std::string>& words() {
-  static const std::vector<std::string> list = {
-      "%x", "%0", "%1", "%9", "add", "mul", "matmul", "softmax", "gather", "reshape", "if_else", "while_loop",
-      "reduce_sum", "concat", "slice", "pad", "batch", "f32", "i64", "bool", "bf16", "[", "]", "{", "}", "(", ")",
-      ",", "=", ":", "\"", "-1", "0", "1", "4", "1e30", "nan:0x7fc00000", "9223372036854775807", "batch+1", "-batch",
-      "floordiv(batch, 2)", "blob 0x0", "param", "state", "update", "return", "body", "size", "in", "1..8", "only",
-      "entry", "axis = 7", "axes = [0, 1]", "@\"a\"", "as \"b\""};
+  static const std::vector<std::string> list = {"%x",
+                                                "%0",
+                                                "%1",
+                                                "%9",
+                                                "add",
+                                                "mul",
+                                                "matmul",
+                                                "softmax",
+                                                "gather",
+                                                "reshape",
+                                                "if_else",
+                                                "while_loop",
+                                                "reduce_sum",
+                                                "concat",
+                                                "slice",
+                                                "pad",
+                                                "batch",
+                                                "f32",
+                                                "i64",
+                                                "bool",
+                                                "bf16",
+                                                "[",
+                                                "]",
+                                                "{",
+                                                "}",
+                                                "(",
+                                                ")",
+                                                ",",
+                                                "=",
+                                                ":",
+                                                "\"",
+                                                "-1",
+                                                "0",
+                                                "1",
+                                                "4",
+                                                "1e30",
+                                                "nan:0x7fc00000",
+                                                "9223372036854775807",
+                                                "batch+1",
+                                                "-batch",
+                                                "floordiv(batch, 2)",
+                                                "blob 0x0",
+                                                "param",
+                                                "state",
+                                                "update",
+                                                "return",
+                                                "body",
+                                                "size",
+                                                "in",
+                                                "1..8",
+                                                "only",
+                                                "entry",
+                                                "axis = 7",
+                                                "axes = [0, 1]",
+                                                "@\"a\"",
+                                                "as \"b\""};
   return list;
 }
 
@@ -72,7 +122,7 @@ std::string mutated(std::string_view bytes, Random& random) {
   return text;
 }
 
-void use(std::string_view text) {
+void use(const std::string&, std::string_view text) {
   Program program = parse(text);
   for (auto& [name, variable] : program.variables) {
     const std::vector<int64_t> sizes = evaluate(variable.type.shape, {});
@@ -83,20 +133,7 @@ void use(std::string_view text) {
 }
 
 }  // namespace
+
+Target target() { return {seeds, mutated, use}; }
+
 }  // namespace aicf::fuzz
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  aicf::fuzz::set_limits();
-  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::seeds);
-  return 0;
-}
-
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::mutated);
-}
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace aicf;
-  fuzz::allow_coded_errors([&] { fuzz::use({reinterpret_cast<const char*>(data), size}); });
-  return 0;
-}

@@ -1,6 +1,6 @@
-// What the fuzz targets have in common: an input as a file, the rule that only coded errors about the input
-// may come back, the run of whatever loads, and mutations of JSON documents. A target given
-// AICF_FUZZ_SEEDS=FOLDER writes its seeds there and exits.
+// What the fuzz targets have in common: libFuzzer's entry points, an input as a file, the rule that only
+// coded errors about the input may come back, the run of whatever loads, and mutations of JSON documents. A
+// target given AICF_FUZZ_SEEDS=FOLDER writes its seeds there and exits.
 #pragma once
 
 #include <fcntl.h>
@@ -84,6 +84,11 @@ inline void set_limits() {
 inline std::shared_ptr<Device> device() {
   static const std::shared_ptr<Device> one = make_cpu_device({1, detect_isa()});
   return one;
+}
+
+inline void read_bytes(const Array& array) {
+  const volatile char* bytes = array.data_as<char>();
+  for (int64_t i = 0; i < array.bytes(); ++i) (void)bytes[i];
 }
 
 constexpr int64_t kLargestSize = 16;  // of a named size, whatever range the plan declares
@@ -265,4 +270,36 @@ inline void write_seeds_if_asked(const std::function<Seeds()>& seeds) {
   std::exit(0);
 }
 
+// What a driver of this folder defines. `mutated` gives "" where libFuzzer's own mutation shall do.
+struct Target {
+  Seeds (*seeds)();
+  std::string (*mutated)(std::string_view bytes, Random& random);
+  void (*use)(const std::string& path, std::string_view bytes);  // the input as a file and as bytes
+  std::string (*prepared)(std::string_view bytes) = nullptr;     // what is used in place of an input
+};
+Target target();
+
 }  // namespace aicf::fuzz
+
+// A driver is one unit, so these are defined once.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  aicf::fuzz::set_limits();
+  aicf::fuzz::write_seeds_if_asked(aicf::fuzz::target().seeds);
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return aicf::fuzz::mutate(data, size, max_size, seed, aicf::fuzz::target().mutated);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace aicf;
+  static fuzz::MemoryFile file;
+  const fuzz::Target target = fuzz::target();
+  std::string prepared;
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (target.prepared != nullptr) bytes = prepared = target.prepared(bytes);
+  file.write(bytes);
+  fuzz::allow_coded_errors([&] { target.use(file.path(), bytes); });
+  return 0;
+}

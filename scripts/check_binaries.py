@@ -3,7 +3,8 @@
 
 1. Objects compiled for a CPU level define no weak function outside that level's namespaces. The linker keeps
    one copy of an inline function; if that copy came from an AVX-512 object, older CPUs would execute it.
-2. libaicf.so needs nothing beyond libc and libstdc++, and exports only names of aicf.
+2. libaicf.so and the command line need nothing beyond libc and libstdc++, and the library exports only names
+   of aicf.
 
 Exit 1 with one line per violation.
 """
@@ -33,11 +34,14 @@ def check_isa_objects(build):
                     yield f"{source} ({level}): the linker may keep this weak function for all CPUs: {name}"
 
 
-def check_shared_library(library):
-    for line in output("readelf", "-d", str(library)).splitlines():
+def check_needed(binary):
+    for line in output("readelf", "-d", str(binary)).splitlines():
         needed = re.search(r"\(NEEDED\).*\[(.+)\]", line)
         if needed and not NEEDED.match(needed[1]):
-            yield f"{library.name} needs {needed[1]}"
+            yield f"{binary.name} needs {needed[1]}"
+
+
+def check_exports(library):
     for line in output("nm", "-DC", "--defined-only", str(library)).splitlines():
         name = line[19:]
         if not EXPORTED.match(name):
@@ -47,9 +51,10 @@ def check_shared_library(library):
 def main():
     build = Path(sys.argv[1])
     problems = list(check_isa_objects(build))
-    library = build / "lib" / "libaicf.so"
+    library, tool = build / "lib" / "libaicf.so", build / "bin" / "aicf"
+    problems += [problem for binary in (library, tool) if binary.exists() for problem in check_needed(binary)]
     if library.exists():
-        problems += check_shared_library(library)
+        problems += check_exports(library)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:

@@ -53,6 +53,8 @@ gtest/gtest_prod.h libgtest-dev
 benchmark/benchmark.h libbenchmark-dev
 protozero/version.hpp libprotozero-dev
 xxhash.h libxxhash-dev
+zlib.h zlib1g-dev
+minizip/unzip.h libminizip-dev
 HEADERS
   if ! command -v "$python" >/dev/null; then
     echo python3 python3-venv python3-dev

@@ -9,8 +9,9 @@
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/npy.h"
 #include "base/printable.h"
-#include "npy.h"
+#include "npz.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/open_device.h"
 

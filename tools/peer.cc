@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "npy.h"
+#include "base/npy.h"
 
 namespace aicf::cli {
 namespace {

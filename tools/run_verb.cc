@@ -3,9 +3,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/npy.h"
 #include "base/printable.h"
 #include "model_source.h"
-#include "npy.h"
 #include "verbs.h"
 
 namespace aicf::cli {
@@ -16,7 +16,8 @@ struct Options : ReplayOptions {
 };
 
 std::string describe(const std::string& name, const Array& array) {
-  std::string text = printable_name(name) + ": " + std::string(dtype_name(array.dtype())) + to_string(array.sizes()) + " =";
+  std::string text =
+      printable_name(name) + ": " + std::string(dtype_name(array.dtype())) + to_string(array.sizes()) + " =";
   for (int64_t i = 0; i < std::min<int64_t>(array.count(), 6); ++i) {
     char number[32];
     std::snprintf(number, sizeof(number), " %.6g", array.get_f64(i));

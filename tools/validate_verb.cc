@@ -4,13 +4,14 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/format.h"
+#include "base/npy.h"
+#include "base/printable.h"
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "model_source.h"
-#include "npy.h"
+#include "npz.h"
 #include "passes/pass.h"
 #include "peer.h"
 #include "reduce.h"
@@ -158,8 +159,8 @@ int run(const Options& options, const Console& console) {
     passed = passed && report.ok();
     text += printable_name(name) + ": " + to_string(report) + "\n";
     if (cost > 0)
-      text += printable_name(name) + ": allowed beyond f32's tolerance for " + options.source.precision + ": " +
-              format_number(cost) + "\n";
+      text += printable_name(name) + ": allowed beyond f32's tolerance for " + options.source.precision +
+              ": " + format_number(cost) + "\n";
     json["outputs"].push_back({{"name", name},
                                {"ok", report.ok()},
                                {"max_abs_error", report.max_abs_error},

@@ -132,6 +132,9 @@ class AICF_API Tensor {
   std::shared_ptr<void> data_;
 };
 
+// The array of a NumPy file (.npy); UserError if it cannot be read or its elements are of no DType.
+AICF_API Tensor read_npy(const std::string& path);
+
 // Owns elements in a device's memory: row-major, 256-byte aligned. Copies share the memory. It comes from the
 // pool of the Executable that made it and goes back when the last copy goes; the pool gives it out again to
 // runs on the same stream only. On a device that uses the host's memory it lies there.

@@ -55,6 +55,18 @@ TEST(ExecutableTest, ComputesTheMlpForEverySize) {
   }
 }
 
+TEST(TensorTest, ReadsAFileOfNumPy) {
+  const std::string path = testing::TempDir() + "aicf_api_test.npy";
+  const std::string header = "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 1), }";
+  std::ofstream(path, std::ios::binary)
+      << std::string("\x93NUMPY\x01\x00", 8) << static_cast<char>(header.size()) << '\0' << header
+      << std::string("\x3f\x80\0\0\xc0\0\0\0", 8);
+  EXPECT_EQ(aicf::read_npy(path), Tensor::from<float>({2, 1}, {1, -2}));
+  std::ofstream(path, std::ios::binary) << "no array";
+  EXPECT_EQ(code_of([&] { aicf::read_npy(path); }), "AICF-U0300");
+  std::remove(path.c_str());
+}
+
 TEST(ExecutableTest, DescribesItself) {
   const Executable exe = Executable::load(mlp_path());
   const aicf::Model& model = exe.model();

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "api/bridge.h"
+#include "base/npy.h"
 
 namespace aicf::v1 {
 
@@ -102,6 +103,10 @@ TensorView::TensorView(const Tensor& tensor)
 TensorView::TensorView(const DeviceTensor& tensor)
     : TensorView(tensor.data(), tensor.dtype(), tensor.sizes()) {
   place = Place::device;
+}
+
+Tensor read_npy(const std::string& path) {
+  return translated([&] { return Access::tensor(core::read_npy(path)); });
 }
 
 // --- DeviceTensor
