@@ -20,7 +20,7 @@ pinned 'numpy|onnx|onnxruntime|safetensors|scikit-learn|pytest|pytest-timeout' >
 cp -r "$root/python/tests" "$scratch/tests"
 cp -r "$root/bench" "$scratch/bench"  # the tests of real topologies take them from there
 # These read the tree and its build.
-rm -f "$scratch/tests/"{test_readme,test_sanitize,training/test_examples}.py
+rm -f "$scratch/tests/"{test_docs,test_onnx_random,test_readme,test_sanitize,training/test_examples}.py
 cd "$scratch"
 "$scratch/venv/bin/aicf" --version
 "$scratch/venv/bin/python" -c 'import aicf, sys; assert aicf.__file__.startswith(sys.prefix), aicf.__file__'

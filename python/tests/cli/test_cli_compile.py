@@ -212,7 +212,10 @@ def test_support_answers_without_sizes(cli: Cli) -> None:
 
 
 def test_the_inputs_that_the_demo_leaves_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    tree = Path(__file__).parents[3]
+    if not (tree / "examples" / "minilm").exists():
+        pytest.skip("needs the source tree")
+    monkeypatch.syspath_prepend(str(tree))
     from examples.minilm.fresh_process import store_inputs
 
     cli.run("compile", "m.onnx", *DIM)
