@@ -7,10 +7,10 @@ convolutions and attention.
 
 `models` writes an ONNX model for each group of problems, every problem an output of its own; groups whose
 name ends in tf32 want --precision tf32. With a seed the problems are drawn, by nothing but the seed. Weights
-are zeros: the tuner fills its operands itself. `report` prints
-the table of docs/performance.md: what the heuristic takes, the fastest own candidate, which is as fast as
-selection may choose without a record, and a vendor's library. `--times` writes every measured candidate as a
-line of a record file, which src/select/heuristic_test.cc replays against the cost model.
+are zeros: the tuner fills its operands itself. `report` prints the table of
+docs/measurements/kernel_selection.md: what the heuristic takes, the fastest own candidate, which is as fast
+as selection may choose without a record, and a vendor's library. `--times` writes every measured candidate as
+a line of a record file, which src/select/heuristic_test.cc replays against the cost model.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
 A path or source file in backticks and a link must exist, an error code must stand in errors.def,
-docs/environment.md must list exactly the variables that the code reads, docs/architecture/cuda.md every
-pass over calls, the pages of bench/ and examples/ every program there, and some text must name each file of
-bench/results/, which says of which commit, when, by what, on what and with which versions. Exit 1 with one
-line per fault.
+docs/environment.md must list exactly the variables that the code reads, docs/architecture/calls.md every
+pass over calls, the pages of bench/ and examples/ every program there, docs/README.md every page of docs/,
+and some text each file of bench/results/, which says of which commit, when, by what, on what and with
+which versions. Measured figures, dates and files of results stand in docs/measurements/ alone. Exit 1 with
+one line per fault.
 """
 
 import json
@@ -17,8 +18,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = "docs/environment.md"
-CALL_PASSES = "docs/architecture/cuda.md"
+CALL_PASSES = "docs/architecture/calls.md"
 RESULTS = "bench/results/"
+MEASUREMENTS = "docs/measurements/"
+CONTENTS = "docs/README.md"
 LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
@@ -28,6 +31,12 @@ BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)(?:\.xz)?\b")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
+# What tells of a measurement: a figure with a unit of time or of a rate, a ratio of speeds, a day.
+MEASURED = re.compile(
+    r"\d\s?(?:µs|us|ms|[GT]B/s|[GT]F(?:LOP)?/s|MHz)\b|\d %? (?:faster|slower)|times (?:as fast|the speed)"
+    r"|\b20\d\d-\d\d-\d\d\b"
+)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Headers of libraries that the docs name.
 FOREIGN = {"nvtx3/nvToolsExt.h"}
 
@@ -51,8 +60,17 @@ def tracked():
     return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
 
 
+def check_manual(page, text):
+    """What stands in a page of the manual and belongs to docs/measurements/."""
+    for number, line in enumerate(FENCED.sub(lambda code: "\n" * code[0].count("\n"), text).splitlines(), 1):
+        if (found := MEASURED.search(line) or RESULT.search(line)) is not None:
+            yield f"{page}:{number}: '{found[0]}' is a measurement: it stands in {MEASUREMENTS}"
+
+
 def check_page(page, files, codes):
     text = (ROOT / page).read_text(encoding="utf-8")
+    if page.startswith("docs/") and not page.startswith(MEASUREMENTS):
+        yield from check_manual(page, text)
     beside = str(Path(page).parent) + "/"
     for path in sorted(set(PATH.findall(text)) - FOREIGN):
         if not any(start + path in files for start in (*ROOTS, beside)):
@@ -103,6 +121,19 @@ def check_programs(files):
         for path in beside:
             if path.suffix in (".py", ".cc", ".c") and path.name not in named:
                 yield f"{page}: {path.name} is not listed"
+
+
+def check_contents(files):
+    linked = set(LINK.findall((ROOT / CONTENTS).read_text(encoding="utf-8")))
+    for page in files:
+        if (
+            page.startswith("docs/")
+            and page.endswith(".md")
+            and page != CONTENTS
+            and not page.startswith(MEASUREMENTS)
+        ):
+            if page.removeprefix("docs/") not in linked:
+                yield f"{CONTENTS}: {page} is not listed"
 
 
 # What a file of results says of itself, by the names for it that stand anywhere in it. Files of the days
@@ -167,6 +198,7 @@ def main():
     problems = [
         *check_variables(files),
         *check_call_passes(files),
+        *check_contents(files),
         *check_programs(files),
         *check_results(files),
     ]

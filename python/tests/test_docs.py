@@ -1,7 +1,7 @@
 """Every example of the README and of the pages under docs/ runs, or compiles and links, by itself.
 
-A page's Python examples run one after the other in one fresh interpreter. An example in C or C++ becomes the
-body of a function, after what the table below declares for it.
+A page's Python examples run one after the other in one fresh interpreter, and so do its commands in one
+folder. An example in C or C++ becomes the body of a function, after what the table below declares for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import aicf
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -27,6 +28,17 @@ NOT_RUN = {
     ("README.md", "python"): "test_readme.py runs them",
     ("README.md", "cpp"): "test_readme.py runs it",
     ("docs/embedding.md", "cmake"): "scripts/test_install.sh builds such a project",
+}
+# Not examples: pictures and what programs print.
+SHOWN = "text"
+# Pages with a block of no language: src/ir/text_test.cc parses it.
+UNTAGGED = {"docs/architecture/ir.md"}
+# Commands that the tests here do not run, and why.
+COMMANDS_NOT_RUN = {
+    "make ": "they set up and build the tree",
+    "train.aicf": "test_readme.py runs them",
+    "trained.aicf": "test_readme.py runs them",
+    "--device cuda": "they need a GPU",
 }
 # Pages whose examples are lines of our own sources.
 EXCERPTS = {"docs/architecture/autodiff.md"}
@@ -52,6 +64,15 @@ def blocks(page: Path, language: str) -> list[str]:
     return [code for name, code in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
 
 
+def commands(page: Path) -> list[list[str]]:
+    """The words behind `aicf` of the commands that run, which end at a remark."""
+    lines = "".join(blocks(page, "sh")).splitlines()
+    kept = [line for line in lines if line.strip() and not any(mark in line for mark in COMMANDS_NOT_RUN)]
+    words = [line.split("#")[0].split() for line in kept]
+    assert all(w[0].removeprefix("build/bin/") == "aicf" for w in words)
+    return [w[1:] for w in words]
+
+
 def write_two_sizes(path: Path) -> None:
     shape = ["batch", "sequence"]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
@@ -67,10 +88,30 @@ def test_every_example_is_run_or_listed() -> None:
     languages = {(name_of(p), name) for p in PAGES for name, _ in BLOCK.findall(p.read_text("utf-8"))}
     run = {(name, "python") for name, language in languages if language == "python"}
     run |= {("docs/embedding.md", language) for language in SURROUNDINGS}
+    run |= {pair for pair in languages if pair[1] in ("sh", SHOWN)}
     left = {pair for pair in languages - run - set(NOT_RUN) if pair[0] not in EXCERPTS}
     assert not left and set(NOT_RUN) <= languages
     for language, around in SURROUNDINGS.items():
         assert len(blocks(ROOT / "docs/embedding.md", language)) == len(around)
+
+
+def test_every_block_names_its_language() -> None:
+    for page in PAGES:
+        fences = re.findall(r"^```(.*)$", page.read_text("utf-8"), re.MULTILINE)
+        assert all(fences[::2]) or name_of(page) in UNTAGGED, page
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=name_of)
+def test_commands(page: Path, cli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    both = "sequence=" in "".join(blocks(page, "sh"))
+    (write_two_sizes if both else write_model)(tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", np.ones((2, 16), np.float32))
+    for words in commands(page):
+        if "--target" in words:
+            request.getfixturevalue("nvrtc")
+            words = [*words, "--dim", "sequence=16"] if both else words
+        finished = subprocess.run([cli, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert finished.returncode == 0, (words, finished.stderr)
 
 
 @pytest.mark.parametrize(

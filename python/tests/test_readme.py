@@ -55,15 +55,20 @@ def test_function_example(tmp_path: Path) -> None:
     assert run_python(1, tmp_path) == "(5, 3)"
 
 
+def test_torch_example(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    assert run_python(2, tmp_path) == "torch.Size([3, 4])"
+
+
 def test_training_example(tmp_path: Path) -> None:
-    first, last, passed = run_python(2, tmp_path).split()
+    first, last, passed = run_python(3, tmp_path).split()
     assert float(last) < 0.1 * float(first) and passed == "True"
     assert (tmp_path / "train.aicf").exists()
 
 
 def test_training_example_goes_on_at_a_rate(cli: str, tmp_path: Path) -> None:
     """`aicf train` has steps of the schedule left, as many as the README's command takes."""
-    run_python(2, tmp_path)
+    run_python(3, tmp_path)
     x = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", x[:, :4].argmax(1))

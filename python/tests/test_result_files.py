@@ -1,4 +1,4 @@
-"""What a file of bench/results must say of itself: the check that all of them pass, on files that do not."""
+"""What scripts/check_docs.py asks of files of results and of the manual, on files that do not have it."""
 
 from __future__ import annotations
 
@@ -55,3 +55,23 @@ def test_only_files_of_before_may_lack_something(checks: Any) -> None:
     assert "not_recorded" in faults(checks, data)[0]
     assert "no commit" in faults(checks, {**GOOD, "commit": "today"})[0]
     assert "compress" in faults(checks, {**GOOD, "rows": ["x" * 99999]})[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "It takes 12.5 µs.",
+        "At 3,040 GB/s it",
+        "1.2 times as fast as torch",
+        "On 2026-11-22 it",
+        "is 7 % slower",
+        "`gpu_ops_2026-11-22.json`",
+    ],
+)
+def test_the_manual_holds_no_measurement(checks: Any, line: str) -> None:
+    assert list(checks.check_manual("docs/x.md", f"# X\n\n{line}\n"))[0].startswith("docs/x.md:3:")
+
+
+def test_what_looks_like_a_measurement_and_is_none(checks: Any) -> None:
+    text = "A batch of 8, 64 MiB, 2 % less time, `--seconds 600`.\n\n```text\nmedian 0.43 µs\n```\n"
+    assert list(checks.check_manual("docs/x.md", text)) == []
