@@ -124,16 +124,13 @@ def check_programs(files):
 
 
 def check_contents(files):
-    linked = set(LINK.findall((ROOT / CONTENTS).read_text(encoding="utf-8")))
-    for page in files:
-        if (
-            page.startswith("docs/")
-            and page.endswith(".md")
-            and page != CONTENTS
-            and not page.startswith(MEASUREMENTS)
-        ):
-            if page.removeprefix("docs/") not in linked:
-                yield f"{CONTENTS}: {page} is not listed"
+    pages = {name for name in files if name.startswith("docs/") and name.endswith(".md")}
+    measured = {name for name in pages if name.startswith(MEASUREMENTS)}
+    for contents, listed in ((CONTENTS, pages - measured), (MEASUREMENTS + "README.md", measured)):
+        linked = set(LINK.findall((ROOT / contents).read_text(encoding="utf-8")))
+        for page in sorted(listed - {contents}):
+            if page.removeprefix(str(Path(contents).parent) + "/") not in linked:
+                yield f"{contents}: {page} is not listed"
 
 
 # What a file of results says of itself, by the names for it that stand anywhere in it. Files of the days
