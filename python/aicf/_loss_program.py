@@ -145,11 +145,17 @@ def _counter(value: int) -> Variable:
 def _check_used(model: Any, graph: Graph, optimizer: Optimizer) -> None:
     """A param that the trace never met would silently stay as it is."""
     frozen = [pattern for group in optimizer.groups if not group.trainable for pattern in group.patterns]
-    for path, parameter in model.named_parameters():
-        if not graph.uses(parameter) and not any(_aicf.matches_pattern(p, path) for p in frozen):
-            raise make_error(
-                "unused_param",
-                "a param does not take part in the loss",
-                value=path,
-                remedy="remove it, or put it into an optim.Group with trainable=False",
-            )
+    unused = [
+        path
+        for path, parameter in model.named_parameters()
+        if not graph.uses(parameter) and not any(_aicf.matches_pattern(p, path) for p in frozen)
+    ]
+    if unused:
+        names = ", ".join(f'"{path}"' for path in unused)
+        raise make_error(
+            "unused_param",
+            "a param does not take part in the loss",
+            value=", ".join(unused),
+            remedy="remove it, or put it into a group that is not trained: "
+            f"optim.Group([{names}], trainable=False)",
+        )

@@ -2,7 +2,9 @@
 
 #include "autodiff/join_parts.h"
 #include "autodiff/vjp.h"
+#include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 #include "ir/decompose.h"
 
 namespace aicf {
@@ -177,17 +179,26 @@ void check_wanted(const Graph& graph, ValueId id) {
       .with_remedy("leave this value out of those that are trained");
 }
 
-ValueId unused_gradient(Graph& graph, ValueId id, bool allowed) {
-  if (!allowed)
-    throw UserError(ErrorCode::kU_unused_param, "the loss does not depend on this value")
-        .with_value(describe(graph, id))
-        .with_expected("a value that takes part in the loss through differentiable ops")
-        .with_actual("a gradient that is always zero")
-        .with_remedy("remove it from the model, or leave it out of those that are trained");
+ValueId zero_gradient(Graph& graph, ValueId id) {
   static const std::string kNoOrigin;
   Emitter emitter(graph, kNoOrigin);
   const TensorType type = graph.type(id);
   return filled(emitter, type.dtype, type.shape);
+}
+
+// All of them at once: each would be an error of its own after the one before was mended.
+void check_all_used(const Graph& graph, const std::vector<ValueId>& unused) {
+  if (unused.empty()) return;
+  std::vector<std::string> params;
+  for (ValueId id : unused)
+    if (graph.value(id).role == Role::kParam) params.push_back(graph.value(id).name);
+  throw UserError(ErrorCode::kU_unused_param, "the loss does not depend on this value")
+      .with_value(comma_list(unused, [&](ValueId id) { return describe(graph, id); }))
+      .with_expected("a value that takes part in the loss through differentiable ops")
+      .with_actual("a gradient that is always zero")
+      .with_remedy(params.empty() ? "do not ask for this gradient"
+                                  : "remove it from the model, or put it into a group that is not trained: " +
+                                        untrained_text(params));
 }
 
 }  // namespace
@@ -206,12 +217,14 @@ std::vector<ValueId> add_gradients(Graph& graph, ValueId loss, const std::vector
                      "");
     sweep.reverse(0, last);
   }
-  std::vector<ValueId> gradients;
+  std::vector<ValueId> gradients, unused;
   for (ValueId id : wrt) {
     sweep.name(id);
     const ValueId found = sweep.gradient(id);
-    gradients.push_back(found != kNoValue ? found : unused_gradient(graph, id, options.allow_unused));
+    if (found == kNoValue && !options.allow_unused) unused.push_back(id);
+    gradients.push_back(found != kNoValue ? found : zero_gradient(graph, id));
   }
+  check_all_used(graph, unused);
   return gradients;
 }
 

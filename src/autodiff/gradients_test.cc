@@ -145,6 +145,21 @@ TEST(GradientErrors, Unused) {
   EXPECT_EQ(graph.type(zeros), graph.type(x));
 }
 
+TEST(GradientErrors, AllUnusedParamsAreNamedAtOnce) {
+  Graph graph;
+  const ValueId a = graph.add_param("a", {DType::f32, {}}), b = graph.add_param("b", {DType::f32, {}}),
+                c = graph.add_param("c", {DType::f32, {}});
+  const ValueId loss = graph.add(Op::add, {b, graph.add(Op::stop_gradient, {c})});
+  try {
+    add_gradients(graph, loss, {a, b, c});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.value, "param 'a' f32[], param 'c' f32[]");
+    EXPECT_NE(error.remedy.find(R"(ParamGroup{.patterns = {"a", "c"}, .trainable = false})"), std::string::npos)
+        << error.remedy;
+  }
+}
+
 TEST(GradientErrors, OpWithoutDerivative) {
   Graph then("then"), graph;
   then.add_output(then.add_input("x", {DType::f32, {}}), "y");

@@ -67,6 +67,14 @@ std::string values_text(const std::vector<std::string>& inputs) {
   return spelled(Option::kValue, text);
 }
 
+std::string untrained_text(const std::vector<std::string>& params) {
+  std::string names;
+  for (const std::string& name : params) names += (names.empty() ? "\"" : ", \"") + name + "\"";
+  // The command line makes no train steps.
+  return caller() == Caller::kPython ? "optim.Group([" + names + "], trainable=False)"
+                                     : "ParamGroup{.patterns = {" + names + "}, .trainable = false}";
+}
+
 std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes) {
   std::string text;
   for (const auto& [name, value] : sizes) {

@@ -28,5 +28,8 @@ std::string option_text(Option option, std::string_view value);
 std::string dims_text(const std::vector<std::pair<std::string, std::string>>& sizes);
 // Values for these inputs: "--value a=x.npy --value b=x.npy", `inputs={"a": array, "b": array}`.
 std::string values_text(const std::vector<std::string>& inputs);
+// A group of parameters that are not trained: `optim.Group(["a", "b"], trainable=False)`,
+// `ParamGroup{.patterns = {"a", "b"}, .trainable = false}`.
+std::string untrained_text(const std::vector<std::string>& params);
 
 }  // namespace aicf

@@ -33,6 +33,10 @@ constexpr Case kCases[] = {
     {[] { return values_text({"a", "b"}); },
      {R"(values = {{"a", array}, {"b", array}})", R"(inputs={"a": array, "b": array})",
       "--value a=x.npy --value b=x.npy"}},
+    {[] { return untrained_text({"a", "b"}); },
+     {R"(ParamGroup{.patterns = {"a", "b"}, .trainable = false})",
+      R"(optim.Group(["a", "b"], trainable=False))",
+      R"(ParamGroup{.patterns = {"a", "b"}, .trainable = false})"}},
 };
 
 class CallerIs {

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "autodiff/gradients.h"
+#include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 #include "ir/append.h"
 #include "ir/decompose/emitter.h"
 
@@ -31,11 +33,13 @@ class EntryBuilder {
     for (ValueId leaf : graph_.leaves())
       if (const Value& value = graph_.value(leaf); value.role == Role::kParam || value.role == Role::kState)
         variables_[value.name] = leaf;
+    std::vector<std::string> unused;
     for (const TrainedParam& param : params_)
-      if (!variables_.contains(param.name))
-        throw UserError(ErrorCode::kU_unused_param, "a param does not take part in the loss")
-            .with_value(param.name)
-            .with_remedy("remove it, or put it into a group with trainable = false");
+      if (!variables_.contains(param.name)) unused.push_back(param.name);
+    if (!unused.empty())
+      throw UserError(ErrorCode::kU_unused_param, "a param does not take part in the loss")
+          .with_value(comma_list(unused))
+          .with_remedy("remove it, or put it into a group that is not trained: " + untrained_text(unused));
     loss_ = map_[static_cast<size_t>(forward_.outputs()[0])];
     for (size_t i = 0; i < forward_.outputs().size(); ++i)
       graph_.add_output(map_[static_cast<size_t>(forward_.outputs()[i])], forward_.output_names()[i]);

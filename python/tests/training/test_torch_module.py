@@ -323,3 +323,32 @@ def test_a_trained_parameter_that_the_model_writes_is_refused() -> None:
     model[0].requires_grad_(False)
     step = aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1), specs)
     assert set(step.parameters()) == {"1.weight", "1.bias"}
+
+
+class Beside(torch.nn.Module):
+    """Two layers without a gradient beside one that has one."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.out, self.first, self.second = (torch.nn.Linear(4, 4) for _ in range(3))
+        self.way = way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "detached":
+            return self.out(x) + self.second(self.first(x)).detach()
+        if self.way == "no_grad":
+            with torch.no_grad():
+                x = self.second(self.first(x))
+        return self.out(x)
+
+
+@pytest.mark.parametrize("way", ["detached", "no_grad", "unused"])
+def test_the_remedy_for_params_without_a_gradient_works(way: str) -> None:
+    model = Beside(way)
+    specs = [aicf.TensorSpec((3, 4)), aicf.TensorSpec((3, 4))]
+    with pytest.raises(aicf.UserError) as refused:
+        aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1), specs)
+    assert refused.value.name == "unused_param"
+    group = eval(refused.value.remedy[refused.value.remedy.index("optim.Group") :], {"optim": optim})
+    step = aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1, groups=[group]), specs)
+    assert set(step.parameters()) == {"out.weight", "out.bias"}

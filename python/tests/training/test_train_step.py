@@ -340,6 +340,13 @@ def test_what_cannot_be_trained_is_refused(make_step: Make, name: str) -> None:
     assert error.value.name == name
 
 
+def test_all_unused_params_are_named_at_once(make_step: Make) -> None:
+    with pytest.raises(aicf.UserError) as error:
+        make_step(model=Unused())
+    assert error.value.value == "idle.W, idle.b"
+    assert 'optim.Group(["idle.W", "idle.b"], trainable=False)' in error.value.remedy
+
+
 def test_other_shapes_and_checkpoints_are_refused(
     make_step: Make, batches: list[Batch], tmp_path: Path
 ) -> None:
