@@ -1,6 +1,6 @@
 """Raises SIGINT at random moments of training, running and compiling, and checks that nothing is left behind.
 
-    scripts/interrupts.py [-n COUNT] [--seed SEED] [--only NAME]
+    python scripts/interrupts.py [--count 1000] [--seed S] [--jobs 4] [--only NAME]
 
 After each interrupt the object that it met goes on: it is busy with nothing, and its bits are those of a run
 in which the interrupted call did not happen, or happened whole. Exits with 1 and the command that repeats it
@@ -9,7 +9,6 @@ otherwise.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import random
 import signal
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import aicf
+import campaign
 import numpy as np
 from aicf import nn, optim
 from aicf.tracing import current_graph
@@ -286,17 +286,17 @@ class CompilingTorch(Target):
         require(all(map(self.torch.equal, results, self.right)), "other bits")
 
 
-def targets(folder: Path, with_torch: bool) -> dict[str, tuple[Callable[[], Target], int]]:
+def targets(folder: Path) -> dict[str, tuple[Callable[[], Target], int]]:
     """Each with its share of the interrupts."""
-    made: dict[str, tuple[Callable[[], Target], int]] = {
+    return {
         "step": (Training, 8),
         "loop": (lambda: TrainingLoop(folder), 4),
         "verify": (Verifying, 2),
         "run": (Running, 6),
         "custom op": (lambda: Running(numpy_op()), 6),
         "compile": (Compiling, 4),
+        "compile torch": (CompilingTorch, 1),
     }
-    return made | ({"compile torch": (CompilingTorch, 1)} if with_torch else {})
 
 
 @contextmanager
@@ -358,15 +358,12 @@ def interrupt(target: Target, delay: float, ask: Callable[[float], None]) -> Non
         pass
 
 
-def run(
-    count: int, seed: int, folder: Path, only: str | None = None, with_torch: bool = True
-) -> Counter[str]:
-    """How many interrupts each target met; AssertionError where one left something behind."""
+def run(count: int, seed: int, folder: Path, met: Counter[str], only: str | None = None) -> None:
+    """Counts in `met` how many interrupts each target survives; AssertionError where one does not."""
     rng = random.Random(seed)
-    known = targets(folder, with_torch)
+    known = targets(folder)
     names = [name for name in known if only in (None, name)]
     made: dict[str, Target] = {}
-    met: Counter[str] = Counter()
     faulthandler.enable()
     with own_handler(), sender() as ask:
         for number in range(count):
@@ -384,28 +381,26 @@ def run(
                 raise AssertionError(f"interrupt {number} of {name!r}: {error}") from error
             faulthandler.cancel_dump_traceback_later()
             met[name] += 1
-    return met
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-n", type=int, default=1000, dest="count")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser = campaign.arguments(__doc__, 1000)
     parser.add_argument("--only", help="one of the targets")
     options = parser.parse_args()
-    again = f"scripts/interrupts.py -n {options.count} --seed {options.seed}"
-    again += f" --only {options.only!r}" if options.only else ""
-    print(again, flush=True)
+    only = ["--only", options.only] if options.only else []
+    if options.jobs > 1:
+        return campaign.in_shares(__file__, options, only)
+    again = f"scripts/interrupts.py --count {options.count} --seed {options.seed} " + " ".join(only)
+    met: Counter[str] = Counter()
+    found = 0
     with tempfile.TemporaryDirectory() as folder:
         try:
-            met = run(options.count, options.seed, Path(folder), options.only)
+            run(options.count, options.seed, Path(folder), met, options.only)
         except AssertionError as error:
-            print(f"failed: {error}\nagain: {again}")
-            return 1
-    print(f"{sum(met.values())} interrupts, all survived: " + ", ".join(f"{n} {c}" for n, c in met.items()))
-    return 0
+            print(f"FOUND {error}\n  again: {again}", flush=True)
+            found = 1
+    print(", ".join(f"{name} {count}" for name, count in met.items()))
+    return campaign.finish(options.seed, met.total() + found, "interrupts", found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Writers that are killed at any moment: the file of before stays whole, and the next writer cleans the
 folder.
 
-    python scripts/kill_writers.py [--cli build/bin/aicf] [--kills 200] [--seed S] [--only KIND]
+    python scripts/kill_writers.py [--cli build/bin/aicf] [--count 200] [--seed S] [--jobs 4] [--only KIND]
 
 Kinds: artifact, checkpoint, arrays (outputs of run), records, cache (machine code, where NVRTC is
 installed). Each round starts a writer over files of a known content, kills it after a time drawn by the
@@ -11,7 +11,6 @@ temporary file may be left.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
@@ -23,7 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+import campaign
 import memory_limits
 
 TRAIN = ["train", memory_limits.STEP, "--data", "x.npy", "--labels", "l.npy", "--batch", "4", "--steps", "40"]
@@ -140,24 +139,25 @@ class Kills:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    default = memory_limits.ROOT / "build" / "bin" / "aicf"
+    parser = campaign.arguments(__doc__, 200)
+    default = campaign.ROOT / "build" / "bin" / "aicf"
     parser.add_argument("--cli", default=os.environ.get("AICF_CLI", str(default)))
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--only", default="", help="kinds whose name begins so")
     options = parser.parse_args()
-    print(f"seed {options.seed}")
+    if options.jobs > 1:
+        return campaign.in_shares(__file__, options, ["--cli", options.cli, "--only", options.only])
     with tempfile.TemporaryDirectory() as folder:
         cli = str(Path(options.cli).resolve())
         memory_limits.prepare(cli, Path(folder))
         kills = Kills(cli, Path(folder), options.seed)
         kinds = [kind for kind in KINDS if kind.name.startswith(options.only)]
-        for kind in kinds:
-            kills.run(kind, -(-options.kills // len(kinds)))
-    again = f"scripts/kill_writers.py --seed {options.seed} --kills {options.kills} --only '{options.only}'"
-    print(f"{kills.kills} kills, {kills.lost} lost" + (f"; again: {again}" if kills.lost else ""))
-    return 1 if kills.lost else 0
+        for index, kind in enumerate(kinds):
+            share = options.count * (index + 1) // len(kinds) - options.count * index // len(kinds)
+            kills.run(kind, share)
+    if kills.lost:
+        words = f"--seed {options.seed} --count {options.count} --only '{options.only}'"
+        print(f"  again: {sys.executable} scripts/kill_writers.py {words}")
+    return campaign.finish(options.seed, kills.kills, "kills", kills.lost)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Programs under limits on their address space: each ends well, or with an error of ours and exit 3.
 
-    python scripts/memory_limits.py [--cli FILE] [--limits 1000] [--seed S] [--only CASE] [--at BYTES]
+    python scripts/memory_limits.py [--count 1000] [--seed S] [--jobs 4] [--only CASE [--at BYTES]]
 
 For every verb of the command line and for a Python process, limits are drawn between what the process takes
 when it has started and what the whole call takes. Under each the exit code is 0 or 3, exit 3 comes with an
@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import campaign
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 120  # of a call, at most
 MODEL, ARTIFACT, STEP = "m.onnx", "m.aicf", "step.aicf"
 DIM = ["--dim", "batch=1..8"]
@@ -198,7 +198,7 @@ def prepare(cli: str, folder: Path) -> None:
     subprocess.run(here, check=False)
 
 
-class Campaign:
+class Limits:
     def __init__(self, cli: str, folder: Path, seed: int) -> None:
         self.cli, self.folder, self.seed = cli, folder, seed
         self.environment = {**os.environ, "AICF_CACHE_DIR": "", "VIRTUAL_ENV": sys.prefix}
@@ -305,36 +305,42 @@ class Campaign:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--cli", default=os.environ.get("AICF_CLI", str(ROOT / "build" / "bin" / "aicf")))
-    parser.add_argument("--limits", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser = campaign.arguments(__doc__, 1000)
+    default = campaign.ROOT / "build" / "bin" / "aicf"
+    parser.add_argument("--cli", default=os.environ.get("AICF_CLI", str(default)))
     parser.add_argument("--only", default="", help="cases whose name begins so")
     parser.add_argument("--at", type=int, default=0, help="this limit only, in bytes")
     parser.add_argument("--save-step", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--parts", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.save_step:
         PythonCases(options.save_step).step.save(STEP)
         return 0
+    cases = CASES + [Case(f"python_{name}", [name], python=True) for name in PYTHON]
+    cases = [case for case in cases if case.name.startswith(options.only)]
+    if options.jobs > 1:  # a case is measured once, by the process that has it
+        words = ["--cli", options.cli, "--only", options.only, "--seed", str(options.seed)]
+        words += ["--count", str(options.count), "--parts", str(min(options.jobs, len(cases)))]
+        given = [[*words, "--part", str(part)] for part in range(min(options.jobs, len(cases)))]
+        return campaign.side_by_side(__file__, options.seed, given)
     with tempfile.TemporaryDirectory() as folder:
-        campaign = Campaign(str(Path(options.cli).resolve()), Path(folder), options.seed)
-        prepare(campaign.cli, campaign.folder)
-        cases = CASES + [Case(f"python_{name}", [name], python=True) for name in PYTHON]
-        cases = [case for case in cases if case.name.startswith(options.only)]
+        trial = Limits(str(Path(options.cli).resolve()), Path(folder), options.seed)
+        prepare(trial.cli, trial.folder)
+        count = -(-options.count // max(len(cases), 1))
+        cases = cases[options.part :: options.parts]
         if any(case.python for case in cases):
-            campaign.python = PythonCases(campaign.folder)
-        count = -(-options.limits // max(len(cases), 1))
-        print(f"seed {options.seed}: {len(cases)} cases, {count} limits each", flush=True)
+            trial.python = PythonCases(trial.folder)
         for case in cases:
-            if options.at or campaign.measure(case):
+            if options.at or trial.measure(case):
                 if options.at and case.writes:
-                    campaign.call(case, 0)
-                    campaign.whole[case.name] = (campaign.folder / case.writes).read_bytes()
-                before = campaign.findings
-                campaign.run(case, count, options.at)
-                print(f"{case.name}: {case.low}..{case.high}, {campaign.findings - before} found", flush=True)
-        print(f"{sum(campaign.codes.values())} limits, {campaign.findings} found: {dict(campaign.codes)}")
-        return 1 if campaign.findings else 0
+                    trial.call(case, 0)
+                    trial.whole[case.name] = (trial.folder / case.writes).read_bytes()
+                before = trial.findings
+                trial.run(case, count, options.at)
+                print(f"{case.name}: {case.low}..{case.high}, {trial.findings - before} found", flush=True)
+        print(dict(trial.codes))
+        return campaign.finish(options.seed, sum(trial.codes.values()), "limits", trial.findings)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Files that somebody changed, by a seed: none may end a program, hang it, or be taken for a bug of ours.
 
-    python scripts/mutate_files.py [--files 50000] [--seed S] [--only aicf] [--keep FOLDER]
+    python scripts/mutate_files.py [--count 50000] [--seed S] [--jobs 4] [--only aicf] [--keep FOLDER]
 
 Builds the targets mutate_* of fuzz/ (any compiler; docs in fuzz/README.md) and gives each its share of the
 files: .aicf under checksums that fit, ONNX, safetensors, npy, npz, tuning records, programs as text.
@@ -9,8 +9,7 @@ Each finding comes with the line that runs it again.
 
 from __future__ import annotations
 
-import argparse
-import random
+import concurrent.futures
 import re
 import subprocess
 import sys
@@ -18,9 +17,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import campaign
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
 SHARES = {
     "aicf": 0.3,
     "onnx": 0.25,
@@ -57,11 +56,22 @@ def onnx_seeds(folder: Path) -> None:
             (folder / f"{path.parent.name}.onnx").write_bytes(path.read_bytes())
 
 
+def mutate(command: list[str], kind: str) -> tuple[int, int]:
+    """Runs a target over its files; gives how many, and how many of them were findings."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    said = re.search(r"(\d+) inputs of (\d+) seeds, (\d+) found", done.stdout)
+    if said is None:
+        print(f"{kind}: does not run: {done.stdout[-300:]}{done.stderr[-300:]}", flush=True)
+        return 0, 1
+    print(f"{kind}: {said[0]}", flush=True)
+    if int(said[3]):
+        print(done.stdout, done.stderr[-2000:], flush=True)
+    return int(said[1]), int(said[3])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--build", type=Path, default=ROOT / "build")
-    parser.add_argument("--files", type=int, default=50000)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser = campaign.arguments(__doc__, 50000)
+    parser.add_argument("--build", type=Path, default=campaign.ROOT / "build")
     parser.add_argument("--only", choices=sorted(SHARES), help="one kind of file, all of the number")
     parser.add_argument("--keep", type=Path, help="folder for the files that were found")
     options = parser.parse_args()
@@ -71,31 +81,24 @@ def main() -> int:
         ["ninja", "-C", options.build, *names], stdout=subprocess.DEVNULL, check=False
     ).returncode:
         return 3
-    print(f"seed {options.seed}")
-    files = found = 0
     with tempfile.TemporaryDirectory() as temporary:
+        commands = []
         for kind in kinds:
             seeds = Path(temporary) / kind
             seeds.mkdir()
             {"npz": npz_seeds, "onnx": onnx_seeds}.get(kind, lambda _: None)(seeds)
-            count = options.files if options.only else int(options.files * SHARES[kind])
-            command = [options.build / "fuzz" / f"mutate_{kind}", "--runs", count, "--seed", options.seed]
-            command += ["--seeds", seeds] if any(seeds.iterdir()) else []
-            command += ["--keep", options.keep / kind] if options.keep else []
-            done = subprocess.run(
-                [str(word) for word in command], capture_output=True, text=True, errors="replace"
-            )
-            said = re.search(r"(\d+) inputs of (\d+) seeds, (\d+) found", done.stdout)
-            if said is None:
-                print(f"{kind}: does not run: {done.stdout[-300:]}{done.stderr[-300:]}")
-                found += 1
-                continue
-            print(f"{kind}: {said[0]}", flush=True)
-            if int(said[3]):
-                print(done.stdout, done.stderr[-2000:])
-            files, found = files + int(said[1]), found + int(said[3])
-    print(f"{files} files, {found} found")
-    return 1 if found else 0
+            count = options.count if options.only else int(options.count * SHARES[kind])
+            for job in range(options.jobs):
+                share = count * (job + 1) // options.jobs - count * job // options.jobs
+                words = ["--runs", share, "--seed", options.seed + 1_000_003 * job]
+                words += ["--seeds", seeds] if any(seeds.iterdir()) else []
+                words += ["--keep", options.keep / kind] if options.keep else []
+                target = options.build / "fuzz" / f"mutate_{kind}"
+                commands.append(([str(word) for word in (target, *words)], kind))
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(lambda each: mutate(*each), commands))
+    files, found = (sum(column) for column in zip(*results, strict=True))
+    return campaign.finish(options.seed, files, "files", found)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Random ONNX models against onnxruntime and the reference of onnx.
 
-    .venv/bin/python scripts/random_onnx.py --count 2000 --seed 7 [--ops Conv,Slice] [--keep folder]
+    python scripts/random_onnx.py --count 2000 --seed 7 [--jobs 4] [--first 500] [--ops Conv,Slice]
 
 Each graph is drawn from (seed, number): up to a handful of nodes of random_onnx_ops.py, opsets 7 to 23, sizes
 from 0 on, several outputs, shared operands, bodies, and in a third of the graphs a dynamic size, which is
 compiled as a range and run at its ends too. A graph is right if all outputs lie within the bounds that
 random_onnx_graph.py derives. It is run in a worker process, so that a crash is counted and not suffered.
 
-A line for each failure gives the first wrong node and the command that reruns it. Exit 1 if a graph was
-wrong, crashed or hung. `refused` counts coded errors by their code; a graph that no peer runs has only to end
-well.
+Graph number N of a seed is the same whatever --count, --first and --jobs say: a run that was stopped goes on
+with --first. A line for each failure gives the first wrong node and the command that reruns it. Exit 1 if a
+graph was wrong, crashed or hung. `refused` counts coded errors by their code; a graph that no peer runs has
+only to end well.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
-import select
-import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import campaign
 
 SECONDS = 60  # that a graph may take
 
@@ -242,61 +243,41 @@ def describe(graph: Any, node: Any, peer: Any) -> str:
     return f"{node.op_type}-{graph.opset}({', '.join(inputs)}){{{attributes}}}{by}"
 
 
-# --- worker and driver
-
-
-def work() -> None:
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            result = outcome(job["seed"], job["number"], job["ops"], job["keep"])
-        except Exception as error:
-            import traceback
-
-            result = {"status": "generator", "text": f"{error!r} {traceback.format_exc()[-700:]}"}
-        print(json.dumps(result), flush=True)
-
-
-class Worker:
-    def __init__(self) -> None:
-        self.process = self.start()
-
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, __file__, "--work"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-        )
-
-    def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        try:
-            self.process.stdin.write(json.dumps(job) + "\n")
-            self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], SECONDS)
-            line = self.process.stdout.readline() if ready else None
-        except BrokenPipeError:
-            line = ""
-        if line:
-            return json.loads(line)
-        self.process.kill()
-        code = self.process.wait()
-        self.process = self.start()
-        return {"status": "hang"} if line is None else {"status": "crash", "text": f"exit {code}"}
-
+# --- driver
 
 FAILURES = ("wrong", "abort", "crash", "hang", "generator")
 
 
+def report(results: Iterable[tuple[dict[str, Any], dict[str, Any]]], refusals: bool) -> tuple[int, int]:
+    """Prints failures as they come and what was seen of each kind; gives how many graphs and failures."""
+    began = time.monotonic()
+    counts: collections.Counter[str] = collections.Counter()
+    codes: collections.Counter[str] = collections.Counter()
+    seen: collections.Counter[str] = collections.Counter()
+    runs = ranges = 0
+    for job, result in results:
+        status = result["status"]
+        counts[status] += 1
+        runs += result.get("runs", 0)
+        ranges += result.get("range", False)
+        if status == "right":
+            seen.update(result["ops"])
+        if status == "refused":
+            codes[result["code"]] += 1
+        if status in FAILURES or (refusals and status == "refused" and not result["by_both"]):
+            again = f"--seed {job['seed']} --only {job['number']}"
+            again += f" --ops {','.join(job['ops'])}" if job["ops"] else ""
+            print(f"{status.upper()} {again}: {result.get('text', '')}", flush=True)
+    print(f"{runs} runs, {ranges} graphs over a range, {time.monotonic() - began:.0f} s")
+    print("  " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
+    print("  refused: " + (", ".join(f"{code} {n}" for code, n in codes.most_common()) or "none"))
+    print(f"  {len(seen)} kinds of ops in right graphs")
+    return sum(counts.values()), sum(counts[name] for name in FAILURES)
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = campaign.arguments(__doc__, 300)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first graph")
     parser.add_argument("--only", type=int, help="the number of one graph to run again, in this process")
     parser.add_argument("--ops", default="", help="names of builders, by comma; default all")
     parser.add_argument(
@@ -307,47 +288,20 @@ def main() -> int:
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        work()
+        campaign.work(outcome_of)
         return 0
     ops = [name for name in args.ops.split(",") if name]
     if args.only is not None:
         print(json.dumps(outcome(args.seed, args.only, ops, args.keep), indent=1))
         return 0
-    worker, began = Worker(), time.monotonic()
-    counts: collections.Counter[str] = collections.Counter()
-    codes: collections.Counter[str] = collections.Counter()
-    seen: collections.Counter[str] = collections.Counter()
-    runs = ranges = 0
-    for number in range(args.count):
-        if args.seconds and time.monotonic() - began > args.seconds:
-            break
-        result = worker.run({"seed": args.seed, "number": number, "ops": ops, "keep": ""})
-        status = result["status"]
-        counts[status] += 1
-        runs += result.get("runs", 0)
-        ranges += result.get("range", False)
-        if status == "right":
-            seen.update(result["ops"])
-        if status == "refused":
-            codes[result["code"]] += 1
-        if status in FAILURES or (args.refusals and status == "refused" and not result["by_both"]):
-            again = f"--seed {args.seed} --only {number}" + (f" --ops {args.ops}" if ops else "")
-            print(f"{status.upper()} {again}: {result.get('text', '')}", flush=True)
-        if number % 200 == 199 and sys.stderr.isatty():
-            print(
-                f"{number + 1} of {args.count}, {time.monotonic() - began:.0f} s: {dict(counts)}",
-                file=sys.stderr,
-            )
-    took = time.monotonic() - began
-    failed = sum(counts[name] for name in FAILURES)
-    print(
-        f"seed {args.seed}: {sum(counts.values())} graphs in {took:.0f} s; {runs} runs,"
-        f" {ranges} graphs over a range"
-    )
-    print("  " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
-    print("  refused: " + (", ".join(f"{code} {n}" for code, n in codes.most_common()) or "none"))
-    print(f"  {len(seen)} kinds of ops in right graphs")
-    return 1 if failed else 0
+    numbers = range(args.first, args.first + args.count)
+    jobs = [{"seed": args.seed, "number": number, "ops": ops} for number in numbers]
+    done, found = report(campaign.outcomes(__file__, jobs, args.jobs, SECONDS, args.seconds), args.refusals)
+    return campaign.finish(args.seed, done, "graphs", found)
+
+
+def outcome_of(job: dict[str, Any]) -> dict[str, Any]:
+    return outcome(job["seed"], job["number"], job["ops"], "")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def ignore() -> None:
 @pytest.mark.skipif(not SCRIPT.exists(), reason="of the tree only")
 def test_interrupts_leave_nothing_behind() -> None:
     """Started as from a shell that ignores the signal."""
-    words = [sys.executable, SCRIPT, "-n", str(COUNT), "--seed", "1"]
+    words = [sys.executable, SCRIPT, "--count", str(COUNT), "--seed", "1"]
     done = subprocess.run(words, capture_output=True, text=True, preexec_fn=ignore, timeout=3000, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{COUNT} interrupts" in done.stdout

@@ -14,11 +14,11 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 @pytest.mark.parametrize(
     "words",
     [
-        ("memory_limits.py", "--seed", "1", "--limits", "66", "--only", "compile"),
-        ("memory_limits.py", "--seed", "1", "--limits", "66", "--only", "run"),
-        ("memory_limits.py", "--seed", "1", "--limits", "20", "--only", "inspect"),
-        ("memory_limits.py", "--seed", "1", "--limits", "20", "--only", "python_run"),
-        ("kill_writers.py", "--seed", "1", "--kills", "12"),
+        ("memory_limits.py", "--seed", "1", "--count", "66", "--only", "compile"),
+        ("memory_limits.py", "--seed", "1", "--count", "66", "--only", "run"),
+        ("memory_limits.py", "--seed", "1", "--count", "20", "--only", "inspect"),
+        ("memory_limits.py", "--seed", "1", "--count", "20", "--only", "python_run"),
+        ("kill_writers.py", "--seed", "1", "--count", "12"),
     ],
 )
 def test_a_short_round(cli: str, words: tuple[str, ...]) -> None:

@@ -1,0 +1,19 @@
+"""A few nets of scripts/random_training.py; --count and --seed there draw more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+SCRIPT = Path(__file__).parents[3] / "scripts" / "random_training.py"
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="of the tree only")
+def test_random_nets_train_as_in_torch() -> None:
+    command = [sys.executable, str(SCRIPT), "--count", "25", "--seed", "20261123"]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-2000:]
