@@ -69,7 +69,6 @@ int run(const Options& options, const Console& console) {
   };
   compile_options.on_dump = dump;
   if (compile_options.stop_after.empty()) compile_options.target = portable(compile_options.target);
-  console.status("compiling " + options.source.path);
   const Program program = options.source.import();
   if (compile_options.stop_after == "import") {
     if (options.source.print) dump("import", print(program));
@@ -90,6 +89,7 @@ int run(const Options& options, const Console& console) {
     console.result("", json);
     return kOk;
   }
+  console.status("writing " + path);
   file->finish(artifact);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const EntryPlan& entry = artifact.variants[0].plan.entries[0];

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -14,6 +15,8 @@
 
 namespace aicf::cli {
 namespace {
+
+const std::chrono::steady_clock::time_point kProgramStart = std::chrono::steady_clock::now();
 
 std::string_view kind_name(ErrorKind kind) {
   return kind == ErrorKind::kUser ? "user" : kind == ErrorKind::kEnvironment ? "environment" : "internal";
@@ -38,8 +41,7 @@ void print_error(const Error& error, bool json) {
 // Draws what was last set, from a thread of its own: a long step sets nothing meanwhile.
 class StatusLine {
  public:
-  explicit StatusLine(std::chrono::steady_clock::time_point start)
-      : start_(start), thread_([this] { draw(); }) {}
+  StatusLine() : thread_([this] { draw(); }) {}
   ~StatusLine() {
     set("");
     {
@@ -65,7 +67,7 @@ class StatusLine {
     constexpr std::chrono::milliseconds kSilence(1000), kBetween(100);
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kBetween, [&] { return ended_; })) {
-      const auto since = std::chrono::steady_clock::now() - start_;
+      const auto since = std::chrono::steady_clock::now() - kProgramStart;
       if (line_.empty() || since < kSilence) continue;
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count();
       std::fprintf(stderr, "\r\033[K%s  %lld s", line_.c_str(), static_cast<long long>(seconds));
@@ -74,7 +76,6 @@ class StatusLine {
     }
   }
 
-  const std::chrono::steady_clock::time_point start_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string line_;
@@ -135,10 +136,12 @@ int Console::report(std::exception_ptr error) const {
   }
 }
 
-void Console::status(const std::string& line) const {
+void Console::status(const std::string& line) const { show_status(line); }
+
+void show_status(const std::string& line) {
   if (isatty(STDERR_FILENO) == 0) return;
   try {
-    static StatusLine drawn(start_);
+    static StatusLine drawn;
     drawn.set(line);
   } catch (const std::exception&) {
     // Neither a thread nor memory for it: the work goes on without a line about it.
@@ -149,14 +152,11 @@ void Console::progress(const std::string& label, int64_t done, int64_t total) co
   status(done == total ? "" : label + " " + std::to_string(done) + "/" + std::to_string(total));
 }
 
-double Console::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 std::string Console::spent() const {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - kProgramStart;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return " took " + format_fixed(seconds(), 2) + " s, at most " +
+  return " took " + format_fixed(seconds.count(), 2) + " s, at most " +
          format_bytes(int64_t{1024} * usage.ru_maxrss) + " of memory";
 }
 

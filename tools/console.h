@@ -2,7 +2,6 @@
 // with --json, progress on stderr only when it is a terminal.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,19 +23,18 @@ struct Console {
   // Reports any exception and gives the exit code that fits.
   int report(std::exception_ptr error) const;
   static ExitCode exit_code(const Error& error);
-  // What is being done, as one line on stderr with the seconds since the start, redrawn while it lasts;
-  // silent when stderr is no terminal and in the first second. "" takes the line away, as results and errors
-  // do.
+  // What is being done: show_status.
   void status(const std::string& line) const;
   // "label 3/10".
   void progress(const std::string& label, int64_t done, int64_t total) const;
   // " took 0.12 s, at most 34.5 MiB of memory"
   std::string spent() const;
-
- private:
-  double seconds() const;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+// What is being done, as one line on stderr with the seconds since the program's start, redrawn while it
+// lasts; silent when stderr is no terminal and in the first second. "" takes the line away, as results and
+// errors do.
+void show_status(const std::string& line);
 
 std::string format_ms(double milliseconds);
 

@@ -62,6 +62,10 @@ void check_sizes(const EntryPlan& entry, const std::map<std::string, Array>& giv
   }
 }
 
+std::string compiling(const std::string& path, const std::string& stage) {
+  return "compiling " + path + ": " + stage;
+}
+
 // Whether two paths name one file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b) {
   namespace fs = std::filesystem;
@@ -185,7 +189,7 @@ ImportOptions ModelSource::import_options() const {
   return options;
 }
 
-CompileOptions ModelSource::compile_options(const std::string& device) const {
+CompileOptions ModelSource::compile_options(const std::string& device, bool tells) const {
   if (!stop_after.empty() &&
       std::find(std::begin(kStages), std::end(kStages), stop_after) == std::end(kStages))
     throw UserError(ErrorCode::kU_bad_option, "no stage has this name")
@@ -197,6 +201,10 @@ CompileOptions ModelSource::compile_options(const std::string& device) const {
   CompileOptions options;
   options.target = target.empty() ? target_of_device(device) : spelled_out_target(target);
   options.opt_level = opt;
+  if (tells)
+    options.on_stage = [path = path](const StageProgress& at) {
+      show_status(compiling(path, to_string(at)));
+    };
   options.precision = inference_precision_of(precision);
   options.skip_passes = {skip.begin(), skip.end()};
   options.dump_after = {dump_after.begin(), dump_after.end()};
@@ -230,6 +238,7 @@ void ModelSource::refuse_overwriting(const std::string& output, std::vector<std:
 
 Program ModelSource::import() const {
   refuse_artifact();
+  show_status(compiling(path, "import"));
   return import_onnx(path, import_options());
 }
 
@@ -247,7 +256,9 @@ Artifact ModelSource::artifact(const std::string& device, CompileReport* report)
     refuse_compile_options();
     return read_artifact(path);
   }
-  return compile(import(), compile_options(device), report);
+  Artifact artifact = compile(import(), compile_options(device), report);
+  show_status("");
+  return artifact;
 }
 
 void RunOptions::add_to(VerbOptions& verb) {

@@ -42,8 +42,8 @@ struct ModelSource {
   // If it is one of the files that the options name, or one of `others`.
   void refuse_overwriting(const std::string& output, std::vector<std::string> others = {}) const;
   ImportOptions import_options() const;
-  // Without --target the target is that of the device.
-  CompileOptions compile_options(const std::string& device = "cpu") const;
+  // Without --target the target is that of the device. The stages are shown as the status if it `tells` them.
+  CompileOptions compile_options(const std::string& device = "cpu", bool tells = true) const;
   // bad_option for an artifact.
   Program import() const;
   // Reads or compiles.

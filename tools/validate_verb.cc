@@ -81,7 +81,7 @@ std::string judge(const Options& options, const std::string& model, const Arrays
   const Program program = import_onnx_bytes(model);
   try {
     const std::unique_ptr<Executable> exe =
-        options.run.load(compile(program, options.source.compile_options()));
+        options.run.load(compile(program, options.source.compile_options("cpu", false)));
     const Arrays outputs = exe->run("", inputs), expected = evaluated(program, inputs, false);
     const std::map<std::string, double> costs = precision_costs(options, program, inputs);
     for (const auto& [name, actual] : outputs)
@@ -135,7 +135,6 @@ int reduce(const Options& options, const Arrays& inputs, const Console& console)
 int run(const Options& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
-  console.status("compiling " + options.source.path);
   const Program program = options.source.import();
   const std::unique_ptr<Executable> exe =
       options.run.load(compile(program, options.source.compile_options(options.run.device)));

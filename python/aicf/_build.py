@@ -22,6 +22,7 @@ __all__ = [
     "state_pairs",
 ]
 
+_BEFORE = 0.8  # of the work of usual models is done when compiling a Program begins
 _OF_ONNX = ("results", "states")
 _OPTIONS = ("isa", "opt", "results", "skip_passes", "states", "target")
 
@@ -43,7 +44,6 @@ def build(
     check_type("target", options.get("target") or "", str, '"cpu", "sm_90", …, several by comma, or "cuda"')
     check_type("precision", precision, str, '"f32", "tf32", "bf16-mixed" or "f16-mixed"')
     with work():
-        stage("compile", 0.8)
         return _aicf.compile_program(
             program,
             level,
@@ -53,6 +53,7 @@ def build(
             device,
             options.get("target") or "",
             precision,
+            lambda name, done: stage(name, _BEFORE + (1 - _BEFORE) * done),
         )
 
 

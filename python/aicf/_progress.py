@@ -1,7 +1,7 @@
 """How far a compilation is: a callback, a line on a terminal, an output of a notebook, lines of the log.
 
-Stages are "trace" and "import" of a model, and "compile" of the Program. Without a callback nothing is shown
-for a second of work, nor where nobody looks.
+Stages are "trace" and "import" of a model, then those of the compiler (kStages of src/compile/compile.h).
+Without a callback nothing is shown for a second of work, nor where nobody looks.
 """
 
 from __future__ import annotations

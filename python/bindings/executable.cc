@@ -32,7 +32,8 @@ namespace {
 
 PyExecutable compile_program(const Program& program, int opt_level, const std::vector<std::string>& skip,
                              int threads, const std::string& isa, const std::string& device,
-                             const std::string& target, const std::string& precision) {
+                             const std::string& target, const std::string& precision,
+                             const nb::callable& on_stage) {
   const nb::gil_scoped_release unlocked;
   require_param_contents(program,
                          "load them before compiling: model.load_safetensors(path) or "
@@ -42,6 +43,10 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
   options.opt_level = opt_level;
   options.precision = inference_precision_of(precision);
   options.skip_passes.insert(skip.begin(), skip.end());
+  options.on_stage = [&](const StageProgress& at) {
+    const nb::gil_scoped_acquire locked;
+    on_stage(nb::str(at.stage.data(), at.stage.size()), fraction_done(at));
+  };
   auto report = std::make_shared<CompileReport>();
   // Making a GPU's context takes as long as much of the compilation.
   std::packaged_task<std::shared_ptr<Device>()> open([&] { return open_device({device, threads, isa}); });
@@ -50,6 +55,7 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
   Artifact artifact = compile(program, options, report.get());
   if (opened.wait_for(std::chrono::seconds(0)) != std::future_status::ready) open();
   options.meanwhile = {};
+  options.on_stage = {};
   auto exe = std::make_unique<Executable>(Model::load(std::move(artifact), opened.get()));
   const bool narrow = target.empty() && exe->model().device().id().cuda;
   return {std::move(exe), report,

@@ -1,3 +1,5 @@
+#include <exception>
+
 #include "api/bridge.h"
 
 #include "compile/compile.h"
@@ -54,16 +56,33 @@ std::vector<std::string> Artifact::targets() const {
 }
 
 Artifact compile(const Program& program, const CompileOptions& options) {
-  return translated([&] {
+  std::exception_ptr thrown;  // by the caller's function: comes out as it is
+  const auto compiled = [&] {
     core::CompileOptions wanted;
     wanted.target = core::spelled_out_target(options.target);
     wanted.opt_level = options.opt_level;
     wanted.precision = core::inference_precision_of(options.precision);
     wanted.skip_passes.insert(options.skip_passes.begin(), options.skip_passes.end());
+    if (options.on_stage)
+      wanted.on_stage = [&](const core::StageProgress& at) {
+        try {
+          options.on_stage(std::string(at.stage), static_cast<int64_t>(at.done),
+                           static_cast<int64_t>(at.total));
+        } catch (...) {
+          thrown = std::current_exception();
+          throw;
+        }
+      };
     core::require_param_contents(Access::program(program),
                                  "declare each with its contents: Builder::param(name, contents)");
     return Access::artifact(core::compile(Access::program(program), wanted));
-  });
+  };
+  try {
+    return translated(compiled);
+  } catch (...) {
+    if (thrown != nullptr) std::rethrow_exception(thrown);
+    throw;
+  }
 }
 
 }  // namespace aicf::v1

@@ -55,6 +55,21 @@ TEST(ExecutableTest, ComputesTheMlpForEverySize) {
   }
 }
 
+TEST(CompileTest, TellsItsStagesInOrder) {
+  std::vector<std::string> stages;
+  aicf::CompileOptions options;
+  options.on_stage = [&](const std::string& stage, int64_t done, int64_t total) {
+    EXPECT_TRUE(0 <= done && done <= total) << stage;
+    if (stages.empty() || stages.back() != stage) stages.push_back(stage);
+  };
+  aicf::compile(aicf_test::mlp(), options);
+  EXPECT_EQ(stages, (std::vector<std::string>{"passes", "select", "build", "plan"}));
+  options.on_stage = [](const std::string& stage, int64_t, int64_t) {
+    if (stage == "select") throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(aicf::compile(aicf_test::mlp(), options), std::runtime_error);
+}
+
 TEST(TensorTest, ReadsAFileOfNumPy) {
   const std::string path = testing::TempDir() + "aicf_api_test.npy";
   const std::string header = "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 1), }";

@@ -146,11 +146,11 @@ void write_failure(const fs::path& folder, const Failure& failure) {
 // compile_cuda by the one that holds the lock. `before`: the last failure when it began to wait for that.
 std::vector<std::string> compile_or_fail(const fs::path& folder, const std::vector<CudaUnit>& units,
                                          const std::string& hash, uint64_t before, std::vector<double>& taken,
-                                         const std::function<void()>& meanwhile) {
+                                         const WhileForked& here) {
   const Failure last = last_failure(folder);
   if (last.number != before && last.units == hash) throw_packed(last.error);
   try {
-    return compile_cuda(units, &taken, meanwhile);
+    return compile_cuda(units, &taken, here);
   } catch (const InternalError& error) {  // the text's fault; what a process lacks another may have
     write_failure(folder, {last.number + 1, hash, packed(error)});
     throw;
@@ -160,7 +160,7 @@ std::vector<std::string> compile_or_fail(const fs::path& folder, const std::vect
 // Compiles what `images` lacks, unless another process or thread does so first, and keeps it.
 void compile_missing(const fs::path& folder, const std::vector<CudaUnit>& units,
                      const std::vector<std::string>& names, std::vector<std::string>& images,
-                     std::vector<double>& milliseconds, const std::function<void()>& meanwhile) {
+                     std::vector<double>& milliseconds, const WhileForked& here) {
   constexpr double kMostSeconds = 120;  // longer than any model's code takes
   std::error_code error;
   fs::create_directories(folder, error);
@@ -181,7 +181,7 @@ void compile_missing(const fs::path& folder, const std::vector<CudaUnit>& units,
   }
   std::vector<double> taken;
   const std::vector<std::string> compiled =
-      compile_or_fail(folder, missing, hash_of(all_names), failures, taken, meanwhile);
+      compile_or_fail(folder, missing, hash_of(all_names), failures, taken, here);
   for (size_t i = 0; i < compiled.size(); ++i) {
     images[where[i]] = compiled[i];
     milliseconds[where[i]] = taken[i];
@@ -192,18 +192,18 @@ void compile_missing(const fs::path& folder, const std::vector<CudaUnit>& units,
 }  // namespace
 
 std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
-                                        const std::function<void()>& meanwhile) {
+                                        const WhileForked& here) {
   std::vector<double> taken(units.size(), 0);
   std::vector<double>& times = milliseconds != nullptr ? *milliseconds : taken;
   times.assign(units.size(), 0);
   if (units.empty()) return {};
   if (!jit_allowed()) return read_prebuilt(units);
   const std::optional<fs::path> all = cache_folder();
-  if (!all) return compile_cuda(units, &times, meanwhile);
+  if (!all) return compile_cuda(units, &times, here);
   const fs::path folder = *all / nvrtc_version();
   const std::vector<std::string> names = names_of(units);
   std::vector<std::string> images = read_entries(folder, names);
-  if (count_missing(images) > 0) compile_missing(folder, units, names, images, times, meanwhile);
+  if (count_missing(images) > 0) compile_missing(folder, units, names, images, times, here);
   return images;
 }
 

@@ -5,7 +5,6 @@
 // get its error. The folder may be moved, and one that cannot be written only costs time.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +14,9 @@ namespace aicf {
 
 // As compile_cuda, each unit at most once for every content while the cache lives. Without AICF_CACHE_DIR
 // nothing is kept; with AICF_JIT=0 nothing is compiled, and what the cache lacks is unsupported_option.
-// `milliseconds`: as there, 0 for what the cache has; `meanwhile` runs if something is compiled.
+// `milliseconds`: as there, 0 for what the cache has; `here`: for what is compiled, as in run_forked.
 std::vector<std::string> compile_cached(const std::vector<CudaUnit>& units,
                                         std::vector<double>* milliseconds = nullptr,
-                                        const std::function<void()>& meanwhile = {});
+                                        const WhileForked& here = {});
 
 }  // namespace aicf

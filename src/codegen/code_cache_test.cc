@@ -108,9 +108,9 @@ bool has_open(const fs::path& file) {
   return false;
 }
 
-std::string error_of(const std::string& source, const std::function<void()>& meanwhile = {}) {
+std::string error_of(const std::string& source, const WhileForked& here = {}) {
   try {
-    compile_cached({{source, "sm_80"}}, nullptr, meanwhile);
+    compile_cached({{source, "sm_80"}}, nullptr, here);
     return "none";
   } catch (const Error& error) {
     return error.text();
@@ -129,9 +129,10 @@ TEST_F(CodeCache, who_waits_gets_the_error_of_the_one_that_compiles) {
   const pid_t first = fork();
   if (first == 0) {
     char byte = 'x';
-    const std::string error = error_of(source, [&] {
-      if (write(begun[1], &byte, 1) != 1 || read(waiting[0], &byte, 1) != 1) _exit(1);
-    });
+    const std::string error =
+        error_of(source, {[&] {
+                   if (write(begun[1], &byte, 1) != 1 || read(waiting[0], &byte, 1) != 1) _exit(1);
+                 }});
     _exit(error.find("no_such_function") == std::string::npos ? 2 : 0);
   }
   char byte = 'x';

@@ -176,8 +176,9 @@ class Workers {
 
   // Of all items, or up to the first error, or what there is when no worker is left. A worker's pipe may
   // outlive it, where another process was forked meanwhile.
-  Messages collect(int still_seconds) {
+  Messages collect(int still_seconds, const std::function<void(size_t)>& on_done) {
     Messages messages;
+    size_t told = 0;
     while (!items_left(items_, messages).empty()) {
       std::vector<pollfd> waiting;
       std::vector<size_t> who;
@@ -191,6 +192,7 @@ class Workers {
         if (ready == 0) note_second(who[i], still_seconds);
         if (ready > 0 && waiting[i].revents != 0) read_some(who[i], messages);
       }
+      if (messages.size() > std::exchange(told, messages.size())) on_done(told);
     }
     done_ = messages.size() == items_.size();
     return messages;
@@ -326,7 +328,7 @@ std::jthread started(const std::function<void()>& work) {
 
 std::vector<std::string> run_forked(size_t count, size_t processes,
                                     const std::function<std::string(size_t)>& work, int still_seconds,
-                                    const std::function<void()>& meanwhile) {
+                                    const WhileForked& here) {
   constexpr int kTries = 2;
   std::vector<size_t> items(count);
   std::iota(items.begin(), items.end(), 0);
@@ -340,8 +342,10 @@ std::vector<std::string> run_forked(size_t count, size_t processes,
     const size_t workers = std::clamp(processes, size_t{1}, std::min(items.size(), Board::kMost));
     if (helper.joinable()) helper.join();  // a fork would leave its locks held
     Workers forked(items, workers, work);
-    if (tries == 0 && meanwhile) helper = started(meanwhile);
-    messages.merge(forked.collect(still_seconds));
+    if (tries == 0 && here.meanwhile) helper = started(here.meanwhile);
+    messages.merge(forked.collect(still_seconds, [&](size_t done) {
+      if (here.on_done) here.on_done(messages.size() + done, count);
+    }));
   }
   std::vector<std::string> list;
   for (const auto& [item, message] : messages) {

@@ -97,11 +97,29 @@ TEST(Forked, what_runs_meanwhile_runs_once_here_and_is_waited_for) {
     if (first()) raise(SIGKILL);
     return std::to_string(i);
   };
-  EXPECT_EQ(run_forked(1, 1, dies_once, 30, meanwhile), (std::vector<std::string>{"0"}));
+  EXPECT_EQ(run_forked(1, 1, dies_once, 30, {meanwhile}), (std::vector<std::string>{"0"}));
   EXPECT_EQ(runs, 1);
   const auto fails = [](size_t) -> std::string { throw UserError(ErrorCode::kU_bad_shape, "a message"); };
-  EXPECT_THROW(run_forked(1, 1, fails, 30, meanwhile), UserError);
+  EXPECT_THROW(run_forked(1, 1, fails, 30, {meanwhile}), UserError);
   EXPECT_EQ(runs, 2);
+}
+
+TEST(Forked, tells_how_many_items_are_done_and_ends_when_told_to) {
+  const First first;
+  const auto dies_once = [&](size_t i) {
+    if (i == 2 && first()) raise(SIGKILL);
+    return std::to_string(i);
+  };
+  std::vector<size_t> told;
+  run_forked(5, 2, dies_once, 30, {{}, [&](size_t done, size_t count) {
+                                     EXPECT_EQ(count, 5U);
+                                     told.push_back(done);
+                                   }});
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), 5U);
+  const auto stop = [](size_t, size_t) { throw UserError(ErrorCode::kU_bad_shape, "enough"); };
+  EXPECT_THROW(run_forked(5, 2, [](size_t i) { return std::to_string(i); }, 30, {{}, stop}), UserError);
+  expect_no_child();
 }
 
 // The later item fails long before the earlier one.

@@ -179,7 +179,7 @@ std::string compile_cuda(const std::string& source, const std::string& target) {
 }
 
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
-                                      const std::function<void()>& meanwhile) {
+                                      const WhileForked& here) {
   if (milliseconds != nullptr) milliseconds->assign(units.size(), 0);
   if (units.empty()) return {};
   nvrtc();  // loaded once, before the processes part
@@ -192,7 +192,7 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
   std::vector<std::string> images = run_forked(
       units.size(), std::thread::hardware_concurrency(),
       [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); }, kStillSeconds,
-      meanwhile);
+      here);
   std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {
     if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));

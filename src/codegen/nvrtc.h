@@ -3,9 +3,10 @@
 // ("compute_80"). Needs no GPU.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "codegen/forked.h"
 
 namespace aicf {
 
@@ -26,10 +27,10 @@ struct CudaUnit {
 
 // As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the
 // units are shared out to forked processes, one per core; none is compiled in this one, whose forks would
-// inherit locks of NVRTC's threads. `milliseconds` gets how long each took; `meanwhile`: see run_forked.
+// inherit locks of NVRTC's threads. `milliseconds` gets how long each took; `here`: see run_forked.
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
                                       std::vector<double>* milliseconds = nullptr,
-                                      const std::function<void()>& meanwhile = {});
+                                      const WhileForked& here = {});
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
 
 // "13.0", part of what fixes the bits of a build.

@@ -77,16 +77,18 @@ std::vector<Target> targets_of(const CompileOptions& options) {
 
 // Machine code of all variants' units, side by side.
 std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& variants,
-                                         const std::function<void()>& meanwhile, CompileReport* report) {
+                                         const CompileOptions& options, CompileReport* report) {
   std::vector<CudaUnit> units;
   for (const BegunVariant& variant : variants)
     units.insert(units.end(), variant.units.begin(), variant.units.end());
   std::vector<CompiledUnits> result(variants.size());
   if (units.empty()) return result;
-  StageClock clock(report);
+  StageClock clock(report, options);
+  clock.begin("build", units.size());
   std::vector<double> milliseconds;
-  std::vector<std::string> images = compile_cached(units, &milliseconds, meanwhile);
-  clock.lap("modules");
+  const auto on_done = [&](size_t done, size_t count) { clock.parts_done(units.size() - count + done); };
+  std::vector<std::string> images = compile_cached(units, &milliseconds, {options.meanwhile, on_done});
+  clock.end("modules");
   size_t next = 0;
   for (size_t i = 0; i < variants.size(); ++i)
     for (size_t unit = 0; unit < variants[i].units.size(); ++unit, ++next) {
@@ -97,6 +99,19 @@ std::vector<CompiledUnits> compile_units(const std::vector<BegunVariant>& varian
 }
 
 }  // namespace
+
+std::string to_string(const StageProgress& at) {
+  std::string text(at.stage);
+  if (at.total > 1)
+    text += " " + std::to_string(std::min(at.done + 1, at.total)) + " of " + std::to_string(at.total);
+  return text;
+}
+
+double fraction_done(const StageProgress& at) {
+  const auto stage = std::find(std::begin(kStages), std::end(kStages), at.stage) - std::begin(kStages);
+  const double part = static_cast<double>(at.done) / static_cast<double>(std::max<size_t>(at.total, 1));
+  return (static_cast<double>(stage - 1) + part) / static_cast<double>(std::size(kStages) - 2);
+}
 
 PipelineOptions pipeline_options(const CompileOptions& options) {
   PipelineOptions pipeline;
@@ -152,7 +167,7 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
     if (!variant) return artifact;
     begun.push_back(std::move(*variant));
   }
-  const std::vector<CompiledUnits> compiled = compile_units(begun, options.meanwhile, report);
+  const std::vector<CompiledUnits> compiled = compile_units(begun, options, report);
   for (size_t i = 0; i < begun.size(); ++i) {
     auto variant = begun[i].finish(compiled[i]);
     if (!variant) return artifact;

@@ -20,6 +20,16 @@ namespace aicf {
 // In order. The first and the last are the caller's, who imports and writes.
 inline constexpr std::string_view kStages[] = {"import", "passes", "select", "build", "plan", "artifact"};
 
+// Where a compilation is: a stage of kStages, of whose parts (entries, buckets, graphs, units of machine
+// code) so many are done.
+struct StageProgress {
+  std::string_view stage;
+  size_t done = 0, total = 1;
+};
+std::string to_string(const StageProgress& at);  // "passes", "build 3 of 7"
+// Of the stages that compile() goes through, 0 to 1; a further target begins again.
+double fraction_done(const StageProgress& at);
+
 struct CompileOptions {
   // One or several, by comma: a variant for each, passes and stages reported for the first,
   // modules for all.
@@ -32,6 +42,9 @@ struct CompileOptions {
   bool print_stage = false;  // dump the stage given by stop_after
   // Gets the stages and passes asked for.
   std::function<void(const std::string& stage, const std::string& text)> on_dump;
+  // Told in the thread that compiles: at the start of each stage but the first and the last, and within it as
+  // parts are done. What it throws ends the compilation.
+  std::function<void(const StageProgress& at)> on_stage;
   // Files of tuning records, over the shipped ones and those of AICF_CACHE_DIR; {"none"}: no records at all.
   std::vector<std::string> records;
   std::vector<ForcedChoice> forced;

@@ -326,6 +326,39 @@ TEST(Compile, WeightsThatAreWrittenMeanwhileGiveTheSameBytes) {
   EXPECT_EQ(runs, 1) << "nothing is compiled then";
 }
 
+// Machine code is told of unit by unit, of two targets together.
+TEST(Compile, TellsWhatItIsAt) {
+  AICF_NEEDS_NVRTC();
+  const Program program = parse(R"(program {
+    entry main(%x: f32[64, 64], %y: f32[64, 64]) {
+      %0 = matmul(%x, %y) : f32[64, 64]
+      return "z" = %0
+    }
+  })");
+  std::vector<std::string> told;
+  double last = 0;
+  CompileOptions options;
+  options.target = "sm_80,sm_90";
+  options.on_stage = [&](const StageProgress& at) {
+    told.push_back(to_string(at));
+    EXPECT_GE(fraction_done(at), 0);
+    EXPECT_LE(fraction_done(at), 1);
+    last = fraction_done(at);
+  };
+  compile(program, options);
+  const auto place = [&](const char* stage) {
+    return std::find(told.begin(), told.end(), stage) - told.begin();
+  };
+  const std::vector<const char*> order = {"passes",       "select",       "build",
+                                          "build 1 of 2", "build 2 of 2", "plan"};
+  for (size_t i = 1; i < order.size(); ++i) EXPECT_LT(place(order[i - 1]), place(order[i])) << order[i];
+  EXPECT_LT(place("plan"), static_cast<std::ptrdiff_t>(told.size()));
+  EXPECT_GE(last, 0.75);
+  EXPECT_EQ(to_string(StageProgress{"build", 7, 7}), "build 7 of 7");
+  EXPECT_EQ(fraction_done({"passes", 0, 1}), 0);
+  EXPECT_EQ(fraction_done({"plan", 1, 1}), 1);
+}
+
 // A shape that was decided by an input's value: the artifact takes that value and no other.
 TEST(Compile, AnInputThatDecidedAShapeAcceptsOnlyItsValue) {
   const Array shape = Array::from<int64_t>(DType::i64, {2}, {3, 2});

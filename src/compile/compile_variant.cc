@@ -49,28 +49,28 @@ class VariantCompiler {
         options_(options),
         records_(records),
         results_(results),
+        clock_(results.report, options),
         cuda_(target, program.sizes) {}
 
   // False if it stopped.
   bool begin() {
-    StageClock clock(results_.report);
     run_passes();
-    clock.lap("passes");
+    clock_.end();
     if (stops_after("passes", [&] { return passes_text(); })) return false;
     select();
-    clock.lap("select");
+    clock_.end();
     if (stops_after("select", [&] { return select_text(); })) return false;
     build();
-    clock.lap("build");
+    clock_.end();
     return !stops_after("build", [&] { return build_text(); });
   }
   std::vector<CudaUnit> units() { return cuda_.units(launches()); }
   std::optional<Variant> finish(const CompiledUnits& compiled) {
     std::vector<Array> modules = cuda_.modules(compiled.images);
     report_modules(modules, compiled.milliseconds);
-    StageClock clock(results_.report);
+    clock_.begin("plan");
     Plan plan = make_plan();
-    clock.lap("plan");
+    clock_.end();
     debug_print(3, [&] { return to_string(plan); });
     if (stops_after("plan", [&] { return to_string(plan); })) return std::nullopt;
     return Variant{target_.name, std::move(plan), std::move(modules)};
@@ -88,12 +88,17 @@ class VariantCompiler {
   void run_passes() {
     PipelineOptions pipeline = pipeline_options(options_);
     std::vector<PassRecord>* record = results_.report != nullptr ? &results_.report->passes : nullptr;
+    std::vector<BucketProgram> buckets = bucket_programs(program_);
+    clock_.begin("passes", 1 + buckets.size());
     parts_.push_back({{}, run_pipeline(program_, target_, pipeline, record)});
+    clock_.part_done();
     // What no entry writes may be packed at load; a bucket's program does not hold the other entries.
     updated_ = updated_variables(program_);
     pipeline.updated_elsewhere = updated_;
-    for (BucketProgram& bucket : bucket_programs(program_))
+    for (BucketProgram& bucket : buckets) {
       parts_.push_back({std::move(bucket.bucket), run_pipeline(bucket.program, target_, pipeline, nullptr)});
+      clock_.part_done();
+    }
   }
   std::string passes_text() const {
     std::string text;
@@ -103,9 +108,15 @@ class VariantCompiler {
 
   // A kernel for every node, a window for every value.
   void select() {
+    size_t entries = 0;
+    for (const Part& part : parts_) entries += part.optimised.entries.size();
+    clock_.begin("select", entries);
     for (Part& part : parts_) {
       part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(), updated_};
-      for (const Graph& entry : part.optimised.entries) add_units(part, entry, false);
+      for (const Graph& entry : part.optimised.entries) {
+        add_units(part, entry, false);
+        clock_.part_done();
+      }
     }
   }
   // The bodies of a graph come before it.
@@ -124,12 +135,14 @@ class VariantCompiler {
   // Code for every region and, for a GPU, the text of every kernel: products take in the regions over their
   // rows, small kernels share launches.
   void build() {
+    clock_.begin("build", units_.size());
     for (Unit& unit : units_) {
       unit.programs = generate_tile_programs(unit.calls);
       if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, true);
       for (const KernelCall& call : unit.calls.calls)
         results_.choices.push_back(
             {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
+      clock_.part_done();
     }
     if (!target_.is_cuda()) return;
     if (options_.opt_level > 0 && !options_.skip_passes.contains(kPanelWeights)) store_panels();
@@ -194,6 +207,7 @@ class VariantCompiler {
   const CompileOptions& options_;
   const Records& records_;
   const CompileResults results_;
+  StageClock clock_;
   std::vector<Part> parts_;
   std::set<std::string> updated_;  // variables that some entry writes
   std::vector<Unit> units_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -149,6 +150,39 @@ def test_progress_is_for_terminals(cli: Cli) -> None:
     process.wait()
     os.close(mine)
     assert int(shown[1]) >= 1  # not in the first second
+
+
+def deep_model(layers: int) -> bytes:
+    """A chain of products of unlike sizes: takes seconds to compile for a GPU."""
+    sizes = [64 + 8 * i for i in range(layers + 1)]
+    nodes, weights = [], []
+    for i, shape in enumerate(zip(sizes, sizes[1:], strict=False)):
+        nodes.append(onnx.helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"m{i}"]))
+        nodes.append(onnx.helper.make_node("Softmax", [f"m{i}"], [f"v{i + 1}"]))
+        weights.append(onnx.numpy_helper.from_array(np.ones(shape, np.float32), f"w{i}"))
+    ends = [onnx.helper.make_tensor_value_info(f"v{i}", 1, [32, sizes[i]]) for i in (0, layers)]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_progress_of_compiling_names_its_stage(cli: Cli) -> None:
+    (cli.folder / "deep.onnx").write_bytes(deep_model(6))
+    words = [cli.path, "compile", "deep.onnx", "--target", "sm_90"]
+    mine, theirs = pty.openpty()
+    process = subprocess.Popen(words, cwd=cli.folder, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    text = ""
+    with contextlib.suppress(OSError):  # the program ended
+        while chunk := os.read(mine, 1000):
+            text += chunk.decode()
+    assert process.wait() == 0
+    os.close(mine)
+    shown = re.findall(r"compiling deep.onnx: (\w+)(?: \d+ of \d+)?  (\d+) s", text)
+    assert shown and {stage for stage, _ in shown} <= {"import", "passes", "select", "build", "plan"}
+    assert re.search(r"compiling deep.onnx: build \d+ of \d+  ", text)
+    assert text.endswith("\r\033[K")
 
 
 def test_an_unknown_verb_or_option_is_a_user_error(cli: Cli) -> None:
