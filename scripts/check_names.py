@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "python/bindings")
+FOLDERS = ("src", "python/bindings", "tools")
 APART = re.compile(r"_(test|bench|isa)\.cc$|/testing/")
 
 NOISE = re.compile(
@@ -93,7 +93,7 @@ def local_names(path: Path) -> set[str]:
 
 def main() -> int:
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "--", *(f"{folder}/**/*.cc" for folder in FOLDERS)],
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *(f"{folder}/*.cc" for folder in FOLDERS)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     owners: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -14,7 +14,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options : ReplayOptions {
+struct BenchArgs : ReplayOptions {
   int repeat = 50, warmup = 5;
   std::vector<std::string> against;
   bool kernels = false;
@@ -36,13 +36,13 @@ Json timing_json(const Timing& timing) {
           {"samples", timing.samples}};
 }
 
-std::string describe(const std::string& name, const Json& json) {
+std::string describe_times(const std::string& name, const Json& json) {
   return name + ": median " + format_ms(json["median"]) + ", quartiles " + format_ms(json["q1"]) + " to " +
          format_ms(json["q3"]) + ", " + std::to_string(json["samples"].size()) + " samples\n";
 }
 
 // Before anything is compiled.
-void check_peers(const Options& options) {
+void check_peers(const BenchArgs& options) {
   if (options.against.empty()) return;
   for (const std::string& name : options.against) check_peer_name(name);
   if (options.source.is_artifact())
@@ -55,7 +55,7 @@ void check_peers(const Options& options) {
         .with_remedy("leave out --device");
 }
 
-std::vector<std::unique_ptr<Peer>> start_peers(const Options& options,
+std::vector<std::unique_ptr<Peer>> start_peers(const BenchArgs& options,
                                                const std::map<std::string, Array>& inputs) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (const std::string& name : options.against)
@@ -86,7 +86,7 @@ struct Turns {
 };
 
 Turns time_in_turns(Executable& exe, const Resident& resident,
-                    const std::vector<std::unique_ptr<Peer>>& peers, const Options& options,
+                    const std::vector<std::unique_ptr<Peer>>& peers, const BenchArgs& options,
                     const Console& console) {
   Turns turns{{{"replay", {}}}, {}};
   std::vector<Timing>& timings = turns.timings;
@@ -118,7 +118,7 @@ Turns time_in_turns(Executable& exe, const Resident& resident,
 
 std::string describe_rate(double per_second) { return "  " + format_fixed(per_second, 1) + " runs/s\n"; }
 
-int run(const Options& options, const Console& console) {
+int bench_model(const BenchArgs& options, const Console& console) {
   if (options.repeat < 1 || options.warmup < 0)
     throw UserError(ErrorCode::kU_bad_option, "a number of replays is out of range")
         .with_expected("--repeat of 1 or more, --warmup of 0 or more")
@@ -139,7 +139,7 @@ int run(const Options& options, const Console& console) {
   json["host_us"] = 1e3 * host;
   json["host_first_us"] = 1e3 * first_host;
   json["host_samples"] = timings[0].host;  // ms, those of one wait after those of the last
-  text += describe("replay", json) + describe_rate(json["runs_per_second"]);
+  text += describe_times("replay", json) + describe_rate(json["runs_per_second"]);
   if (!exe->model().device().uses_host_memory())
     text += "queueing one takes the host " + format_ms(host) + ", the first after a wait " +
             format_ms(first_host) + " (medians of single calls)\n";
@@ -149,7 +149,7 @@ int run(const Options& options, const Console& console) {
     peer["version"] = peers[i]->version();
     peer["ratio"] = ratio;
     peer["cpu_ms_in_other_turns"] = 1e-6 * static_cast<double>(turns.intrusion.peers_ns[i]);
-    text += describe(peers[i]->name() + " " + peers[i]->version(), peer) +
+    text += describe_times(peers[i]->name() + " " + peers[i]->version(), peer) +
             describe_rate(peer["runs_per_second"]) + "  " + format_fixed(ratio, 2) + " times the replay\n";
     json["against"][peers[i]->name()] = std::move(peer);
   }
@@ -171,7 +171,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_bench(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchArgs>();
   options->add_to(verb);
   add_entry_to(verb, options->entry);
   verb.add_option("--repeat", options->repeat, "timed replays");
@@ -179,7 +179,7 @@ VerbRun setup_bench(VerbOptions& verb) {
   verb.add_flag("--kernels", options->kernels, "a line per kernel, timed by stamps between them");
   verb.add_list("--against", options->against,
                 "onnxruntime, torch: peers on the CPU to time in turns with ours, comma separated");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return bench_model(*options, console); };
 }
 
 }  // namespace aicf::cli

@@ -10,7 +10,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
+struct CompileArgs {
   ModelSource source;
   std::string output;
 };
@@ -45,7 +45,7 @@ std::string portable(const std::string& target) {
 }
 
 // A run that stops before there is a file would not write it.
-void refuse_unwritten(const Options& options) {
+void refuse_unwritten(const CompileArgs& options) {
   const std::string& stage = options.source.stop_after;
   if (options.output.empty() || stage.empty() || stage == "artifact") return;
   throw UserError(ErrorCode::kU_bad_option, "--stop-after leaves no file to write")
@@ -53,7 +53,7 @@ void refuse_unwritten(const Options& options) {
       .with_remedy("leave out --output or --stop-after");
 }
 
-int run(const Options& options, const Console& console) {
+int compile_model(const CompileArgs& options, const Console& console) {
   const auto start = std::chrono::steady_clock::now();
   const std::string path = options.output.empty() ? default_output(options.source.path) : options.output;
   options.source.refuse_overwriting(path);
@@ -108,11 +108,11 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_compile(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileArgs>();
   options->source.add_to(verb, /*binds=*/false, "an .onnx model", /*lists=*/true);
   options->source.add_stages_to(verb);
   verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return compile_model(*options, console); };
 }
 
 }  // namespace aicf::cli

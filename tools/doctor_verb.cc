@@ -78,7 +78,8 @@ Report describe_libraries() {
       row["path"] = opened.path();
     } catch (const EnvironmentError& error) {
       const bool there = error.code != ErrorCode::kE_device_missing;
-      const std::string remedy = there ? error.remedy : std::string(library.remedy) + ", or set AICF_CUDA_PATH";
+      const std::string remedy =
+          there ? error.remedy : std::string(library.remedy) + ", or set AICF_CUDA_PATH";
       report.text += std::string(library.name) +
                      (there ? ": cannot be loaded (" + error.actual + ")" : std::string(": missing")) +
                      "; needed for " + library.use + ": " + remedy + "\n";

@@ -75,7 +75,7 @@ std::string margin(double microseconds, double winner) {
 }
 
 // One candidate: its estimate, beside it what was measured, and how far each is from the winner's.
-std::string describe(const MeasuredTimes& times, const Choice& choice, size_t i) {
+std::string describe_candidate(const MeasuredTimes& times, const Choice& choice, size_t i) {
   const Candidate &candidate = choice.candidates[i], &winner = choice.candidates[choice.chosen];
   const bool chosen = i == choice.chosen;
   const std::string mark = chosen ? "    * " : "      ";
@@ -94,18 +94,18 @@ std::string describe(const MeasuredTimes& times, const Choice& choice, size_t i)
 }
 
 // The step's candidates, the winner marked, with what they take beyond it.
-std::string describe(const ChoiceReport& report, const MeasuredTimes& times, size_t most) {
+std::string describe_choice(const ChoiceReport& report, const MeasuredTimes& times, size_t most) {
   const Choice& choice = report.choice;
   if (choice.candidates.empty()) return {};
-  std::string text =
-      printable_name(report.origin) + ": " + to_string(choice.candidates[choice.chosen]) + "; " + printable_name(report.reason) + "\n";
+  std::string text = printable_name(report.origin) + ": " + to_string(choice.candidates[choice.chosen]) +
+                     "; " + printable_name(report.reason) + "\n";
   if (choice.candidates.size() == 1) return text;
   size_t hidden = 0;
   for (size_t i = 0; i < choice.candidates.size(); ++i) {
     // The tuner takes those with the best estimates, which need not be the first.
     const bool shown = times.empty() ? i < most : find(times, choice, choice.candidates[i]) != nullptr;
     if (shown || i == choice.chosen)
-      text += describe(times, choice, i);
+      text += describe_candidate(times, choice, i);
     else
       ++hidden;
   }
@@ -131,7 +131,7 @@ Json choice_json(const ChoiceReport& report, const MeasuredTimes& times) {
   return json;
 }
 
-struct Options {
+struct ExplainArgs {
   ModelSource source;
   RunOptions run;
   int most = 5;
@@ -140,7 +140,7 @@ struct Options {
 };
 
 // Without --measure nothing runs: a device decides the target of what is compiled, and no more.
-void refuse_unused(const Options& options) {
+void refuse_unmeasured(const ExplainArgs& options) {
   if (options.measure) return;
   for (const char* name : {"--threads", "--isa", "--device"})
     if (options.verb->given(name) && (std::string_view(name) != "--device" || options.source.is_artifact()))
@@ -149,12 +149,12 @@ void refuse_unused(const Options& options) {
           .with_remedy("add --measure, or leave it out");
 }
 
-int run(const Options& options, const Console& console) {
+int explain_model(const ExplainArgs& options, const Console& console) {
   if (options.most < 1)
     throw UserError(ErrorCode::kU_bad_option, "a number is out of range")
         .with_value("--candidates " + std::to_string(options.most))
         .with_expected("at least 1");
-  refuse_unused(options);
+  refuse_unmeasured(options);
   CompileReport report;
   const Artifact artifact = options.source.artifact(options.run.device, &report);
   const MeasuredTimes times =
@@ -169,7 +169,8 @@ int run(const Options& options, const Console& console) {
   for (const Variant& variant : artifact.variants) {
     text += "target " + printable_name(variant.target) + "\n" + to_string(variant.plan);
     for (const ChoiceReport& choice : report.choices)
-      if (choice.target == variant.target) text += describe(choice, times, static_cast<size_t>(options.most));
+      if (choice.target == variant.target)
+        text += describe_choice(choice, times, static_cast<size_t>(options.most));
     json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});
   }
   console.result(text, json);
@@ -179,14 +180,14 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_explain(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainArgs>();
   options->verb = verb;
   options->source.add_to(verb);
   options->run.add_to(verb);
   verb.add_option("--candidates", options->most, "how many candidates of a step to show");
   verb.add_flag("--measure", options->measure,
                 "time the candidates on --device, too, after comparing them with a reference");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return explain_model(*options, console); };
 }
 
 }  // namespace aicf::cli

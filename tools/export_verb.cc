@@ -11,7 +11,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
+struct ExportArgs {
   std::string path, output;
   std::vector<std::string> entries;
 };
@@ -39,7 +39,7 @@ void refuse_uncompiled(const std::string& path) {
       .with_remedy("aicf compile " + path + " -o model.aicf");
 }
 
-std::set<std::string> chosen_entries(const Options& options, const Artifact& artifact) {
+std::set<std::string> chosen_entries(const ExportArgs& options, const Artifact& artifact) {
   if (!options.entries.empty()) return {options.entries.begin(), options.entries.end()};
   std::set<std::string> entries = inference_entries(artifact);
   if (entries.empty())
@@ -65,7 +65,7 @@ void write_weights(const std::string& path, const std::map<std::string, Array>& 
   write_safetensors(path, tensors, {});
 }
 
-int run(const Options& options, const Console& console) {
+int export_model(const ExportArgs& options, const Console& console) {
   const std::string format = format_of(options.output);
   refuse_uncompiled(options.path);
   refuse_overwriting(options.output, {options.path});
@@ -94,7 +94,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_export(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportArgs>();
   verb.add_positional("model", options->path, "a compiled or trained .aicf file");
   verb.add_option("-o,--output", options->output,
                   "M.aicf: the model with these entries alone; M.safetensors: its weights");
@@ -103,7 +103,7 @@ VerbRun setup_export(VerbOptions& verb) {
   return [options](const Console& console) {
     if (options->output.empty())
       throw UserError(ErrorCode::kU_bad_option, "the output is not named").with_remedy("add -o model.aicf");
-    return run(*options, console);
+    return export_model(*options, console);
   };
 }
 

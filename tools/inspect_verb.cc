@@ -8,13 +8,14 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
+struct InspectArgs {
   std::string path;
   bool check = false, passes = false;
 };
 
-std::string describe(const IoTensor& io) {
-  return "  " + printable_name(io.name) + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) + "\n";
+std::string describe_io(const IoTensor& io) {
+  return "  " + printable_name(io.name) + ": " + std::string(dtype_name(io.dtype)) + to_string(io.sizes) +
+         "\n";
 }
 
 Json io_json(const std::vector<IoTensor>& list) {
@@ -32,20 +33,21 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
   text += "target " + printable_name(variant.target) + "\n";
   Json sizes = Json::object(), states = Json::array();
   for (const auto& [name, range] : variant.plan.sizes) {
-    text += "  size " + printable_name(name) + " in " + std::to_string(range.lo) + ".." + std::to_string(range.hi) + "\n";
+    text += "  size " + printable_name(name) + " in " + std::to_string(range.lo) + ".." +
+            std::to_string(range.hi) + "\n";
     sizes[name] = {range.lo, range.hi};
   }
   for (const PlanVariable& variable : variant.plan.variables) {
     if (!variable.is_state) continue;
     const IoTensor state{variable.name, variable.dtype, variable.sizes};
-    text += "  state" + describe(state);
+    text += "  state" + describe_io(state);
     states.push_back(io_json({state})[0]);
   }
   for (const EntryPlan& entry : variant.plan.entries) {
-    text += " entry " + printable_name(entry.name) + ": " + std::to_string(entry.steps.size()) + " kernels, arena " +
-            format_bytes(entry.arena_bytes) + "\n";
-    for (const IoTensor& io : entry.inputs) text += "  in" + describe(io);
-    for (const IoTensor& io : entry.outputs) text += "  out" + describe(io);
+    text += " entry " + printable_name(entry.name) + ": " + std::to_string(entry.steps.size()) +
+            " kernels, arena " + format_bytes(entry.arena_bytes) + "\n";
+    for (const IoTensor& io : entry.inputs) text += "  in" + describe_io(io);
+    for (const IoTensor& io : entry.outputs) text += "  out" + describe_io(io);
     entries.push_back({{"name", entry.name},
                        {"kernels", entry.steps.size()},
                        {"arena_bytes", entry.arena_bytes},
@@ -54,9 +56,9 @@ void describe_variant(const Variant& variant, std::string& text, Json& json) {
   }
   Json buckets = Json::array();
   for (const EntryPlan& bucket : variant.plan.buckets) {
-    text += " bucket of " + printable_name(bucket.name) + " for " + printable_name(to_string(bucket.bucket)) + ": " +
-            std::to_string(bucket.steps.size()) + " kernels, arena " + format_bytes(bucket.arena_bytes) +
-            "\n";
+    text += " bucket of " + printable_name(bucket.name) + " for " + printable_name(to_string(bucket.bucket)) +
+            ": " + std::to_string(bucket.steps.size()) + " kernels, arena " +
+            format_bytes(bucket.arena_bytes) + "\n";
     buckets.push_back({{"entry", bucket.name},
                        {"sizes", to_string(bucket.bucket)},
                        {"kernels", bucket.steps.size()},
@@ -102,7 +104,7 @@ void describe_passes(const Artifact& artifact, std::string& text, Json& json) {
   }
 }
 
-int run(const Options& options, const Console& console) {
+int inspect_file(const InspectArgs& options, const Console& console) {
   if (options.check) check_artifact(options.path);
   const Artifact artifact = read_artifact(options.path);
   int64_t weight_bytes = 0;
@@ -126,14 +128,14 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_inspect(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectArgs>();
   verb.add_positional("model", options->path, "a compiled .aicf file");
   verb.add_flag("--check", options->check, "recompute every checksum; exit 1 if one differs");
   verb.add_flag("--passes", options->passes,
                 "send the program through the passes again: nodes and times of each");
   return [options](const Console& console) {
     try {
-      return run(*options, console);
+      return inspect_file(*options, console);
     } catch (const UserError& error) {
       const bool damaged = options->check && error.code == ErrorCode::kU_bad_artifact;
       const int code = console.report(std::current_exception());

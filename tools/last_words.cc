@@ -59,12 +59,15 @@ void on_bus_error(int) {
       "error[AICF-E0007]: a file was cut off while it was read\n"
       "  remedy: run it again; to replace a file in use, write another and rename it into its place\n",
       "{\"schema\": 1, \"error\": {\"code\": \"AICF-E0007\", \"kind\": \"environment\",\n"
-      "\"message\": \"a file was cut off while it was read\", \"op\": \"\", \"value\": \"\", \"expected\": \"\",\n"
-      "\"actual\": \"\", \"remedy\": \"run it again; to replace a file in use, write another and rename it into "
+      "\"message\": \"a file was cut off while it was read\", \"op\": \"\", \"value\": \"\", \"expected\": "
+      "\"\",\n"
+      "\"actual\": \"\", \"remedy\": \"run it again; to replace a file in use, write another and rename it "
+      "into "
       "its place\"}}\n");
 }
 
-// Before the static objects of what is linked in, which need memory, too. The loader gives it main's arguments.
+// Before the static objects of what is linked in, which need memory, too. The loader gives it main's
+// arguments.
 [[gnu::constructor(101)]] void begin(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) json_wanted = json_wanted || std::strcmp(argv[i], "--json") == 0;
   std::set_terminate(on_terminate);

@@ -20,11 +20,17 @@ Target measured_target(const ModelSource& source, const RunOptions& run) {
   return Target::from_name(target.empty() ? target_of_device(run.device) : target);
 }
 
+Program imported(const ModelSource& source) {
+  Program program = source.import();
+  show_status("selecting kernels of " + source.path);
+  return program;
+}
+
 }  // namespace
 
 Measuring::Measuring(const ModelSource& source, const RunOptions& run)
     : target_(measured_target(source, run)),
-      program_(run_pipeline(source.import(), target_, pipeline_options(source.compile_options(run.device)),
+      program_(run_pipeline(imported(source), target_, pipeline_options(source.compile_options(run.device)),
                             nullptr)),
       problems_(list_problems(program_, target_)) {}
 

@@ -18,8 +18,6 @@
 namespace aicf::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // Arguments: peer, model, threads, folder of the arrays, JSON list of input names. Every line that it reads
 // is a command and gets one line back.
 constexpr const char* kScript = R"python(
@@ -137,7 +135,7 @@ Peer::Peer(const std::string& name, const std::string& model, const std::map<std
 Peer::~Peer() { end(); }
 
 void Peer::start(const std::string& model, const std::map<std::string, Array>& inputs, int threads) {
-  Json names = Json::array();
+  nlohmann::json names = nlohmann::json::array();
   for (const auto& [name, array] : inputs) {
     write_npy(folder_ + "/in" + std::to_string(names.size()) + ".npy", array);
     names.push_back(name);
@@ -253,7 +251,7 @@ int64_t cpu_ns_of_threads(pid_t process) {
 }
 
 std::map<std::string, Array> Peer::outputs() {
-  const Json names = Json::parse(ask("save"));
+  const nlohmann::json names = nlohmann::json::parse(ask("save"));
   std::map<std::string, Array> arrays;
   for (size_t i = 0; i < names.size(); ++i)
     arrays.emplace(names[i].get<std::string>(), read_npy(folder_ + "/out" + std::to_string(i) + ".npy"));

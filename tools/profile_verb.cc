@@ -7,7 +7,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options : ReplayOptions {
+struct ProfileArgs : ReplayOptions {
   int repeat = 30;
   std::string output = "trace.json";
 };
@@ -45,7 +45,7 @@ Json chrome_trace(const std::vector<StepTime>& steps, const std::string& device,
   return {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
 }
 
-int run(const Options& options, const Console& console) {
+int profile_model(const ProfileArgs& options, const Console& console) {
   if (options.repeat < 1) throw UserError(ErrorCode::kU_bad_option, "--repeat must be at least 1");
   options.source.refuse_overwriting(options.output, options.inputs.files());
   const std::unique_ptr<Executable> exe = options.load();
@@ -74,12 +74,12 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_profile(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileArgs>();
   options->add_to(verb);
   add_entry_to(verb, options->entry);
   verb.add_option("--repeat", options->repeat, "replays; times are medians");
   verb.add_option("-o,--output", options->output, "the trace, for Perfetto or chrome://tracing");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return profile_model(*options, console); };
 }
 
 }  // namespace aicf::cli

@@ -11,11 +11,11 @@
 namespace aicf::cli {
 namespace {
 
-struct Options : ReplayOptions {
+struct RunArgs : ReplayOptions {
   std::string output_dir;
 };
 
-std::string describe(const std::string& name, const Array& array) {
+std::string describe_array(const std::string& name, const Array& array) {
   std::string text =
       printable_name(name) + ": " + std::string(dtype_name(array.dtype())) + to_string(array.sizes()) + " =";
   for (int64_t i = 0; i < std::min<int64_t>(array.count(), 6); ++i) {
@@ -45,7 +45,7 @@ void make_folder(const std::string& path) {
 }
 
 // The file of each output in the folder for them; none without one.
-std::map<std::string, std::string> output_files(const Options& options, const EntryPlan& entry) {
+std::map<std::string, std::string> output_files(const RunArgs& options, const EntryPlan& entry) {
   std::map<std::string, std::string> paths;
   if (options.output_dir.empty()) return paths;
   for (const IoTensor& output : entry.outputs) paths[output.name];
@@ -59,7 +59,7 @@ std::map<std::string, std::string> output_files(const Options& options, const En
   return paths;
 }
 
-int run(const Options& options, const Console& console) {
+int run_model(const RunArgs& options, const Console& console) {
   const std::unique_ptr<Executable> exe = options.load();
   const EntryPlan& entry = exe->entry(options.entry);
   const std::map<std::string, std::string> files = output_files(options, entry);
@@ -68,7 +68,7 @@ int run(const Options& options, const Console& console) {
   Json json = {{"outputs", Json::array()}};
   if (!files.empty()) make_folder(options.output_dir);
   for (const auto& [name, array] : outputs) {
-    text += describe(name, array);
+    text += describe_array(name, array);
     Json item = {{"name", name}, {"dtype", dtype_name(array.dtype())}, {"shape", array.sizes()}};
     if (!files.empty()) {
       write_npy(files.at(name), array);
@@ -83,11 +83,11 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_run(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArgs>();
   options->add_to(verb);
   add_entry_to(verb, options->entry);
   verb.add_option("--output-dir", options->output_dir, "write every output as NAME.npy into this folder");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return run_model(*options, console); };
 }
 
 }  // namespace aicf::cli

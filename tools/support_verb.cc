@@ -17,8 +17,8 @@ VerbRun setup_support(VerbOptions& verb) {
     const auto rows = [&](const std::vector<UnsupportedOp>& ops) {
       Json list = Json::array();
       for (const UnsupportedOp& op : ops) {
-        text += printable_name(op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node + "'  " +
-                               op.reason) +
+        text += printable_name(op.op + " ×" + std::to_string(op.count) + "  first at '" + op.first_node +
+                               "'  " + op.reason) +
                 "\n";
         list.push_back(
             {{"op", op.op}, {"count", op.count}, {"first_node", op.first_node}, {"reason", op.reason}});

@@ -30,7 +30,7 @@ constexpr const char* kBatchesKey = "aicf.train.batches";
 constexpr const char* kOrderKey = "aicf.train.order";
 constexpr int64_t kMostBatches = int64_t{1} << 53;
 
-struct Options {
+struct TrainArgs {
   std::string model, labels, checkpoint, output;
   std::vector<std::string> data;
   RunOptions run;
@@ -40,7 +40,7 @@ struct Options {
 };
 
 // The arrays of the command line in the order of the step's inputs: a name, else data first and labels last.
-std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) {
+std::vector<Array> read_columns(const TrainArgs& options, const EntryPlan& entry) {
   std::map<std::string, Array> given;
   const std::string names = comma_list(entry.inputs, &IoTensor::name);
   const auto give = [&](const std::string& name, const std::string& path) {
@@ -74,7 +74,7 @@ std::vector<Array> read_columns(const Options& options, const EntryPlan& entry) 
   return columns;
 }
 
-int64_t batch_size(const Options& options, const EntryPlan& entry) {
+int64_t batch_size(const TrainArgs& options, const EntryPlan& entry) {
   if (options.batch > 0) return options.batch;
   const Shape& sizes = entry.inputs.front().sizes;
   const auto fixed = sizes.empty() ? std::nullopt : sizes[0].constant();
@@ -85,7 +85,7 @@ int64_t batch_size(const Options& options, const EntryPlan& entry) {
 }
 
 // What a run that is resumed must have in common with the one before.
-std::string describe(const BatchOrder& order, const std::vector<Array>& columns) {
+std::string describe_order(const BatchOrder& order, const std::vector<Array>& columns) {
   std::map<std::string, Array> data;
   for (size_t i = 0; i < columns.size(); ++i) data.emplace(std::to_string(i), columns[i]);
   const int64_t rows = columns.front().rank() == 0 ? 0 : columns.front().sizes()[0];
@@ -106,7 +106,7 @@ int64_t batches_of(const std::string& text, const std::string& path) {
   return count;
 }
 
-BatchOrder order_of(const Options& options, const EntryPlan& entry) {
+BatchOrder order_of(const TrainArgs& options, const EntryPlan& entry) {
   return {batch_size(options, entry), options.seed, !options.in_order};
 }
 
@@ -157,7 +157,7 @@ constexpr const char* kRateZero = "the schedule has ended: params stay as they a
 // One training run of the command line.
 class Run {
  public:
-  Run(const Options& options, const Console& console)
+  Run(const TrainArgs& options, const Console& console)
       : options_(options),
         console_(console),
         exe_(options.run.load(read_artifact(options.model))),
@@ -222,7 +222,7 @@ class Run {
   }
 
   const std::string& order_text() {
-    if (described_.empty()) described_ = describe(order_, columns_);
+    if (described_.empty()) described_ = describe_order(order_, columns_);
     return described_;
   }
 
@@ -303,7 +303,7 @@ class Run {
     return kOk;
   }
 
-  const Options& options_;
+  const TrainArgs& options_;
   const Console& console_;
   std::unique_ptr<Executable> exe_;
   Trainer trainer_;
@@ -318,7 +318,7 @@ class Run {
   double shown_ = 0;
 };
 
-int run(const Options& options, const Console& console) {
+int train_model(const TrainArgs& options, const Console& console) {
   if (options.steps < 1 || options.checkpoint_every < 0)
     throw UserError(ErrorCode::kU_bad_option, "a number of steps is missing or out of range")
         .with_expected("--steps of 1 or more, --checkpoint-every of 0 or more")
@@ -334,7 +334,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_train(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainArgs>();
   verb.add_positional("model", options->model, "an .aicf file with a train step");
   verb.add_option("--data", options->data, "x.npy for the first input, or NAME=x.npy; rows along axis 0");
   verb.add_option("--labels", options->labels, "y.npy for the last input");
@@ -351,7 +351,7 @@ VerbRun setup_train(VerbOptions& verb) {
   options->run.add_to(verb);
   return [options, verb](const Console& console) {
     options->batch_given = verb.given("--batch");
-    return run(*options, console);
+    return train_model(*options, console);
   };
 }
 

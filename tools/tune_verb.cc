@@ -13,7 +13,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options {
+struct TuneArgs {
   ModelSource source;
   RunOptions run;
   std::string output;
@@ -26,7 +26,7 @@ struct Options {
 
 // All candidates are measured, whatever was chosen before; --build-only measures nothing and keeps no
 // records.
-void refuse_unused(const Options& options) {
+void refuse_unused(const TuneArgs& options) {
   for (const char* name : {"--choose", "--records"})
     if (options.verb->given(name))
       throw UserError(ErrorCode::kU_bad_option,
@@ -42,7 +42,7 @@ void refuse_unused(const Options& options) {
           .with_remedy("leave out one of the two");
 }
 
-std::string output_path(const Options& options) {
+std::string output_path(const TuneArgs& options) {
   const std::string path = options.output.empty() ? user_records_path() : options.output;
   if (path.empty())
     throw UserError(ErrorCode::kU_bad_option, "there is no place for the records")
@@ -90,7 +90,7 @@ Json json_of(const TuneResult& result) {
           {"changed", result.changed},           {"measured", measured}};
 }
 
-void check_numbers(const Options& options) {
+void check_numbers(const TuneArgs& options) {
   if (!(options.seconds >= 0))
     throw UserError(ErrorCode::kU_bad_option, "a time is not accepted")
         .with_value("--seconds " + std::to_string(options.seconds))
@@ -106,7 +106,7 @@ void check_numbers(const Options& options) {
   check("--libraries", options.libraries, 0);
 }
 
-TuneOptions tune_options(const Options& options) {
+TuneOptions tune_options(const TuneArgs& options) {
   TuneOptions tuning;
   tuning.seconds = options.seconds;
   tuning.candidates = options.candidates;
@@ -138,9 +138,8 @@ void keep_record(const std::string& path, const Record& record) {
   write_file_atomically(path, to_string(records));
 }
 
-int run(const Options& options, const Console& console) {
+int tune_model(const TuneArgs& options, const Console& console) {
   check_numbers(options);
-  console.status("selecting kernels of " + options.source.path);
   Measuring measuring(options.source, options.run);
   const TuneOptions tuning = tune_options(options);
   refuse_unused(options);
@@ -173,7 +172,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_tune(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneArgs>();
   options->verb = verb;
   options->source.add_to(verb, /*binds=*/false, "an .onnx model");
   options->run.add_to(verb);
@@ -188,7 +187,7 @@ VerbRun setup_tune(VerbOptions& verb) {
   verb.add_flag("--again", options->again, "measure what has a record, too");
   verb.add_flag("--build-only", options->build_only,
                 "only compile the candidates into AICF_CACHE_DIR; needs no GPU");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return tune_model(*options, console); };
 }
 
 }  // namespace aicf::cli

@@ -21,7 +21,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options : ReplayOptions {
+struct ValidateArgs : ReplayOptions {
   std::string inputs_file, against = "reference", reduce;
   std::optional<double> rtol, atol;
 };
@@ -34,7 +34,7 @@ Arrays evaluated(const Program& program, const Arrays& inputs, bool round_to_dty
 
 // How far from f64 each output may be for the precision alone: twice as far as the reference is once it
 // rounds what the precision rounds. What rounded logits do to a softmax no constant says. Empty in f32.
-std::map<std::string, double> precision_costs(const Options& options, const Program& program,
+std::map<std::string, double> precision_costs(const ValidateArgs& options, const Program& program,
                                               const Arrays& inputs) {
   std::map<std::string, double> costs;
   const CompileOptions compiling = options.source.compile_options(options.run.device);
@@ -48,7 +48,7 @@ std::map<std::string, double> precision_costs(const Options& options, const Prog
 }
 
 // What is not given fits the dtype of the output: 1e-4 and 1e-5, in half types some of their last places.
-CompareReport compare(const Options& options, const Array& actual, const Array& expected, double cost) {
+CompareReport compare(const ValidateArgs& options, const Array& actual, const Array& expected, double cost) {
   const double place = actual.dtype() == DType::f16 ? 0x1p-10 : actual.dtype() == DType::bf16 ? 0x1p-7 : 0;
   return compare(actual, expected, options.rtol.value_or(std::max(1e-4, 8 * place)),
                  options.atol.value_or(std::max(1e-5, place) + cost));
@@ -66,7 +66,7 @@ void check_tolerance(const char* name, const std::optional<double>& value) {
       .with_expected("a number >= 0");
 }
 
-Arrays expected_outputs(const Options& options, const Program& program, const Arrays& inputs) {
+Arrays expected_outputs(const ValidateArgs& options, const Program& program, const Arrays& inputs) {
   if (options.against == "reference") return evaluated(program, inputs, false);
   if (options.against.ends_with(".npz")) return read_npz(options.against);
   if (options.against == "onnxruntime")
@@ -77,7 +77,7 @@ Arrays expected_outputs(const Options& options, const Program& program, const Ar
 }
 
 // "" if the part agrees with the reference, else how it fails.
-std::string judge(const Options& options, const std::string& model, const Arrays& inputs) {
+std::string judge(const ValidateArgs& options, const std::string& model, const Arrays& inputs) {
   const Program program = import_onnx_bytes(model);
   try {
     const std::unique_ptr<Executable> exe =
@@ -92,11 +92,11 @@ std::string judge(const Options& options, const std::string& model, const Arrays
   return "";
 }
 
-std::string reduced_input(const Options& options, size_t number) {
+std::string reduced_input(const ValidateArgs& options, size_t number) {
   return options.reduce + "." + std::to_string(number) + ".npy";
 }
 
-int reduce(const Options& options, const Arrays& inputs, const Console& console) {
+int reduce(const ValidateArgs& options, const Arrays& inputs, const Console& console) {
   if (options.against != "reference")
     throw UserError(ErrorCode::kU_unsupported_option, "parts of a model can be judged by the reference only")
         .with_value("--reduce with --against " + options.against)
@@ -132,7 +132,7 @@ int reduce(const Options& options, const Arrays& inputs, const Console& console)
   return kCheckFailed;
 }
 
-int run(const Options& options, const Console& console) {
+int validate_model(const ValidateArgs& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
   const Program program = options.source.import();
@@ -177,7 +177,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_validate(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateArgs>();
   options->add_to(verb, "an .onnx model");
   verb.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
   verb.add_option("--against", options->against,
@@ -189,7 +189,7 @@ VerbRun setup_validate(VerbOptions& verb) {
       "its rounding costs the reference");
   verb.add_option("--reduce", options->reduce,
                   "write the fewest nodes that still fail, as a model, and their inputs beside it");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return validate_model(*options, console); };
 }
 
 }  // namespace aicf::cli

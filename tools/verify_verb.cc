@@ -14,7 +14,7 @@
 namespace aicf::cli {
 namespace {
 
-struct Options : ReplayOptions {
+struct VerifyArgs : ReplayOptions {
   int64_t replays = 100;
   int processes = 1;
   std::vector<int> threads;
@@ -65,7 +65,7 @@ void add_hashes(std::map<std::string, int64_t>& total, const std::map<std::strin
   for (const auto& [hash, count] : more) total[hash] += count;
 }
 
-std::map<std::string, int64_t> replay_here(const Options& options, int threads, const Console& console) {
+std::map<std::string, int64_t> replay_here(const VerifyArgs& options, int threads, const Console& console) {
   console.status("loading " + options.source.path);
   RunOptions run = options.run;
   run.threads = threads;
@@ -88,7 +88,7 @@ std::string quote(const std::string& text) {
 }
 
 // The same verification in a process of its own: address layout, thread start-up and load differ.
-std::map<std::string, int64_t> replay_in_process(const Options& options, int threads) {
+std::map<std::string, int64_t> replay_in_process(const VerifyArgs& options, int threads) {
   std::string command = quote("/proc/" + std::to_string(getpid()) + "/exe") + " verify --json --threads " +
                         std::to_string(threads);
   for (const std::string& word : options.verb->words({"--json", "--threads", "--processes"}))
@@ -112,7 +112,7 @@ std::map<std::string, int64_t> replay_in_process(const Options& options, int thr
   return hashes;
 }
 
-int run(const Options& options, const Console& console) {
+int verify_model(const VerifyArgs& options, const Console& console) {
   constexpr int kMaxProcesses = 256;
   constexpr int64_t kMaxReplays = 1'000'000'000;
   if (options.replays < 1 || options.replays > kMaxReplays)
@@ -143,7 +143,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 VerbRun setup_verify(VerbOptions& verb) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArgs>();
   options->verb = verb;
   options->source.add_to(verb, /*binds=*/true);
   verb.add_option("--device", options->run.device, "cpu, cuda or cuda:ORDINAL");
@@ -154,7 +154,7 @@ VerbRun setup_verify(VerbOptions& verb) {
   verb.add_list("--threads", options->threads, "thread counts, comma separated");
   verb.add_flag("--busy", options->busy, "beside replays of the same model on another stream");
   verb.add_option("--processes", options->processes, "processes, this one included");
-  return [options](const Console& console) { return run(*options, console); };
+  return [options](const Console& console) { return verify_model(*options, console); };
 }
 
 }  // namespace aicf::cli

@@ -120,7 +120,7 @@ class Unlocked {
 
 // Trains `steps` batches `runs` times from the present states, going through the list again and again, and
 // counts the hashes of all params and states; these are afterwards as before.
-std::map<std::string, int64_t> verify(PyTrainer& self, int64_t steps, int64_t runs, nb::list batches) {
+std::map<std::string, int64_t> verify_steps(PyTrainer& self, int64_t steps, int64_t runs, nb::list batches) {
   Unlocked before(self.trainer);
   std::map<std::string, int64_t> hashes;
   for (int64_t run = 0; run < runs; ++run) {
@@ -162,7 +162,7 @@ void bind_trainer(nb::module_& module) {
           [](PyTrainer* self, PyExecutable& exe) { new (self) PyTrainer{exe, Trainer(*exe.exe)}; },
           nb::keep_alive<1, 2>(), unlocked())
       .def("step", step)
-      .def("verify", verify)
+      .def("verify", verify_steps)
       .def("accumulate", [](const PyTrainer& self) { return self.trainer.accumulate(); })
       .def(
           "steps", [](const PyTrainer& self) { return self.trainer.steps(); }, unlocked())
