@@ -256,6 +256,7 @@ class CompilingTorch(Target):
             "functional": torch.nn.functional,
             "transformer": torch.nn.modules.transformer,
             "Distribution": torch.distributions.Distribution,
+            "norm": torch.nn.modules.batchnorm._BatchNorm,
         }
         found = {f"{name}.{k}": v for name, owner in owners.items() for k, v in list(vars(owner).items())}
         modules = {name: vars(module).copy() for name, module in self.model.named_modules()}

@@ -16,6 +16,7 @@ from .._progress import stage
 from ..errors import Error, make_error
 from ..tracing import TensorSpec
 from .assigned import Calls, assignments_written, first_call, refusal
+from .averaged_norms import averaged_norms
 from .decompose import masks_as_given, plain_attention, values_unchecked, without_mkldnn
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
@@ -108,6 +109,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 masks_as_given,
                 values_unchecked,
                 whole_recurrent_layers,
+                averaged_norms,
                 lines_of_functions,
                 _graphs_unprinted,
             ):

@@ -325,6 +325,30 @@ def test_a_trained_parameter_that_the_model_writes_is_refused() -> None:
     assert set(step.parameters()) == {"1.weight", "1.bias"}
 
 
+@pytest.mark.parametrize("kind", [torch.nn.BatchNorm1d, torch.nn.BatchNorm2d])
+def test_running_statistics_may_be_averages_over_the_calls(kind: type) -> None:
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(kind(3, momentum=None), torch.nn.Flatten(), torch.nn.LazyLinear(2))
+    shape = (4, 3, 5) if kind is torch.nn.BatchNorm1d else (4, 3, 5, 2)
+    model(torch.randn(shape))
+    step = aicf.compile_train_step(
+        model, torch.nn.MSELoss(), optim.SGD(0.05), [aicf.TensorSpec(shape), aicf.TensorSpec((4, 2))]
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(4):
+        x, y = torch.randn(shape), torch.randn(4, 2)
+        optimizer.zero_grad()
+        expected = torch.nn.functional.mse_loss(model(x), y)
+        expected.backward()
+        optimizer.step()
+        assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+    states = step.state_dict()
+    for name in ("0.running_mean", "0.running_var", "0.num_batches_tracked", "2.weight"):
+        np.testing.assert_allclose(np.asarray(states[name]), model.state_dict()[name].numpy(), atol=1e-5)
+    model.eval()
+    np.testing.assert_allclose(np.asarray(step.evaluate(x)), model(x).detach().numpy(), atol=1e-5)
+
+
 class Beside(torch.nn.Module):
     """Two layers without a gradient beside one that has one."""
 
