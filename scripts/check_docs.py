@@ -5,8 +5,8 @@ A path or source file in backticks and a link must exist, an error code must sta
 docs/environment.md must list exactly the variables that the code reads, docs/architecture/calls.md every
 pass over calls, the pages of bench/ and examples/ every program there, docs/README.md every page of docs/,
 and some text each file of bench/results/, which says of which commit, when, by what, on what and with
-which versions. Measured figures, dates and files of results stand in docs/measurements/ alone. Exit 1 with
-one line per fault.
+which versions. Measured figures, dates and files of results stand in docs/measurements/ alone. A page opens
+with a paragraph. Exit 1 with one line per fault.
 """
 
 import json
@@ -36,6 +36,7 @@ MEASURED = re.compile(
     r"\d\s?(?:µs|us|ms|[GT]B/s|[GT]F(?:LOP)?/s|MHz)\b|\d %? (?:faster|slower)|times (?:as fast|the speed)"
     r"|\b20\d\d-\d\d-\d\d\b"
 )
+DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Headers of libraries that the docs name.
 FOREIGN = {"nvtx3/nvToolsExt.h"}
@@ -67,10 +68,21 @@ def check_manual(page, text):
             yield f"{page}:{number}: '{found[0]}' is a measurement: it stands in {MEASUREMENTS}"
 
 
+def check_opening(page, text):
+    """A page says first what it is for; a page of measurements when they were taken."""
+    opening = (text.split("\n\n") + [""])[1]
+    if opening[:1] in ("", "#", "|", "-", "`"):
+        yield f"{page}: it does not open with a paragraph"
+    if page.startswith(MEASUREMENTS) and page != MEASUREMENTS + "README.md" and not DAY.search(opening):
+        yield f"{page}: it does not open with the day of its measurements"
+
+
 def check_page(page, files, codes):
     text = (ROOT / page).read_text(encoding="utf-8")
-    if page.startswith("docs/") and not page.startswith(MEASUREMENTS):
-        yield from check_manual(page, text)
+    if page.startswith("docs/"):
+        yield from check_opening(page, text)
+        if not page.startswith(MEASUREMENTS):
+            yield from check_manual(page, text)
     beside = str(Path(page).parent) + "/"
     for path in sorted(set(PATH.findall(text)) - FOREIGN):
         if not any(start + path in files for start in (*ROOTS, beside)):

@@ -75,3 +75,11 @@ def test_the_manual_holds_no_measurement(checks: Any, line: str) -> None:
 def test_what_looks_like_a_measurement_and_is_none(checks: Any) -> None:
     text = "A batch of 8, 64 MiB, 2 % less time, `--seconds 600`.\n\n```text\nmedian 0.43 µs\n```\n"
     assert list(checks.check_manual("docs/x.md", text)) == []
+
+
+def test_a_page_opens_with_what_it_is_for(checks: Any) -> None:
+    assert list(checks.check_opening("docs/x.md", "# X\n\nHow to x.\n")) == []
+    assert len(list(checks.check_opening("docs/x.md", "# X\n\n| a | b |\n"))) == 1
+    assert len(list(checks.check_opening("docs/x.md", "# X\n"))) == 1
+    assert list(checks.check_opening("docs/measurements/x.md", "# X\n\n2026-11-23, one H100.\n")) == []
+    assert len(list(checks.check_opening("docs/measurements/x.md", "# X\n\nOne H100.\n"))) == 1
