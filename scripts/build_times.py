@@ -1,17 +1,47 @@
+#!/usr/bin/env python3
 """What each unit of a build cost, as a Markdown table: reads .ninja_log of a build folder.
 
-    scripts/build_times.py build [--least 3] [--targets aicf_cli _aicf]
+    scripts/build_times.py build [--most 25] [--targets aicf_cli _aicf]
 
 The log has the wall time of each edge of its latest run, so make the build in question the folder's first, on an
-idle machine and without a compiler cache (CCACHE_DISABLE=1). `--targets` keeps what these targets need."""
+idle machine and without a compiler cache (CCACHE_DISABLE=1). `--targets` keeps what these targets need.
+
+On a machine that has other work, measure processor time. This script is then the launcher of the compiler, which
+notes the time of each unit in compiler_times.tsv of the build folder, and the table is of that:
+
+    cmake --preset release -DCMAKE_CXX_COMPILER_LAUNCHER="$PWD/scripts/build_times.py;--launch"
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
+import resource
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
+
+
+CPU_LOG = "compiler_times.tsv"  # in the build folder, where ninja runs the compiler
+
+
+def launch(command: list[str]) -> int:
+    """Runs the compiler and notes the processor time of what it made."""
+    status = subprocess.call(command)
+    if "-o" in command:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        milliseconds = round(1000 * (used.ru_utime + used.ru_stime))
+        with open(CPU_LOG, "a", encoding="utf-8") as log:
+            log.write(f"{milliseconds}\t{command[command.index('-o') + 1]}\n")
+    return status
+
+
+def read_cpu_log(folder: Path) -> dict[str, float]:
+    """Output file → seconds of processor time, the latest entry of each."""
+    lines = (folder / CPU_LOG).read_text(encoding="utf-8").splitlines()
+    entries = (line.split("\t") for line in lines)
+    return {output: int(milliseconds) / 1000 for milliseconds, output in entries}
 
 
 def read_log(folder: Path) -> dict[str, tuple[int, int]]:
@@ -47,33 +77,37 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--least", type=float, default=3.0, help="seconds from which a unit has a row of its own"
-    )
+    parser.add_argument("--most", type=int, default=25, help="units that have a row of their own")
     parser.add_argument("--targets", nargs="*", default=[])
     arguments = parser.parse_args()
-    times = read_log(arguments.folder)
+    by_cpu = (arguments.folder / CPU_LOG).exists()
+    spans = {} if by_cpu else read_log(arguments.folder)
+    times = {output: (end - start) / 1000 for output, (start, end) in spans.items()}
+    if by_cpu:
+        times = read_cpu_log(arguments.folder)
     if arguments.targets:
         wanted = needed(arguments.folder, arguments.targets)
-        times = {output: span for output, span in times.items() if output in wanted}
+        times = {output: seconds for output, seconds in times.items() if output in wanted}
     by_target: dict[str, list[float]] = defaultdict(list)
     rows = []
-    for output, (start, end) in times.items():
+    for output, seconds in times.items():
         target, name = unit(output)
-        seconds = (end - start) / 1000
         by_target[target].append(seconds)
         rows.append((seconds, target, name))
-    print("| target | units | seconds |\n|---|---|---|")
-    for target, spans in sorted(by_target.items(), key=lambda item: -sum(item[1])):
-        print(f"| {target} | {len(spans)} | {sum(spans):.1f} |")
-    total = sum(seconds for seconds, _, _ in rows)
-    wall = (max(end for _, end in times.values()) - min(start for start, _ in times.values())) / 1000
-    print(f"| all | {len(rows)} | {total:.1f}; {wall:.0f} from the first start to the last end |\n")
-    print("| unit | target | seconds |\n|---|---|---|")
-    for seconds, target, name in sorted(rows, reverse=True):
-        if seconds >= arguments.least:
-            print(f"| `{name}` | {target} | {seconds:.1f} |")
+    what = "seconds of a processor" if by_cpu else "seconds"
+    print(f"| target | units | {what} |\n|---|---|---|")
+    for target, of_target in sorted(by_target.items(), key=lambda item: -sum(item[1])):
+        print(f"| {target} | {len(of_target)} | {sum(of_target):.1f} |")
+    print(f"| all | {len(rows)} | {sum(times.values()):.1f} |\n")
+    if spans:
+        wall = max(end for _, end in spans.values()) - min(start for start, _ in spans.values())
+        print(f"{wall / 1000:.0f} s from the first start to the last end.\n")
+    print(f"| unit | target | {what} |\n|---|---|---|")
+    for seconds, target, name in sorted(rows, reverse=True)[: arguments.most]:
+        print(f"| `{name}` | {target} | {seconds:.1f} |")
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--launch"]:
+        sys.exit(launch(sys.argv[2:]))
     main()
