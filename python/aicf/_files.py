@@ -11,7 +11,7 @@ from ._aicf import Tensor
 from ._build import check_type, has_utf8
 from .errors import make_error
 
-__all__ = ["check_texts", "file_path", "load_safetensors", "save_safetensors"]
+__all__ = ["check_texts", "file_path", "is_compiled", "load_safetensors", "save_safetensors"]
 
 
 def file_path(path: Any) -> str:
@@ -27,6 +27,16 @@ def file_path(path: Any) -> str:
             remedy="rename the file or the folder, or go into the folder and name the file alone",
         )
     return text
+
+
+def is_compiled(path: str) -> bool:
+    """Whether the file is an artifact: it begins with the length of a JSON header, as no ONNX file does."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(9)
+    except OSError:
+        return False
+    return len(begin) == 9 and begin[6:] == b"\0\0{"
 
 
 def check_texts(name: str, texts: Any) -> None:

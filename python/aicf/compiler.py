@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _aicf
 from ._build import build, check_options, check_type, state_pairs
-from ._files import file_path
+from ._files import file_path, is_compiled
 from ._progress import Progress, stage, work
 from ._sizes import dim_texts, set_ranges
 from .errors import make_error
@@ -67,7 +67,7 @@ def compile(
         return Executable(build(program, device, threads, chosen, precision))
 
 
-def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> Any:
+def support(model: Any, inputs: Any = None, dims: Mapping[str, Any] | None = None) -> Any:
     """What of a torch module or function AICF does not support, with the lines of Python, before compiling.
 
     Gives an `aicf.torch.Support`: true if everything is supported, `str()` is the report.
@@ -79,6 +79,13 @@ def support(model: Any, inputs: Any, dims: Mapping[str, Any] | None = None) -> A
             actual=type(model).__name__,
             expected="a torch.nn.Module, or a function with torch tensors as its arguments",
             remedy="for ONNX files use the command aicf support",
+        )
+    if inputs is None:
+        raise make_error(
+            "missing_input",
+            "the example arguments of the model are needed",
+            value="inputs",
+            remedy="give torch tensors: aicf.support(model, (x,))",
         )
     from .torch import support_of
 
@@ -116,6 +123,14 @@ def _to_program(
     importer: Any = None
     if isinstance(model, (str, os.PathLike)):
         importer, model = _aicf.import_onnx, file_path(model)
+        if is_compiled(model):
+            raise make_error(
+                "bad_option",
+                "the model is compiled already",
+                value=model,
+                expected="an .onnx file",
+                remedy="load it: aicf.load(path), or aicf.load_train_step(path) if it trains",
+            )
     elif isinstance(model, (bytes, bytearray, memoryview)):
         importer, model = _aicf.import_onnx_bytes, bytes(model)
     else:

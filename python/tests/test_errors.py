@@ -94,6 +94,19 @@ def test_files(tmp_path: Path, mlp: bytes) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["junk.aicf"]
 
 
+@pytest.mark.parametrize("name", ["m.aicf", "m.onnx", "m"])
+def test_a_compiled_file_is_not_compiled_again(name: str, exe: aicf.Executable, tmp_path: Path) -> None:
+    exe.save(tmp_path / name)
+    error = fail(lambda: aicf.compile(tmp_path / name))
+    assert error.name == "bad_option" and "aicf.load(" in error.remedy
+    assert aicf.load(tmp_path / name).inputs
+
+
+def test_support_of_what_is_no_torch_module_says_where_to_ask(tmp_path: Path) -> None:
+    error = fail(lambda: aicf.support("m.onnx"))
+    assert error.name == "bad_option" and "aicf support" in error.remedy
+
+
 @pytest.mark.parametrize("path", ["m\udcff.aicf", b"m\xff.aicf", 3, None, ""], ids=repr)
 def test_what_is_no_path_in_utf8(exe: aicf.Executable, path: Any) -> None:
     uses = [exe.save, aicf.load, aicf.load_train_step, aicf.load_safetensors]
