@@ -16,14 +16,14 @@ import torch
 from torch.utils.checkpoint import CheckpointFunction
 
 from .. import ops
-from ..errors import make_error
+from ..errors import Error, make_error
 from ..symtensor import SymTensor
 from .call import Call
 from .rules.shape import axis_of
 from .rules.special import digamma, polygamma
 from .rules.table import full_name
 
-__all__ = ["DERIVATIVES", "no_custom_derivatives"]
+__all__ = ["DERIVATIVES", "no_custom_derivatives", "refuse_gradient_hooks"]
 
 DERIVATIVES: dict[str, Callable[..., Any]] = {}
 _HOLD = ops.stop_gradient
@@ -236,6 +236,30 @@ _add_slope(
 # --- what an export does not hold
 
 
+def refuse_gradient_hooks(model: torch.nn.Module, prefix: str) -> None:
+    """Those that parameters and modules have when they are traced; no trace shows them."""
+    everywhere = torch.nn.modules.module
+    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
+        raise _hooks_refused("torch.nn.modules.module.register_module_full_backward_hook")
+    for name, parameter in model.named_parameters():
+        hooks = parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if parameter.requires_grad and any(hooks):
+            raise _hooks_refused("torch.Tensor.register_hook", name.removeprefix(prefix))
+    for name, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            raise _hooks_refused("torch.nn.Module.register_full_backward_hook", name.removeprefix(prefix))
+
+
+def _hooks_refused(op: str, value: str = "") -> Error:
+    return make_error(
+        "unsupported_op",
+        "hooks of gradients cannot be followed",
+        op=op,
+        value=value,
+        remedy="leave them out while the step is compiled: the handle that registering gave has remove()",
+    )
+
+
 @contextmanager
 def no_custom_derivatives() -> Iterator[None]:
     """torch.export keeps what a torch.autograd.Function computes and loses its backward; hooks too.
@@ -263,12 +287,7 @@ def no_custom_derivatives() -> Iterator[None]:
     def refused(self: Any, *given: Any) -> Any:
         if threading.get_ident() != here:
             return hook(self, *given)
-        raise make_error(
-            "unsupported_op",
-            "hooks of gradients cannot be followed",
-            op="torch.Tensor.register_hook",
-            remedy="leave them out while the step is compiled",
-        )
+        raise _hooks_refused("torch.Tensor.register_hook")
 
     function.apply = classmethod(checked)  # type: ignore[assignment,method-assign]
     tensor.register_hook = refused  # type: ignore[assignment,method-assign]

@@ -17,7 +17,7 @@ from ..tracing import Graph, TensorSpec, tracing
 from .exclusive import exclusive
 from .export import export
 from .function import OWNER, as_module
-from .gradients import no_custom_derivatives
+from .gradients import no_custom_derivatives, refuse_gradient_hooks
 from .importer import ImportedModel, import_entries
 from .no_grad import stop_where_no_grad
 from .objects import closed
@@ -81,6 +81,7 @@ def _import(
     model_specs = dict(training.specs)
     target = None if loss is None else model_specs.popitem()
     whole = _Call(model, torch_loss)
+    refuse_gradient_hooks(whole, f"{_MODEL}.")
     arguments = _arguments(model_specs, training.by_name, None if torch_loss is None else target)
     with _mode(model, training=True), torch.enable_grad(), no_custom_derivatives():
         trained = stop_where_no_grad(export(whole, _examples(arguments), prefix=f"{_MODEL}.")[0])

@@ -190,3 +190,47 @@ def test_a_derivative_that_would_be_lost_is_refused(function: Callable) -> None:
         aicf.compile_train_step(Weighted(function, POINTS), None, optim.SGD(0.1), [aicf.TensorSpec(())])
     assert caught.value.code == "AICF-U0301" and caught.value.remedy
     assert Straight.apply(POINTS).shape == POINTS.shape
+
+
+def hook_of_a_parameter(model: torch.nn.Module) -> object:
+    return model.layer.weight.register_hook(lambda gradient: gradient * 2)
+
+
+def hook_after_a_parameter(model: torch.nn.Module) -> object:
+    return model.layer.weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(2))
+
+
+def hook_of_a_module(model: torch.nn.Module) -> object:
+    return model.layer.register_full_backward_hook(lambda module, into, out: (into[0] * 2,))
+
+
+def hook_before_a_module(model: torch.nn.Module) -> object:
+    return model.layer.register_full_backward_pre_hook(lambda module, out: (out[0] * 2,))
+
+
+def hook_of_all_modules(model: torch.nn.Module) -> object:
+    return torch.nn.modules.module.register_module_full_backward_hook(lambda module, into, out: None)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        hook_of_a_parameter,
+        hook_after_a_parameter,
+        hook_of_a_module,
+        hook_before_a_module,
+        hook_of_all_modules,
+    ],
+)
+def test_hooks_from_before_the_trace_are_refused(register: Callable) -> None:
+    model = torch.nn.Sequential()
+    model.add_module("layer", torch.nn.Linear(4, 3))
+    handle = register(model)
+    words = (model, torch.nn.MSELoss(), optim.SGD(0.1), [aicf.TensorSpec((2, 4)), aicf.TensorSpec((2, 3))])
+    try:
+        with pytest.raises(aicf.UserError, match="hooks of gradients") as caught:
+            aicf.compile_train_step(*words)
+    finally:
+        handle.remove()
+    assert caught.value.code == "AICF-U0301" and caught.value.value in ("layer", "layer.weight", "")
+    aicf.compile_train_step(*words)
