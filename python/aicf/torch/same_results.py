@@ -253,8 +253,10 @@ class _Call(_Graph):
             if node not in second.values:
                 is_same = self.numbers.is_same_without(number, written)
                 second.place(node, number if is_same else self.numbers.of(("kept", node.name), held=None))
+        # An argument goes by its last name: an op may give it as it is, such as broadcast_tensors.
+        given = {self.values[node] for node in self._inputs}
         for node in nodes:
-            if node.target is not _ANOTHER or node.args[0] not in self._inputs:
+            if node.target is not _ANOTHER or self.values.get(node.args[0]) not in given:
                 break
             second.place(node, self.values[node.args[0]])
         return second.run([node for node in nodes if node not in second.values], results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Callable
 
 import aicf
 import numpy as np
@@ -360,6 +361,32 @@ def test_a_call_that_keeps_what_it_made_trains() -> None:
     held = {name: step.state_dict()[name] for name in ("1.running_mean", "2.sums")}
     for name, value in held.items():
         np.testing.assert_allclose(np.asarray(value), dict(reference.named_buffers())[name], atol=1e-5)
+
+
+def _pruned(layer: torch.nn.Module) -> torch.nn.Module:
+    from torch.nn.utils import prune
+
+    return prune.l1_unstructured(layer, "weight", 0.5)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("wrap", [torch.nn.utils.weight_norm, _pruned])
+def test_a_weight_that_each_call_makes_trains(wrap: Callable) -> None:
+    """Under a loss that gives an argument on as it is, which a trace calls by that name from then on."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(wrap(torch.nn.Linear(4, 3)))
+    x, y = torch.randn(5, 4), torch.randn(5, 3)
+    specs = [aicf.TensorSpec((5, 4)), aicf.TensorSpec((5, 3))]
+    step = aicf.compile_train_step(model, torch.nn.MSELoss(), aicf.optim.SGD(0.1), specs)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        expected = torch.nn.functional.mse_loss(model(x), y)
+        expected.backward()
+        optimizer.step()
+        assert abs(float(np.asarray(step(x, y))) - expected.item()) < 1e-5
+    for name, value in model.named_parameters():
+        np.testing.assert_allclose(np.asarray(step.state_dict()[name]), value.detach(), atol=1e-5)
 
 
 @pytest.mark.parametrize("trace", [1, 2])
