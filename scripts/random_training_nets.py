@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 Shape = tuple[int, ...]
@@ -570,6 +571,142 @@ def gated(d: Draw, s: Shape) -> nn.Module:
     return Gated(nn.Sequential(nn.Linear(s[-1], s[-1]), d.pick([nn.Sigmoid, nn.Tanh, nn.SiLU])()))
 
 
+# --- what a trace may have to refuse
+
+
+class Doubled(torch.autograd.Function):
+    """Its gradient is not that of its formula."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * 1.0
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return 2 * gradient
+
+
+class Odd(nn.Module):
+    """Python that depends on values, notes of calls, functions outside of torch, rare kinds of tensors."""
+
+    def __init__(self, way: str, width: int) -> None:
+        super().__init__()
+        self.way, self.calls = way, 0
+        self.layer = nn.Linear(width, width)
+        self.table = nn.Embedding(
+            5, width, max_norm=1.0 if way == "max_norm" else None, sparse=way == "sparse"
+        )
+        if way == "half":
+            self.layer.half()
+        if way == "hook":
+            self.layer.weight.register_hook(lambda g: 2 * g)
+        if way == "module_hook":
+            self.layer.register_full_backward_hook(
+                lambda m, into, out: (2 * into[0],) if into[0] is not None else None
+            )
+        if way == "forward_hook":
+            self.layer.register_forward_hook(lambda m, given, y: y + 1)
+        if way == "pruned":
+            prune.l1_unstructured(self.layer, "weight", 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return getattr(self, self.way)(x) + self.table.weight[1] * 0.1
+
+    def function(self, x: Tensor) -> Tensor:
+        return Doubled.apply(self.layer(x))
+
+    def count(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.layer(x) / self.calls
+
+    def branch(self, x: Tensor) -> Tensor:
+        return self.layer(x) if x.sum() > 0 else self.layer(-x)
+
+    def item(self, x: Tensor) -> Tensor:
+        return self.layer(x) * x.mean().item()
+
+    def mask(self, x: Tensor) -> Tensor:
+        return self.layer(x) + x[x > 0].sum()
+
+    def nonzero(self, x: Tensor) -> Tensor:
+        return self.layer(x) + x.nonzero().shape[0]
+
+    def numpy(self, x: Tensor) -> Tensor:
+        return self.layer(x) + torch.from_numpy(np.sin(x.detach().numpy()))
+
+    def written(self, x: Tensor) -> Tensor:
+        return self.layer(x.mul_(1.5))
+
+    def max_norm(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.table(torch.tensor([0, 2])).sum(0)
+
+    def sparse(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.table(torch.tensor([0, 2])).sum(0)
+
+    def half(self, x: Tensor) -> Tensor:
+        return self.layer(x.half()).to(x.dtype)
+
+    def hook(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+    module_hook = forward_hook = pruned = hook
+
+    def spectrum(self, x: Tensor) -> Tensor:
+        return self.layer(x) + torch.fft.rfft(x, dim=-1).abs().mean(-1, keepdim=True)
+
+    def solved(self, x: Tensor) -> Tensor:
+        square = self.layer.weight @ self.layer.weight.T + torch.eye(x.shape[-1], dtype=x.dtype)
+        return torch.linalg.solve(square, x.unsqueeze(-1)).squeeze(-1)
+
+    def decomposed(self, x: Tensor) -> Tensor:
+        square = self.layer.weight @ self.layer.weight.T + torch.eye(x.shape[-1], dtype=x.dtype)
+        return self.layer(x) + torch.linalg.cholesky(square).diagonal().log().sum() + torch.logdet(square)
+
+    def asserted(self, x: Tensor) -> Tensor:
+        assert not x.isnan().any()
+        return self.layer(x)
+
+    def shown(self, x: Tensor) -> Tensor:
+        repr(x)
+        return self.layer(x)
+
+    def cond(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: self.layer(-x), (x,))
+
+    def unused(self, x: Tensor) -> Tensor:
+        return x
+
+    def kept(self, x: Tensor) -> Tensor:
+        self.last = self.layer(x)
+        return self.last
+
+    def graded(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        (slope,) = torch.autograd.grad(y.sum(), self.layer.weight, create_graph=True)
+        return y + slope.square().sum()
+
+    def unique(self, x: Tensor) -> Tensor:
+        return self.layer(x) + torch.unique((x * 4).round().long()).numel()
+
+    def typed(self, x: Tensor) -> Tensor:
+        return self.layer(x) + (x * 1j).abs().mean()
+
+
+WAYS = [
+    name
+    for name, value in vars(Odd).items()
+    if callable(value) and not name.startswith("__") and name != "forward"
+]
+
+
+@part
+def odd(d: Draw, s: Shape) -> nn.Module:
+    return Odd(d.pick(WAYS), s[-1])
+
+
 # --- functions
 
 MATHS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -955,7 +1092,8 @@ def _draw_case(d: Draw) -> Case:
         except Unfit:
             continue
         parts.append(module)
-        words.append(f"{name}:{module.shown}" if isinstance(module, Apply) else name)
+        shown = {Apply: "shown", Odd: "way"}.get(type(module))
+        words.append(f"{name}:{getattr(module, shown)}" if shown else name)
     count = d.pick([1, 1, 1, 2])
     form = d.pick(["tuple", "dict"]) if count > 1 else "one"
     heads = [head(d, s) for _ in range(count)]
