@@ -1,4 +1,4 @@
-"""pytest plugin of mutate.py: a page of mutants for each worker, and which of them each test reached."""
+"""pytest plugin of mutate.py: a page of mutants for each worker, and which each test that passes reached."""
 
 from __future__ import annotations
 
@@ -19,13 +19,22 @@ with open(_path, "r+b") as _file:
     _page = mmap.mmap(_file.fileno(), PAGE_BYTES)
 
 
+_not_passed = set()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if not report.passed:
+        _not_passed.add(report.nodeid)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _page[4:] = b"\0" * (PAGE_BYTES - 4)
     start = time.monotonic()
     result = yield
     reached = [str(i) for i, byte in enumerate(_page[4:]) if byte]
-    if log := os.environ.get("AICF_MUTANT_REACHED"):
+    log = os.environ.get("AICF_MUTANT_REACHED")
+    if log and item.nodeid not in _not_passed:
         with open(log, "a") as out:
             print(item.nodeid.replace(" ", "\x1f"), time.monotonic() - start, *reached, file=out)
     return result

@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from clang.cindex import Cursor, CursorKind, Index, SourceRange, TranslationUnit, TypeKind
+from site_record import Site
 
 FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 DROPPED = {"+", "-", "*", "&&", "||"}
@@ -26,18 +26,6 @@ INTEGERS = {
 ARITHMETIC = INTEGERS | {TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.BOOL}
 NOT_ENTERED = {CursorKind.STATIC_ASSERT, CursorKind.CASE_STMT, CursorKind.TEMPLATE_TEMPLATE_PARAMETER}
 LEAVING = {CursorKind.RETURN_STMT, CursorKind.CXX_THROW_EXPR, CursorKind.CONTINUE_STMT, CursorKind.BREAK_STMT}
-
-
-@dataclass(frozen=True, order=True)
-class Site:
-    file: str
-    start: int
-    end: int
-    line: int
-    operator: str
-    original: str
-    mutated: str  # with {on} for the switch
-    shown: str  # what the mutant computes, for people
 
 
 def of_file(path: Path, root: Path, arguments: list[str]) -> list[Site]:

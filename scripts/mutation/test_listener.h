@@ -18,7 +18,7 @@ class ReachedByTest : public ::testing::EmptyTestEventListener {
     for (auto& reached : page().reached) reached = 0;
   }
   void OnTestEnd(const ::testing::TestInfo& test) override {
-    if (test.result()->Skipped()) return;
+    if (!test.result()->Passed()) return;
     out_ << test.test_suite_name() << '.' << test.name() << ' ' << test.result()->elapsed_time() / 1e3;
     for (int i = 0; i < int{sizeof(page().reached)}; ++i)
       if (page().reached[i]) out_ << ' ' << i;
