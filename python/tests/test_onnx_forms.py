@@ -56,6 +56,10 @@ FORMS: dict[str, tuple[bytes, Arrays]] = {
         ),
         {"x": draw(3, 4)},
     ),
+    "an equation without an arrow that begins with an ellipsis": (
+        model_of([helper.make_node("Einsum", ["x"], ["y"], equation="...ji")], {"x": X}, ["y"]),
+        {"x": draw(2, 4, 6, 7)},
+    ),
     "activations with numbers": (
         model_of(
             [
@@ -131,6 +135,30 @@ def test_forms(name: str) -> None:
     for mine, theirs in zip(ours(aicf.compile(model, threads=1), feeds), peer(model, feeds), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_loop_without_a_count_whose_value_grows() -> None:
+    """Its condition is known at each step, so it is run while the model is read."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Less", ["i", "two"], ["go_on"]),
+            helper.make_node("Concat", ["a", "a"], ["b"], axis=0),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, None),
+        ],
+    )
+    node = helper.make_node("Loop", ["", "yes", "x"], ["y"], body=body)
+    constants = {"two": np.array(2), "yes": np.array(True)}
+    model = model_of([node], {"x": (np.float32, ["n", 3])}, ["y"], constants)
+    check_sizes(model, {"n": "1..4"}, [({"n": n}, {"x": draw(n, 3)}) for n in (1, 4)])
 
 
 def test_more_activations_than_directions() -> None:

@@ -122,3 +122,25 @@ def test_inputs_that_an_op_does_not_have(op: str, count: int, most: int) -> None
     error = caught.value
     assert (error.name, error.op) == ("bad_model_file", op)
     assert (error.expected, error.actual) == (f"at most {most} inputs", str(count))
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=4, direction="bidirectional",
+                          activations=["Tanh"]), "2 names"),
+        (helper.make_node("DeformConv", ["i", "k", "o"], ["y"], pads=[0, -1, 0, 0]), "0 to 2"),
+        (helper.make_node("ConvTranspose", ["i", "k"], ["y"], output_padding=[1]), "2"),
+        (helper.make_node("LeakyRelu", ["x"], ["y"], alpha=1), "a number"),
+    ],
+    ids=lambda value: value.op_type if hasattr(value, "op_type") else "",
+)  # fmt: skip
+def test_attributes_of_another_form(node: Any, expected: str) -> None:
+    constants = {"w": draw(2, 4, 3), "r": draw(2, 4, 4), "k": draw(4, 4, 1, 1), "o": draw(2, 2, 6, 7)}
+    constants = {name: value for name, value in constants.items() if name in node.input}
+    inputs = {"x": (np.float32, [5, 2, 3]), "i": X}
+    inputs = {name: kind for name, kind in inputs.items() if name in node.input}
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model_of([node], inputs, ["y"], constants))
+    assert caught.value.op == node.op_type
+    assert expected in str(caught.value.expected), str(caught.value)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,27 @@ TEST(Forked, results_come_in_order) {
       EXPECT_EQ(results[i], std::string(i * 10'000, static_cast<char>('a' + i)));
   }
   EXPECT_TRUE(run_forked(0, 2, [](size_t) { return std::string(); }).empty());
+  expect_no_child();
+}
+
+TEST(Forked, signals_interrupt_reading_and_nothing_is_lost) {
+  static std::atomic<int> signals;
+  signals = 0;
+  struct sigaction counting = {}, old = {};
+  counting.sa_handler = [](int) { ++signals; };  // without SA_RESTART: a read that waits ends with EINTR
+  sigaction(SIGALRM, &counting, &old);
+  const itimerval often = {{0, 200}, {0, 200}}, never = {};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  const std::vector<std::string> results = run_forked(60, 3, [](size_t i) {
+    usleep(2000);
+    return std::string(100'000, static_cast<char>('a' + i % 26));
+  });
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &old, nullptr);
+  EXPECT_GT(signals, 0);
+  ASSERT_EQ(results.size(), 60u);
+  for (size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(results[i], std::string(100'000, static_cast<char>('a' + i % 26))) << i;
   expect_no_child();
 }
 

@@ -215,6 +215,18 @@ TEST(Text, ReadsWhatPeopleWrite) {
 )");
 }
 
+TEST(Text, AQuotedNameOfLettersIsThePlainOne) {
+  const Program program = parse(R"(program {
+  entry f(%"x": f32[4], %y: f32[4]) {
+    %"7" = add(%x, %"y") : f32[4]
+    return "z" = %"7"
+  }
+}
+)");
+  EXPECT_EQ(program.entries[0].nodes().size(), 1u);
+  EXPECT_EQ(print(parse(print(program))), print(program));
+}
+
 TEST(Text, LoneGraphsRoundTrip) {
   const std::string text = print(sample_program().entries[0]);
   EXPECT_EQ(print(parse_graph(text, resolver_of(collect_blobs(sample_program())))), text);

@@ -152,6 +152,13 @@ TEST(Work, OnlyWhatIsTouchedCounts) {
       {"pad", {{100}}, {{10}}, {0, -90, 0}, 20, 20},
       {"max_pool", {{1, 1, 100}}, {{1, 1, 10}}, {1, 0, 0, 2, 10, 0, 0, 1}, 20 + 10, 20 + 10},
       {"sort", {{16}}, {{16}}, {}, 32, 32},
+      // q, k, v, cosines, sines, the caches of keys and of values, the position.
+      {"rope_append",
+       {{1, 4, 1, 8}, {1, 2, 1, 8}, {1, 2, 1, 8}, {1, 4}, {1, 4}, {1, 2, 1000, 8}, {1, 2, 1000, 8}, {1}},
+       {{1, 4, 1, 8}, {1, 2, 1, 8}, {1, 2, 1, 8}},
+       {},
+       32 + 16 + 16 + 4 + 4 + 1 + 32 + 16 + 16,
+       32 + 16 + 16 + 4 + 4 + 1 + 32 + 16 + 16},
   };
   for (const BytesCase& c : cases) {
     std::vector<TensorArg> inputs, outputs;

@@ -152,6 +152,25 @@ TEST(Pipeline, FindsWrittenOutCompositesOfHalvesAtEveryLevel) {
   EXPECT_EQ(attentions(parse(kAttention)), 0);
 }
 
+TEST(Pipeline, NarrowsProductsWithAndWithoutBias) {
+  PipelineOptions options;
+  options.opt_level = 0;
+  options.precision = Precision::kBf16Mixed;
+  for (const bool has_bias : {false, true}) {
+    Graph graph("main");
+    std::vector<ValueId> operands{graph.add_input("x", {DType::f32, {2, 4}}),
+                                  graph.add_input("w", {DType::f32, {3, 4}})};
+    if (has_bias) operands.push_back(graph.add_input("b", {DType::f32, {3}}));
+    graph.add_output(graph.add(Op::linear, operands), "y");
+    Program program;
+    program.entries.push_back(std::move(graph));
+    const Program narrow = run_pipeline(std::move(program), kCpu, options, nullptr);
+    EXPECT_EQ(count_ops(narrow.entries[0], Op::linear), 1);
+    EXPECT_EQ(count_ops(narrow.entries[0], Op::add), has_bias);
+    EXPECT_EQ(count_ops(narrow.entries[0], Op::cast), 3) << "x, w and the result";
+  }
+}
+
 // A step of t tokens over caches of 16 rows, as exporters write it.
 Program cached_step(const Dim& t = Dim::symbol("t")) {
   Program program;

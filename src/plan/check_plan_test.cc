@@ -122,6 +122,11 @@ TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
       {"shared bytes", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].shared_bytes = -1; }},
       {"an early input", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].early_inputs = {-1}; }},
       {"a map's operand", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(-1, 0, 1)}; }},
+      {"a map's operand behind the last",
+       [](Plan&, EntryPlan& e) {
+         const auto operands = static_cast<int32_t>(e.steps[1].inputs.size() + e.steps[1].outputs.size());
+         e.steps[1].launches[0].tensor_maps = {map_of(operands, 0, 1)};
+       }},
       {"a map's axis", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(0, -1, 1)}; }},
       {"a map's box", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(0, 1, -1)}; }},
   };

@@ -119,6 +119,18 @@ TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
   EXPECT_EQ(found->layer, "shipped");
 }
 
+TEST(Records, of_records_equally_near_the_one_of_the_later_layer_is_taken) {
+  Records records;
+  records.add_layer("shipped", {record(product(128, 512, 512), "shipped")});
+  records.add_layer("user", {record(product(128, 512, 512), "user")});
+  ProblemKey key = product(120, 512, 512);
+  EXPECT_EQ(records.find(key, always)->record->choice, "user");
+  key.region = "other";
+  const auto near = records.find(key, always);
+  EXPECT_EQ(near->match, Records::Match::kNearest);
+  EXPECT_EQ(near->record->choice, "user");
+}
+
 TEST(Records, shipped_files_are_sound) {
   unsetenv("AICF_CACHE_DIR");
   EXPECT_NO_THROW(load_records({}));

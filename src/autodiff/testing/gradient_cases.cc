@@ -97,6 +97,9 @@ void add_views(Cases& cases) {
   for (const char* mode : {"edge", "reflect", "wrap"})
     cases.push_back(
         {std::string("pad_") + mode, Op::pad, {x({3, 4})}, pad({1, 2}, {2, 0}, mode), {{3, "n"}}});
+  for (const char* mode : {"edge", "reflect", "wrap"})
+    cases.push_back(
+        {std::string("pad_after_") + mode, Op::pad, {x({3, 4})}, pad({0, 2}, {2, 0}, mode), {{3, "n"}}});
 }
 
 void add_indexing(Cases& cases) {
