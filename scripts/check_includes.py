@@ -33,6 +33,7 @@ PARTIAL = {
     ("calls", "kernels"): {"kernels/cuda_kernel.h", "kernels/custom_kernel.h", "kernels/tile_program.h"}
     | {"kernels/control/control_code.h", "kernels/made_input.h", "kernels/product_group.h"},
     ("calls", "select"): {
+        "select/call_program.h",
         "select/choose.h",
         "select/cost_model.h",
         "select/cuda_problem.h",
@@ -43,7 +44,7 @@ PARTIAL = {
     ("codegen", "kernels"): LAUNCH
     | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
     | {"kernels/product_group.h"},
-    ("codegen", "select"): {"select/cuda_problem.h", "select/kernel_call.h", "select/layout.h"},
+    ("codegen", "select"): {"select/call_program.h", "select/cuda_problem.h", "select/layout.h"},
     ("codegen", "calls"): {"calls/bundle_calls.h", "calls/call_code.h", "calls/group_products.h"},
     ("plan", "kernels"): LAUNCH,
 }

@@ -22,9 +22,9 @@ struct CompileOptions {
   // "f32": as the model states it; "bf16-mixed", "f16-mixed": f32 contractions take operands of that type and
   // accumulate in f32; "tf32": f32 products of matrices do.
   std::string precision = "f32";
-  // Told in the calling thread where the compilation is: a stage ("passes", "select", "build", "plan") and
-  // how many of its parts (entries, buckets, units of machine code) are done. What it throws ends the
-  // compilation.
+  // Told in the calling thread where the compilation is: a stage ("passes", "select", "calls", "build",
+  // "plan") and how many of its parts (entries, buckets, units of machine code) are done. What it throws ends
+  // the compilation.
   std::function<void(const std::string& stage, int64_t done, int64_t total)> on_stage = {};
 };
 

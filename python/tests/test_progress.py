@@ -16,7 +16,7 @@ import aicf
 import pytest
 
 SPECS = [aicf.TensorSpec((4, 8))]
-COMPILER = ("passes", "select", "build", "plan")
+COMPILER = ("passes", "select", "calls", "build", "plan")
 
 
 def model(x: Any) -> Any:

@@ -63,7 +63,7 @@ TEST(CompileTest, TellsItsStagesInOrder) {
     if (stages.empty() || stages.back() != stage) stages.push_back(stage);
   };
   aicf::compile(aicf_test::mlp(), options);
-  EXPECT_EQ(stages, (std::vector<std::string>{"passes", "select", "build", "plan"}));
+  EXPECT_EQ(stages, (std::vector<std::string>{"passes", "select", "calls", "build", "plan"}));
   options.on_stage = [](const std::string& stage, int64_t, int64_t) {
     if (stage == "select") throw std::runtime_error("enough");
   };

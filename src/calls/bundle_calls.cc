@@ -126,7 +126,7 @@ KernelCall bundle_of(Open open) {
 
 class Bundler {
  public:
-  Bundler(KernelCalls& calls, const CodeContext& context)
+  Bundler(CallGraph& calls, const CodeContext& context)
       : calls_(calls), context_(context), edge_(context.target.facts().edge_microseconds) {}
 
   void run() {
@@ -243,7 +243,7 @@ class Bundler {
     done_.push_back(open.calls.size() == 1 ? std::move(open.calls[0]) : bundle_of(std::move(open)));
   }
 
-  KernelCalls& calls_;
+  CallGraph& calls_;
   CodeContext context_;
   double edge_;
   std::vector<Open> open_;  // none shares with another what anybody writes
@@ -266,9 +266,8 @@ bool joins_bundle(const CudaCode& code) {
          launch.grid[2] == Dim(1);
 }
 
-void bundle_calls(KernelCalls& calls, const std::vector<TileProgram>& programs, const Target& target,
-                  const SymbolRanges& ranges) {
-  Bundler(calls, {programs, calls.constant, target, ranges}).run();
+void bundle_calls(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
+  Bundler(calls, context_of(calls, target)).run();
 }
 
 }  // namespace aicf

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "calls/call_code.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
@@ -16,7 +18,6 @@ bool joins_bundle(const CudaCode& code);
 // Blocks of one cluster, or 1, that a bundle of several stages runs in, if its widest stage has so many.
 int bundle_blocks(int64_t widest_stage, const Target& target);
 
-void bundle_calls(KernelCalls& calls, const std::vector<TileProgram>& programs, const Target& target,
-                  const SymbolRanges& ranges);
+void bundle_calls(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

@@ -6,21 +6,26 @@
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 #include "target/target.h"
 
 namespace aicf {
 
 // What the text of a call depends on beside the call.
 struct CodeContext {
-  const std::vector<TileProgram>& programs;  // of KernelCalls::regions
-  const std::vector<bool>& constant;         // see KernelCalls; empty: nothing is
+  const std::vector<TileProgram>& programs;  // of KernelCall::region
+  const std::vector<bool>& constant;         // see CallGraph; empty: nothing is
   const Target& target;
   const SymbolRanges& ranges;
   // Roots that launches write which can still be running when the call's first launch begins; none: not
   // known.
   std::optional<std::set<ValueId>> running = std::nullopt;
 };
+
+// As little as is known of any call of the graph.
+inline CodeContext context_of(const CallGraph& calls, const Target& target) {
+  return {calls.programs, calls.constant, target, calls.ranges};
+}
 
 // What the call's row of the kernel table is asked.
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context);

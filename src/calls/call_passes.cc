@@ -10,41 +10,47 @@
 #include "calls/join_scatters.h"
 #include "calls/join_sums.h"
 #include "calls/join_updates.h"
+#include "calls/panel_weights.h"
 
 namespace aicf {
 
 const std::vector<CallPass>& call_passes() {
   static const std::vector<CallPass> passes = {
-      {kJoinAttention, true,
-       [](const CallPassInput& in) {
-         join_attention(in.calls, in.graph, in.programs, in.target, in.options);
-       }},
-      {kJoinRows, true,
-       [](const CallPassInput& in) { join_rows(in.calls, in.graph, in.programs, in.target, in.options); }},
-      {kJoinInputs, true,
-       [](const CallPassInput& in) {
-         join_inputs(in.calls, in.graph, in.programs, in.target, in.options.ranges);
-       }},
+      {kJoinAttention, true, join_attention},
+      {kJoinRows, true, join_rows},
+      {kJoinInputs, true, join_inputs},
       // After few rows, whose gate costs nothing where the next product makes it.
-      {kJoinPairs, true,
-       [](const CallPassInput& in) { join_pairs(in.calls, in.graph, in.programs, in.target, in.options); }},
-      {kJoinGathers, true, [](const CallPassInput& in) { join_gathers(in.calls, in.graph, in.programs); }},
-      {kJoinScatters, true, [](const CallPassInput& in) { join_scatters(in.calls, in.graph, in.programs); }},
-      {kGroupProducts, true,
-       [](const CallPassInput& in) {
-         group_products(in.calls, in.graph, in.programs, in.target, in.options.ranges);
-       }},
-      {kJoinUpdates, true,
-       [](const CallPassInput& in) {
-         join_updates(in.calls, in.graph, in.programs, in.target, in.options.ranges);
-       }},
+      {kJoinPairs, true, join_pairs},
+      {kJoinGathers, true, join_gathers},
+      {kJoinScatters, true, join_scatters},
+      {kGroupProducts, true, group_products},
+      {kJoinUpdates, true, join_updates},
       // After the updates, which give members other results; sums are known as results beyond the program's.
-      {kJoinSums, true,
-       [](const CallPassInput& in) { join_sums(in.calls, in.programs, in.target, in.options.ranges); }},
-      {kBundleCalls, false,
-       [](const CallPassInput& in) { bundle_calls(in.calls, in.programs, in.target, in.options.ranges); }},
+      {kJoinSums, true, join_sums},
+      {kBundleCalls, false, bundle_calls},
   };
   return passes;
+}
+
+std::vector<std::string> call_pass_names() {
+  std::vector<std::string> names;
+  for (const CallPass& pass : call_passes()) names.emplace_back(pass.name);
+  names.emplace_back(kPanelWeights);
+  return names;
+}
+
+void run_call_passes(CallProgram& program, const SelectOptions& options, const std::set<std::string>& skip,
+                     const std::function<void(const CallGraph&)>& joined) {
+  const auto run = [&](CallGraph& calls, bool joins) {
+    for (const CallPass& pass : call_passes())
+      if (pass.joins == joins && !skip.contains(pass.name)) pass.run(calls, program.target, options);
+  };
+  for (CallGraph& calls : program.graphs) {
+    run(calls, true);
+    joined(calls);
+  }
+  if (!skip.contains(kPanelWeights)) panel_weights(program);
+  for (CallGraph& calls : program.graphs) run(calls, false);
 }
 
 }  // namespace aicf

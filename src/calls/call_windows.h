@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 #include "select/layout.h"
 
 namespace aicf {
@@ -25,8 +25,8 @@ inline bool same_form(const std::vector<Window>& a, const std::vector<Window>& b
   });
 }
 // Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
-inline bool is_kept(ValueId root, const KernelCalls& calls, const Graph& graph) {
-  return (root < graph.value_count() && graph.value(root).role != Role::kTemp) ||
+inline bool is_kept(ValueId root, const CallGraph& calls) {
+  return (root < calls.graph.value_count() && calls.graph.value(root).role != Role::kTemp) ||
          std::find(calls.output_roots.begin(), calls.output_roots.end(), root) != calls.output_roots.end();
 }
 // The windows of a member among those of a call of several.

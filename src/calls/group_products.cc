@@ -28,8 +28,7 @@ struct Deal {
 
 class ProductGrouper {
  public:
-  ProductGrouper(KernelCalls& calls, const Graph& graph, const CodeContext& context)
-      : calls_(calls), graph_(graph), context_(context) {}
+  ProductGrouper(CallGraph& calls, const CodeContext& context) : calls_(calls), context_(context) {}
 
   void run() {
     std::vector<bool> seen(calls_.calls.size());
@@ -113,10 +112,8 @@ class ProductGrouper {
     KernelCall group = group_of(indices);
     for (const size_t index : indices) calls_.calls[index] = KernelCall();
     calls_.calls[indices.back()] = std::move(group);
-    const double most =
-        kMoreMemory * static_cast<double>(peak_live_bytes(before, calls_, graph_, context_.ranges));
-    if (static_cast<double>(peak_live_bytes(calls_.calls, calls_, graph_, context_.ranges)) > most)
-      calls_.calls = std::move(before);
+    const double most = kMoreMemory * static_cast<double>(peak_live_bytes(before, calls_));
+    if (static_cast<double>(peak_live_bytes(calls_.calls, calls_)) > most) calls_.calls = std::move(before);
   }
 
   KernelCall group_of(const std::vector<size_t>& indices) const {
@@ -140,18 +137,16 @@ class ProductGrouper {
     return group;
   }
 
-  KernelCalls& calls_;
-  const Graph& graph_;
+  CallGraph& calls_;
   const CodeContext& context_;
 };
 
 }  // namespace
 
-void group_products(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
-                    const Target& target, const SymbolRanges& ranges) {
+void group_products(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
   if (target.arch < 90) return;
-  const CodeContext context{programs, calls.constant, target, ranges};
-  ProductGrouper(calls, graph, context).run();
+  const CodeContext context = context_of(calls, target);
+  ProductGrouper(calls, context).run();
 }
 
 bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {

@@ -6,7 +6,8 @@
 #pragma once
 
 #include "calls/call_code.h"
-#include "ir/graph.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
@@ -14,8 +15,7 @@ namespace aicf {
 inline constexpr char kGroupProducts[] = "group_products";
 inline constexpr char kProductGroup[] = "matmul_group";  // KernelCall::kernel of the joined calls
 
-void group_products(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
-                    const Target& target, const SymbolRanges& ranges);
+void group_products(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 // Whether join_sums has given a member the sums of its x, as its last result; and its problem without them.
 bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs);

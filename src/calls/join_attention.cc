@@ -69,7 +69,7 @@ class AttentionJoiner : CallJoiner {
   std::optional<size_t> product_of(size_t attention) const {
     const KernelCall& call = calls_[attention];
     const ValueId root = call.inputs[0].root;
-    if (is_kept(root, all_, graph_)) return std::nullopt;
+    if (is_kept(root, all_)) return std::nullopt;
     if (call.inputs.size() > 3 && call.inputs[3].root == root) return std::nullopt;
     std::optional<size_t> product;
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -118,13 +118,13 @@ class AttentionJoiner : CallJoiner {
 
   std::optional<KernelCall> choose(KernelCall joined, const KernelCall& product,
                                    const KernelCall& attention) const {
-    const std::vector<KernelVariant> variants = cuda_variants(
-        *find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, options_.ranges));
+    const std::vector<KernelVariant> variants =
+        cuda_variants(*find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, ranges_));
     if (variants.empty()) return std::nullopt;
     joined.variant = variants[0].name;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
-                         estimate_microseconds(attention, attention.kernel, target_, options_.ranges);
+                         estimate_microseconds(attention, attention.kernel, target_, ranges_);
     const double together = variants[0].microseconds;
     joined.choice.key = product.choice.key;
     joined.choice.candidates.push_back({kMatmulAttentionKernel, joined.variant, together});
@@ -148,9 +148,8 @@ class AttentionJoiner : CallJoiner {
 
 }  // namespace
 
-void join_attention(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                    const Target& target, const SelectOptions& options) {
-  AttentionJoiner({calls, graph, programs, target, options}).run();
+void join_attention(CallGraph& calls, const Target& target, const SelectOptions& options) {
+  AttentionJoiner(calls, target, options).run();
 }
 
 }  // namespace aicf

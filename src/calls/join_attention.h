@@ -3,9 +3,8 @@
 // take less time as one kernel, one call takes the place of both.
 #pragma once
 
+#include "select/call_program.h"
 #include "select/choose.h"
-#include "select/kernel_call.h"
-#include "target/target.h"
 
 namespace aicf {
 
@@ -14,7 +13,6 @@ inline constexpr char kJoinAttention[] = "join_attention";
 
 // A choice of `options` that names the product or the attention decides over it: one of their own kernels
 // keeps them apart, matmul_attention joins them whatever the estimates say.
-void join_attention(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                    const Target& target, const SelectOptions& options);
+void join_attention(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

@@ -14,12 +14,12 @@ bool is_gather(const KernelCall& call) {
 
 }  // namespace
 
-void join_gathers(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs) {
+void join_gathers(CallGraph& calls, const Target& /*target*/, const SelectOptions& /*options*/) {
   const auto takes_rows = [&](const KernelCall& region, const KernelCall& gather) {
     if (!is_region_that_reads(region, gather.outputs[0]) ||
         region.schedule.inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
       return false;
-    const TileProgram& program = programs[static_cast<size_t>(region.region)];
+    const TileProgram& program = calls.program_of(region);
     return program.stages.size() > 1 && !sums_rows(program);
   };
   join_into_regions(calls.calls, {.kernel = "tile_gathered",
@@ -28,8 +28,7 @@ void join_gathers(KernelCalls& calls, const Graph& graph, const std::vector<Tile
                                   .indices = 1,
                                   .may_join =
                                       [&](const KernelCall& call) {
-                                        return is_gather(call) &&
-                                               !is_kept(call.outputs[0].root, calls, graph);
+                                        return is_gather(call) && !is_kept(call.outputs[0].root, calls);
                                       },
                                   .takes = takes_rows});
 }

@@ -3,14 +3,14 @@
 // are; one call of the kernel tile_gathered takes the place of two, with the same bits and errors.
 #pragma once
 
-#include "kernels/tile_program.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinGathers[] = "join_gathers";
 
-void join_gathers(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs);
+void join_gathers(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

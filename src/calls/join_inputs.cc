@@ -28,8 +28,8 @@ bool same_row(const Window& a, const Window& b) {
 
 class InputJoiner {
  public:
-  InputJoiner(KernelCalls& calls, const Graph& graph, const CodeContext& context)
-      : all_(calls), calls_(calls.calls), graph_(graph), context_(context) {}
+  InputJoiner(CallGraph& calls, const CodeContext& context)
+      : all_(calls), calls_(calls.calls), context_(context) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -67,7 +67,7 @@ class InputJoiner {
   }
 
   bool is_needed(ValueId root, size_t region, size_t product) const {
-    if (is_kept(root, all_, graph_)) return true;
+    if (is_kept(root, all_)) return true;
     const std::vector<Window>& own = calls_[product].inputs;
     if (std::count_if(own.begin(), own.end(), [&](const Window& w) { return w.root == root; }) != 1)
       return true;
@@ -114,19 +114,17 @@ class InputJoiner {
     return call;
   }
 
-  const KernelCalls& all_;
+  const CallGraph& all_;
   std::vector<KernelCall>& calls_;
-  const Graph& graph_;
   const CodeContext& context_;
 };
 
 }  // namespace
 
-void join_inputs(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
-                 const Target& target, const SymbolRanges& ranges) {
+void join_inputs(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
   if (target.arch < 90) return;
-  const CodeContext context{programs, calls.constant, target, ranges};
-  InputJoiner(calls, graph, context).run();
+  const CodeContext context = context_of(calls, target);
+  InputJoiner(calls, context).run();
 }
 
 }  // namespace aicf

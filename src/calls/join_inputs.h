@@ -7,7 +7,8 @@
 #pragma once
 
 #include "calls/call_code.h"
-#include "ir/graph.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
@@ -16,7 +17,6 @@ inline constexpr char kJoinInputs[] = "join_inputs";
 // KernelCall::kernel of the joined calls.
 inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "rope_attention";
 
-void join_inputs(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs,
-                 const Target& target, const SymbolRanges& ranges);
+void join_inputs(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

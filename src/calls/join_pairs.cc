@@ -67,7 +67,7 @@ class PairJoiner : CallJoiner {
 
  private:
   bool is_product(const KernelCall& call) const {
-    return is_open_product(call, programs_) && has_elements_alone(program_of(call));
+    return is_open_product(call, all_) && has_elements_alone(program_of(call));
   }
 
   void index() {
@@ -266,7 +266,7 @@ class PairJoiner : CallJoiner {
   // The joined call, if it takes less time than the calls apart.
   std::optional<KernelCall> choose(KernelCall joined, const Meeting& m) {
     const TileProgram program = with_input_at(m.program, program_of(calls_[m.first.call]).inputs.size(), 1);
-    CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
+    CudaProblem problem = cuda_problem(joined, target_.arch, ranges_);
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kPairKernel), problem);
     if (variants.empty()) return std::nullopt;
@@ -284,7 +284,7 @@ class PairJoiner : CallJoiner {
 
   double microseconds(const KernelCall& call) const {
     return is_product(call) ? call.choice.candidates[call.choice.chosen].microseconds
-                            : estimate_microseconds(call, call.kernel, target_, options_.ranges);
+                            : estimate_microseconds(call, call.kernel, target_, ranges_);
   }
 
   std::map<ValueId, size_t> writers_;  // the first call that writes to a root
@@ -292,9 +292,8 @@ class PairJoiner : CallJoiner {
 
 }  // namespace
 
-void join_pairs(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                const Target& target, const SelectOptions& options) {
-  PairJoiner({calls, graph, programs, target, options}).run();
+void join_pairs(CallGraph& calls, const Target& target, const SelectOptions& options) {
+  PairJoiner(calls, target, options).run();
 }
 
 }  // namespace aicf

@@ -6,9 +6,8 @@
 // `programs`. Graph and regions stay as they are.
 #pragma once
 
+#include "select/call_program.h"
 #include "select/choose.h"
-#include "select/kernel_call.h"
-#include "target/target.h"
 
 namespace aicf {
 
@@ -17,7 +16,6 @@ inline constexpr char kJoinPairs[] = "join_pairs";
 
 // A choice of `options` that names a product decides over it: one of its own kernels keeps it apart,
 // matmul_pair joins it whatever the estimates say.
-void join_pairs(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                const Target& target, const SelectOptions& options);
+void join_pairs(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

@@ -23,7 +23,7 @@ class RowJoiner : CallJoiner {
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!is_open_product(calls_[i], programs_)) continue;
+      if (!is_open_product(calls_[i], all_)) continue;
       const std::optional<size_t> rows = find_rows(i);
       if (!rows) continue;
       std::optional<KernelCall> joined = join(i, *rows);
@@ -104,14 +104,14 @@ class RowJoiner : CallJoiner {
         !can_join(first, from))
       return std::nullopt;
     TileProgram program = joined_program(first, from, kept, second, middle);
-    CudaProblem problem = cuda_problem(joined, target_.arch, options_.ranges);
+    CudaProblem problem = cuda_problem(joined, target_.arch, ranges_);
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kRowsKernel), problem);
     if (variants.empty()) return std::nullopt;
     joined.origin = product.origin + " … " + rows.origin;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
-                         estimate_microseconds(rows, rows.kernel, target_, options_.ranges);
+                         estimate_microseconds(rows, rows.kernel, target_, ranges_);
     joined.choice.key = product.choice.key;
     if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
     check_tile_program(program);
@@ -132,9 +132,8 @@ class RowJoiner : CallJoiner {
 
 }  // namespace
 
-void join_rows(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-               const Target& target, const SelectOptions& options) {
-  RowJoiner({calls, graph, programs, target, options}).run();
+void join_rows(CallGraph& calls, const Target& target, const SelectOptions& options) {
+  RowJoiner(calls, target, options).run();
 }
 
 }  // namespace aicf

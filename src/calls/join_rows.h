@@ -4,9 +4,8 @@
 // joined program stands at the end of `programs`. Graph and regions stay as they are.
 #pragma once
 
+#include "select/call_program.h"
 #include "select/choose.h"
-#include "select/kernel_call.h"
-#include "target/target.h"
 
 namespace aicf {
 
@@ -15,7 +14,6 @@ inline constexpr char kJoinRows[] = "join_rows";
 
 // A choice of `options` that names a product decides over it: one of its own kernels keeps it apart,
 // matmul_rows joins it whatever the estimates say.
-void join_rows(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-               const Target& target, const SelectOptions& options);
+void join_rows(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

@@ -41,13 +41,13 @@ bool is_pointwise(const TileProgram& program) {
 
 }  // namespace
 
-void join_scatters(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs) {
+void join_scatters(CallGraph& calls, const Target& /*target*/, const SelectOptions& /*options*/) {
   const auto takes_sums = [&](const KernelCall& region, const KernelCall& scatter) {
     const Window& sums = scatter.outputs[0];
     return is_region_that_reads(region, sums) &&
            std::all_of(region.outputs.begin(), region.outputs.end(),
                        [&](const Window& w) { return w.sizes == sums.sizes; }) &&
-           is_pointwise(programs[static_cast<size_t>(region.region)]);
+           is_pointwise(calls.program_of(region));
   };
   join_into_regions(calls.calls, {.kernel = "tile_scattered",
                                   .reason = "adds up scattered rows itself",
@@ -55,8 +55,8 @@ void join_scatters(KernelCalls& calls, const Graph& graph, const std::vector<Til
                                   .indices = 1,
                                   .may_join =
                                       [&](const KernelCall& call) {
-                                        return is_scatter(call, graph) &&
-                                               !is_kept(call.outputs[0].root, calls, graph);
+                                        return is_scatter(call, calls.graph) &&
+                                               !is_kept(call.outputs[0].root, calls);
                                       },
                                   .takes = takes_sums});
 }

@@ -4,14 +4,14 @@
 // with the same bits and errors.
 #pragma once
 
-#include "kernels/tile_program.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinScatters[] = "join_scatters";
 
-void join_scatters(KernelCalls& calls, const Graph& graph, const std::vector<TileProgram>& programs);
+void join_scatters(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

@@ -22,9 +22,8 @@ Window turned(Window w) {
 
 class SumJoiner {
  public:
-  SumJoiner(KernelCalls& calls, std::vector<TileProgram>& programs, const Target& target,
-            const SymbolRanges& ranges)
-      : calls_(calls.calls), programs_(programs), context_{programs, calls.constant, target, ranges} {}
+  SumJoiner(CallGraph& calls, const Target& target)
+      : calls_(calls.calls), programs_(calls.programs), context_(context_of(calls, target)) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size();) {
@@ -182,9 +181,8 @@ TileProgram program_with_sums(const TileProgram& product, size_t from, DType sum
   return program;
 }
 
-void join_sums(KernelCalls& calls, std::vector<TileProgram>& programs, const Target& target,
-               const SymbolRanges& ranges) {
-  SumJoiner(calls, programs, target, ranges).run();
+void join_sums(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
+  SumJoiner(calls, target).run();
 }
 
 }  // namespace aicf

@@ -8,18 +8,15 @@
 
 #include <vector>
 
-#include "ir/graph.h"
-#include "kernels/tile_program.h"
-#include "select/kernel_call.h"
-#include "target/target.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinSums[] = "join_sums";
 
-void join_sums(KernelCalls& calls, std::vector<TileProgram>& programs, const Target& target,
-               const SymbolRanges& ranges);
+void join_sums(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 // `product` of one stage, with the sum over all rows of what it stores to output `from` as its last output.
 TileProgram program_with_sums(const TileProgram& product, size_t from, DType sum);

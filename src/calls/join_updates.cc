@@ -39,14 +39,13 @@ struct Places {
 
 class UpdateJoiner {
  public:
-  UpdateJoiner(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-               const Target& target, const SymbolRanges& ranges)
+  UpdateJoiner(CallGraph& calls, const Target& target)
       : all_(calls),
         calls_(calls.calls),
-        graph_(graph),
-        programs_(programs),
+        graph_(calls.graph),
+        programs_(calls.programs),
         target_(target),
-        ranges_(ranges) {}
+        ranges_(calls.ranges) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i)
@@ -56,10 +55,8 @@ class UpdateJoiner {
   }
 
  private:
-  const TileProgram& program_of(const KernelCall& call) const {
-    return programs_[static_cast<size_t>(call.region)];
-  }
-  CodeContext context() const { return {programs_, all_.constant, target_, ranges_}; }
+  const TileProgram& program_of(const KernelCall& call) const { return all_.program_of(call); }
+  CodeContext context() const { return context_of(all_, target_); }
 
   // The members of a group; or a product by itself whose K is in one piece, as it is in a group.
   std::vector<KernelCall> products_of(const KernelCall& call) const {
@@ -76,7 +73,7 @@ class UpdateJoiner {
 
   // The only call that reads this result of a product, if it updates variables element by element.
   std::optional<size_t> update_of(const Window& result) const {
-    if (result.root >= graph_.value_count() || is_kept(result.root, all_, graph_)) return std::nullopt;
+    if (result.root >= graph_.value_count() || is_kept(result.root, all_)) return std::nullopt;
     std::optional<size_t> found;
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (!meets(calls_[i].inputs, result.root)) continue;
@@ -125,8 +122,7 @@ class UpdateJoiner {
       programs_.pop_back();
     };
     if (!place(std::move(*joined), std::move(places))) return leave();
-    if (peak_live_bytes(calls_, all_, graph_, ranges_) > peak_live_bytes(before, all_, graph_, ranges_))
-      leave();
+    if (peak_live_bytes(calls_, all_) > peak_live_bytes(before, all_)) leave();
   }
 
   // One call of them all, if they are alike and the updates hide; its program then is the last one.
@@ -277,7 +273,7 @@ class UpdateJoiner {
     ++places.product;
   }
 
-  KernelCalls& all_;
+  CallGraph& all_;
   std::vector<KernelCall>& calls_;
   const Graph& graph_;
   std::vector<TileProgram>& programs_;
@@ -287,10 +283,9 @@ class UpdateJoiner {
 
 }  // namespace
 
-void join_updates(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                  const Target& target, const SymbolRanges& ranges) {
+void join_updates(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
   if (target.arch < 90) return;
-  UpdateJoiner(calls, graph, programs, target, ranges).run();
+  UpdateJoiner(calls, target).run();
 }
 
 }  // namespace aicf

@@ -8,17 +8,14 @@
 
 #include <vector>
 
-#include "ir/graph.h"
-#include "kernels/tile_program.h"
-#include "select/kernel_call.h"
-#include "target/target.h"
+#include "select/call_program.h"
+#include "select/choose.h"
 
 namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinUpdates[] = "join_updates";
 
-void join_updates(KernelCalls& calls, const Graph& graph, std::vector<TileProgram>& programs,
-                  const Target& target, const SymbolRanges& ranges);
+void join_updates(CallGraph& calls, const Target& target, const SelectOptions& options);
 
 }  // namespace aicf

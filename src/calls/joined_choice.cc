@@ -27,13 +27,13 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
   return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;
 }
 
-bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs) {
+bool is_open_product(const KernelCall& call, const CallGraph& calls) {
   const std::vector<Candidate>& ways = call.choice.candidates;
   const bool has_tensor_cores = std::any_of(
       ways.begin(), ways.end(), [](const Candidate& way) { return way.kernel == "matmul_tensor_core"; });
   return has_tensor_cores && call.library.call.empty() && call.members.empty() &&
          call.choice.source == ChoiceSource::kRank && call.region >= 0 &&
-         programs[static_cast<size_t>(call.region)].stages.size() == 1;
+         calls.program_of(call).stages.size() == 1;
 }
 
 }  // namespace aicf

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/cuda_kernel.h"
+#include "select/call_program.h"
 #include "select/choose.h"
-#include "select/kernel_call.h"
 
 namespace aicf {
 
@@ -16,6 +16,6 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
 
 // A product that tensor cores can run and whose variant nobody has decided, with an epilogue of one stage: a
 // record or the caller knows the product by itself.
-bool is_open_product(const KernelCall& call, const std::vector<TileProgram>& programs);
+bool is_open_product(const KernelCall& call, const CallGraph& calls);
 
 }  // namespace aicf

@@ -6,7 +6,8 @@ namespace aicf {
 namespace {
 
 // Of a value that needs memory of its own between its first and its last call; null: it is a leaf.
-const TensorType* temp_type(ValueId root, const KernelCalls& calls, const Graph& graph) {
+const TensorType* temp_type(ValueId root, const CallGraph& calls) {
+  const Graph& graph = calls.graph;
   if (root < graph.value_count()) {
     const Value& value = graph.value(root);
     return value.role == Role::kTemp ? &value.type : nullptr;
@@ -17,13 +18,12 @@ const TensorType* temp_type(ValueId root, const KernelCalls& calls, const Graph&
 
 }  // namespace
 
-int64_t peak_live_bytes(const std::vector<KernelCall>& order, const KernelCalls& calls, const Graph& graph,
-                        const SymbolRanges& ranges) {
+int64_t peak_live_bytes(const std::vector<KernelCall>& order, const CallGraph& calls) {
   struct Life {
     size_t first, last;
   };
   std::vector<std::pair<ValueId, Life>> lives;
-  std::vector<int> number(static_cast<size_t>(graph.value_count()) + calls.extra.size(), -1);
+  std::vector<int> number(static_cast<size_t>(calls.graph.value_count()) + calls.extra.size(), -1);
   const auto note = [&](const std::vector<Window>& windows, size_t at) {
     for (const Window& w : windows) {
       int& known = number[static_cast<size_t>(w.root)];
@@ -41,11 +41,11 @@ int64_t peak_live_bytes(const std::vector<KernelCall>& order, const KernelCalls&
   }
   std::vector<int64_t> change(order.size() + 1);
   for (const auto& [root, life] : lives) {
-    const TensorType* type = temp_type(root, calls, graph);
+    const TensorType* type = temp_type(root, calls);
     if (type == nullptr) continue;
     const auto& outputs = calls.output_roots;
     const bool leaves = std::find(outputs.begin(), outputs.end(), root) != outputs.end();
-    const int64_t bytes = bounds(element_count(type->shape), ranges).hi * dtype_bytes(type->dtype);
+    const int64_t bytes = bounds(element_count(type->shape), calls.ranges).hi * dtype_bytes(type->dtype);
     change[life.first] += bytes;
     change[(leaves ? order.size() - 1 : life.last) + 1] -= bytes;
   }

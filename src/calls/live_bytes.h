@@ -3,12 +3,10 @@
 // bounds. An arena is at least as large.
 #pragma once
 
-#include "ir/graph.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
-int64_t peak_live_bytes(const std::vector<KernelCall>& order, const KernelCalls& calls, const Graph& graph,
-                        const SymbolRanges& ranges);
+int64_t peak_live_bytes(const std::vector<KernelCall>& order, const CallGraph& calls);
 
 }  // namespace aicf

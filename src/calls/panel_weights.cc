@@ -89,7 +89,7 @@ struct Readers {
 
 class GraphPanels {
  public:
-  explicit GraphPanels(const CallPassInput& in) : in_(in), calls_(in.calls.calls) {}
+  GraphPanels(CallGraph& calls, const Target& target) : all_(calls), target_(target), calls_(calls.calls) {}
 
   void collect(Readers& readers) const {
     for (const KernelCall& call : calls_) {
@@ -108,9 +108,9 @@ class GraphPanels {
       }
       if (matrices.size() > 1) readers.pairs.emplace_back(matrices[0], matrices[1]);
     }
-    for (const KernelCall& call : in_.calls.init_calls)
+    for (const KernelCall& call : all_.init_calls)
       for (const Window& w : call.inputs) readers.otherwise.insert(name_of(w.root));
-    for (const ValueId root : in_.calls.output_roots) readers.otherwise.insert(name_of(root));
+    for (const ValueId root : all_.output_roots) readers.otherwise.insert(name_of(root));
   }
 
   void store(const std::set<std::string>& names) {
@@ -126,12 +126,12 @@ class GraphPanels {
   static bool is_matrix(const KernelCall& call, size_t input) {
     return input < call.inputs.size() && (input == 1 || (input == 2 && call.kernel == kPair));
   }
-  bool is_extra(ValueId root) const { return root >= in_.graph.value_count(); }
+  bool is_extra(ValueId root) const { return root >= all_.graph.value_count(); }
   ExtraValue& extra(ValueId root) const {
-    return in_.calls.extra[static_cast<size_t>(root - in_.graph.value_count())];
+    return all_.extra[static_cast<size_t>(root - all_.graph.value_count())];
   }
   std::string name_of(ValueId root) const {
-    return is_extra(root) ? extra(root).name : in_.graph.value(root).name;
+    return is_extra(root) ? extra(root).name : all_.graph.value(root).name;
   }
 
   // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
@@ -145,26 +145,26 @@ class GraphPanels {
       if (!can_store(call.inputs[i])) return false;
       turned.inputs[i] = panels_of(call.inputs[i], call.inputs[i].root);
     }
-    CudaProblem problem = cuda_problem(turned, in_.target.arch, in_.options.ranges);
-    problem.program = &in_.programs[static_cast<size_t>(call.region)];
+    CudaProblem problem = cuda_problem(turned, target_.arch, all_.ranges);
+    problem.program = &all_.program_of(call);
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(call.kernel), problem);
     return std::any_of(variants.begin(), variants.end(),
                        [&](const KernelVariant& v) { return v.name == call.variant; });
   }
 
   int64_t elements_of(ValueId root) const {
-    const Shape& shape = is_extra(root) ? extra(root).type.shape : in_.graph.shape(root);
+    const Shape& shape = is_extra(root) ? extra(root).type.shape : all_.graph.shape(root);
     return *element_count(shape).constant();
   }
 
   bool has_few_rows(const KernelCall& call) const {
-    return bounds(call.outputs[0].sizes[0], in_.options.ranges).hi <= kMostRows;
+    return bounds(call.outputs[0].sizes[0], all_.ranges).hi <= kMostRows;
   }
 
   // Whether init can lay out this matrix of a weight in panels.
   bool can_store(const Window& y) const {
     if (y.sizes.size() != 2 || !is_known(y) || !divide_exactly(y.sizes[0], Dim(kPanelDepth)) ||
-        !in_.calls.constant[static_cast<size_t>(y.root)] || name_of(y.root).empty())
+        !all_.constant[static_cast<size_t>(y.root)] || name_of(y.root).empty())
       return false;
     return !is_extra(y.root) || parts_of(y).has_value();
   }
@@ -178,8 +178,8 @@ class GraphPanels {
     std::vector<Part> parts;
     if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(extra(y.root).type.shape)))
       return std::nullopt;
-    for (size_t i = 0; i < in_.calls.init_calls.size(); ++i) {
-      const KernelCall& call = in_.calls.init_calls[i];
+    for (size_t i = 0; i < all_.init_calls.size(); ++i) {
+      const KernelCall& call = all_.init_calls[i];
       if (!meets(call.outputs, y.root)) continue;
       const std::optional<Part> part = is_copy(call) ? columns_of(i, y) : std::nullopt;
       if (!part) return std::nullopt;
@@ -189,12 +189,12 @@ class GraphPanels {
   }
   bool is_copy(const KernelCall& call) const {
     return call.kernel == "tile" && call.inputs.size() == 1 && call.outputs.size() == 1 && call.region >= 0 &&
-           static_cast<size_t>(call.region) < in_.calls.regions.size() &&
-           in_.calls.regions[static_cast<size_t>(call.region)].body.nodes().empty();
+           static_cast<size_t>(call.region) < all_.regions.size() &&
+           all_.regions[static_cast<size_t>(call.region)].body.nodes().empty();
   }
   // A step of init that copies some columns of y, as a copy to panels.
   std::optional<Part> columns_of(size_t at, const Window& y) const {
-    const Window &from = in_.calls.init_calls[at].inputs[0], &to = in_.calls.init_calls[at].outputs[0];
+    const Window &from = all_.init_calls[at].inputs[0], &to = all_.init_calls[at].outputs[0];
     if (to.sizes.size() != 2 || from.sizes != to.sizes || !is_known(from) || !is_known(to))
       return std::nullopt;
     const size_t k = to.strides[0] == y.strides[0] ? 0 : 1;
@@ -225,16 +225,16 @@ class GraphPanels {
     if (is_extra(y.root)) {
       const std::vector<Part> parts = *parts_of(y);
       for (const Part& part : parts) {
-        KernelCall& call = in_.calls.init_calls[part.call];
+        KernelCall& call = all_.init_calls[part.call];
         call = copy_call(part.from, part.to, call.origin);
       }
       extra(y.root).type = {y.dtype, panels.sizes};
     } else {
-      panels.root = static_cast<ValueId>(in_.graph.value_count() + static_cast<int>(in_.calls.extra.size()));
-      in_.calls.extra.push_back(
+      panels.root = static_cast<ValueId>(all_.graph.value_count() + static_cast<int>(all_.extra.size()));
+      all_.extra.push_back(
           {ExtraValue::Kind::kPacked, {y.dtype, panels.sizes}, "panels of " + name_of(y.root)});
-      in_.calls.constant.push_back(true);
-      in_.calls.init_calls.push_back(copy_call(by_panels(y), panels, origin));
+      all_.constant.push_back(true);
+      all_.init_calls.push_back(copy_call(by_panels(y), panels, origin));
     }
     panels_.emplace_back(y, panels);
     return panels;
@@ -250,23 +250,25 @@ class GraphPanels {
     call.outputs = {to};
     call.schedule = {static_cast<int>(to.sizes.size()), {0, 1, 2}};
     call.params = {Dim(call.schedule.inner_rank)};
-    call.region = static_cast<int>(in_.programs.size());
+    call.region = static_cast<int>(all_.programs.size());
     call.origin = origin;
     call.reason = "weights in panels at load";
-    in_.programs.push_back(generate_tile_program(region, call.schedule));
-    check_tile_program(in_.programs.back());
+    all_.programs.push_back(generate_tile_program(region, call.schedule));
+    check_tile_program(all_.programs.back());
     return call;
   }
 
-  const CallPassInput& in_;
+  CallGraph& all_;
+  const Target& target_;
   std::vector<KernelCall>& calls_;
   std::vector<std::pair<Window, Window>> panels_;  // as the products read them before, in panels
 };
 
 }  // namespace
 
-void panel_weights(const std::vector<CallPassInput>& graphs) {
-  std::vector<GraphPanels> panels(graphs.begin(), graphs.end());
+void panel_weights(CallProgram& program) {
+  std::vector<GraphPanels> panels;
+  for (CallGraph& graph : program.graphs) panels.emplace_back(graph, program.target);
   Readers readers;
   for (const GraphPanels& graph : panels) graph.collect(readers);
   const std::set<std::string> names = readers.names();

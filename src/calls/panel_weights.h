@@ -3,16 +3,14 @@
 // One step of init lays them out; the products' tiles, sums and bits stay.
 #pragma once
 
-#include <vector>
-
-#include "calls/call_passes.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
 // The name that leaves weights as they are (CompileOptions::skip_passes).
 inline constexpr char kPanelWeights[] = "panel_weights";
 
-// Of all graphs of a program together, which share their weights.
-void panel_weights(const std::vector<CallPassInput>& graphs);
+// Of all graphs together, which share their weights.
+void panel_weights(CallProgram& program);
 
 }  // namespace aicf

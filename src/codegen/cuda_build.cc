@@ -80,11 +80,8 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& co
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};
 }
 
-std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls,
-                                                const std::vector<TileProgram>& programs,
-                                                const std::vector<bool>& constant,
+std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls, CodeContext context,
                                                 const std::set<ValueId>& running) {
-  CodeContext context{programs, constant, target_, ranges_};
   std::vector<StepLaunches> result;
   for (const KernelCall& call : calls) {
     context.running = roots_of_running(calls, result, running);
@@ -93,17 +90,15 @@ std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& c
   return result;
 }
 
-std::vector<StepLaunches> CudaBuilder::add(const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                                           const std::set<ValueId>& running) {
-  return add_list(calls.calls, programs, calls.constant, running);
+CodedGraph CudaBuilder::add(const CallGraph& calls, const std::set<ValueId>& running) {
+  static const std::vector<bool> kNothing;  // is constant for init, which writes it
+  CodedGraph code;
+  code.calls = add_list(calls.calls, context_of(calls, target_), running);
+  code.init = add_list(calls.init_calls, {calls.programs, kNothing, target_, calls.ranges}, {});
+  return code;
 }
 
-std::vector<StepLaunches> CudaBuilder::add_init(const KernelCalls& calls,
-                                                const std::vector<TileProgram>& programs) {
-  return add_list(calls.init_calls, programs, {}, {});
-}
-
-std::vector<CudaUnit> CudaBuilder::units(const std::vector<std::vector<StepLaunches>*>& launches) const {
+std::vector<CudaUnit> CudaBuilder::units(const std::vector<CodedGraph*>& graphs) const {
   std::vector<UnitWriter> writers;
   int32_t images = 0;  // of PTX, which the driver compiles: modules after those of the units
   std::vector<int32_t> module_of(sources_.size());
@@ -121,9 +116,10 @@ std::vector<CudaUnit> CudaBuilder::units(const std::vector<std::vector<StepLaunc
   }
   for (int32_t& module : module_of)
     if (module < 0) module = static_cast<int32_t>(writers.size()) - 1 - module;
-  for (std::vector<StepLaunches>* list : launches)
-    for (StepLaunches& step : *list)
-      if (step.module >= 0) step.module = module_of[static_cast<size_t>(step.module)];
+  for (CodedGraph* graph : graphs)
+    for (auto* list : {&graph->calls, &graph->init})
+      for (StepLaunches& step : *list)
+        if (step.module >= 0) step.module = module_of[static_cast<size_t>(step.module)];
   std::vector<CudaUnit> result;
   for (const UnitWriter& writer : writers) result.push_back({writer.text(), target_.code_target()});
   return result;
@@ -142,15 +138,16 @@ std::vector<Array> CudaBuilder::modules(const std::vector<std::string>& images) 
   return result;
 }
 
-std::vector<ModuleRecord> module_records(const std::vector<std::vector<StepLaunches>*>& launches,
+std::vector<ModuleRecord> module_records(const std::vector<CodedGraph*>& graphs,
                                          const std::vector<Array>& modules, std::vector<double> milliseconds,
                                          const std::string& target) {
   milliseconds.resize(modules.size());
   std::vector<std::set<std::string>> functions(modules.size());
-  for (const std::vector<StepLaunches>* list : launches)
-    for (const StepLaunches& step : *list)
-      for (const CudaLaunch& launch : step.launches)
-        if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
+  for (const CodedGraph* graph : graphs)
+    for (const auto* list : {&graph->calls, &graph->init})
+      for (const StepLaunches& step : *list)
+        for (const CudaLaunch& launch : step.launches)
+          if (step.module >= 0) functions[static_cast<size_t>(step.module)].insert(launch.function);
   std::vector<ModuleRecord> records;
   for (size_t i = 0; i < modules.size(); ++i)
     records.push_back(

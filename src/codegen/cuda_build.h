@@ -12,8 +12,7 @@
 #include "calls/call_code.h"
 #include "codegen/nvrtc.h"
 #include "kernels/cuda_kernel.h"
-#include "kernels/tile_program.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 #include "target/target.h"
 
 namespace aicf {
@@ -31,41 +30,32 @@ std::string to_string(const ModuleRecord& record);
 
 class CudaBuilder {
  public:
-  CudaBuilder(const Target& target, const SymbolRanges& ranges) : target_(target), ranges_(ranges) {}
-  // The ranges of the sizes of what is added from here on.
-  void set_ranges(const SymbolRanges& ranges) { ranges_ = ranges; }
+  explicit CudaBuilder(const Target& target) : target_(target) {}
 
-  // `programs[i]` is the program of calls.regions[i]. Gives the launches of every call, in order; until
-  // units() puts the modules' numbers, their modules are those of the sources. `running`: roots that may
-  // still be written when the first launch begins; of an entry none, all that was queued before a run has
+  // Until units() puts the modules' numbers, their modules are those of the sources. `running`: roots that
+  // may still be written when the first launch begins; of an entry none, all that was queued before a run has
   // ended then.
-  std::vector<StepLaunches> add(const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                                const std::set<ValueId>& running = {});
-  // The same for calls.init_calls.
-  std::vector<StepLaunches> add_init(const KernelCalls& calls, const std::vector<TileProgram>& programs);
+  CodedGraph add(const CallGraph& calls, const std::set<ValueId>& running = {});
   // Texts so far, one per kernel code.
   const std::vector<std::string>& sources() const { return sources_; }
   // What is to be compiled: units of several sources each, because most of the time of a small compilation is
   // its start. They do not depend on the machine that compiles. The launches get their modules' numbers.
-  std::vector<CudaUnit> units(const std::vector<std::vector<StepLaunches>*>& launches) const;
+  std::vector<CudaUnit> units(const std::vector<CodedGraph*>& graphs) const;
   // The modules, of the units' machine code.
   std::vector<Array> modules(const std::vector<std::string>& images) const;
 
  private:
-  // `constant`: see KernelCalls; empty: nothing is.
-  std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls,
-                                     const std::vector<TileProgram>& programs,
-                                     const std::vector<bool>& constant, const std::set<ValueId>& running);
+  std::vector<StepLaunches> add_list(const std::vector<KernelCall>& calls, CodeContext context,
+                                     const std::set<ValueId>& running);
   StepLaunches add_call(const KernelCall& call, const CodeContext& context);
   int32_t intern_source(const CudaCode& code);
   Target target_;
-  SymbolRanges ranges_;
   std::vector<std::string> sources_;
   std::map<std::string, int32_t> index_;
 };
 
 // Of the modules that the launches' functions are in; `milliseconds` of those that had to be compiled.
-std::vector<ModuleRecord> module_records(const std::vector<std::vector<StepLaunches>*>& launches,
+std::vector<ModuleRecord> module_records(const std::vector<CodedGraph*>& graphs,
                                          const std::vector<Array>& modules, std::vector<double> milliseconds,
                                          const std::string& target);
 

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/option_text.h"
 #include "calls/call_passes.h"
-#include "calls/panel_weights.h"
 #include "codegen/code_cache.h"
 #include "compile/compile_variant.h"
 #include "compile/stage_clock.h"
@@ -118,8 +117,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.opt_level = options.opt_level;
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
-  for (const CallPass& pass : call_passes()) pipeline.later_passes.emplace_back(pass.name);
-  pipeline.later_passes.emplace_back(kPanelWeights);
+  pipeline.later_passes = call_pass_names();
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));

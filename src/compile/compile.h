@@ -18,7 +18,8 @@
 namespace aicf {
 
 // In order. The first and the last are the caller's, who imports and writes.
-inline constexpr std::string_view kStages[] = {"import", "passes", "select", "build", "plan", "artifact"};
+inline constexpr std::string_view kStages[] = {"import", "passes", "select",  "calls",
+                                               "build",  "plan",   "artifact"};
 
 // Where a compilation is: a stage of kStages, of whose parts (entries, buckets, graphs, units of machine
 // code) so many are done.

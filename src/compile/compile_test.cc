@@ -349,7 +349,7 @@ TEST(Compile, TellsWhatItIsAt) {
   const auto place = [&](const char* stage) {
     return std::find(told.begin(), told.end(), stage) - told.begin();
   };
-  const std::vector<const char*> order = {"passes",       "select",       "build",
+  const std::vector<const char*> order = {"passes",       "select",       "calls", "build",
                                           "build 1 of 2", "build 2 of 2", "plan"};
   for (size_t i = 1; i < order.size(); ++i) EXPECT_LT(place(order[i - 1]), place(order[i])) << order[i];
   EXPECT_LT(place("plan"), static_cast<std::ptrdiff_t>(told.size()));

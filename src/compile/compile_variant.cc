@@ -1,5 +1,6 @@
 #include "compile/compile_variant.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
@@ -7,14 +8,12 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "calls/call_passes.h"
-#include "calls/panel_weights.h"
 #include "codegen/cuda_build.h"
 #include "compile/buckets.h"
 #include "compile/stage_clock.h"
 #include "ir/text.h"
 #include "ir/updates.h"
 #include "plan/plan_builder.h"
-#include "select/region_codegen.h"
 #include "select/select.h"
 
 namespace aicf {
@@ -24,20 +23,6 @@ namespace {
 struct Part {
   SymbolRanges bucket;  // empty: all
   Program optimised;
-  SelectOptions options = {};
-  std::string heading() const { return bucket.empty() ? "" : " for " + to_string(bucket); }
-};
-
-// A graph with its kernels: an entry, or a body that control flow runs.
-struct Unit {
-  const Part* part;
-  Graph graph;
-  KernelCalls calls;
-  std::vector<size_t> bodies;  // units of calls.bodies
-  bool is_body = false;
-  std::vector<TileProgram> programs = {};  // of calls.regions
-  std::vector<StepLaunches> launches = {}, init_launches = {};
-  int32_t number = -1;  // of a body, in the plan
 };
 
 class VariantCompiler {
@@ -50,7 +35,8 @@ class VariantCompiler {
         records_(records),
         results_(results),
         clock_(results.report, options),
-        cuda_(target, program.sizes) {}
+        calls_{target, {}},
+        cuda_(target) {}
 
   // False if it stopped.
   bool begin() {
@@ -60,11 +46,14 @@ class VariantCompiler {
     select();
     clock_.end();
     if (stops_after("select", [&] { return select_text(); })) return false;
+    rewrite_calls();
+    clock_.end();
+    if (stops_after("calls", [&] { return to_string(calls_); })) return false;
     build();
     clock_.end();
     return !stops_after("build", [&] { return build_text(); });
   }
-  std::vector<CudaUnit> units() { return cuda_.units(launches()); }
+  std::vector<CudaUnit> units() { return cuda_.units(graphs()); }
   std::optional<Variant> finish(const CompiledUnits& compiled) {
     std::vector<Array> modules = cuda_.modules(compiled.images);
     report_modules(modules, compiled.milliseconds);
@@ -106,79 +95,72 @@ class VariantCompiler {
     return text;
   }
 
-  // A kernel for every node, a window for every value.
+  // A kernel for every node, a window for every value, a program for every region.
   void select() {
     size_t entries = 0;
     for (const Part& part : parts_) entries += part.optimised.entries.size();
     clock_.begin("select", entries);
-    for (Part& part : parts_) {
-      part.options = {part.optimised.sizes, &records_, options_.forced, vendor_libraries_allowed(), updated_};
+    for (const Part& part : parts_) {
+      const SelectOptions options = {part.optimised.sizes, &records_, options_.forced,
+                                     vendor_libraries_allowed(), updated_};
+      const size_t first = calls_.graphs.size();
       for (const Graph& entry : part.optimised.entries) {
-        add_units(part, entry, false);
+        select_graph(calls_, entry, options);
         clock_.part_done();
       }
+      for (size_t i = first; i < calls_.graphs.size(); ++i) calls_.graphs[i].bucket = part.bucket;
     }
-  }
-  // The bodies of a graph come before it.
-  size_t add_units(const Part& part, const Graph& graph, bool is_body) {
-    Unit unit{&part, graph, select_kernels(graph, target_, part.options), {}, is_body};
-    for (const Graph& body : unit.calls.bodies) unit.bodies.push_back(add_units(part, body, true));
-    units_.push_back(std::move(unit));
-    return units_.size() - 1;
   }
   std::string select_text() const {
     std::string text;
-    for (const Unit& unit : units_) text += to_string(unit.calls, unit.graph);
+    for (const CallGraph& graph : calls_.graphs) text += to_string(graph);
     return text;
   }
 
-  // Code for every region and, for a GPU, the text of every kernel: products take in the regions over their
-  // rows, small kernels share launches.
+  // For a GPU, products take in the regions over their rows, small kernels share launches.
+  void rewrite_calls() {
+    clock_.begin("calls", calls_.graphs.size());
+    const auto report = [&](const CallGraph& graph) {
+      report_choices(graph);
+      clock_.part_done();
+    };
+    const SelectOptions options = {{}, &records_, options_.forced, vendor_libraries_allowed(), updated_};
+    if (target_.is_cuda() && options_.opt_level > 0)
+      run_call_passes(calls_, options, options_.skip_passes, report);
+    else
+      std::for_each(calls_.graphs.begin(), calls_.graphs.end(), report);
+  }
+  void report_choices(const CallGraph& graph) {
+    const std::string entry =
+        graph.graph.name() + (graph.bucket.empty() ? "" : " for " + to_string(graph.bucket));
+    for (const KernelCall& call : graph.calls)
+      results_.choices.push_back({target_.name, entry, call.origin, call.reason, call.choice});
+  }
+
+  // For a GPU, the text of every kernel.
   void build() {
-    clock_.begin("build", units_.size());
-    for (Unit& unit : units_) {
-      unit.programs = generate_tile_programs(unit.calls);
-      if (target_.is_cuda() && options_.opt_level > 0) run_call_passes(unit, true);
-      for (const KernelCall& call : unit.calls.calls)
-        results_.choices.push_back(
-            {target_.name, unit.graph.name() + unit.part->heading(), call.origin, call.reason, call.choice});
+    clock_.begin("build", calls_.graphs.size());
+    code_.resize(calls_.graphs.size());
+    if (!target_.is_cuda()) return;
+    for (size_t i = 0; i < code_.size(); ++i) {
+      code_[i] = cuda_.add(calls_.graphs[i]);
       clock_.part_done();
     }
-    if (!target_.is_cuda()) return;
-    if (options_.opt_level > 0 && !options_.skip_passes.contains(kPanelWeights)) store_panels();
-    for (Unit& unit : units_) {
-      if (options_.opt_level > 0) run_call_passes(unit, false);
-      cuda_.set_ranges(unit.part->optimised.sizes);
-      unit.launches = cuda_.add(unit.calls, unit.programs);
-      unit.init_launches = cuda_.add_init(unit.calls, unit.programs);
-    }
-  }
-  CallPassInput pass_input(Unit& unit) const {
-    return {unit.calls, unit.graph, unit.programs, target_, unit.part->options};
-  }
-  void run_call_passes(Unit& unit, bool joins) const {
-    for (const CallPass& pass : call_passes())
-      if (pass.joins == joins && !options_.skip_passes.contains(pass.name)) pass.run(pass_input(unit));
-  }
-  void store_panels() {
-    std::vector<CallPassInput> graphs;
-    for (Unit& unit : units_) graphs.push_back(pass_input(unit));
-    panel_weights(graphs);
   }
   std::string build_text() const {
     std::string text;
     for (const std::string& source : cuda_.sources()) text += source + "\n";
-    for (const Unit& unit : units_)
-      for (const TileProgram& one : unit.programs) text += to_string(one) + "\n";
+    for (const CallGraph& graph : calls_.graphs)
+      for (const TileProgram& one : graph.programs) text += to_string(one) + "\n";
     return text;
   }
-  std::vector<std::vector<StepLaunches>*> launches() {
-    std::vector<std::vector<StepLaunches>*> lists;
-    for (Unit& unit : units_) lists.insert(lists.end(), {&unit.launches, &unit.init_launches});
-    return lists;
+  std::vector<CodedGraph*> graphs() {
+    std::vector<CodedGraph*> all;
+    for (CodedGraph& graph : code_) all.push_back(&graph);
+    return all;
   }
   void report_modules(const std::vector<Array>& modules, const std::vector<double>& milliseconds) {
-    std::vector<ModuleRecord> records = module_records(launches(), modules, milliseconds, target_.name);
+    std::vector<ModuleRecord> records = module_records(graphs(), modules, milliseconds, target_.name);
     for (const ModuleRecord& record : records) debug_print(1, [&] { return to_string(record); });
     if (results_.modules != nullptr)
       results_.modules->insert(results_.modules->end(), records.begin(), records.end());
@@ -187,16 +169,7 @@ class VariantCompiler {
   // Every byte and step.
   Plan make_plan() {
     PlanBuilder builder(parts_[0].optimised, results_.constants);
-    for (Unit& unit : units_) {
-      builder.narrow(unit.part->bucket);
-      std::vector<int32_t> bodies;
-      for (const size_t body : unit.bodies) bodies.push_back(units_[body].number);
-      if (unit.is_body)
-        unit.number = builder.add_body(unit.graph, unit.calls, unit.programs, unit.launches,
-                                       unit.init_launches, bodies);
-      else
-        builder.add_entry(unit.graph, unit.calls, unit.programs, unit.launches, unit.init_launches, bodies);
-    }
+    for (size_t i = 0; i < code_.size(); ++i) builder.add(calls_.graphs[i], code_[i]);
     Plan plan = builder.finish();
     check_plan(plan);
     return plan;
@@ -210,7 +183,8 @@ class VariantCompiler {
   StageClock clock_;
   std::vector<Part> parts_;
   std::set<std::string> updated_;  // variables that some entry writes
-  std::vector<Unit> units_;
+  CallProgram calls_;
+  std::vector<CodedGraph> code_;  // of the graphs of calls_
   CudaBuilder cuda_;
 };
 

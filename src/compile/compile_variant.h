@@ -1,5 +1,5 @@
-// The flow for one target, from meaning to a plan with code, in stages: passes, select, build, modules, which
-// all targets share, plan.
+// The flow for one target, from meaning to a plan with code, in stages: passes, select, calls, build,
+// modules, which all targets share, plan.
 #pragma once
 
 #include <functional>

@@ -68,4 +68,10 @@ struct StepLaunches {
   bool operator==(const StepLaunches&) const = default;
 };
 
+// How the calls of a graph run, in order, and those of init.
+struct CodedGraph {
+  std::vector<StepLaunches> calls, init;
+  bool operator==(const CodedGraph&) const = default;
+};
+
 }  // namespace aicf

@@ -242,7 +242,8 @@ TEST(MergeColumnSums, TheMeaningStays) {
     const auto got = evaluate(merged, merged.entries[0], inputs, {rounded});
     ASSERT_EQ(want.updated.size(), 2u);
     ASSERT_EQ(want.outputs.size(), 1u);
-    const auto same = [&](const std::map<std::string, Array>& ours, const std::map<std::string, Array>& theirs) {
+    const auto same = [&](const std::map<std::string, Array>& ours,
+                          const std::map<std::string, Array>& theirs) {
       ASSERT_EQ(ours.size(), theirs.size());
       for (const auto& [name, array] : theirs) {
         const CompareReport report = compare(ours.at(name), array, 1e-12, 1e-12);
@@ -285,8 +286,8 @@ TEST(FuseRegions, ASmallBiasStepsWithItsSum) {
 TEST(FuseRegions, ASmallBiasIsReplacedByItsStep) {
   Program program = parse(bias_step("64"));
   program = run_pipeline(program, kGpu, {}, nullptr);
-  const KernelCalls calls = select_kernels(program.entries[0], Target::from_name("sm_90"), {});
-  EXPECT_EQ(calls.calls.size(), 2u) << to_string(calls, program.entries[0]);  // and the output's copy
+  const CallGraph calls = select_kernels(program.entries[0], Target::from_name("sm_90"), {});
+  EXPECT_EQ(calls.calls.size(), 2u) << to_string(calls);  // and the output's copy
 }
 
 }  // namespace

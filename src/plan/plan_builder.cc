@@ -28,8 +28,7 @@ std::string to_text(const Window& w) {
 }  // namespace
 
 struct PlanBuilder::EntryState {
-  const Graph& graph;
-  const KernelCalls& calls;
+  const CallGraph& calls;
   EntryPlan plan;
   std::map<ValueId, int32_t> buffers;                         // root value → buffer
   std::map<ValueId, int64_t> packed_offset;                   // extra packed values
@@ -45,13 +44,6 @@ PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& c
     plan_.variables.push_back(
         {name, variable.type.dtype, variable.type.shape, variable.role == Role::kState});
   init_.name = kInitEntry;
-  narrow({});
-}
-
-void PlanBuilder::narrow(SymbolRanges bucket) {
-  bucket_ = std::move(bucket);
-  ranges_ = bucket_;
-  ranges_.insert(plan_.sizes.begin(), plan_.sizes.end());
 }
 
 int32_t PlanBuilder::intern_program(const TileProgram& program) { return intern(program, plan_.programs); }
@@ -75,8 +67,8 @@ Buffer PlanBuilder::variable_or_constant(const Value& value) {
 int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
   if (auto at = state.buffers.find(root); at != state.buffers.end()) return at->second;
   Buffer buffer;
-  if (root >= state.graph.value_count()) {
-    const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.graph.value_count())];
+  if (root >= state.calls.graph.value_count()) {
+    const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.calls.graph.value_count())];
     buffer.name = extra.name;
     buffer.bytes = byte_count(extra.type);
     if (extra.kind == ExtraValue::Kind::kPacked) {
@@ -84,7 +76,7 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
       buffer.offset = state.packed_offset.at(root);
     }
   } else {
-    const Value& value = state.graph.value(root);
+    const Value& value = state.calls.graph.value(root);
     if (value.role == Role::kTemp || value.role == Role::kInput) {
       buffer.kind = value.role == Role::kInput ? BufferKind::kInput : BufferKind::kArena;
       buffer.name = value.name;
@@ -95,7 +87,7 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
   }
   if (const auto at = state.outputs.find(root); at != state.outputs.end()) {
     buffer.kind = BufferKind::kOutput;
-    buffer.name = state.graph.output_names()[at->second];
+    buffer.name = state.calls.graph.output_names()[at->second];
   }
   buffer.max_bytes = bounds(buffer.bytes, ranges_).hi;
   buffer.first_step = INT32_MAX;
@@ -108,12 +100,12 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
 
 // An output that begins to live where an input of the same window ends takes its memory.
 void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& output) {
-  const bool is_temp = output.root < state.graph.value_count() &&
-                       state.graph.value(output.root).role == Role::kTemp &&
+  const bool is_temp = output.root < state.calls.graph.value_count() &&
+                       state.calls.graph.value(output.root).role == Role::kTemp &&
                        !state.buffers.contains(output.root);
   if (!is_temp || state.outputs.contains(output.root)) return;
   const KernelCall& call = state.calls.calls[index];
-  const Dim bytes = byte_count(state.graph.type(output.root));
+  const Dim bytes = byte_count(state.calls.graph.type(output.root));
   for (int32_t number : call.elementwise) {
     Window input = call.inputs[static_cast<size_t>(number)];
     const ValueId root = std::exchange(input.root, output.root);
@@ -140,8 +132,7 @@ TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
 
 // What a packed value holds, the same in every entry that packs it: the steps that write it, by what they
 // read and compute.
-std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<TileProgram>& programs,
-                                    ValueId root) {
+std::string PlanBuilder::packed_key(const EntryState& state, ValueId root) {
   std::string key;
   for (const KernelCall* call : state.made_by.at(root))
     for (size_t output = 0; output < call->outputs.size(); ++output) {
@@ -149,15 +140,15 @@ std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<T
       key += call->kernel + to_string(call->params) + " " + std::to_string(output) +
              to_text(call->outputs[output]);
       if (call->region >= 0)
-        key +=
-            " program " + std::to_string(intern(programs[static_cast<size_t>(call->region)], init_programs_));
+        key += " program " + std::to_string(intern(state.calls.program_of(*call), init_programs_));
       for (const Window& w : call->inputs) {
         // What an earlier step of init makes is known by where it lies.
         const auto made = state.packed_offset.find(w.root);
-        key += " " +
-               (made != state.packed_offset.end() ? "packed at " + std::to_string(made->second)
-                                                  : variable_or_constant(state.graph.value(w.root)).name) +
-               to_text(w);
+        key +=
+            " " +
+            (made != state.packed_offset.end() ? "packed at " + std::to_string(made->second)
+                                               : variable_or_constant(state.calls.graph.value(w.root)).name) +
+            to_text(w);
       }
       key += "\n";
     }
@@ -167,7 +158,7 @@ std::string PlanBuilder::packed_key(const EntryState& state, const std::vector<T
 // A buffer of init for a value that is packed for the first time, at the end of the packed area.
 int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
   Buffer buffer;
-  const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.graph.value_count())];
+  const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.calls.graph.value_count())];
   buffer.kind = BufferKind::kPacked;
   buffer.name = extra.name;
   buffer.bytes = byte_count(extra.type);
@@ -185,15 +176,14 @@ int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
 int32_t PlanBuilder::init_source(const EntryState& state, ValueId root) {
   if (const auto made = state.packed_offset.find(root); made != state.packed_offset.end())
     return init_packed_.at(made->second);
-  Buffer from = variable_or_constant(state.graph.value(root));
+  Buffer from = variable_or_constant(state.calls.graph.value(root));
   from.max_bytes = bounds(from.bytes, ranges_).hi;
   init_.buffers.push_back(std::move(from));
   return static_cast<int32_t>(init_.buffers.size()) - 1;
 }
 
-void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& programs,
-                           const std::vector<StepLaunches>& launches) {
-  const KernelCalls& calls = state.calls;
+void PlanBuilder::add_init(EntryState& state, const std::vector<StepLaunches>& launches) {
+  const CallGraph& calls = state.calls;
   for (const KernelCall& call : calls.init_calls)
     for (const Window& w : call.outputs) {
       std::vector<const KernelCall*>& makers = state.made_by[w.root];
@@ -204,8 +194,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& pr
     const KernelCall& call = calls.init_calls[i];
     for (const Window& w : call.outputs) {
       if (state.packed_offset.contains(w.root)) continue;
-      const auto [known, is_new] =
-          packed_offsets_.emplace(packed_key(state, programs, w.root), plan_.packed_bytes);
+      const auto [known, is_new] = packed_offsets_.emplace(packed_key(state, w.root), plan_.packed_bytes);
       state.packed_offset[w.root] = known->second;
       if (is_new) fresh[w.root] = packed_buffer(state, w.root);
     }
@@ -225,7 +214,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<TileProgram>& pr
       step.launches = launches[i].launches;
       plan_.modules = std::max(plan_.modules, step.module + 1);
     } else if (call.region >= 0) {
-      step.program = intern_program(programs[static_cast<size_t>(call.region)]);
+      step.program = intern_program(calls.program_of(call));
     }
     init_.steps.push_back(std::move(step));
   }
@@ -264,34 +253,29 @@ int32_t PlanBuilder::add_workspace(EntryState& state, std::string name, int64_t 
   return static_cast<int32_t>(state.plan.buffers.size()) - 1;
 }
 
-void PlanBuilder::add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies,
-                             Step& step) {
+void PlanBuilder::add_bodies(EntryState& state, const KernelCall& call, Step& step) {
   if (call.bodies.empty()) return;
-  for (int body : call.bodies) step.bodies.push_back(bodies[static_cast<size_t>(body)]);
+  for (int body : call.bodies)
+    step.bodies.push_back(numbers_[static_cast<size_t>(state.calls.bodies[static_cast<size_t>(body)])]);
   const Dim bytes(control_layout(step, plan_.bodies).bytes);
   const int32_t buffer = add_workspace(state, "workspace of " + call.origin, bytes.constant_part());
   step.outputs.push_back({buffer, DType::u8, Dim(0), {bytes}, {Dim(1)}});
 }
 
-void PlanBuilder::add_entry(const Graph& graph, const KernelCalls& calls,
-                            const std::vector<TileProgram>& programs,
-                            const std::vector<StepLaunches>& launches,
-                            const std::vector<StepLaunches>& init_launches,
-                            const std::vector<int32_t>& bodies) {
-  if (graph.name() == kInitEntry)
-    throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(graph.name());
-  EntryPlan entry = plan_graph(graph, calls, programs, launches, init_launches, bodies);
-  entry.bucket = bucket_;
-  (bucket_.empty() ? plan_.entries : plan_.buckets).push_back(std::move(entry));
-}
-
-int32_t PlanBuilder::add_body(const Graph& graph, const KernelCalls& calls,
-                              const std::vector<TileProgram>& programs,
-                              const std::vector<StepLaunches>& launches,
-                              const std::vector<StepLaunches>& init_launches,
-                              const std::vector<int32_t>& bodies) {
-  plan_.bodies.push_back(plan_graph(graph, calls, programs, launches, init_launches, bodies));
-  return static_cast<int32_t>(plan_.bodies.size()) - 1;
+void PlanBuilder::add(const CallGraph& calls, const CodedGraph& code) {
+  const std::string& name = calls.graph.name();
+  if (!calls.is_body && name == kInitEntry)
+    throw UserError(ErrorCode::kU_bad_graph, "an entry has a reserved name").with_value(name);
+  ranges_ = calls.bucket;
+  ranges_.insert(plan_.sizes.begin(), plan_.sizes.end());
+  EntryPlan plan = plan_graph(calls, code);
+  numbers_.push_back(calls.is_body ? static_cast<int32_t>(plan_.bodies.size()) : -1);
+  if (calls.is_body) {
+    plan_.bodies.push_back(std::move(plan));
+    return;
+  }
+  plan.bucket = calls.bucket;
+  (calls.bucket.empty() ? plan_.entries : plan_.buckets).push_back(std::move(plan));
 }
 
 // A call's step, but for how it is launched.
@@ -329,14 +313,11 @@ void PlanBuilder::add_step(EntryState& state, Step step) {
   state.plan.steps.push_back(std::move(step));
 }
 
-EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
-                                  const std::vector<TileProgram>& programs,
-                                  const std::vector<StepLaunches>& launches,
-                                  const std::vector<StepLaunches>& init_launches,
-                                  const std::vector<int32_t>& bodies) {
-  EntryState state{graph, calls, {}, {}, {}, {}, {}, {}};
+EntryPlan PlanBuilder::plan_graph(const CallGraph& calls, const CodedGraph& code) {
+  const Graph& graph = calls.graph;
+  EntryState state{calls, {}, {}, {}, {}, {}, {}};
   for (size_t i = 0; i < calls.output_roots.size(); ++i) state.outputs.emplace(calls.output_roots[i], i);
-  add_init(state, programs, init_launches);
+  add_init(state, code.init);
   for (size_t i = 0; i < calls.calls.size(); ++i)
     for (const Window& w : calls.calls[i].inputs) state.last_read[w.root] = i;
   state.plan.name = graph.name();
@@ -345,12 +326,12 @@ EntryPlan PlanBuilder::plan_graph(const Graph& graph, const KernelCalls& calls,
                                  graph.value(id).constant});
   for (size_t i = 0; i < calls.calls.size(); ++i) {
     Step step = step_of(state, i);
-    if (!launches.empty()) {
-      add_launches(state, launches[i], step);
+    if (!code.calls.empty()) {
+      add_launches(state, code.calls[i], step);
     } else if (calls.calls[i].region >= 0) {
-      step.program = intern_program(programs[static_cast<size_t>(calls.calls[i].region)]);
+      step.program = intern_program(calls.program_of(calls.calls[i]));
     }
-    add_bodies(state, calls.calls[i], bodies, step);
+    add_bodies(state, calls.calls[i], step);
     add_step(state, std::move(step));
   }
   for (size_t i = 0; i < graph.outputs().size(); ++i) {

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda_launch.h"
 #include "plan/plan.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
@@ -18,21 +18,10 @@ class PlanBuilder {
   // Contents of kConstant buffers are put into `constants` by name, beside those of other plans of the file.
   PlanBuilder(const Program& program, std::map<std::string, Array>& constants);
 
-  // `programs[i]` is the program of calls.regions[i]. `launches[i]` is what runs calls.calls[i] on a CUDA
-  // target, whose steps carry no programs, and `init_launches[i]` what runs calls.init_calls[i]; both empty
-  // for the CPU.
-  void add_entry(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                 const std::vector<StepLaunches>& launches = {},
-                 const std::vector<StepLaunches>& init_launches = {},
-                 const std::vector<int32_t>& bodies = {});
-  // A body of control flow, before the graph that holds it; its number. Calls of `graph` name the bodies in
-  // calls.bodies, whose numbers are `bodies`.
-  int32_t add_body(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                   const std::vector<StepLaunches>& launches, const std::vector<StepLaunches>& init_launches,
-                   const std::vector<int32_t>& bodies);
-  // What is added from here on is for these sizes only, an entry a bucket of the one of its name; none: for
-  // all sizes.
-  void narrow(SymbolRanges bucket);
+  // The next graph of a CallProgram. `code` has the launches of a CUDA target, whose steps carry no programs;
+  // none for the CPU. An entry for a bucket of sizes is one of its name; a body is numbered for the graphs
+  // that run it.
+  void add(const CallGraph& calls, const CodedGraph& code);
   // The whole plan, its entry "init" last if anything is packed.
   Plan finish();
 
@@ -41,27 +30,25 @@ class PlanBuilder {
   int32_t intern_program(const TileProgram& program);
   std::string intern_constant(const Array& array);
   int32_t buffer_of(EntryState& state, ValueId root);
-  EntryPlan plan_graph(const Graph& graph, const KernelCalls& calls, const std::vector<TileProgram>& programs,
-                       const std::vector<StepLaunches>& launches,
-                       const std::vector<StepLaunches>& init_launches, const std::vector<int32_t>& bodies);
+  EntryPlan plan_graph(const CallGraph& calls, const CodedGraph& code);
   Step step_of(EntryState& state, size_t number);
   static void add_step(EntryState& state, Step step);
   static int32_t add_workspace(EntryState& state, std::string name, int64_t bytes);
-  void add_bodies(EntryState& state, const KernelCall& call, const std::vector<int32_t>& bodies, Step& step);
+  void add_bodies(EntryState& state, const KernelCall& call, Step& step);
   void add_library(EntryState& state, const LibraryUse& use, Step& step);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;
-  void add_init(EntryState& state, const std::vector<TileProgram>& programs,
-                const std::vector<StepLaunches>& launches);
+  void add_init(EntryState& state, const std::vector<StepLaunches>& launches);
   int32_t packed_buffer(const EntryState& state, ValueId root);
   // The buffer of init that holds a weight, or what an earlier step of init made.
   int32_t init_source(const EntryState& state, ValueId root);
-  std::string packed_key(const EntryState& state, const std::vector<TileProgram>& programs, ValueId root);
+  std::string packed_key(const EntryState& state, ValueId root);
   Buffer variable_or_constant(const Value& value);
 
   Plan plan_;
-  SymbolRanges bucket_, ranges_;  // of what is added now; ranges_: of all sizes
+  SymbolRanges ranges_;           // of all sizes of what is added now
+  std::vector<int32_t> numbers_;  // in the plan, of graphs that are bodies
   EntryPlan init_;
   std::vector<TileProgram> init_programs_;  // seen in steps of init, for packed_key
   std::map<std::string, Array>& constants_;

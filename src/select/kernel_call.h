@@ -1,6 +1,6 @@
-// What selection gives: which kernel runs for which nodes, over which windows of which values, and why. Plain
-// data over value ids of the entry's graph; no buffer, address or code exists yet. select/ adds the code of
-// regions, plan/ places the values.
+// A call of a kernel: which one runs for which nodes, over which windows of which values, and why. Plain data
+// over value ids of the graph; no buffer, address or code exists yet. call_program.h holds the calls of a
+// graph and of a program.
 #pragma once
 
 #include <memory>
@@ -55,6 +55,7 @@ struct Choice {
   size_t chosen = 0;
   ChoiceSource source = ChoiceSource::kRank;
   std::optional<ProblemKey> key;  // if there is more than one candidate
+  bool operator==(const Choice&) const = default;
 };
 
 // A library's routine that runs in place of the kernel, by the text of its call
@@ -62,6 +63,7 @@ struct Choice {
 struct LibraryUse {
   std::string call;  // "": none
   int64_t workspace_bytes = 0;
+  bool operator==(const LibraryUse&) const = default;
 };
 
 inline constexpr char kBundleKernel[] = "bundle";  // KernelCall::kernel of what the pass bundle_calls makes
@@ -73,8 +75,8 @@ struct KernelCall {
   std::vector<Window> inputs, outputs;
   std::vector<Dim> params;
   std::vector<double> fparams;
-  int region = -1;                           // index into KernelCalls::regions
-  std::vector<int> bodies;                   // control flow: indices into KernelCalls::bodies
+  int region = -1;                           // index into CallGraph::programs
+  std::vector<int> bodies;                   // control flow: indices into CallGraph::bodies
   std::shared_ptr<const CustomCuda> custom;  // the kernel that the model brings, for a GPU
   // Inputs of which an element is read only before the element of an output at the same index is written: an
   // output with the same window may take their memory.
@@ -87,30 +89,7 @@ struct KernelCall {
   std::string origin;
   std::string reason;
   Choice choice;  // empty for calls that selection itself makes
+  bool operator==(const KernelCall&) const = default;
 };
-
-// A value that selection adds beside those of the graph: ids count on from the graph's value_count().
-struct ExtraValue {
-  enum class Kind { kPacked, kTemp };
-  Kind kind;
-  TensorType type;  // packed: u8, its byte count as size
-  std::string name;
-};
-
-struct KernelCalls {
-  std::vector<KernelCall> calls, init_calls;
-  std::vector<Region> regions;
-  std::vector<Graph> bodies;  // optimised graphs that calls of control flow run; selected on their own
-  std::vector<ExtraValue> extra;
-  // Where each value of the graph lives: its window on a root. Index = value id.
-  std::vector<Window> placement;
-  // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a
-  // copy fills.
-  std::vector<ValueId> output_roots;
-  // By value, extra ones included: no call but those of init writes its storage.
-  std::vector<bool> constant;
-};
-
-std::string to_string(const KernelCalls& calls, const Graph& graph);
 
 }  // namespace aicf

@@ -32,10 +32,9 @@ void Selector::lower_control(const Node& node) {
                                                      : 0;
   if (scans) call.params = {Dim(static_cast<int64_t>(carried)), Dim(node.attrs.get_bool("reverse") ? 1 : 0)};
   for (size_t i = 0; i < node.bodies.size(); ++i) {
-    call.bodies.push_back(static_cast<int>(result_.bodies.size()));
+    call.bodies.push_back(static_cast<int>(bodies_.size()));
     const bool advances = node.op != Op::if_else && i + 1 == node.bodies.size();
-    result_.bodies.push_back(advances ? without_kept_values(node.bodies[i], carried, call.params)
-                                      : node.bodies[i]);
+    bodies_.push_back(advances ? without_kept_values(node.bodies[i], carried, call.params) : node.bodies[i]);
   }
   add_dense_call(std::move(call), node, "bodies write dense memory");
 }

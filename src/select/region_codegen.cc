@@ -374,7 +374,7 @@ TileProgram generate_tile_program(const Region& region, const Schedule& schedule
   return RegionCompiler(region, schedule).run();
 }
 
-std::vector<TileProgram> generate_tile_programs(const KernelCalls& calls) {
+std::vector<TileProgram> generate_tile_programs(const CallGraph& calls) {
   std::vector<TileProgram> code(calls.regions.size());
   for (const auto* list : {&calls.init_calls, &calls.calls})
     for (const KernelCall& call : *list)

@@ -6,12 +6,12 @@
 
 #include "ir/graph.h"
 #include "kernels/tile_program.h"
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
 TileProgram generate_tile_program(const Region& region, const Schedule& schedule);
 // Of calls.regions, each as the first call that uses it runs it.
-std::vector<TileProgram> generate_tile_programs(const KernelCalls& calls);
+std::vector<TileProgram> generate_tile_programs(const CallGraph& calls);
 
 }  // namespace aicf

@@ -7,6 +7,7 @@
 #include "kernels/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
+#include "select/region_codegen.h"
 #include "select/selector.h"
 #include "select/storage_order.h"
 #include "select/update_targets.h"
@@ -27,7 +28,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
   for (ValueId id : graph.leaves()) place(id);
 }
 
-KernelCalls Selector::run() {
+CallGraph Selector::run() {
   check_ranks();
   for (const Node& node : graph_.nodes()) lower(node);
   share_attention_sums();
@@ -36,6 +37,9 @@ KernelCalls Selector::run() {
   copy_joined_weights();
   if (target_.is_cuda()) share_storage();
   find_constants();
+  result_.graph = graph_;
+  result_.ranges = options_.ranges;
+  result_.programs = generate_tile_programs(result_);
   return std::move(result_);
 }
 
@@ -221,28 +225,22 @@ void Selector::write_updates() {
 
 bool Selector::is_updated(ValueId root) const { return updated_.contains(root); }
 
-KernelCalls select_kernels(const Graph& graph, const Target& target, const SelectOptions& options) {
-  return Selector(graph, target, options).run();
+CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options,
+                         std::vector<Graph>* bodies) {
+  Selector selector(graph, target, options);
+  CallGraph calls = selector.run();
+  if (bodies != nullptr) *bodies = selector.take_bodies();
+  return calls;
 }
 
-std::string to_string(const KernelCalls& calls, const Graph& graph) {
-  const auto describe = [&](const Window& w) {
-    std::string name = w.root < graph.value_count() && !graph.value(w.root).name.empty()
-                           ? graph.value(w.root).name
-                           : "%" + std::to_string(w.root);
-    return name + to_string(w.sizes);
-  };
-  std::string text;
-  for (const auto* list : {&calls.init_calls, &calls.calls})
-    for (const KernelCall& call : *list) {
-      const std::string name = to_string(Candidate{call.kernel, call.variant});
-      text += (list == &calls.init_calls ? "init " : "     ") + name + " (";
-      for (size_t i = 0; i < call.inputs.size(); ++i) text += (i ? ", " : "") + describe(call.inputs[i]);
-      text += ") -> (";
-      for (size_t i = 0; i < call.outputs.size(); ++i) text += (i ? ", " : "") + describe(call.outputs[i]);
-      text += ")  " + call.origin + "; " + call.reason + "\n";
-    }
-  return text;
+size_t select_graph(CallProgram& program, const Graph& graph, const SelectOptions& options, bool is_body) {
+  std::vector<Graph> bodies;
+  CallGraph calls = select_kernels(graph, program.target, options, &bodies);
+  calls.is_body = is_body;
+  for (const Graph& body : bodies)
+    calls.bodies.push_back(static_cast<int32_t>(select_graph(program, body, options, true)));
+  program.graphs.push_back(std::move(calls));
+  return program.graphs.size() - 1;
 }
 
 }  // namespace aicf

@@ -1,14 +1,21 @@
 // Chooses a kernel for every node of an optimised entry graph and works out which window of which value each
 // one reads and writes. Takes a graph whose composites the target claims and whose reductions keep their
-// axes; gives KernelCalls with the reason of each choice.
+// axes; gives its calls with the reason of each choice, and a tile program for every region.
 #pragma once
 
+#include "select/call_program.h"
 #include "select/choose.h"
-#include "select/kernel_call.h"
 #include "target/target.h"
 
 namespace aicf {
 
-KernelCalls select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {});
+// `bodies` gets the graphs that calls of control flow run, by KernelCall::bodies, which are selected on their
+// own; null: there are none, or they do not matter.
+CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {},
+                         std::vector<Graph>* bodies = nullptr);
+
+// Adds the calls of a graph for the program's target behind those of its bodies; gives its number.
+size_t select_graph(CallProgram& program, const Graph& graph, const SelectOptions& options,
+                    bool is_body = false);
 
 }  // namespace aicf

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -23,7 +24,8 @@ namespace aicf {
 class Selector {
  public:
   Selector(const Graph& graph, const Target& target, const SelectOptions& options);
-  KernelCalls run();
+  CallGraph run();
+  std::vector<Graph> take_bodies() { return std::move(bodies_); }
 
  private:
   // A convolution where it stands: in the graph, or in the body of a region.
@@ -176,7 +178,8 @@ class Selector {
   std::set<ValueId> made_at_load_;           // roots
   std::multimap<ValueId, size_t> packings_;  // by root of what is packed: the step of init
   std::set<ValueId> updated_;                // variables
-  KernelCalls result_;
+  std::vector<Graph> bodies_;
+  CallGraph result_;
 };
 
 }  // namespace aicf

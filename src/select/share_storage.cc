@@ -14,7 +14,7 @@ constexpr int64_t kLeastBytes = int64_t{1} << 28;
 class Sharer {
  public:
   // `types`: of a root that is nobody else's memory, else null.
-  Sharer(KernelCalls& calls, const SymbolRanges& ranges, std::function<const TensorType*(ValueId)> types)
+  Sharer(CallGraph& calls, const SymbolRanges& ranges, std::function<const TensorType*(ValueId)> types)
       : calls_(calls), ranges_(ranges), types_(std::move(types)) {
     for (size_t i = 0; i < calls_.calls.size(); ++i)
       for (const auto* list : {&calls_.calls[i].inputs, &calls_.calls[i].outputs})
@@ -81,7 +81,7 @@ class Sharer {
   }
   int64_t bytes_of(ValueId root) const { return bounds(bytes(root), ranges_).hi; }
 
-  KernelCalls& calls_;
+  CallGraph& calls_;
   const SymbolRanges& ranges_;
   std::function<const TensorType*(ValueId)> types_;
   std::map<ValueId, std::pair<size_t, size_t>> uses_;  // by root: the first and the last call

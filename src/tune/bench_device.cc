@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "codegen/code_cache.h"
+#include "codegen/cuda_build.h"
 #include "codegen/nvrtc.h"
 #include "kernels/kernel.h"
 #include "tune/trial_run.h"
@@ -25,11 +26,13 @@ SymbolValues largest_sizes(const SymbolRanges& ranges) {
   return values;
 }
 
-KernelCalls calls_of(const Trial& trial) {
-  KernelCalls calls;
+CallGraph calls_of(const Trial& trial, const SymbolRanges& ranges) {
+  CallGraph calls;
   calls.calls = trial.calls;
   calls.init_calls = trial.init;
   calls.regions = trial.regions;
+  calls.programs = programs_of(trial);
+  calls.ranges = ranges;
   return calls;
 }
 
@@ -98,7 +101,7 @@ class DeviceBench final : public Bench {
     made_.clear();
     modules_.clear();
     // A builder for each task: its texts, by which the cache finds them, do not depend on the other tasks.
-    std::vector<CudaBuilder> builders(tasks.size(), CudaBuilder(target_, program_.sizes));
+    std::vector<CudaBuilder> builders(tasks.size(), CudaBuilder(target_));
     std::vector<CudaUnit> units;
     std::vector<size_t> ends;
     for (size_t i = 0; i < tasks.size(); ++i) {
@@ -180,30 +183,27 @@ class DeviceBench final : public Bench {
   static constexpr size_t kReference = static_cast<size_t>(-1);
   struct Made {
     Trial trial;
-    TrialCode code;
+    CodedGraph code;
   };
 
   // Makes the trials of a task and gives what their code is compiled from.
   std::vector<CudaUnit> units_of(const TuneTask& task, CudaBuilder& builder) {
-    std::vector<std::vector<StepLaunches>*> launches;
+    std::vector<CodedGraph*> codes;
     const auto add = [&](size_t candidate, Trial trial) {
       Made& made = made_[{task.problem, candidate}];
       made.trial = std::move(trial);
       if (!target_.is_cuda()) return;
-      const KernelCalls calls = calls_of(made.trial);
-      const std::vector<TileProgram> programs = programs_of(made.trial);
       // In a model the launch before makes some of them: a trial waits for all that it reads.
       std::set<ValueId> made_before;
       for (const KernelCall& call : made.trial.calls)
         for (const Window& w : call.inputs) made_before.insert(w.root);
-      made.code.launches = builder.add(calls, programs, made_before);
-      made.code.init = builder.add_init(calls, programs);
-      launches.insert(launches.end(), {&made.code.launches, &made.code.init});
+      made.code = builder.add(calls_of(made.trial, program_.sizes), made_before);
+      codes.push_back(&made.code);
     };
     for (const size_t i : task.candidates)
       add(i, maker_.candidate(*task.problem, task.problem->candidates[i]));
     if (auto trial = maker_.reference(*task.problem)) add(kReference, std::move(*trial));
-    return builder.units(launches);
+    return builder.units(codes);
   }
 
   // Microseconds of a call.

@@ -9,7 +9,6 @@
 #include "ir/updates.h"
 #include "select/layout.h"
 #include "select/library_call.h"
-#include "select/region_codegen.h"
 
 namespace aicf {
 namespace {
@@ -182,11 +181,10 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
   std::map<std::string, size_t> known;
   const SelectOptions options = select_options(optimised);
   for (const Graph& entry : optimised.entries) {
-    KernelCalls calls = select_kernels(entry, target, options);
-    std::vector<TileProgram> programs = generate_tile_programs(calls);
+    CallGraph calls = select_kernels(entry, target, options);
     if (target.is_cuda()) {
-      join_attention(calls, entry, programs, target, options);
-      join_rows(calls, entry, programs, target, options);
+      join_attention(calls, target, options);
+      join_rows(calls, target, options);
     }
     for (const KernelCall& call : calls.calls) {
       if (!call.choice.key || is_joined_kernel(call.kernel)) continue;
@@ -213,7 +211,7 @@ Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candida
   SelectOptions options = options_;
   options.forced = {{"*", to_string(candidate)}};
   for (const Graph& entry : program_.entries) {
-    const KernelCalls calls = select_kernels(entry, target_, options);
+    const CallGraph calls = select_kernels(entry, target_, options);
     for (const KernelCall& made : calls.calls)
       if (made.choice.key == problem.key && made.kernel == candidate.kernel)
         return trial_of(

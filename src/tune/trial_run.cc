@@ -44,14 +44,14 @@ int64_t trial_bytes(const Trial& trial, const SymbolValues& sizes) {
   return sum;
 }
 
-TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const TrialCode& trial_code,
+TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const CodedGraph& trial_code,
                    const std::vector<DType>& rounded, OperandValues& values, const SymbolRanges& ranges,
                    const SymbolValues& sizes, int64_t copies)
     : device_(device), sizes_(sizes), copies_(copies) {
   plan_.sizes = ranges;
   plan_.programs = programs_of(trial);
   add_buffers(trial, trial_code);
-  add_steps(trial.calls, trial_code.launches, entry_);
+  add_steps(trial.calls, trial_code.calls, entry_);
   add_steps(trial.init, trial_code.init, init_entry_);
   std::vector<std::byte*> addresses;
   for (int64_t copy = 0; copy < copies_; ++copy)
@@ -74,10 +74,10 @@ TrialRun::TrialRun(Device& device, const Code* code, const Trial& trial, const T
   device_.wait({});
 }
 
-void TrialRun::add_buffers(const Trial& trial, const TrialCode& code) {
+void TrialRun::add_buffers(const Trial& trial, const CodedGraph& code) {
   bytes_ = root_bytes(trial, sizes_);
   int64_t workspace = 0;
-  for (const auto* list : {&code.launches, &code.init})
+  for (const auto* list : {&code.calls, &code.init})
     for (const StepLaunches& launches : *list)
       workspace = std::max(workspace, evaluate(launches.workspace_bytes, sizes_));
   bytes_[kWorkspaceRoot] = std::max<int64_t>(workspace, 1);

@@ -5,22 +5,18 @@
 #include <memory>
 #include <vector>
 
-#include "codegen/cuda_build.h"
+#include "kernels/cuda_launch.h"
 #include "runtime/device.h"
 #include "tune/operand_values.h"
 #include "tune/trial.h"
 
 namespace aicf {
 
-// The code of a trial, as the builder gives it for a GPU; empty for the CPU.
-struct TrialCode {
-  std::vector<StepLaunches> launches, init;
-};
-
 class TrialRun {
  public:
-  // `rounded`: the dtypes whose values the operands hold; `values`: those of the problem.
-  TrialRun(Device& device, const Code* code, const Trial& trial, const TrialCode& trial_code,
+  // `trial_code`: as the builder gives it for a GPU; empty for the CPU. `rounded`: the dtypes whose values
+  // the operands hold; `values`: those of the problem.
+  TrialRun(Device& device, const Code* code, const Trial& trial, const CodedGraph& trial_code,
            const std::vector<DType>& rounded, OperandValues& values, const SymbolRanges& ranges,
            const SymbolValues& sizes, int64_t copies);
 
@@ -36,7 +32,7 @@ class TrialRun {
   size_t output_count() const { return outputs_.size(); }
 
  private:
-  void add_buffers(const Trial& trial, const TrialCode& code);
+  void add_buffers(const Trial& trial, const CodedGraph& code);
   void add_steps(const std::vector<KernelCall>& calls, const std::vector<StepLaunches>& launches,
                  EntryPlan& entry);
   std::byte* address(ValueId root, int64_t copy) const;

@@ -16,7 +16,7 @@ from cli_program import DIM, Cli
 
 
 def test_stages_and_dumps(cli: Cli) -> None:
-    for stage in ("import", "passes", "select", "build", "plan"):
+    for stage in ("import", "passes", "select", "calls", "build", "plan"):
         words = ("compile", "m.onnx", *DIM, "--stop-after", stage, "--print")
         assert f"// after {stage}" in cli.run(*words).stdout
         answer = cli.json(*words)
@@ -29,7 +29,8 @@ def test_stages_and_dumps(cli: Cli) -> None:
 
 def test_what_compiling_for_a_gpu_took_is_told_module_by_module(nvrtc: None, cli: Cli) -> None:
     answer = cli.json("compile", "m.onnx", *DIM, "--target", "sm_90,sm_80")
-    assert [stage["stage"] for stage in answer["stages"]] == ["passes", "select", "build", "modules", "plan"]
+    stages = ["passes", "select", "calls", "build", "modules", "plan"]
+    assert [stage["stage"] for stage in answer["stages"]] == stages
     assert answer["modules"]
     for module in answer["modules"]:
         assert module["target"] in ("sm_90", "sm_80") and module["functions"] and module["bytes"] > 0

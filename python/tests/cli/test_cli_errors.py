@@ -180,7 +180,7 @@ def test_progress_of_compiling_names_its_stage(cli: Cli) -> None:
     assert process.wait() == 0
     os.close(mine)
     shown = re.findall(r"compiling deep.onnx: (\w+)(?: \d+ of \d+)?  (\d+) s", text)
-    assert shown and {stage for stage, _ in shown} <= {"import", "passes", "select", "build", "plan"}
+    assert shown and {stage for stage, _ in shown} <= {"import", "passes", "select", "calls", "build", "plan"}
     assert re.search(r"compiling deep.onnx: build \d+ of \d+  ", text)
     assert text.endswith("\r\033[K")
 

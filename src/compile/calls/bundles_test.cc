@@ -27,24 +27,24 @@ class Flow {
     std::vector<KernelCall>& calls = s_.calls.calls;
     for (size_t i = 0; i < calls.size(); ++i) calls[i].origin = std::to_string(i);
     before_ = calls;
-    bundle_calls(s_.calls, s_.programs, s_.target, s_.optimised.sizes);
+    bundle_calls(s_.calls, s_.target, s_.options);
   }
 
   const std::vector<KernelCall>& before() const { return before_; }
   const std::vector<KernelCall>& after() const { return s_.calls.calls; }
 
   std::vector<std::string> sources() const {
-    CudaBuilder cuda(s_.target, s_.optimised.sizes);
-    cuda.add(s_.calls, s_.programs);
+    CudaBuilder cuda(s_.target);
+    cuda.add(s_.calls);
     return cuda.sources();
   }
 
   Plan plan() const {
-    CudaBuilder cuda(s_.target, s_.optimised.sizes);
-    const auto launches = cuda.add(s_.calls, s_.programs), init = cuda.add_init(s_.calls, s_.programs);
+    CudaBuilder cuda(s_.target);
+    const CodedGraph code = cuda.add(s_.calls);
     std::map<std::string, Array> constants;
     PlanBuilder builder(s_.optimised, constants);
-    builder.add_entry(s_.graph(), s_.calls, s_.programs, launches, init);
+    builder.add(s_.calls, code);
     return builder.finish();
   }
 

@@ -53,7 +53,7 @@ Program network(const Case& c) {
 
 std::vector<KernelCall> calls_of(const Case& c, const char* target, std::vector<ForcedChoice> forced = {}) {
   SelectedCalls s = select_calls(network(c), target, std::move(forced));
-  join_attention(s.calls, s.graph(), s.programs, s.target, s.options);
+  join_attention(s.calls, s.target, s.options);
   return s.calls.calls;
 }
 

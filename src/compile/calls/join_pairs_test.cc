@@ -97,7 +97,7 @@ const std::vector<ForcedChoice> kAlways = {{"*", "matmul_pair"}};
 std::vector<KernelCall> calls_of(const Program& program, const char* target = "sm_90",
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
-  join_pairs(s.calls, s.graph(), s.programs, s.target, s.options);
+  join_pairs(s.calls, s.target, s.options);
   return s.calls.calls;
 }
 

@@ -54,7 +54,7 @@ Program large(Sum sum) { return network(DType::f16, {}, 8192, 384, 384, Rows::kL
 std::vector<KernelCall> calls_of(const Program& program, const char* target,
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
-  join_rows(s.calls, s.graph(), s.programs, s.target, s.options);
+  join_rows(s.calls, s.target, s.options);
   return s.calls.calls;
 }
 

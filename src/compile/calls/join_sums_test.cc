@@ -44,8 +44,8 @@ struct Calls {
 
 Calls calls_of(const Program& program, const char* target, std::vector<ForcedChoice> forced = {}) {
   SelectedCalls s = select_calls(program, target, std::move(forced));
-  join_sums(s.calls, s.programs, s.target, s.options.ranges);
-  return {s.calls.calls, s.programs};
+  join_sums(s.calls, s.target, s.options);
+  return {s.calls.calls, s.calls.programs};
 }
 
 const KernelCall* product_of(const Calls& calls) {

@@ -6,7 +6,6 @@
 
 #include "ir/updates.h"
 #include "passes/pass.h"
-#include "select/region_codegen.h"
 #include "select/select.h"
 
 namespace aicf::testing {
@@ -15,22 +14,18 @@ struct SelectedCalls {
   Target target;
   Program optimised;
   SelectOptions options;
-  KernelCalls calls;
-  std::vector<TileProgram> programs;
-
-  const Graph& graph() const { return optimised.entries[0]; }
+  CallGraph calls;
 };
 
 inline SelectedCalls select_calls(const Program& program, const char* target,
                                   std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
-  SelectedCalls s{Target::from_name(target), {}, {}, {}, {}};
+  SelectedCalls s{Target::from_name(target), {}, {}, CallGraph()};
   s.optimised = run_pipeline(program, s.target, {}, nullptr);
   s.options.ranges = s.optimised.sizes;
   s.options.updated = updated_variables(s.optimised);
   s.options.forced = std::move(forced);
   s.options.records = records;
-  s.calls = select_kernels(s.graph(), s.target, s.options);
-  s.programs = generate_tile_programs(s.calls);
+  s.calls = select_kernels(s.optimised.entries[0], s.target, s.options);
   return s;
 }
 

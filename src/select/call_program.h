@@ -1,0 +1,60 @@
+// The calls of a whole program for one target: what selection gives, passes over calls rewrite, code
+// generation writes text for and the plan puts into bytes and steps. A plain value: it compares, prints
+// (to_string) and is verified (calls/verify_calls.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/tile_program.h"
+#include "select/kernel_call.h"
+#include "target/target.h"
+
+namespace aicf {
+
+// A value that selection adds beside those of the graph: ids count on from the graph's value_count().
+struct ExtraValue {
+  enum class Kind { kPacked, kTemp };
+  Kind kind;
+  TensorType type;  // packed: u8, its byte count as size
+  std::string name;
+  bool operator==(const ExtraValue&) const = default;
+};
+
+// An entry, or a body that control flow runs.
+struct CallGraph {
+  Graph graph;          // optimised; the windows' roots are its values
+  SymbolRanges ranges;  // of its sizes
+  SymbolRanges bucket;  // the sizes that it is for; empty: all
+  bool is_body = false;
+  std::vector<int32_t> bodies;  // what KernelCall::bodies numbers: graphs of the CallProgram
+  std::vector<KernelCall> calls, init_calls;
+  std::vector<Region> regions;
+  std::vector<TileProgram> programs;  // of the regions, and behind them those that passes over calls add
+  std::vector<ExtraValue> extra;
+  // Where each value of the graph lives: its window on a root. Index = value id.
+  std::vector<Window> placement;
+  // The value whose storage is output i: a temp of the graph that nothing else claims, or an extra one that a
+  // copy fills.
+  std::vector<ValueId> output_roots;
+  // By value, extra ones included: no call but those of init writes its storage.
+  std::vector<bool> constant;
+
+  const TileProgram& program_of(const KernelCall& call) const {
+    return programs[static_cast<size_t>(call.region)];
+  }
+  bool operator==(const CallGraph&) const;
+};
+
+struct CallProgram {
+  Target target;
+  std::vector<CallGraph> graphs;  // bodies come before the graphs that run them
+  bool operator==(const CallProgram&) const;
+};
+
+// A line for each call, with the values that it reads and writes.
+std::string to_string(const CallGraph& calls);
+// The same with all that tells two programs apart: windows, programs, members and where values lie.
+std::string to_string(const CallProgram& program);
+
+}  // namespace aicf
