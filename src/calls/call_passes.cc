@@ -11,6 +11,7 @@
 #include "calls/join_sums.h"
 #include "calls/join_updates.h"
 #include "calls/panel_weights.h"
+#include "calls/verify_calls.h"
 
 namespace aicf {
 
@@ -42,15 +43,24 @@ std::vector<std::string> call_pass_names() {
 void run_call_passes(CallProgram& program, const SelectOptions& options, const std::set<std::string>& skip,
                      const std::function<void(const CallGraph&)>& joined) {
   const auto run = [&](CallGraph& calls, bool joins) {
-    for (const CallPass& pass : call_passes())
-      if (pass.joins == joins && !skip.contains(pass.name)) pass.run(calls, program.target, options);
+    for (const CallPass& pass : call_passes()) {
+      if (pass.joins != joins || skip.contains(pass.name)) continue;
+      pass.run(calls, program.target, options);
+      verify(calls, pass.name);
+    }
   };
   for (CallGraph& calls : program.graphs) {
     run(calls, true);
     joined(calls);
   }
-  if (!skip.contains(kPanelWeights)) panel_weights(program);
+  if (!skip.contains(kPanelWeights)) {
+    panel_weights(program);
+    verify(program, kPanelWeights);
+  }
   for (CallGraph& calls : program.graphs) run(calls, false);
+#ifndef NDEBUG
+  verify_ways(program);
+#endif
 }
 
 }  // namespace aicf

@@ -8,6 +8,7 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "calls/call_passes.h"
+#include "calls/verify_calls.h"
 #include "codegen/cuda_build.h"
 #include "compile/buckets.h"
 #include "compile/stage_clock.h"
@@ -110,6 +111,7 @@ class VariantCompiler {
       }
       for (size_t i = first; i < calls_.graphs.size(); ++i) calls_.graphs[i].bucket = part.bucket;
     }
+    verify(calls_, "select");
   }
   std::string select_text() const {
     std::string text;

@@ -1,0 +1,254 @@
+#include "calls/verify_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "calls/call_code.h"
+#include "calls/call_windows.h"
+#include "ir/op.h"
+#include "kernels/cuda_kernel.h"
+
+namespace aicf {
+namespace {
+
+class CallVerifier {
+ public:
+  CallVerifier(const CallGraph& calls, const std::string& after)
+      : calls_(calls), graph_(calls.graph), after_(after) {
+    for (const auto& [name, range] : calls.ranges) ends_[0][name] = range.lo, ends_[1][name] = range.hi;
+  }
+
+  void run() {
+    check_lists();
+    const size_t roots = calls_.constant.size();
+    written_.assign(roots, false);
+    for (size_t root = 0; root < roots; ++root) written_[root] = is_there_before(static_cast<ValueId>(root));
+    find_lost_variables();
+    for (const KernelCall& call : calls_.init_calls) {
+      check_call(call);
+      run_in_order(call, true);
+    }
+    for (const KernelCall& call : calls_.calls) {
+      check_call(call);
+      run_in_order(call, false);
+    }
+    for (const ValueId root : calls_.output_roots)
+      require(written_[static_cast<size_t>(root)], "nothing writes an output", nullptr, root);
+  }
+
+ private:
+  void require(bool condition, const char* what, const KernelCall* call = nullptr,
+               ValueId root = kNoValue) const {
+    if (condition) return;
+    const std::string where = call == nullptr ? "" : ", " + call->kernel + " (" + call->origin + ")";
+    const std::string value = root == kNoValue ? "" : ": %" + std::to_string(root);
+    AICF_CHECK(condition, "calls do not hold together after " + after_ + ": " + graph_.name() + where + ": " +
+                              what + value);
+  }
+
+  bool is_extra(ValueId root) const { return root >= graph_.value_count(); }
+  const TensorType& type_of(ValueId root) const {
+    return is_extra(root) ? calls_.extra[static_cast<size_t>(root - graph_.value_count())].type
+                          : graph_.type(root);
+  }
+
+  void check_lists() const {
+    const auto values = static_cast<size_t>(graph_.value_count());
+    require(calls_.placement.size() == values, "not every value has a place");
+    require(calls_.constant.size() == values + calls_.extra.size(), "not every value is constant or not");
+    require(calls_.output_roots.size() == graph_.outputs().size(), "not every output has a root");
+    for (const ValueId root : calls_.output_roots)
+      require(root >= 0 && static_cast<size_t>(root) < calls_.constant.size(), "an output has no root");
+  }
+
+  // Of leaves: the caller's, a variable's or a constant's memory. A value without elements is no memory.
+  bool is_there_before(ValueId root) const {
+    if (!is_extra(root) && graph_.value(root).role != Role::kTemp) return true;
+    const Shape& shape = type_of(root).shape;
+    return std::any_of(shape.begin(), shape.end(), [](const Dim& size) { return size == Dim(0); });
+  }
+
+  // Variables whose new value nothing but the update reads.
+  void find_lost_variables() {
+    const std::vector<int> uses = graph_.use_counts();
+    for (const Update& update : graph_.updates()) {
+      bool alone = true;
+      for (ValueId value = update.value;;) {
+        alone = alone && uses[static_cast<size_t>(value)] == 1;
+        const Node* node = graph_.producer(value);
+        if (node == nullptr || !op_info(node->op).has(kView)) break;
+        value = node->operands[0];
+      }
+      if (alone) lost_.insert(update.variable);
+    }
+  }
+
+  void check_call(const KernelCall& call) const {
+    for (const auto* list : {&call.inputs, &call.outputs})
+      for (const Window& w : *list) check_window(w, call);
+    for (const int32_t number : call.elementwise)
+      require(number >= 0 && static_cast<size_t>(number) < call.inputs.size(), "elementwise names no input",
+              &call);
+    for (const int body : call.bodies)
+      require(body >= 0 && static_cast<size_t>(body) < calls_.bodies.size(), "it names no body", &call);
+    if (call.members.empty())
+      check_program(call);
+    else
+      check_members(call);
+  }
+
+  void check_window(const Window& w, const KernelCall& call) const {
+    require(w.root >= 0 && static_cast<size_t>(w.root) < calls_.constant.size(), "a window is on no value",
+            &call);
+    require(w.sizes.size() == w.strides.size(), "a window has not a stride for each axis", &call);
+    require(inside(w, ends_[1]) || inside(w, ends_[0]), "a window leaves the memory of its root", &call,
+            w.root);
+  }
+
+  // A size that no range is given for is data: the plan's checks at bind see it.
+  static std::optional<int64_t> value_of(const Dim& dim, const SymbolValues& sizes) {
+    if (dim.is_constant()) return dim.constant_part();
+    try {
+      return evaluate(dim, sizes);
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  }
+  static std::optional<int64_t> count_of(const Shape& shape, const SymbolValues& sizes) {
+    int64_t count = 1;
+    for (const Dim& dim : shape) {
+      const std::optional<int64_t> size = value_of(dim, sizes);
+      if (!size) return std::nullopt;
+      count = checked_mul(count, *size);
+    }
+    return count;
+  }
+
+  bool inside(const Window& w, const SymbolValues& sizes) const {
+    const auto offset = value_of(w.offset, sizes);
+    const auto elements = count_of(type_of(w.root).shape, sizes);
+    if (!offset || !elements) return true;
+    int64_t first = *offset, last = *offset;
+    for (size_t i = 0; i < w.sizes.size(); ++i) {
+      const auto size = value_of(w.sizes[i], sizes), stride = value_of(w.strides[i], sizes);
+      if (!size || !stride || *size == 0) return true;
+      (*stride < 0 ? first : last) += (*size - 1) * *stride;
+    }
+    const int64_t bytes = *elements * dtype_bytes(type_of(w.root).dtype);
+    return first >= 0 && (last + 1) * dtype_bytes(w.dtype) <= bytes;
+  }
+
+  // Operands of a region are those of its call. Of an epilogue, the first are a product's sums, of which
+  // there is one for every operand but x, and the others the call's last; further results may stand behind
+  // its own.
+  void check_program(const KernelCall& call) const {
+    if (call.region < 0) return;
+    require(static_cast<size_t>(call.region) < calls_.programs.size(), "there is no such program", &call);
+    const TileProgram& program = calls_.program_of(call);
+    require(program.outputs.size() <= call.outputs.size(), "the program has more results than the call",
+            &call);
+    for (size_t i = 0; i < program.outputs.size(); ++i)
+      require(program.outputs[i] == call.outputs[i].dtype, "a result of the program is of another dtype",
+              &call);
+    if (call.kernel == "tile") {
+      require(program.inputs.size() == call.inputs.size() && program.outputs.size() == call.outputs.size(),
+              "the program has other operands than the call", &call);
+      for (size_t i = 0; i < program.inputs.size(); ++i)
+        require(program.inputs[i] == call.inputs[i].dtype, "an operand of the program is of another dtype",
+                &call);
+    }
+  }
+
+  void check_members(const KernelCall& call) const {
+    const auto has = [](const std::vector<Window>& list, const Window& w) {
+      return std::find(list.begin(), list.end(), w) != list.end();
+    };
+    std::vector<Window> inputs, outputs;
+    int stage = 0;
+    for (const KernelCall& member : call.members) {
+      check_call(member);
+      require(member.stage == stage || (&member != &call.members[0] && member.stage == stage + 1),
+              "stages of members do not ascend from 0", &member);
+      stage = member.stage;
+      for (const Window& w : member.inputs)
+        require(has(call.inputs, w), "its member reads what it does not", &call);
+      for (const Window& w : member.outputs)
+        require(has(call.outputs, w), "its member writes what it does not", &call);
+      add_once(member.inputs, inputs);
+      add_once(member.outputs, outputs);
+    }
+    for (const Window& w : call.inputs) require(has(inputs, w), "no member reads an operand", &call);
+    for (const Window& w : call.outputs) require(has(outputs, w), "no member writes a result", &call);
+  }
+
+  // Members of one stage run side by side: what one of them writes, another does not read.
+  void run_in_order(const KernelCall& call, bool init) {
+    if (call.members.empty()) {
+      read(call);
+      write(call, init);
+      return;
+    }
+    for (size_t begin = 0, end = 0; begin < call.members.size(); begin = end) {
+      while (end < call.members.size() && call.members[end].stage == call.members[begin].stage) ++end;
+      for (size_t i = begin; i < end; ++i) read(call.members[i]);
+      for (size_t i = begin; i < end; ++i) write(call.members[i], init);
+    }
+  }
+  void read(const KernelCall& call) const {
+    for (const Window& w : call.inputs) {
+      require(written_[static_cast<size_t>(w.root)], "it reads what nothing has written", &call, w.root);
+      require(!gone_.contains(w.root), "it reads a variable that is overwritten", &call, w.root);
+    }
+  }
+  void write(const KernelCall& call, bool init) {
+    for (const Window& w : call.outputs) {
+      const auto root = static_cast<size_t>(w.root);
+      require(init || !calls_.constant[root], "it writes what is constant", &call, w.root);
+      written_[root] = true;
+      if (!init && lost_.contains(w.root)) gone_.insert(w.root);
+    }
+  }
+
+  const CallGraph& calls_;
+  const Graph& graph_;
+  const std::string& after_;
+  SymbolValues ends_[2];       // of the ranges
+  std::vector<bool> written_;  // by root, so far
+  std::set<ValueId> lost_,
+      gone_;  // variables whose old value is the last that anybody reads; those overwritten
+};
+
+}  // namespace
+
+void verify(const CallGraph& calls, const std::string& after) { CallVerifier(calls, after).run(); }
+
+void verify(const CallProgram& program, const std::string& after) {
+  for (size_t i = 0; i < program.graphs.size(); ++i) {
+    verify(program.graphs[i], after);
+    for (const int32_t body : program.graphs[i].bodies)
+      AICF_CHECK(
+          body >= 0 && static_cast<size_t>(body) < i && program.graphs[static_cast<size_t>(body)].is_body,
+          "calls do not hold together after " + after + ": a body does not come before its graph");
+  }
+}
+
+void verify_ways(const CallProgram& program) {
+  if (!program.target.is_cuda()) return;
+  for (const CallGraph& calls : program.graphs) {
+    const CodeContext context = context_of(calls, program.target);
+    for (const KernelCall& call : calls.calls) {
+      const CudaKernel* kernel = find_cuda_kernel(call.kernel);
+      if (kernel == nullptr || call.variant.empty() || !call.members.empty() || call.custom != nullptr)
+        continue;
+      const std::vector<KernelVariant> ways = cuda_variants(*kernel, call_problem(call, context));
+      AICF_CHECK(
+          std::any_of(ways.begin(), ways.end(),
+                      [&](const KernelVariant& way) { return way.name == call.variant; }),
+          "a call runs in no way of its row: " + call.kernel + "/" + call.variant + " (" + call.origin + ")");
+    }
+  }
+}
+
+}  // namespace aicf
