@@ -6,7 +6,8 @@ them: program, plans, the text of every CUDA unit; what is chosen for each step;
 
 OLD and NEW are source trees after `make build`. A library in place of NVRTC, built with the tests, gives a
 unit's text as its machine code: neither CUDA nor a GPU is needed. A line for each model that differs names
-the first unit and line, or the first member of a plan; exit 1 if there is one. `--output` keeps all hashes.
+the first unit and line, or the first member of a plan; exit 1 if there is one. `--output` keeps the list
+with the hash of what the old build gave.
 
     .venv/bin/python scripts/same_artifacts.py --check | --rewrite
 
@@ -289,12 +290,22 @@ def main() -> int:
         return int(bool(differences))
     if len(options.trees) != 2:
         parser.error("name two trees, or --check or --rewrite")
-    record: dict[str, Any] = {"differs": {}, "errors": {}, "hashes": {}}
+    from machine import describe_machine, measured_tree, versions
+
+    record: dict[str, Any] = {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        **measured_tree(),
+        "machine": describe_machine(),
+        "versions": versions(["numpy", "onnx"]),
+        "differs": {},
+        "errors": {},
+        "hashes": {},
+    }
     for name, difference, old, _ in compare(*options.trees, names):
         if "error" in old:
             record["errors"][name] = old["error"]
         else:
-            record["hashes"][name] = hashes_of(old)
+            record["hashes"][name] = sha(json.dumps(hashes_of(old)).encode())
         if difference:
             record["differs"][name] = difference
             print(f"{name}: {difference}", flush=True)
