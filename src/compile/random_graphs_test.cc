@@ -17,6 +17,7 @@
 #include "compile/testing/random_graph.h"
 #include "compile/testing/random_seeds.h"
 #include "compile/testing/test_device.h"
+#include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
@@ -264,6 +265,28 @@ TEST(RandomGraphs, RegionWritesATensorWithoutElements) {
     }
   })")),
             "");
+}
+
+// What the bounds of the random programs leave out: an extreme of nothing.
+TEST(RandomGraphs, TheExtremeOfNothingIsTheEndOfItsDtype) {
+  for (const std::string dtype : {"i8", "u8", "i16", "i32", "i64"})
+    for (const std::string op : {"reduce_max", "reduce_min"}) {
+      const Program program =
+          parse("program {\n entry main(%x: " + dtype + "[3, 0], %b: " + dtype + "[3]) {\n %0 = " + op +
+                "(%x) {axes = [1]} : " + dtype + "[3]\n %1 = bit_xor(%0, %b) : " + dtype +
+                "[3]\n return \"y\" = %1\n }\n}\n");
+      const DType type = program.entries[0].dtype(program.entries[0].inputs()[0]);
+      const Array given = Array::from<int64_t>(type, {3}, {0, 1, 5});
+      const std::map<std::string, Array> inputs = {{"x", Array(type, {3, 0})}, {"b", given}};
+      const Array want = evaluate(program, program.entries[0], {inputs, {}}).outputs.at("y");
+      for (int level = 0; level < 3; ++level) {
+        const Artifact artifact = compile(program, at_level(level));
+        if (!TestDevice::get().runs) continue;
+        EXPECT_EQ(run(artifact, TestDevice::get().cuda ? gpu() : device(detect_isa(), 1), inputs).at("y"),
+                  want)
+            << dtype << " " << op << ", opt " << level;
+      }
+    }
 }
 
 TEST(RandomGraphs, ContractionWithAConstantOfOneElementKeepsItsOperand) {

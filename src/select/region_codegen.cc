@@ -305,13 +305,31 @@ class RegionCompiler {
     Location at{true, true, new_scalar(type), s + 1, -1};
     stage(s).push_back({*op, type, encode(at), operand});
     stage(s + 1);
-    if (is_narrow_integer(dtype) || rounds(node)) {
+    if (is_narrow_integer(dtype) && (node.op == Op::reduce_max || node.op == Op::reduce_min)) {
+      at = bound_extreme(node.op, dtype, at, s + 1);
+    } else if (is_narrow_integer(dtype) || rounds(node)) {
       Location done{true, true, new_scalar(type), s + 1, -1};
       const TileOp finish = is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype);
       stage(s + 1).push_back({finish, type, encode(done), encode(at)});
       at = done;
     }
     location_[static_cast<size_t>(node.results[0])] = at;
+  }
+
+  // The extreme of no elements is the end of the dtype, and not that of the register it is computed in.
+  Location bound_extreme(Op op, DType dtype, const Location& extreme, int s) {
+    const int bits = 8 * static_cast<int>(dtype_bytes(dtype));
+    const bool is_signed = dtype != DType::u8, largest = op == Op::reduce_max;
+    const Location end{true, true, new_scalar(TileType::i32), 0, -1},
+        done{true, true, new_scalar(TileType::i32), s, -1};
+    TileInstr constant{TileOp::constant, TileType::i32, encode(end)};
+    constant.imm_i =
+        largest ? (is_signed ? -(int64_t{1} << (bits - 1)) : 0) : (int64_t{1} << (bits - is_signed)) - 1;
+    std::vector<TileInstr>& first = stage(0);
+    first.insert(first.begin(), constant);
+    stage(s).push_back(
+        {largest ? TileOp::max : TileOp::min, TileType::i32, encode(done), encode(extreme), encode(end)});
+    return done;
   }
 
   // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to
