@@ -1,18 +1,13 @@
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/format.h"
 #include "base/npy.h"
 #include "base/printable.h"
-#include "ir/reference/compare.h"
-#include "ir/reference/evaluator.h"
-#include "ir/text.h"
+#include "compile/validate.h"
 #include "model_source.h"
 #include "npz.h"
-#include "passes/pass.h"
 #include "peer.h"
 #include "reduce.h"
 #include "runtime/cpu/cpu_device.h"
@@ -28,37 +23,6 @@ struct ValidateArgs : ReplayOptions {
 
 using Arrays = std::map<std::string, Array>;
 
-Arrays evaluated(const Program& program, const Arrays& inputs, bool round_to_dtype) {
-  return evaluate(program, program.entries[0], {inputs, {}}, {round_to_dtype}).outputs;
-}
-
-// How far from f64 each output may be for the precision alone: twice as far as the reference is once it
-// rounds what the precision rounds. What rounded logits do to a softmax no constant says. Empty in f32.
-std::map<std::string, double> precision_costs(const ValidateArgs& options, const Program& program,
-                                              const Arrays& inputs) {
-  std::map<std::string, double> costs;
-  const CompileOptions compiling = options.source.compile_options(options.run.device);
-  if (compiling.precision == Precision::kF32 || options.atol) return costs;
-  const Program rounded =
-      run_pipeline(program, Target::from_name("cpu"), pipeline_options(compiling), nullptr);
-  const Arrays expected = evaluated(program, inputs, false);
-  for (const auto& [name, array] : evaluated(rounded, inputs, true))
-    costs[name] = 2 * compare(array, expected.at(name), 0, 0).max_abs_error;
-  return costs;
-}
-
-// What is not given fits the dtype of the output: 1e-4 and 1e-5, in half types some of their last places.
-CompareReport compare(const ValidateArgs& options, const Array& actual, const Array& expected, double cost) {
-  const double place = actual.dtype() == DType::f16 ? 0x1p-10 : actual.dtype() == DType::bf16 ? 0x1p-7 : 0;
-  return compare(actual, expected, options.rtol.value_or(std::max(1e-4, 8 * place)),
-                 options.atol.value_or(std::max(1e-5, place) + cost));
-}
-
-double cost_of(const std::map<std::string, double>& costs, const std::string& output) {
-  const auto at = costs.find(output);
-  return at == costs.end() ? 0 : at->second;
-}
-
 void check_tolerance(const char* name, const std::optional<double>& value) {
   if (!value || (*value >= 0 && std::isfinite(*value))) return;
   throw UserError(ErrorCode::kU_bad_option, "a tolerance is not accepted")
@@ -66,8 +30,9 @@ void check_tolerance(const char* name, const std::optional<double>& value) {
       .with_expected("a number >= 0");
 }
 
-Arrays expected_outputs(const ValidateArgs& options, const Program& program, const Arrays& inputs) {
-  if (options.against == "reference") return evaluated(program, inputs, false);
+// What `--against` names, if it is not the reference.
+std::optional<Arrays> expected_outputs(const ValidateArgs& options, const Arrays& inputs) {
+  if (options.against == "reference") return std::nullopt;
   if (options.against.ends_with(".npz")) return read_npz(options.against);
   if (options.against == "onnxruntime")
     return Peer(options.against, options.source.path, inputs, choose_threads(options.run.threads)).outputs();
@@ -76,16 +41,21 @@ Arrays expected_outputs(const ValidateArgs& options, const Program& program, con
       .with_expected("reference, onnxruntime or a .npz file");
 }
 
+ValidateOptions validate_options(const ValidateArgs& options) {
+  ValidateOptions validating;
+  validating.compile = options.source.compile_options(options.run.device);
+  validating.load = [&options](Artifact artifact) { return options.run.load(std::move(artifact)); };
+  validating.rtol = options.rtol, validating.atol = options.atol;
+  return validating;
+}
+
 // "" if the part agrees with the reference, else how it fails.
 std::string judge(const ValidateArgs& options, const std::string& model, const Arrays& inputs) {
   const Program program = import_onnx_bytes(model);
   try {
-    const std::unique_ptr<Executable> exe =
-        options.run.load(compile(program, options.source.compile_options("cpu", false)));
-    const Arrays outputs = exe->run("", inputs), expected = evaluated(program, inputs, false);
-    const std::map<std::string, double> costs = precision_costs(options, program, inputs);
-    for (const auto& [name, actual] : outputs)
-      if (!compare(options, actual, expected.at(name), cost_of(costs, name)).ok()) return "mismatch";
+    const ValidateOptions validating = validate_options(options);
+    const std::unique_ptr<Executable> exe = validating.load(compile(program, validating.compile));
+    if (!validate(program, *exe, inputs, validating).passed()) return "mismatch";
   } catch (const Error& error) {
     return std::string(error_info(error.code).text);
   }
@@ -132,6 +102,36 @@ int reduce(const ValidateArgs& options, const Arrays& inputs, const Console& con
   return kCheckFailed;
 }
 
+Json to_json(const CompareReport& report) {
+  return {{"max_abs_error", report.max_abs_error},
+          {"max_rel_error", report.max_rel_error},
+          {"cosine", report.cosine},
+          {"beyond", report.beyond},
+          {"undecided", report.undecided},
+          {"count", report.count}};
+}
+
+Json to_json(const Validation& validation) {
+  Json json = {{"outputs", Json::array()},
+               {"calls", {{"checked", validation.calls}, {"undecided", validation.undecided}}}};
+  for (const OutputCheck& output : validation.outputs) {
+    Json one = to_json(output.report);
+    one.update({{"name", output.name},
+                {"ok", output.ok()},
+                {"bound", output.bound},
+                {"explained", output.explained}});
+    json["outputs"].push_back(std::move(one));
+  }
+  json["calls"]["failed"] = Json::array();
+  for (const CallCheck& call : validation.failed_calls) {
+    Json one = to_json(call.report);
+    one.update({{"op", call.op}, {"origin", call.origin}, {"kernel", call.kernel}});
+    json["calls"]["failed"].push_back(std::move(one));
+  }
+  json["passed"] = validation.passed();
+  return json;
+}
+
 int validate_model(const ValidateArgs& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
@@ -143,35 +143,14 @@ int validate_model(const ValidateArgs& options, const Console& console) {
   const Arrays inputs = gather_inputs(*exe, exe->entry(""), input_options, {});
   if (!options.reduce.empty()) return reduce(options, inputs, console);
   console.status("running, then evaluating " + options.against);
-  const Arrays outputs = exe->run("", inputs), expected = expected_outputs(options, program, inputs);
-  const std::map<std::string, double> costs = precision_costs(options, program, inputs);
-  bool passed = true;
-  std::string text;
-  Json json = {{"outputs", Json::array()}};
-  for (const auto& [name, actual] : outputs) {
-    auto at = expected.find(name);
-    if (at == expected.end())
-      throw UserError(ErrorCode::kU_missing_input, "the reference has no output of this name")
-          .with_value(name);
-    const double cost = cost_of(costs, name);
-    const CompareReport report = compare(options, actual, at->second, cost);
-    passed = passed && report.ok();
-    text += printable_name(name) + ": " + to_string(report) + "\n";
-    if (cost > 0)
-      text += printable_name(name) + ": allowed beyond f32's tolerance for " + options.source.precision +
-              ": " + format_number(cost) + "\n";
-    json["outputs"].push_back({{"name", name},
-                               {"ok", report.ok()},
-                               {"max_abs_error", report.max_abs_error},
-                               {"max_rel_error", report.max_rel_error},
-                               {"allowed_for_precision", cost},
-                               {"cosine", report.cosine},
-                               {"beyond", report.beyond},
-                               {"count", report.count}});
-  }
-  json["passed"] = passed;
-  console.result(text + "validate: " + (passed ? "passed" : "failed") + "\n", json);
-  return passed ? kOk : kCheckFailed;
+  ValidateOptions validating = validate_options(options);
+  validating.expected = expected_outputs(options, inputs);
+  validating.progress = [&](size_t done, size_t of) {
+    console.progress("calls checked", static_cast<int64_t>(done), static_cast<int64_t>(of));
+  };
+  const Validation validation = validate(program, *exe, inputs, validating);
+  console.result(to_string(validation), to_json(validation));
+  return validation.passed() ? kOk : kCheckFailed;
 }
 
 }  // namespace
@@ -182,11 +161,10 @@ VerbRun setup_validate(VerbOptions& verb) {
   verb.add_option("--inputs", options->inputs_file, "a .npz file with inputs by name");
   verb.add_option("--against", options->against,
                   "reference (f64), onnxruntime, or a .npz file with outputs by name");
-  verb.add_option("--rtol", options->rtol, "relative tolerance; default 1e-4, for f16 8e-3, bf16 6e-2");
-  verb.add_option(
-      "--atol", options->atol,
-      "absolute tolerance; default 1e-5, for f16 1e-3, bf16 8e-3, and with --precision twice what "
-      "its rounding costs the reference");
+  verb.add_option("--rtol", options->rtol,
+                  "relative tolerance of the outputs, in place of the running error bound");
+  verb.add_option("--atol", options->atol,
+                  "absolute tolerance of the outputs, in place of the running error bound");
   verb.add_option("--reduce", options->reduce,
                   "write the fewest nodes that still fail, as a model, and their inputs beside it");
   return [options](const Console& console) { return validate_model(*options, console); };

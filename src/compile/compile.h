@@ -52,6 +52,8 @@ struct CompileOptions {
   // Runs at most once, on a thread of its own, while machine code is compiled, if any is: for what else the
   // caller has to wait for. Must not throw.
   std::function<void()> meanwhile;
+  // The program is what run_pipeline() gave for the target: only the stages after the passes run.
+  bool after_passes = false;
 };
 
 // What of the options the passes see.

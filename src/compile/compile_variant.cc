@@ -76,6 +76,12 @@ class VariantCompiler {
 
   // The same meaning, canonical, grouped into regions; once for all sizes, and for every bucket.
   void run_passes() {
+    if (options_.after_passes) {
+      clock_.begin("passes");
+      parts_.push_back({{}, program_});
+      updated_ = updated_variables(program_);
+      return;
+    }
     PipelineOptions pipeline = pipeline_options(options_);
     std::vector<PassRecord>* record = results_.report != nullptr ? &results_.report->passes : nullptr;
     std::vector<BucketProgram> buckets = bucket_programs(program_);

@@ -5,33 +5,23 @@
 #include <limits>
 #include <numbers>
 
-#include "ir/decompose.h"
+#include "ir/primitives.h"
+#include "ir/reference/error_rules.h"
 #include "ir/reference/ref_op.h"
 
 namespace aicf::testing {
 namespace {
 
+using reference::ErrorRule;
 using reference::RefContext;
 using reference::RefTensor;
 using reference::RefValue;
 
 constexpr double kExcluded = std::numeric_limits<double>::infinity();
 
-double epsilon(DType t) {
-  return t == DType::f64 ? 0x1p-52 : t == DType::f32 ? 0x1p-23 : t == DType::f16 ? 0x1p-10 : 0x1p-7;
-}
+double epsilon(DType t) { return 2 * reference::unit_roundoff(t); }
 double tiny(DType t) { return t == DType::f64 ? 1e-300 : t == DType::f16 ? 0x1p-23 : 1e-36; }
 double largest(DType t) { return t == DType::f64 ? 1e300 : t == DType::f16 ? 65504.0 : 3e38; }
-
-reference::RefResults call(Op op, const RefContext& context) {
-  static constexpr reference::RefResults (*kFunctions[])(const RefContext&) = {
-#define AICF_OP(name, operands, types, attributes, results, traits, shape_rule, meaning) \
-  reference::ref_##name,
-#include "ir/ops.def"
-#undef AICF_OP
-  };
-  return kFunctions[static_cast<size_t>(op)](context);
-}
 
 class BoundRun {
  public:
@@ -46,12 +36,12 @@ class BoundRun {
  private:
   // The op over other operand contents, results as f64 where a float tensor was put for an integer one.
   std::vector<RefTensor> apply(const Node& node, std::vector<RefValue> operands, bool as_f64) const {
-    RefContext context{node, std::move(operands), {}, {}, sizes_, false};
+    RefContext context{node, std::move(operands), {}, {}, sizes_, {false}};
     for (ValueId id : node.results) {
       context.result_dtypes.push_back(as_f64 ? DType::f64 : graph_.dtype(id));
       context.result_sizes.push_back(evaluate(graph_.shape(id), sizes_));
     }
-    std::vector<RefTensor> results = call(node.op, context);
+    std::vector<RefTensor> results = reference::call_reference(context);
     for (RefTensor& t : results) reference::normalize(t, false);
     return results;
   }
@@ -95,6 +85,7 @@ class BoundRun {
 
   std::vector<std::vector<double>> propagate(const Node& node, const std::vector<RefTensor>& exact) const {
     const OpInfo& info = op_info(node.op);
+    const ErrorRule rule = reference::error_rule(node.op);
     switch (node.op) {
       case Op::reshape:
       case Op::transpose:
@@ -124,20 +115,15 @@ class BoundRun {
                       operands(node, [](size_t, const Bounded& x) { return as_f64(x, x.bound); }), true)[0]
                     .f};
       }
-      case Op::reduce_sum:
-      case Op::reduce_prod:
-      case Op::cumsum:
-      case Op::cumprod:
-      case Op::matmul:
-      case Op::conv:
-      case Op::conv_transpose:
-      case Op::avg_pool:
-        if (exact[0].is_float()) return {majorant(node, exact[0].dtype)};
+      case Op::scatter_elements:
+      case Op::scatter_nd:
         break;
       case Op::sort:
         if (exact[0].is_float()) return sorted(node, exact);
         break;
       default:
+        if (exact[0].is_float() && (rule == ErrorRule::kSum || rule == ErrorRule::kProduct))
+          return {majorant(node, exact[0].dtype)};
         if (info.has(kPointwise)) return {pointwise(node, exact[0])};
     }
     return everything(node, exact);
@@ -184,7 +170,7 @@ class BoundRun {
     // The largest product of some of the factors: a part may overflow, or be what an underflow of others
     // meets, though the whole is small or 0.
     std::vector<double> part(high.f.size(), 1);
-    if (node.op == Op::reduce_prod || node.op == Op::cumprod) {
+    if (reference::error_rule(node.op) == ErrorRule::kProduct) {
       const auto at_least_one = [&](size_t, const Bounded& x) {
         RefTensor t = magnitude(x, true);
         for (double& f : t.f) f = std::max(f, 1.0);
@@ -220,10 +206,6 @@ class BoundRun {
     return op == Op::floor || op == Op::ceil || op == Op::trunc || op == Op::round || op == Op::round_tf32 ||
            op == Op::sign;
   }
-  static bool chooses(Op op) {
-    return op == Op::max || op == Op::min || op == Op::neg || op == Op::abs || op == Op::relu;
-  }
-
   std::vector<double> pointwise(const Node& node, const RefTensor& exact) const {
     const auto n = static_cast<size_t>(exact.count());
     std::vector<std::vector<double>> bounds;
@@ -258,9 +240,8 @@ class BoundRun {
         const double size = std::fabs(exact.f[i]);
         if (steps(node.op) || (node.op == Op::cast && !from_float)) {
           out[i] = out[i] > 0 ? kExcluded : node.op == Op::cast ? epsilon(exact.dtype) * size : 0;
-        } else if (!chooses(node.op)) {
-          const bool angle =
-              node.op == Op::sin || node.op == Op::cos || node.op == Op::tan || node.op == Op::pow;
+        } else if (reference::error_rule(node.op) != ErrorRule::kNone) {
+          const bool angle = reference::error_rule(node.op) == ErrorRule::kAngle;
           out[i] += epsilon(exact.dtype) * (size + out[i]) * (angle ? 32 : 8) +
                     (angle ? 4 * epsilon(exact.dtype) : 0) + tiny(exact.dtype);
         }
@@ -309,26 +290,6 @@ class BoundRun {
   const SymbolValues& sizes_;
   std::vector<Bounded> values_;
 };
-
-Graph primitives(const Graph& graph) {
-  Graph current = graph;
-  for (bool changed = true; changed;) {
-    changed = false;
-    GraphRewriter rewriter(current);
-    for (const Node& node : current.nodes()) {
-      if (!op_info(node.op).has(kComposite)) {
-        rewriter.copy(node);
-        continue;
-      }
-      const std::vector<ValueId> results = decompose(rewriter.graph(), node, rewriter.values(node.operands));
-      for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], results[i]);
-      changed = true;
-    }
-    Graph next = rewriter.finish();
-    current = std::move(next);
-  }
-  return current;
-}
 
 }  // namespace
 

@@ -47,6 +47,19 @@ TEST(Compare, IntegersAreExact) {
   EXPECT_EQ(compare(a, b, 1, 1e9).beyond, 1);
 }
 
+TEST(Compare, AnInfiniteBoundLeavesAnElementUndecided) {
+  const Array want = values(DType::f64, {1, 2, kNan, 4});
+  const CompareReport report = compare(values(DType::f32, {1.5, 2.5, 3, 4.5}), want, {kInf, 0.25, kInf, 0.5});
+  EXPECT_EQ(report.undecided, 2);
+  EXPECT_EQ(report.beyond, 1);
+  EXPECT_EQ(report.worst, 1);
+  EXPECT_EQ(report.worst_allowed, 0.25);
+  const CompareReport index = compare(Array::from<int64_t>(DType::i64, {2}, {3, 4}),
+                                      Array::from<int64_t>(DType::i64, {2}, {5, 5}), {kInf, 0});
+  EXPECT_EQ(index.undecided, 1);
+  EXPECT_EQ(index.beyond, 1);
+}
+
 TEST(Compare, SizesAndEmptyArrays) {
   EXPECT_FALSE(compare(values(DType::f32, {1}), values(DType::f64, {1, 2}), 1, 1).ok());
   const CompareReport empty = compare(values(DType::f32, {}), values(DType::f64, {}), 0, 0);

@@ -89,7 +89,7 @@ RefResults ref_linear(const RefContext& c) {
     fail_sizes(c, "equal contracted sizes", to_string(x.sizes) + " and " + to_string(w.sizes));
   const int64_t m = n == 0 ? 0 : out.count() / n;
   multiply(x.f.data(), w.f.data(), out.f.data(), m, k, n);
-  normalize(out, c.round_to_dtype);  // the matmul of its decomposition
+  normalize(out, c.round_to_dtype());  // the matmul of its decomposition
   if (c.has(2))
     for (int64_t at = 0; at < out.count(); ++at)
       out.f[static_cast<size_t>(at)] += c.x(2).f.at(static_cast<size_t>(at % n));

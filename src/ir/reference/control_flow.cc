@@ -7,7 +7,7 @@ namespace aicf::reference {
 namespace {
 
 std::vector<RefValue> body_results(const RefContext& c, size_t body, const std::vector<RefValue>& operands) {
-  return run_body(c.node.bodies.at(body), operands, c.sizes, c.round_to_dtype);
+  return run_body(c.node.bodies.at(body), operands, c.sizes, c.options);
 }
 
 RefResults copies(const std::vector<RefValue>& values) {

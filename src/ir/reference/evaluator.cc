@@ -4,7 +4,9 @@
 
 #include "base/dim_solve.h"
 #include "base/error.h"
+#include "ir/reference/error_rules.h"
 #include "ir/reference/ref_op.h"
+#include "ir/reference/rounding_noise.h"
 
 namespace aicf {
 namespace reference {
@@ -54,22 +56,27 @@ void fail_sizes(const RefContext& context, const std::string& expected, const st
       .with_actual(actual);
 }
 
+RefResults call_reference(const RefContext& context) { return ref_function(context.node.op)(context); }
+
 RefResults run_node(const Graph& graph, const Node& node, std::vector<RefValue> operands,
-                    const SymbolValues& sizes, bool round_to_dtype) {
-  RefContext context{node, std::move(operands), {}, {}, sizes, round_to_dtype};
+                    const SymbolValues& sizes, const EvalOptions& options, bool moved) {
+  RefContext context{node, std::move(operands), {}, {}, sizes, options};
   for (ValueId result : node.results) {
     context.result_dtypes.push_back(graph.dtype(result));
     context.result_sizes.push_back(evaluate(graph.shape(result), sizes));
   }
-  RefResults results = ref_function(node.op)(context);
-  AICF_CHECK(results.size() == node.results.size(), "a reference gives every result: " + context.op());
-  for (size_t k = 0; k < results.size(); ++k) {
-    AICF_CHECK(results[k].dtype == context.result_dtypes[k] && results[k].sizes == context.result_sizes[k],
-               "a reference agrees with the shape rule: " + context.op() + " gives " +
-                   to_string(results[k].sizes) + ", the rule " + to_string(context.result_sizes[k]));
-    normalize(results[k], round_to_dtype);
-  }
-  return results;
+  const auto compute = [&] {
+    RefResults results = call_reference(context);
+    AICF_CHECK(results.size() == node.results.size(), "a reference gives every result: " + context.op());
+    for (size_t k = 0; k < results.size(); ++k) {
+      AICF_CHECK(results[k].dtype == context.result_dtypes[k] && results[k].sizes == context.result_sizes[k],
+                 "a reference agrees with the shape rule: " + context.op() + " gives " +
+                     to_string(results[k].sizes) + ", the rule " + to_string(context.result_sizes[k]));
+      normalize(results[k], options.round_to_dtype && options.noise == nullptr);
+    }
+    return results;
+  };
+  return options.noise == nullptr ? compute() : options.noise->results(context, moved, compute);
 }
 
 namespace {
@@ -77,22 +84,32 @@ namespace {
 // Runs a graph's nodes over an environment of values; a value is dropped after its last reader.
 class GraphRun {
  public:
-  GraphRun(const Graph& graph, const SymbolValues& sizes, bool round_to_dtype)
+  GraphRun(const Graph& graph, const SymbolValues& sizes, const EvalOptions& options)
       : graph_(graph),
         sizes_(sizes),
-        round_(round_to_dtype),
+        options_(options),
         uses_(graph.use_counts()),
-        values_(static_cast<size_t>(graph.value_count())) {}
+        values_(static_cast<size_t>(graph.value_count())),
+        moved_(static_cast<size_t>(graph.value_count())) {}
 
-  void set(ValueId id, RefValue value) { values_[static_cast<size_t>(id)] = std::move(value); }
+  // `moved`: noise may have moved the value.
+  void set(ValueId id, RefValue value, bool moved) {
+    values_[static_cast<size_t>(id)] = std::move(value);
+    moved_[static_cast<size_t>(id)] = moved;
+  }
 
   void run() {
     for (const Node& node : graph_.nodes()) {
       std::vector<RefValue> operands;
-      for (ValueId operand : node.operands) operands.push_back(operand == kNoValue ? nullptr : get(operand));
-      RefResults results = run_node(graph_, node, std::move(operands), sizes_, round_);
+      bool moved = !node.bodies.empty();
+      for (ValueId operand : node.operands) {
+        operands.push_back(operand == kNoValue ? nullptr : get(operand));
+        moved = moved || (operand != kNoValue && moved_[static_cast<size_t>(operand)]);
+      }
+      RefResults results = run_node(graph_, node, std::move(operands), sizes_, options_, moved);
       for (size_t k = 0; k < results.size(); ++k)
-        set(node.results[k], std::make_shared<RefTensor>(std::move(results[k])));
+        set(node.results[k], std::make_shared<RefTensor>(std::move(results[k])),
+            moved || error_rule(node.op) != ErrorRule::kNone);
       for (ValueId operand : node.operands) release(operand);
     }
   }
@@ -113,18 +130,19 @@ class GraphRun {
 
   const Graph& graph_;
   const SymbolValues& sizes_;
-  bool round_;
+  EvalOptions options_;
   std::vector<int> uses_;
   std::vector<RefValue> values_;
+  std::vector<bool> moved_;
 };
 
 }  // namespace
 
 std::vector<RefValue> run_body(const Graph& body, const std::vector<RefValue>& operands,
-                               const SymbolValues& sizes, bool round_to_dtype) {
+                               const SymbolValues& sizes, const EvalOptions& options) {
   AICF_CHECK(body.inputs().size() == operands.size(), "a body takes its node's operands");
-  GraphRun run(body, sizes, round_to_dtype);
-  for (size_t k = 0; k < operands.size(); ++k) run.set(body.inputs()[k], operands[k]);
+  GraphRun run(body, sizes, options);
+  for (size_t k = 0; k < operands.size(); ++k) run.set(body.inputs()[k], operands[k], true);
   run.run();
   std::vector<RefValue> results;
   for (ValueId output : body.outputs()) results.push_back(run.get(output));
@@ -257,10 +275,11 @@ EvalResult evaluate(const Program& program, const Graph& entry, const EvalInputs
   for (const auto& [id, array] : arrays) check_sizes(entry.value(id), array, result.sizes);
 
   const bool round = options.round_to_dtype;
-  reference::GraphRun run(entry, result.sizes, round);
+  reference::GraphRun run(entry, result.sizes, options);
   for (ValueId id : entry.leaves())
     if (entry.value(id).role != Role::kConstant)
-      run.set(id, std::make_shared<RefTensor>(leaf_tensor(entry.value(id), arrays, id, result.sizes, round)));
+      run.set(id, std::make_shared<RefTensor>(leaf_tensor(entry.value(id), arrays, id, result.sizes, round)),
+              false);
   run.run();
   for (size_t k = 0; k < entry.outputs().size(); ++k)
     result.outputs[entry.output_names()[k]] = to_array(*run.get(entry.outputs()[k]), !round);
@@ -280,7 +299,7 @@ std::vector<Array> evaluate_node(const Graph& graph, const Node& node, const std
                          : std::make_shared<RefTensor>(reference::from_array(operands[k], graph.dtype(id))));
   }
   std::vector<Array> arrays;
-  for (const RefTensor& tensor : reference::run_node(graph, node, std::move(values), sizes, true))
+  for (const RefTensor& tensor : reference::run_node(graph, node, std::move(values), sizes, EvalOptions{}))
     arrays.push_back(to_array(tensor, false));
   return arrays;
 }

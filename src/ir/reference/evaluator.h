@@ -12,9 +12,15 @@
 
 namespace aicf {
 
+namespace reference {
+class RoundingNoise;
+}
+
 struct EvalOptions {
   // false: float values stay f64 through the whole graph and come back as f64 arrays.
   bool round_to_dtype = true;
+  // What moves every result as a kernel's rounding might (rounding_noise.h); null: nothing.
+  reference::RoundingNoise* noise = nullptr;
 };
 
 struct EvalInputs {

@@ -17,14 +17,14 @@ RefTensor product(const RefContext& c, const RefTensor& x, const RefTensor& y) {
   const int64_t m = x.sizes[0], k = x.sizes[1], n = y.sizes[1];
   RefTensor out = make_tensor(c.x(0).dtype, {m, n});
   multiply(x.f.data(), y.f.data(), out.f.data(), m, k, n);
-  normalize(out, c.round_to_dtype);
+  normalize(out, c.round_to_dtype());
   return out;
 }
 
 RefTensor loss_of(const RefContext& c, const RefTensor& logits) {
   const RefContext inner{c.node,          {std::make_shared<const RefTensor>(logits), c.operands[2]},
                          c.result_dtypes, c.result_sizes,
-                         c.sizes,         c.round_to_dtype};
+                         c.sizes,         c.options};
   return std::move(ref_cross_entropy(inner)[0]);
 }
 
@@ -76,7 +76,7 @@ RefResults ref_linear_cross_entropy_backward(const RefContext& c) {
     else
       logit_gradients(at, classes, labels[row], c.x(3).f.at(0) / kept);
   }
-  normalize(slopes, c.round_to_dtype);
+  normalize(slopes, c.round_to_dtype());
   results.push_back(product(c, slopes, swap_last_axes(w)));
   RefTensor dw = weight_gradient(c, slopes);
   results.push_back(c.attrs().get_bool("transpose_w") ? swap_last_axes(dw) : std::move(dw));

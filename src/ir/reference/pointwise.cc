@@ -200,7 +200,7 @@ RefResults ref_bit_not(const RefContext& c) {
 RefResults ref_cast(const RefContext& c) {
   RefTensor out = c.result();
   const RefTensor x = expand(c.x(0), out.sizes);
-  const bool narrows = c.round_to_dtype && out.dtype != DType::f64;
+  const bool narrows = c.round_to_dtype() && out.dtype != DType::f64;
   if (out.is_float() && x.is_float())
     out.f = x.f;
   else if (out.is_float())

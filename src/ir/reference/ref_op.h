@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/reference/evaluator.h"
 #include "ir/reference/tensor.h"
 
 namespace aicf::reference {
@@ -17,7 +18,7 @@ struct RefContext {
   std::vector<DType> result_dtypes;
   std::vector<Index> result_sizes;
   const SymbolValues& sizes;
-  bool round_to_dtype = true;
+  EvalOptions options = {};
 
   const RefTensor& x(size_t k) const { return *operands[k]; }
   bool has(size_t k) const { return k < operands.size() && operands[k] != nullptr; }
@@ -27,6 +28,7 @@ struct RefContext {
   int64_t axis(std::string_view name, int64_t rank) const;
   std::vector<int64_t> axes(std::string_view name, int64_t rank) const;
   Index dims(std::string_view name) const { return evaluate(attrs().get_dims(name), sizes); }
+  bool round_to_dtype() const { return options.round_to_dtype; }
   std::string op() const { return std::string(op_info(node.op).name); }
 };
 
@@ -49,11 +51,13 @@ inline RefResults one(RefTensor tensor) {
 #include "ir/ops.def"
 #undef AICF_OP
 
-// Runs one node: operands in, normalised results out.
+// What the op's function gives, not normalised.
+RefResults call_reference(const RefContext& context);
+// Runs one node: operands in, normalised results out. `moved`: noise may have moved an operand.
 RefResults run_node(const Graph& graph, const Node& node, std::vector<RefValue> operands,
-                    const SymbolValues& sizes, bool round_to_dtype);
+                    const SymbolValues& sizes, const EvalOptions& options, bool moved = true);
 // Runs a body over its operands; the results are those of its outputs.
 std::vector<RefValue> run_body(const Graph& body, const std::vector<RefValue>& operands,
-                               const SymbolValues& sizes, bool round_to_dtype);
+                               const SymbolValues& sizes, const EvalOptions& options);
 
 }  // namespace aicf::reference
