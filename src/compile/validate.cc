@@ -306,11 +306,13 @@ Validation validate(const Program& program, Executable& exe, const std::map<std:
                     const ValidateOptions& options) {
   const EvalInputs given{inputs, sizes_of(exe, inputs)};
   const Arrays outputs = run_once(exe, inputs);
+  ValidateOptions here = options;
+  here.compile.target = exe.model().variant().target;  // of several, the one that the device runs
   Validation validation;
-  if (options.rtol || options.atol)
-    check_within_tolerances(program, given, outputs, options, validation);
+  if (here.rtol || here.atol)
+    check_within_tolerances(program, given, outputs, here, validation);
   else
-    check_within_bounds(program, given, outputs, options, validation);
+    check_within_bounds(program, given, outputs, here, validation);
   return validation;
 }
 
