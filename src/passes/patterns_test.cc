@@ -159,7 +159,7 @@ TEST(Pipeline, NarrowsProductsWithAndWithoutBias) {
   for (const bool has_bias : {false, true}) {
     Graph graph("main");
     std::vector<ValueId> operands{graph.add_input("x", {DType::f32, {2, 4}}),
-                                  graph.add_input("w", {DType::f32, {3, 4}})};
+                                  graph.add_input("w", {DType::f32, {4, 3}})};
     if (has_bias) operands.push_back(graph.add_input("b", {DType::f32, {3}}));
     graph.add_output(graph.add(Op::linear, operands), "y");
     Program program;
