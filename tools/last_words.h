@@ -1,6 +1,6 @@
-// What the program says when it cannot go on: an exception that nobody caught, which is most often memory that
-// ran out where nothing may throw, and a file that was cut off under its mapping. It ends with a coded error
-// and the exit code of its kind, not with a signal.
+// What the program says when it cannot go on: an exception that nobody caught, which is most often memory
+// that ran out where nothing may throw, and a file that was cut off under its mapping. It ends with a coded
+// error and the exit code of its kind, not with a signal.
 #pragma once
 
 namespace aicf::cli {

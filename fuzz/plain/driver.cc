@@ -1,8 +1,9 @@
-// A fuzz target without libFuzzer: mutations drawn by a seed, tried in child processes, so that every compiler
-// builds it and what breaks one input leaves the rest. Coverage does not guide it; the target's own mutator does.
+// A fuzz target without libFuzzer: mutations drawn by a seed, tried in child processes, so that every
+// compiler builds it and what breaks one input leaves the rest. Coverage does not guide it; the target's own
+// mutator does.
 //   mutate_aicf --runs 10000 [--seed S] [--seeds FOLDER] [--at INDEX] [--keep FOLDER]
-// A finding is a signal, more than 20 s or more than 4 GiB of address space. Prints the seed, and for each finding
-// the line that runs it again; --keep gets its input. Exit 1 if there is any.
+// A finding is a signal, more than 20 s or more than 4 GiB of address space. Prints the seed, and for each
+// finding the line that runs it again; --keep gets its input. Exit 1 if there is any.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -77,7 +78,8 @@ struct Options {
 };
 
 // A status that is no finding: 0.
-int run_batch(const std::vector<Bytes>& seeds, const Options& options, int64_t end, std::atomic<int64_t>* at) {
+int run_batch(const std::vector<Bytes>& seeds, const Options& options, int64_t end,
+              std::atomic<int64_t>* at) {
   const pid_t child = fork();
   if (child == 0) {
     const rlimit space = {kAddressSpace, kAddressSpace}, none = {0, 0};
@@ -169,8 +171,8 @@ int main(int argc, char** argv) {
   if (seeds.empty()) return 3;
   LLVMFuzzerInitialize(&argc, &argv);
 
-  auto* at = new (mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                       -1, 0)) std::atomic<int64_t>(0);
+  auto* at = new (mmap(nullptr, sizeof(std::atomic<int64_t>), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int64_t>(0);
   int64_t found = 0;
   const int64_t first = options.at >= 0 ? options.at : 0, end = options.at >= 0 ? first + 1 : options.runs;
   for (*at = first; *at < end;) {
@@ -185,8 +187,8 @@ int main(int argc, char** argv) {
       fs::create_directories(options.keep);
       const Bytes bytes = input_of(seeds, options.seed, *at);
       const std::string name = options.keep + "/" + std::to_string(options.seed) + "-" + std::to_string(*at);
-      std::ofstream(name, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()),
-                                                  static_cast<std::streamsize>(bytes.size()));
+      std::ofstream(name, std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     }
     ++*at;
   }

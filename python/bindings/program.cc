@@ -62,8 +62,8 @@ void bind_program(nb::module_& module) {
       .def("_repr_html_",
            [](const Program& program) {
              const nb::object escape = nb::module_::import_("html").attr("escape");
-             return "<details><summary>" + nb::cast<std::string>(escape(summary(program))) + "</summary><pre>" +
-                    nb::cast<std::string>(escape(print(program))) + "</pre></details>";
+             return "<details><summary>" + nb::cast<std::string>(escape(summary(program))) +
+                    "</summary><pre>" + nb::cast<std::string>(escape(print(program))) + "</pre></details>";
            })
       .def_rw("metadata", &Program::metadata)
       .def_prop_ro("entries", [](const Program& program) {

@@ -1,6 +1,6 @@
-// Switches of mutants that are compiled into one build (mutant schemata, Untch, Offutt and Harrold 1993). A page of
-// shared memory, a file that AICF_MUTANT_PAGE names, holds the number of the active mutant, and a byte for each that
-// says whether its place was reached; without the variable no mutant is active.
+// Switches of mutants that are compiled into one build (mutant schemata, Untch, Offutt and Harrold 1993). A
+// page of shared memory, a file that AICF_MUTANT_PAGE names, holds the number of the active mutant, and a
+// byte for each that says whether its place was reached; without the variable no mutant is active.
 #pragma once
 
 #include <fcntl.h>

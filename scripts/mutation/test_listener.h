@@ -1,5 +1,5 @@
-// Writes which mutants each test reached, and its seconds, as lines "name seconds mutant mutant ..." to the file that
-// AICF_MUTANT_REACHED names; mutate.py puts it into the main function of the GoogleTest programs.
+// Writes which mutants each test reached, and its seconds, as lines "name seconds mutant mutant ..." to the
+// file that AICF_MUTANT_REACHED names; mutate.py puts it into the main function of the GoogleTest programs.
 #pragma once
 
 #include <gtest/gtest.h>

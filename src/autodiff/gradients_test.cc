@@ -155,7 +155,8 @@ TEST(GradientErrors, AllUnusedParamsAreNamedAtOnce) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.value, "param 'a' f32[], param 'c' f32[]");
-    EXPECT_NE(error.remedy.find(R"(ParamGroup{.patterns = {"a", "c"}, .trainable = false})"), std::string::npos)
+    EXPECT_NE(error.remedy.find(R"(ParamGroup{.patterns = {"a", "c"}, .trainable = false})"),
+              std::string::npos)
         << error.remedy;
   }
 }

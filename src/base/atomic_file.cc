@@ -77,7 +77,8 @@ void remove_if_dead(const std::string& path) {
   ::close(fd);
 }
 
-// What writers that were killed have left in the folder. A large folder is looked through once a second at most.
+// What writers that were killed have left in the folder. A large folder is looked through once a second at
+// most.
 void reclaim(const std::string& folder) {
   constexpr int kLarge = 1000;
   using Clock = std::chrono::steady_clock;

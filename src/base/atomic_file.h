@@ -1,8 +1,8 @@
 // Writes a file that appears whole or not at all: bytes go to a file without a name in the target's folder,
 // commit() syncs it, names it and renames it over the target. Destroyed without commit, or killed, nothing is
 // left and the target is untouched. On a file system that has no nameless files it is a temporary file beside
-// the target, ".aicf.tmp.*", which a kill leaves there, as does one right before the rename. Its writer holds a
-// lock on it, which the kernel releases, and the next writer in the folder removes what nobody holds.
+// the target, ".aicf.tmp.*", which a kill leaves there, as does one right before the rename. Its writer holds
+// a lock on it, which the kernel releases, and the next writer in the folder removes what nobody holds.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 #include "base/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -71,10 +71,12 @@ TEST_F(AtomicFileTest, NothingElseOfThisNameIsTouched) {
   make("target");
   fs::create_symlink("target", at(".aicf.tmp.1.2"));
   write_file_atomically(at("out"), "whole");
-  EXPECT_EQ(names(), (std::set<std::string>{"out", "target", ".aicf.tmp.1.0", ".aicf.tmp.1.1", ".aicf.tmp.1.2"}));
+  EXPECT_EQ(names(),
+            (std::set<std::string>{"out", "target", ".aicf.tmp.1.0", ".aicf.tmp.1.1", ".aicf.tmp.1.2"}));
 }
 
-// Of writers that are killed at any moment the target is the old or the new one, and one writer later it is alone.
+// Of writers that are killed at any moment the target is the old or the new one, and one writer later it is
+// alone.
 TEST_F(AtomicFileTest, KilledWritersLeaveTheTargetWhole) {
   const std::string old(1 << 16, 'a'), fresh(1 << 16, 'b');
   write_file_atomically(at("out"), old);

@@ -43,9 +43,13 @@ TEST_F(DynamicLibraryTest, OneThatIsNowhereIsMissing) {
 }
 
 TEST_F(DynamicLibraryTest, OneThatIsThereAndDoesNotLoadSaysSoInTheLoadersWords) {
-  std::string other_machine("\x7f" "ELF\x01\x01\x01", 7);  // of 32 bits
+  std::string other_machine(
+      "\x7f"
+      "ELF\x01\x01\x01",
+      7);  // of 32 bits
   other_machine.resize(4096, '\0');
-  for (const std::string& bytes : {std::string("#!/bin/sh\n") + std::string(100, ' '), std::string(), other_machine}) {
+  for (const std::string& bytes :
+       {std::string("#!/bin/sh\n") + std::string(100, ' '), std::string(), other_machine}) {
     std::ofstream(folder_ / "libaicf_broken.so.1", std::ios::trunc) << bytes;
     const EnvironmentError error = error_of("libaicf_broken.so.1");
     EXPECT_EQ(error.code, ErrorCode::kE_library_unusable) << error.text();

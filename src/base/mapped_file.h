@@ -1,7 +1,8 @@
 // The bytes of a file, read-only for the life of this object. Arrays that view them hold the shared pointer.
-// They are a copy while the copies of all open files together are within AICF_COPIED_FILES (copied_files_limit):
-// nothing that happens to the file then matters. A file beyond that is mapped: require_unchanged() tells that
-// it was written to, and a file that is cut off while it is read ends the process with SIGBUS.
+// They are a copy while the copies of all open files together are within AICF_COPIED_FILES
+// (copied_files_limit): nothing that happens to the file then matters. A file beyond that is mapped:
+// require_unchanged() tells that it was written to, and a file that is cut off while it is read ends the
+// process with SIGBUS.
 #pragma once
 
 #include <cstddef>

@@ -17,9 +17,9 @@ void set_caller(Caller caller);
 Caller caller();
 
 enum class Option { kDim, kTarget, kDevice, kOptLevel, kSkipPass, kDumpAfter, kResult, kValue };
-inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,    Option::kDevice, Option::kOptLevel,
-                                      Option::kSkipPass, Option::kDumpAfter, Option::kResult,
-                                      Option::kValue};
+inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,   Option::kDevice,
+                                      Option::kOptLevel, Option::kSkipPass, Option::kDumpAfter,
+                                      Option::kResult,   Option::kValue};
 
 // The option with this value: "--target sm_90", `options={"target": "sm_90"}`, `target = "sm_90"`. A size is
 // "NAME=VALUE", a value the input's name.

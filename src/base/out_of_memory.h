@@ -1,5 +1,6 @@
 // Memory that could not be had, told without memory: std::bad_alloc says it, and std::system_error of a
-// thread that could not be started. Every border (command line, C, C++, Python) turns both into out_of_memory.
+// thread that could not be started. Every border (command line, C, C++, Python) turns both into
+// out_of_memory.
 #pragma once
 
 #include <exception>
@@ -20,6 +21,7 @@ inline constexpr char kOutOfMemoryJson[] =
     "{\n  \"schema\": 1,\n  \"error\": {\n    \"code\": \"AICF-E0002\",\n    \"kind\": \"environment\",\n"
     "    \"message\": \"memory could not be allocated\",\n    \"op\": \"\",\n    \"value\": \"\",\n"
     "    \"expected\": \"\",\n    \"actual\": \"\",\n"
-    "    \"remedy\": \"free memory, or raise the limit of the process (ulimit -v, the container's)\"\n  }\n}\n";
+    "    \"remedy\": \"free memory, or raise the limit of the process (ulimit -v, the container's)\"\n  "
+    "}\n}\n";
 
 }  // namespace aicf

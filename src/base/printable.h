@@ -11,8 +11,8 @@ namespace aicf {
 std::string printable_name(std::string_view name);
 // Text of ours, whose line breaks and tabs stay.
 std::string printable_text(std::string_view text);
-// The same as errors print it: a line break inside begins an indented line, so that no name in it can pass for an
-// error of its own.
+// The same as errors print it: a line break inside begins an indented line, so that no name in it can pass
+// for an error of its own.
 std::string error_lines(std::string_view text);
 
 }  // namespace aicf

@@ -15,11 +15,17 @@ TEST(Printable, WhatActsOnATerminalStandsAsItsCode) {
       {"a\r\nb\tc", "a\\r\\nb\\tc"},
       {std::string("a\0b", 3), "a\\x00b"},
       {"\x7f", "\\x7f"},
-      {"\xc2\x9b" "31m", "\\u009b31m"},
-      {"\x9b" "31m", "\\x9b31m"},
-      {"\xe2\x80\xae" "fdp.exe", "\\u202efdp.exe"},
+      {"\xc2\x9b"
+       "31m",
+       "\\u009b31m"},
+      {"\x9b"
+       "31m",
+       "\\x9b31m"},
+      {"\xe2\x80\xae"
+       "fdp.exe",
+       "\\u202efdp.exe"},
       {"\xe2\x81\xa6\xe2\x80\xa8", "\\u2066\\u2028"},
-      {"\xc0\x8a", "\\xc0\\x8a"},          // a line break, written longer than it may be
+      {"\xc0\x8a", "\\xc0\\x8a"},           // a line break, written longer than it may be
       {"\xed\xa0\x80", "\\xed\\xa0\\x80"},  // half of a pair
       {"\xe2\x80", "\\xe2\\x80"},
       {"\xff", "\\xff"},

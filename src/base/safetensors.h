@@ -1,6 +1,7 @@
 // The safetensors format: 8 bytes of header length, a JSON header with dtype, shape and byte range per
 // tensor, then the data. Reading gives arrays that view the file's bytes (mapped_file.h); the file is
-// untrusted and every range is checked. Writing is deterministic and streams to a file that appears by rename.
+// untrusted and every range is checked. Writing is deterministic and streams to a file that appears by
+// rename.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// What every row of a kernel table publishes, measured: its tolerance against f64 on inputs made to lose digits, and what
-// its order of accumulation depends on. On the device of test_device.h.
+// What every row of a kernel table publishes, measured: its tolerance against f64 on inputs made to lose
+// digits, and what its order of accumulation depends on. On the device of test_device.h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,33 +27,35 @@ const char* const kConv2d = "strides = [1, 1], pads = [1, 1, 1, 1], dilations = 
 std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups) {
   const auto dims = [&](const std::string& sizes) { return dtype + "[" + sizes + "]"; };
   const std::string c = std::to_string(channels), m = std::to_string(outputs);
-  return "(%x: " + dims("B, " + c + ", 9, 7") + ", %w: " + dims(m + ", " + std::to_string(channels / groups) + ", 3, 3") +
-         ") {\n %y = conv(%x, %w) {" + kConv2d + ", groups = " + std::to_string(groups) + "} : " +
-         dims("B, " + m + ", 9, 7") + "\n";
+  return "(%x: " + dims("B, " + c + ", 9, 7") +
+         ", %w: " + dims(m + ", " + std::to_string(channels / groups) + ", 3, 3") +
+         ") {\n %y = conv(%x, %w) {" + kConv2d + ", groups = " + std::to_string(groups) +
+         "} : " + dims("B, " + m + ", 9, 7") + "\n";
 }
 
 std::string matmul(const std::string& x, const std::string& result, int64_t k, int64_t n) {
   const std::string sk = std::to_string(k), sn = std::to_string(n);
-  return "(%x: " + x + "[B, " + sk + "], %w: " + x + "[" + sk + ", " + sn + "]) {\n %y = matmul(%x, %w) : " + result + "[B, " +
-         sn + "]\n";
+  return "(%x: " + x + "[B, " + sk + "], %w: " + x + "[" + sk + ", " + sn +
+         "]) {\n %y = matmul(%x, %w) : " + result + "[B, " + sn + "]\n";
 }
 
 const char* const kPool = "kernel = [3, 2], strides = [2, 1], pads = [1, 0, 1, 1], dilations = [1, 1]";
 
 std::string pool(const std::string& op, const std::string& result, const std::string& more = "") {
-  return "(%x: f32[B, 5, 9, 7]) {\n %y = " + op + "(%x) {" + kPool + more + "} : " + result + "[B, 5, 5, 7]\n";
+  return "(%x: f32[B, 5, 9, 7]) {\n %y = " + op + "(%x) {" + kPool + more + "} : " + result +
+         "[B, 5, 5, 7]\n";
 }
 
 std::string attention(const std::string& dtype, int64_t length, int64_t depth, const std::string& more = "") {
   const std::string type = dtype + "[B, 2, " + std::to_string(length) + ", " + std::to_string(depth) + "]";
-  return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type + ") {\n %y = attention(%xq, %xk, %xv) {scale = 0.125" + more +
-         "} : " + type + "\n";
+  return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type +
+         ") {\n %y = attention(%xq, %xk, %xv) {scale = 0.125" + more + "} : " + type + "\n";
 }
 
 // One query over many keys, which a GPU cuts into parts.
 std::string decode(const std::string& dtype, int64_t keys, int64_t depth) {
-  const std::string sizes = ", " + std::to_string(depth) + "]", many = dtype + "[B, 2, " + std::to_string(keys) + sizes,
-                    one = dtype + "[B, 2, 1" + sizes;
+  const std::string sizes = ", " + std::to_string(depth) + "]",
+                    many = dtype + "[B, 2, " + std::to_string(keys) + sizes, one = dtype + "[B, 2, 1" + sizes;
   return "(%xq: " + one + ", %xk: " + many + ", %xv: " + many +
          ") {\n %y = attention(%xq, %xk, %xv) {scale = 0.125} : " + one + "\n";
 }
@@ -62,43 +64,51 @@ std::string attention_backward(const std::string& dtype, int64_t length, int64_t
   const std::string type = dtype + "[B, 2, " + std::to_string(length) + ", " + std::to_string(depth) + "]";
   return "(%xq: " + type + ", %xk: " + type + ", %xv: " + type + ", %xd: " + type +
          ") {\n %o = attention(%xq, %xk, %xv) {scale = 0.125} : " + type +
-         "\n %y, %yk, %yv = attention_backward(%xq, %xk, %xv, %o, %xd) {scale = 0.125} : " + type + ", " + type + ", " + type +
-         "\n";
+         "\n %y, %yk, %yv = attention_backward(%xq, %xk, %xv, %o, %xd) {scale = 0.125} : " + type + ", " +
+         type + ", " + type + "\n";
 }
 
 struct Named {
   std::string row;
-  std::string body;  // of "entry main", with B for the batch, the first axis of inputs whose name begins with x
-  int64_t length;    // of the reduction
+  std::string
+      body;        // of "entry main", with B for the batch, the first axis of inputs whose name begins with x
+  int64_t length;  // of the reduction
   Against against = Against::kTerms;
   bool weight = false;  // w is a param, which a packed row wants
-  int64_t indexed = 0;  // elements of x in a row of the batch, where integer results count through the whole of x
-  std::string copied = {};  // the row that brings an operand into the form that this one reads: a copy, measured with it
+  int64_t indexed =
+      0;  // elements of x in a row of the batch, where integer results count through the whole of x
+  std::string copied =
+      {};  // the row that brings an operand into the form that this one reads: a copy, measured with it
 };
 
 // Several ops that one row computes.
 
 std::string pair_of_products() {
-  return "(%x: bf16[B, 300], %g: bf16[300, 96], %u: bf16[300, 96]) {\n %a = matmul(%x, %g) : bf16[B, 96]\n %b = matmul(%x, "
+  return "(%x: bf16[B, 300], %g: bf16[300, 96], %u: bf16[300, 96]) {\n %a = matmul(%x, %g) : bf16[B, 96]\n "
+         "%b = matmul(%x, "
          "%u) : bf16[B, 96]\n %y = mul(%a, %b) : bf16[B, 96]\n";
 }
 
 std::string product_and_norm(const std::string& dtype) {
   const std::string rows = dtype + "[B, 768]", row = dtype + "[768]";
-  return "(%x: " + dtype + "[B, 192], %w: " + dtype + "[192, 768], %b: " + row + ", %xr: " + rows + ", %s: " + row +
-         ") {\n %p = matmul(%x, %w) : " + rows + "\n %q = add(%p, %b) : " + rows + "\n %a = add(%q, %xr) : " + rows +
+  return "(%x: " + dtype + "[B, 192], %w: " + dtype + "[192, 768], %b: " + row + ", %xr: " + rows +
+         ", %s: " + row + ") {\n %p = matmul(%x, %w) : " + rows + "\n %q = add(%p, %b) : " + rows +
+         "\n %a = add(%q, %xr) : " + rows +
          "\n %y = layer_norm(%a, %s, %b) {axis = -1, epsilon = 1e-05} : " + rows + "\n";
 }
 
 std::string product_and_attention(const std::string& dtype) {
-  const std::string all = dtype + "[B, 128, 384]", own = dtype + "[B, 128, 128]", heads = dtype + "[B, 128, 4, 32]",
-                    turned = dtype + "[B, 4, 128, 32]";
-  std::string text = "(%x: " + dtype + "[B, 128, 136], %w: " + dtype + "[136, 384]) {\n %p = matmul(%x, %w) : " + all + "\n";
+  const std::string all = dtype + "[B, 128, 384]", own = dtype + "[B, 128, 128]",
+                    heads = dtype + "[B, 128, 4, 32]", turned = dtype + "[B, 4, 128, 32]";
+  std::string text =
+      "(%x: " + dtype + "[B, 128, 136], %w: " + dtype + "[136, 384]) {\n %p = matmul(%x, %w) : " + all + "\n";
   for (int i = 0; i < 3; ++i) {
-    const std::string n = std::to_string(i), from = std::to_string(128 * i), to = std::to_string(128 * (i + 1));
-    text += " %s" + n + " = slice(%p) {starts = [0, 0, " + from + "], limits = [B, 128, " + to + "], steps = [1, 1, 1]} : " +
-            own + "\n %r" + n + " = reshape(%s" + n + ") {shape = [B, 128, 4, 32]} : " + heads + "\n %h" + n +
-            " = transpose(%r" + n + ") {perm = [0, 2, 1, 3]} : " + turned + "\n";
+    const std::string n = std::to_string(i), from = std::to_string(128 * i),
+                      to = std::to_string(128 * (i + 1));
+    text += " %s" + n + " = slice(%p) {starts = [0, 0, " + from + "], limits = [B, 128, " + to +
+            "], steps = [1, 1, 1]} : " + own + "\n %r" + n + " = reshape(%s" + n +
+            ") {shape = [B, 128, 4, 32]} : " + heads + "\n %h" + n + " = transpose(%r" + n +
+            ") {perm = [0, 2, 1, 3]} : " + turned + "\n";
   }
   return text + " %y = attention(%h0, %h1, %h2) {scale = 1e-05} : " + turned + "\n";
 }
@@ -106,7 +116,8 @@ std::string product_and_attention(const std::string& dtype) {
 std::vector<Named> shared_cases() {
   return {
       {"conv_transpose",
-       "(%x: f32[B, 6, 5, 4], %w: f32[6, 4, 3, 3]) {\n %y = conv_transpose(%x, %w) {strides = [2, 1], pads = [1, 1, 1, 1], "
+       "(%x: f32[B, 6, 5, 4], %w: f32[6, 4, 3, 3]) {\n %y = conv_transpose(%x, %w) {strides = [2, 1], pads = "
+       "[1, 1, 1, 1], "
        "dilations = [1, 1], output_padding = [0, 0]} : f32[B, 4, 9, 4]\n",
        54},
       {"max_pool", pool("max_pool", "f32"), 1},
@@ -119,18 +130,26 @@ std::vector<Named> shared_cases() {
       {"cumsum", "(%x: f32[B, 1500]) {\n %y = cumsum(%x) {axis = 1} : f32[B, 1500]\n", 1500},
       {"cumprod", "(%x: f32[B, 40]) {\n %y = cumprod(%x) {axis = 1} : f32[B, 40]\n", 40},
       {"gather", "(%x: f32[B, 9, 5], %i: i64[4]) {\n %y = gather(%x, %i) {axis = 1} : f32[B, 4, 5]\n", 1},
-      {"gather_elements", "(%x: f32[B, 9], %xi: i64[B, 6]) {\n %y = gather_elements(%x, %xi) {axis = 1} : f32[B, 6]\n", 1},
-      {"gather_nd", "(%x: f32[B, 9, 5], %xi: i64[B, 4, 1]) {\n %y = gather_nd(%x, %xi) {batch_dims = 1} : f32[B, 4, 5]\n", 1},
+      {"gather_elements",
+       "(%x: f32[B, 9], %xi: i64[B, 6]) {\n %y = gather_elements(%x, %xi) {axis = 1} : f32[B, 6]\n", 1},
+      {"gather_nd",
+       "(%x: f32[B, 9, 5], %xi: i64[B, 4, 1]) {\n %y = gather_nd(%x, %xi) {batch_dims = 1} : f32[B, 4, 5]\n",
+       1},
       {"scatter_elements",
-       "(%x: f32[B, 9], %xi: i64[B, 60], %xu: f32[B, 60]) {\n %y = scatter_elements(%x, %xi, %xu) {axis = 1, reduction = \"add\"} "
+       "(%x: f32[B, 9], %xi: i64[B, 60], %xu: f32[B, 60]) {\n %y = scatter_elements(%x, %xi, %xu) {axis = 1, "
+       "reduction = \"add\"} "
        ": f32[B, 9]\n",
        60},
       {"scatter_nd",
-       "(%x: f32[B, 9], %xi: i64[B, 60, 1], %xu: f32[B, 60]) {\n %b = iota() {shape = [B, 60, 1], axis = 0, dtype = i64} : "
-       "i64[B, 60, 1]\n %i = concat(%b, %xi) {axis = 2} : i64[B, 60, 2]\n %y = scatter_nd(%x, %i, %xu) {reduction = \"add\"} : "
+       "(%x: f32[B, 9], %xi: i64[B, 60, 1], %xu: f32[B, 60]) {\n %b = iota() {shape = [B, 60, 1], axis = 0, "
+       "dtype = i64} : "
+       "i64[B, 60, 1]\n %i = concat(%b, %xi) {axis = 2} : i64[B, 60, 2]\n %y = scatter_nd(%x, %i, %xu) "
+       "{reduction = \"add\"} : "
        "f32[B, 9]\n",
        60},
-      {"pad", "(%x: f32[B, 9]) {\n %y = pad(%x) {low = [0, 2], high = [0, 3], mode = \"reflect\"} : f32[B, 14]\n", 1},
+      {"pad",
+       "(%x: f32[B, 9]) {\n %y = pad(%x) {low = [0, 2], high = [0, 3], mode = \"reflect\"} : f32[B, 14]\n",
+       1},
       {"tile", "(%x: f32[B, 700]) {\n %y = reduce_sum(%x) {axes = [1], keepdims = false} : f32[B]\n", 700},
       {"tile", "(%x: f16[B, 700]) {\n %y = reduce_sum(%x) {axes = [1], keepdims = false} : f16[B]\n", 700},
       {"tile", "(%x: f32[B, 513]) {\n %y = softmax(%x) {axis = 1} : f32[B, 513]\n", 513, Against::kLargest},
@@ -139,7 +158,8 @@ std::vector<Named> shared_cases() {
 
 std::vector<Named> cpu_cases() {
   std::vector<Named> cases = {
-      {"matmul_f32_packed", matmul("f32", "f32", 300, 96), 300, Against::kTerms, true, 0, "pack_matmul_y_f32"},
+      {"matmul_f32_packed", matmul("f32", "f32", 300, 96), 300, Against::kTerms, true, 0,
+       "pack_matmul_y_f32"},
       {"matmul_f32", matmul("f32", "f32", 300, 65), 300},
       {"matmul_half", matmul("f16", "f16", 300, 65), 300},
       {"matmul_half", matmul("bf16", "bf16", 300, 65), 300},
@@ -180,17 +200,23 @@ std::vector<Named> cuda_cases() {
       {"matmul_attention", product_and_attention("f16"), 136 + 128, Against::kLargest},
       {"matmul_attention", product_and_attention("bf16"), 136 + 128, Against::kLargest},
       {"rope_append",
-       "(%xq: f32[B, 2, 3, 8], %xk: f32[B, 1, 3, 8], %xv: f32[B, 1, 3, 8], %c: f32[3, 4], %s: f32[3, 4], %xc: f32[B, 1, 9, 8], "
-       "%xd: f32[B, 1, 9, 8], %xi: i64[B]) {\n %y, %yk, %yv = rope_append(%xq, %xk, %xv, %c, %s, %xc, %xd, %xi) : f32[B, 2, 3, "
+       "(%xq: f32[B, 2, 3, 8], %xk: f32[B, 1, 3, 8], %xv: f32[B, 1, 3, 8], %c: f32[3, 4], %s: f32[3, 4], "
+       "%xc: f32[B, 1, 9, 8], "
+       "%xd: f32[B, 1, 9, 8], %xi: i64[B]) {\n %y, %yk, %yv = rope_append(%xq, %xk, %xv, %c, %s, %xc, %xd, "
+       "%xi) : f32[B, 2, 3, "
        "8], f32[B, 1, 9, 8], f32[B, 1, 9, 8]\n",
        2, Against::kLargest},
       {"tile_gathered",
-       "(%t: f32[9, 333], %xi: i64[B, 7], %p: f32[7, 333], %s: f32[333]) {\n %g = gather(%t, %xi) {axis = 0} : f32[B, 7, 333]\n "
-       "%a = add(%g, %p) : f32[B, 7, 333]\n %y = layer_norm(%a, %s, %s) {axis = -1, epsilon = 1e-05} : f32[B, 7, 333]\n",
+       "(%t: f32[9, 333], %xi: i64[B, 7], %p: f32[7, 333], %s: f32[333]) {\n %g = gather(%t, %xi) {axis = 0} "
+       ": f32[B, 7, 333]\n "
+       "%a = add(%g, %p) : f32[B, 7, 333]\n %y = layer_norm(%a, %s, %s) {axis = -1, epsilon = 1e-05} : "
+       "f32[B, 7, 333]\n",
        333, Against::kLargest},
       {"tile_scattered",
-       "(%t: f32[9, 64], %o: f32[9, 64], %i: i64[60, 1], %u: f32[60, 64]) {\n %n = constant f32[] = [0]\n %z = broadcast_to(%n) "
-       "{shape = [9, 64]} : f32[9, 64]\n %g = scatter_nd(%z, %i, %u) {reduction = \"add\"} : f32[9, 64]\n %a = add(%t, %g) : "
+       "(%t: f32[9, 64], %o: f32[9, 64], %i: i64[60, 1], %u: f32[60, 64]) {\n %n = constant f32[] = [0]\n %z "
+       "= broadcast_to(%n) "
+       "{shape = [9, 64]} : f32[9, 64]\n %g = scatter_nd(%z, %i, %u) {reduction = \"add\"} : f32[9, 64]\n %a "
+       "= add(%t, %g) : "
        "f32[9, 64]\n %y = mul(%a, %o) : f32[9, 64]\n",
        61},
       {"attention_backward_simt", attention_backward("f32", 33, 40), 33, Against::kLargest},
@@ -210,13 +236,16 @@ const std::map<std::string, std::string> kElsewhere = {
 Program program_of(const Named& test, int64_t batch) {
   std::string text = "program {\n entry main" + test.body + " return \"y\" = %y";
   for (const char* more : {"yi", "yk", "yv"})
-    if (test.body.find(std::string("%") + more) != std::string::npos) text += std::string(", \"") + more + "\" = %" + more;
+    if (test.body.find(std::string("%") + more) != std::string::npos)
+      text += std::string(", \"") + more + "\" = %" + more;
   text += "\n }\n}\n";
-  for (size_t at; (at = text.find("[B")) != std::string::npos;) text.replace(at + 1, 1, std::to_string(batch));
+  for (size_t at; (at = text.find("[B")) != std::string::npos;)
+    text.replace(at + 1, 1, std::to_string(batch));
   return parse(text);
 }
 
-// Values whose sums lose digits: magnitudes from 2^-12 to 2^4 in mixed order, in pairs of nearly opposite numbers.
+// Values whose sums lose digits: magnitudes from 2^-12 to 2^4 in mixed order, in pairs of nearly opposite
+// numbers.
 std::map<std::string, Array> nasty_inputs(const Program& program, uint32_t seed) {
   std::mt19937 engine(seed);
   std::uniform_real_distribution<double> unit(0.5, 1);
@@ -232,7 +261,8 @@ std::map<std::string, Array> nasty_inputs(const Program& program, uint32_t seed)
         continue;
       }
       const double sign = engine() % 2 == 0 ? 1 : -1;
-      last = i % 3 == 2 ? -last * (1 + std::ldexp(unit(engine), -6)) : sign * std::ldexp(unit(engine), int(engine() % 16) - 12);
+      last = i % 3 == 2 ? -last * (1 + std::ldexp(unit(engine), -6))
+                        : sign * std::ldexp(unit(engine), int(engine() % 16) - 12);
       array.set_f64(i, last);
     }
     inputs.emplace(entry.value(id).name, std::move(array));
@@ -256,12 +286,18 @@ std::map<std::string, Array> absolute(const std::map<std::string, Array>& arrays
 }
 
 double epsilon(DType dtype) {
-  return dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+  return dtype == DType::f64   ? 0x1p-52
+         : dtype == DType::f32 ? 0x1p-23
+         : dtype == DType::f16 ? 0x1p-10
+                               : 0x1p-7;
 }
 
 // The smallest number above 0: what a result that vanishes may be off by.
 double smallest(DType dtype) {
-  return dtype == DType::f64 ? 0x1p-1074 : dtype == DType::f32 ? 0x1p-149 : dtype == DType::f16 ? 0x1p-24 : 0x1p-133;
+  return dtype == DType::f64   ? 0x1p-1074
+         : dtype == DType::f32 ? 0x1p-149
+         : dtype == DType::f16 ? 0x1p-24
+                               : 0x1p-133;
 }
 
 // Row `at` of the batch; integers less `offset`.
@@ -323,10 +359,12 @@ class PublishedRows : public ::testing::Test {
     for (const EntryPlan& entry : artifact.variants.at(0).plan.entries)
       for (const Step& step : entry.steps) kernels.insert(step.kernel);
     for (const std::string& row : {test.row, test.copied})
-      EXPECT_TRUE(row.empty() || kernels.contains(row)) << "the program does not reach " << row << "\n" << print(program);
+      EXPECT_TRUE(row.empty() || kernels.contains(row)) << "the program does not reach " << row << "\n"
+                                                        << print(program);
     return artifact;
   }
-  static std::map<std::string, Array> run(const Artifact& artifact, const std::map<std::string, Array>& inputs, int threads) {
+  static std::map<std::string, Array> run(const Artifact& artifact,
+                                          const std::map<std::string, Array>& inputs, int threads) {
     const char* device = TestDevice::get().cuda ? "cuda" : "cpu";
     return Executable(Model::load(artifact, open_device({device, threads, ""}))).run("main", inputs);
   }
@@ -336,7 +374,8 @@ TEST_F(PublishedRows, AreAllMeasured) {
   std::set<std::string> measured;
   for (const Named& test : cases()) measured.insert({test.row, test.copied});
   for (const KernelRow& row : rows())
-    EXPECT_TRUE(measured.contains(std::string(row.name)) != kElsewhere.contains(std::string(row.name))) << row.name;
+    EXPECT_TRUE(measured.contains(std::string(row.name)) != kElsewhere.contains(std::string(row.name)))
+        << row.name;
 }
 
 TEST_F(PublishedRows, StayWithinTheirToleranceOnNastyInputs) {
@@ -367,7 +406,8 @@ TEST_F(PublishedRows, StayWithinTheirToleranceOnNastyInputs) {
           if (error == 0) continue;
           worst = std::max(worst, error / (size * unit));
           ASSERT_LE(error, row.tolerance * (unit * size + smallest(mine.dtype())))
-              << name << "[" << i << "] is " << mine.get_f64(i) << ", f64 gives " << array.get_f64(i) << ", seed " << seed;
+              << name << "[" << i << "] is " << mine.get_f64(i) << ", f64 gives " << array.get_f64(i)
+              << ", seed " << seed;
         }
       }
     }
@@ -375,8 +415,8 @@ TEST_F(PublishedRows, StayWithinTheirToleranceOnNastyInputs) {
   }
 }
 
-// "none" and "length": a row of the batch has the bits that it has alone, whatever lies beside it and however many
-// threads work; "shape": the bits of a run are those of the next.
+// "none" and "length": a row of the batch has the bits that it has alone, whatever lies beside it and however
+// many threads work; "shape": the bits of a run are those of the next.
 TEST_F(PublishedRows, AddInThePublishedOrder) {
   for (const Named& test : cases()) {
     SCOPED_TRACE(test.row + ": " + test.body);
@@ -398,7 +438,8 @@ TEST_F(PublishedRows, AddInThePublishedOrder) {
       auto part = inputs;
       for (auto& [name, array] : part)
         if (name[0] == 'x') array = slice(array, at);
-      for (const auto& [name, array] : run(single, part, 1)) EXPECT_TRUE(slice(got.at(name), at, at * test.indexed) == array) << name << " of " << at;
+      for (const auto& [name, array] : run(single, part, 1))
+        EXPECT_TRUE(slice(got.at(name), at, at * test.indexed) == array) << name << " of " << at;
     }
   }
 }

@@ -29,9 +29,8 @@ onnx::ModelProto read_model(const std::string& path) {
   throw UserError(ErrorCode::kU_unsupported_op, "the model uses what AICF does not support:" + list)
       .with_op(ops[0].op)
       .with_value(comma_list(ops, &UnsupportedOp::op))
-      .with_remedy(
-          "replace these ops, or end the model before them (" + option_text(Option::kResult, "NAME") +
-          "); `aicf support` lists them before compiling");
+      .with_remedy("replace these ops, or end the model before them (" +
+                   option_text(Option::kResult, "NAME") + "); `aicf support` lists them before compiling");
 }
 
 Program import_model(onnx::ModelProto model, const ImportOptions& options, const std::string& folder) {

@@ -215,8 +215,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
     for (size_t i = 0; i < program.entries.size(); ++i) {
       Graph& entry = program.entries[i];
       const auto start = std::chrono::steady_clock::now();
-      const PassContext context{program, target, options.precision, gradients[i],
-                                &options.updated_elsewhere};
+      const PassContext context{program, target, options.precision, gradients[i], &options.updated_elsewhere};
       const bool below = !pass.required && options.opt_level < pass.opt_level;
       if (below && (pass.decides_rounding == nullptr || !pass.decides_rounding(entry, context))) continue;
       std::optional<Graph> before;  // none: the pass had nothing to do

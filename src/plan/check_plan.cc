@@ -78,8 +78,7 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
     throw violation("a module index is out of range", where);
   const auto operands = static_cast<int64_t>(step.inputs.size() + step.outputs.size());
   for (const CudaLaunch& launch : step.launches) {
-    for (const Dim& blocks : launch.grid)
-      check_not_negative(blocks, plan.sizes, "a grid is negative", where);
+    for (const Dim& blocks : launch.grid) check_not_negative(blocks, plan.sizes, "a grid is negative", where);
     if (launch.block < 1 || launch.block > kMaxBlock || launch.cluster < 1 || launch.cluster > kMaxCluster ||
         launch.shared_bytes < 0 || launch.shared_bytes > kMaxShared)
       throw violation("a launch asks for more than devices have", where);

@@ -121,7 +121,8 @@ TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
       {"a cluster", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].cluster = -1; }},
       {"shared bytes", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].shared_bytes = -1; }},
       {"an early input", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].early_inputs = {-1}; }},
-      {"a map's operand", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(-1, 0, 1)}; }},
+      {"a map's operand",
+       [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(-1, 0, 1)}; }},
       {"a map's operand behind the last",
        [](Plan&, EntryPlan& e) {
          const auto operands = static_cast<int32_t>(e.steps[1].inputs.size() + e.steps[1].outputs.size());

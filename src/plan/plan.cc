@@ -42,9 +42,9 @@ std::string to_string(const SymbolRanges& ranges) {
 namespace {
 
 std::string to_string(const Step& step) {
-  std::string text = printable_name(
-      step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +
-      (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (");
+  std::string text =
+      printable_name(step.kernel + (step.variant.empty() ? "" : "/" + step.variant) +
+                     (step.library.call.empty() ? "" : " or library " + step.library.call) + "  (");
   for (size_t k = 0; k < step.inputs.size(); ++k)
     text += (k ? ", b" : "b") + std::to_string(step.inputs[k].buffer) + to_string(step.inputs[k].sizes);
   text += ") -> (";
@@ -88,8 +88,8 @@ std::string to_string(const Plan& plan) {
   std::string text;
   for (const auto* list : {&plan.entries, &plan.buckets})
     for (const EntryPlan& entry : *list)
-      text += to_string(
-          entry, "entry " + printable_name(entry.name) + (entry.bucket.empty() ? "" : " for " + to_string(entry.bucket)));
+      text += to_string(entry, "entry " + printable_name(entry.name) +
+                                   (entry.bucket.empty() ? "" : " for " + to_string(entry.bucket)));
   for (size_t i = 0; i < plan.bodies.size(); ++i)
     text += to_string(plan.bodies[i], "body " + std::to_string(i));
   return text;

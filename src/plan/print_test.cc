@@ -15,10 +15,10 @@ TEST(PlanText, BuffersSayWhereTheyLie) {
   buffer.offset = 4096;
   buffer.first_step = 3;
   buffer.last_step = 5;
-  for (const auto& [kind, has_offset, has_steps] : std::initializer_list<std::tuple<BufferKind, bool, bool>>{
-           {BufferKind::kArena, true, true},
-           {BufferKind::kPacked, true, false},
-           {BufferKind::kInput, false, false}}) {
+  for (const auto& [kind, has_offset, has_steps] :
+       std::initializer_list<std::tuple<BufferKind, bool, bool>>{{BufferKind::kArena, true, true},
+                                                                 {BufferKind::kPacked, true, false},
+                                                                 {BufferKind::kInput, false, false}}) {
     buffer.kind = kind;
     Plan plan;
     plan.entries.emplace_back().buffers = {buffer};

@@ -51,7 +51,7 @@ size_t best_variant(const Artifact& artifact, const Device& device) {
       .with_actual(comma_list(artifact.variants, &Variant::target))
       .with_remedy(wanted.empty()    ? "GPUs before sm_80 are not supported"
                    : wanted == "cpu" ? "compile with " + option_text(Option::kTarget, "cpu") +
-                                          ", or run it on a GPU: device cuda"
+                                           ", or run it on a GPU: device cuda"
                                      : "compile with " + option_text(Option::kTarget, wanted));
 }
 

@@ -83,9 +83,9 @@ namespace {
   if (!inputs.empty()) {
     throw error.with_value(*inputs.begin())
         .with_actual("computed from input " + comma_list(inputs))
-        .with_remedy("fix the input to one value when compiling: " +
-                     values_text({inputs.begin(), inputs.end()}) +
-                     ", or export the model with a constant in its place");
+        .with_remedy(
+            "fix the input to one value when compiling: " + values_text({inputs.begin(), inputs.end()}) +
+            ", or export the model with a constant in its place");
   }
   if (!sizes.empty())
     throw error.with_value(comma_list(sizes)).with_actual("computed from size " + comma_list(sizes));

@@ -41,7 +41,8 @@ void ThreadPool::start_workers() {
         .with_value(std::to_string(threads()) + " threads")
         .with_actual(error.code().message())
         .with_remedy(
-            "ask for fewer threads (AICF_NUM_THREADS), or raise the limits on processes (ulimit -u) and on memory "
+            "ask for fewer threads (AICF_NUM_THREADS), or raise the limits on processes (ulimit -u) and on "
+            "memory "
             "(ulimit -v)");
   } catch (...) {  // a thread that is not joined would end the process
     end_workers();

@@ -236,11 +236,11 @@ EnvironmentError error_of(const std::function<void()>& call) {
 TEST_F(CudaDevice, AFailedCallHasTheCodeOfWhatHappened) {
   using enum ErrorCode;
   const std::pair<int, ErrorCode> results[] = {
-      {1, kE_driver_failed},     {2, kE_out_of_memory},     {46, kE_device_lost},
-      {100, kE_device_missing},  {200, kE_bad_device_code}, {209, kE_bad_device_code},
-      {214, kE_device_lost},     {218, kE_bad_device_code}, {222, kE_driver_too_old},
-      {700, kE_kernel_failed},   {701, kE_kernel_failed},   {719, kE_kernel_failed},
-      {803, kE_driver_too_old},  {900, kE_capture_failed},  {999, kE_driver_failed},
+      {1, kE_driver_failed},    {2, kE_out_of_memory},     {46, kE_device_lost},
+      {100, kE_device_missing}, {200, kE_bad_device_code}, {209, kE_bad_device_code},
+      {214, kE_device_lost},    {218, kE_bad_device_code}, {222, kE_driver_too_old},
+      {700, kE_kernel_failed},  {701, kE_kernel_failed},   {719, kE_kernel_failed},
+      {803, kE_driver_too_old}, {900, kE_capture_failed},  {999, kE_driver_failed},
   };
   for (const auto& [result, code] : results)
     in_process([&](FakeCuda& fake) {
@@ -275,7 +275,8 @@ TEST_F(CudaDevice, AFailedCallNamesTheNodeAndTheKernel) {
         }
         fake.failing = function, fake.sound_calls = number;
         const EnvironmentError error = error_of([&] {
-          const DeviceTensor x = exe.device_tensor(DType::f32, {2, 4}), y = exe.device_tensor(DType::f32, {2, 4});
+          const DeviceTensor x = exe.device_tensor(DType::f32, {2, 4}),
+                             y = exe.device_tensor(DType::f32, {2, 4});
           for (int i = 0; i < 2; ++i) exe.run_into("", {view_of(x)}, {view_of(y)});
         });
         const std::string n = std::to_string(number);

@@ -82,20 +82,24 @@ struct Meaning {
   const char *what, *remedy;
 };
 
-constexpr const char* kRestart = "start the process anew: its context on the device is lost; 'aicf doctor' tells the device's state";
+constexpr const char* kRestart =
+    "start the process anew: its context on the device is lost; 'aicf doctor' tells the device's state";
 constexpr Meaning kMeanings[] = {
     {2, 2, ErrorCode::kE_out_of_memory, "the GPU has not enough memory left",
      "compile with a smaller range of sizes, or free memory on the device"},
     {34, 34, ErrorCode::kE_device_missing, "libcuda is the toolkit's stub, not a driver",
      "take the toolkit's folder 'stubs' out of the loader's path, or install NVIDIA's driver"},
-    {46, 46, ErrorCode::kE_device_lost, "the device is in use by another process alone, or in reset", kRestart},
+    {46, 46, ErrorCode::kE_device_lost, "the device is in use by another process alone, or in reset",
+     kRestart},
     {100, 102, ErrorCode::kE_device_missing, "the CUDA driver finds no device of this kind",
      "check that a GPU is present ('nvidia-smi') and CUDA_VISIBLE_DEVICES"},
-    {200, 200, ErrorCode::kE_bad_device_code, "the device cannot load the machine code", "compile the model again"},
+    {200, 200, ErrorCode::kE_bad_device_code, "the device cannot load the machine code",
+     "compile the model again"},
     {209, 209, ErrorCode::kE_bad_device_code, "the machine code is of another GPU",
      "compile for this one; 'aicf doctor' tells its target"},
     {214, 214, ErrorCode::kE_device_lost, "the device met an error of its memory", kRestart},
-    {218, 218, ErrorCode::kE_bad_device_code, "the driver does not compile the PTX", "compile the model again"},
+    {218, 218, ErrorCode::kE_bad_device_code, "the driver does not compile the PTX",
+     "compile the model again"},
     {220, 220, ErrorCode::kE_device_lost, "the device met an error of its links", kRestart},
     {221, 221, ErrorCode::kE_bad_device_code, "the driver lacks its compiler for PTX",
      "install the driver's package with the PTX compiler, or compile for this GPU's own target"},
@@ -103,7 +107,8 @@ constexpr Meaning kMeanings[] = {
      "update the driver, or compile for this GPU's own target"},
     {223, 223, ErrorCode::kE_bad_device_code, "compiling of PTX is switched off (CUDA_DISABLE_PTX_JIT)",
      "unset it, or compile for this GPU's own target"},
-    {300, 300, ErrorCode::kE_bad_device_code, "the device cannot load the machine code", "compile the model again"},
+    {300, 300, ErrorCode::kE_bad_device_code, "the device cannot load the machine code",
+     "compile the model again"},
     {700, 700, ErrorCode::kE_kernel_failed, "a kernel met an illegal address", kRestart},
     {701, 701, ErrorCode::kE_kernel_failed, "a launch asks for more than the device has",
      "please report this with the model and the GPU's name"},
@@ -136,9 +141,9 @@ const Driver& driver() {
     if (const int result = d.init(0); result != 0) {
       const Meaning& meaning = meaning_of(result);
       const bool known = &meaning != &kOther;
-      throw EnvironmentError(known ? meaning.code : ErrorCode::kE_device_missing,
-                             std::string("the CUDA driver does not start") + (known ? ": " : "") +
-                                 (known ? meaning.what : ""))
+      throw EnvironmentError(
+          known ? meaning.code : ErrorCode::kE_device_missing,
+          std::string("the CUDA driver does not start") + (known ? ": " : "") + (known ? meaning.what : ""))
           .with_actual(describe(d, result))
           .with_remedy(known ? meaning.remedy
                              : "check that a GPU is present and its kernel module is loaded ('nvidia-smi')");

@@ -179,9 +179,7 @@ void Launches::encode_maps(Arguments& arguments, int32_t step) {
     const TensorArg& arg = operand_of(call, spec.operand);
     const Step& of = entry_.steps[static_cast<size_t>(step)];
     const CallsFor scope(of.origin, of.kernel, arguments.launch->function);
-    if (arg.data != nullptr)
-      arguments.maps[i] =
-          encode_map(tensor_map_geometry(of, spec, call), arg.data);
+    if (arg.data != nullptr) arguments.maps[i] = encode_map(tensor_map_geometry(of, spec, call), arg.data);
   }
 }
 

@@ -19,7 +19,8 @@ int64_t installed_version(const LibraryCall& call) {
 }  // namespace
 
 UserError refused_by_library(const LibraryCall& call, const std::string& origin, const std::string& why) {
-  return UserError(ErrorCode::kU_bad_artifact, std::string("a step cannot be handed to ") + library_name(call))
+  return UserError(ErrorCode::kU_bad_artifact,
+                   std::string("a step cannot be handed to ") + library_name(call))
       .with_op(origin)
       .with_actual(why)
       .with_remedy("compile the model again");

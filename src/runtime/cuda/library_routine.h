@@ -19,8 +19,9 @@ class LibraryRoutine {
   virtual void enqueue(const BoundCall& call, void* workspace, StreamHandle stream) = 0;
 };
 
-// In the current context. bad_artifact if the library cannot take the step, device_missing if it is not there,
-// library_unusable if it has another version; null if own kernels may run in that case (library_fallback_wanted()).
+// In the current context. bad_artifact if the library cannot take the step, device_missing if it is not
+// there, library_unusable if it has another version; null if own kernels may run in that case
+// (library_fallback_wanted()).
 std::unique_ptr<LibraryRoutine> open_library_routine(const LibraryCall& call, const BoundCall& step,
                                                      const std::string& origin);
 

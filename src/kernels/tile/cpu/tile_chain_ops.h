@@ -12,8 +12,8 @@ namespace AICF_ISA_NAMESPACE {
 #define AICF_LAMBDA __attribute__((always_inline))
 
 // Calls f(j) for all j.value < kCount. Not a loop where vectors are registers, so that arrays of them become
-// registers. Vectors that the compiler emulates lie in memory in any case: a loop there, because unrolled code
-// for dozens of them takes a minute to compile.
+// registers. Vectors that the compiler emulates lie in memory in any case: a loop there, because unrolled
+// code for dozens of them takes a minute to compile.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 struct Index {
   int value;
