@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from .. import ops
 from ..errors import Error, make_error
 from ..nn.module import State
 from ..symtensor import SymTensor
@@ -174,7 +175,10 @@ class Lowering:
             return self._without_operand(node)
         out = node.meta.get("val")
         if str(node.target) in _SCALARS:
-            return self._values(node.args[0], values)
+            element = self._values(node.args[0], values)
+            # To torch it is a number of Python's, which has no derivative.
+            is_tensor = self.trains and isinstance(element, SymTensor)
+            return ops.stop_gradient(element) if is_tensor else element
         if isinstance(out, (torch.SymInt, int)) and not isinstance(out, bool):
             return self.symbols.size(out)
         if isinstance(out, (torch.SymBool, torch.SymFloat, bool, float)):

@@ -119,6 +119,7 @@ CASES = {
     "target_of_kl": (lambda x: F.kl_div(torch.log(POSITIVE), x.clamp(min=0)), POINTS),
     "padding": (lambda x: F.embedding(ROWS, x, padding_idx=0), POINTS),
     "detach": (lambda x: x.detach() * x, POINTS),
+    "item": (lambda x: x * x.mean().item() + x.sum().item(), POINTS),
     "no_grad": (without_gradient, POINTS),
     "no_grad_rewritten": (normed, POINTS),
     "clamp_no_grad": (written(lambda x: x.clamp_(min=0.1)), POINTS),
