@@ -378,7 +378,8 @@ def compare(
             if mine[name].size != want.size:
                 return f"call {call}: {name} has {mine[name].shape}, not {want.shape}", np.inf
             off = distances(mine[name], want)
-            theirs = max(distances(peer[call][name], want).max(initial=0.0) for peer in peers)
+            known = [peer[call][name] for peer in peers if name in peer[call]]
+            theirs = max((distances(other, want).max(initial=0.0) for other in known), default=0.0)
             # Sums of parts that cancel: what was rounded is the largest of the tensor, or of all gradients.
             of_gradients = {"d_": 1, "opt.m": 1, "opt.v": 2}  # momentum is among them
             powers = [power for prefix, power in of_gradients.items() if name.startswith(prefix)]
