@@ -244,9 +244,13 @@ def torch_run(
                 for name, buffer in model.named_buffers() if last or not value.isfinite() else ():
                     buffer.copy_(before[name])
         elif last:
+            steepest = max((float(g.abs().max()) for g in gradients), default=0.0) / plan.accumulate
+            rounded = FLOOR * unit_of(plan) * steepest
             for gradient in gradients:
                 gradient /= plan.accumulate
-            rounded = FLOOR * unit_of(plan) * max((float(g.abs().max()) for g in gradients), default=0.0)
+                if seed is not None and seed >= RUNS:  # a sum of parts that cancel is 0 in one order alone
+                    by = torch.from_numpy(rng.uniform(-1, 1, tuple(gradient.shape))).reshape(gradient.shape)
+                    gradient += (EPS[dtype] * steepest * by).to(gradient.dtype)
             if plan.clip:
                 nn.utils.clip_grad_norm_(list(trained.values()), plan.clip)
             for row, name in zip(optimizer.param_groups, trained, strict=True):
