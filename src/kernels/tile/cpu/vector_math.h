@@ -43,8 +43,16 @@ static HWY_INLINE V product_error(D d, V a, V b, V product) {
 #endif
 }
 
+// Whether Max and Min are maxps and minps, which give the second operand if either is NaN, and of two equals.
+// Of other targets, emulated vectors give the number, NEON gives NaN.
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define AICF_MAX_GIVES_SECOND 1
+#else
+#define AICF_MAX_GIVES_SECOND 0
+#endif
+
 // x limited to >= low or <= high; NaN stays NaN.
-#if HWY_TARGET == HWY_SCALAR
+#if !AICF_MAX_GIVES_SECOND
 template <class D, class V>
 static HWY_INLINE V at_least(D d, V x, float low) {
   const V limit = hn::Set(d, low);
@@ -55,7 +63,7 @@ static HWY_INLINE V at_most(D d, V x, float high) {
   const V limit = hn::Set(d, high);
   return hn::IfThenElse(hn::Gt(x, limit), limit, x);
 }
-#else  // x86: maxps and minps give the second operand if either is NaN
+#else
 template <class D, class V>
 static HWY_INLINE V at_least(D d, V x, float low) {
   return hn::Max(hn::Set(d, low), x);
@@ -359,7 +367,7 @@ static HWY_INLINE V sine(D d, V x, int32_t quadrant) {
 #endif
 
 // NaN if either is; y of two equals.
-#if HWY_TARGET == HWY_SCALAR
+#if !AICF_MAX_GIVES_SECOND
 template <class D, class V>
 static HWY_INLINE V max_nan(D, V x, V y) {
   return hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y);
@@ -368,7 +376,7 @@ template <class D, class V>
 static HWY_INLINE V min_nan(D, V x, V y) {
   return hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y);
 }
-#else  // x86: maxps and minps give y if either is NaN and of two equals
+#else
 template <class D, class V>
 static HWY_INLINE V max_nan(D, V x, V y) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Max(x, y), x);
