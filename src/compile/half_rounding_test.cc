@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "autodiff/gradients.h"
+#include "base/testing/random_seeds.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/random_halves.h"
-#include "compile/testing/random_seeds.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/rounding.h"

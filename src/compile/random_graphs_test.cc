@@ -12,10 +12,10 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/testing/random_seeds.h"
 #include "compile/compile.h"
 #include "compile/testing/error_bound.h"
 #include "compile/testing/random_graph.h"
-#include "compile/testing/random_seeds.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"

@@ -11,10 +11,10 @@
 #include <random>
 #include <regex>
 
+#include "base/testing/random_seeds.h"
 #include "compile/testing/kernel_faults.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/random_graph.h"
-#include "compile/testing/random_seeds.h"
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
