@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 #include "select/cost_model.h"
 
 namespace aicf {
@@ -36,44 +37,13 @@ struct Small {
   double time() const { return std::max(block_time, bytes_time); }
 };
 
-// First and last byte that a window touches; nullopt if sizes decide.
-std::optional<std::pair<int64_t, int64_t>> bytes_of(const Window& window) {
-  int64_t first = 0, last = 0;
-  for (size_t i = 0; i < window.sizes.size(); ++i) {
-    const auto size = window.sizes[i].constant(), stride = window.strides[i].constant();
-    if (!size || !stride) return std::nullopt;
-    const int64_t span = (std::max<int64_t>(*size, 1) - 1) * *stride;
-    (span < 0 ? first : last) += span;
-  }
-  const auto offset = window.offset.constant();
-  const int64_t bytes = dtype_bytes(window.dtype);
-  if (!offset) return std::nullopt;
-  return std::pair((*offset + first) * bytes, (*offset + last + 1) * bytes - 1);
-}
-
-bool are_apart(const Window& a, const Window& b) {
-  if (a.root != b.root) return true;
-  const auto x = bytes_of(a), y = bytes_of(b);
-  return x && y && (x->second < y->first || y->second < x->first);
-}
-
-// What a member of the open bundle does with a window.
-struct Use {
-  Window window;
-  int stage;
-  bool written;
-};
-
 // A bundle that grows.
 struct Open {
   std::vector<KernelCall> calls;  // with their stages
   std::vector<Small> smalls;
-  std::vector<Use> uses;
 
   void add(KernelCall call, const Small& small, int stage) {
     call.stage = stage;
-    for (const Window& w : call.inputs) uses.push_back({w, stage, false});
-    for (const Window& w : call.outputs) uses.push_back({w, stage, true});
     calls.push_back(std::move(call));
     smalls.push_back(small);
   }
@@ -82,12 +52,8 @@ struct Open {
   // shares nothing with the bundle that anybody writes.
   int first_stage(const KernelCall& call) const {
     int stage = 0;
-    for (const Use& use : uses) {
-      const auto meets = [&](const Window& w) { return !are_apart(use.window, w); };
-      if (std::any_of(call.outputs.begin(), call.outputs.end(), meets) ||
-          (use.written && std::any_of(call.inputs.begin(), call.inputs.end(), meets)))
-        stage = std::max(stage, use.stage + 1);
-    }
+    for (const KernelCall& member : calls)
+      if (member.stage >= stage && must_keep_order_by_byte(member, call)) stage = member.stage + 1;
     return stage;
   }
 

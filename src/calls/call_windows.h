@@ -24,11 +24,6 @@ inline bool same_form(const std::vector<Window>& a, const std::vector<Window>& b
     return x.dtype == y.dtype && x.offset == y.offset && x.sizes == y.sizes && x.strides == y.strides;
   });
 }
-// Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
-inline bool is_kept(ValueId root, const CallGraph& calls) {
-  return (root < calls.graph.value_count() && calls.graph.value(root).role != Role::kTemp) ||
-         std::find(calls.output_roots.begin(), calls.output_roots.end(), root) != calls.output_roots.end();
-}
 // The windows of a member among those of a call of several.
 inline void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
   for (const Window& w : own)

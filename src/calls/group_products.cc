@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 #include "calls/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/layout.h"
@@ -28,7 +29,8 @@ struct Deal {
 
 class ProductGrouper {
  public:
-  ProductGrouper(CallGraph& calls, const CodeContext& context) : calls_(calls), context_(context) {}
+  ProductGrouper(CallGraph& calls, const CodeContext& context)
+      : calls_(calls), context_(context), legality_(calls) {}
 
   void run() {
     std::vector<bool> seen(calls_.calls.size());
@@ -44,7 +46,7 @@ class ProductGrouper {
       for (std::vector<size_t>& group : deal(alike)) groups.push_back(std::move(group));
     }
     for (const std::vector<size_t>& group : groups) join(group);
-    std::erase_if(calls_.calls, [](const KernelCall& call) { return call.kernel.empty(); });
+    legality_.finish();
   }
 
  private:
@@ -62,21 +64,6 @@ class ProductGrouper {
                context_.programs[static_cast<size_t>(b.region)];
   }
 
-  // The last call after which this one may stand: none before it reads what it writes, or writes what it
-  // touches.
-  size_t latest(size_t index) const {
-    const KernelCall& call = calls_.calls[index];
-    size_t at = index;
-    while (at + 1 < calls_.calls.size()) {
-      const KernelCall& next = calls_.calls[at + 1];
-      if (meet(call.outputs, next.inputs) || meet(call.outputs, next.outputs) ||
-          meet(call.inputs, next.outputs))
-        break;
-      ++at;
-    }
-    return at;
-  }
-
   std::vector<std::vector<size_t>> deal(const std::vector<size_t>& alike) const {
     if (alike.size() < 2) return {};
     const KernelCall& first = calls_.calls[alike[0]];
@@ -89,7 +76,7 @@ class ProductGrouper {
       times.push_back(variants[0].microseconds + edge);
     }
     std::vector<size_t> last;  // where each product may stand at the latest
-    for (const size_t index : alike) last.push_back(latest(index));
+    for (const size_t index : alike) last.push_back(legality_.last_place(index));
     std::vector<Deal> deals(alike.size() + 1);  // of the first so many
     deals[0].microseconds = 0;
     for (size_t end = 1; end <= alike.size(); ++end)
@@ -139,6 +126,7 @@ class ProductGrouper {
 
   CallGraph& calls_;
   const CodeContext& context_;
+  Legality legality_;  // of the calls as they were when the pass began
 };
 
 }  // namespace

@@ -52,10 +52,10 @@ class AttentionJoiner : CallJoiner {
       if (!product) continue;
       std::optional<KernelCall> joined = join(calls_[*product], calls_[i]);
       if (!joined) continue;
-      calls_[i] = std::move(*joined);
-      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*product));
-      --i;
+      legality_.replace(i, std::move(*joined));
+      legality_.remove(*product);
     }
+    legality_.finish();
   }
 
  private:
@@ -69,19 +69,12 @@ class AttentionJoiner : CallJoiner {
   std::optional<size_t> product_of(size_t attention) const {
     const KernelCall& call = calls_[attention];
     const ValueId root = call.inputs[0].root;
-    if (is_kept(root, all_)) return std::nullopt;
     if (call.inputs.size() > 3 && call.inputs[3].root == root) return std::nullopt;
-    std::optional<size_t> product;
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      if (i != attention && meets(calls_[i].inputs, root)) return std::nullopt;
-      if (!meets(calls_[i].outputs, root)) continue;
-      if (product || i >= attention || !is_product(calls_[i])) return std::nullopt;
-      product = i;
-    }
-    for (size_t i = product.value_or(attention) + 1; i < attention; ++i)
-      for (const Window& w : calls_[*product].inputs)
-        if (meets(calls_[i].outputs, w.root)) return std::nullopt;
-    return product;
+    const std::optional<size_t> product = legality_.sole_writer(root, attention);
+    return product && is_product(calls_[*product]) && legality_.sole_reader(root) == attention &&
+                   legality_.may_move(*product, attention - 1)
+               ? product
+               : std::nullopt;
   }
 
   // Where head 0 of q, k or v begins in a row of the product's results, if every head follows the one before.

@@ -1,6 +1,5 @@
 #include "calls/join_gathers.h"
 
-#include "calls/call_windows.h"
 #include "calls/join_into_region.h"
 
 namespace aicf {
@@ -22,15 +21,12 @@ void join_gathers(CallGraph& calls, const Target& /*target*/, const SelectOption
     const TileProgram& program = calls.program_of(region);
     return program.stages.size() > 1 && !sums_rows(program);
   };
-  join_into_regions(calls.calls, {.kernel = "tile_gathered",
-                                  .reason = "reads the rows of a table itself",
-                                  .source = 0,
-                                  .indices = 1,
-                                  .may_join =
-                                      [&](const KernelCall& call) {
-                                        return is_gather(call) && !is_kept(call.outputs[0].root, calls);
-                                      },
-                                  .takes = takes_rows});
+  join_into_regions(calls, {.kernel = "tile_gathered",
+                            .reason = "reads the rows of a table itself",
+                            .source = 0,
+                            .indices = 1,
+                            .may_join = is_gather,
+                            .takes = takes_rows});
 }
 
 }  // namespace aicf

@@ -5,6 +5,7 @@
 
 #include "calls/bundle_calls.h"
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 #include "kernels/made_input.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
@@ -29,17 +30,17 @@ bool same_row(const Window& a, const Window& b) {
 class InputJoiner {
  public:
   InputJoiner(CallGraph& calls, const CodeContext& context)
-      : all_(calls), calls_(calls.calls), context_(context) {}
+      : calls_(calls.calls), context_(context), legality_(calls) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (!may_take(calls_[i])) continue;
       const std::optional<size_t> maker = find_maker(i);
       if (!maker) continue;
-      calls_[i] = joined(calls_[*maker], calls_[i]);
-      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*maker));
-      --i;
+      legality_.replace(i, joined(calls_[*maker], calls_[i]));
+      legality_.remove(*maker);
     }
+    legality_.finish();
   }
 
  private:
@@ -51,30 +52,17 @@ class InputJoiner {
   // The call that makes the first input for the taker alone, if it may run as late and inside it.
   std::optional<size_t> find_maker(size_t taker) const {
     const KernelCall& later = calls_[taker];
-    for (size_t i = taker; i-- > 0;) {
-      const KernelCall& call = calls_[i];
-      if (!meets(call.outputs, later.inputs[0].root)) continue;
-      if (!same_row(call.outputs[0], later.inputs[0]) || is_needed(later.inputs[0].root, i, taker) ||
-          meet(call.inputs, later.outputs) || !(takes_region(call, later) || takes_append(call, later)))
-        return std::nullopt;
-      for (size_t between = i + 1; between < taker; ++between)
-        if (meet(call.inputs, calls_[between].outputs) || meet(call.outputs, calls_[between].outputs) ||
-            meet(call.outputs, calls_[between].inputs))
-          return std::nullopt;
-      return i;
-    }
-    return std::nullopt;
-  }
-
-  bool is_needed(ValueId root, size_t region, size_t product) const {
-    if (is_kept(root, all_)) return true;
-    const std::vector<Window>& own = calls_[product].inputs;
-    if (std::count_if(own.begin(), own.end(), [&](const Window& w) { return w.root == root; }) != 1)
-      return true;
-    for (size_t i = 0; i < calls_.size(); ++i)
-      if (i != region && i != product && (meets(calls_[i].inputs, root) || meets(calls_[i].outputs, root)))
-        return true;
-    return false;
+    const ValueId root = later.inputs[0].root;
+    const std::optional<size_t> maker = legality_.sole_writer(root, taker);
+    if (!maker || legality_.others_need(root, {*maker, taker}) || !legality_.may_move(*maker, taker - 1))
+      return std::nullopt;
+    const KernelCall& call = calls_[*maker];
+    const bool reads_once = std::count_if(later.inputs.begin(), later.inputs.end(),
+                                          [&](const Window& w) { return w.root == root; }) == 1;
+    const bool takes = reads_once && same_row(call.outputs[0], later.inputs[0]) &&
+                       !meet(call.inputs, later.outputs) &&
+                       (takes_region(call, later) || takes_append(call, later));
+    return takes ? maker : std::nullopt;
   }
 
   bool takes_region(const KernelCall& region, const KernelCall& product) const {
@@ -114,9 +102,9 @@ class InputJoiner {
     return call;
   }
 
-  const CallGraph& all_;
-  std::vector<KernelCall>& calls_;
+  const std::vector<KernelCall>& calls_;
   const CodeContext& context_;
+  Legality legality_;
 };
 
 }  // namespace

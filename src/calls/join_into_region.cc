@@ -4,22 +4,20 @@
 #include <optional>
 
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 
 namespace aicf {
 namespace {
 
-std::optional<size_t> region_of(const std::vector<KernelCall>& calls, size_t at, const RegionJoin& join) {
+// The region that alone reads the call's result, if it takes the call and nothing of what that reads has then
+// been overwritten, nor is by the region.
+std::optional<size_t> region_of(const std::vector<KernelCall>& calls, size_t at, const RegionJoin& join,
+                                const Legality& legality) {
   const KernelCall& call = calls[at];
-  std::optional<size_t> region;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (i == at || !(meets(calls[i].inputs, call.outputs[0].root) || meet(calls[i].outputs, call.outputs)))
-      continue;
-    if (region || i < at || !join.takes(calls[i], call)) return std::nullopt;
-    region = i;
-  }
-  for (size_t i = at + 1; region && i <= *region; ++i)
-    if (meet(call.inputs, calls[i].outputs)) return std::nullopt;
-  return region;
+  const std::optional<size_t> region = legality.sole_reader(call.outputs[0].root);
+  if (!region || *region <= at || !legality.may_move(at, *region - 1)) return std::nullopt;
+  const KernelCall& reader = calls[*region];
+  return join.takes(reader, call) && !meet(call.inputs, reader.outputs) ? region : std::nullopt;
 }
 
 KernelCall joined(const KernelCall& call, const KernelCall& region, const RegionJoin& join) {
@@ -38,14 +36,17 @@ KernelCall joined(const KernelCall& call, const KernelCall& region, const Region
 
 }  // namespace
 
-void join_into_regions(std::vector<KernelCall>& calls, const RegionJoin& join) {
+void join_into_regions(CallGraph& graph, const RegionJoin& join) {
+  Legality legality(graph);
+  const std::vector<KernelCall>& calls = graph.calls;
   for (size_t i = 0; i < calls.size(); ++i) {
-    const std::optional<size_t> region = join.may_join(calls[i]) ? region_of(calls, i, join) : std::nullopt;
+    const std::optional<size_t> region =
+        join.may_join(calls[i]) ? region_of(calls, i, join, legality) : std::nullopt;
     if (!region) continue;
-    calls[*region] = joined(calls[i], calls[*region], join);
-    calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i));
-    --i;
+    legality.replace(*region, joined(calls[i], calls[*region], join));
+    legality.remove(i);
   }
+  legality.finish();
 }
 
 bool is_region_that_reads(const KernelCall& call, const Window& result) {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "select/kernel_call.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
@@ -18,7 +18,7 @@ struct RegionJoin {
 };
 
 // Wherever a call that may join is read by one region alone, which takes it, and may run as late.
-void join_into_regions(std::vector<KernelCall>& calls, const RegionJoin& join);
+void join_into_regions(CallGraph& calls, const RegionJoin& join);
 
 // Whether a call is that of one region, which reads this window and nothing else of the same value.
 bool is_region_that_reads(const KernelCall& call, const Window& result);

@@ -1,7 +1,6 @@
 #include "calls/join_pairs.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -51,18 +50,14 @@ class PairJoiner : CallJoiner {
   using CallJoiner::CallJoiner;
 
   void run() {
-    index();
     for (size_t i = 0; i < calls_.size(); ++i) {
       std::optional<KernelCall> joined;
       const std::optional<Meeting> found = meeting_at(i);
       if (!found || !may_join(*found) || !(joined = join(*found))) continue;
-      calls_[i] = std::move(*joined);
-      std::vector<size_t> gone = calls_before(*found);
-      for (size_t at = gone.size(); at-- > 0;)
-        calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(gone[at]));
-      i -= gone.size();
-      index();
+      legality_.replace(i, std::move(*joined));
+      for (const size_t gone : calls_before(*found)) legality_.remove(gone);
     }
+    legality_.finish();
   }
 
  private:
@@ -70,23 +65,17 @@ class PairJoiner : CallJoiner {
     return is_open_product(call, all_) && has_elements_alone(program_of(call));
   }
 
-  void index() {
-    writers_.clear();
-    for (size_t i = 0; i < calls_.size(); ++i)
-      for (const Window& w : calls_[i].outputs) writers_.emplace(w.root, i);
-  }
-
   // The product before call `end` that gives this window, or of whose result it is some columns.
   std::optional<Part> part_of(const Window& read, size_t end) const {
-    const auto writer = writers_.find(read.root);
-    if (writer == writers_.end() || writer->second >= end) return std::nullopt;
-    const KernelCall& call = calls_[writer->second];
+    const std::optional<size_t> writer = legality_.sole_writer(read.root, end);
+    if (!writer) return std::nullopt;
+    const KernelCall& call = calls_[*writer];
     if (!is_product(call) || !is_handed(read.dtype)) return std::nullopt;
     const std::optional<Window> window = over_rows(read, call.outputs[0].sizes.size());
     if (!window) return std::nullopt;
     for (size_t o = 0; o < call.outputs.size(); ++o)
-      if (call.outputs[o] == *window) return Part{writer->second, call.inputs, call.outputs, o, true};
-    return columns_part(writer->second, *window);
+      if (call.outputs[o] == *window) return Part{*writer, call.inputs, call.outputs, o, true};
+    return columns_part(*writer, *window);
   }
 
   std::optional<Part> columns_part(size_t at, const Window& read) const {
@@ -177,7 +166,7 @@ class PairJoiner : CallJoiner {
   // Which results of a part others read, too.
   std::vector<bool> kept(const Part& part, size_t meeting) const {
     std::vector<bool> kept;
-    for (const Window& w : part.outputs) kept.push_back(is_needed(w.root, part.call, meeting));
+    for (const Window& w : part.outputs) kept.push_back(legality_.others_need(w.root, {part.call, meeting}));
     return kept;
   }
 
@@ -201,19 +190,16 @@ class PairJoiner : CallJoiner {
   bool may_join(const Meeting& m) const {
     for (const Part* part : {&m.first, &m.second}) {
       // Columns that others read, but the region does not, are not stored.
-      if (!part->whole && !are_all_columns(m) && is_needed(part->outputs[0].root, part->call, m.call))
+      if (!part->whole && !are_all_columns(m) &&
+          legality_.others_need(part->outputs[0].root, {part->call, m.call}))
         return false;
       // Only the thread that made them has seen the products.
       for (const Window& w : part->outputs)
         if (part->call != m.call && meets(m.inputs, w.root)) return false;
     }
-    for (const size_t moved : calls_before(m))
-      for (size_t between = moved + 1; between < m.call; ++between)
-        if (meet(calls_[moved].outputs, calls_[between].inputs) ||
-            meet(calls_[moved].outputs, calls_[between].outputs) ||
-            meet(calls_[moved].inputs, calls_[between].outputs))
-          return false;
-    return true;
+    const std::vector<size_t> moved = calls_before(m);
+    return std::all_of(moved.begin(), moved.end(),
+                       [&](size_t call) { return legality_.may_move(call, m.call - 1); });
   }
 
   std::optional<KernelCall> join(const Meeting& m) {
@@ -286,8 +272,6 @@ class PairJoiner : CallJoiner {
     return is_product(call) ? call.choice.candidates[call.choice.chosen].microseconds
                             : estimate_microseconds(call, call.kernel, target_, ranges_);
   }
-
-  std::map<ValueId, size_t> writers_;  // the first call that writes to a root
 };
 
 }  // namespace

@@ -28,9 +28,10 @@ class RowJoiner : CallJoiner {
       if (!rows) continue;
       std::optional<KernelCall> joined = join(i, *rows);
       if (!joined) continue;
-      calls_[i] = std::move(*joined);
-      calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(*rows));
+      legality_.replace(i, std::move(*joined));
+      legality_.remove(*rows);
     }
+    legality_.finish();
   }
 
  private:
@@ -39,26 +40,14 @@ class RowJoiner : CallJoiner {
            program_of(call).stages.size() > 1;
   }
 
-  // The region that reads the product's results by rows, if it may run where the product does.
+  // The first region that reads the product's results by rows, if it may run where the product does.
   std::optional<size_t> find_rows(size_t product) const {
-    for (size_t i = product + 1; i < calls_.size(); ++i) {
-      const KernelCall& call = calls_[i];
-      if (!reduces_rows(call) || std::none_of(calls_[product].outputs.begin(), calls_[product].outputs.end(),
-                                              [&](const Window& w) { return meets(call.inputs, w.root); }))
-        continue;
-      for (size_t between = product + 1; between < i; ++between)
-        if (!may_pass(call, calls_[between])) return std::nullopt;
-      return i;
-    }
-    return std::nullopt;
-  }
-
-  static bool may_pass(const KernelCall& call, const KernelCall& other) {
-    return std::none_of(call.inputs.begin(), call.inputs.end(),
-                        [&](const Window& w) { return meets(other.outputs, w.root); }) &&
-           std::none_of(call.outputs.begin(), call.outputs.end(), [&](const Window& w) {
-             return meets(other.outputs, w.root) || meets(other.inputs, w.root);
-           });
+    size_t rows = calls_.size();
+    for (const Window& w : calls_[product].outputs)
+      for (const size_t reader : legality_.readers(w.root))
+        if (reader > product && reduces_rows(calls_[reader])) rows = std::min(rows, reader);
+    const bool moves = rows < calls_.size() && legality_.may_move(rows, product + 1);
+    return moves ? std::optional(rows) : std::nullopt;
   }
 
   std::optional<KernelCall> join(size_t at, size_t rows_at) {
@@ -87,7 +76,7 @@ class RowJoiner : CallJoiner {
       if (i != number) joined.inputs.push_back(inputs[i]);
     std::vector<bool> kept;
     for (const Window& w : product.outputs) {
-      kept.push_back(is_needed(w.root, at, rows_at));
+      kept.push_back(legality_.others_need(w.root, {at, rows_at}));
       if (kept.back()) joined.outputs.push_back(w);
     }
     joined.outputs.insert(joined.outputs.end(), outputs.begin(), outputs.end());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calls/call_windows.h"
 #include "calls/join_into_region.h"
 #include "select/layout.h"
 
@@ -49,16 +48,12 @@ void join_scatters(CallGraph& calls, const Target& /*target*/, const SelectOptio
                        [&](const Window& w) { return w.sizes == sums.sizes; }) &&
            is_pointwise(calls.program_of(region));
   };
-  join_into_regions(calls.calls, {.kernel = "tile_scattered",
-                                  .reason = "adds up scattered rows itself",
-                                  .source = 2,
-                                  .indices = 1,
-                                  .may_join =
-                                      [&](const KernelCall& call) {
-                                        return is_scatter(call, calls.graph) &&
-                                               !is_kept(call.outputs[0].root, calls);
-                                      },
-                                  .takes = takes_sums});
+  join_into_regions(calls, {.kernel = "tile_scattered",
+                            .reason = "adds up scattered rows itself",
+                            .source = 2,
+                            .indices = 1,
+                            .may_join = [&](const KernelCall& call) { return is_scatter(call, calls.graph); },
+                            .takes = takes_sums});
 }
 
 }  // namespace aicf

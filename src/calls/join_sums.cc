@@ -6,6 +6,7 @@
 
 #include "calls/call_windows.h"
 #include "calls/group_products.h"
+#include "calls/legality.h"
 #include "kernels/product_group.h"
 
 namespace aicf {
@@ -23,15 +24,15 @@ Window turned(Window w) {
 class SumJoiner {
  public:
   SumJoiner(CallGraph& calls, const Target& target)
-      : calls_(calls.calls), programs_(calls.programs), context_(context_of(calls, target)) {}
+      : calls_(calls.calls),
+        programs_(calls.programs),
+        context_(context_of(calls, target)),
+        legality_(calls) {}
 
   void run() {
-    for (size_t i = 0; i < calls_.size();) {
-      if (adds_columns(calls_[i]) && (join_group(i) || join_product(i)))
-        calls_.erase(calls_.begin() + static_cast<std::ptrdiff_t>(i));
-      else
-        ++i;
-    }
+    for (size_t i = 0; i < calls_.size(); ++i)
+      if (adds_columns(calls_[i]) && (join_group(i) || join_product(i))) legality_.remove(i);
+    legality_.finish();
   }
 
  private:
@@ -60,22 +61,26 @@ class SumJoiner {
     const Window& out = call.outputs[0];
     const auto rows = call.inputs[0].sizes[1].constant();
     if (!rows || *rows < kLeastRows || out.strides[0] != Dim(1)) return false;
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      KernelCall& group = calls_[i];
+    for (const size_t i : legality_.readers(call.inputs[0].root)) {
+      const KernelCall& group = calls_[i];
       if (group.kernel != kProductGroup) continue;
-      for (KernelCall& member : group.members)
-        if (member.inputs[0] == call.inputs[0] && !has_sums(member, programs_) && may_move(sums, i) &&
-            takes_sums(group, out.dtype)) {
-          member.outputs.push_back(out);
-          Window& own = member.outputs.back();
-          own.sizes.resize(1);
-          own.strides.resize(1);
-          group.outputs.push_back(own);
-          group.reason += ", with the sums of " + call.origin;
+      for (size_t m = 0; m < group.members.size(); ++m)
+        if (group.members[m].inputs[0] == call.inputs[0] && !has_sums(group.members[m], programs_) &&
+            legality_.may_move(sums, i) && takes_sums(group, out.dtype)) {
+          legality_.replace(i, with_sums(group, m, call));
           return true;
         }
     }
     return false;
+  }
+  static KernelCall with_sums(KernelCall group, size_t member, const KernelCall& sums) {
+    Window own = sums.outputs[0];
+    own.sizes.resize(1);
+    own.strides.resize(1);
+    group.members[member].outputs.push_back(own);
+    group.outputs.push_back(own);
+    group.reason += ", with the sums of " + sums.origin;
+    return group;
   }
   // All sums of a group are of one type.
   bool takes_sums(const KernelCall& group, DType type) const {
@@ -87,36 +92,22 @@ class SumJoiner {
     return std::any_of(variants.begin(), variants.end(),
                        [&](const KernelVariant& v) { return v.name == group.variant; });
   }
-  // Whether the call may run where call `to` stands: nobody between touches its results, or writes what it
-  // reads.
-  bool may_move(size_t from, size_t to) const {
-    const KernelCall& call = calls_[from];
-    for (size_t i = std::min(from, to); i <= std::max(from, to); ++i)
-      if (i != from && (meet(calls_[i].inputs, call.outputs) || meet(calls_[i].outputs, call.outputs) ||
-                        meet(calls_[i].outputs, call.inputs)))
-        return false;
-    return true;
-  }
 
   // Into the product that stores what the sums are of. Its launches add up one sum.
   bool join_product(size_t sums) {
     const std::optional<size_t> product = find_product(sums);
     std::optional<KernelCall> joined = product ? join(calls_[*product], calls_[sums]) : std::nullopt;
-    if (joined) calls_[*product] = std::move(*joined);
+    if (joined) legality_.replace(*product, std::move(*joined));
     return joined.has_value();
   }
 
-  // The product that stores what the sums are of, if the sums may be where it is.
+  // The call that stores what the sums are of, if they may stand behind it.
   std::optional<size_t> find_product(size_t sums) const {
     const KernelCall& call = calls_[sums];
     const auto rows = call.inputs[0].sizes[1].constant();
     if (!rows || *rows < kLeastRows) return std::nullopt;
-    for (size_t i = sums; i-- > 0;) {
-      if (meets(calls_[i].outputs, call.inputs[0].root)) return i;
-      if (meets(calls_[i].inputs, call.outputs[0].root) || meets(calls_[i].outputs, call.outputs[0].root))
-        return std::nullopt;
-    }
-    return std::nullopt;
+    const std::optional<size_t> product = legality_.last_writer(call.inputs[0].root, sums);
+    return product && legality_.may_move(sums, *product + 1) ? product : std::nullopt;
   }
 
   std::optional<KernelCall> join(const KernelCall& product, const KernelCall& sums) {
@@ -146,9 +137,10 @@ class SumJoiner {
     return joined;
   }
 
-  std::vector<KernelCall>& calls_;
+  const std::vector<KernelCall>& calls_;
   std::vector<TileProgram>& programs_;
   const CodeContext context_;
+  Legality legality_;
 };
 
 }  // namespace

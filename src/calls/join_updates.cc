@@ -9,6 +9,7 @@
 #include "calls/call_windows.h"
 #include "calls/group_products.h"
 #include "calls/joined_program.h"
+#include "calls/legality.h"
 #include "calls/live_bytes.h"
 #include "kernels/product_group.h"
 #include "select/cost_model.h"
@@ -28,13 +29,13 @@ bool updates_are_apart(const std::vector<KernelCall>& calls) {
   return true;
 }
 
-bool is_left_out(const KernelCall& call) { return call.kernel.empty(); }
-
 // Where a product or a group of products and their updates, in the order of the products, stand in the list
 // of calls.
 struct Places {
   size_t product;
   std::vector<size_t> updates;
+  std::vector<KernelCall> rests =
+      {};  // the updates without the gradients, which the joined call reads nowhere
 };
 
 class UpdateJoiner {
@@ -45,13 +46,14 @@ class UpdateJoiner {
         graph_(calls.graph),
         programs_(calls.programs),
         target_(target),
-        ranges_(calls.ranges) {}
+        ranges_(calls.ranges),
+        legality_(calls) {}
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i)
       if (const std::vector<KernelCall> products = products_of(calls_[i]); !products.empty())
         join(i, products);
-    std::erase_if(calls_, is_left_out);
+    legality_.finish();
   }
 
  private:
@@ -73,14 +75,9 @@ class UpdateJoiner {
 
   // The only call that reads this result of a product, if it updates variables element by element.
   std::optional<size_t> update_of(const Window& result) const {
-    if (result.root >= graph_.value_count() || is_kept(result.root, all_)) return std::nullopt;
-    std::optional<size_t> found;
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!meets(calls_[i].inputs, result.root)) continue;
-      if (found || !is_update(calls_[i], result)) return std::nullopt;
-      found = i;
-    }
-    return found;
+    if (result.root >= graph_.value_count()) return std::nullopt;
+    const std::optional<size_t> reader = legality_.sole_reader(result.root);
+    return reader && is_update(calls_[*reader], result) ? reader : std::nullopt;
   }
 
   bool is_update(const KernelCall& call, const Window& gradient) const {
@@ -119,6 +116,7 @@ class UpdateJoiner {
     std::vector<KernelCall> before = calls_;
     const auto leave = [&] {
       calls_ = std::move(before);
+      legality_.rebuild();
       programs_.pop_back();
     };
     if (!place(std::move(*joined), std::move(places))) return leave();
@@ -207,25 +205,31 @@ class UpdateJoiner {
   // Puts the joined call where the product stood, or behind calls that the updates need and that cannot rise,
   // and takes the product and the updates away.
   bool place(KernelCall joined, Places places) {
+    for (const size_t update : places.updates) {
+      KernelCall& rest = places.rests.emplace_back(calls_[update]);
+      std::erase_if(rest.inputs,
+                    [&](const Window& w) { return meets(calls_[places.product].outputs, w.root); });
+    }
     places = raise_needed(std::move(places));
-    const auto& [at, updates] = places;
+    const size_t at = places.product;
+    const std::vector<size_t>& updates = places.updates;
     const size_t last = last_needed(places);
     if (last >= *std::min_element(updates.begin(), updates.end())) return false;
-    for (size_t c = at + 1; c <= last; ++c)
-      if (meet(calls_[c].outputs, calls_[at].inputs)) return false;
+    if (!legality_.may_move(at, last)) return false;
     calls_[at] = KernelCall();
     for (const size_t update : updates) calls_[update] = KernelCall();
     if (last == at)
       calls_[at] = std::move(joined);
     else
       calls_.insert(calls_.begin() + static_cast<std::ptrdiff_t>(last) + 1, std::move(joined));
+    legality_.rebuild();
     return true;
   }
 
   // Lets calls that the updates need rise before the product, and says where all then are.
   Places raise_needed(Places places) {
     for (size_t c = places.product + 1; c < last_update(places); ++c)
-      if (is_needed(c, places) && may_rise(c, places.product)) rise(c, places);
+      if (is_needed(c, places) && legality_.may_move(c, places.product)) rise(c, places);
     return places;
   }
   // The last call that must come before the joined one; the product if there is none.
@@ -240,29 +244,10 @@ class UpdateJoiner {
   }
   bool is_needed(size_t call, const Places& places) const {
     const std::vector<size_t>& updates = places.updates;
-    return std::find(updates.begin(), updates.end(), call) == updates.end() &&
-           std::any_of(updates.begin(), updates.end(), [&](size_t update) {
-             return call < update && must_precede(call, places.product, update);
-           });
-  }
-
-  // Whether an update, which reads the results of the product at `product`, may not run before this call.
-  bool must_precede(size_t call, size_t product, size_t update) const {
-    const KernelCall &other = calls_[call], &one = calls_[update];
-    return std::any_of(one.inputs.begin(), one.inputs.end(),
-                       [&](const Window& w) {
-                         return !meets(calls_[product].outputs, w.root) && meets(other.outputs, w.root);
-                       }) ||
-           meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs);
-  }
-
-  // Whether a call may run before the one at `first` and all after that.
-  bool may_rise(size_t call, size_t first) const {
-    for (size_t i = first; i < call; ++i)
-      if (meet(calls_[i].outputs, calls_[call].inputs) || meet(calls_[i].outputs, calls_[call].outputs) ||
-          meet(calls_[i].inputs, calls_[call].outputs))
-        return false;
-    return true;
+    if (std::find(updates.begin(), updates.end(), call) != updates.end()) return false;
+    for (size_t i = 0; i < updates.size(); ++i)
+      if (call < updates[i] && must_keep_order(calls_[call], places.rests[i])) return true;
+    return false;
   }
 
   void rise(size_t call, Places& places) {
@@ -271,6 +256,7 @@ class UpdateJoiner {
                 begin + static_cast<std::ptrdiff_t>(call), begin + static_cast<std::ptrdiff_t>(call) + 1);
     for (size_t& update : places.updates) update += update < call ? 1 : 0;
     ++places.product;
+    legality_.rebuild();
   }
 
   CallGraph& all_;
@@ -279,6 +265,7 @@ class UpdateJoiner {
   std::vector<TileProgram>& programs_;
   const Target& target_;
   const SymbolRanges& ranges_;
+  Legality legality_;
 };
 
 }  // namespace

@@ -1,0 +1,139 @@
+#include "calls/legality.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "calls/call_windows.h"
+
+namespace aicf {
+namespace {
+
+bool is_removed(const KernelCall& call) { return call.kernel.empty(); }
+
+// Inserts a place once.
+void insert_place(std::vector<size_t>& places, size_t at) {
+  const auto where = std::lower_bound(places.begin(), places.end(), at);
+  if (where == places.end() || *where != at) places.insert(where, at);
+}
+void erase_place(std::vector<size_t>& places, size_t at) {
+  const auto where = std::lower_bound(places.begin(), places.end(), at);
+  if (where != places.end() && *where == at) places.erase(where);
+}
+size_t first_within(const std::vector<size_t>& places, size_t begin, size_t end) {
+  const auto where = std::lower_bound(places.begin(), places.end(), begin);
+  return where == places.end() ? end : std::min(*where, end);
+}
+
+// First and last byte that a window touches; nullopt if sizes decide.
+std::optional<std::pair<int64_t, int64_t>> bytes_of(const Window& window) {
+  int64_t first = 0, last = 0;
+  for (size_t i = 0; i < window.sizes.size(); ++i) {
+    const auto size = window.sizes[i].constant(), stride = window.strides[i].constant();
+    if (!size || !stride) return std::nullopt;
+    const int64_t span = (std::max<int64_t>(*size, 1) - 1) * *stride;
+    (span < 0 ? first : last) += span;
+  }
+  const auto offset = window.offset.constant();
+  const int64_t bytes = dtype_bytes(window.dtype);
+  if (!offset) return std::nullopt;
+  return std::pair((*offset + first) * bytes, (*offset + last + 1) * bytes - 1);
+}
+
+bool share_bytes(const Window& a, const Window& b) {
+  if (a.root != b.root) return false;
+  const auto x = bytes_of(a), y = bytes_of(b);
+  return !x || !y || (x->first <= y->second && y->first <= x->second);
+}
+bool share_bytes(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Window& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Window& y) { return share_bytes(x, y); });
+  });
+}
+
+}  // namespace
+
+Legality::Legality(CallGraph& calls) : calls_(calls) { rebuild(); }
+
+void Legality::rebuild() {
+  uses_.assign(static_cast<size_t>(calls_.graph.value_count()) + calls_.extra.size(), {});
+  for (size_t i = 0; i < calls_.calls.size(); ++i) add(i);
+}
+
+void Legality::add(size_t at) {
+  for (const Window& w : calls_.calls[at].inputs)
+    insert_place(uses_[static_cast<size_t>(w.root)].readers, at);
+  for (const Window& w : calls_.calls[at].outputs)
+    insert_place(uses_[static_cast<size_t>(w.root)].writers, at);
+}
+
+void Legality::take_away(size_t at) {
+  for (const Window& w : calls_.calls[at].inputs) erase_place(uses_[static_cast<size_t>(w.root)].readers, at);
+  for (const Window& w : calls_.calls[at].outputs)
+    erase_place(uses_[static_cast<size_t>(w.root)].writers, at);
+}
+
+void Legality::replace(size_t at, KernelCall call) {
+  take_away(at);
+  calls_.calls[at] = std::move(call);
+  add(at);
+}
+
+void Legality::remove(size_t at) { replace(at, KernelCall()); }
+
+void Legality::finish() {
+  std::erase_if(calls_.calls, is_removed);
+  rebuild();
+}
+
+bool Legality::is_kept(ValueId root) const {
+  return (root < calls_.graph.value_count() && calls_.graph.value(root).role != Role::kTemp) ||
+         std::find(calls_.output_roots.begin(), calls_.output_roots.end(), root) != calls_.output_roots.end();
+}
+
+std::optional<size_t> Legality::sole_reader(ValueId root) const {
+  return readers(root).size() == 1 && !is_kept(root) ? std::optional(readers(root)[0]) : std::nullopt;
+}
+
+std::optional<size_t> Legality::last_writer(ValueId root, size_t end) const {
+  const std::vector<size_t>& all = writers(root);
+  const auto behind = std::lower_bound(all.begin(), all.end(), end);
+  return behind == all.begin() ? std::nullopt : std::optional(*(behind - 1));
+}
+
+std::optional<size_t> Legality::sole_writer(ValueId root, size_t end) const {
+  const std::optional<size_t> last = last_writer(root, end);
+  return last && writers(root)[0] == *last ? last : std::nullopt;
+}
+
+bool Legality::others_need(ValueId root, std::initializer_list<size_t> calls) const {
+  return is_kept(root) || std::any_of(readers(root).begin(), readers(root).end(), [&](size_t reader) {
+           return std::find(calls.begin(), calls.end(), reader) == calls.end();
+         });
+}
+
+size_t Legality::first_obstacle(const KernelCall& call, size_t begin, size_t end) const {
+  for (const Window& w : call.inputs) end = first_within(writers(w.root), begin, end);
+  for (const Window& w : call.outputs)
+    end = first_within(readers(w.root), begin, first_within(writers(w.root), begin, end));
+  return end;
+}
+
+bool Legality::may_move(size_t from, size_t to) const {
+  const size_t begin = from < to ? from + 1 : to, end = from < to ? to + 1 : from;
+  return first_obstacle(calls_.calls[from], begin, end) == end;
+}
+
+size_t Legality::last_place(size_t from) const {
+  return first_obstacle(calls_.calls[from], from + 1, calls_.calls.size()) - 1;
+}
+
+bool must_keep_order(const KernelCall& a, const KernelCall& b) {
+  return meet(a.outputs, b.inputs) || meet(a.outputs, b.outputs) || meet(a.inputs, b.outputs);
+}
+
+bool must_keep_order_by_byte(const KernelCall& a, const KernelCall& b) {
+  return share_bytes(a.outputs, b.inputs) || share_bytes(a.outputs, b.outputs) ||
+         share_bytes(a.inputs, b.outputs);
+}
+
+}  // namespace aicf

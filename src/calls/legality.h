@@ -1,0 +1,66 @@
+// What passes may do to the calls of a graph so that each call still reads what it read before: the one
+// answer to "may this call stand elsewhere" and "does anything else need this value". It knows memory alone,
+// neither what kernels do nor what they cost. Takes calls that hold together (verify_calls.h).
+//
+// A place is an index into CallGraph::calls. Joins ask by root: two windows of one value touch. Bundles ask
+// by byte, because members often are parts of one value.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "select/call_program.h"
+
+namespace aicf {
+
+// Who reads and writes which value. Calls change by `replace` and `remove` only, which keep places as they
+// are; `finish` closes the gaps. A removed call touches nothing.
+class Legality {
+ public:
+  explicit Legality(CallGraph& calls);
+
+  // Places of the calls that read a value's storage, or write it, ascending.
+  const std::vector<size_t>& readers(ValueId root) const { return uses(root).readers; }
+  const std::vector<size_t>& writers(ValueId root) const { return uses(root).writers; }
+  // Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
+  bool is_kept(ValueId root) const;
+  // The only call that reads a value; none if the value is kept.
+  std::optional<size_t> sole_reader(ValueId root) const;
+  // The last call before `end` that writes it; and that, if it is the only one before `end`.
+  std::optional<size_t> last_writer(ValueId root, size_t end) const;
+  std::optional<size_t> sole_writer(ValueId root, size_t end) const;
+  // Whether a value is kept, or another call than these reads it. If not, it need not be stored.
+  bool others_need(ValueId root, std::initializer_list<size_t> calls) const;
+
+  // Whether the call at `from` may stand at `to`, if those between move up by one.
+  bool may_move(size_t from, size_t to) const;
+  // The last place where it may stand.
+  size_t last_place(size_t from) const;
+
+  void replace(size_t at, KernelCall call);
+  void remove(size_t at);
+  void finish();
+  // After a change by other means.
+  void rebuild();
+
+ private:
+  struct Uses {
+    std::vector<size_t> readers, writers;
+  };
+  const Uses& uses(ValueId root) const { return uses_[static_cast<size_t>(root)]; }
+  // The first call in [begin, end) before or behind which this one has to stay; `end` if there is none.
+  size_t first_obstacle(const KernelCall& call, size_t begin, size_t end) const;
+  void add(size_t at);
+  void take_away(size_t at);
+
+  CallGraph& calls_;
+  std::vector<Uses> uses_;  // by root
+};
+
+// Whether one of two calls writes to a value that the other reads or writes.
+bool must_keep_order(const KernelCall& a, const KernelCall& b);
+// The same by byte. Sizes that are not constant may be anything.
+bool must_keep_order_by_byte(const KernelCall& a, const KernelCall& b);
+
+}  // namespace aicf
