@@ -323,24 +323,45 @@ def test_warm_up_and_verify_raise_it_too(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not any(np.asarray(value).any() for value in exe.state_dict().values())
 
 
+# A body goes on after an index that is out of range: the op after it may fail, too.
+GATHERING_LOOP = """
+g (float[4] x, int64[2] i, float limit) => (float[2] y)
+<bool go = {{1}}, float[2] zero = {{0.0, 0.0}}>
+{{
+  y = Loop (, go, zero) <body = b (int64 n, bool c, float[2] a) => (bool c2, float[2] a2)
+  {{ r = Gather (x, i)  k = fails.{op} (r)  a2 = Add (a, k)
+     s = ReduceSum <keepdims = 0> (a2)  c2 = Less (s, limit) }}>
+}}
+"""
+
+
 def test_an_error_in_data_does_not_outlive_the_run_that_met_it() -> None:
-    """Of a run that a custom op stopped, and of one that met two."""
+    """Of a run that it stopped before a custom op, and of one that a custom op stopped after it."""
     switch = Switch()
 
-    def model(x: Any, i: Any, j: Any) -> Any:
-        return switch.op(aicf.ops.gather(x, i, axis=0)), aicf.ops.gather(x, j, axis=0)
+    def model(x: Any, i: Any) -> Any:
+        return switch.op(aicf.ops.gather(x, i, axis=0))
 
-    exe = aicf.compile(model, (np.zeros(4, "f"), np.zeros(2, "l"), np.zeros(2, "l")), threads=1)
+    exe = aicf.compile(model, (np.zeros(4, "f"), np.zeros(2, "l")), threads=1)
     x, good, bad = np.arange(4, dtype="f"), np.array([1, 2]), np.array([1, 9])
-    exe(x, good, good)
+    exe(x, good)
+    switch.error = ValueError("no")
     with pytest.raises(aicf.UserError, match="AICF-U0405"):
-        exe(x, bad, bad)
-    assert np.array_equal(exe(x, good, good)[1], [1, 2])
+        exe(x, bad)
+    switch.error = None
+    assert np.array_equal(exe(x, good), [1, 2])
+
+    text = HEADER + GATHERING_LOOP.format(op=switch.name.split("::")[1])
+    exe = aicf.compile(onnx.parser.parse_model(text).SerializeToString(), threads=1)
+    limit = np.array(5, "f")
+    assert np.array_equal(exe(x, good, limit), [2, 4])
+    with pytest.raises(aicf.UserError, match="AICF-U0405"):
+        exe(x, bad, np.array(-100, "f"))
     switch.error = ValueError("no")
     with pytest.raises(ValueError):
-        exe(x, bad, bad)
+        exe(x, bad, limit)
     switch.error = None
-    assert np.array_equal(exe(x, good, good)[0], [1, 2])
+    assert np.array_equal(exe(x, good, limit), [2, 4])
 
 
 # --- operands

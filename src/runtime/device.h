@@ -67,6 +67,9 @@ class Sequence {
   virtual void run(Stream stream) = 0;
   // Waits for the last run. UserError index_out_of_range if its data asked for it.
   virtual void finish(Stream stream) = 0;
+  // After run or finish has thrown: whether the run may have written variables. Drivers that cannot tell say
+  // so.
+  virtual bool may_have_written() const { return true; }
   // For people: "63/63 kernels in 1 graph"; empty where nothing is captured.
   virtual std::string coverage() const { return {}; }
   // Microseconds of every step of the entry, medians over `repeats` runs with a time stamp after each kernel;

@@ -162,6 +162,21 @@ void Executable::warm_up(BoundEntry& bound, Stream stream) {
   restore();
 }
 
+template <typename Run>
+void Executable::run_or_lose(const BoundEntry& bound, const Run& run) {
+  try {
+    run();
+  } catch (...) {
+    const EntryPlan& plan = bound.plan();
+    for (const Step& step : plan.steps)
+      for (const TensorRef& output : step.outputs)
+        if (const Buffer& buffer = plan.buffers[static_cast<size_t>(output.buffer)];
+            buffer.kind == BufferKind::kVariable && bound.sequence().may_have_written())
+          states_.lose(buffer.name);
+    throw;
+  }
+}
+
 void Executable::run_into(const std::string& name, const std::vector<TensorView>& inputs,
                           const std::vector<TensorView>& outputs, const RunOptions& options) {
   const RunGuard guard(running_);
@@ -174,6 +189,7 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
   const StateTurns::Turn turn = states_in_use_.take();
   const bool reads_files = model_->device().uses_host_memory();
   if (reads_files) model_->require_unchanged_files();
+  states_.require_known();
   const auto at = find_bound(plan, inputs);
   const bool known = at != bound_.end();
   if (known) std::rotate(bound_.begin(), at, at + 1);
@@ -185,9 +201,11 @@ void Executable::run_bound(const EntryPlan& plan, const std::vector<TensorView>&
   for (size_t i = 0; i < outputs.size(); ++i) bound.bind_output(i, outputs[i]);
   if (!known) warm_up(bound, options.stream);
   under_way_ = true;
-  bound.sequence().run(options.stream);
   const bool wait = options.wait || bound.copies_output() || model_->device().uses_host_memory();
-  if (wait) bound.sequence().finish(options.stream);
+  run_or_lose(bound, [&] {
+    bound.sequence().run(options.stream);
+    if (wait) bound.sequence().finish(options.stream);
+  });
   for (size_t i = 0; i < outputs.size(); ++i) bound.finish_output(i, outputs[i], options.stream);
   // A copied output is downloaded, which waits, or copied on the device, which does not.
   under_way_ = !wait || bound.copies_output();
@@ -198,7 +216,7 @@ void Executable::finish() {
   const RunGuard guard(running_);
   const StateTurns::Turn turn = between_runs();
   under_way_ = false;
-  for (const auto& bound : bound_) bound->sequence().finish(last_stream_);
+  for (const auto& bound : bound_) run_or_lose(*bound, [&] { bound->sequence().finish(last_stream_); });
 }
 
 DeviceTensor Executable::device_tensor(DType dtype, std::vector<int64_t> sizes, Stream stream) {
@@ -273,7 +291,9 @@ std::vector<StepCost> Executable::profile(const EntryPlan& entry, int repeats) {
   const StateTurns::Turn turn = states_in_use_.take();
   const BoundEntry* bound = last_bound(entry);
   if (bound == nullptr) return {};
-  const std::vector<double> times = bound->sequence().profile(repeats);
+  states_.require_known();
+  std::vector<double> times;
+  run_or_lose(*bound, [&] { times = bound->sequence().profile(repeats); });
   std::vector<StepCost> costs;
   for (size_t i = 0; i < times.size(); ++i) {
     costs.push_back(step_cost(bound->plan().steps[i], bound->sizes()));

@@ -86,6 +86,9 @@ class Executable {
   void prepare_arena(const EntryPlan& entry, const SymbolValues& sizes);
   void run_bound(const EntryPlan& plan, const std::vector<TensorView>& inputs,
                  const std::vector<TensorView>& outputs, const RunOptions& options);
+  // What `run` does; if it throws, the states that the bound entry may have written are lost.
+  template <typename Run>
+  void run_or_lose(const BoundEntry& bound, const Run& run);
   void continue_on(Stream stream);
   void wait_for_runs() const;
   StateTurns::Turn between_runs() const;

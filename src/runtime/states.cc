@@ -8,6 +8,17 @@
 #include "plan/arena.h"
 
 namespace aicf {
+namespace {
+
+UserError lost_states(const std::string& names) {
+  return UserError(ErrorCode::kU_lost_states, "a run that failed may have written states")
+      .with_value(names)
+      .with_expected("states that a run left whole")
+      .with_remedy("reset the states, or set them as they were before that run");
+}
+
+}  // namespace
+
 States::States(const Model& model) : model_(model) {
   const std::set<std::string> owned = owned_variables(model.plan());
   int64_t bytes = 0;
@@ -40,8 +51,20 @@ const States::State& States::find(const std::string& name) const {
   return at->second;
 }
 
+void States::lose(const std::string& name) {
+  if (const auto at = states_.find(name); at != states_.end()) at->second.lost = true;
+}
+
+void States::require_known() const {
+  std::string lost;
+  for (const auto& [name, state] : states_)
+    if (state.lost) lost += (lost.empty() ? "" : ", ") + name;
+  if (!lost.empty()) throw lost_states(lost);
+}
+
 Array States::get(const std::string& name) const {
   const State& state = find(name);
+  if (state.lost) throw lost_states(name);
   Array copy(state.dtype, state.sizes);
   model_.device().download(copy.mutable_data(), address_of(state), state.bytes, {});
   model_.device().wait({});
@@ -59,9 +82,10 @@ void States::check(const std::string& name, const Array& value) const {
 
 void States::set(const std::string& name, const Array& value) {
   check(name, value);
-  const State& state = find(name);
+  State& state = states_.at(name);
   model_.device().upload(address_of(state), value.data(), state.bytes, {});
   model_.device().wait({});
+  state.lost = false;
 }
 
 void States::reset() {
@@ -76,11 +100,15 @@ void States::reset() {
     }
   }
   model_.device().upload_all(transfers);
+  for (auto& [name, state] : states_) state.lost = false;
 }
 
 void States::copy_from(const States& other) {
-  for (const auto& [name, state] : other.states_)
-    model_.device().copy(address_of(states_.at(name)), other.address_of(state), state.bytes, {});
+  for (const auto& [name, state] : other.states_) {
+    State& own = states_.at(name);
+    model_.device().copy(address_of(own), other.address_of(state), state.bytes, {});
+    own.lost = state.lost;
+  }
   model_.device().wait({});
 }
 

@@ -131,6 +131,11 @@ void ControlStep::end_carrying(const BoundCall& call) const {
       std::memcpy(call.outputs[i].data, now_[i], static_cast<size_t>(bytes));
 }
 
+bool ControlStep::has_error() const {
+  return std::any_of(bodies_.begin(), bodies_.end(),
+                     [](const Body& body) { return body.bound->has_error(); });
+}
+
 std::optional<UserError> ControlStep::take_error() {
   std::optional<UserError> first;
   for (Body& body : bodies_) {

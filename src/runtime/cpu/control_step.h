@@ -22,6 +22,7 @@ class BoundBody {
   virtual void run_steps(bool have_pool) = 0;
   // The first index_out_of_range that the data of the runs since the last question asked for.
   virtual std::optional<UserError> take_error() = 0;
+  virtual bool has_error() const = 0;
   virtual double seconds() const = 0;  // of one run, estimated
 };
 
@@ -33,6 +34,7 @@ class ControlStep {
   // over_limit if it takes longer than AICF_MAX_SECONDS.
   void run(const BoundCall& call, bool have_pool);
   std::optional<UserError> take_error();
+  bool has_error() const;
   double seconds() const { return seconds_; }
 
  private:

@@ -96,11 +96,9 @@ class CpuSequence final : public Sequence, public BoundBody {
 
   void run(Stream) override {
     const std::unique_lock<std::mutex> pool_lock = acquire_pool();
-    whole_or_undone([&] {
-      for (size_t step = 0; step < calls_.size(); ++step) {
-        const ProfilerRange range(entry_.steps[step].kernel.c_str());
-        run_step(step, pool_lock.owns_lock());
-      }
+    whole_or_undone([&](size_t step) {
+      const ProfilerRange range(entry_.steps[step].kernel.c_str());
+      run_step(step, pool_lock.owns_lock());
     });
   }
 
@@ -114,20 +112,25 @@ class CpuSequence final : public Sequence, public BoundBody {
     const std::unique_lock<std::mutex> pool_lock = acquire_pool();
     std::vector<std::vector<double>> samples(calls_.size());
     for (int i = 0; i < repeats + 1; ++i) {  // the first is a warm-up
-      whole_or_undone([&] {
-        for (size_t step = 0; step < calls_.size(); ++step) {
-          const Clock::time_point start = Clock::now();
-          run_step(step, pool_lock.owns_lock());
-          const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-          if (i > 0) samples[step].push_back(took.count());
-        }
+      whole_or_undone([&](size_t step) {
+        const Clock::time_point start = Clock::now();
+        run_step(step, pool_lock.owns_lock());
+        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+        if (i > 0) samples[step].push_back(took.count());
       });
+      finish({});
     }
     return medians(samples);
   }
 
   void finish(Stream) override {
     if (const std::optional<UserError> error = take_error()) throw *error;
+  }
+  bool may_have_written() const override { return wrote_; }
+  bool has_error() const override {
+    for (size_t step = 0; step < calls_.size(); ++step)
+      if (has_error(step)) return true;
+    return false;
   }
 
   std::optional<UserError> take_error() override {
@@ -163,18 +166,40 @@ class CpuSequence final : public Sequence, public BoundBody {
   std::unique_lock<std::mutex> acquire_pool() {
     return pool_->threads() > 1 ? pool_->try_acquire() : std::unique_lock<std::mutex>();
   }
-  // A run that throws half-way, which custom ops and loops may, leaves no states written before a custom op
-  // and no error of the data to a later run.
-  template <typename Steps>
-  void whole_or_undone(const Steps& steps) {
+  bool has_error(size_t step) const {
+    return controls_[step] != nullptr ? controls_[step]->has_error()
+                                      : errors_[step].raised.load(std::memory_order_relaxed) != 0;
+  }
+  // All steps in order. A run stops where the data asked for an error, which finish then throws, or where a
+  // step throws, which custom ops and loops may; that leaves no error of the data to a later run. The states
+  // that were written before a custom op are put back.
+  template <typename RunStep>
+  void whole_or_undone(const RunStep& run_one) {
     kept_.keep(addresses_);
-    try {
-      steps();
-    } catch (...) {
+    size_t step = 0;
+    const auto undo = [&] {
       kept_.put_back(addresses_);
+      wrote_ = step >= first_written_;
+    };
+    try {
+      for (; step < calls_.size(); ++step) {
+        run_one(step);
+        if (has_error(step)) return undo();
+      }
+    } catch (...) {
+      undo();
       take_error();
       throw;
     }
+  }
+  // The first step that writes a variable of which no copy is kept.
+  size_t find_first_written() const {
+    for (size_t step = 0; step < entry_.steps.size(); ++step)
+      for (const TensorRef& output : entry_.steps[step].outputs)
+        if (const auto buffer = static_cast<size_t>(output.buffer);
+            entry_.buffers[buffer].kind == BufferKind::kVariable && !kept_.keeps(buffer))
+          return step;
+    return entry_.steps.size();
   }
   void run_step(size_t step, bool have_pool) {
     try {
@@ -220,6 +245,8 @@ class CpuSequence final : public Sequence, public BoundBody {
   std::vector<std::unique_ptr<ControlStep>> controls_;  // null for steps that are kernel calls
   std::vector<CallError> errors_;
   KeptStates kept_;
+  size_t first_written_ = find_first_written();
+  bool wrote_ = false;                 // by the run that failed
   double seconds_ = 0;                 // of one run, estimated
   std::vector<AddressPatch> patches_;  // sorted by buffer
   std::unique_ptr<CpuMemory> memory_;

@@ -42,6 +42,11 @@ KeptStates::KeptStates(const Plan& plan, const EntryPlan& entry, const SymbolVal
   copies_ = std::make_unique<CpuMemory>(bytes);
 }
 
+bool KeptStates::keeps(size_t buffer) const {
+  return std::any_of(pieces_.begin(), pieces_.end(),
+                     [&](const Piece& piece) { return piece.buffer == buffer; });
+}
+
 void KeptStates::keep(const std::vector<std::byte*>& addresses) {
   for (const Piece& piece : pieces_)
     if (piece.bytes > 0)

@@ -15,6 +15,7 @@ class KeptStates {
  public:
   // over_limit if the copies take more memory than AICF_MAX_MEMORY allows.
   KeptStates(const Plan& plan, const EntryPlan& entry, const SymbolValues& sizes);
+  bool keeps(size_t buffer) const;
   // `addresses` are those of the entry's buffers.
   void keep(const std::vector<std::byte*>& addresses);
   void put_back(const std::vector<std::byte*>& addresses) const;
