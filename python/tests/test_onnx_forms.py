@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import aicf
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_nodes import Arrays, check_sizes, draw, model_of, ours, peer
+from onnx_nodes import Arrays, check_sizes, draw, model_of, ours, peer, specs
 
 X = (np.float32, [2, 4, 6, 7])
 FORMS: dict[str, tuple[bytes, Arrays]] = {
@@ -159,6 +162,78 @@ def test_a_loop_without_a_count_whose_value_grows() -> None:
     constants = {"two": np.array(2), "yes": np.array(True)}
     model = model_of([node], {"x": (np.float32, ["n", 3])}, ["y"], constants)
     check_sizes(model, {"n": "1..4"}, [({"n": n}, {"x": draw(n, 3)}) for n in (1, 4)])
+
+
+def doubling(go_on: str, carried: Sequence[int | str] | None = None) -> Any:
+    """A body that makes a + a of a, and says whether to go on by this node's op of its number and `two`."""
+    return helper.make_graph(
+        [helper.make_node(go_on, ["i", "two"], ["go_on"]), helper.make_node("Add", ["a", "a"], ["b"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, carried),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, carried),
+        ],
+    )
+
+
+def test_a_count_that_is_a_size_and_a_condition_that_ends_the_loop() -> None:
+    """Whichever comes first."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"], end=1),
+        helper.make_node("Squeeze", ["n"], ["rows"]),
+        helper.make_node("Loop", ["rows", "yes", "x"], ["y"], body=doubling("Less")),
+    ]
+    constants = {"two": np.array(2), "yes": np.array(True)}
+    model = model_of(nodes, {"x": (np.float32, ["n", 3])}, ["y"], constants)
+    check_sizes(model, {"n": "1..7"}, [({"n": n}, {"x": draw(n, 3)}) for n in (1, 2, 3, 7)])
+
+
+def test_a_long_loop_does_not_decide_a_shape() -> None:
+    """Models are read without running loops of any length, even where all that they read is known."""
+    nodes = [
+        helper.make_node("Loop", ["many", "yes", "one"], ["size"], body=doubling("GreaterOrEqual", [1])),
+        helper.make_node("Cast", ["size"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["x", "whole"], ["y"]),
+    ]
+    constants = {"two": np.array(0), "yes": np.array(True), "one": np.zeros(1, np.float32) - 0.5}
+    constants["many"] = np.array(100_000)
+    with pytest.raises(aicf.UserError) as caught:
+        aicf.compile(model_of(nodes, {"x": (np.float32, [2, 3])}, ["y"], constants))
+    assert caught.value.op == "Reshape", str(caught.value)
+
+
+@pytest.mark.parametrize("directions", [[0, 0], [1, 0], [0, 1]])
+def test_a_scan_of_a_known_length(directions: list[int]) -> None:
+    """Of two inputs along different axes, one of which may be walked from its end."""
+    names = ["sum", "a", "b"]
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", ["a", "b"], ["product"]),
+            helper.make_node("Add", ["sum", "product"], ["next"]),
+            helper.make_node("Sub", ["next", "a"], ["row"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("next", "row")],
+    )
+    node = helper.make_node(
+        "Scan",
+        ["s", "x", "z"],
+        ["y", "rows"],
+        body=body,
+        num_scan_inputs=2,
+        scan_input_axes=[0, 1],
+        scan_input_directions=directions,
+    )
+    feeds = {"s": draw(2), "x": draw(3, 2), "z": draw(2, 3)}
+    model = model_of([node], specs(feeds), ["y", "rows"])
+    for mine, theirs in zip(ours(aicf.compile(model, threads=1), feeds), peer(model, feeds), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_more_activations_than_directions() -> None:

@@ -176,5 +176,13 @@ def test_other_uses_of_places_are_refused(nodes: list[Any]) -> None:
 
 def test_values_that_are_no_row_are_refused() -> None:
     nodes = [*places("m"), node("Expand", "row count", "values"), node("ScatterND", "x places values", "y")]
-    with pytest.raises(aicf.UserError, match="neither one for all nor a row"):
-        aicf.compile(model_of(nodes), dims={"n": 4})
+    # Rows element by element, of a mask that may say another thing for each.
+    flat = [
+        *places("m"),
+        node("Expand", "row count", "wide"),
+        node("Reshape", "wide all", "values"),
+        node("ScatterND", "x places values", "y"),
+    ]
+    for form in (nodes, flat):
+        with pytest.raises(aicf.UserError, match="neither one for all nor a row"):
+            aicf.compile(model_of(form), dims={"n": 4})

@@ -47,6 +47,16 @@ def test_a_reshape_must_fit_every_size() -> None:
     )
 
 
+def test_the_size_that_a_reshape_infers_must_be_whole() -> None:
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    model = model_of(nodes, {"x": (np.float32, ["n", 6])}, ["y"], {"shape": np.array([4, -1])})
+    with pytest.raises(aicf.UserError, match="not a whole number") as caught:
+        aicf.compile(model, dims={"n": "1..4"})
+    error = caught.value
+    assert (error.name, error.expected, error.actual) == ("bad_shape", "a multiple of 4", "6*n")
+    check_sizes(model, {"n": 2}, [({"n": 2}, {"x": draw(2, 6)})])
+
+
 @pytest.mark.parametrize("parts", ["p", 3])
 def test_a_transform_knows_whether_its_input_is_complex(parts: str | int) -> None:
     model = model_of(

@@ -8,7 +8,7 @@ import aicf
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_nodes import check_sizes, draw, model_of, peer
+from onnx_nodes import check_sizes, draw, model_of, ours, peer
 
 F32 = np.float32
 
@@ -41,6 +41,36 @@ def test_a_signal_shorter_than_a_frame_is_refused() -> None:
     model = model_of([node], {"x": (F32, [1, "t", 1])}, ["y"], constants)
     with pytest.raises(aicf.Error, match="does not fit every size"):
         aicf.compile(model, dims={"t": "7..40"})
+
+
+@pytest.mark.parametrize("sizes", [[1, 20], [1, 20, 1, 1]])
+def test_a_signal_has_three_axes(sizes: list[int]) -> None:
+    constants = {"step": np.array(4, np.int64), "length": np.array(8, np.int64)}
+    node = helper.make_node("STFT", ["x", "step", "", "length"], ["y"])
+    with pytest.raises(aicf.UserError, match="the rank of input 0") as caught:
+        aicf.compile(model_of([node], {"x": (F32, sizes)}, ["y"], constants))
+    assert caught.value.op == "STFT"
+
+
+@pytest.mark.parametrize(("length", "told"), [(1 << 13, "1 or 2 parts"), ((1 << 13) + 1, "of length 8193")])
+def test_the_longest_frame(length: int, told: str) -> None:
+    """Of a signal that is refused for another reason, so that no matrix of it is made."""
+    constants = {"step": np.array(4, np.int64), "length": np.array(length, np.int64)}
+    node = helper.make_node("STFT", ["x", "step", "", "length"], ["y"])
+    with pytest.raises(aicf.UserError, match=told):
+        aicf.compile(model_of([node], {"x": (F32, [1, 20, 3])}, ["y"], constants))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("length", [5, 4, 8])
+def test_signals_from_a_whole_spectrum(parts: int, length: int) -> None:
+    constants = {"length": np.array(length, np.int64), "axis": np.array(1, np.int64)}
+    node = helper.make_node("DFT", ["x", "length", "axis"], ["y"], inverse=1)
+    x = draw(2, 5, parts)
+    model = model_of([node], {"x": (F32, x.shape)}, ["y"], constants, opset=20)
+    (mine,) = ours(aicf.compile(model), {"x": x})
+    wanted = np.fft.ifft(x[..., 0] + (1j * x[..., 1] if parts == 2 else 0), length, axis=1)
+    np.testing.assert_allclose(mine[..., 0] + 1j * mine[..., 1], wanted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("length", [None, 6, 7, 12, 1])
