@@ -1,7 +1,8 @@
 """What the campaigns share: their arguments, workers in processes of their own, and the line at their end.
 
 A campaign tries many cases drawn from a seed and counts what it finds. Its last line is
-`seed S: N UNIT, M found`, its exit code 1 if anything was found.
+`seed S: N UNIT, M found`, its exit code 1 if anything was found. That fewer cases ran than were asked for is
+found, too: a case that does not run shows nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +38,21 @@ def arguments(description: str | None, count: int) -> argparse.ArgumentParser:
     return parser
 
 
-def finish(seed: int, done: int, unit: str, found: int) -> int:
-    """Prints the last line; gives the exit code."""
+def finish(seed: int, done: int, unit: str, found: int, count: int) -> int:
+    """Prints the last line; gives the exit code. `count` cases were to be done."""
+    if done < max(count, 1):
+        print(f"FOUND that {done} {unit} ran, not {count}", flush=True)
+        found += 1
     print(f"seed {seed}: {done} {unit}, {found} found", flush=True)
     return 1 if found else 0
+
+
+def few_right(right: int, done: int, unit: str) -> int:
+    """1, and a line, if less than half of many random cases were right: most were refused or left out."""
+    if done < 20 or 2 * right >= done:
+        return 0
+    print(f"FOUND that {right} of {done} {unit} were right", flush=True)
+    return 1
 
 
 LAST = re.compile(r"^seed \d+: (\d+) (.+), (\d+) found$")
@@ -54,11 +66,11 @@ def in_shares(script: str, options: argparse.Namespace, words: Iterable[str]) ->
         [*words, "--seed", str(options.seed + 1_000_003 * job), "--count", str(share)]
         for job, share in enumerate(shares)
     ]
-    return side_by_side(script, options.seed, given)
+    return side_by_side(script, options.seed, given, options.count)
 
 
-def side_by_side(script: str, seed: int, given: list[list[str]]) -> int:
-    """Runs the script once with each of these words, all at the same time.
+def side_by_side(script: str, seed: int, given: list[list[str]], count: int) -> int:
+    """Runs the script once with each of these words, all at the same time: `count` cases in all.
 
     Their lines are printed as they come, their last lines added up.
     """
@@ -88,7 +100,7 @@ def side_by_side(script: str, seed: int, given: list[list[str]]) -> int:
     with concurrent.futures.ThreadPoolExecutor(len(given)) as pool:
         for task in [pool.submit(one, words) for words in given]:
             task.result()
-    return finish(seed, totals["done"], units.pop() if units else "cases", totals["found"])
+    return finish(seed, totals["done"], units.pop() if units else "cases", totals["found"], count)
 
 
 def work(outcome: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

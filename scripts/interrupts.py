@@ -401,7 +401,7 @@ def main() -> int:
             print(f"FOUND {error}\n  again: {again}", flush=True)
             found = 1
     print(", ".join(f"{name} {count}" for name, count in met.items()))
-    return campaign.finish(options.seed, met.total() + found, "interrupts", found)
+    return campaign.finish(options.seed, met.total(), "interrupts", found, 0 if found else options.count)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ Each finding comes with the line that runs it again.
 from __future__ import annotations
 
 import concurrent.futures
+import math
 import re
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def main() -> int:
             seeds = Path(temporary) / kind
             seeds.mkdir()
             {"npz": npz_seeds, "onnx": onnx_seeds}.get(kind, lambda _: None)(seeds)
-            count = options.count if options.only else int(options.count * SHARES[kind])
+            count = options.count if options.only else math.ceil(options.count * SHARES[kind])
             for job in range(options.jobs):
                 share = count * (job + 1) // options.jobs - count * job // options.jobs
                 words = ["--runs", share, "--seed", options.seed + 1_000_003 * job]
@@ -98,7 +99,7 @@ def main() -> int:
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             results = list(pool.map(lambda each: mutate(*each), commands))
     files, found = (sum(column) for column in zip(*results, strict=True))
-    return campaign.finish(options.seed, files, "files", found)
+    return campaign.finish(options.seed, files, "files", found, options.count)
 
 
 if __name__ == "__main__":

@@ -281,7 +281,9 @@ def report(results: Iterable[tuple[dict[str, Any], dict[str, Any]]], refusals: b
     print("  " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
     print("  refused: " + (", ".join(f"{code} {n}" for code, n in codes.most_common()) or "none"))
     print(f"  {len(seen)} kinds of ops in right graphs")
-    return sum(counts.values()), sum(counts[name] for name in FAILURES)
+    done = sum(counts.values())
+    few = campaign.few_right(counts["right"], done, "graphs")
+    return done, few + sum(counts[name] for name in FAILURES)
 
 
 def main() -> int:
@@ -306,7 +308,7 @@ def main() -> int:
     numbers = range(args.first, args.first + args.count)
     jobs = [{"seed": args.seed, "number": number, "ops": ops} for number in numbers]
     done, found = report(campaign.outcomes(__file__, jobs, args.jobs, SECONDS, args.seconds), args.refusals)
-    return campaign.finish(args.seed, done, "graphs", found)
+    return campaign.finish(args.seed, done, "graphs", found, 0 if args.seconds else args.count)
 
 
 def outcome_of(job: dict[str, Any]) -> dict[str, Any]:

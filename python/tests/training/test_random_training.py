@@ -17,3 +17,4 @@ def test_random_nets_train_as_in_torch() -> None:
     command = [sys.executable, str(SCRIPT), "--count", "25", "--seed", "20261123"]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-2000:]
+    assert finished.stdout.endswith("seed 20261123: 25 nets, 0 found\n"), finished.stdout[-4000:]
