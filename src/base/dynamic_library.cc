@@ -1,7 +1,9 @@
 #include "base/dynamic_library.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -67,6 +69,33 @@ fs::path own_folder() {
   return file.parent_path();
 }
 
+// A library's constructors, and what the loader sets up for its threads, end the process where they find no
+// memory: there must be room for the file and for them.
+void require_room(const std::string& path) {
+  constexpr uintmax_t kOfConstructors = 16 << 20;
+  std::error_code error;  // of a bare name, which the loader looks up
+  const uintmax_t bytes = fs::file_size(path, error);
+  const size_t room = kOfConstructors + (error ? 0 : bytes);
+  void* memory =
+      mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    throw EnvironmentError(ErrorCode::kE_out_of_memory, "there is not enough memory to load a library")
+        .with_value(path)
+        .with_expected(std::to_string(room >> 20) + " MiB")
+        .with_actual("not enough memory to load it")
+        .with_remedy("free memory, or raise the limit on the process's address space (ulimit -v)");
+  munmap(memory, room);
+}
+
+// Null, and dlerror() says why.
+void* load_library(const std::string& path) {
+  void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (loaded != nullptr) return loaded;
+  std::error_code error;
+  if (path.find('/') == std::string::npos || fs::exists(path, error)) require_room(path);
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 // What dlopen says of a file that is not there; anything else is about one that is, or about what that needs.
 bool says_absent(const std::string& error, const std::string& path) {
   return error.starts_with(path + ": cannot open shared object file: No such file or directory");
@@ -112,7 +141,7 @@ DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names, const
   paths.insert(paths.end(), names.begin(), names.end());
   std::string unusable, why;
   for (const std::string& path : paths) {
-    library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    library.handle_ = load_library(path);
     library.path_ = path;
     if (library.handle_ != nullptr) return library;
     const char* said = dlerror();
@@ -136,8 +165,7 @@ void DynamicLibrary::open_beside(const std::string& prefix) const {
   if (folder.empty()) return;
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder, error))
-    if (file.path().filename().string().starts_with(prefix))
-      dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (file.path().filename().string().starts_with(prefix)) load_library(file.path().string());
 }
 
 void* DynamicLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }

@@ -13,6 +13,10 @@ bool says_out_of_memory(const std::exception& error);
 // May itself find no memory for its text: std::bad_alloc.
 EnvironmentError out_of_memory_error(const std::exception& error);
 
+// Whether the process has come so near to its limit on address space (ulimit -v) that memory may have been
+// refused to it: for what a library reports in words that do not say so.
+bool met_memory_limit();
+
 // What is printed where there is no memory for an Error.
 inline constexpr char kOutOfMemoryText[] =
     "error[AICF-E0002]: memory could not be allocated\n"

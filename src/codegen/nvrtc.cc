@@ -5,10 +5,12 @@
 #include <cstring>
 #include <numeric>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "codegen/forked.h"
 #include "kernels/cuda_kernel.h"
 
@@ -55,16 +57,21 @@ const Nvrtc& nvrtc() {
   return table;
 }
 
+// A failure that is not the text's. Few of those for want of memory say so.
+EnvironmentError nvrtc_failed(const char* call, const std::string& actual, bool memory) {
+  memory = memory || met_memory_limit();
+  return EnvironmentError(memory ? ErrorCode::kE_out_of_memory : ErrorCode::kE_library_failed,
+                          memory ? "NVRTC has not enough memory" : "an NVRTC call failed")
+      .with_value(call)
+      .with_actual(actual)
+      .with_remedy(memory ? "free memory, or raise the limit of the process (ulimit -v)"
+                          : "free memory, or install another version of NVRTC; 'aicf doctor' tells which one "
+                            "is found");
+}
+
 void check_nvrtc(int result, const char* call) {
   constexpr int kOutOfMemory = 1;
-  if (result == 0) return;
-  const bool memory = result == kOutOfMemory;
-  throw EnvironmentError(memory ? ErrorCode::kE_out_of_memory : ErrorCode::kE_library_failed,
-                         memory ? "NVRTC has not enough memory" : "an NVRTC call failed")
-      .with_value(call)
-      .with_actual(nvrtc().get_error_string(result))
-      .with_remedy(memory ? "free memory, or raise the limit of the process (ulimit -v)"
-                          : "install another version of NVRTC; 'aicf doctor' tells which one is found");
+  if (result != 0) throw nvrtc_failed(call, nvrtc().get_error_string(result), result == kOutOfMemory);
 }
 #define AICF_NVRTC(call) check_nvrtc((call), #call)
 
@@ -117,16 +124,28 @@ int nvrtc_major() {
   return major;
 }
 
-// NVRTC calls it an error of the text, too, when its own memory or files run out.
+// Whether a line of the log says what is wrong with the text: "kernel.cu(3): error: …", "error #20-D: …",
+// "ptxas error   : …". A count of errors at the end is no such line.
+bool names_an_error(const std::string& log) {
+  constexpr std::string_view kWord = "error";
+  for (size_t at = log.find(kWord); at != std::string::npos; at = log.find(kWord, at + 1)) {
+    const size_t end = log.find_first_not_of(" #-D0123456789", at + kWord.size());
+    if (end != std::string::npos && log[end] == ':') return true;
+  }
+  return false;
+}
+
+// NVRTC calls it an error of the text, too, when its own memory or files run out; its log then may break off
+// before it says more.
 void refuse_if_machine_failed(const std::string& log) {
   const auto says = [&](const char* words) { return log.find(words) != std::string::npos; };
   if (says("catastrophic error: out of memory") || says("error: out of memory"))
-    throw EnvironmentError(ErrorCode::kE_out_of_memory, "NVRTC has not enough memory")
-        .with_remedy("free memory, or raise the limit of the process (ulimit -v)");
+    throw nvrtc_failed("compiling", log, /*memory=*/true);
   if (says("failed to open libnvrtc-builtins"))
     throw EnvironmentError(ErrorCode::kE_library_unusable, "NVRTC cannot load a library that it needs")
         .with_actual(log.substr(0, log.find('\n')))
         .with_remedy("install NVRTC again with its builtins, or raise the limit of the process (ulimit -v)");
+  if (!names_an_error(log)) throw nvrtc_failed("compiling", log, /*memory=*/false);
 }
 
 std::string compile_unit(const std::string& source, const std::string& target) {

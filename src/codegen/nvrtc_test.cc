@@ -1,6 +1,13 @@
 #include "codegen/nvrtc.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <new>
 
 #include "base/error.h"
 #include "codegen/testing/needs_nvrtc.h"
@@ -28,6 +35,34 @@ TEST(Nvrtc, names_the_line_that_does_not_compile) {
     FAIL();
   } catch (const InternalError& error) {
     EXPECT_NE(error.text().find("kernel.cu"), std::string::npos) << error.text();
+  }
+}
+
+// Under a limit it may fail anywhere, and its log may name nothing.
+TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
+  AICF_NEEDS_NVRTC();
+  compile_cuda(kKernel, "sm_80");  // the library is loaded before the limits
+  for (rlim_t more = 0; more < 32 << 20; more += 1 << 20) {
+    const pid_t child = fork();
+    if (child == 0) {
+      int64_t pages = 0;
+      std::ifstream("/proc/self/statm") >> pages;
+      const rlim_t limit = static_cast<rlim_t>(pages * getpagesize()) + more;
+      const rlimit limits = {limit, limit};
+      setrlimit(RLIMIT_AS, &limits);
+      try {
+        compile_cuda(kKernel, "sm_80");
+      } catch (const EnvironmentError&) {
+      } catch (const std::bad_alloc&) {
+      } catch (const std::exception& error) {
+        std::fputs(error.what(), stderr);
+        _exit(1);
+      }
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << "under a limit of " << more << " bytes more";
   }
 }
 

@@ -149,6 +149,30 @@ def test_a_file_goes_into_a_folder_that_exists(cli: Cli, words: tuple[str, ...])
     assert not (cli.folder / "nowhere").exists()
 
 
+def test_a_library_without_room_is_an_error_and_not_the_end(nvrtc: None, cli: Cli) -> None:
+    """Its constructors abort where they find no memory, the loader where threads' data have none."""
+    library = next(row["path"] for row in cli.json("doctor")["libraries"] if row["name"] == "nvrtc")
+
+    def code(limit: int, *words: str) -> int:
+        return subprocess.run(
+            [cli.path, *words],
+            cwd=cli.folder,
+            capture_output=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        ).returncode
+
+    low, high = 0, 1 << 30
+    while high - low > 64 << 10:
+        middle = (low + high) // 2
+        low, high = (low, middle) if code(middle, "--version") == 0 else (middle, high)
+    start = high + os.path.getsize(library)
+    codes = {
+        limit: code(limit, "compile", "m.onnx", *DIM, "--target", "sm_90")
+        for limit in range(start, start + (20 << 20), 256 << 10)
+    }
+    assert set(codes.values()) <= {0, 3}, codes
+
+
 def test_a_limit_on_file_sizes_is_an_error_and_leaves_nothing(cli: Cli) -> None:
     limited = subprocess.run(
         [cli.path, "compile", "m.onnx", *DIM],
